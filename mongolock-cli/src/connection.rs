@@ -37,7 +37,7 @@ impl ConnectionArguments {
     }
 
     /// The locks, for commands that hold none. They soon say so if no server can be reached. Nothing is sent to a server.
-    pub(crate) async fn place(&self) -> Result<Place, Failure> {
+    pub(crate) async fn collections(&self) -> Result<Collections, Failure> {
         let (client, options, observation) = connect(&self.string()?).await?;
         let database = match &self.database {
             Some(name) => client.database(name),
@@ -50,7 +50,7 @@ impl ConnectionArguments {
             .collection(&self.collection)
             .observation(&observation)
             .build()?;
-        Ok(Place {
+        Ok(Collections {
             provider,
             locks: database.collection(&self.collection),
             waiters: database.collection(&format!("{}.waiters", self.collection)),
@@ -160,7 +160,7 @@ fn in_file(path: &Path) -> Result<String, Failure> {
 }
 
 /// Where the documents are.
-pub(crate) struct Place {
+pub(crate) struct Collections {
     pub(crate) provider: LockProvider,
     pub(crate) database: Database,
     pub(crate) locks: Collection<Document>,
@@ -171,8 +171,8 @@ pub(crate) struct Place {
     pub(crate) retention: Duration,
 }
 
-impl Place {
-    /// The same place, for providers with this retention.
+impl Collections {
+    /// The same collections, for providers with this retention.
     pub(crate) fn with_retention(self, retention: Duration) -> Result<Self, Failure> {
         let provider = self.provider.to_builder().retention(retention).build()?;
         Ok(Self {

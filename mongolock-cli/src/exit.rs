@@ -38,7 +38,7 @@ impl Ending {
         Self::Code(SIGNALLED.saturating_add(number))
     }
 
-    pub(crate) fn end(self) -> ExitCode {
+    pub(crate) fn exit(self) -> ExitCode {
         match self {
             Self::Code(code) => ExitCode::from(code),
             Self::Signal(signal) => end_by(signal),
@@ -49,7 +49,7 @@ impl Ending {
 fn end_by(signal: Signal) -> ExitCode {
     // The first process of a PID namespace ignores the default actions of its own signals.
     if getpid().is_init() {
-        return Ending::of_signal(signal.as_raw()).end();
+        return Ending::of_signal(signal.as_raw()).exit();
     }
     // SIGQUIT would write a core dump of this program, which has not failed.
     let none = Rlimit {
@@ -59,7 +59,7 @@ fn end_by(signal: Signal) -> ExitCode {
     let _ = setrlimit(Resource::Core, none);
     // It returns only if the default action cannot be restored; the code says the same to a shell.
     let _ = signal_hook::low_level::emulate_default_handler(signal.as_raw());
-    Ending::of_signal(signal.as_raw()).end()
+    Ending::of_signal(signal.as_raw()).exit()
 }
 
 /// Prints what is wrong with the command line, or the help that it asks for.

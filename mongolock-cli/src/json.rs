@@ -23,12 +23,12 @@ pub(crate) struct Lock<'a> {
     expires_at: String,
     held_ms: Option<u64>,
     remaining_ms: u64,
-    waiters: Vec<Waiter<'a>>,
+    waiters: Vec<WaiterLine<'a>>,
 }
 
 /// A process that waits.
 #[derive(Debug, Serialize)]
-struct Waiter<'a> {
+struct WaiterLine<'a> {
     owner: &'a str,
     since: String,
     waiting_ms: Option<u64>,
@@ -44,7 +44,7 @@ struct Damaged<'a> {
 
 /// The line of a lock.
 pub(crate) fn lock(info: &LockInfo) -> String {
-    let waiters = info.waiters.iter().map(|waiter| Waiter {
+    let waiters = info.waiters.iter().map(|waiter| WaiterLine {
         owner: &waiter.owner,
         since: rfc3339(waiter.since),
         waiting_ms: since(info, waiter.since).map(millis),

@@ -21,8 +21,8 @@ pub(crate) async fn ls(
     arguments: ListArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
-    let place = connection.place().await?;
-    let mut locks = place.provider.admin().stream(filter(&arguments));
+    let collections = connection.collections().await?;
+    let mut locks = collections.provider.admin().stream(filter(&arguments));
     let mut list = List::new(arguments.json);
     while let Some(found) = locks.next().await {
         match found {
@@ -37,7 +37,7 @@ pub(crate) async fn ls(
         }
     }
     if list.is_empty() && !arguments.json && list.output.is_terminal() {
-        list.output.line(nothing(&arguments, &place.name()))?;
+        list.output.line(nothing(&arguments, &collections.name()))?;
     }
     list.flush()?;
     Ok(Ending::OK)

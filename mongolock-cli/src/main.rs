@@ -40,10 +40,10 @@ fn main() -> ExitCode {
         Err(error) => return exit::usage(&error, cli::is_run(std::env::args_os().skip(1))),
     };
     match dispatch(cli) {
-        Ok(ending) => ending.end(),
+        Ok(ending) => ending.exit(),
         Err(failure) => {
             failure.print();
-            failure.ending().end()
+            failure.ending().exit()
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use mongolock::{LockAdmin, LockInfo, LockState};
 
 use crate::cli::{ConnectionArguments, ReleaseArguments};
-use crate::connection::Place;
+use crate::connection::Collections;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::json::token;
@@ -18,23 +18,23 @@ pub(crate) async fn release(
     arguments: ReleaseArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
-    let place = connection.place().await?;
+    let collections = connection.collections().await?;
     match (&arguments.name, &arguments.owner) {
-        (_, Some(owner)) => release_owner(&place, owner, arguments.yes).await,
-        (Some(name), None) => release_name(&place, name, &arguments).await,
+        (_, Some(owner)) => release_owner(&collections, owner, arguments.yes).await,
+        (Some(name), None) => release_name(&collections, name, &arguments).await,
         // The command line requires one of them.
         (None, None) => Err(Failure::new("no name is given")),
     }
 }
 
-async fn release_owner(place: &Place, owner: &str, yes: bool) -> Result<Ending, Failure> {
+async fn release_owner(collections: &Collections, owner: &str, yes: bool) -> Result<Ending, Failure> {
     let question = format!("release all locks of {}?", escaped(owner));
     confirm(&question, yes)?;
-    let released = place.provider.admin().release_owner(owner).await?;
+    let released = collections.provider.admin().release_owner(owner).await?;
     if released == 0 {
         return Err(nothing(format!(
             "the owner {owner} holds no lock in {}",
-            place.name()
+            collections.name()
         )));
     }
     let locks = count(released, "lock");
@@ -42,9 +42,13 @@ async fn release_owner(place: &Place, owner: &str, yes: bool) -> Result<Ending, 
     Ok(Ending::OK)
 }
 
-async fn release_name(place: &Place, name: &str, arguments: &ReleaseArguments) -> Result<Ending, Failure> {
-    let admin = place.provider.admin();
-    let seen = seen(place, name, arguments).await?;
+async fn release_name(
+    collections: &Collections,
+    name: &str,
+    arguments: &ReleaseArguments,
+) -> Result<Ending, Failure> {
+    let admin = collections.provider.admin();
+    let seen = seen(collections, name, arguments).await?;
     let wanted = releasable(&seen, arguments)?;
     let many = wanted.len() > 1;
     for info in &wanted {
@@ -58,20 +62,24 @@ async fn release_name(place: &Place, name: &str, arguments: &ReleaseArguments) -
     confirm(&question, arguments.yes)?;
     let mut missed = 0;
     for info in wanted {
-        missed += u32::from(!end(&admin, info).await?);
+        missed += u32::from(!release_seen(&admin, info).await?);
     }
     Ok(Ending::Code(if missed == 0 { 0 } else { exit::NO }))
 }
 
 /// The lock or the permits that are asked for, as they are now.
-async fn seen(place: &Place, name: &str, arguments: &ReleaseArguments) -> Result<Vec<LockInfo>, Failure> {
-    let admin = place.provider.admin();
+async fn seen(
+    collections: &Collections,
+    name: &str,
+    arguments: &ReleaseArguments,
+) -> Result<Vec<LockInfo>, Failure> {
+    let admin = collections.provider.admin();
     if arguments.permit.is_none() && !arguments.all {
         if let Some(lock) = admin.get(name).await? {
             return Ok(vec![lock]);
         }
         if permits(&admin, name).await?.is_empty() {
-            return Err(no_lock(NOTHING, name, place));
+            return Err(no_lock(NOTHING, name, collections));
         }
         let semaphore = nothing(format!("`{name}` is a semaphore"));
         return Err(semaphore.help("Name the permit with --permit, or use --all."));
@@ -83,7 +91,10 @@ async fn seen(place: &Place, name: &str, arguments: &ReleaseArguments) -> Result
             Some(number) => format!("permit {number}"),
             None => "permits".to_owned(),
         };
-        return Err(nothing(format!("`{name}` has no {permit} in {}", place.name())));
+        return Err(nothing(format!(
+            "`{name}` has no {permit} in {}",
+            collections.name()
+        )));
     }
     Ok(permits)
 }
@@ -140,7 +151,7 @@ fn description(info: &LockInfo) -> String {
 }
 
 /// Ends what was seen, and nothing that has begun since.
-async fn end(admin: &LockAdmin, info: &LockInfo) -> Result<bool, Failure> {
+async fn release_seen(admin: &LockAdmin, info: &LockInfo) -> Result<bool, Failure> {
     let mut request = admin.force_release(&info.name).only_if(info.fencing_token);
     if let Some(number) = info.permit {
         request = request.permit(number);

@@ -3,7 +3,7 @@
 use mongolock::{LockAdmin, LockFilter, LockInfo, LockState};
 
 use crate::cli::{ConnectionArguments, ShowArguments};
-use crate::connection::Place;
+use crate::connection::Collections;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::json::{self, rfc3339, since, token};
@@ -14,10 +14,10 @@ pub(crate) async fn show(
     arguments: ShowArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
-    let place = connection.place().await?;
-    let found = found(&place.provider.admin(), &arguments.name).await?;
+    let collections = connection.collections().await?;
+    let found = found(&collections.provider.admin(), &arguments.name).await?;
     if found.is_empty() {
-        return Err(no_lock("", &arguments.name, &place));
+        return Err(no_lock("", &arguments.name, &collections));
     }
     let mut output = Output::new();
     for (index, info) in found.iter().enumerate() {
@@ -62,10 +62,13 @@ pub(crate) async fn permits(admin: &LockAdmin, name: &str) -> Result<Vec<LockInf
 }
 
 /// There is no lock of this name, which is said after an outcome.
-pub(crate) fn no_lock(outcome: &str, name: &str, place: &Place) -> Failure {
-    Failure::new(format!("{outcome}there is no lock `{name}` in {}", place.name()))
-        .help("A lock has a document from its first acquisition until one day after its last use.")
-        .code(exit::NO)
+pub(crate) fn no_lock(outcome: &str, name: &str, collections: &Collections) -> Failure {
+    Failure::new(format!(
+        "{outcome}there is no lock `{name}` in {}",
+        collections.name()
+    ))
+    .help("A lock has a document from its first acquisition until one day after its last use.")
+    .code(exit::NO)
 }
 
 /// What is known of a lock, for people.
@@ -102,12 +105,12 @@ pub(crate) fn lines(info: &LockInfo) -> Vec<String> {
     if let Some(token) = token(info) {
         field("token", token.to_string());
     }
-    for (place, waiter) in info.waiters.iter().enumerate() {
-        let name = if place == 0 { "waiters" } else { "" };
+    for (index, waiter) in info.waiters.iter().enumerate() {
+        let name = if index == 0 { "waiters" } else { "" };
         let begun = rfc3339(waiter.since);
         field(
             name,
-            format!("{}. {} since {begun}", place + 1, escaped(&waiter.owner)),
+            format!("{}. {} since {begun}", index + 1, escaped(&waiter.owner)),
         );
     }
     lines

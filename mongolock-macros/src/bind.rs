@@ -11,7 +11,7 @@ use crate::function::Function;
 use crate::identifier::identifier;
 use crate::lock_argument::LockArgument;
 use crate::string_literal::StringLiteral;
-use crate::template::{self, Piece, Placeholder, Root, Step, TemplateMistake};
+use crate::template::{self, Access, Piece, Placeholder, Root, TemplateMistake};
 
 /// One part of a lock name whose placeholders have been resolved to arguments.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct Value {
     /// path of a constant.
     pub(crate) root: TokenStream,
     /// The fields and methods that lead from the root to the value.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<Access>,
     /// The character that is escaped in the value, and `%` with it; `None` if nothing is escaped.
     pub(crate) separator: Option<char>,
     /// The source position of the placeholder.
@@ -114,8 +114,8 @@ impl<'a> Scope<'a> {
         let root = root.map_err(|message| errors.push(span, message)).ok()?;
         // By Rust's naming rules such a method consumes its value; that of a result consumes no argument.
         let first = placeholder.steps.iter().find_map(|step| match step {
-            Step::Method(method) => Some(method),
-            Step::Field(_) | Step::Index(_) => None,
+            Access::Method(method) => Some(method),
+            Access::Field(_) | Access::Index(_) => None,
         });
         if let Some(method) = first.filter(|method| method.starts_with("into_")) {
             errors.push(span, consumes(written, method));

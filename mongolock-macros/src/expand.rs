@@ -14,7 +14,7 @@ use crate::lock_argument::LockArgument;
 use crate::mark;
 use crate::outcome::{self, first_and_last_span};
 use crate::shape::Shape;
-use crate::template::Step;
+use crate::template::Access;
 use crate::validate::{Lock, LockName, LockNames, OnBusy, OnLost, Timeout};
 
 /// The function with its body under the lock.
@@ -259,7 +259,7 @@ fn reference(value: &Value) -> TokenStream {
     // the string literal.
     let span = Span::mixed_site().located_at(*span);
     let and = Token![&](span);
-    let is_method = |step: &Step| matches!(step, Step::Method(_));
+    let is_method = |step: &Access| matches!(step, Access::Method(_));
     let (place, rest) = steps.split_at(steps.iter().position(is_method).unwrap_or(steps.len()));
     let place = place.iter().map(|one| step(one, span));
     let place = quote!(#and #root #(#place)*);
@@ -272,17 +272,17 @@ fn reference(value: &Value) -> TokenStream {
 }
 
 /// One step of a placeholder, with its dot.
-fn step(step: &Step, span: Span) -> TokenStream {
+fn step(step: &Access, span: Span) -> TokenStream {
     match step {
-        Step::Field(name) => {
+        Access::Field(name) => {
             let field = identifier(name, span);
             quote_spanned!(span=> .#field)
         }
-        Step::Index(index) => {
+        Access::Index(index) => {
             let index = syn::Index { index: *index, span };
             quote_spanned!(span=> .#index)
         }
-        Step::Method(name) => {
+        Access::Method(name) => {
             let method = identifier(name, span);
             quote_spanned!(span=> .#method())
         }

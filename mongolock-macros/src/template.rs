@@ -25,7 +25,7 @@ pub(crate) struct Placeholder {
     /// Where the path begins.
     pub(crate) root: Root,
     /// What follows the root.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<Access>,
 }
 
 /// The value at which the path of a placeholder begins.
@@ -41,7 +41,7 @@ pub(crate) enum Root {
 
 /// What follows a dot in a placeholder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum Access {
     Field(String),
     Index(u32),
     Method(String),
@@ -270,7 +270,7 @@ fn is_blank(c: char) -> bool {
 }
 
 /// Parses `root.field.method()`, the content of a placeholder.
-fn path(written: &str) -> Option<(Root, Vec<Step>)> {
+fn path(written: &str) -> Option<(Root, Vec<Access>)> {
     let mut parts = written.split('.');
     let root = root(parts.next()?)?;
     Some((root, parts.map(step).collect::<Option<_>>()?))
@@ -292,14 +292,14 @@ fn root(written: &str) -> Option<Root> {
 }
 
 /// Parses one step of a path.
-fn step(written: &str) -> Option<Step> {
+fn step(written: &str) -> Option<Access> {
     if let Some(method) = written.strip_suffix("()") {
-        return is_identifier(method).then(|| Step::Method(method.to_owned()));
+        return is_identifier(method).then(|| Access::Method(method.to_owned()));
     }
     if is_identifier(written) {
-        return Some(Step::Field(written.to_owned()));
+        return Some(Access::Field(written.to_owned()));
     }
-    index(written).map(Step::Index)
+    index(written).map(Access::Index)
 }
 
 /// Parses the position of a field.

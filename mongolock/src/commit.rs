@@ -147,7 +147,7 @@ async fn guard(
         Ok(GuardOutcome::Guarded) => Ok(()),
         Ok(GuardOutcome::Lost) => {
             lease.cancel_completion();
-            lease.end(LossReason::Gone);
+            lease.lose(LossReason::Gone);
             Err(lease.lost_error())
         }
         Ok(GuardOutcome::NotVisible) => Err(none_to_guard(lease, BEGUN_TOO_EARLY)),
@@ -294,7 +294,7 @@ mod tests {
         let provider = LockProvider::in_memory();
         let guard = committing(&provider).await;
         drop(guard.lease().begin_commit());
-        guard.lease().end(LossReason::Gone);
+        guard.lease().lose(LossReason::Gone);
         assert!(!guard.lease().is_lost(), "the mark may have replaced the claim");
         sleep(Duration::from_secs(2)).await;
         assert_lost(&guard, LossReason::Expired);

@@ -131,7 +131,7 @@ impl LockContext {
 
     /// Marks the call of this context as ended. It then encloses no further calls; only tasks that run directly in its
     /// scope still see it.
-    pub(crate) fn end(&self) {
+    pub(crate) fn close(&self) {
         self.level.has_ended.store(true, Ordering::Release);
     }
 
@@ -608,7 +608,7 @@ mod tests {
         let innermost = chain();
         std::iter::successors(Some(innermost.clone()), LockContext::outer)
             .take(300_000)
-            .for_each(|context| context.end());
+            .for_each(|context| context.close());
         innermost.cut_ended_calls();
         let outermost = innermost.outer().expect("the guard is held");
         assert!(Arc::ptr_eq(&outermost.level, &guard.context().level));

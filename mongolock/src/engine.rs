@@ -106,7 +106,7 @@ impl Engine {
         now: Instant,
         request: Duration,
     ) {
-        let mut retaken = false;
+        let mut reacquired = false;
         for entry in entries {
             entry.budget().begin_row(now, request, entry.waiting());
             let acquired = || OwnAcquisition {
@@ -115,18 +115,18 @@ impl Engine {
                 user: entry.user(),
                 has_stream: self.notifier.hears_of(entry.name()),
             };
-            retaken |= self.lines.acquired(entry.name(), acquired);
+            reacquired |= self.lines.acquired(entry.name(), acquired);
         }
-        if retaken {
-            self.enter_retaken();
+        if reacquired {
+            self.enter_reacquired();
         }
     }
 
     /// Has this provider enter the lines of names that it acquires again and again while others wait for them.
-    fn enter_retaken(self: &Arc<Self>) {
+    fn enter_reacquired(self: &Arc<Self>) {
         let engine = Arc::clone(self);
         let entering = async move {
-            for name in engine.lines.read_retaken().await {
+            for name in engine.lines.read_reacquired().await {
                 let user = engine.queues.join(&name).user();
                 engine
                     .lines
@@ -203,7 +203,7 @@ impl Engine {
     fn close(&self) {
         self.enter(Phase::Closed);
         self.renewer.ensure_running();
-        self.renewer.end_leases();
+        self.renewer.close();
     }
 
     fn has_begun(&self, phase: Phase) -> bool {
@@ -239,7 +239,7 @@ impl Drop for Stopping<'_> {
     fn drop(&mut self) {
         if !self.0.is_closed() {
             self.0.enter(Phase::Closed);
-            self.0.renewer.end_leases();
+            self.0.renewer.close();
         }
         self.0.stop();
     }

@@ -158,7 +158,7 @@ impl LockGuard {
     ///
     /// Outside a tokio runtime with time enabled. The lock is then released in the background.
     pub async fn release(mut self) -> Result<(), LockError> {
-        self.end().await
+        self.release_by_ref().await
     }
 
     /// Marks the work under the lock as done, and waits until the server confirms it. The lock then stays taken until the
@@ -216,12 +216,12 @@ impl LockGuard {
     }
 
     /// [`release`](Self::release) by reference, so that the callers' futures do not contain a second guard.
-    pub(crate) async fn end(&mut self) -> Result<(), LockError> {
+    pub(crate) async fn release_by_ref(&mut self) -> Result<(), LockError> {
         self.hold.release().await
     }
 
     /// Releases the lock without waiting for the server's reply.
-    pub(crate) fn end_unawaited(&mut self) -> Result<(), LockError> {
+    pub(crate) fn release_unawaited(&mut self) -> Result<(), LockError> {
         self.hold.release_unawaited()
     }
 
@@ -236,7 +236,7 @@ struct GuardContext(OnceLock<LockContext>);
 impl Drop for GuardContext {
     fn drop(&mut self) {
         if let Some(context) = self.0.get() {
-            context.end();
+            context.close();
         }
     }
 }

@@ -18,7 +18,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 pub(crate) use blocking_body::run_blocking;
-use hold::{BodyEnd, EndedHold, Step};
+use hold::{BodyEnd, BodyPoll, EndedHold};
 pub(crate) use hold::{OnLost, RunningHold};
 pub use locked_body::Body;
 use locked_body::LockedBody;
@@ -69,7 +69,7 @@ impl Acquiring {
     pub(crate) fn new(
         acquiring: impl Future<Output = Result<RunningHold, LockError>> + Send + Sync + 'static,
     ) -> Self {
-        Self(Some(Box::pin(Call {
+        Self(Some(Box::pin(StagedCall {
             stage: Stage::Acquiring { acquiring },
             outcome: None,
             stages: Stages {
@@ -125,7 +125,7 @@ async fn until_cancelled(context: LockContext) {
 pin_project! {
     /// A call that gets its lock by the future `A`, learns by the future `C` that the body may be cancelled, and releases
     /// the lock by the future `R`.
-    struct Call<A, C, R> {
+    struct StagedCall<A, C, R> {
         #[pin]
         stage: Stage<A, C, R>,
         outcome: Option<Outcome>,
@@ -163,7 +163,7 @@ enum Outcome {
 
 impl Outcome {
     /// The same for the release, without the payload of a panic.
-    fn end(&self) -> BodyEnd {
+    fn body_end(&self) -> BodyEnd {
         match self {
             Self::Returned { is_success: true } => BodyEnd::Succeeded,
             Self::Returned { is_success: false } => BodyEnd::Failed,
@@ -195,10 +195,10 @@ fn poll_outcome(
     body: &mut dyn AnyBody,
 ) -> Poll<Outcome> {
     let outcome = match hold.step(cx, cancelled, body) {
-        Step::Pending => return Poll::Pending,
-        Step::Returned { is_success } => Outcome::Returned { is_success },
-        Step::Lost => Outcome::Lost,
-        Step::Panicked(payload) => Outcome::Panicked(Mutex::new(payload)),
+        BodyPoll::Pending => return Poll::Pending,
+        BodyPoll::Returned { is_success } => Outcome::Returned { is_success },
+        BodyPoll::Lost => Outcome::Lost,
+        BodyPoll::Panicked(payload) => Outcome::Panicked(Mutex::new(payload)),
     };
     // The body with its captured values is dropped before the lock is released.
     if !matches!(outcome, Outcome::Returned { .. }) {
@@ -207,7 +207,7 @@ fn poll_outcome(
     Poll::Ready(outcome)
 }
 
-impl<A, C, R> LockedCall for Call<A, C, R>
+impl<A, C, R> LockedCall for StagedCall<A, C, R>
 where
     A: Future<Output = Result<RunningHold, LockError>> + Send + Sync,
     C: Future<Output = ()> + Send + Sync,
@@ -250,7 +250,7 @@ where
             let Some(hold) = held.take() else {
                 unreachable!("it has just been there")
             };
-            let releasing = (this.stages.release)(hold, outcome.end());
+            let releasing = (this.stages.release)(hold, outcome.body_end());
             *this.outcome = Some(outcome);
             this.stage.set(Stage::Releasing { releasing });
         }

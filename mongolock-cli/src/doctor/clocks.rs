@@ -115,7 +115,7 @@ fn millis(time: Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::CheckState;
     use super::*;
 
     #[test]
@@ -127,11 +127,11 @@ mod tests {
             ];
             judge("clocks", &readings).state
         };
-        assert_eq!(state(0, 900, 1), State::Ok);
-        assert_eq!(state(5_000, 0, 1), State::Wrong);
-        assert_eq!(state(5_000, 0, 3_000), State::Ok);
-        assert_eq!(judge("clocks", &[]).state, State::Unknown);
+        assert_eq!(state(0, 900, 1), CheckState::Ok);
+        assert_eq!(state(5_000, 0, 1), CheckState::Wrong);
+        assert_eq!(state(5_000, 0, 3_000), CheckState::Ok);
+        assert_eq!(judge("clocks", &[]).state, CheckState::Unknown);
         let one = ("a", Reading { offset: 0, error: 1 });
-        assert_eq!(judge("clocks", &[one]).state, State::Unknown);
+        assert_eq!(judge("clocks", &[one]).state, CheckState::Unknown);
     }
 }

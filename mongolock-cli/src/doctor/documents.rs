@@ -5,7 +5,7 @@ use mongodb::error::Error;
 use mongolock::{LockError, LockFilter};
 
 use super::{Finding, UNAUTHORIZED, code};
-use crate::connection::Place;
+use crate::connection::Collections;
 use crate::driver;
 use crate::failure::Failure;
 use crate::json::rfc3339;
@@ -17,10 +17,10 @@ const NAMED: usize = 5;
 /// How to see all of them.
 const LIST: &str = "at the shell: mongolock ls | grep ' damaged '";
 
-pub(super) async fn documents(place: &Place) -> Vec<Finding> {
+pub(super) async fn documents(collections: &Collections) -> Vec<Finding> {
     let check = "documents";
     let foreign = doc! { "_id": { "$not": { "$type": "string" } } };
-    let foreign = match place.locks.find(foreign).limit(1).await {
+    let foreign = match collections.locks.find(foreign).limit(1).await {
         Ok(mut found) => match found.advance().await {
             Ok(is_there) => is_there,
             Err(error) => return vec![Finding::unknown(check, driver::text(&error))],
@@ -30,7 +30,7 @@ pub(super) async fn documents(place: &Place) -> Vec<Finding> {
         }
         Err(error) => return vec![Finding::unknown(check, driver::text(&error))],
     };
-    let (number, damaged, others) = match damaged(place).await {
+    let (number, damaged, others) = match damaged(collections).await {
         Ok(found) => found,
         Err(error) => return vec![Finding::unknown(check, error.to_string())],
     };
@@ -38,7 +38,7 @@ pub(super) async fn documents(place: &Place) -> Vec<Finding> {
     if foreign {
         let mend = format!(
             "db.getCollection({:?}).find({{ _id: {{ $not: {{ $type: \"string\" }} }} }}); give other data a collection of its own",
-            place.locks.name()
+            collections.locks.name()
         );
         findings.push(Finding::wrong(
             check,
@@ -52,11 +52,11 @@ pub(super) async fn documents(place: &Place) -> Vec<Finding> {
             .filter(|(earlier, _)| earlier == name)
             .count();
         let said = format!("{name} is damaged: {problem}");
-        findings.push(match nth_damaged(place, name, before).await {
+        findings.push(match nth_damaged(collections, name, before).await {
             Ok(Some(document)) => Finding::wrong(
                 check,
                 format!("{said}; {}", holder(&document)),
-                removal(place.locks.name(), &document),
+                removal(collections.locks.name(), &document),
             ),
             Ok(None) => Finding::wrong(check, said, LIST),
             Err(error) => Finding::unknown(check, format!("{said}; {}", driver::text(&error))),
@@ -77,7 +77,11 @@ pub(super) async fn documents(place: &Place) -> Vec<Finding> {
 }
 
 /// A damaged document of this name, after this number of others. The library names a permit as its semaphore.
-async fn nth_damaged(place: &Place, name: &str, before: usize) -> Result<Option<Document>, Error> {
+async fn nth_damaged(
+    collections: &Collections,
+    name: &str,
+    before: usize,
+) -> Result<Option<Document>, Error> {
     let permits = doc! { "$gt": format!("{name}\u{1f}"), "$lt": format!("{name}\u{20}") };
     let unlike = |field: &str, wanted: &str| doc! { field: { "$not": { "$type": wanted } } };
     let is_damaged = [
@@ -91,7 +95,7 @@ async fn nth_damaged(place: &Place, name: &str, before: usize) -> Result<Option<
         { "$or": is_damaged.to_vec() },
     ] };
     let before = u64::try_from(before).unwrap_or(u64::MAX);
-    place
+    collections
         .locks
         .find_one(wanted)
         .sort(doc! { "_id": 1 })
@@ -134,8 +138,8 @@ fn removal(collection: &str, document: &Document) -> String {
 
 /// The number of locks that can be read, the names and problems of the first ones that cannot, and the number of others
 /// that cannot.
-async fn damaged(place: &Place) -> Result<(u64, Vec<(String, String)>, u64), Failure> {
-    let mut locks = place.provider.admin().stream(LockFilter::new());
+async fn damaged(collections: &Collections) -> Result<(u64, Vec<(String, String)>, u64), Failure> {
+    let mut locks = collections.provider.admin().stream(LockFilter::new());
     let (mut number, mut damaged, mut others) = (0, Vec::new(), 0);
     while let Some(found) = locks.next().await {
         match found {

@@ -3,17 +3,17 @@
 use mongolock::IndexState;
 
 use super::Finding;
-use crate::connection::Place;
+use crate::connection::Collections;
 
 /// The finding about the index. The library reads it, and creates nothing.
-pub(super) async fn ttl_index(place: &Place) -> Finding {
-    let state = place.provider.admin().inspect_index().await;
+pub(super) async fn ttl_index(collections: &Collections) -> Finding {
+    let state = collections.provider.admin().inspect_index().await;
     let (check, said) = ("TTL index", state.to_string());
-    let name = place.locks.name();
+    let name = collections.locks.name();
     let collection = format!("db.getCollection({name:?})");
     let create = format!(
         "{collection}.createIndex({{ expiresAt: 1 }}, {{ name: \"expiresAt_ttl\", expireAfterSeconds: {} }})",
-        place.retention.as_secs()
+        collections.retention.as_secs()
     );
     match state {
         IndexState::Ready | IndexState::NoCollection => Finding::ok(check, said),
@@ -23,7 +23,7 @@ pub(super) async fn ttl_index(place: &Place) -> Finding {
                 // Providers with another retention than the one that was asked for have made it.
                 Some(index) => format!(
                     "/* only if the retention of the providers is {} s; else: mongolock doctor --retention TIME */ {collection}.dropIndex({index:?}); {create}",
-                    place.retention.as_secs()
+                    collections.retention.as_secs()
                 ),
                 None => format!("{collection}.getIndexes()"),
             };
@@ -35,7 +35,7 @@ pub(super) async fn ttl_index(place: &Place) -> Finding {
             Finding::wrong(check, said, mend)
         }
         IndexState::Unauthorized { .. } => {
-            Finding::unknown(check, said).mend(super::rights::grant(place, name, &["listIndexes"]))
+            Finding::unknown(check, said).mend(super::rights::grant(collections, name, &["listIndexes"]))
         }
         _ => Finding::unknown(check, said),
     }

@@ -11,7 +11,7 @@ use mongodb::error::{Error, ErrorKind};
 use serde::Serialize;
 
 use crate::cli::{ConnectionArguments, DoctorArguments};
-use crate::connection::Place;
+use crate::connection::Collections;
 use crate::driver;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ const UNAUTHORIZED: i32 = 13;
 /// Whether all is well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum State {
+enum CheckState {
     Ok,
     Wrong,
     /// This user may not see it, or it could not be reached.
@@ -36,7 +36,7 @@ enum State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Finding {
     check: &'static str,
-    state: State,
+    state: CheckState,
     #[serde(rename = "finding")]
     said: String,
     /// The command that mends it, for mongosh unless it says otherwise.
@@ -48,7 +48,7 @@ impl Finding {
     fn ok(check: &'static str, said: impl Into<String>) -> Self {
         Self {
             check,
-            state: State::Ok,
+            state: CheckState::Ok,
             said: said.into(),
             mend: None,
         }
@@ -57,7 +57,7 @@ impl Finding {
     fn wrong(check: &'static str, said: impl Into<String>, mend: impl Into<String>) -> Self {
         Self {
             check,
-            state: State::Wrong,
+            state: CheckState::Wrong,
             said: said.into(),
             mend: Some(mend.into()),
         }
@@ -65,7 +65,7 @@ impl Finding {
 
     fn unknown(check: &'static str, said: impl Into<String>) -> Self {
         Self {
-            state: State::Unknown,
+            state: CheckState::Unknown,
             ..Self::ok(check, said)
         }
     }
@@ -80,17 +80,20 @@ pub(crate) async fn doctor(
     arguments: DoctorArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
-    let place = connection.place().await?.with_retention(arguments.retention)?;
+    let collections = connection
+        .collections()
+        .await?
+        .with_retention(arguments.retention)?;
     let mut report = Report {
         output: Output::new(),
         as_json: arguments.json,
         is_wrong: false,
     };
-    match place.database.run_command(doc! { "hello": 1 }).await {
+    match collections.database.run_command(doc! { "hello": 1 }).await {
         Ok(hello) => {
             report.add(&servers::connection(&hello))?;
             report.add(&servers::deployment(&hello))?;
-            check(&place, &hello, &mut report).await?;
+            check(&collections, &hello, &mut report).await?;
         }
         Err(error) => {
             let mend = "at the shell: check that mongod runs, the host and port, the firewall, the TLS options and the user";
@@ -101,17 +104,17 @@ pub(crate) async fn doctor(
     Ok(Ending::Code(if report.is_wrong { exit::NO } else { 0 }))
 }
 
-async fn check(place: &Place, hello: &Document, report: &mut Report) -> Result<(), Failure> {
-    for finding in rights::rights(place).await {
+async fn check(collections: &Collections, hello: &Document, report: &mut Report) -> Result<(), Failure> {
+    for finding in rights::rights(collections).await {
         report.add(&finding)?;
     }
-    report.add(&index::ttl_index(place).await)?;
-    report.add(&servers::write_concern(place, hello).await)?;
-    report.add(&servers::change_streams(place).await)?;
-    for finding in documents::documents(place).await {
+    report.add(&index::ttl_index(collections).await)?;
+    report.add(&servers::write_concern(collections, hello).await)?;
+    report.add(&servers::change_streams(collections).await)?;
+    for finding in documents::documents(collections).await {
         report.add(&finding)?;
     }
-    for finding in clocks::clocks(hello, &place.options).await {
+    for finding in clocks::clocks(hello, &collections.options).await {
         report.add(&finding)?;
     }
     Ok(())
@@ -125,14 +128,14 @@ struct Report {
 
 impl Report {
     fn add(&mut self, finding: &Finding) -> Result<(), Failure> {
-        self.is_wrong |= finding.state == State::Wrong;
+        self.is_wrong |= finding.state == CheckState::Wrong;
         if self.as_json {
             return self.output.line(json::line(finding));
         }
         let state = match finding.state {
-            State::Ok => "ok",
-            State::Wrong => "WRONG",
-            State::Unknown => "unknown",
+            CheckState::Ok => "ok",
+            CheckState::Wrong => "WRONG",
+            CheckState::Unknown => "unknown",
         };
         let said = escaped(&finding.said);
         self.output

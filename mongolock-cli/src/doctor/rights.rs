@@ -3,7 +3,7 @@
 use mongodb::bson::{Bson, Document, doc};
 
 use super::{Finding, UNAUTHORIZED, code};
-use crate::connection::Place;
+use crate::connection::Collections;
 use crate::driver;
 
 /// What the library needs on the collection of the locks, and what for.
@@ -26,30 +26,33 @@ const ON_WAITERS: [(&str, &str); 6] = [
     ("listIndexes", "the index of the waiters"),
 ];
 
-pub(super) async fn rights(place: &Place) -> Vec<Finding> {
+pub(super) async fn rights(collections: &Collections) -> Vec<Finding> {
     let check = "privileges";
     let status = doc! { "connectionStatus": 1, "showPrivileges": true };
-    let reply = match place.database.run_command(status).await {
+    let reply = match collections.database.run_command(status).await {
         Ok(reply) => reply,
         Err(error) => return vec![Finding::unknown(check, driver::text(&error))],
     };
     let info = reply.get_document("authInfo").cloned().unwrap_or_default();
     let list = |key: &str| info.get_array(key).map(Vec::as_slice).unwrap_or_default();
     if list("authenticatedUsers").is_empty() {
-        return vec![without_user(place).await];
+        return vec![without_user(collections).await];
     }
     let privileges = list("authenticatedUserPrivileges");
-    let collections = [(place.locks.name(), ON_LOCKS), (place.waiters.name(), ON_WAITERS)];
-    let all = collections.into_iter().flat_map(|(collection, needed)| {
-        needed.map(|(action, purpose)| finding(place, privileges, collection, action, purpose))
+    let rights = [
+        (collections.locks.name(), ON_LOCKS),
+        (collections.waiters.name(), ON_WAITERS),
+    ];
+    let all = rights.into_iter().flat_map(|(collection, needed)| {
+        needed.map(|(action, purpose)| finding(collections, privileges, collection, action, purpose))
     });
     all.collect()
 }
 
 /// No user has logged in. Either everybody may do everything, or nobody anything.
-async fn without_user(place: &Place) -> Finding {
+async fn without_user(collections: &Collections) -> Finding {
     let check = "privileges";
-    match place.locks.find_one(doc! { "_id": Bson::Null }).await {
+    match collections.locks.find_one(doc! { "_id": Bson::Null }).await {
         Ok(_) => Finding::ok(
             check,
             "the server has no access control: every client may do everything",
@@ -63,8 +66,14 @@ async fn without_user(place: &Place) -> Finding {
     }
 }
 
-fn finding(place: &Place, privileges: &[Bson], collection: &str, action: &str, purpose: &str) -> Finding {
-    let (check, database) = ("privileges", place.database.name());
+fn finding(
+    collections: &Collections,
+    privileges: &[Bson],
+    collection: &str,
+    action: &str,
+    purpose: &str,
+) -> Finding {
+    let (check, database) = ("privileges", collections.database.name());
     let has_it = privileges
         .iter()
         .filter_map(Bson::as_document)
@@ -76,7 +85,7 @@ fn finding(place: &Place, privileges: &[Bson], collection: &str, action: &str, p
         Finding::wrong(
             check,
             format!("missing: {said}"),
-            grant(place, collection, &[action]),
+            grant(collections, collection, &[action]),
         )
     }
 }
@@ -101,8 +110,8 @@ fn permits(privilege: &Document, action: &str) -> bool {
 }
 
 /// The command that grants actions on a collection to a role.
-pub(super) fn grant(place: &Place, collection: &str, actions: &[&str]) -> String {
-    let database = place.database.name();
+pub(super) fn grant(collections: &Collections, collection: &str, actions: &[&str]) -> String {
+    let database = collections.database.name();
     format!(
         "db.getSiblingDB({database:?}).grantPrivilegesToRole(\"<role>\", \
          [{{ resource: {{ db: {database:?}, collection: {collection:?} }}, actions: {actions:?} }}])"

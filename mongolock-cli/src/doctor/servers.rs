@@ -7,7 +7,7 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 use tokio::time::sleep;
 
 use super::{Finding, UNAUTHORIZED, code};
-use crate::connection::Place;
+use crate::connection::Collections;
 use crate::driver;
 use crate::text::{count, short};
 
@@ -60,14 +60,14 @@ const REPLICA_SET: &str =
 
 /// Every write of the library waits for a majority: so many members must be there. A member counts by its newest heartbeat,
 /// and by none that is older than [`FRESH`]: it may have ended since.
-pub(super) async fn write_concern(place: &Place, hello: &Document) -> Finding {
+pub(super) async fn write_concern(collections: &Collections, hello: &Document) -> Finding {
     let check = "write concern";
     if let Some(finding) = without_members(check, hello) {
         return finding;
     }
     let begun = Instant::now();
     loop {
-        let status = match status(place).await {
+        let status = match status(collections).await {
             Ok(status) => status,
             Err(finding) => return finding,
         };
@@ -81,9 +81,9 @@ pub(super) async fn write_concern(place: &Place, hello: &Document) -> Finding {
 }
 
 /// The state of the replica set as the connected member sees it.
-async fn status(place: &Place) -> Result<Document, Finding> {
+async fn status(collections: &Collections) -> Result<Document, Finding> {
     let check = "write concern";
-    let admin = place.database.client().database("admin");
+    let admin = collections.database.client().database("admin");
     admin
         .run_command(doc! { "replSetGetStatus": 1 })
         .await
@@ -195,9 +195,9 @@ pub(super) fn is_sharded(hello: &Document) -> bool {
 }
 
 /// Opens a stream as `watch` and the waiters do, and closes it.
-pub(super) async fn change_streams(place: &Place) -> Finding {
+pub(super) async fn change_streams(collections: &Collections) -> Finding {
     let check = "change streams";
-    let Err(error) = place.locks.watch().await else {
+    let Err(error) = collections.locks.watch().await else {
         return Finding::ok(check, "waiters are woken by releases in other processes");
     };
     match code(&error) {
@@ -211,7 +211,7 @@ pub(super) async fn change_streams(place: &Place) -> Finding {
             Finding::wrong(
                 check,
                 said,
-                super::rights::grant(place, place.locks.name(), &["find", "changeStream"]),
+                super::rights::grant(collections, collections.locks.name(), &["find", "changeStream"]),
             )
         }
         _ => Finding::unknown(check, driver::text(&error)),
@@ -228,7 +228,7 @@ fn number(document: &Document, key: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::CheckState;
     use super::*;
 
     /// The members of a set of three with these ages of their heartbeats, in milliseconds; the first one is the primary that
@@ -251,37 +251,37 @@ mod tests {
             (
                 [0, 2_000],
                 there,
-                State::Ok,
+                CheckState::Ok,
                 "majority (2 members); 3 of 3 are there",
             ),
             (
                 [0, 2_001],
                 there,
-                State::Ok,
+                CheckState::Ok,
                 "majority (2 members); 2 of 3 are there; no heartbeat of c for 2.0s",
             ),
             (
                 [5_000, 9_000],
                 there,
-                State::Unknown,
+                CheckState::Unknown,
                 "majority (2 members); 1 of 3 is there; no heartbeat of b for 5.0s; no heartbeat of c for 9.0s",
             ),
             (
                 [99_000, 99_000],
                 gone,
-                State::Wrong,
+                CheckState::Wrong,
                 "majority (2 members); 1 of 3 is there",
             ),
             (
                 [5_000, 9_000],
                 recovering,
-                State::Unknown,
+                CheckState::Unknown,
                 "majority (2 members); 1 of 3 is there; no heartbeat of b for 5.0s; no heartbeat of c for 9.0s",
             ),
             (
                 [0, 99_000],
                 [3, ARBITER],
-                State::Wrong,
+                CheckState::Wrong,
                 "majority (2 members); 1 of 3 is there",
             ),
         ] {
@@ -300,9 +300,9 @@ mod tests {
             (deployment(&hello).state, concern)
         };
         let set = doc! { "setName": "rs", "hosts": ["a", "b", "c"] };
-        assert_eq!(states(set), (State::Ok, None));
+        assert_eq!(states(set), (CheckState::Ok, None));
         let router = doc! { "msg": "isdbgrid" };
-        assert_eq!(states(router), (State::Ok, Some(State::Unknown)));
-        assert_eq!(states(doc! {}), (State::Ok, Some(State::Ok)));
+        assert_eq!(states(router), (CheckState::Ok, Some(CheckState::Unknown)));
+        assert_eq!(states(doc! {}), (CheckState::Ok, Some(CheckState::Ok)));
     }
 }

@@ -92,7 +92,7 @@ impl Hold {
     }
 
     /// Ends the hold. The work of a period is marked as done if it has succeeded.
-    pub(super) async fn end(self, has_succeeded: bool) -> Result<(), LockError> {
+    pub(super) async fn finish(self, has_succeeded: bool) -> Result<(), LockError> {
         match self {
             Self::Locks(guard, true) if has_succeeded => guard.done().await,
             Self::Locks(guard, _) => guard.release().await,

@@ -185,15 +185,15 @@ async fn run_with(
         Ok(outcome) => outcome,
         Err(failure) => {
             // Nothing has run. If the release fails, the lease expires.
-            let _ = hold.end(false).await;
+            let _ = hold.finish(false).await;
             return Err(failure);
         }
     };
-    end(hold, &outcome).await
+    finish(hold, &outcome).await
 }
 
 /// Ends the hold as the outcome says, and finds the exit code.
-async fn end(hold: Hold, outcome: &Outcome) -> Result<Ending, Failure> {
+async fn finish(hold: Hold, outcome: &Outcome) -> Result<Ending, Failure> {
     let has_succeeded = outcome.status == Some(Status::Exited(0)) && outcome.verdict == Verdict::Own;
     match outcome.verdict {
         Verdict::Unkillable(number) => {
@@ -206,7 +206,7 @@ async fn end(hold: Hold, outcome: &Outcome) -> Result<Ending, Failure> {
         }
         Verdict::Lost => {
             let reason = hold.ensure_held().err().map(|error| format!(": {error}"));
-            let _ = timeout(CLOSING_LIMIT, hold.end(false)).await;
+            let _ = timeout(CLOSING_LIMIT, hold.finish(false)).await;
             let end = match outcome.status {
                 Some(_) => "and the command was ended",
                 None => "and the command was not started",
@@ -215,14 +215,14 @@ async fn end(hold: Hold, outcome: &Outcome) -> Result<Ending, Failure> {
             return Err(Failure::new(lost).code(exit::LOST));
         }
         Verdict::Failed(reason) => {
-            let _ = hold.end(false).await;
+            let _ = hold.finish(false).await;
             return Err(Failure::new(reason));
         }
         Verdict::Own => {}
     }
     let ending = own_ending(outcome);
     let marks = has_succeeded && hold.is_once();
-    match hold.end(has_succeeded).await {
+    match hold.finish(has_succeeded).await {
         Ok(()) => Ok(ending),
         Err(error @ LockError::Lost { .. }) if has_succeeded => {
             Err(Failure::new(error.to_string()).code(exit::LOST))

@@ -1,30 +1,28 @@
 //! Watches the command while it runs, and does what the guardian does as well: no process of the command's group outlives
 //! the lock.
 
+mod start;
+mod stops;
+
 use std::io;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{
-    Pid, Signal, getpgid, getpid, kill_current_process_group, kill_process, kill_process_group,
-};
+use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 use tokio::time::sleep;
 
-use super::children::{News, Status, news, reap, start_command, start_guardian};
+use self::start::until_reaped;
+use super::children::{News, Status, news, reap, start_command};
 use super::deadline::{LeaseClock, Limits};
-use super::group::{Group, is_session_leader, own_zombies};
+use super::group::{Group, own_zombies};
 use super::hold::Hold;
 use super::messages::{Channel, Order, Report};
 use super::notices::Notices;
-use super::renewals::{Failures, Renewals};
-use super::signals::{PASSED_ON, Signals};
+use super::renewals::Renewals;
+use super::signals::Signals;
 use super::terminal::Foreground;
 use super::{Errand, Outcome, Verdict};
 use crate::clock::Moment;
 use crate::text::short;
-
-/// The signals that ask a command to end.
-const ENDING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
 
 /// The news of a stop may come so long after it.
 const LATE_NEWS: Duration = Duration::from_secs(1);
@@ -34,9 +32,6 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// How often the processes of the group are counted while they end.
 const COUNT_INTERVAL: Duration = Duration::from_millis(20);
-
-/// How long the guardian may take to start.
-const START_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long the rest of the group may take to end after SIGTERM, and after SIGKILL.
 const END_LIMIT: Duration = Duration::from_secs(5);
@@ -49,9 +44,6 @@ const RENEWAL: u64 = 5_000_000;
 
 /// How long this process waits with SIGTERM for the guardian to send it: the command gets it once.
 const TERM_GRACE: Duration = Duration::from_millis(50);
-
-/// For this time after a stop, SIGTSTP is the one that this program has sent to its own group.
-const OWN_STOP: Duration = Duration::from_millis(200);
 
 pub(super) struct Supervisor<'a> {
     hold: &'a Hold,
@@ -87,80 +79,7 @@ pub(super) struct Supervisor<'a> {
     received: Vec<Signal>,
 }
 
-impl<'a> Supervisor<'a> {
-    /// Starts the guardian, and waits until it keeps the limits of the lease.
-    pub(super) fn start(
-        hold: &'a Hold,
-        mut clock: LeaseClock,
-        failures: Failures,
-        mut signals: Signals,
-    ) -> io::Result<Self> {
-        let notices = Notices::new()?;
-        signals.add_always(Signal::CHILD)?;
-        let foreground = Foreground::find();
-        let limits = clock.limits(|| hold.remaining());
-        let (group, channel) = start_guardian(foreground.as_ref())?;
-        let mut supervisor = Self {
-            hold,
-            clock,
-            renewals: Renewals::new(failures),
-            notices,
-            signals,
-            group,
-            channel,
-            command: None,
-            foreground,
-            is_in_foreground: false,
-            accepted: limits,
-            sent: limits,
-            verdict: Verdict::Own,
-            status: None,
-            terminated: None,
-            killed: None,
-            last_reaped: Instant::now(),
-            resumed: None,
-            is_stopped: false,
-            asked_to_end: None,
-            is_stop_told: false,
-            received: Vec::new(),
-        };
-        if let Err(error) = supervisor.until_accepted(limits) {
-            supervisor.discard();
-            return Err(error);
-        }
-        Ok(supervisor)
-    }
-
-    fn until_accepted(&mut self, limits: Limits) -> io::Result<()> {
-        self.channel.send(Order::Until(limits))?;
-        let begun = Instant::now();
-        loop {
-            // This process may be stopped at any line. So the answer is looked for once more after the limit.
-            let is_late = begun.elapsed() >= START_LIMIT;
-            let wait = Timespec::try_from(TICK).ok();
-            let _ = poll(
-                &mut [PollFd::new(self.channel.socket(), PollFlags::IN)],
-                wait.as_ref(),
-            );
-            let received = self.channel.receive();
-            if received.messages.contains(&Report::Accepted(limits)) {
-                return Ok(());
-            }
-            if received.has_ended {
-                return Err(io::Error::other("it has ended"));
-            }
-            if is_late {
-                return Err(io::Error::other("it does not answer"));
-            }
-        }
-    }
-
-    /// Ends the guardian before a command has started.
-    fn discard(&self) {
-        self.group.signal(Signal::KILL);
-        until_reaped(self.group.leader());
-    }
-
+impl Supervisor<'_> {
     /// Runs the command, and returns when no process of its group is left, or none that can be killed.
     pub(super) async fn run(mut self, errand: &Errand<'_>) -> io::Result<Outcome> {
         if let Err(error) = self.start_command(errand) {
@@ -395,79 +314,6 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn on_signal(&mut self, signal: Signal) {
-        if PASSED_ON.contains(&signal) {
-            if self.killed.is_none() {
-                self.received.push(signal);
-                self.group.signal(signal);
-                if ENDING.contains(&signal) {
-                    self.asked_to_end = Some(Instant::now());
-                    self.continue_stopped();
-                }
-            }
-        } else if signal == Signal::TSTP {
-            self.on_terminal_stop();
-        } else if signal == Signal::CONT {
-            self.resume();
-        }
-    }
-
-    /// A stopped process gets a signal only when it continues; until then `run` would wait for its end.
-    fn continue_stopped(&mut self) {
-        if self.is_stopped {
-            self.is_stopped = false;
-            self.group.signal(Signal::CONT);
-        }
-    }
-
-    /// Ctrl-Z while the command is not in the foreground: it and this program stop.
-    fn on_terminal_stop(&mut self) {
-        if self.resumed.is_some_and(|at| at.elapsed() < OWN_STOP) {
-            return;
-        }
-        self.group.signal(Signal::TSTP);
-        self.stop();
-    }
-
-    /// The command was stopped. In the foreground it was Ctrl-Z, or a debugger: the job has stopped.
-    fn on_stop(&mut self) {
-        if self.is_in_foreground {
-            self.give_up_terminal();
-            let _ = kill_current_process_group(Signal::TSTP);
-            self.stop();
-        } else if self.foreground.is_none() && self.resumed.is_none() && !self.is_stop_told {
-            // Nobody has taken the terminal from this process, and the command may never end.
-            self.is_stop_told = true;
-            self.notices.say(
-                "the command was stopped, and keeps the lock; if it reads from the terminal, its output must go there, too",
-            );
-        }
-    }
-
-    /// Stops this process until it is continued. The lease is not renewed meanwhile.
-    fn stop(&mut self) {
-        // A session leader has no shell that would continue it.
-        if !is_session_leader() {
-            let _ = kill_process(getpid(), Signal::STOP);
-        }
-        self.resumed = Some(Instant::now());
-        self.resume();
-    }
-
-    /// Continues the command, in the foreground if this program is there.
-    fn resume(&mut self) {
-        // The limits may have passed meanwhile; then the command gets SIGTERM or SIGKILL instead.
-        self.keep_limits();
-        if self.killed.is_some() {
-            return;
-        }
-        if self.foreground.as_ref().is_some_and(Foreground::is_own) {
-            self.is_in_foreground = Foreground::give_to(self.group.leader()).is_ok();
-        }
-        self.is_stopped = false;
-        self.group.signal(Signal::CONT);
-    }
-
     /// The first reason counts. A command that is ended before the lease is over cannot see why.
     fn decide(&mut self, verdict: Verdict) {
         let left = self.hold.remaining();
@@ -493,13 +339,5 @@ impl<'a> Supervisor<'a> {
             self.accepted.kill_at
         };
         next.left().clamp(Duration::from_millis(1), TICK)
-    }
-}
-
-/// The guardian has got SIGKILL, so that it ends soon.
-fn until_reaped(guardian: Pid) {
-    let begun = Instant::now();
-    while !reap(guardian) && begun.elapsed() < START_LIMIT {
-        std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -38,7 +38,7 @@ pub(crate) async fn top(
                 .help("Use `mongolock ls --held` for a list, and `mongolock watch` for a stream of lines."),
         );
     }
-    let admin = connection.place().await?.provider.admin();
+    let admin = connection.collections().await?.provider.admin();
     let filter = filter(&arguments);
     // A failure of the first read is a message at the shell and not on the screen.
     let first = reader::read(&admin, filter.clone()).await?;

@@ -6,7 +6,7 @@ fn text(text: &str) -> Piece {
     Piece::Text(text.to_owned())
 }
 
-fn placeholder(range: Range<usize>, root: &str, steps: Vec<Step>) -> Piece {
+fn placeholder(range: Range<usize>, root: &str, steps: Vec<Access>) -> Piece {
     Piece::Placeholder(Placeholder {
         range,
         root: Root::Name(root.to_owned()),
@@ -57,8 +57,8 @@ fn reads_text_and_placeholders() {
 
 #[test]
 fn reads_paths() {
-    let field = |name: &str| Step::Field(name.to_owned());
-    let method = |name: &str| Step::Method(name.to_owned());
+    let field = |name: &str| Access::Field(name.to_owned());
+    let method = |name: &str| Access::Method(name.to_owned());
     assert_eq!(pieces("<self>"), [placeholder(0..6, "self", vec![])]);
     assert_eq!(
         pieces("<self.tenant>"),
@@ -66,7 +66,11 @@ fn reads_paths() {
     );
     assert_eq!(
         pieces("<pair.0.1>"),
-        [placeholder(0..10, "pair", vec![Step::Index(0), Step::Index(1)])]
+        [placeholder(
+            0..10,
+            "pair",
+            vec![Access::Index(0), Access::Index(1)]
+        )]
     );
     assert_eq!(
         pieces("<o.id().x>"),

@@ -137,7 +137,7 @@ pub(crate) trait Search: Sync {
                 searching.instrument(span.clone()).await.map(Ok)
             }
         };
-        waiting.end(&span, &outcome);
+        waiting.finish(&span, &outcome);
         outcome?.map_err(|busy| call.timeout_error(&busy.name, &busy.holder))
     }
 
@@ -145,7 +145,7 @@ pub(crate) trait Search: Sync {
     async fn try_once(&self) -> Result<Tried, LockError> {
         let (waiting, span) = (Waiting::begin(self.call()), self.span());
         let outcome = self.attempt_once().instrument(span.clone()).await;
-        waiting.end(&span, &outcome);
+        waiting.finish(&span, &outcome);
         outcome
     }
 
@@ -371,7 +371,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Records how the call ended, also on its span.
-    fn end(mut self, span: &Span, outcome: &Result<Tried, LockError>) {
+    fn finish(mut self, span: &Span, outcome: &Result<Tried, LockError>) {
         self.outcome = match outcome {
             Ok(Ok(_)) => AcquireOutcome::Acquired,
             Ok(Err(_)) => AcquireOutcome::Busy,

@@ -107,7 +107,7 @@ impl<'a> Pacing<'a> {
         let Some(until) = place_until(self.engine, entry.name()) else {
             return;
         };
-        entry.front().stand_back();
+        entry.front().yield_lock();
         let subscription = self.subscribe();
         subscription.rest_for_place(until, ends_with_mark);
         match deadline {

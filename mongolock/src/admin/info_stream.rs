@@ -36,10 +36,10 @@ pub struct LockInfoStream {
     filter: LockFilter,
     /// The locks of the current page that have not been returned.
     page: vec::IntoIter<Result<LockInfo, LockError>>,
-    state: State,
+    state: PageState,
 }
 
-enum State {
+enum PageState {
     /// The next page begins after this name, or with the first lock.
     Idle(Option<String>),
     Requested(Pin<Box<dyn Future<Output = Result<Page, LockError>> + Send>>),
@@ -53,7 +53,7 @@ impl LockInfoStream {
             takeover_margin: engine.config.options.takeover_margin,
             filter,
             page: Vec::new().into_iter(),
-            state: State::Idle(None),
+            state: PageState::Idle(None),
         }
     }
 
@@ -74,11 +74,11 @@ impl LockInfoStream {
         poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    fn request_page(&self, after: Option<String>) -> State {
+    fn request_page(&self, after: Option<String>) -> PageState {
         let (store, filter) = (Arc::clone(&self.store), self.filter.clone());
         let margin = self.takeover_margin;
         let page = async move { store.page(&filter, after.as_deref(), margin).await };
-        State::Requested(Box::pin(request("query", page)))
+        PageState::Requested(Box::pin(request("query", page)))
     }
 
     fn take_page(&mut self, page: Page) {
@@ -87,8 +87,8 @@ impl LockInfoStream {
         }
         self.page = page.locks.into_iter();
         self.state = match page.last_name {
-            Some(name) => State::Idle(Some(name)),
-            None => State::Ended,
+            Some(name) => PageState::Idle(Some(name)),
+            None => PageState::Ended,
         };
     }
 }
@@ -103,24 +103,24 @@ impl Stream for LockInfoStream {
                 return Poll::Ready(Some(lock));
             }
             match &mut this.state {
-                State::Idle(after) => {
+                PageState::Idle(after) => {
                     let after = after.take();
                     this.state = this.request_page(after);
                 }
-                State::Requested(reply) => match ready!(reply.as_mut().poll(cx)) {
+                PageState::Requested(reply) => match ready!(reply.as_mut().poll(cx)) {
                     Ok(page) => this.take_page(page),
                     Err(error) => {
-                        this.state = State::Ended;
+                        this.state = PageState::Ended;
                         return Poll::Ready(Some(Err(error)));
                     }
                 },
-                State::Ended => return Poll::Ready(None),
+                PageState::Ended => return Poll::Ready(None),
             }
         }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let upper = matches!(self.state, State::Ended).then_some(self.page.len());
+        let upper = matches!(self.state, PageState::Ended).then_some(self.page.len());
         (self.page.len(), upper)
     }
 }

@@ -23,11 +23,11 @@ use crate::{FencingToken, LockError};
 /// ```
 #[derive(Default)]
 pub struct Fenced<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<FencedState<T>>,
 }
 
 #[derive(Default)]
-struct State<T> {
+struct FencedState<T> {
     seen: Option<FencingToken>,
     value: T,
 }
@@ -47,7 +47,7 @@ impl<T> Fenced<T> {
 
     const fn with(value: T, seen: Option<FencingToken>) -> Self {
         Self {
-            state: Mutex::new(State { seen, value }),
+            state: Mutex::new(FencedState { seen, value }),
         }
     }
 

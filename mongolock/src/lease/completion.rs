@@ -67,12 +67,12 @@ async fn complete(renewer: Arc<Renewer>, lease: Arc<Lease>, end: MarkEnd) -> Res
             renewer.forget(&lease);
             if is_refused {
                 // The work may run again, so there is no reason to keep others waiting.
-                lease.end_unmarked();
+                lease.release_unmarked();
                 let now = Instant::now();
                 let due = releases.into_iter().map(|release| release.rescheduled(now));
                 renewer.release_in_background(due.collect());
             } else {
-                lease.lose(LossReason::Expired);
+                lease.lose_unmarked(LossReason::Expired);
             }
             return Err(error);
         }
@@ -93,7 +93,7 @@ fn settle(renewer: &Renewer, lease: &Arc<Lease>, reply: MarkReply) -> bool {
             lease.complete();
             trace::released(&lease.fields());
         }
-        MarkReply::Gone => lease.lose(LossReason::Gone),
+        MarkReply::Gone => lease.lose_unmarked(LossReason::Gone),
     }
     reply != MarkReply::Gone
 }

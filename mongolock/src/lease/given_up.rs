@@ -12,11 +12,11 @@ use crate::sync::lock;
 /// releases it and sends its acquire request again.
 #[derive(Default)]
 pub(crate) struct GivenUp {
-    ids: Mutex<HashMap<Arc<str>, Entry>>,
+    ids: Mutex<HashMap<Arc<str>, PendingIds>>,
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct PendingIds {
     /// The number of pending releases of the id.
     releases: usize,
     /// The minimum hold that a release of the id leaves in the document.
@@ -39,7 +39,7 @@ impl GivenUp {
         unused_from: Instant,
     ) -> Pending {
         let mut ids = lock(&self.ids);
-        let entry = ids.entry(Arc::clone(lock_id)).or_insert(Entry {
+        let entry = ids.entry(Arc::clone(lock_id)).or_insert(PendingIds {
             releases: 0,
             min_hold,
             unused_from,

@@ -24,6 +24,7 @@ mod renewal;
 pub(crate) mod renewer;
 mod schedule;
 mod set;
+mod state;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -36,6 +37,7 @@ use commits::Commits;
 pub(crate) use commits::{CancelShield, OpenCommit};
 pub(crate) use hold::Hold;
 pub(crate) use set::{Member, SetGrant};
+use state::{LeaseState, Work};
 
 use crate::lease::copies::Copies;
 use crate::meter::LockMeter;
@@ -43,8 +45,8 @@ use crate::once::OnceGrant;
 use crate::options::Options;
 use crate::store::LeaseId;
 use crate::sync::lock;
-use crate::trace::{self, HoldFields};
-use crate::{FencingToken, LockError, LossReason, slot};
+use crate::trace::HoldFields;
+use crate::{FencingToken, LockError, slot};
 
 /// The queues of this process, in which waiters hand holds over.
 pub(crate) type Queues = crate::queue::Queues<Hold>;
@@ -92,7 +94,7 @@ pub(crate) struct Lease {
     last_token: FencingToken,
     /// Whether the hold was handed over by another caller in this process, without a command.
     is_handed_over: bool,
-    state: Mutex<State>,
+    state: Mutex<LeaseState>,
     /// Notified when the lease ends, or when a body may be cancelled.
     changed: Notify,
     /// The slot in the queue. It is kept here and not in the guard, so that a lost lease passes its turn on at once.
@@ -112,30 +114,6 @@ pub(crate) struct Lease {
     /// The metrics of the caller that has received the hold; they are set while the lease is live.
     meter: OnceLock<LockMeter>,
     commits: Commits,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum State {
-    Live {
-        /// The time at which the holder stops relying on the lease.
-        deadline: Instant,
-        work: Work,
-    },
-    Released,
-    /// The work is done, and the server has confirmed its mark.
-    Done,
-    Lost(LossReason),
-}
-
-/// How far the work under a live lease is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Work {
-    UnderWay,
-    /// A commit with its mark was begun. Until it has ended, it decides whether the work is done; if its outcome stays
-    /// unknown, the lease ends at its deadline or by a shutdown.
-    Committing,
-    /// The work has succeeded, and nothing but the reply to the request for its mark ends the lease.
-    Marking,
 }
 
 impl Lease {
@@ -170,7 +148,7 @@ impl Lease {
             semaphore: None,
             last_token: token,
             is_handed_over: false,
-            state: Mutex::new(State::Live {
+            state: Mutex::new(LeaseState::Live {
                 deadline,
                 work: Work::UnderWay,
             }),
@@ -243,69 +221,6 @@ impl Lease {
         self.members.iter().all(|member| member.token < member.last_token)
     }
 
-    /// The time at which the request was sent that last confirmed the lease.
-    pub(crate) fn confirmed(&self) -> Instant {
-        let deadline = self.deadline().unwrap_or(self.acquired);
-        deadline
-            .checked_sub(without_margin(self.options.expiry))
-            .unwrap_or(self.acquired)
-    }
-
-    /// The time at which the holder stops relying on the lease; `None` once the lease has ended.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        match *lock(&self.state) {
-            State::Live { deadline, .. } => Some(deadline),
-            State::Released | State::Done | State::Lost(_) => None,
-        }
-    }
-
-    /// Whether the lease is over: it was released or lost, or its deadline has passed.
-    pub(crate) fn is_over(&self) -> bool {
-        self.remaining().is_zero()
-    }
-
-    /// Whether the lease has ended without a release.
-    pub(crate) fn is_lost(&self) -> bool {
-        matches!(*lock(&self.state), State::Lost(_))
-    }
-
-    pub(crate) fn remaining(&self) -> Duration {
-        let state = lock(&self.state);
-        // The clock is read under the mutex, so that a lease that was over stays over.
-        match *state {
-            State::Live { deadline, .. } => deadline.saturating_duration_since(Instant::now()),
-            State::Released | State::Done | State::Lost(_) => Duration::ZERO,
-        }
-    }
-
-    pub(crate) fn ensure_held(&self) -> Result<(), LockError> {
-        if self.is_over() {
-            Err(self.lost_error())
-        } else {
-            Ok(())
-        }
-    }
-
-    /// The error for a lease that is over; it keeps the reason of an earlier loss.
-    pub(crate) fn lost_error(&self) -> LockError {
-        let reason = match *lock(&self.state) {
-            State::Live { .. } => LossReason::Expired,
-            // After its end the server no longer has the claim.
-            State::Released | State::Done => LossReason::Gone,
-            State::Lost(reason) => reason,
-        };
-        LockError::Lost {
-            name: self.name().to_owned(),
-            token: self.fencing_token().unwrap_or(FencingToken::NONE),
-            reason,
-        }
-    }
-
-    /// Resolves once the lease is over.
-    pub(crate) async fn until_over(&self) {
-        self.until(Self::is_over).await;
-    }
-
     /// Notes that a renewal is sent.
     pub(crate) fn renewal_sent(&self) {
         self.unconfirmed.store(true, Ordering::Relaxed);
@@ -315,131 +230,6 @@ impl Lease {
     /// effect without a reply, or others leave the lock a margin.
     pub(crate) fn may_outlive_deadline(&self) -> bool {
         self.unconfirmed.load(Ordering::Relaxed) || !self.options.takeover_margin.is_zero()
-    }
-
-    /// Moves the deadline after a confirmed renewal. It counts from the time at which the renewal was sent; of two
-    /// renewals the one that was sent later decides. A lease that is over stays over.
-    pub(crate) fn extend(&self, sent: Instant) {
-        let mut state = lock(&self.state);
-        if let State::Live { deadline, .. } = &mut *state
-            && *deadline > Instant::now()
-        {
-            *deadline = (*deadline).max(sent + without_margin(self.options.expiry));
-            self.unconfirmed.store(false, Ordering::Relaxed);
-        }
-    }
-
-    /// Ends the lease if its deadline has passed, and returns whether it is lost.
-    pub(crate) fn expire(&self) -> bool {
-        if self.is_over() {
-            self.end(LossReason::Expired);
-        }
-        self.is_lost()
-    }
-
-    /// Ends a live lease without a release: it wakes the tasks that wait for the end, passes the turn on, and reports the
-    /// loss. A lease whose work has succeeded does not end in this way: the reply to the request for its mark decides.
-    pub(crate) fn end(&self, reason: LossReason) {
-        if self.finish_lost(reason).is_none() {
-            return;
-        }
-        self.changed.notify_waiters();
-        let is_awaited = reason == LossReason::Expired && self.may_outlive_deadline();
-        let mut slot = lock(&self.slot);
-        let ended = std::mem::replace(&mut *slot, QueueSlot::Nothing);
-        if is_awaited {
-            // A shutdown waits until the claim is released. The slot is replaced under one lock of the mutex, because the
-            // renewer may take it at any time.
-            *slot = ended.without_turn();
-            drop(slot);
-        } else {
-            drop(slot);
-            drop(ended);
-        }
-        self.report_loss(reason);
-    }
-
-    /// Ends a live lease because of a shutdown, as [`end`](Self::end) does, but leaves the turn where it is.
-    pub(crate) fn end_in_turn(&self) {
-        let reason = LossReason::ShutDown;
-        if self.finish_lost(reason).is_some() {
-            self.changed.notify_waiters();
-            self.report_loss(reason);
-        }
-    }
-
-    /// Notes that the work has succeeded: from now on only its mark ends the lease. `false` if the lease is over.
-    pub(super) fn begin_marking(&self) -> bool {
-        self.begin_completion(Work::Marking)
-    }
-
-    /// Notes that a commit begins whose transaction has the mark. `false` if the lease is over.
-    pub(crate) fn begin_commit_with_mark(&self) -> bool {
-        self.begin_completion(Work::Committing)
-    }
-
-    fn begin_completion(&self, next: Work) -> bool {
-        match &mut *lock(&self.state) {
-            State::Live { deadline, work } if *deadline > Instant::now() => {
-                *work = next;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Notes that the mark was not written, and that the lease goes on.
-    pub(crate) fn cancel_completion(&self) {
-        if let State::Live { work, .. } = &mut *lock(&self.state) {
-            *work = Work::UnderWay;
-        }
-    }
-
-    /// Ends the lease after the server has confirmed the mark.
-    pub(super) fn complete(&self) {
-        self.finish(State::Done);
-        self.changed.notify_waiters();
-    }
-
-    /// Ends a lease whose work has succeeded and whose mark the server refuses.
-    pub(super) fn end_unmarked(&self) {
-        if self.finish(State::Released).is_some() {
-            self.changed.notify_waiters();
-            self.report(trace::released);
-        }
-    }
-
-    /// Ends a lease whose work has succeeded and whose mark cannot be written any more.
-    pub(super) fn lose(&self, reason: LossReason) {
-        if self.finish(State::Lost(reason)).is_some() {
-            self.changed.notify_waiters();
-            self.report_loss(reason);
-        }
-    }
-
-    /// Whether the work has succeeded: the mark is requested, in a commit or alone, or it is confirmed.
-    pub(crate) fn has_succeeded(&self) -> bool {
-        match *lock(&self.state) {
-            State::Live { work, .. } => work != Work::UnderWay,
-            State::Done => true,
-            State::Released | State::Lost(_) => false,
-        }
-    }
-
-    /// Whether the server has confirmed the mark.
-    pub(crate) fn is_done(&self) -> bool {
-        matches!(*lock(&self.state), State::Done)
-    }
-
-    /// Ends the lease for a release and returns its deadline; `None` if it was over before.
-    pub(crate) fn begin_release(&self) -> Option<Instant> {
-        if self.is_over() {
-            self.end(LossReason::Expired);
-            return None;
-        }
-        let deadline = self.finish(State::Released)?;
-        self.changed.notify_waiters();
-        Some(deadline)
     }
 
     /// Notes that a caller has received the hold, and keeps the caller's turns until the hold ends. One turn stands beside those
@@ -478,28 +268,9 @@ impl Lease {
         self.semaphore.is_none().then_some(self.token)
     }
 
-    /// Begins to measure the hold, unless it is over or a part of another one.
-    pub(crate) fn measure(&self, meter: Option<&LockMeter>) {
-        let Some(meter) = meter else { return };
-        let state = lock(&self.state);
-        if let State::Live { .. } = *state
-            && self.meter.set(meter.clone()).is_ok()
-        {
-            meter.hold_begins();
-        }
-    }
-
     /// The metrics of the caller that has received the hold.
     pub(crate) fn meter(&self) -> Option<&LockMeter> {
         self.meter.get()
-    }
-
-    /// Reports that the hold was not held until its release.
-    pub(crate) fn report_loss(&self, reason: LossReason) {
-        if let Some(meter) = self.meter() {
-            meter.lost(reason);
-        }
-        self.report(|hold| trace::lost(hold, reason));
     }
 
     pub(crate) fn put_slot(&self, slot: QueueSlot) {
@@ -545,11 +316,6 @@ impl Lease {
         (!self.is_gone() || may_return()) && !self.released_by_shutdown.load(Ordering::Relaxed)
     }
 
-    /// Whether the server no longer has the claim. A set is lost with the first of its names, and has the others.
-    pub(super) fn is_gone(&self) -> bool {
-        self.members.is_empty() && matches!(*lock(&self.state), State::Lost(LossReason::Gone))
-    }
-
     /// Notes that another operation blocks the release.
     pub(super) fn note_blocked_release(&self, error: &LockError) {
         self.blocked_release.get_or_init(|| Box::new(error.clone()));
@@ -586,51 +352,6 @@ impl Lease {
             acquired: self.acquired,
         }
     }
-
-    /// Resolves when the condition holds; it is checked at every change and at the deadline.
-    async fn until(&self, ended: impl Fn(&Self) -> bool) {
-        loop {
-            let changed = self.changed.notified();
-            if ended(self) {
-                return;
-            }
-            match self.deadline().filter(|deadline| *deadline > Instant::now()) {
-                Some(deadline) => drop(tokio::time::timeout_at(deadline, changed).await),
-                None => changed.await,
-            }
-        }
-    }
-
-    /// Ends a live lease and returns its deadline; `None` if it had ended before.
-    fn finish(&self, end: State) -> Option<Instant> {
-        self.finish_if(end, |_| true)
-    }
-
-    /// [`finish`](Self::finish) by a loss. Whether work is done that may have succeeded is decided elsewhere: see [`Work`].
-    fn finish_lost(&self, reason: LossReason) -> Option<Instant> {
-        self.finish_if(State::Lost(reason), |work| match work {
-            Work::UnderWay => true,
-            // The mark may have replaced the claim.
-            Work::Committing => reason != LossReason::Gone && !self.has_open_commit(),
-            Work::Marking => false,
-        })
-    }
-
-    fn finish_if(&self, end: State, may_end: impl Fn(Work) -> bool) -> Option<Instant> {
-        let mut state = lock(&self.state);
-        let State::Live { deadline, work } = *state else {
-            return None;
-        };
-        if !may_end(work) {
-            return None;
-        }
-        *state = end;
-        drop(state);
-        if let Some(meter) = self.meter() {
-            meter.hold_ends(self.acquired.elapsed());
-        }
-        Some(deadline)
-    }
 }
 
 /// The part of a lease that its holder relies on.
@@ -645,85 +366,4 @@ pub(crate) fn margin(lasts: Duration) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::lease::renewer::Renewer;
-    use crate::line::Lines;
-    use crate::store::{MemoryStore, ProviderMark, Store};
-
-    pub(super) const EXPIRY: Duration = Duration::from_secs(30);
-
-    /// A lease of [`EXPIRY`] that has just begun, with two tokens for hand-overs.
-    pub(super) fn lease(name: &str, options: &Options) -> Lease {
-        let options = Options {
-            expiry: EXPIRY,
-            ..options.clone()
-        };
-        lease_of(name, options)
-    }
-
-    /// The same with the expiry of these options.
-    pub(super) fn lease_of(name: &str, options: Options) -> Lease {
-        let options = Arc::new(options);
-        let grant = Grant {
-            once: None,
-            semaphore: None,
-            token: FencingToken::new(1),
-            last_token: FencingToken::new(3),
-            copies: None,
-            sent: Instant::now(),
-            lasts: options.expiry,
-        };
-        let key = LeaseId {
-            name: Arc::from(name),
-            lock_id: Arc::from("owner#1"),
-        };
-        let entry = Queues::new().join(&key.name);
-        Lease::new(key, grant, options, entry)
-    }
-
-    /// A renewer whose task is not started, with a store that has no locks.
-    pub(super) fn renewer() -> Arc<Renewer> {
-        let store = Arc::new(Store::Memory(Arc::new(MemoryStore::new())));
-        let (mark, owner) = (ProviderMark::random(), Arc::from("owner"));
-        let lines = Lines::new(Arc::clone(&store), mark, owner, true);
-        Arc::new(Renewer::new(store, Arc::new(lines)))
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_claim_may_outlive_its_deadline_by_a_renewal_without_a_reply_or_by_a_margin() {
-        let own = lease("n", &Options::default());
-        assert!(!own.may_outlive_deadline());
-        own.renewal_sent();
-        assert!(own.may_outlive_deadline());
-        own.extend(Instant::now());
-        assert!(!own.may_outlive_deadline(), "the renewal is confirmed");
-        let takeover_margin = Duration::from_secs(1);
-        let with_margin = Options {
-            takeover_margin,
-            ..Options::default()
-        };
-        assert!(lease("n", &with_margin).may_outlive_deadline());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_holds_of_a_claim_share_its_tokens_its_deadline_and_its_renewals() {
-        let first = lease("n", &Options::default());
-        first.renewal_sent();
-        let deadline = first.deadline().unwrap();
-        let second = first.successor(deadline).unwrap();
-        let third = second.successor(deadline).unwrap();
-        assert_eq!([second.token.get(), third.token.get()], [2, 3]);
-        assert!(third.successor(deadline).is_none(), "no reserved token is left");
-        assert_eq!(third.deadline(), Some(deadline));
-        assert!(third.may_outlive_deadline(), "the renewal is not confirmed");
-    }
-
-    #[test]
-    fn a_holder_relies_on_a_percent_and_two_milliseconds_less_than_was_granted() {
-        for (granted, relied_on) in [(30_000, 29_698), (1000, 988), (2, 0)] {
-            let lasts = without_margin(Duration::from_millis(granted));
-            assert_eq!(lasts, Duration::from_millis(relied_on));
-        }
-    }
-}
+mod tests;

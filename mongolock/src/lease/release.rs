@@ -34,7 +34,7 @@ pub(super) enum BegunRelease {
 
 /// Begins to release a lease; the release goes on if the caller is cancelled.
 pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease {
-    match end(renewer, lease) {
+    match close(renewer, lease) {
         Ended::Lost => BegunRelease::Lost,
         Ended::HandedOver => BegunRelease::HandedOver,
         Ended::Unreleased => begin_sending(renewer, lease),
@@ -43,7 +43,7 @@ pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease 
 
 /// Waits for the end of a release, or of another request with which a hold ends; an error says that the lock was not held
 /// until then, or that MongoDB did not confirm the request.
-pub(super) async fn finish(lease: &Arc<Lease>, begun: BegunRelease, request: &str) -> Result<(), LockError> {
+pub(super) async fn outcome(lease: &Arc<Lease>, begun: BegunRelease, request: &str) -> Result<(), LockError> {
     let was_held = match begun {
         BegunRelease::HandedOver => return Ok(()),
         BegunRelease::Lost => return Err(lease.lost_error()),
@@ -63,7 +63,7 @@ pub(super) async fn finish(lease: &Arc<Lease>, begun: BegunRelease, request: &st
 /// Releases a lease whose call returns before the server has confirmed the release; the next caller in this process waits for
 /// that. An error says that the lease had ended before.
 pub(super) fn unawaited(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Result<(), LockError> {
-    match end(renewer, lease) {
+    match close(renewer, lease) {
         Ended::Lost => return Err(lease.lost_error()),
         Ended::HandedOver => {}
         Ended::Unreleased => {
@@ -77,7 +77,7 @@ pub(super) fn unawaited(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Result<()
 
 /// Releases a lease whose guard was dropped: no caller waits for the release, and there may be no runtime.
 pub(super) fn in_background(renewer: &Arc<Renewer>, lease: &Arc<Lease>) {
-    if let Ended::Unreleased = end(renewer, lease) {
+    if let Ended::Unreleased = close(renewer, lease) {
         lease.report(trace::released);
         renewer.release_claim(lease, lease.take_slot());
     }
@@ -95,7 +95,7 @@ enum Ended {
 }
 
 /// Stops the renewal of a lease, ends it, and hands the hold over if that is possible.
-fn end(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Ended {
+fn close(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Ended {
     renewer.forget(lease);
     match lease.begin_release() {
         None => {

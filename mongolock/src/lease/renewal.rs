@@ -143,7 +143,7 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, admission: Admission, batch: Re
                 } else if lease.has_succeeded() {
                     // The mark may have replaced the claim, and its request decides.
                 } else {
-                    lease.end(LossReason::Gone);
+                    lease.lose(LossReason::Gone);
                     // A lease that had expired before still has its slot, because its claim might have been there.
                     drop(lease.take_slot());
                     renewer.forget(lease);

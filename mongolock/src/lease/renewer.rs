@@ -1,3 +1,5 @@
+mod round;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -10,10 +12,10 @@ use super::{Hold, Lease, QueueSlot, margin};
 use crate::LossReason;
 use crate::lease::background_release::{self, BackgroundRelease};
 use crate::lease::given_up::GivenUp;
-use crate::lease::renewal::{self, RenewalBatch};
+use crate::lease::renewal;
 use crate::lease::schedule::{self, Schedule};
 use crate::line::Lines;
-use crate::store::{Admission, AdmissionClass, Store};
+use crate::store::Store;
 use crate::sync::lock;
 use crate::timing::RENEWAL_RETRY;
 
@@ -27,7 +29,7 @@ pub(crate) struct Renewer {
     store: Arc<Store>,
     /// The order of the waiters of all processes, in which a release is noted.
     pub(crate) lines: Arc<Lines>,
-    state: Mutex<State>,
+    state: Mutex<RenewerState>,
     /// Wakes the task when there is new work.
     wake: Notify,
     /// The ids of claims that this process has given up.
@@ -36,7 +38,7 @@ pub(crate) struct Renewer {
 }
 
 #[derive(Default)]
-struct State {
+struct RenewerState {
     schedule: Schedule,
     /// The pending releases by the time at which they are due; a number tells releases of one time apart.
     releases: BTreeMap<(Instant, u64), BackgroundRelease>,
@@ -50,22 +52,6 @@ struct State {
     closing: bool,
     /// Whether the task ends after one more round.
     stopped: bool,
-}
-
-/// What the task does in one round.
-struct DueWork {
-    /// Leases whose deadline has passed.
-    expired: Vec<Arc<Lease>>,
-    /// Leases to renew, one batch for each command that was admitted.
-    renewals: Vec<(Admission, RenewalBatch)>,
-    /// Among which commands the next batch is admitted, if there is no room for it now.
-    waits_for: Option<AdmissionClass>,
-    /// Claims to release, one batch for each command.
-    releases: Vec<Vec<BackgroundRelease>>,
-    /// The time of the next round if nothing wakes the task before.
-    next_round: Option<Instant>,
-    /// Whether this is the last round.
-    is_last: bool,
 }
 
 impl Renewer {
@@ -84,7 +70,7 @@ impl Renewer {
     pub(crate) fn ensure_running(self: &Arc<Self>) {
         let mut task = lock(&self.task);
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
-            *task = Some(crate::task::spawn(run(Arc::clone(self))));
+            *task = Some(crate::task::spawn(round::run(Arc::clone(self))));
         }
     }
 
@@ -92,7 +78,7 @@ impl Renewer {
     pub(crate) fn hold(self: &Arc<Self>, lease: Lease) -> Hold {
         let lease = Arc::new(lease);
         if !self.schedule(Arc::clone(&lease)) {
-            lease.end(LossReason::ShutDown);
+            lease.lose(LossReason::ShutDown);
         }
         Hold::new(lease, Arc::clone(self))
     }
@@ -219,12 +205,12 @@ impl Renewer {
             }
         } else if lease.deadline().is_some() && !lease.has_succeeded() && !self.schedule(Arc::clone(lease)) {
             // A renewal was confirmed in the meantime. During a shutdown nothing else would end the lease.
-            self.end_at_shutdown(lease);
+            self.close_lease(lease);
         }
     }
 
     /// Ends every lease and has its claim released without delay.
-    pub(crate) fn end_leases(self: &Arc<Self>) {
+    pub(crate) fn close(self: &Arc<Self>) {
         let leases = {
             let mut state = lock(&self.state);
             state.closing = true;
@@ -232,15 +218,15 @@ impl Renewer {
             state.schedule.drain()
         };
         for lease in leases {
-            self.end_at_shutdown(&lease);
+            self.close_lease(&lease);
         }
         self.wake.notify_one();
     }
 
     /// Ends a lease because of a shutdown. Its slot in the queue stays with the release, because the shutdown waits for
     /// that. A lease whose work has succeeded is renewed until its mark is confirmed, for which the shutdown waits as well.
-    fn end_at_shutdown(self: &Arc<Self>, lease: &Arc<Lease>) {
-        lease.end_in_turn();
+    fn close_lease(self: &Arc<Self>, lease: &Arc<Lease>) {
+        lease.lose_at_shutdown();
         if lease.has_succeeded() {
             lock(&self.state).schedule.insert(Arc::clone(lease));
         } else {
@@ -259,7 +245,7 @@ impl Renewer {
     pub(crate) fn go_on(self: &Arc<Self>, lease: &Arc<Lease>) {
         if self.is_closing() {
             self.forget(lease);
-            self.end_at_shutdown(lease);
+            self.close_lease(lease);
         } else if lease.is_over() {
             self.forget(lease);
             self.expire(lease);
@@ -285,58 +271,9 @@ impl Renewer {
         let state = lock(&self.state);
         state.schedule.next().is_none() && state.releases.is_empty()
     }
-
-    /// What is due now. `admitted` is what the task has waited for.
-    fn due_work(&self, mut admitted: Option<(AdmissionClass, Admission)>) -> DueWork {
-        let now = Instant::now();
-        let mut state = lock(&self.state);
-        let due = state.schedule.take_due(now, MOST_DUE);
-        let mut waits_for = None;
-        let mut renewals = Vec::new();
-        for batch in renewal::batches(due.renewals) {
-            let class = batch.class();
-            let waited = admitted.take_if(|(admitted, _)| *admitted == class);
-            let admission = match waited {
-                Some((_, admission)) => Some(admission),
-                None => self.store.background_admissions().try_admit(class),
-            };
-            match admission {
-                Some(admission) => {
-                    state.schedule.sent(now, &batch.leases);
-                    renewals.push((admission, batch));
-                }
-                // First renewals are admitted as soon as repeated ones, or earlier.
-                None if waits_for != Some(AdmissionClass::Renewal) => waits_for = Some(class),
-                None => {}
-            }
-        }
-        if due.is_cut_short {
-            // What is left is of the classes that are waited for, unless all of it was admitted.
-            waits_for.get_or_insert(AdmissionClass::Renewal);
-        }
-        let is_last = state.stopped;
-        let releases = state.take_releases(now);
-        let next_release = state.releases.keys().next().map(|(at, _)| *at);
-        // Leases that have to wait for room stay due, until their deadlines.
-        let next_renewal = match waits_for {
-            Some(_) => due.first_deadline,
-            None => state.schedule.next(),
-        };
-        let next_round = next_release.into_iter().chain(next_renewal).min();
-        state.wakes_at = next_round;
-        drop(state);
-        DueWork {
-            expired: due.expired,
-            renewals,
-            waits_for,
-            releases: background_release::batches(releases),
-            next_round,
-            is_last,
-        }
-    }
 }
 
-impl State {
+impl RenewerState {
     fn add(&mut self, releases: Vec<BackgroundRelease>) {
         for release in releases {
             self.last_number += 1;
@@ -373,92 +310,5 @@ impl State {
     }
 }
 
-async fn run(renewer: Arc<Renewer>) {
-    let mut admitted = None;
-    loop {
-        let work = renewer.due_work(admitted.take());
-        for lease in work.expired {
-            renewer.expire(&lease);
-        }
-        for (admission, batch) in work.renewals {
-            crate::task::spawn(renewal::renew(Arc::clone(&renewer), admission, batch));
-        }
-        for batch in work.releases {
-            crate::task::spawn(background_release::send(Arc::clone(&renewer), batch));
-        }
-        if work.is_last {
-            return;
-        }
-        let waiting = wait_until(work.next_round, &renewer.wake);
-        match work.waits_for {
-            Some(class) => tokio::select! {
-                biased;
-                () = waiting => {}
-                admission = renewer.store.background_admissions().admit(class) => {
-                    admitted = Some((class, admission));
-                }
-            },
-            None => waiting.await,
-        }
-    }
-}
-
-async fn wait_until(at: Option<Instant>, wake: &Notify) {
-    match at {
-        Some(at) => drop(tokio::time::timeout_at(at, wake.notified()).await),
-        None => wake.notified().await,
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::lease::tests::{EXPIRY, lease, renewer};
-    use crate::options::Options;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_lease_waits_while_enough_renewals_are_in_flight() {
-        let renewer = renewer();
-        let _hold = renewer.hold(lease("n", &Options::default()));
-        tokio::time::sleep(EXPIRY / 3).await;
-        let admissions = renewer.store.admissions();
-        let in_flight: Vec<_> =
-            std::iter::from_fn(|| admissions.try_admit(AdmissionClass::Renewal)).collect();
-        let work = renewer.due_work(None);
-        assert!(work.renewals.is_empty() && work.waits_for == Some(AdmissionClass::Renewal));
-        assert_eq!(work.next_round, renewer.held()[0].deadline());
-        drop(in_flight);
-        assert_eq!(renewer.due_work(None).renewals.len(), 1);
-    }
-
-    /// There is room for a first renewal, but none is due: waiting for that room would end at once, again and again.
-    #[tokio::test(start_paused = true)]
-    async fn repeated_renewals_without_room_wait_for_room_of_their_own() {
-        let renewer = renewer();
-        let names = (0..=MOST_DUE).map(|number| number.to_string());
-        let _holds: Vec<_> = names
-            .map(|name| renewer.hold(lease(&name, &Options::default())))
-            .collect();
-        tokio::time::sleep(EXPIRY / 3).await;
-        let leases = lock(&renewer.state).schedule.leases(|_| true);
-        renewer.renewal_failed(&leases, true);
-        let work = renewer.due_work(None);
-        assert!(!work.renewals.is_empty());
-        assert_eq!(work.waits_for, Some(AdmissionClass::RepeatedRenewal));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_last_confirmed_renewal_is_known() {
-        let renewer = renewer();
-        assert_eq!(renewer.last_renewal(), None);
-        renewer.note_renewal();
-        assert_eq!(renewer.last_renewal(), Some(Instant::now()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_lease_that_begins_during_a_shutdown_is_lost_at_once() {
-        let renewer = renewer();
-        renewer.end_leases();
-        assert!(renewer.hold(lease("n", &Options::default())).lease().is_lost());
-    }
-}
+mod tests;

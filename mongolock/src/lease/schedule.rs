@@ -10,15 +10,15 @@ use crate::timing::HANDED_OVER_CHECK;
 /// The times at which leases are renewed, or end if no renewal is confirmed. It is plain data, driven by the renewer.
 #[derive(Default)]
 pub(crate) struct Schedule {
-    entries: HashMap<Id, Entry>,
+    entries: HashMap<Id, Scheduled>,
     /// The entries in the order in which they are due.
-    by_time: BTreeSet<Place>,
+    by_time: BTreeSet<DueOrder>,
     /// The number of the last entry.
     last_number: u64,
 }
 
 /// The time at which an entry is due, its number and its lease: of those that are due at one time the oldest comes first.
-type Place = (Instant, u64, Id);
+type DueOrder = (Instant, u64, Id);
 
 /// The number of renewals of one lease that may be in flight: each of them occupies a connection.
 const MAX_IN_FLIGHT: u32 = 3;
@@ -26,7 +26,7 @@ const MAX_IN_FLIGHT: u32 = 3;
 /// The address of a lease, which is unique for as long as the schedule keeps the lease.
 type Id = usize;
 
-struct Entry {
+struct Scheduled {
     lease: Arc<Lease>,
     /// The time at which the lease is due: its next renewal or its deadline.
     at: Instant,
@@ -112,7 +112,7 @@ impl Schedule {
             if *at > horizon {
                 break;
             }
-            let Entry { lease, in_flight, .. } = &self.entries[id];
+            let Scheduled { lease, in_flight, .. } = &self.entries[id];
             let Some(deadline) = lease.deadline().filter(|deadline| *deadline > now) else {
                 due.expired.push(Arc::clone(lease));
                 continue;
@@ -194,7 +194,7 @@ impl Schedule {
         self.last_number += 1;
         let number = self.last_number;
         self.by_time.insert((at, number, id));
-        let entry = Entry {
+        let entry = Scheduled {
             lease,
             at,
             number,

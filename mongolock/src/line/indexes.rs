@@ -5,7 +5,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::{Lines, State};
+use super::{Lines, LinesState};
 use crate::store::IndexState;
 use crate::sync::lock;
 use crate::timing::{INDEX_BUILD_PAUSE, WAITERS_INDEX_CHECK};
@@ -31,7 +31,7 @@ impl Indexes {
 impl Lines {
     /// Checks the indexes in the background, and has those built that are missing. The next check comes a minute or two
     /// later, and after a failure some minutes later.
-    pub(super) fn ensure_indexes(self: &Arc<Self>, state: &mut State) {
+    pub(super) fn ensure_indexes(self: &Arc<Self>, state: &mut LinesState) {
         if !state.indexes.is_check_due() {
             return;
         }

@@ -6,13 +6,13 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument;
 
-use super::line::{Place, Write};
-use super::{Lines, State};
-use crate::store::{Lines as ReadLines, Waiter, WaiterEntry, driver_error};
+use super::line::{PlaceRequest, Write};
+use super::{Lines, LinesState};
+use crate::store::{Waiter, WaiterEntry, WaitersByName, driver_error};
 use crate::sync::lock;
 use crate::timing::{
-    LINE_CHECK, LINE_CHECK_LEAST, LINE_LIMIT, LINE_MARGIN, LINE_MOMENT_POLLING, LINE_PROLONGED, LINE_READ,
-    LINE_READ_LIMIT, LINE_REFUSED, LINE_SHUTDOWN,
+    LINE_CHECK, LINE_CHECK_LEAST, LINE_LIMIT, LINE_MARGIN, LINE_PROLONGED, LINE_READ, LINE_READ_LIMIT,
+    LINE_REFUSED, LINE_SHUTDOWN, LINE_SLOT_POLLING,
 };
 use crate::{LockError, trace};
 
@@ -24,7 +24,7 @@ const READ: usize = 100;
 
 impl Lines {
     /// Starts the write of a name's document, which is not as it should be.
-    pub(super) fn settle(self: &Arc<Self>, state: &mut State, name: &Arc<str>) {
+    pub(super) fn settle(self: &Arc<Self>, state: &mut LinesState, name: &Arc<str>) {
         state.unsettled.insert(Arc::clone(name));
         if state.writer.as_ref().is_none_or(JoinHandle::is_finished) {
             let writing = write(Arc::clone(self));
@@ -33,7 +33,7 @@ impl Lines {
     }
 
     /// Starts the task that keeps the documents, unless it runs: it ends with the runtime that it was started on.
-    pub(super) fn ensure_keeper(self: &Arc<Self>, state: &mut State) {
+    pub(super) fn ensure_keeper(self: &Arc<Self>, state: &mut LinesState) {
         if state.keeper.as_ref().is_none_or(JoinHandle::is_finished) {
             state.keeper = Some(crate::task::spawn(keep(Arc::clone(self))));
         }
@@ -56,7 +56,7 @@ impl Lines {
                         provider: self.mark.clone(),
                         owner: Arc::clone(&self.owner),
                         waited: place.waiting.map(|since| since.elapsed()),
-                        moment: moment(line.has_stream(), state.round_trip),
+                        time_slot: time_slot(line.has_stream(), state.round_trip),
                         last: place.last,
                         keeps_place: place.is_kept,
                     });
@@ -104,8 +104,8 @@ impl Lines {
     }
 
     /// Reads the lines of names, and returns those in which somebody stands.
-    pub(crate) async fn read(&self, names: &[Arc<str>]) -> ReadLines {
-        let mut all = ReadLines::new();
+    pub(crate) async fn read(&self, names: &[Arc<str>]) -> WaitersByName {
+        let mut all = WaitersByName::new();
         for names in names.chunks(READ) {
             match self.store.lines(names, LINE_READ_LIMIT).await {
                 Ok(lines) => {
@@ -119,7 +119,7 @@ impl Lines {
         all
     }
 
-    fn take_over(&self, names: &[Arc<str>], lines: &ReadLines) {
+    fn take_over(&self, names: &[Arc<str>], lines: &WaitersByName) {
         let mut state = lock(&self.state);
         for name in names {
             if let Some(line) = state.names.get_mut(name) {
@@ -131,8 +131,8 @@ impl Lines {
 
     /// Reads the lines of the names that were acquired again soon after their release, and returns those for which others
     /// wait.
-    pub(crate) async fn read_retaken(&self) -> Vec<Arc<str>> {
-        let mut names = std::mem::take(&mut lock(&self.state).retaken);
+    pub(crate) async fn read_reacquired(&self) -> Vec<Arc<str>> {
+        let mut names = std::mem::take(&mut lock(&self.state).reacquired);
         let lines = self.read(&names).await;
         let is_other = |waiter: &Waiter| &*waiter.provider != self.mark.as_str();
         // In the order of the releases: that of a hash map differs from run to run, also in the simulation.
@@ -237,11 +237,11 @@ impl Lines {
 
 /// The time that a provider needs from a release to its request, if its requests take this time: it hears of the release
 /// about as late as it gets a reply.
-fn moment(has_stream: bool, round_trip: Duration) -> Duration {
+fn time_slot(has_stream: bool, round_trip: Duration) -> Duration {
     let hearing = if has_stream {
         LINE_MARGIN
     } else {
-        LINE_MOMENT_POLLING
+        LINE_SLOT_POLLING
     };
     hearing + round_trip * 2
 }
@@ -251,7 +251,7 @@ fn moment(has_stream: bool, round_trip: Duration) -> Duration {
 struct Writes {
     places: Vec<WaiterEntry>,
     /// What the entries of `places` were made of, in the same order.
-    placed: Vec<Place>,
+    placed: Vec<PlaceRequest>,
     leaves: Vec<Arc<str>>,
 }
 

@@ -8,7 +8,7 @@ use super::order::Order;
 use super::{OwnAcquisition, Standing, User};
 use crate::queue::Rivals;
 use crate::store::{ProviderMark, Waiter};
-use crate::timing::{LINE_LINGER, LINE_POLL, LINE_POLL_PART, LINE_SHOWN, LINE_STRANGER_MOMENT};
+use crate::timing::{LINE_LINGER, LINE_POLL, LINE_POLL_PART, LINE_SHOWN, LINE_SLOT_WITHOUT_LINE};
 
 /// The line of one name, in which this provider stands.
 #[derive(Debug, Clone)]
@@ -27,18 +27,18 @@ pub(super) struct Line {
     /// The greatest place that was seen in this line.
     last_place: Option<DateTime>,
     /// Given after a release while others wait: until then the next caller leaves the lock to them.
-    standing_back: Option<Instant>,
+    yields_until: Option<Instant>,
     /// Whether no other provider is known to have acquired the lock after this one.
     was_last: bool,
     /// The last claim of another provider that is known to have had the lock, and since when it is known.
-    holder: Option<Holder>,
+    holder: Option<OtherClaim>,
     /// The time since which the name may be without a user.
     idle_since: Option<Instant>,
 }
 
 /// The claim of another provider that has the lock.
 #[derive(Debug, Clone)]
-struct Holder {
+struct OtherClaim {
     lock_id: Arc<str>,
     since: Instant,
 }
@@ -46,13 +46,13 @@ struct Holder {
 /// A write of the document.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Write {
-    Place(Place),
+    Place(PlaceRequest),
     Leave,
 }
 
 /// A place that the provider takes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct PlaceRequest {
     /// The time at which the oldest waiting caller began to wait.
     pub(super) waiting: Option<Instant>,
     /// The greatest place that was seen in this line.
@@ -71,7 +71,7 @@ impl Line {
             wanted: None,
             shown_wait: None,
             last_place: None,
-            standing_back: None,
+            yields_until: None,
             was_last: true,
             holder: None,
             idle_since: None,
@@ -99,7 +99,7 @@ impl Line {
     }
 
     /// Notes that this provider polls, for the lack of a stream. Returns whether the document is to be written, because others
-    /// have to leave it a longer moment.
+    /// have to leave it a longer time slot.
     pub(super) fn note_polling(&mut self) -> bool {
         let is_new = std::mem::take(&mut self.has_stream) && self.wanted.is_none();
         if is_new {
@@ -110,7 +110,7 @@ impl Line {
 
     fn want_place(&mut self, waiting: Option<Instant>, is_kept: bool) {
         self.shown_wait = waiting;
-        self.wanted = Some(Write::Place(Place {
+        self.wanted = Some(Write::Place(PlaceRequest {
             waiting,
             last: self.last_place,
             is_kept,
@@ -129,7 +129,7 @@ impl Line {
 
     /// This provider has acquired the lock.
     pub(super) fn acquired(&mut self, acquired: OwnAcquisition) {
-        self.standing_back = None;
+        self.yields_until = None;
         self.was_last = true;
         self.idle_since = None;
         self.order.acquired();
@@ -142,7 +142,7 @@ impl Line {
     pub(super) fn released(&mut self, now: Instant) {
         // The event of the next acquisition may arrive before the reply to the release.
         if self.was_last && self.order.others_wait(now) {
-            self.standing_back = Some(now + self.order.stand_back(self.has_stream));
+            self.yields_until = Some(now + self.order.yield_time(self.has_stream));
         }
         self.may_be_idle(now);
     }
@@ -156,29 +156,29 @@ impl Line {
         if known {
             return;
         }
-        self.holder = Some(Holder {
+        self.holder = Some(OtherClaim {
             lock_id: Arc::clone(lock_id),
             since: now,
         });
         // A claim for a set may be given back at once, because another lock of the set is held. It counts all the same:
-        // sets that count for nothing would leave each other the moments of all, and the releaser would win. A provider that
+        // sets that count for nothing would leave each other the time slots of all, and the releaser would win. A provider that
         // gives a claim back keeps its document, so that the next reading has it in its place again.
         self.order
             .acquired_by(now, ProviderMark::in_lock_id(lock_id), self.width);
-        self.standing_back = None;
+        self.yields_until = None;
         self.was_last = false;
     }
 
     /// What a waiter knows of its place now.
     pub(super) fn standing(&self, now: Instant) -> Standing {
         let ahead = self.ahead();
-        let moments = self.moments(ahead, now);
+        let time_slots = self.time_slots(ahead, now);
         // Until then the lock is left to anyone after an own release, and to those before this provider in line.
-        let after_release = self.standing_back.filter(|until| *until > now);
-        let in_line = (!moments.is_zero()).then(|| now + moments);
+        let after_release = self.yields_until.filter(|until| *until > now);
+        let in_line = (!time_slots.is_zero()).then(|| now + time_slots);
         Standing {
             ahead,
-            moments,
+            time_slots,
             polling_pause: self.polling_pause(ahead, now),
             place_until: after_release.max(in_line),
         }
@@ -203,24 +203,24 @@ impl Line {
     }
 
     /// How long this provider leaves a lock that was released to others, of which so many stand before it.
-    fn moments(&self, ahead: usize, now: Instant) -> Duration {
-        let moments = if ahead == 0 {
+    fn time_slots(&self, ahead: usize, now: Instant) -> Duration {
+        let time_slots = if ahead == 0 {
             Duration::ZERO
         } else {
-            self.order.moments_ahead()
+            self.order.time_slots_ahead()
         };
-        if self.leaves_moment_to_strangers(now) {
-            moments.max(LINE_STRANGER_MOMENT)
+        if self.leaves_time_without_line(now) {
+            time_slots.max(LINE_SLOT_WITHOUT_LINE)
         } else {
-            moments
+            time_slots
         }
     }
 
     /// After its own release a program that stands in no line asks again at once, before anybody hears of the release.
-    fn leaves_moment_to_strangers(&self, now: Instant) -> bool {
-        let was_stranger = |holder: &Holder| ProviderMark::in_lock_id(&holder.lock_id).is_none();
-        let was_last = !self.was_last && self.holder.as_ref().is_some_and(was_stranger);
-        self.order.has_stranger(now) && !was_last
+    fn leaves_time_without_line(&self, now: Instant) -> bool {
+        let is_without_line = |holder: &OtherClaim| ProviderMark::in_lock_id(&holder.lock_id).is_none();
+        let was_last = !self.was_last && self.holder.as_ref().is_some_and(is_without_line);
+        self.order.was_acquired_without_line(now) && !was_last
     }
 
     /// The number of waiters that are to ask before this provider.
@@ -239,7 +239,7 @@ impl Line {
         if self.order.others_wait(now) {
             Rivals::Wait {
                 has_stream: self.has_stream,
-                has_stranger: self.order.has_stranger(now),
+                some_without_line: self.order.was_acquired_without_line(now),
             }
         } else {
             Rivals::None
@@ -307,7 +307,7 @@ mod tests {
             owner: provider.to_owned(),
             at: DateTime::from_millis(at),
             since: None,
-            moment: Duration::from_millis(5),
+            time_slot: Duration::from_millis(5),
         }
     }
 
@@ -319,14 +319,14 @@ mod tests {
         let user: User = Weak::<()>::new();
         let mut line = Line::new(user, true);
         line.read(
-            &[waiter("dead", 1), waiter(first.as_str(), 2), waiter("own", 3)],
+            &[waiter("expired", 1), waiter(first.as_str(), 2), waiter("own", 3)],
             "own",
         );
         line.released(now);
-        assert!(line.standing_back.is_some());
+        assert!(line.yields_until.is_some());
         line.held_by(now, &first.new_set_id("first"));
         assert_eq!(line.ahead(), 1);
-        assert!(line.standing_back.is_none());
+        assert!(line.yields_until.is_none());
         for _ in 0..4 {
             line.held_by(now, &last.new_set_id("last"));
         }
@@ -337,7 +337,7 @@ mod tests {
 
     /// Two of those that wait for one of three permits may stand before another one that asks at once.
     #[test]
-    fn the_first_of_several_permits_leave_each_other_no_moments() {
+    fn the_first_of_several_permits_leave_each_other_no_time_slots() {
         let now = Instant::now();
         let user: User = Weak::<()>::new();
         let mut line = Line::new(user, true);
@@ -348,8 +348,8 @@ mod tests {
         assert_eq!(line.ahead(), 3);
         line.set_width(3);
         assert_eq!(line.ahead(), 1);
-        assert!(!line.standing(now).moments.is_zero());
+        assert!(!line.standing(now).time_slots.is_zero());
         line.set_width(4);
-        assert_eq!((line.ahead(), line.standing(now).moments), (0, Duration::ZERO));
+        assert_eq!((line.ahead(), line.standing(now).time_slots), (0, Duration::ZERO));
     }
 }

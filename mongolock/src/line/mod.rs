@@ -2,7 +2,7 @@
 //!
 //! Each provider that waits for a name has a document in the line of that name. The documents are hints: they decide when
 //! a provider sends an acquire request, and the lock document alone decides who has the lock. So everything here may be
-//! late, lost or wrong, and costs order or a moment then.
+//! late, lost or wrong, and costs order or some time then.
 //!
 //! | file | what it has |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `line.rs` | the line of one name: its order, and this provider's own document |
 //! | `keeper.rs` | the tasks that write the documents and keep them for as long as they are needed |
 //! | `indexes.rs` | the background check of the indexes of the documents |
-//! | `recent.rs` | the names that this provider has released a moment ago |
+//! | `recent.rs` | the names that this provider has released recently |
 
 mod indexes;
 mod keeper;
@@ -39,13 +39,13 @@ use crate::queue::Rivals;
 use crate::slot;
 use crate::store::{ProviderMark, Store};
 use crate::sync::lock;
-use crate::timing::{LINE_MOMENTS_MAX, LINE_RETAKEN, LINE_RETAKEN_EVERY};
+use crate::timing::{LINE_REACQUIRED, LINE_REACQUIRED_EVERY, LINE_SLOTS_MAX};
 use indexes::Indexes;
 use line::Line;
 use recent::RecentReleases;
 
 /// The greatest number of names that are remembered until their lines are read; those that are left out come again.
-const RETAKEN_MOST: usize = 100;
+const REACQUIRED_MOST: usize = 100;
 
 /// What uses a name in this process: its queue, which exists as long as a caller waits or holds.
 pub(crate) type User = Weak<dyn Send + Sync>;
@@ -67,7 +67,7 @@ pub(crate) struct Standing {
     /// The number of waiters before this provider.
     pub(crate) ahead: usize,
     /// How long this provider waits after a release, so that those before it in line can acquire the lock.
-    pub(crate) moments: Duration,
+    pub(crate) time_slots: Duration,
     /// The pause of a waiter that polls, by its place and by the time for which the present holder has the lock: a lock that is
     /// held for long is seldom free soon.
     pub(crate) polling_pause: Duration,
@@ -92,7 +92,7 @@ pub(crate) struct Lines {
     owner: Arc<str>,
     /// Whether this provider waits in line.
     is_fair: bool,
-    state: Mutex<State>,
+    state: Mutex<LinesState>,
     /// The number of names in the state: as long as there is none, a lock that is free costs no mutex here.
     known: AtomicUsize,
     recent: RecentReleases,
@@ -101,7 +101,7 @@ pub(crate) struct Lines {
 }
 
 #[derive(Default)]
-struct State {
+struct LinesState {
     /// In a fixed order, so that a seed of the simulation repeats the same run.
     names: BTreeMap<Arc<str>, Line>,
     /// The time that an acquire request takes of late.
@@ -109,9 +109,9 @@ struct State {
     /// The server refuses the documents of this provider until then.
     refused_until: Option<Instant>,
     /// The names that were acquired again soon after their release, and whose lines are not read yet.
-    retaken: Vec<Arc<str>>,
+    reacquired: Vec<Arc<str>>,
     /// The last time at which the lines of such names were read, and the least pause until the next time.
-    retaken_read: Option<(Instant, Duration)>,
+    reacquired_read: Option<(Instant, Duration)>,
     keeper: Option<JoinHandle<()>>,
     /// The names whose documents are not as they should be.
     unsettled: BTreeSet<Arc<str>>,
@@ -189,7 +189,7 @@ impl Lines {
     }
 
     /// Notes that this provider has acquired a lock: it goes to the end of the line, if it stands there. Returns whether
-    /// [`Self::read_retaken`] is due. `acquired` is only called if this provider stands in a line.
+    /// [`Self::read_reacquired`] is due. `acquired` is only called if this provider stands in a line.
     pub(crate) fn acquired(
         self: &Arc<Self>,
         name: &Arc<str>,
@@ -199,7 +199,7 @@ impl Lines {
             return false;
         }
         if self.is_empty() {
-            return self.note_retaken(name);
+            return self.note_reacquired(name);
         }
         // The closure locks the notifier and the queue, so it runs before this mutex is locked.
         let acquired = acquired();
@@ -207,7 +207,7 @@ impl Lines {
         state.note_round_trip(acquired.request);
         let Some(line) = state.names.get_mut(name) else {
             drop(state);
-            return self.note_retaken(name);
+            return self.note_reacquired(name);
         };
         line.acquired(acquired);
         self.settle(&mut state, name);
@@ -216,7 +216,7 @@ impl Lines {
 
     /// Notes a name that is acquired again soon after its release. Its caller never waits, so that it would never hear of
     /// those who do.
-    fn note_retaken(&self, name: &Arc<str>) -> bool {
+    fn note_reacquired(&self, name: &Arc<str>) -> bool {
         let now = Instant::now();
         if !self.recent.contains(now, name) {
             return false;
@@ -225,15 +225,15 @@ impl Lines {
         if state.is_refused(now) || state.is_stopped {
             return false;
         }
-        if state.retaken.len() < RETAKEN_MOST && !state.retaken.contains(name) {
-            state.retaken.push(Arc::clone(name));
+        if state.reacquired.len() < REACQUIRED_MOST && !state.reacquired.contains(name) {
+            state.reacquired.push(Arc::clone(name));
         }
         // One task reads for all calls that come before it runs.
-        state.begins_to_read_retaken(now)
+        state.begins_to_read_reacquired(now)
     }
 
     /// Notes that this provider has released a lock. If others wait for it, the next caller in this process leaves it to
-    /// them for a moment.
+    /// them for a time slot.
     pub(crate) fn released(&self, name: &str) {
         if !self.is_fair {
             return;
@@ -301,7 +301,7 @@ impl Lines {
     }
 
     /// Notes a reply that found the lock held, by this claim if it names one, and the time that the request took. A provider
-    /// that is far away asks the others for a longer moment from the beginning then, and not only after its first acquisition:
+    /// that is far away asks the others for a longer time slot from the beginning then, and not only after its first acquisition:
     /// it might never have one. The request for a set is a longer one, and the set needs as much time for its next one.
     pub(crate) fn found_held(&self, name: &str, lock_id: Option<&Arc<str>>, request: Duration) {
         if self.is_fair {
@@ -319,27 +319,29 @@ impl Lines {
     }
 }
 
-impl State {
+impl LinesState {
     fn is_refused(&self, now: Instant) -> bool {
         self.refused_until.is_some_and(|until| until > now)
     }
 
     /// Whether the lines of the names that were acquired again are to be read now. The pauses grow from the first such name
     /// on: others that begin to wait then are found soon, and a process that is alone sends few queries.
-    fn begins_to_read_retaken(&mut self, now: Instant) -> bool {
-        let pause = match self.retaken_read {
+    fn begins_to_read_reacquired(&mut self, now: Instant) -> bool {
+        let pause = match self.reacquired_read {
             Some((last, pause)) if now < last + pause => return false,
-            Some((last, pause)) if now < last + LINE_RETAKEN_EVERY * 2 => (pause * 2).min(LINE_RETAKEN_EVERY),
-            _ => LINE_RETAKEN,
+            Some((last, pause)) if now < last + LINE_REACQUIRED_EVERY * 2 => {
+                (pause * 2).min(LINE_REACQUIRED_EVERY)
+            }
+            _ => LINE_REACQUIRED,
         };
-        self.retaken_read = Some((now, pause));
+        self.reacquired_read = Some((now, pause));
         true
     }
 
-    /// Keeps a moving mean of the time that requests take. One counts as [`LINE_MOMENTS_MAX`] at most, which is what the others
+    /// Keeps a moving mean of the time that requests take. One counts as [`LINE_SLOTS_MAX`] at most, which is what the others
     /// leave to all.
     fn note_round_trip(&mut self, request: Duration) {
-        let (before, request) = (self.round_trip, request.min(LINE_MOMENTS_MAX));
+        let (before, request) = (self.round_trip, request.min(LINE_SLOTS_MAX));
         self.round_trip = if before.is_zero() {
             request
         } else {

@@ -6,10 +6,10 @@ use tokio::time::Instant;
 
 use crate::store::Waiter;
 use crate::timing::{
-    LINE_MARGIN, LINE_MOMENTS_MAX, LINE_REMEMBER, LINE_STRANGER, STAND_BACK, STAND_BACK_POLLING,
+    LINE_MARGIN, LINE_REMEMBER, LINE_REMEMBER_WITHOUT_LINE, LINE_SLOTS_MAX, YIELD_MAX, YIELD_MAX_POLLING,
 };
 
-/// The number of turns that the first in line may let pass before it is not counted any more: it may be dead. It is
+/// The number of turns that the first in line may let pass before it is not counted any more: its process may have ended. It is
 /// counted again when its document has changed.
 const PASSES: u32 = 6;
 
@@ -22,14 +22,14 @@ const ACQUIRED_MOST: usize = 256;
 /// What a provider knows of the line of one name: the waiters of other providers in their order.
 ///
 /// It is a hint. It decides when this provider sends an acquire request, and the lock document alone decides who has the
-/// lock: wrong knowledge costs order or a moment, and nothing else.
+/// lock: wrong knowledge costs order or some time, and nothing else.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Order {
     others: Vec<Other>,
     /// The time of the last acquisition by another provider.
     acquired_by_other: Option<Instant>,
     /// The last time at which a program without a place in line acquired the lock.
-    acquired_by_stranger: Option<Instant>,
+    acquired_without_line: Option<Instant>,
     /// The providers that have acquired the lock since this one did: they stand behind it, also where a line that was read
     /// does not have their new places yet.
     acquired_since: Vec<Arc<str>>,
@@ -42,7 +42,7 @@ struct Other {
     /// When it took this place: after a move it is another time.
     at: DateTime,
     /// The time that it needs from a release to its acquire request.
-    moment: Duration,
+    time_slot: Duration,
     /// Whether it stands before this provider's own document, or this provider has none.
     is_ahead: bool,
     /// The number of turns that it has let pass while it was the first.
@@ -56,7 +56,7 @@ impl Other {
 
     /// Whether this is the same document as before. A provider that has written it since is alive.
     fn is_unchanged(&self, waiter: &Waiter) -> bool {
-        self.provider == waiter.provider && self.at == waiter.at && self.moment == waiter.moment
+        self.provider == waiter.provider && self.at == waiter.at && self.time_slot == waiter.time_slot
     }
 }
 
@@ -77,7 +77,7 @@ impl Order {
         let others = others.map(|(index, waiter)| Other {
             provider: Arc::clone(&waiter.provider),
             at: waiter.at,
-            moment: waiter.moment,
+            time_slot: waiter.time_slot,
             is_ahead: place.is_none_or(|place| index < place) && !is_behind(waiter),
             passes: passes(waiter),
         });
@@ -95,7 +95,7 @@ impl Order {
     pub(crate) fn acquired_by(&mut self, now: Instant, provider: Option<&str>, width: usize) {
         self.acquired_by_other = Some(now);
         if provider.is_none() {
-            self.acquired_by_stranger = Some(now);
+            self.acquired_without_line = Some(now);
         }
         if let Some(provider) = provider.filter(|provider| !self.has_acquired_since(provider)) {
             self.acquired_since.push(Arc::from(provider));
@@ -165,16 +165,16 @@ impl Order {
     }
 
     /// How long this provider leaves a free lock to those before it.
-    pub(crate) fn moments_ahead(&self) -> Duration {
+    pub(crate) fn time_slots_ahead(&self) -> Duration {
         let ahead = self
             .others
             .iter()
             .filter(|other| other.is_ahead && other.is_counted());
-        let moments = ahead.fold(Duration::ZERO, |sum, other| sum.saturating_add(other.moment));
-        moments.min(LINE_MOMENTS_MAX)
+        let time_slots = ahead.fold(Duration::ZERO, |sum, other| sum.saturating_add(other.time_slot));
+        time_slots.min(LINE_SLOTS_MAX)
     }
 
-    /// Whether other providers want the lock: they stand in line, or one of them has acquired it a moment ago. Those who
+    /// Whether other providers want the lock: they stand in line, or one of them has acquired it recently. Those who
     /// cannot stand in line are known only by the latter.
     pub(crate) fn others_wait(&self, now: Instant) -> bool {
         let is_recent = |at: Instant| now - at < LINE_REMEMBER;
@@ -182,21 +182,17 @@ impl Order {
     }
 
     /// Whether a program without a place in line wants the lock, as far as is known.
-    pub(crate) fn has_stranger(&self, now: Instant) -> bool {
-        let is_recent = |at: Instant| now - at < LINE_STRANGER;
-        self.acquired_by_stranger.is_some_and(is_recent)
+    pub(crate) fn was_acquired_without_line(&self, now: Instant) -> bool {
+        let is_recent = |at: Instant| now - at < LINE_REMEMBER_WITHOUT_LINE;
+        self.acquired_without_line.is_some_and(is_recent)
     }
 
     /// The longest time for which this provider waits after its own release until another one has acquired the lock.
-    pub(crate) fn stand_back(&self, has_stream: bool) -> Duration {
+    pub(crate) fn yield_time(&self, has_stream: bool) -> Duration {
         let first = self.others.iter().find(|other| other.is_counted());
-        let its_moment = first.map(|first| first.moment.min(LINE_MOMENTS_MAX) + LINE_MARGIN);
-        let usual = if has_stream {
-            STAND_BACK
-        } else {
-            STAND_BACK_POLLING
-        };
-        its_moment.unwrap_or_default().max(usual)
+        let its_time_slot = first.map(|first| first.time_slot.min(LINE_SLOTS_MAX) + LINE_MARGIN);
+        let usual = if has_stream { YIELD_MAX } else { YIELD_MAX_POLLING };
+        its_time_slot.unwrap_or_default().max(usual)
     }
 }
 
@@ -204,7 +200,7 @@ impl Order {
 mod tests {
     use super::*;
 
-    const MOMENT: Duration = Duration::from_millis(6);
+    const TIME_SLOT: Duration = Duration::from_millis(6);
 
     /// The documents of these providers, in this order.
     fn line(providers: &[&str]) -> Vec<Waiter> {
@@ -213,7 +209,7 @@ mod tests {
             owner: String::new(),
             at: DateTime::from_millis(i64::try_from(index).unwrap()),
             since: None,
-            moment: MOMENT,
+            time_slot: TIME_SLOT,
         };
         providers.iter().enumerate().map(waiter).collect()
     }
@@ -225,16 +221,16 @@ mod tests {
     }
 
     #[test]
-    fn only_those_before_its_own_document_are_left_their_moments() {
-        assert_eq!(order(&["own", "a", "b"]).moments_ahead(), Duration::ZERO);
-        assert_eq!(order(&["a", "own", "b"]).moments_ahead(), MOMENT);
+    fn only_those_before_its_own_document_are_left_their_time_slots() {
+        assert_eq!(order(&["own", "a", "b"]).time_slots_ahead(), Duration::ZERO);
+        assert_eq!(order(&["a", "own", "b"]).time_slots_ahead(), TIME_SLOT);
         assert_eq!(
-            order(&["a", "b"]).moments_ahead(),
-            MOMENT * 2,
+            order(&["a", "b"]).time_slots_ahead(),
+            TIME_SLOT * 2,
             "it is not in line"
         );
         let many: Vec<&str> = std::iter::repeat_n("a", 100).collect();
-        assert_eq!(order(&many).moments_ahead(), LINE_MOMENTS_MAX);
+        assert_eq!(order(&many).time_slots_ahead(), LINE_SLOTS_MAX);
     }
 
     #[test]
@@ -251,7 +247,7 @@ mod tests {
     #[test]
     fn the_first_that_lets_turns_pass_is_not_counted_until_it_moves() {
         let now = Instant::now();
-        let mut order = order(&["dead", "dead too", "own"]);
+        let mut order = order(&["expired", "expired too", "own"]);
         for turn in 0..PASSES {
             assert_eq!(order.ahead(), 2, "after {turn} turns");
             order.acquired_by(now, Some("other"), 1);
@@ -262,11 +258,11 @@ mod tests {
             order.acquired_by(now, None, 1);
         }
         assert_eq!(order.ahead(), 0);
-        order.read(&line(&["dead", "dead too", "own"]), "own");
+        order.read(&line(&["expired", "expired too", "own"]), "own");
         assert_eq!(order.ahead(), 0, "they have not moved");
-        order.read(&line(&["x", "own", "y", "dead"])[1..], "own");
+        order.read(&line(&["x", "own", "y", "expired"])[1..], "own");
         assert_eq!(order.ahead(), 0);
-        order.read(&line(&["x", "dead", "own"])[1..], "own");
+        order.read(&line(&["x", "expired", "own"])[1..], "own");
         assert_eq!(order.ahead(), 1, "it has moved");
     }
 
@@ -274,11 +270,11 @@ mod tests {
     #[test]
     fn for_several_permits_several_stand_first() {
         let now = Instant::now();
-        for (provider, passes) in [("first", 0), ("third", 0), ("fourth", 1), ("stranger", 1)] {
+        for (provider, passes) in [("first", 0), ("third", 0), ("fourth", 1), ("without line", 1)] {
             let mut order = order(&["first", "second", "third", "fourth", "own"]);
             order.acquired_by(now, Some(provider), 3);
             assert_eq!(order.others[0].passes, passes, "{provider}");
-            let left = if provider == "stranger" { 4 } else { 3 };
+            let left = if provider == "without line" { 4 } else { 3 };
             assert_eq!(order.ahead(), left, "{provider}");
         }
     }
@@ -292,7 +288,7 @@ mod tests {
             order.acquired_by(now, Some("other"), 1);
         }
         now += LINE_REMEMBER;
-        assert!(!order.others_wait(now), "it seems to be dead");
+        assert!(!order.others_wait(now), "it seems to have expired");
         order.acquired_by(now, Some("slow"), 1);
         now += LINE_REMEMBER;
         assert!(order.others_wait(now));
@@ -312,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_a_longer_moment_is_alive() {
+    fn a_waiter_that_asks_for_a_longer_time_slot_is_counted_again() {
         let now = Instant::now();
         let mut order = order(&["slow", "own"]);
         for _ in 0..PASSES {
@@ -321,13 +317,13 @@ mod tests {
         let mut later = line(&["slow", "own"]);
         order.read(&later, "own");
         assert_eq!(order.ahead(), 0, "its document is the same");
-        later[0].moment += LINE_MARGIN;
+        later[0].time_slot += LINE_MARGIN;
         order.read(&later, "own");
         assert_eq!(order.ahead(), 1);
     }
 
     #[test]
-    fn a_releaser_stands_back_for_those_in_line_and_for_recent_strangers() {
+    fn a_releaser_yields_to_those_in_line_and_to_recent_claims_without_line() {
         let mut now = Instant::now();
         let mut alone = order(&["own"]);
         assert!(!alone.others_wait(now));
@@ -336,7 +332,7 @@ mod tests {
         now += LINE_REMEMBER;
         assert!(!alone.others_wait(now));
         assert!(order(&["own", "a"]).others_wait(now));
-        assert_eq!(alone.stand_back(true), STAND_BACK);
-        assert_eq!(alone.stand_back(false), STAND_BACK_POLLING);
+        assert_eq!(alone.yield_time(true), YIELD_MAX);
+        assert_eq!(alone.yield_time(false), YIELD_MAX_POLLING);
     }
 }

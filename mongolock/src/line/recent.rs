@@ -3,13 +3,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tokio::time::Instant;
 
-use crate::timing::LINE_RETAKEN;
+use crate::timing::LINE_REACQUIRED;
 
 /// The number of names that can be remembered. If two have the same cell, one is forgotten, which costs nothing but a
 /// later look at its line.
 const CELLS: usize = 128;
 
-/// The names that this provider has released a moment ago, as hashes: it takes no memory per name and no mutex.
+/// The names that this provider has released recently, as hashes: it takes no memory per name and no mutex.
 pub(super) struct RecentReleases {
     start: Instant,
     /// The upper half of a cell is a part of the hash, the lower half the time in milliseconds.
@@ -29,7 +29,7 @@ impl RecentReleases {
         cell.store(hash | u64::from(self.millis(now)), Relaxed);
     }
 
-    /// Whether the name was released within [`LINE_RETAKEN`].
+    /// Whether the name was released within [`LINE_REACQUIRED`].
     pub(super) fn contains(&self, now: Instant, name: &str) -> bool {
         let (cell, hash) = self.cell(name);
         let value = cell.load(Relaxed);
@@ -39,7 +39,7 @@ impl RecentReleases {
             .wrapping_sub(low_half(value))
             .cast_signed()
             .max(0);
-        value >> 32 == hash >> 32 && u128::from(since.unsigned_abs()) < LINE_RETAKEN.as_millis()
+        value >> 32 == hash >> 32 && u128::from(since.unsigned_abs()) < LINE_REACQUIRED.as_millis()
     }
 
     fn cell(&self, name: &str) -> (&AtomicU64, u64) {

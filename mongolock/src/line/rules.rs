@@ -14,24 +14,24 @@ use super::line::Line;
 use super::order::Order;
 use super::{OwnAcquisition, User};
 use crate::store::Waiter;
-use crate::timing::{LINE_MARGIN, LINE_MOMENTS_MAX, LINE_REMEMBER, STAND_BACK, STAND_BACK_POLLING};
+use crate::timing::{LINE_MARGIN, LINE_REMEMBER, LINE_SLOTS_MAX, YIELD_MAX, YIELD_MAX_POLLING};
 
 const OWN: &str = "own";
 
-/// A document in a line: its provider, its place and its moment.
-type Place = (u8, i64, u64);
+/// A document in a line: its provider, its place and its time slot.
+type PlaceValues = (u8, i64, u64);
 
 /// What happens to a line; providers are numbers.
 #[derive(Debug, Clone)]
 enum Event {
     /// It is read, with the own document at this place, if there is one.
-    Read(Vec<Place>, Option<usize>),
+    Read(Vec<PlaceValues>, Option<usize>),
     AcquiredBy(Option<u8>),
     Acquired,
 }
 
 /// Any sequence of events, with the milliseconds before each.
-fn events(place: impl Strategy<Value = Place>) -> impl Strategy<Value = Vec<(u64, Event)>> {
+fn events(place: impl Strategy<Value = PlaceValues>) -> impl Strategy<Value = Vec<(u64, Event)>> {
     let event = prop_oneof![
         2 => (vec(place, 0..8), option::of(0..9_usize)).prop_map(|(line, own)| Event::Read(line, own)),
         6 => option::of(0..8_u8).prop_map(Event::AcquiredBy),
@@ -41,28 +41,28 @@ fn events(place: impl Strategy<Value = Place>) -> impl Strategy<Value = Vec<(u64
 }
 
 /// A place in a line as this library writes it.
-fn sound_place() -> impl Strategy<Value = Place> {
+fn sound_place() -> impl Strategy<Value = PlaceValues> {
     (0..6_u8, 0..3_i64, 0..60_u64)
 }
 
 /// A place that anybody may have written.
-fn any_place() -> impl Strategy<Value = Place> {
+fn any_place() -> impl Strategy<Value = PlaceValues> {
     (0..6_u8, any::<i64>(), prop_oneof![0..60_u64, any::<u64>()])
 }
 
-fn waiter(provider: &str, at: i64, moment: u64) -> Waiter {
+fn waiter(provider: &str, at: i64, time_slot: u64) -> Waiter {
     Waiter {
         provider: Arc::from(provider),
         owner: String::new(),
         at: DateTime::from_millis(at),
         since: None,
-        moment: Duration::from_millis(moment),
+        time_slot: Duration::from_millis(time_slot),
     }
 }
 
 /// The documents at these places, in this order, with the own one among them.
-fn line_of(places: &[Place], own: Option<usize>) -> Vec<Waiter> {
-    let of = |(provider, at, moment): &Place| waiter(&provider.to_string(), *at, *moment);
+fn line_of(places: &[PlaceValues], own: Option<usize>) -> Vec<Waiter> {
+    let of = |(provider, at, time_slot): &PlaceValues| waiter(&provider.to_string(), *at, *time_slot);
     let mut line: Vec<Waiter> = places.iter().map(of).collect();
     if let Some(own) = own {
         line.insert(own.min(line.len()), waiter(OWN, 0, 5));
@@ -71,7 +71,7 @@ fn line_of(places: &[Place], own: Option<usize>) -> Vec<Waiter> {
 }
 
 /// The same line without a second document of a provider, by the places.
-fn in_order(mut places: Vec<Place>) -> Vec<Place> {
+fn in_order(mut places: Vec<PlaceValues>) -> Vec<PlaceValues> {
     let mut seen = HashSet::new();
     places.retain(|(provider, ..)| seen.insert(*provider));
     places.sort_by_key(|(_, at, _)| *at);
@@ -90,7 +90,7 @@ struct Known {
     document: Waiter,
     is_ahead: bool,
     passes: u32,
-    is_dead: bool,
+    is_expired: bool,
 }
 
 impl Rules {
@@ -100,7 +100,7 @@ impl Rules {
         for (index, document) in line.iter().enumerate().filter(|(index, _)| Some(*index) != own) {
             let same = |known: &&Known| {
                 let (before, now) = (&known.document, document);
-                (&before.provider, before.at, before.moment) == (&now.provider, now.at, now.moment)
+                (&before.provider, before.at, before.time_slot) == (&now.provider, now.at, now.time_slot)
             };
             let known = before.iter().find(same);
             self.others.push(Known {
@@ -108,7 +108,7 @@ impl Rules {
                 is_ahead: index < own.unwrap_or(usize::MAX)
                     && !self.acquired_since.contains(&*document.provider),
                 passes: known.map_or(0, |known| known.passes),
-                is_dead: known.is_some_and(|known| known.is_dead),
+                is_expired: known.is_some_and(|known| known.is_expired),
             });
         }
         self.judge();
@@ -120,14 +120,14 @@ impl Rules {
         let first = self
             .others
             .iter()
-            .position(|known| known.is_ahead && !known.is_dead);
+            .position(|known| known.is_ahead && !known.is_expired);
         // It moves to the end, and is alive.
         let moved = self
             .others
             .iter_mut()
             .filter(|known| Some(&*known.document.provider) == provider);
         for known in moved {
-            (known.is_ahead, known.passes, known.is_dead) = (false, 0, false);
+            (known.is_ahead, known.passes, known.is_expired) = (false, 0, false);
         }
         if let Some(first) = first
             && self.others[first].is_ahead
@@ -137,13 +137,13 @@ impl Rules {
         }
     }
 
-    /// Six turns for the first of the dead, three for the second, two for each further one.
+    /// Six turns for the first expired waiter, three for the second, two for each further one.
     fn judge(&mut self) {
-        let is_dead = |known: &&Known| known.is_dead || known.passes >= 6;
-        let dead = self.others.iter().filter(is_dead).count();
-        let turns = [6, 3].get(dead).copied().unwrap_or(2);
+        let is_expired = |known: &&Known| known.is_expired || known.passes >= 6;
+        let expired = self.others.iter().filter(is_expired).count();
+        let turns = [6, 3].get(expired).copied().unwrap_or(2);
         for known in &mut self.others {
-            known.is_dead |= known.passes >= turns;
+            known.is_expired |= known.passes >= turns;
         }
     }
 
@@ -151,17 +151,17 @@ impl Rules {
         let ahead = self
             .others
             .iter()
-            .filter(|known| known.is_ahead && !known.is_dead);
+            .filter(|known| known.is_ahead && !known.is_expired);
         ahead.map(|known| &known.document)
     }
 
-    fn moments(&self) -> Duration {
-        let together: Duration = self.ahead().map(|waiter| waiter.moment).sum();
-        together.min(LINE_MOMENTS_MAX)
+    fn time_slots(&self) -> Duration {
+        let together: Duration = self.ahead().map(|waiter| waiter.time_slot).sum();
+        together.min(LINE_SLOTS_MAX)
     }
 
     fn living(&self) -> Option<&Waiter> {
-        let first = self.others.iter().find(|known| !known.is_dead);
+        let first = self.others.iter().find(|known| !known.is_expired);
         first.map(|known| &known.document)
     }
 
@@ -170,11 +170,11 @@ impl Rules {
         self.living().is_some() || self.acquired_by_other.is_some_and(is_recent)
     }
 
-    fn stand_back(&self, usual: Duration) -> Duration {
-        let moment = self
+    fn yield_time(&self, usual: Duration) -> Duration {
+        let time_slot = self
             .living()
-            .map(|first| first.moment.min(LINE_MOMENTS_MAX) + LINE_MARGIN);
-        moment.unwrap_or_default().max(usual)
+            .map(|first| first.time_slot.min(LINE_SLOTS_MAX) + LINE_MARGIN);
+        time_slot.unwrap_or_default().max(usual)
     }
 }
 
@@ -199,10 +199,10 @@ fn follows_the_rules(events: Vec<(u64, Event)>) -> Result<(), TestCaseError> {
             }
         }
         prop_assert_eq!(order.ahead(), rules.ahead().count());
-        prop_assert_eq!(order.moments_ahead(), rules.moments());
+        prop_assert_eq!(order.time_slots_ahead(), rules.time_slots());
         prop_assert_eq!(order.others_wait(now), rules.others_wait(now));
-        prop_assert_eq!(order.stand_back(true), rules.stand_back(STAND_BACK));
-        prop_assert_eq!(order.stand_back(false), rules.stand_back(STAND_BACK_POLLING));
+        prop_assert_eq!(order.yield_time(true), rules.yield_time(YIELD_MAX));
+        prop_assert_eq!(order.yield_time(false), rules.yield_time(YIELD_MAX_POLLING));
     }
     Ok(())
 }
@@ -239,8 +239,8 @@ fn keeps_its_bounds(events: Vec<(u64, Event)>, has_stream: bool) -> Result<(), T
                 line.released(now);
             }
         }
-        prop_assert!(line.standing(now).moments <= LINE_MOMENTS_MAX);
-        let longest = LINE_MOMENTS_MAX + LINE_MARGIN;
+        prop_assert!(line.standing(now).time_slots <= LINE_SLOTS_MAX);
+        let longest = LINE_SLOTS_MAX + LINE_MARGIN;
         prop_assert!(
             line.standing(now)
                 .place_until
@@ -253,7 +253,7 @@ fn keeps_its_bounds(events: Vec<(u64, Event)>, has_stream: bool) -> Result<(), T
         line.held_by(now, &next_claim(None));
     }
     prop_assert_eq!(
-        (line.standing(now).ahead, line.standing(now).moments),
+        (line.standing(now).ahead, line.standing(now).time_slots),
         (0, Duration::ZERO)
     );
     Ok(())

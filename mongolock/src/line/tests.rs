@@ -1,20 +1,22 @@
 //! The lines of a provider, with documents in memory and in virtual time.
 
+mod time_slots;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
 use tokio::time::{Instant, sleep};
 
-use super::line::{Line, Place, Write};
+use super::line::{Line, PlaceRequest, Write};
 use super::{Lines, OwnAcquisition, User};
 use crate::queue::Rivals;
 use crate::store::{MemoryStore, ProviderMark, Store, Waiter};
 use crate::sync::lock;
 use crate::timing::{
-    LINE_LINGER, LINE_MARGIN, LINE_MOMENT_POLLING, LINE_MOMENTS_MAX, LINE_POLL, LINE_POLL_PART, LINE_READ,
-    LINE_REMEMBER, LINE_RETAKEN, LINE_RETAKEN_EVERY, LINE_SHOWN, LINE_STRANGER, STAND_BACK,
-    STAND_BACK_POLLING, WAITER_KEPT,
+    LINE_LINGER, LINE_MARGIN, LINE_POLL, LINE_POLL_PART, LINE_REACQUIRED, LINE_REACQUIRED_EVERY, LINE_READ,
+    LINE_REMEMBER, LINE_REMEMBER_WITHOUT_LINE, LINE_SHOWN, LINE_SLOT_POLLING, LINE_SLOTS_MAX, WAITER_KEPT,
+    YIELD_MAX, YIELD_MAX_POLLING,
 };
 
 /// Longer than the tasks need to write what is due, and shorter than all pauses here.
@@ -116,13 +118,13 @@ impl Provider {
     }
 }
 
-fn waiter(provider: &str, at: i64, moment: Duration) -> Waiter {
+fn waiter(provider: &str, at: i64, time_slot: Duration) -> Waiter {
     Waiter {
         provider: Arc::from(provider),
         owner: String::new(),
         at: DateTime::from_millis(at),
         since: None,
-        moment,
+        time_slot,
     }
 }
 
@@ -138,7 +140,7 @@ fn behind(providers: &[&str], queue: &Queue, has_stream: bool) -> Line {
     line
 }
 
-fn claim_of_a_stranger(number: u32) -> Arc<str> {
+fn claim_without_line(number: u32) -> Arc<str> {
     Arc::from(format!("net-{number}"))
 }
 
@@ -188,12 +190,12 @@ async fn the_document_tells_of_a_later_caller_when_the_first_has_left() {
 
 /// It was expected to have a stream when it entered, and has no right to one.
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_turns_out_to_poll_asks_for_a_longer_moment() {
+async fn a_provider_that_turns_out_to_poll_asks_for_a_longer_time_slot() {
     let [a] = Provider::several();
     a.enter("n", &Queue::new()).await;
     a.lines.waits(&Arc::from("n"), Instant::now(), false);
     sleep(SETTLES).await;
-    assert_eq!(a.documents("n").await[0].moment, LINE_MOMENT_POLLING);
+    assert_eq!(a.documents("n").await[0].time_slot, LINE_SLOT_POLLING);
 }
 
 #[test]
@@ -335,16 +337,16 @@ async fn documents_are_prolonged_and_lost_ones_come_back_with_the_next_turn() {
     );
 }
 
-/// The dead are forgotten when their documents have gone, at the next reading.
+/// Expired waiters are forgotten when their documents have gone, at the next reading.
 #[tokio::test(start_paused = true)]
-async fn the_dead_are_forgotten_when_their_documents_are_gone() {
-    let [dead, alive] = Provider::several();
+async fn expired_waiters_are_forgotten_when_their_documents_are_gone() {
+    let [expired, alive] = Provider::several();
     let queue = Queue::new();
-    dead.enter("n", &queue).await;
+    expired.enter("n", &queue).await;
     alive.enter("n", &queue).await;
     assert_eq!(ahead(&alive.lines, "n"), Some(1));
     // The keeper ends as with its process: the document stays.
-    let keeper = lock(&dead.lines.state).keeper.take().unwrap();
+    let keeper = lock(&expired.lines.state).keeper.take().unwrap();
     keeper.abort();
     sleep(WAITER_KEPT + LINE_READ).await;
     assert_eq!(alive.stands_at("n").await, Some(0));
@@ -372,7 +374,7 @@ async fn a_shutdown_leaves_all_lines_for_good() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_not_fair_neither_enters_nor_stands_back() {
+async fn a_provider_that_is_not_fair_neither_enters_nor_yields() {
     let [fair] = Provider::several();
     let unfair = Provider::new(&fair.lines.store, false);
     let queue = Queue::new();
@@ -387,211 +389,4 @@ async fn who_is_not_fair_neither_enters_nor_stands_back() {
     );
     assert!(matches!(unfair.lines.rivals("n"), Rivals::Unknown));
     assert!(unfair.lines.standing("n").is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_request_that_found_the_lock_held_tells_the_time_that_the_provider_needs() {
-    let [a] = Provider::several();
-    a.lines.found_held("n", None, Duration::from_millis(7));
-    a.enter("n", &Queue::new()).await;
-    assert_eq!(
-        a.documents("n").await[0].moment,
-        LINE_MARGIN + Duration::from_millis(14)
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_document_has_the_time_that_its_provider_needs() {
-    let [a] = Provider::several();
-    let queue = Queue::new();
-    a.enter("n", &queue).await;
-    assert_eq!(a.documents("n").await[0].moment, LINE_MARGIN);
-    let far = Duration::from_millis(40);
-    a.acquire_within("n", &queue, far).await;
-    a.acquire_within("n", &queue, far).await;
-    assert_eq!(a.documents("n").await[0].moment, LINE_MARGIN + far * 2);
-    // A request counts as the longest time that the others leave to all, and the mean follows slowly.
-    a.acquire_within("n", &queue, far * 5).await;
-    let mean = (far * 7 + LINE_MOMENTS_MAX) / 8;
-    // The document has whole milliseconds.
-    let moment = a.documents("n").await[0].moment;
-    assert_eq!(moment.as_millis(), (LINE_MARGIN + mean * 2).as_millis());
-
-    let polling = OwnAcquisition {
-        request: Duration::ZERO,
-        waiting_since: None,
-        user: queue.user(),
-        has_stream: false,
-    };
-    a.lines.acquired(&Arc::from("n"), || polling);
-    sleep(SETTLES).await;
-    assert!(a.documents("n").await[0].moment >= LINE_MOMENT_POLLING);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_releaser_leaves_the_lock_to_others_until_one_of_them_has_it() {
-    let [a, b] = Provider::several();
-    let queue = Queue::new();
-    a.enter("n", &queue).await;
-    a.acquire("n", &queue).await;
-    a.lines.released("n");
-    assert_eq!(a.place_until(), None, "nobody else is known");
-    assert!(matches!(a.lines.rivals("n"), Rivals::None));
-
-    b.enter("n", &queue).await;
-    a.acquire("n", &queue).await;
-    assert!(matches!(
-        a.lines.rivals("n"),
-        Rivals::Wait { has_stream: true, .. }
-    ));
-    a.lines.released("n");
-    assert_eq!(a.place_until(), Some(Instant::now() + STAND_BACK));
-    // Its own claims are no turn of another one.
-    a.hears_of("n", &a);
-    assert_eq!(a.place_until(), Some(Instant::now() + STAND_BACK));
-    a.hears_of("n", &b);
-    assert_eq!(a.place_until(), None);
-    // The event of the next acquisition may arrive before the reply to the release.
-    a.acquire("n", &queue).await;
-    a.hears_of("n", &b);
-    a.lines.released("n");
-    assert_eq!(a.place_until(), None);
-}
-
-#[tokio::test(start_paused = true)]
-async fn standing_back_ends_by_itself() {
-    let (queue, stranger) = (Queue::new(), claim_of_a_stranger(1));
-    for (has_stream, longest) in [(true, STAND_BACK), (false, STAND_BACK_POLLING)] {
-        let mut line = behind(&[], &queue, has_stream);
-        line.held_by(Instant::now(), &stranger);
-        line.acquired(OwnAcquisition {
-            request: Duration::ZERO,
-            waiting_since: None,
-            user: queue.user(),
-            has_stream,
-        });
-        sleep(LINE_REMEMBER.saturating_sub(SETTLES)).await;
-        line.released(Instant::now());
-        assert_eq!(
-            line.standing(Instant::now()).place_until,
-            Some(Instant::now() + longest)
-        );
-        sleep(LINE_STRANGER).await;
-        assert_eq!(line.standing(Instant::now()).place_until, None);
-        line.released(Instant::now());
-        assert_eq!(
-            line.standing(Instant::now()).place_until,
-            None,
-            "the stranger has not come back"
-        );
-    }
-}
-
-/// An event, a reply and a look may name the same claim: it is one turn.
-#[tokio::test(start_paused = true)]
-async fn a_claim_that_is_named_often_is_one_turn() {
-    let queue = Queue::new();
-    let mut line = behind(&["dead"], &queue, true);
-    for turn in 0..6 {
-        assert_eq!(line.standing(Instant::now()).ahead, 1, "turn {turn}");
-        for _ in 0..10 {
-            line.held_by(Instant::now(), &claim_of_a_stranger(turn));
-        }
-    }
-    assert_eq!(line.standing(Instant::now()).ahead, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_polls_pauses_by_its_place_and_by_the_age_of_the_hold() {
-    let queue = Queue::new();
-    let first = behind(&[], &queue, false);
-    assert_eq!(first.standing(Instant::now()).polling_pause, LINE_POLL);
-    let mut line = behind(&["a", "b", "c"], &queue, false);
-    assert_eq!(line.standing(Instant::now()).polling_pause, LINE_POLL * 3);
-    line.held_by(Instant::now(), &claim_of_a_stranger(1));
-    assert_eq!(
-        line.standing(Instant::now()).polling_pause,
-        LINE_POLL * 3,
-        "the hold has just begun"
-    );
-    sleep(Duration::from_secs(8)).await;
-    line.held_by(Instant::now(), &claim_of_a_stranger(1));
-    assert_eq!(
-        line.standing(Instant::now()).polling_pause,
-        Duration::from_secs(8) / LINE_POLL_PART
-    );
-    line.held_by(Instant::now(), &claim_of_a_stranger(2));
-    assert_eq!(line.standing(Instant::now()).polling_pause, LINE_POLL * 3);
-}
-
-/// After a failover to a clock that is behind, the end of the line is in the future.
-#[tokio::test(start_paused = true)]
-async fn the_last_place_never_goes_back() {
-    let queue = Queue::new();
-    let mut line = Line::new(queue.user(), true);
-    let last_of = |line: &mut Line| {
-        line.want_move(None);
-        let Some(Write::Place(Place { last, .. })) = line.take_write() else {
-            panic!("a move is due");
-        };
-        last.map(DateTime::timestamp_millis)
-    };
-    assert_eq!(last_of(&mut line), None);
-    for (places, expected) in [
-        (vec![5, 60_000], 60_000),
-        (vec![7], 60_000),
-        (vec![], 60_000),
-        (vec![9, i64::MAX], i64::MAX),
-        (vec![i64::MIN], i64::MAX),
-    ] {
-        let places: Vec<Waiter> = places
-            .into_iter()
-            .map(|at| waiter("a", at, LINE_MARGIN))
-            .collect();
-        line.read(&places, "own");
-        assert_eq!(last_of(&mut line), Some(expected));
-    }
-    assert!(!line.wants_write());
-}
-
-/// A process whose callers never wait would never hear of those who do.
-/// The times between the looks at the line of a name that is acquired again and again for this time.
-async fn looks_within(busy: &Provider, queue: &Queue, time: Duration) -> Vec<Duration> {
-    let (mut looks, mut last, begun) = (Vec::new(), Instant::now(), Instant::now());
-    while begun.elapsed() < time {
-        let acquired = OwnAcquisition {
-            request: Duration::ZERO,
-            waiting_since: None,
-            user: queue.user(),
-            has_stream: false,
-        };
-        if busy.lines.acquired(&Arc::from("n"), || acquired) {
-            looks.push(last.elapsed());
-            last = Instant::now();
-            assert!(busy.lines.read_retaken().await.is_empty(), "nobody waits");
-        }
-        busy.lines.released("n");
-        sleep(LINE_RETAKEN / 10).await;
-    }
-    looks
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_name_that_is_taken_again_at_once_is_looked_at_soon_and_then_once_a_second() {
-    let [busy, waiting] = Provider::several();
-    let queue = Queue::new();
-    assert!(looks_within(&busy, &queue, Duration::ZERO).await.is_empty());
-    let expected = [0, 1, 2, 4, 8, 10, 10].map(|tenths| LINE_RETAKEN * tenths);
-    for begins_after in [LINE_RETAKEN * 2, LINE_RETAKEN_EVERY * 4] {
-        sleep(begins_after).await;
-        let looks = looks_within(&busy, &queue, LINE_RETAKEN_EVERY * 4).await;
-        assert_eq!(looks.len(), expected.len());
-        for (looked, expected) in looks.iter().zip(expected) {
-            let late = looked.saturating_sub(expected);
-            assert!(late <= LINE_RETAKEN / 4, "{looks:?}");
-        }
-    }
-    waiting.enter("n", &queue).await;
-    busy.lines.note_retaken(&Arc::from("n"));
-    assert_eq!(busy.lines.read_retaken().await, [Arc::from("n")]);
 }

@@ -8,8 +8,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument;
 
 use super::rest::Rest;
-use super::waiters::Waiter;
-use super::{ReleaseNotifier, State};
+use super::waiters::FrontWaiter;
+use super::{NotifierState, ReleaseNotifier};
 use crate::lease::Entry;
 use crate::moment::Moment;
 use crate::queue::{Holder, RequestNumber};
@@ -47,7 +47,7 @@ pub(super) struct Looker {
 }
 
 /// What the task does next.
-enum Step {
+enum LookerStep {
     Look(Look),
     /// The task waits until this time, or until a waiter is due earlier.
     Wait(Option<Instant>),
@@ -97,7 +97,7 @@ impl Looker {
 
 impl ReleaseNotifier {
     /// Starts the task, unless it runs: it ends with the runtime that it was started on.
-    pub(super) fn ensure_looking(self: &Arc<Self>, state: &mut State) {
+    pub(super) fn ensure_looking(self: &Arc<Self>, state: &mut NotifierState) {
         if state.looker.task.as_ref().is_none_or(JoinHandle::is_finished) {
             state.looker.task = Some(crate::task::spawn(run(Arc::clone(self))));
         }
@@ -118,7 +118,7 @@ impl ReleaseNotifier {
     }
 
     /// Has the task turn to the waiter that is due first.
-    pub(super) fn reschedule(self: &Arc<Self>, state: &mut State) {
+    pub(super) fn reschedule(self: &Arc<Self>, state: &mut NotifierState) {
         self.ensure_looking(state);
         let first = state.waiters.first_due();
         if first.is_some_and(|first| state.looker.wakes_at.is_none_or(|wakes_at| first < wakes_at)) {
@@ -126,38 +126,38 @@ impl ReleaseNotifier {
         }
     }
 
-    fn next_step(&self) -> Step {
+    fn next_step(&self) -> LookerStep {
         let mut state = lock(&self.state);
         state.looker.stepped = Some(Instant::now());
         let step = self.step(&mut state);
         match &step {
-            Step::Look(_) => state.looker.in_flight += 1,
-            Step::Wait(until) => state.looker.wakes_at = *until,
-            Step::End => state.looker.task = None,
+            LookerStep::Look(_) => state.looker.in_flight += 1,
+            LookerStep::Wait(until) => state.looker.wakes_at = *until,
+            LookerStep::End => state.looker.task = None,
         }
         step
     }
 
-    fn step(&self, state: &mut State) -> Step {
+    fn step(&self, state: &mut NotifierState) -> LookerStep {
         if state.waiters.is_empty() || state.is_stopped {
-            return Step::End;
+            return LookerStep::End;
         }
         let now = Instant::now();
         for name in state.waiters.due_to_ask(now) {
-            state.waiters.wake(&name, Rest::end);
+            state.waiters.wake(&name, Rest::finish);
         }
         let is_few = state.waiters.len() < state.look_from;
         // No document has the name that stands for all permits of a semaphore.
         state.wake_due(now, |name| is_few || slot::is_group(name));
         if is_few && !state.waiters.is_look_due(now) {
-            return Step::Wait(state.waiters.first_due());
+            return LookerStep::Wait(state.waiters.first_due());
         }
         let Some(first) = state.waiters.first_due() else {
-            return Step::Wait(None);
+            return LookerStep::Wait(None);
         };
         let begins = state.looker.next.map_or(first, |next| first.max(next));
         if begins > now {
-            return Step::Wait(Some(begins));
+            return LookerStep::Wait(Some(begins));
         }
         let mut names = state.waiters.due(now, self.longest_pause, BATCH);
         if is_few {
@@ -166,7 +166,7 @@ impl ReleaseNotifier {
             names.retain(|name| !slot::is_group(name) || state.waiters.looks(name));
         }
         if names.is_empty() {
-            return Step::Wait(Some(first));
+            return LookerStep::Wait(Some(first));
         }
         let mut entries = Vec::with_capacity(names.len());
         for name in &names {
@@ -177,12 +177,12 @@ impl ReleaseNotifier {
             }
         }
         if state.looker.in_flight >= MAX_LOOKS {
-            return Step::Wait(Some(now + LOOK_ALLOWED_POLL));
+            return LookerStep::Wait(Some(now + LOOK_ALLOWED_POLL));
         }
         let number = state.begin_look(&names, now);
         let lines = names.iter().filter(|name| state.waiters.looks(name));
         let lines = lines.cloned().collect();
-        Step::Look(Look {
+        LookerStep::Look(Look {
             number,
             names,
             entries: entries.into_iter().map(numbered).collect(),
@@ -221,7 +221,7 @@ impl ReleaseNotifier {
                 if state.waiters.change(name, free) == Some(false) {
                     self.reschedule(&mut state);
                 } else {
-                    state.waiters.wake(name, Rest::end);
+                    state.waiters.wake(name, Rest::finish);
                 }
                 continue;
             };
@@ -267,7 +267,7 @@ impl ReleaseNotifier {
             if is_transient {
                 first_pause = first_pause.or(pause);
             } else {
-                state.waiters.wake(name, Rest::end);
+                state.waiters.wake(name, Rest::finish);
             }
         }
         self.reschedule(&mut state);
@@ -278,9 +278,9 @@ impl ReleaseNotifier {
     }
 }
 
-impl State {
+impl NotifierState {
     /// The waiter for a lock, if no later query looks at it.
-    fn looked_at(&mut self, look: &Look, name: &str) -> Option<&mut Waiter> {
+    fn looked_at(&mut self, look: &Look, name: &str) -> Option<&mut FrontWaiter> {
         let waiter = self.waiters.get(name)?;
         waiter.rest().awaits_look(look.number).then_some(waiter)
     }
@@ -312,13 +312,13 @@ impl State {
 async fn run(notifier: Arc<ReleaseNotifier>) {
     loop {
         match notifier.next_step() {
-            Step::Look(look) => {
+            LookerStep::Look(look) => {
                 let looking = look_at(InFlight(Arc::clone(&notifier)), look);
                 crate::task::spawn(looking.in_current_span());
             }
-            Step::Wait(Some(until)) => drop(timeout_at(until, notifier.look.notified()).await),
-            Step::Wait(None) => notifier.look.notified().await,
-            Step::End => return,
+            LookerStep::Wait(Some(until)) => drop(timeout_at(until, notifier.look.notified()).await),
+            LookerStep::Wait(None) => notifier.look.notified().await,
+            LookerStep::End => return,
         }
     }
 }

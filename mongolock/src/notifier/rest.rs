@@ -113,8 +113,8 @@ impl Rest {
         self.looks = !outlook.is_reported && standing.is_some_and(|standing| standing.ahead > 0);
         let pause = self.pause(at, outlook);
         // A lease that ends is followed in the order of the line as well.
-        let moments = moments(standing);
-        let until_free = remaining.map(|left| after_its_end(left + moments, at.luck()));
+        let time_slots = time_slots(standing);
+        let until_free = remaining.map(|left| after_its_end(left + time_slots, at.luck()));
         self.rest_for(at.now, pause, until_free)
     }
 
@@ -166,16 +166,16 @@ impl Rest {
         self.rest_until(until, is_reported);
     }
 
-    /// Hears of a release, and returns whether it asks at once. Otherwise it asks after the moments of those before it in line.
+    /// Hears of a release, and returns whether it asks at once. Otherwise it asks after the time slots of those before it in line.
     pub(super) fn released(&mut self, now: Instant, standing: Option<Standing>) -> bool {
-        let moments = moments(standing);
-        if moments.is_zero() || !self.is_resting() {
+        let time_slots = time_slots(standing);
+        if time_slots.is_zero() || !self.is_resting() {
             self.due = None;
             return true;
         }
         // The reply to a query that was sent before must not have the waiter rest on.
         self.look = 0;
-        self.rest_until(now + moments, true);
+        self.rest_until(now + time_slots, true);
         false
     }
 
@@ -211,8 +211,8 @@ impl Rest {
         let ahead = standing.filter(|standing| self.looks && standing.ahead > 0 && !self.saw_free);
         self.saw_free = ahead.is_some();
         if let Some(standing) = ahead.filter(|_| self.is_resting()) {
-            let moments = standing.moments.max(*self.backoff.range().start());
-            self.rest_until(now + moments, false);
+            let time_slots = standing.time_slots.max(*self.backoff.range().start());
+            self.rest_until(now + time_slots, false);
             return false;
         }
         self.due = None;
@@ -231,7 +231,7 @@ impl Rest {
     }
 
     /// Ends the rest: the waiter sends a request, or is gone.
-    pub(super) fn end(&mut self) {
+    pub(super) fn finish(&mut self) {
         self.due = None;
     }
 
@@ -243,8 +243,8 @@ impl Rest {
 }
 
 /// How long a waiter leaves a lock that was released to those before it in line.
-pub(super) fn moments(standing: Option<Standing>) -> Duration {
-    standing.map_or(Duration::ZERO, |standing| standing.moments)
+pub(super) fn time_slots(standing: Option<Standing>) -> Duration {
+    standing.map_or(Duration::ZERO, |standing| standing.time_slots)
 }
 
 /// A little later than the end of a lease by the server's clock, so that a request does not come just before it.

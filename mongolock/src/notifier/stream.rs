@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::cost::StreamReply;
-use super::{ReleaseNotifier, State};
+use super::{NotifierState, ReleaseNotifier};
 use crate::backoff::Backoff;
 use crate::moment::Luck;
 use crate::store::{LockEvent, LockStream, StreamFilter, driver_error};
@@ -41,7 +41,7 @@ impl StreamState {
 impl ReleaseNotifier {
     /// Starts the task that opens the stream, unless it runs or the stream is not available at this time. It is called
     /// whenever a waiter rests, so that no task has to exist while the stream is unavailable.
-    pub(super) fn ensure_stream(self: &Arc<Self>, state: &mut State) {
+    pub(super) fn ensure_stream(self: &Arc<Self>, state: &mut NotifierState) {
         let may_open = match state.stream {
             StreamState::Closed | StreamState::Open => true,
             StreamState::Unavailable(until) | StreamState::TooCostly(until) => until <= Instant::now(),
@@ -73,7 +73,7 @@ impl ReleaseNotifier {
     }
 
     /// Changes the state of the stream. What happens to its locks at this time may not be known.
-    pub(super) fn set_stream(self: &Arc<Self>, state: &mut State, stream: StreamState) {
+    pub(super) fn set_stream(self: &Arc<Self>, state: &mut NotifierState, stream: StreamState) {
         if state.stream != StreamState::Off {
             state.stream = stream;
         }
@@ -82,7 +82,7 @@ impl ReleaseNotifier {
         self.outdate(state, |name| filter.admits(name));
     }
 
-    fn outdate(self: &Arc<Self>, state: &mut State, is_concerned: impl Fn(&str) -> bool) {
+    fn outdate(self: &Arc<Self>, state: &mut NotifierState, is_concerned: impl Fn(&str) -> bool) {
         state.waiters.outdate(is_concerned);
         if !state.waiters.is_empty() {
             self.reschedule(state);

@@ -65,18 +65,18 @@ impl<'t> Subscription<'t> {
                 None => break,
             }
         }
-        self.end_rest();
+        self.finish_rest();
     }
 
     /// [`Self::woken`] for at most this time.
     pub(crate) async fn woken_within(&self, longest: Duration) {
         let _ = timeout(longest, self.woken.notified()).await;
-        self.end_rest();
+        self.finish_rest();
     }
 
-    fn end_rest(&self) {
+    fn finish_rest(&self) {
         let mut state = lock(&self.notifier.state);
-        state.waiters.change(&self.name, Rest::end);
+        state.waiters.change(&self.name, Rest::finish);
     }
 
     /// Whether releases wake the caller at present.

@@ -12,12 +12,12 @@ use crate::lease::Entry;
 /// own or rests; one that rests is due at some time.
 #[derive(Default)]
 pub(super) struct Waiters {
-    names: BTreeMap<Arc<str>, Waiter>,
+    names: BTreeMap<Arc<str>, FrontWaiter>,
     /// The times at which the waiters that rest are due, with their names.
     due: BTreeSet<(Instant, Arc<str>)>,
 }
 
-pub(super) struct Waiter {
+pub(super) struct FrontWaiter {
     name: Arc<str>,
     /// Wakes the waiter, which then sends a request.
     pub(super) woken: Arc<Notify>,
@@ -31,7 +31,7 @@ pub(super) struct Waiter {
     rest: Rest,
 }
 
-impl Waiter {
+impl FrontWaiter {
     pub(super) fn new(woken: &Arc<Notify>, entry: &Arc<Entry>, rest: Rest) -> Self {
         Self {
             name: Arc::clone(entry.name()),
@@ -57,7 +57,7 @@ impl Waiters {
         self.names.is_empty()
     }
 
-    pub(super) fn get(&mut self, name: &str) -> Option<&mut Waiter> {
+    pub(super) fn get(&mut self, name: &str) -> Option<&mut FrontWaiter> {
         self.names.get_mut(name)
     }
 
@@ -71,13 +71,13 @@ impl Waiters {
     }
 
     /// Adds a waiter. There is no other one of its name: a waiter is registered as long as it has the turn at most.
-    pub(super) fn add(&mut self, waiter: Waiter) {
+    pub(super) fn add(&mut self, waiter: FrontWaiter) {
         let other = self.names.insert(Arc::clone(&waiter.name), waiter);
         debug_assert!(other.is_none(), "a name has one turn");
     }
 
-    pub(super) fn remove(&mut self, name: &str) -> Option<Waiter> {
-        self.change(name, Rest::end);
+    pub(super) fn remove(&mut self, name: &str) -> Option<FrontWaiter> {
+        self.change(name, Rest::finish);
         self.names.remove(name)
     }
 
@@ -175,7 +175,7 @@ pub(super) mod tests {
             let name = Arc::from(number.to_string());
             let entry = Queues::new().join(&name);
             let rest = Rest::new(Instant::now(), Backoff::new(PAUSE..=PAUSE), false);
-            waiters.add(Waiter::new(&Arc::default(), &entry, rest));
+            waiters.add(FrontWaiter::new(&Arc::default(), &entry, rest));
         }
         waiters
     }
@@ -230,7 +230,7 @@ pub(super) mod tests {
             rest(&mut waiters, now, number, Some(Duration::ZERO));
         }
         assert!(waiters.first_due().is_some());
-        waiters.wake("0", Rest::end);
+        waiters.wake("0", Rest::finish);
         assert!(waiters.remove("1").is_some());
         assert!(waiters.first_due().is_none() && waiters.len() == 1);
     }

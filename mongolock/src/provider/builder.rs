@@ -43,7 +43,7 @@ const MAX_RETENTION: Duration = Duration::from_secs(i32::MAX as u64);
 #[derive(Clone)]
 #[must_use = "a builder makes no provider before `build` is called"]
 pub struct LockProviderBuilder {
-    place: Place,
+    place: StoreChoice,
     background: Option<BackgroundClient>,
     /// The client of the database, if this library has made it.
     connection: Option<Arc<Connection>>,
@@ -55,7 +55,7 @@ pub struct LockProviderBuilder {
 }
 
 #[derive(Clone)]
-enum Place {
+enum StoreChoice {
     Database(Database),
     Memory(Arc<MemoryStore>),
     #[cfg(test)]
@@ -64,7 +64,7 @@ enum Place {
 
 impl LockProviderBuilder {
     pub(crate) fn new(database: &Database) -> Self {
-        Self::at(Place::Database(database.clone()))
+        Self::at(StoreChoice::Database(database.clone()))
     }
 
     /// A builder for the database that the connection string names.
@@ -78,15 +78,15 @@ impl LockProviderBuilder {
     }
 
     pub(crate) fn in_memory() -> Self {
-        Self::at(Place::Memory(Arc::new(MemoryStore::new())))
+        Self::at(StoreChoice::Memory(Arc::new(MemoryStore::new())))
     }
 
     #[cfg(test)]
     pub(crate) fn simulated(link: Link) -> Self {
-        Self::at(Place::Simulated(Arc::new(link)))
+        Self::at(StoreChoice::Simulated(Arc::new(link)))
     }
 
-    fn at(place: Place) -> Self {
+    fn at(place: StoreChoice) -> Self {
         Self {
             place,
             background: None,
@@ -113,7 +113,7 @@ impl LockProviderBuilder {
     /// # }
     /// ```
     pub fn database(mut self, name: impl AsRef<str>) -> Self {
-        if let Place::Database(database) = &mut self.place {
+        if let StoreChoice::Database(database) = &mut self.place {
             *database = database.client().database(name.as_ref());
         }
         self
@@ -309,19 +309,19 @@ impl LockProviderBuilder {
 
     fn store(&self) -> Store {
         match &self.place {
-            Place::Database(database) => Store::Mongo(Opaque::new(MongoStore::new(
+            StoreChoice::Database(database) => Store::Mongo(Opaque::new(MongoStore::new(
                 database,
                 self.background.as_ref(),
                 &self.collection,
                 self.connection.clone(),
                 Arc::clone(&self.servers),
             ))),
-            Place::Memory(store) => {
+            StoreChoice::Memory(store) => {
                 store.set_retention(self.config.retention);
                 Store::Memory(Arc::clone(store))
             }
             #[cfg(test)]
-            Place::Simulated(link) => Store::Simulated(Arc::clone(link)),
+            StoreChoice::Simulated(link) => Store::Simulated(Arc::clone(link)),
         }
     }
 
@@ -370,7 +370,7 @@ impl LockProviderBuilder {
             let bound = "it must have 1 to 200 bytes and no `$`, and must not begin with `system.`";
             return Err(refused("collection", name, bound));
         }
-        if let Place::Database(database) = &self.place {
+        if let StoreChoice::Database(database) = &self.place {
             let name = database.name();
             if name.is_empty() || name.len() > 63 || name.contains(['/', '\\', '.', '"', '$', ' ', '\0']) {
                 let bound = "it must have 1 to 63 bytes, and none of `/`, `\\`, `.`, `\"`, `$` and the space";
@@ -394,76 +394,4 @@ fn default_owner() -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refuses(change: impl FnOnce(LockProviderBuilder) -> LockProviderBuilder) -> &'static str {
-        match change(LockProviderBuilder::in_memory()).build() {
-            Err(LockError::InvalidOption { option, .. }) => option,
-            other => panic!("not refused: {other:?}"),
-        }
-    }
-
-    #[test]
-    fn values_out_of_bounds_are_refused_by_name() {
-        let second = Duration::from_secs(1);
-        assert_eq!(refuses(|b| b.expiry(Duration::ZERO)), "expiry");
-        assert_eq!(refuses(|b| b.renew_interval(Duration::ZERO)), "renew_interval");
-        assert_eq!(
-            refuses(|b| b.retry_interval(Duration::ZERO..=second)),
-            "retry_interval"
-        );
-        assert_eq!(
-            refuses(|b| b.retry_interval(second..=second / 2)),
-            "retry_interval"
-        );
-        let week = second * 7 * 24 * 60 * 60;
-        assert_eq!(refuses(|b| b.min_hold(week + second)), "min_hold");
-        assert_eq!(refuses(|b| b.min_hold(Duration::from_micros(1500))), "min_hold");
-        let shorter = Duration::from_micros(999);
-        assert_eq!(refuses(|b| b.retry_interval(shorter..=second)), "retry_interval");
-        assert_eq!(refuses(|b| b.retention(Duration::from_millis(1500))), "retention");
-        assert_eq!(refuses(|b| b.retention(Duration::ZERO)), "retention");
-        assert_eq!(refuses(|b| b.takeover_margin(week + second)), "takeover_margin");
-        assert_eq!(
-            refuses(|b| b.takeover_margin(Duration::from_micros(1500))),
-            "takeover_margin"
-        );
-        assert_eq!(
-            refuses(|b| b.retention(second).takeover_margin(second * 2)),
-            "takeover_margin"
-        );
-        assert_eq!(refuses(|b| b.owner("")), "owner");
-        assert_eq!(refuses(|b| b.owner("done:a")), "owner");
-        assert_eq!(refuses(|b| b.owner("a\nb")), "owner");
-        assert_eq!(refuses(|b| b.collection("")), "collection");
-        assert_eq!(refuses(|b| b.collection("a$b")), "collection");
-        assert_eq!(refuses(|b| b.collection("locks.waiters")), "collection");
-    }
-
-    #[tokio::test]
-    async fn a_database_that_cannot_exist_is_refused() {
-        let connected = LockProvider::connect("mongodb://127.0.0.1:1/app").await.unwrap();
-        for wrong in ["", "a.b", "a b", "a$b", &"a".repeat(64)] {
-            match connected.to_builder().database(wrong).build() {
-                Err(LockError::InvalidOption { option, .. }) => assert_eq!(option, "database"),
-                other => panic!("not refused: {other:?}"),
-            }
-        }
-        assert!(connected.to_builder().database("jobs").build().is_ok());
-        assert!(LockProviderBuilder::in_memory().database("a.b").build().is_ok());
-    }
-
-    /// A shorter pause would poll in a hot loop.
-    #[tokio::test]
-    async fn the_shortest_retry_interval_is_a_millisecond() {
-        let (nanosecond, millisecond) = (Duration::from_nanos(1), Duration::from_millis(1));
-        let refused = LockProviderBuilder::in_memory()
-            .retry_interval(nanosecond..=nanosecond)
-            .build();
-        let text = refused.unwrap_err().to_string();
-        assert!(text.contains("1ns") && text.contains("1 ms to 1 h"), "{text}");
-        let least = LockProviderBuilder::in_memory().retry_interval(millisecond..=millisecond);
-        assert!(least.build().is_ok());
-    }
-}
+mod tests;

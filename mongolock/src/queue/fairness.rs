@@ -28,7 +28,7 @@ pub(crate) enum Rivals {
         /// Whether this process learns of releases by the change stream; it polls otherwise.
         has_stream: bool,
         /// Whether one of them is a program without a place in line, which finds the lock free by chance.
-        has_stranger: bool,
+        some_without_line: bool,
     },
 }
 
@@ -39,15 +39,15 @@ impl Rivals {
             (
                 Self::Wait {
                     has_stream,
-                    has_stranger,
+                    some_without_line,
                 },
                 Self::Wait {
                     has_stream: other_has_stream,
-                    has_stranger: other_has_stranger,
+                    some_without_line: other_without_line,
                 },
             ) => Self::Wait {
                 has_stream: has_stream && other_has_stream,
-                has_stranger: has_stranger || other_has_stranger,
+                some_without_line: some_without_line || other_without_line,
             },
             (wait @ Self::Wait { .. }, _) | (_, wait @ Self::Wait { .. }) => wait,
             (Self::None, Self::None) => Self::None,
@@ -134,9 +134,9 @@ impl HandoverBudget {
             Rivals::None => age < HANDOVER_MAX.max(row.slow),
             Rivals::Wait {
                 has_stream: true,
-                has_stranger,
+                some_without_line,
             } => {
-                let belongs = row.more_holds < row.due(has_stranger) || age < HANDOVER_OPEN;
+                let belongs = row.more_holds < row.due(some_without_line) || age < HANDOVER_OPEN;
                 belongs && age_then <= HANDOVER_MIN.max(row.slow)
             }
             Rivals::Wait {
@@ -182,8 +182,8 @@ impl Row {
     /// The number of holds after the first one that belong to the row, from any callers: one for each caller that waited
     /// when it began, and some more. A program without a place in line has its chance only between two rows, so that rows are
     /// short beside one.
-    fn due(&self, has_stranger: bool) -> usize {
-        let more = if has_stranger {
+    fn due(&self, some_without_line: bool) -> usize {
+        let more = if some_without_line {
             0
         } else {
             self.waiting / WAITERS_FOR_ONE_MORE
@@ -263,7 +263,7 @@ mod tests {
     }
 
     /// The number of holds in a row for which others wait, with holds of 3 ms.
-    fn holds_beside_rivals(waiting: usize, has_stranger: bool) -> usize {
+    fn holds_beside_rivals(waiting: usize, some_without_line: bool) -> usize {
         let (mut budget, mut now) = (HandoverBudget::default(), Instant::now());
         budget.begin_row(now, Duration::ZERO, waiting);
         let mut holds = 1;
@@ -271,7 +271,7 @@ mod tests {
             now += Duration::from_millis(3);
             let rivals = Rivals::Wait {
                 has_stream: true,
-                has_stranger,
+                some_without_line,
             };
             if !budget.allows_handover(now, rivals) {
                 return holds;
@@ -296,9 +296,9 @@ mod tests {
     /// There is no known rival for a set only if there is none for each of its names.
     #[test]
     fn one_rival_for_any_name_of_a_set_counts() {
-        let wait = |has_stream, has_stranger| Rivals::Wait {
+        let wait = |has_stream, some_without_line| Rivals::Wait {
             has_stream,
-            has_stranger,
+            some_without_line,
         };
         let usual = wait(true, false);
         assert!(matches!(Rivals::None.or(Rivals::None), Rivals::None));
@@ -309,14 +309,14 @@ mod tests {
                 rivals,
                 Rivals::Wait {
                     has_stream: true,
-                    has_stranger: false
+                    some_without_line: false
                 }
             )));
         }
         let polls = wait(false, true);
         let both = Rivals::Wait {
             has_stream: false,
-            has_stranger: true,
+            some_without_line: true,
         };
         assert_eq!(format!("{:?}", usual.or(polls)), format!("{both:?}"));
     }

@@ -21,8 +21,8 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    pub(crate) fn stand_back(&self) {
-        lock(&self.state).stand_back();
+    pub(crate) fn yield_lock(&self) {
+        lock(&self.state).yield_lock();
     }
 
     pub(crate) fn request_due(&self) {

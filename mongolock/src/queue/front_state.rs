@@ -49,14 +49,14 @@ pub(crate) struct FrontState {
     /// The release of a claim that no call of this process uses any more, if it is sent and not yet confirmed.
     release: Option<RequestNumber>,
     /// Whether the call at the front has left the lock to others, and there was no reply since.
-    stands_back: bool,
+    yields: bool,
 }
 
 impl FrontState {
     /// Notes that the call at the front leaves the lock to others: a call whose time ends before the reply to its first request
     /// is overdue has waited for them.
-    pub(crate) fn stand_back(&mut self) {
-        self.stands_back = true;
+    pub(crate) fn yield_lock(&mut self) {
+        self.yields = true;
     }
 
     /// Notes that a request or a query is to be sent, as soon as it is allowed. The last status stays valid for the time that a
@@ -143,7 +143,7 @@ impl FrontState {
     fn set_status(&mut self, status: FrontStatus) {
         self.status = status;
         self.release = None;
-        self.stands_back = false;
+        self.yields = false;
     }
 
     /// Notes that one of several permits was acquired, which says nothing of those that hold the others: the last failure is no
@@ -158,7 +158,7 @@ impl FrontState {
         let is_slow = self.is_reply_slow(now);
         match &self.status {
             FrontStatus::Held(_) | FrontStatus::NoHolder if is_slow => FrontStatus::NoReply,
-            FrontStatus::NoReply if self.stands_back && !is_slow => FrontStatus::Held(Holder::default()),
+            FrontStatus::NoReply if self.yields && !is_slow => FrontStatus::Held(Holder::default()),
             status => status.clone(),
         }
     }
@@ -235,9 +235,9 @@ mod tests {
 
     /// A call that leaves the lock to others has waited for them, and not for the request that it has just sent.
     #[test]
-    fn held_is_the_status_while_a_call_stands_back() {
+    fn held_is_the_status_while_a_call_yields() {
         let (mut front, now) = begun();
-        front.stand_back();
+        front.yield_lock();
         assert!(matches!(front.status(now), FrontStatus::Held(_)));
         front.request_sent(now);
         assert!(matches!(front.status(now), FrontStatus::Held(_)));

@@ -5,6 +5,7 @@ mod front;
 mod front_state;
 mod handed_over;
 mod holder;
+mod queue_slot;
 
 use std::collections::hash_map::Entry as Listed;
 use std::collections::{BTreeMap, HashMap};
@@ -20,6 +21,7 @@ pub(crate) use front::Front;
 pub(crate) use front_state::{FrontStatus, RequestNumber};
 use handed_over::HandedOver;
 pub(crate) use holder::{Holder, Period};
+pub(crate) use queue_slot::QueueSlot;
 
 use crate::sync::lock;
 
@@ -244,96 +246,6 @@ impl<H> Drop for RequestPermit<H> {
     }
 }
 
-/// What a hold keeps of its queue until the server has confirmed the release.
-pub(crate) enum QueueSlot<H> {
-    /// The turn: when it is dropped, the next waiter in this process has it.
-    Turn(Turn<H>),
-    /// The entry alone: only a shutdown waits until it is dropped.
-    Entry {
-        entry: Arc<Entry<H>>,
-    },
-    /// The slots of the names of a set, in their order.
-    Several(Vec<QueueSlot<H>>),
-    Nothing,
-}
-
-impl<H> QueueSlot<H> {
-    /// The turns among the slots.
-    pub(crate) fn turns(&self) -> impl Iterator<Item = &Turn<H>> {
-        let slots = match self {
-            Self::Several(slots) => &slots[..],
-            _ => std::slice::from_ref(self),
-        };
-        slots.iter().filter_map(|slot| match slot {
-            Self::Turn(turn) => Some(turn),
-            _ => None,
-        })
-    }
-
-    /// Takes the turn of the first name out, so that the hold can pass to the next caller of that queue; the slots of the
-    /// other names stay with the hold. The whole slot comes back if one of the turns is missing.
-    pub(crate) fn take_first_turn(self) -> Result<(Turn<H>, Self), Self> {
-        let is_turn = |slot: &Self| matches!(slot, Self::Turn(_));
-        match self {
-            Self::Turn(turn) => Ok((turn, Self::Nothing)),
-            Self::Several(mut slots) if slots.iter().all(is_turn) => {
-                let first = slots
-                    .first_mut()
-                    .map(|slot| std::mem::replace(slot, Self::Nothing));
-                match first {
-                    Some(Self::Turn(turn)) => Ok((turn, Self::Several(slots))),
-                    _ => Err(Self::Several(slots)),
-                }
-            }
-            other => Err(other),
-        }
-    }
-
-    /// Puts the turn of the first name, or of the only one, into its place.
-    pub(crate) fn put_first_turn(&mut self, turn: Turn<H>) {
-        let first = match self {
-            Self::Several(slots) => slots.first_mut(),
-            one => Some(one),
-        };
-        if let Some(first) = first {
-            *first = Self::Turn(turn);
-        }
-    }
-
-    /// Notes that the server has confirmed the release. In the queue of a semaphore another caller may wait while the permit
-    /// was held.
-    pub(crate) fn note_freed(&self) {
-        match self {
-            Self::Entry { entry } => entry.freed.notify_one(),
-            Self::Turn(turn) => turn.front().release_confirmed(),
-            Self::Several(slots) => slots.iter().for_each(Self::note_freed),
-            Self::Nothing => {}
-        }
-    }
-
-    /// One slot for each of this number of names.
-    pub(crate) fn split(self, names: usize) -> Vec<Self> {
-        let mut slots = match self {
-            Self::Several(slots) => slots,
-            one => vec![one],
-        };
-        slots.resize_with(names, || Self::Nothing);
-        slots
-    }
-
-    /// Passes the turn on, so that the next waiter in this process sends requests of its own; a shutdown still waits for
-    /// the entry.
-    pub(crate) fn without_turn(self) -> Self {
-        match self {
-            Self::Turn(turn) => Self::Entry {
-                entry: Arc::clone(&turn.entry),
-            },
-            Self::Several(slots) => Self::Several(slots.into_iter().map(Self::without_turn).collect()),
-            other => other,
-        }
-    }
-}
-
 impl<H> Turn<H> {
     pub(crate) fn entry(&self) -> &Arc<Entry<H>> {
         &self.entry
@@ -432,133 +344,4 @@ impl<H> Drop for Entry<H> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::task::is_pending;
-
-    fn join<H>(queues: &Arc<Queues<H>>, name: &str) -> Arc<Entry<H>> {
-        queues.join(&Arc::from(name))
-    }
-
-    #[tokio::test]
-    async fn turns_come_in_order_and_leave_nothing_behind() {
-        let queues = Queues::<()>::new();
-        let first = join(&queues, "n").turn().await;
-        let order = Arc::new(Mutex::new(Vec::new()));
-        let mut waiters = tokio::task::JoinSet::new();
-        for index in 0..5 {
-            let (queues, order) = (Arc::clone(&queues), Arc::clone(&order));
-            waiters.spawn(async move {
-                let _turn = join(&queues, "n").turn().await;
-                lock(&order).push(index);
-            });
-            tokio::task::yield_now().await;
-        }
-        drop(first);
-        while waiters.join_next().await.is_some() {}
-        assert_eq!(*lock(&order), [0, 1, 2, 3, 4]);
-        assert!(lock(&queues.names).is_empty());
-    }
-
-    #[tokio::test]
-    async fn a_cancelled_waiter_leaves_and_trying_never_waits() {
-        let queues = Queues::<()>::new();
-        let first = join(&queues, "n").try_turn().unwrap();
-        assert!(join(&queues, "n").try_turn().is_none());
-        assert!(join(&queues, "other").try_turn().is_some());
-        let short = std::time::Duration::from_millis(1);
-        assert!(
-            tokio::time::timeout(short, join(&queues, "n").turn())
-                .await
-                .is_err()
-        );
-        drop(first);
-        queues.until_idle().await;
-        assert!(join(&queues, "n").try_turn().is_some());
-    }
-
-    /// A caller that gets a hold with its turn and does not want it passes both on.
-    #[tokio::test]
-    async fn passing_a_turn_on_passes_its_hold_on() {
-        let queues = Queues::new();
-        let front = join(&queues, "n");
-        let hold = Arc::new(());
-        let turn = front.try_turn().unwrap();
-        turn.put_back(Arc::clone(&hold));
-        turn.pass_on();
-        assert_eq!(Arc::strong_count(&hold), 1, "no caller waits for it");
-
-        let turn = front.try_turn().unwrap();
-        turn.put_back(Arc::clone(&hold));
-        let waiting = tokio::spawn(async move { front.turn().await.take_over().is_some() });
-        tokio::task::yield_now().await;
-        turn.pass_on();
-        assert!(waiting.await.unwrap(), "the waiter has it");
-    }
-
-    #[tokio::test]
-    async fn a_turn_tells_which_set_the_next_caller_wants() {
-        let queues = Queues::<()>::new();
-        let entry = join(&queues, "a");
-        let turn = entry.try_turn().unwrap();
-        assert!(turn.next_set().is_none(), "no caller waits");
-        let set: SetNames = ["a", "b"].map(Arc::from).into();
-        let mut first = Box::pin(entry.turn_for(Some(Arc::clone(&set))));
-        let mut second = Box::pin(entry.turn());
-        assert!(is_pending(first.as_mut()).await && is_pending(second.as_mut()).await);
-        assert_eq!(turn.next_set(), Some(set));
-        drop(first);
-        assert!(turn.next_set().is_none(), "the next one wants the name alone");
-    }
-
-    #[tokio::test]
-    async fn the_first_turn_of_a_set_passes_while_the_others_stay() {
-        let queues = Queues::<()>::new();
-        let entries = ["a", "b"].map(|name| join(&queues, name));
-        let turns = entries
-            .each_ref()
-            .map(|entry| QueueSlot::Turn(entry.try_turn().unwrap()));
-        let Ok((first, mut others)) = QueueSlot::Several(turns.into()).take_first_turn() else {
-            panic!("both turns are there");
-        };
-        drop(first);
-        assert_eq!(others.turns().count(), 1);
-        assert!(entries[1].try_turn().is_none());
-        others.put_first_turn(entries[0].try_turn().unwrap());
-        assert_eq!(others.turns().count(), 2);
-        let without = others.without_turn();
-        assert!(without.take_first_turn().is_err(), "no turn is left");
-    }
-
-    #[tokio::test]
-    async fn the_requests_in_flight_are_counted() {
-        let queues = Queues::<()>::new();
-        let entry = join(&queues, "n");
-        assert!(!entry.has_requests());
-        let own = entry.try_request_permit();
-        assert!(own.is_some() && entry.has_requests());
-        drop(own);
-        assert!(!entry.has_requests());
-    }
-
-    /// The waiter is cancelled before or after the hold is handed over to it: the hold is released in both cases.
-    #[tokio::test]
-    async fn a_hold_that_no_waiter_takes_is_released() {
-        let queues = Queues::new();
-        let (front, behind) = (join(&queues, "n"), join(&queues, "n"));
-        let is_left = || !front.handed_over.is_empty();
-        let hold = Arc::new(());
-
-        front.turn().await.hand_over(Arc::clone(&hold));
-        assert!(!is_left());
-
-        let turn = front.turn().await;
-        let mut waiting = Box::pin(behind.turn());
-        assert!(is_pending(waiting.as_mut()).await);
-        turn.hand_over(Arc::clone(&hold));
-        assert!(is_left(), "the waiter has not taken the hold yet");
-        drop(waiting);
-        assert!(!is_left());
-        assert_eq!(Arc::strong_count(&hold), 1, "dropping a hold releases it");
-    }
-}
+mod tests;

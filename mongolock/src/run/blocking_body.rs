@@ -37,7 +37,7 @@ pub(crate) fn run_blocking<T>(
     let Poll::Ready(outcome) = poll_outcome(&hold, cx, pin!(pending()), &mut body) else {
         unreachable!("the body ends in its only step")
     };
-    let releasing = hold.release(outcome.end());
+    let releasing = hold.release(outcome.body_end());
     let BlockingBody { value, output, .. } = body;
     let ended = EndedBody {
         outcome,

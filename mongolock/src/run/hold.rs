@@ -59,12 +59,12 @@ enum InnerCallSlots {
 
 impl Drop for Joined {
     fn drop(&mut self) {
-        self.context.end();
+        self.context.close();
     }
 }
 
 /// How one step of a body has ended.
-pub(super) enum Step {
+pub(super) enum BodyPoll {
     Pending,
     Returned { is_success: bool },
     Lost,
@@ -195,22 +195,22 @@ impl RunningHold {
         cx: &mut Context<'_>,
         cancelled: Pin<&mut impl Future<Output = ()>>,
         body: &mut dyn AnyBody,
-    ) -> Step {
+    ) -> BodyPoll {
         let _entered = self.span.enter();
         let cancel = self.on_lost == OnLost::Cancel;
         // The lock is checked before the body goes on: after a pause of the process the body must not take another step
         // without the lock.
         if cancel && self.context.leases().any(|lease| lease.should_cancel()) {
-            return Step::Lost;
+            return BodyPoll::Lost;
         }
         let polled = catch_unwind(AssertUnwindSafe(|| {
             CURRENT.sync_scope(self.context.clone(), || body.poll(cx))
         }));
         match polled {
-            Ok(Poll::Ready(is_success)) => Step::Returned { is_success },
-            Err(payload) => Step::Panicked(payload),
-            Ok(Poll::Pending) if cancel && cancelled.poll(cx).is_ready() => Step::Lost,
-            Ok(Poll::Pending) => Step::Pending,
+            Ok(Poll::Ready(is_success)) => BodyPoll::Returned { is_success },
+            Err(payload) => BodyPoll::Panicked(payload),
+            Ok(Poll::Pending) if cancel && cancelled.poll(cx).is_ready() => BodyPoll::Lost,
+            Ok(Poll::Pending) => BodyPoll::Pending,
         }
     }
 
@@ -248,7 +248,7 @@ impl RunningHold {
         // After the release the call's own lease is over as well.
         let lost = context.leases().find(|lease| lease.is_over()).map(Arc::clone);
         let needs_mark = source.needs_mark(end);
-        let error_of_success = match source.end(end).await {
+        let error_of_success = match source.finish(end).await {
             // Without the mark the work runs again, whatever happened to the lock.
             Err(error) if needs_mark => Some(error),
             Err(error @ LockError::Lost { .. }) if reports_loss => Some(error),
@@ -270,7 +270,7 @@ impl LockSource {
     }
 
     /// Ends the call's part of the hold: work that has succeeded and may succeed only once is marked as done.
-    async fn end(&mut self, end: BodyEnd) -> Result<(), LockError> {
+    async fn finish(&mut self, end: BodyEnd) -> Result<(), LockError> {
         let needs_mark = self.needs_mark(end);
         let own = match self {
             Self::Own(own) if needs_mark => return own.guard.complete().await,
@@ -279,9 +279,9 @@ impl LockSource {
             Self::Joined(joined) => return joined.context.ensure_held(),
         };
         if own.await_release {
-            own.guard.end().await?;
+            own.guard.release_by_ref().await?;
         } else {
-            own.guard.end_unawaited()?;
+            own.guard.release_unawaited()?;
         }
         self.ensure_joined_held()
     }

@@ -53,7 +53,7 @@ impl World {
     pub(super) async fn run(plan: Plan) -> Arc<Self> {
         let mut server = Server::new(plan.scenario, plan.knobs.takeover_margins);
         server.turns = Turns::of(&plan);
-        server.add_dead_waiters("0", plan.knobs.dead_waiters);
+        server.add_expired_waiters("0", plan.knobs.expired_waiters);
         let world = Arc::new(Self {
             server: Arc::new(server),
             longest_wait: AtomicU64::new(0),
@@ -107,7 +107,7 @@ impl World {
             let rng = &mut self.plan.rng(number as u64 + 1);
             let member = self.start(number, rng);
             let fate = self.fate(&member.process, rng).await;
-            self.server.turns.end(&member.process);
+            self.server.turns.crashed(&member.process);
             match fate {
                 Fate::Survive => return self.see_out(member).await,
                 Fate::Crash => member.process.crash(),

@@ -47,8 +47,8 @@ pub(super) struct Knobs {
     pub(super) event_delay: u64,
     /// The number of events in a thousand that are lost.
     pub(super) lost_events: u32,
-    /// The number of documents of dead waiters in front of each line at the beginning.
-    pub(super) dead_waiters: usize,
+    /// The number of documents of expired waiters in front of each line at the beginning.
+    pub(super) expired_waiters: usize,
     /// The number of connections in the pool of each process's client; 0 for any number.
     pub(super) connections: usize,
     /// The time in milliseconds that the server needs for each command.

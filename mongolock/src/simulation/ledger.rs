@@ -33,7 +33,7 @@ pub(super) struct Ledger {
 
 #[derive(Default)]
 struct Record {
-    holders: Vec<Holder>,
+    holders: Vec<HeldName>,
     last_token: i64,
     /// The last token of each process.
     last_tokens: HashMap<usize, i64>,
@@ -46,7 +46,7 @@ struct Record {
 }
 
 /// One name of a hold.
-struct Holder {
+struct HeldName {
     lease: Weak<Lease>,
     key: LeaseId,
 }
@@ -114,7 +114,7 @@ impl Ledger {
         let min_hold = lease.options.min_hold.saturating_sub(BLUR);
         record.kept_until = begun.granted.filter(|_| !is_forced).map(|at| at + min_hold);
         record.holders.retain(|holder| holder.lease.strong_count() > 0);
-        record.holders.push(Holder {
+        record.holders.push(HeldName {
             lease: Arc::downgrade(lease),
             key: key.clone(),
         });

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::{chance, errors};
 use crate::LockError;
 use crate::simulation::link::Link;
-use crate::store::{Lines, MemoryStore, ProviderMark, Waiter, WaiterEntry};
+use crate::store::{MemoryStore, ProviderMark, Waiter, WaiterEntry, WaitersByName};
 
 /// What happens to one command.
 enum Fault {
@@ -61,7 +61,7 @@ impl Link {
         .await
     }
 
-    pub(crate) async fn lines(&self, names: &[Arc<str>]) -> Result<Lines, LockError> {
+    pub(crate) async fn lines(&self, names: &[Arc<str>]) -> Result<WaitersByName, LockError> {
         let lines = self
             .line_command(|memory, is_wrong| (memory.lines(names), is_wrong))
             .await;
@@ -86,7 +86,7 @@ impl Link {
                 owner: String::new(),
                 at: DateTime::from_millis(rng.i64(..)),
                 since: None,
-                moment: Duration::from_millis(rng.u64(..)),
+                time_slot: Duration::from_millis(rng.u64(..)),
             });
         }
         rng.shuffle(line);

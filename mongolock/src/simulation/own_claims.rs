@@ -218,7 +218,7 @@ fn a_late_acquisition_ends_a_pause() {
 
 /// The rounds of a set tell how far away the server is, before one of them has acquired its locks.
 #[test]
-fn a_set_that_waits_asks_for_a_moment_with_its_round_trip() {
+fn a_set_that_waits_asks_for_a_time_slot_with_its_round_trip() {
     in_virtual_time(async {
         let (server, link) = world(0);
         let provider = LockProviderBuilder::simulated(link).with_defaults();
@@ -226,10 +226,10 @@ fn a_set_that_waits_asks_for_a_moment_with_its_round_trip() {
         let set = provider.lock_all(["a", "b"]).acquire_timeout(Some(SLOW));
         assert!(set.acquire().await.is_err());
         let lines = server.memory.lines(&[Arc::from("b")]);
-        let moments: Vec<Duration> = lines.values().flatten().map(|waiter| waiter.moment).collect();
+        let time_slots: Vec<Duration> = lines.values().flatten().map(|waiter| waiter.time_slot).collect();
         assert!(
-            matches!(moments[..], [moment] if moment > LINE_MARGIN),
-            "{moments:?}"
+            matches!(time_slots[..], [time_slot] if time_slot > LINE_MARGIN),
+            "{time_slots:?}"
         );
     });
 }
@@ -247,7 +247,7 @@ fn a_permit_that_is_found_held_says_nothing_of_the_line() {
         let group = slot::group("s");
         let engine = provider.engine();
         let _used = engine.queues.join(&group);
-        server.add_dead_waiters(&group, 3);
+        server.add_expired_waiters(&group, 3);
         let semaphore = provider.semaphore("s", 2);
         let before = semaphore.clone().acquire_timeout(Some(SLOW)).acquire().await;
         assert!(before.is_err());

@@ -174,11 +174,11 @@ impl Plan {
         match plan.seed % 6 {
             // Programs that stand in no line look at random moments beside a process that asks again at once.
             0 => (plan.processes, plan.workers, plan.knobs.neighbours) = (1, 4, 2),
-            1 => plan.knobs.dead_waiters = 3,
-            // Nobody else ends the wait behind the dead: those who have released the lock rest.
-            2 => (plan.knobs.dead_waiters, plan.rest) = (2, 300),
+            1 => plan.knobs.expired_waiters = 3,
+            // Nobody else ends the wait behind expired waiters: those who have released the lock rest.
+            2 => (plan.knobs.expired_waiters, plan.rest) = (2, 300),
             3 => {
-                plan.knobs.dead_waiters = 2;
+                plan.knobs.expired_waiters = 2;
                 (plan.processes, plan.workers, plan.wake_ups) = (2, 1, 0);
                 (plan.usual_hold, plan.rest) = (200, 2000);
                 plan.lasts *= 4;
@@ -203,7 +203,7 @@ impl Plan {
             ..self
         };
         match plan.seed % 6 {
-            2 => plan.knobs.dead_waiters = 4,
+            2 => plan.knobs.expired_waiters = 4,
             4 => plan.knobs.lost_events = 20,
             5 => plan.wake_ups = 0,
             _ => {}
@@ -248,7 +248,7 @@ impl Plan {
     }
 
     pub(super) fn has_crashes(&self) -> bool {
-        self.scenario.has_crashes() && !self.knobs.has_long_leases && self.knobs.dead_waiters == 0
+        self.scenario.has_crashes() && !self.knobs.has_long_leases && self.knobs.expired_waiters == 0
     }
 
     pub(super) fn has_pauses(&self) -> bool {

@@ -14,9 +14,9 @@ const MAINTENANCE: Duration = Duration::from_millis(500);
 /// The pool of connections of one client, by the rules of the driver: first come, first served. The pool serves one entry
 /// of its queue at each event, which is a request, the end of a command or a check by itself. An entry whose command was
 /// dropped stays in the queue and uses up such an event.
-pub(super) struct Pool(Mutex<State>);
+pub(super) struct Pool(Mutex<PoolState>);
 
-struct State {
+struct PoolState {
     free: usize,
     waiting: VecDeque<oneshot::Sender<Connection>>,
 }
@@ -27,7 +27,7 @@ pub(super) struct Connection(Option<Arc<Pool>>);
 impl Pool {
     /// A pool of this number of connections; 0 for any number.
     pub(super) fn new(connections: usize) -> Arc<Self> {
-        let pool = Arc::new(Self(Mutex::new(State {
+        let pool = Arc::new(Self(Mutex::new(PoolState {
             free: if connections == 0 { usize::MAX } else { connections },
             waiting: VecDeque::new(),
         })));

@@ -30,13 +30,13 @@ pub(super) struct Process {
     /// The generator for the order of its tasks.
     schedule: Mutex<Rng>,
     started: Instant,
-    state: Mutex<State>,
+    state: Mutex<ProcessState>,
     /// Notified when the callers that wait on it have to give up.
     pub(super) give_up: Notify,
     pub(super) contacts: Arc<Contacts>,
 }
 
-struct State {
+struct ProcessState {
     paused: bool,
     has_crashed: bool,
     resumed: Instant,
@@ -64,7 +64,7 @@ where
 
 impl Process {
     pub(super) fn new(number: usize, jitter: u64, late_polls: u32) -> Arc<Self> {
-        let state = State {
+        let state = ProcessState {
             paused: false,
             has_crashed: false,
             resumed: Instant::now(),

@@ -44,7 +44,7 @@ const FIGURES: [&str; 7] = [
     "time / work",
     "commands / turn",
     "replies / turn",
-    "strangers / s",
+    "without line / s",
 ];
 
 /// One competition for one lock.
@@ -60,10 +60,10 @@ struct Scene {
     last_way: Way,
     /// The length of a critical section in milliseconds.
     section: u64,
-    /// The number of documents of dead processes in front of the line at the beginning.
-    dead: usize,
+    /// The number of documents of expired waiters in front of the line at the beginning.
+    expired: usize,
     /// The number of programs that stand in no line, as those with DistributedLock.MongoDB.
-    strangers: usize,
+    without_line: usize,
 }
 
 impl Scene {
@@ -75,8 +75,8 @@ impl Scene {
             way: NEAR,
             last_way: NEAR,
             section: 3,
-            dead: 0,
-            strangers: 0,
+            expired: 0,
+            without_line: 0,
         }
     }
 
@@ -88,12 +88,12 @@ impl Scene {
         Self { last_way, ..self }
     }
 
-    const fn behind(self, dead: usize) -> Self {
-        Self { dead, ..self }
+    const fn behind(self, expired: usize) -> Self {
+        Self { expired, ..self }
     }
 
-    const fn beside(self, strangers: usize) -> Self {
-        Self { strangers, ..self }
+    const fn beside(self, without_line: usize) -> Self {
+        Self { without_line, ..self }
     }
 
     const fn sections_of(self, section: u64) -> Self {
@@ -117,22 +117,24 @@ const SCENES: [Scene; 21] = [
     Scene::of("4 × 4, busy", 4, 4).all(BUSY),
     Scene::of("4 × 2, busy", 4, 2).all(BUSY),
     Scene::of("8 × 1, busy", 8, 1).all(BUSY),
-    Scene::of("8 × 1, busy, behind 4 dead", 8, 1).all(BUSY).behind(4),
-    Scene::of("4 × 4 beside 4 strangers", 4, 4).beside(4),
-    Scene::of("8 × 1 beside 4 strangers", 8, 1).beside(4),
+    Scene::of("8 × 1, busy, behind 4 expired", 8, 1)
+        .all(BUSY)
+        .behind(4),
+    Scene::of("4 × 4 beside 4 without line", 4, 4).beside(4),
+    Scene::of("8 × 1 beside 4 without line", 8, 1).beside(4),
     Scene::of("16 × 1, sections of 50 ms", 16, 1).sections_of(50),
     Scene::of("16 × 1", 16, 1),
     Scene::of("64 × 1", 64, 1),
 ];
 
-/// What the tasks and the strangers of a run have counted.
+/// What the tasks and the programs without line of a run have counted.
 #[derive(Default)]
 struct Counts {
     /// The waits that began in the measured time.
     waits: Vec<Duration>,
     /// The number of sections of each process in the measured time.
     sections: Vec<u32>,
-    /// The number of sections of the strangers in it.
+    /// The number of sections of the programs without line in it.
     strange: u32,
 }
 
@@ -147,7 +149,7 @@ struct Run {
 impl Run {
     async fn figures(scene: Scene, seed: u64) -> [f64; FIGURES.len()] {
         let server = Server::new(Scenario::Calm, Default::default());
-        server.add_dead_waiters(NAME, scene.dead);
+        server.add_expired_waiters(NAME, scene.expired);
         let run = Arc::new(Self {
             scene,
             server: Arc::new(server),
@@ -159,8 +161,8 @@ impl Run {
         for number in 0..scene.processes {
             run.start(number, rng);
         }
-        for number in 0..scene.strangers {
-            tokio::spawn(Arc::clone(&run).stranger(number, rng.fork()));
+        for number in 0..scene.without_line {
+            tokio::spawn(Arc::clone(&run).without_line(number, rng.fork()));
         }
         sleep_until(run.begin).await;
         let before = run.costs();
@@ -218,7 +220,7 @@ impl Run {
 
     /// Runs a program with DistributedLock.MongoDB: it asks at once after its release, and after 10 to 800 ms if the lock was
     /// held.
-    async fn stranger(self: Arc<Self>, number: usize, mut rng: Rng) {
+    async fn without_line(self: Arc<Self>, number: usize, mut rng: Rng) {
         let (name, memory): (Arc<str>, _) = (NAME.into(), &self.server.memory);
         for claim in 0.. {
             let id: Arc<str> = format!("net-{number}-{claim}").into();

@@ -164,18 +164,18 @@ impl Server {
     }
 
     /// Adds documents of processes that have died while they waited for this name.
-    pub(super) fn add_dead_waiters(&self, name: &str, number: usize) {
-        let dead = |_| WaiterEntry {
+    pub(super) fn add_expired_waiters(&self, name: &str, number: usize) {
+        let expired = |_| WaiterEntry {
             name: Arc::from(name),
             provider: ProviderMark::random(),
-            owner: Arc::from("dead"),
+            owner: Arc::from("expired"),
             waited: None,
-            moment: Duration::from_millis(20),
+            time_slot: Duration::from_millis(20),
             last: None,
             keeps_place: false,
         };
-        let dead: Vec<WaiterEntry> = (0..number).map(dead).collect();
-        self.memory.move_to_end(&dead);
+        let expired: Vec<WaiterEntry> = (0..number).map(expired).collect();
+        self.memory.move_to_end(&expired);
     }
 
     /// Whether a process has a place in the line for a lock.

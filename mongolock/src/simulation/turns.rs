@@ -10,7 +10,7 @@ use super::plan::{Plan, Scenario};
 use super::process::Process;
 use crate::sync::lock;
 
-/// The longest time for which a lock stays free although a process waits for it: the longest moments in line, and the way of
+/// The longest time for which a lock stays free although a process waits for it: the longest time slots in line, and the way of
 /// an event and of a request. A holder that has crashed before it could release the lock is another matter.
 const LEFT_FREE: Duration = Duration::from_millis(90);
 
@@ -20,18 +20,18 @@ const LEFT_FREE_WITHOUT_EVENT: Duration = Duration::from_millis(1200);
 /// The same time for waiters that poll.
 const LEFT_FREE_POLLING: Duration = Duration::from_millis(400);
 
-/// The number of turns in which the processes find out who is dead.
+/// The number of turns in which the processes find out which waiters have expired.
 const LEARNING: usize = 40;
 
 /// The number of turns of which the mean time is checked for which the lock stays free.
 const WINDOW: u32 = 20;
 
-/// The longest mean time for which a lock stays free between two turns while processes wait for it, once they know who is
-/// dead.
+/// The longest mean time for which a lock stays free between two turns while processes wait for it, once they know which
+/// waiters have expired.
 const MEAN_FREE: Duration = Duration::from_millis(20);
 
 /// How recently a program that stands in no line must have acquired the lock when a process releases it, so that the process
-/// stands back.
+/// yields.
 const RECENT: Duration = Duration::from_millis(400);
 
 /// The time after such a release before which an acquisition by the same process counts as hasty.
@@ -49,7 +49,7 @@ const STARVED: Duration = Duration::from_secs(3);
 /// The processes that live, and the turns for each name.
 #[derive(Default)]
 pub(super) struct Turns {
-    state: Mutex<State>,
+    state: Mutex<TurnsState>,
     /// The longest time for which an awaited lock may stay free.
     left_free: Duration,
     /// Whether the mean time is checked for which the lock stays free.
@@ -59,7 +59,7 @@ pub(super) struct Turns {
 }
 
 #[derive(Default)]
-struct State {
+struct TurnsState {
     processes: HashMap<usize, Arc<Process>>,
     names: HashMap<Arc<str>, Record>,
     /// The time at which a hold of each process last began, or at which its starving was noted.
@@ -96,7 +96,7 @@ impl Turns {
                 (false, true) => LEFT_FREE_WITHOUT_EVENT,
                 (false, false) => LEFT_FREE,
             },
-            checks_mean: !polls && plan.knobs.dead_waiters > 0 && plan.rest == 0,
+            checks_mean: !polls && plan.knobs.expired_waiters > 0 && plan.rest == 0,
             checks_starving: plan.scenario == Scenario::SetTurns,
         }
     }
@@ -107,7 +107,7 @@ impl Turns {
     }
 
     /// Notes that a process has ended. What it would have done next is not known, so the present turn does not count.
-    pub(super) fn end(&self, process: &Process) {
+    pub(super) fn crashed(&self, process: &Process) {
         let state = &mut *lock(&self.state);
         state.processes.remove(&process.number);
         for record in state.names.values_mut() {
@@ -138,7 +138,7 @@ impl Turns {
         if !self.checks_starving {
             return Vec::new();
         }
-        let State {
+        let TurnsState {
             processes,
             last_holds,
             ..

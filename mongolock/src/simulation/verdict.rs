@@ -30,7 +30,7 @@ const WITH_ONE_LOST: Duration = Duration::from_millis(8500);
 pub(super) const ONE_ANSWER: Duration = Duration::from_millis(100);
 
 /// One call, kept to judge how it failed.
-pub(super) struct Call {
+pub(super) struct JudgedCall {
     pub(super) name: Arc<str>,
     pub(super) begun: Instant,
     /// Whether other callers in this process waited for the lock or held it when the call began.
@@ -39,11 +39,11 @@ pub(super) struct Call {
 }
 
 impl Worker {
-    pub(super) fn begin_call(&self, wish: &Wish) -> Call {
+    pub(super) fn begin_call(&self, wish: &Wish) -> JudgedCall {
         let name: Arc<str> = wish.name.to_string().into();
         let contact = self.process.contacts.contact(&name);
         let was_held = contact.held.is_some_and(|held| held.elapsed() < ASKS_AGAIN);
-        Call {
+        JudgedCall {
             begun: Instant::now(),
             others: contact.callers + contact.holding > 0 || was_held,
             _present: self.process.contacts.call(&name),
@@ -52,7 +52,7 @@ impl Worker {
     }
 
     /// Checks a call that failed with "busy": the lock must be held, and a reply must have said so.
-    pub(super) fn check_busy(&self, wish: &Wish, call: &Call) {
+    pub(super) fn check_busy(&self, wish: &Wish, call: &JudgedCall) {
         if self.process.was_paused_within(call.begun.elapsed() + SETTLED) {
             return;
         }
@@ -81,7 +81,7 @@ impl Worker {
     }
 
     /// Checks a call that failed with an error of MongoDB: a request must have failed.
-    pub(super) fn check_error(&self, wish: &Wish, call: &Call, error: &LockError) {
+    pub(super) fn check_error(&self, wish: &Wish, call: &JudgedCall, error: &LockError) {
         let LockError::Mongo(driver_error) = error else {
             return;
         };
@@ -108,7 +108,7 @@ impl Worker {
     }
 
     /// Checks that a wait without a limit ended after a minute without a reply, and not much later.
-    fn check_silence(&self, wish: &Wish, call: &Call) {
+    fn check_silence(&self, wish: &Wish, call: &JudgedCall) {
         let contact = self.process.contacts.contact(&call.name);
         let since_reply = contact.last_reply.map(|reply| reply.elapsed());
         let silent = contact.silent_since.map(|since| since.elapsed());
@@ -125,7 +125,7 @@ impl Worker {
         );
     }
 
-    fn is_untroubled(&self, call: &Call) -> bool {
+    fn is_untroubled(&self, call: &JudgedCall) -> bool {
         self.is_untroubled_since(call.begun, std::slice::from_ref(&call.name))
     }
 
@@ -140,18 +140,18 @@ impl Worker {
         troubles == 0 && !was_blocked && !self.process.was_paused_within(begun.elapsed() + SETTLED)
     }
 
-    fn troubles(&self, call: &Call) -> usize {
+    fn troubles(&self, call: &JudgedCall) -> usize {
         let since = call.begun.checked_sub(SETTLED);
         self.process.contacts.troubled_since(since)
     }
 
-    fn was_blocked(&self, call: &Call) -> bool {
+    fn was_blocked(&self, call: &JudgedCall) -> bool {
         let until = self.world.server.blocks.blocked_until(&call.name);
         until.is_some_and(|until| until + SETTLED >= call.begun)
     }
 
     /// Checks that the call did not fail although the lock was free and reachable all the time.
-    fn check_free(&self, wish: &Wish, call: &Call, outcome: &str) {
+    fn check_free(&self, wish: &Wish, call: &JudgedCall, outcome: &str) {
         let (Some(limit), server) = (wish.attempt_limit(), &self.world.server) else {
             return;
         };

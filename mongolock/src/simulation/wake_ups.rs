@@ -15,7 +15,7 @@ use crate::store::{AcquireReply, LeaseId, LockEvent};
 use crate::sync::lock;
 
 /// The longest time after the event of a release, or after the last reply, in which a waiter that relies on events sends a
-/// request: the moments that it leaves to others in line last 50 ms together.
+/// request: the time slots that it leaves to others in line last 50 ms together.
 const ASKS_WITHIN: Duration = Duration::from_millis(500);
 
 /// The longest time after a command for the name that has failed: the release is repeated, or the waiter polls beside its

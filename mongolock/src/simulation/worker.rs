@@ -10,7 +10,7 @@ use super::fleet::World;
 use super::ledger::{Begun, Promise, is_live};
 use super::plan::Scenario;
 use super::process::Process;
-use super::verdict::Call;
+use super::verdict::JudgedCall;
 use super::wish::{End, How, Wish};
 use super::{between, chance, errors};
 use crate::lease::Lease;
@@ -177,7 +177,7 @@ impl Worker {
         lease.keys().zip(tokens).map(begin).collect()
     }
 
-    fn failed(&self, wish: &Wish, call: &Call, error: LockError) -> Result<(), LockError> {
+    fn failed(&self, wish: &Wish, call: &JudgedCall, error: LockError) -> Result<(), LockError> {
         self.world
             .server
             .note(|| format!("{} gives up: {error}", self.process.number));

@@ -18,10 +18,10 @@ const HEALTHY_FOR: Duration = Duration::from_secs(30);
 
 /// All works of a simulation.
 #[derive(Default)]
-pub(super) struct Works(Mutex<State>);
+pub(super) struct Works(Mutex<WorksState>);
 
 #[derive(Default)]
-struct State {
+struct WorksState {
     works: HashMap<LeaseId, Work>,
     /// The claims whose callers were told that the work is done.
     confirmed: HashSet<LeaseId>,

@@ -6,7 +6,7 @@ use mongodb::bson::{Document, doc};
 use super::mongo::{MongoStore, release_stage, unfit};
 use super::takeover::taken;
 use super::ttl_index::BUILD_LOCK;
-use super::{Lines, waiters};
+use super::{WaitersByName, waiters};
 use crate::lock_id::MARK_PREFIX;
 use crate::store::info::{Page, Seen};
 use crate::timing::COMMAND_LIMIT;
@@ -81,11 +81,11 @@ impl MongoStore {
 
     /// The waiters for these locks. Without the right to read them, or after another error, none are known: the locks
     /// themselves can be read all the same.
-    async fn lines_of(&self, locks: &[Document]) -> Lines {
+    async fn lines_of(&self, locks: &[Document]) -> WaitersByName {
         let awaited = |lock: &Document| Arc::from(slot::awaited(name_of(lock)));
         let names: Vec<Arc<str>> = locks.iter().map(awaited).collect();
         if names.is_empty() {
-            return Lines::new();
+            return WaitersByName::new();
         }
         self.lines(&names, COMMAND_LIMIT).await.unwrap_or_default()
     }
@@ -192,7 +192,7 @@ pub(super) fn info(
     name: &str,
     document: &Document,
     takeover_margin: Duration,
-    lines: &Lines,
+    lines: &WaitersByName,
 ) -> Result<LockInfo, LockError> {
     let unfit = |field, wanted| unfit(name, document, field, wanted);
     let text = |field| document.get_str(field).map_err(|_| unfit(field, "a string"));

@@ -9,7 +9,7 @@ use mongodb::bson::Document;
 use super::admin::info;
 use super::look::running_lease;
 use super::mongo::acquire_reply;
-use super::{AcquireReply, AcquireRequest, LeaseId, Lines, reply};
+use super::{AcquireReply, AcquireRequest, LeaseId, WaitersByName, reply};
 use crate::{LockError, LockInfo};
 
 /// What a document says as the reply to an acquire request, and as a lock that an operator sees.
@@ -51,7 +51,7 @@ fn read(document: &Document, margin: Duration, wants_dates: bool) -> Read {
     running_lease(document, margin);
     (
         acquire_reply(&key, document, request),
-        info("n", document, margin, &Lines::new()),
+        info("n", document, margin, &WaitersByName::new()),
     )
 }
 

@@ -57,7 +57,7 @@ pub(crate) use reachability::Reachability;
 pub(crate) use several::Claimed;
 pub(crate) use slots::HeldSlots;
 pub(crate) use waiters::ProviderMark;
-pub(crate) use waiters::{Lines, Waiter, WaiterEntry};
+pub(crate) use waiters::{Waiter, WaiterEntry, WaitersByName};
 pub use waiters_state::WaitersState;
 
 use crate::meter::CommandKind;

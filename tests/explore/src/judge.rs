@@ -127,7 +127,7 @@ impl Judge {
     }
 
     /// A caller leaves the lock to others before its first request.
-    pub(crate) fn stands_back(&mut self, process: u8) {
+    pub(crate) fn yields(&mut self, process: u8) {
         self.heard(process).was_told = true;
     }
 

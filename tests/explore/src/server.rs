@@ -99,10 +99,10 @@ impl Server {
     }
 
     /// Writes the document of a waiter: in its place if it keeps it and has one, and at the end otherwise.
-    pub(crate) fn place(&mut self, provider: &str, moment: Duration, keeps_place: bool) {
+    pub(crate) fn place(&mut self, provider: &str, time_slot: Duration, keeps_place: bool) {
         let is_own = |waiter: &Waiter| &*waiter.provider == provider;
         if keeps_place && let Some(own) = self.line.iter_mut().find(|waiter| is_own(waiter)) {
-            own.moment = moment;
+            own.time_slot = time_slot;
             return;
         }
         self.leave(provider);
@@ -110,7 +110,7 @@ impl Server {
         self.line.push(Waiter {
             provider: provider.into(),
             at: DateTime::from_millis(self.places),
-            moment,
+            time_slot,
         });
     }
 

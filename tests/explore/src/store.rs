@@ -53,7 +53,7 @@ pub(crate) struct RunningLease {
 pub(crate) struct Waiter {
     pub(crate) provider: Arc<str>,
     pub(crate) at: DateTime,
-    pub(crate) moment: Duration,
+    pub(crate) time_slot: Duration,
 }
 
 /// What an error says.

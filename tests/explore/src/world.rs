@@ -359,7 +359,7 @@ impl World {
             .retain(|message| !message.is_command() || now - message.sent < LATEST);
         for process in 0..self.processes.len() {
             if self.processes[process].next_time().is_some_and(|at| at <= now) {
-                self.run(setup, process, |own, _| own.end_leases());
+                self.run(setup, process, |own, _| own.close_renewer());
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::fixture::{Fixture, patient, restricted};
 use crate::interop_dotnet::DotnetLock;
 
 /// The longest time that a waiter leaves a lock that is free to all before it in line.
-const MOMENTS: Duration = Duration::from_millis(50);
+const TIME_SLOTS: Duration = Duration::from_millis(50);
 
 fn waiters(database: &Database) -> Collection<Document> {
     database.collection("distributed_locks.waiters")
@@ -202,29 +202,29 @@ async fn damaged_and_forged_documents_cost_order_only() {
     competition.end().await;
 }
 
-/// Documents that twenty processes have left behind when they died a moment ago, before all others in line.
+/// Documents that twenty processes left behind when they died, before all others in line.
 #[tokio::test]
-async fn documents_of_dead_processes_cost_some_turns_and_then_nothing() {
+async fn documents_of_expired_waiters_cost_some_turns_and_then_nothing() {
     let fixture = Fixture::mongodb().await;
     let waiters = waiters(fixture.database());
     let now = DateTime::now().timestamp_millis();
     let left = (0..20).map(|number| {
         doc! {
-            "_id": format!("dead-{number}:{SHARED}"), "name": SHARED, "provider": format!("dead-{number}"), "owner": "dead",
+            "_id": format!("expired-{number}:{SHARED}"), "name": SHARED, "provider": format!("expired-{number}"), "owner": "expired",
             "at": DateTime::from_millis(now - 1000 + number), "since": DateTime::from_millis(now - 1000), "moment": 50,
             "until": DateTime::from_millis(now + 60_000),
         }
     });
     waiters.insert_many(left).await.unwrap();
     let competition = Competition::begin(&three(&fixture));
-    // If the dead were still counted, each turn would come after their moments, and no time would be shorter than those.
+    // If expired waiters were still counted, each turn would come after their time slots, and no time would be shorter than those.
     let is_fast = || async {
         let (begun, before) = (Instant::now(), competition.turns().len());
         competition.until_each_had(20).await;
         let turns = u32::try_from(competition.turns().len() - before).unwrap();
-        (begun.elapsed() < MOMENTS * turns).then_some(())
+        (begun.elapsed() < TIME_SLOTS * turns).then_some(())
     };
-    must(eventually(AMPLE, "turns that do not wait for the dead", is_fast).await);
+    must(eventually(AMPLE, "turns that do not wait for expired waiters", is_fast).await);
     competition.end().await;
 }
 

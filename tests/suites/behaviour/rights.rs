@@ -115,8 +115,8 @@ async fn a_user_in_admin_with_the_role_of_the_guide_lacks_nothing() {
         .unwrap();
 
     let wrong = uri.replace("authSource=admin", "authSource=app");
-    let stranger = LockProvider::connect(&wrong).await.unwrap();
-    let error = stranger.lock("refused").await.unwrap_err();
+    let other = LockProvider::connect(&wrong).await.unwrap();
+    let error = other.lock("refused").await.unwrap_err();
     assert!(matches!(error, LockError::Mongo(_)), "{error:?}");
 }
 

@@ -113,7 +113,7 @@ async fn goes_on(db: &TestDb, held: LockGuard) {
     timeout(AMPLE, working.join_all())
         .await
         .expect("the lock goes on");
-    // Each turn may cost the moments of those in front.
+    // Each turn may cost the time slots of those in front.
     let longest = TAKEN + Duration::from_millis(50) * 2 * u32::try_from(TURNS).unwrap();
     assert!(begun.elapsed() < longest, "{:?}", begun.elapsed());
 }
@@ -124,16 +124,16 @@ async fn killed_waiters_in_front_do_not_hold_up_the_lock() {
     let db = test_db().await;
     worker::prepare(db.database()).await;
     let held = acquire_soon(&patient(db.database()), NAME).await;
-    let dead: Vec<Actor> = (0..3).map(|_| process(&db, AMPLE)).collect();
+    let expired: Vec<Actor> = (0..3).map(|_| process(&db, AMPLE)).collect();
     until_in_line(db.database(), 3).await;
-    for waiter in &dead {
+    for waiter in &expired {
         waiter.signal(Signal::KILL);
     }
     goes_on(&db, held).await;
     assert_eq!(
         in_line(db.database()).await.min(3),
         3,
-        "the documents of the dead stay until their time is over"
+        "the documents of expired waiters stay until their time is over"
     );
 }
 

@@ -94,8 +94,11 @@ fn item_part(item: &str, anchor: Option<&str>, sources: &Sources) -> bool {
         Some(("variant", variant)) => format!("    {variant}"),
         Some((_, method)) => format!("fn {method}"),
     };
-    let mut texts = sources.0.iter().map(|(_, text)| text);
-    texts.any(|text| has_word(text, &declared) && has_word(text, &part))
+    let implemented = format!("impl {name}");
+    let texts = || sources.0.iter().map(|(_, text)| text);
+    let has_part =
+        |text: &str| (has_word(text, &declared) || has_word(text, &implemented)) && has_word(text, &part);
+    texts().any(|text| has_word(text, &declared)) && texts().any(|text| has_part(text))
 }
 
 /// Whether these words are in the text, and the last of them ends there.

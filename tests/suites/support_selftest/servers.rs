@@ -61,8 +61,8 @@ async fn access_control_lets_only_the_named_user_in() {
         let server = start(options).await;
         assert_eq!(counts(&must(server.client().await).database("app")).await, 1);
         let uri = format!("mongodb://{}/?directConnection=true", server.node().address());
-        let stranger = must(Client::with_uri_str(uri).await);
-        let refused = stranger
+        let other = must(Client::with_uri_str(uri).await);
+        let refused = other
             .database("app")
             .collection::<Document>("numbers")
             .insert_one(doc! {})

@@ -37,7 +37,7 @@ async fn a_hold_that_ends_meanwhile_is_acquired_anew() {
     let Outcome::Acquired(hold) = &outcome else {
         panic!("the lock is free");
     };
-    hold.lease().end(crate::LossReason::Expired);
+    hold.lease().lose(crate::LossReason::Expired);
     let step = acquire.step(&entry, &mut claim, &mut pacing, outcome).await;
     assert!(matches!(step, Ok(Step::Retry(Duration::ZERO))));
     assert_ne!(*claim.lock_id(), first_id, "the first claim is released");

@@ -2,13 +2,13 @@ use super::*;
 
 const LEAST: Duration = Duration::from_millis(10);
 const MOST: Duration = Duration::from_millis(800);
-const MOMENT: Duration = Duration::from_millis(6);
+const TIME_SLOT: Duration = Duration::from_millis(6);
 
 /// A waiter with so many others before it in line.
 const fn behind(ahead: usize) -> Standing {
     Standing {
         ahead,
-        moments: if ahead == 0 { Duration::ZERO } else { MOMENT },
+        time_slots: if ahead == 0 { Duration::ZERO } else { TIME_SLOT },
         polling_pause: Duration::from_millis(20),
         place_until: None,
     }
@@ -64,13 +64,13 @@ fn while_the_stream_costs_too_much_the_pauses_are_short() {
 }
 
 #[test]
-fn a_rest_ends_a_little_after_the_lease_and_after_the_moments_of_others() {
+fn a_rest_ends_a_little_after_the_lease_and_after_the_time_slots_of_others() {
     let (mut rest, at) = rest();
     let second = Duration::from_secs(1);
     let pause = rest.held(at, &outlook(true, None), Some(second));
     assert!(second < pause && pause <= second + LEAST, "{pause:?}");
     let later = rest.held(at, &outlook(true, Some(behind(1))), Some(second / 2));
-    assert_eq!(later + second / 2, pause + MOMENT);
+    assert_eq!(later + second / 2, pause + TIME_SLOT);
     assert_eq!(rest.due().unwrap().early, Duration::ZERO);
 }
 
@@ -87,14 +87,14 @@ fn only_who_stands_behind_others_without_a_stream_looks() {
 }
 
 #[test]
-fn a_release_has_the_waiter_ask_after_the_moments_of_those_before_it() {
+fn a_release_has_the_waiter_ask_after_the_time_slots_of_those_before_it() {
     let (mut rest, at) = resting(&outlook(true, Some(behind(1))));
     rest.look_sent(at.now, 7);
     assert!(rest.awaits_look(7));
     assert!(!rest.released(at.now, Some(behind(1))));
     assert!(!rest.awaits_look(7), "the query may be older than the release");
     let asks = Due {
-        at: at.now + MOMENT,
+        at: at.now + TIME_SLOT,
         asks: true,
         early: Duration::ZERO,
     };
@@ -112,7 +112,7 @@ fn an_acquisition_lets_a_waiter_in_line_rest_on_unless_a_release_may_be_missed()
     assert!(rest.rests_on(true) && !rest.rests_on(false));
     rest.outdated();
     assert!(!rest.rests_on(true));
-    rest.end();
+    rest.finish();
     assert!(!rest.rests_on(true));
 }
 
@@ -121,7 +121,7 @@ fn a_waiter_that_may_have_missed_a_release_asks_at_once() {
     let (mut rest, at) = resting(&outlook(true, None));
     rest.outdated();
     assert_eq!(rest.due().unwrap().at, rest.since());
-    rest.end();
+    rest.finish();
     let pause = rest.held(at, &outlook(true, None), None);
     assert_eq!(pause, Duration::ZERO, "nothing has been heard since");
     rest.ask();
@@ -133,7 +133,7 @@ fn a_waiter_that_may_have_missed_a_release_asks_at_once() {
 fn a_free_lock_is_left_once_to_those_before() {
     let (mut rest, at) = resting(&outlook(false, Some(behind(1))));
     assert!(!rest.found_free(at.now, Some(behind(1))));
-    assert_eq!(rest.due().unwrap().at, at.now + LEAST.max(MOMENT));
+    assert_eq!(rest.due().unwrap().at, at.now + LEAST.max(TIME_SLOT));
     assert!(
         rest.found_free(at.now, Some(behind(1))),
         "the second time in a row"
@@ -156,7 +156,7 @@ fn an_overdue_look_is_sent_again() {
 #[test]
 fn a_waiter_looks_or_asks_when_its_place_comes() {
     let (mut rest, at) = rest();
-    let until = at.now + MOMENT;
+    let until = at.now + TIME_SLOT;
     for is_reported in [true, false] {
         rest.place(until, is_reported);
         let due = rest.due().unwrap();
@@ -171,7 +171,7 @@ fn a_waiter_looks_or_asks_when_its_place_comes() {
 fn a_failed_look_is_repeated_by_a_waiter_that_rests() {
     let (mut rest, at) = resting(&outlook(false, None));
     assert!(rest.look_failed(at).is_some_and(|pause| pause <= MOST));
-    rest.end();
+    rest.finish();
     assert_eq!(rest.look_failed(at), None);
 }
 

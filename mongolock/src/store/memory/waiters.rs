@@ -7,7 +7,7 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 
 use super::MemoryStore;
-use crate::store::{Lines, ProviderMark, Waiter, WaiterEntry, WaiterInfo, waiters};
+use crate::store::{ProviderMark, Waiter, WaiterEntry, WaiterInfo, WaitersByName, waiters};
 use crate::sync::lock;
 use crate::timing::{WAITER_AHEAD, WAITER_KEPT};
 
@@ -50,7 +50,7 @@ impl MemoryStore {
                 let waited = i64::try_from(waited.as_millis()).unwrap_or(i64::MAX);
                 DateTime::from_millis(date.timestamp_millis().saturating_sub(waited))
             }),
-            moment: Duration::from_millis(u64::try_from(entry.moment.as_millis()).unwrap_or(u64::MAX)),
+            time_slot: Duration::from_millis(u64::try_from(entry.time_slot.as_millis()).unwrap_or(u64::MAX)),
         };
         documents.push(WaiterDocument {
             waiter,
@@ -82,10 +82,10 @@ impl MemoryStore {
     }
 
     /// The lines of these names. Documents whose time is over are removed.
-    pub(crate) fn lines(&self, of: &[Arc<str>]) -> Lines {
+    pub(crate) fn lines(&self, of: &[Arc<str>]) -> WaitersByName {
         let now = self.now();
         let mut names = lock(&self.waiters.0);
-        let mut lines = Lines::new();
+        let mut lines = WaitersByName::new();
         for name in of {
             let Some(documents) = names.get_mut(name) else {
                 continue;

@@ -25,7 +25,7 @@ impl MongoStore {
             provider: ProviderMark::random(),
             owner: Arc::from("mongolock"),
             waited: None,
-            moment: Duration::ZERO,
+            time_slot: Duration::ZERO,
             last: None,
             keeps_place: false,
         };

@@ -32,7 +32,7 @@ pub(crate) struct WaiterEntry {
     /// For how long the oldest of its present waiters has waited; `None` if nobody waits now.
     pub(crate) waited: Option<Duration>,
     /// The time that this process needs from a release to its claim, in whole milliseconds: the others leave it that.
-    pub(crate) moment: Duration,
+    pub(crate) time_slot: Duration,
     /// The last place that is known in the line: the new one is behind it.
     pub(crate) last: Option<DateTime>,
     /// Whether the provider keeps the place that it has, and goes to the end only if it has none.
@@ -50,11 +50,11 @@ pub(crate) struct Waiter {
     /// The time at which the oldest of its present waiters began; `None` if nobody waits there now.
     pub(crate) since: Option<DateTime>,
     /// The time that it is left after a release.
-    pub(crate) moment: Duration,
+    pub(crate) time_slot: Duration,
 }
 
 /// The waiters for each name in the order of their places. A name without waiters is left out.
-pub(crate) type Lines = HashMap<Arc<str>, Vec<Waiter>>;
+pub(crate) type WaitersByName = HashMap<Arc<str>, Vec<Waiter>>;
 
 /// What an operator sees of a line: those who wait now, without the provider that has the lock.
 pub(super) fn infos(line: Option<&Vec<Waiter>>, lock_id: &str) -> Vec<WaiterInfo> {
@@ -150,7 +150,11 @@ impl Store {
     }
 
     /// The lines of these names, with one query.
-    pub(crate) async fn lines(&self, names: &[Arc<str>], limit: Duration) -> Result<Lines, LockError> {
+    pub(crate) async fn lines(
+        &self,
+        names: &[Arc<str>],
+        limit: Duration,
+    ) -> Result<WaitersByName, LockError> {
         let _admission = self.background_admissions().admit(AdmissionClass::Line).await;
         match self {
             Self::Mongo(store) => {

@@ -4,13 +4,13 @@ use std::time::Duration;
 use mongodb::bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, doc};
 use mongodb::options::ReadConcern;
 
-use super::{Lines, ProviderMark, Waiter, WaiterEntry};
+use super::{ProviderMark, Waiter, WaiterEntry, WaitersByName};
 use crate::LockError;
 use crate::store::mongo::{MongoStore, millis};
 use crate::timing::{WAITER_AHEAD, WAITER_KEPT};
 
 /// The time that a waiter is left if its document does not say how long it needs.
-const DEFAULT_MOMENT: Duration = Duration::from_millis(5);
+const DEFAULT_TIME_SLOT: Duration = Duration::from_millis(5);
 
 impl MongoStore {
     /// Enters the lines of these names, or moves to their ends, with one command. The `_id` follows from the provider and
@@ -60,7 +60,11 @@ impl MongoStore {
 
     /// Reads the lines of these names with one query. It reads what the primary has, without waiting for a majority: a
     /// provider must see its own write of some milliseconds ago.
-    pub(crate) async fn lines(&self, names: &[Arc<str>], limit: Duration) -> Result<Lines, LockError> {
+    pub(crate) async fn lines(
+        &self,
+        names: &[Arc<str>],
+        limit: Duration,
+    ) -> Result<WaitersByName, LockError> {
         let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
         let mut found = self
             .waiters
@@ -70,7 +74,7 @@ impl MongoStore {
             .read_concern(ReadConcern::local())
             .max_time(limit)
             .await?;
-        let mut lines = Lines::new();
+        let mut lines = WaitersByName::new();
         while found.advance().await? {
             if let Some((name, waiter)) = waiter(found.current()) {
                 lines.entry(Arc::from(name)).or_default().push(waiter);
@@ -110,7 +114,7 @@ fn place_update(entry: &WaiterEntry) -> Document {
         "owner": { "$literal": &*entry.owner },
         "at": at,
         "since": since,
-        "moment": millis(entry.moment),
+        "moment": millis(entry.time_slot),
         "until": kept(),
     } };
     doc! { "q": { "_id": id(&entry.provider, &entry.name) }, "u": [stage], "upsert": true }
@@ -135,13 +139,13 @@ fn id(provider: &ProviderMark, name: &str) -> String {
 /// The waiter in one document; `None` if the document is damaged, because a hint that cannot be read says nothing. Only
 /// these fields are read: one that cannot be read must not make the lines of all others unknown.
 fn waiter(document: &RawDocument) -> Option<(&str, Waiter)> {
-    let moment = document.get("moment").ok().flatten().and_then(number);
+    let time_slot = document.get("moment").ok().flatten().and_then(number);
     let waiter = Waiter {
         provider: Arc::from(document.get_str("provider").ok()?),
         owner: document.get_str("owner").unwrap_or_default().to_owned(),
         at: document.get_datetime("at").ok()?,
         since: document.get_datetime("since").ok(),
-        moment: moment.map_or(DEFAULT_MOMENT, Duration::from_millis),
+        time_slot: time_slot.map_or(DEFAULT_TIME_SLOT, Duration::from_millis),
     };
     Some((document.get_str("name").ok()?, waiter))
 }

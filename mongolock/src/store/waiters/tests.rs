@@ -67,7 +67,7 @@ fn entry(name: &str, provider: &ProviderMark) -> WaiterEntry {
         provider: provider.clone(),
         owner: Arc::from("owner"),
         waited: Some(Duration::from_secs(2)),
-        moment: Duration::from_millis(7),
+        time_slot: Duration::from_millis(7),
         last: None,
         keeps_place: false,
     }
@@ -226,7 +226,7 @@ async fn a_document_says_who_waits_and_since_when(store: Store) {
     };
     move_one(&store, nobody).await;
     let line = line(&store, "n").await;
-    assert_eq!(line[1].moment, Duration::from_millis(7));
+    assert_eq!(line[1].time_slot, Duration::from_millis(7));
     assert_eq!((line[1].owner.as_str(), line[2].since), ("owner", None));
     let since = line[1].since.expect("somebody waits");
     let waited = line[1].at.timestamp_millis() - since.timestamp_millis();
@@ -339,26 +339,26 @@ async fn an_operator_sees_the_other_providers_that_wait(store: Store) {
 /// A process that has died leaves the line when its time is over; one that lives prolongs its wait.
 #[tokio::test(start_paused = true)]
 async fn a_document_in_memory_that_is_not_prolonged_leaves_the_line() {
-    let (store, [dead, alive]) = (memory(), marks());
-    enter_all(&store, "n", &[dead.clone(), alive.clone()]).await;
+    let (store, [expired, alive]) = (memory(), marks());
+    enter_all(&store, "n", &[expired.clone(), alive.clone()]).await;
     tokio::time::sleep(WAITER_KEPT / 2).await;
     store
         .prolong_waits(&alive, &[Arc::from("n")], COMMAND_LIMIT)
         .await
         .unwrap();
-    assert_eq!(order(&store, "n").await, texts(&[&dead, &alive]));
+    assert_eq!(order(&store, "n").await, texts(&[&expired, &alive]));
     tokio::time::sleep(WAITER_KEPT / 2).await;
     assert_eq!(order(&store, "n").await, texts(&[&alive]));
     tokio::time::sleep(WAITER_KEPT / 2).await;
     assert!(order(&store, "n").await.is_empty());
 }
 
-/// The documents of dead processes are ignored even while the TTL monitor has not removed them.
+/// The documents of expired waiters are ignored even while the TTL monitor has not removed them.
 #[tokio::test]
 async fn a_document_whose_time_is_over_is_ignored_and_can_be_prolonged() {
     let db = test_db().await;
-    let (store, [dead, alive]) = (mongodb(db.database()), marks());
-    enter_all(&store, "n", &[dead.clone(), alive.clone()]).await;
+    let (store, [expired, alive]) = (mongodb(db.database()), marks());
+    enter_all(&store, "n", &[expired.clone(), alive.clone()]).await;
     let documents = documents(&db);
     let of = |provider: &ProviderMark| doc! { "provider": provider.as_str() };
     let past = doc! { "$set": { "until": DateTime::from_millis(0) } };
@@ -415,7 +415,11 @@ async fn damaged_documents_are_ignored_and_repaired() {
         assert_eq!(line.len(), 1 + usize::from(is_kept), "{field}: {value}");
         if let Some(read) = line.iter().find(|waiter| *waiter.provider == *damaged.as_str()) {
             let expected = if field == "moment" { 5 } else { 7 };
-            assert_eq!(read.moment, Duration::from_millis(expected), "{field}: {value}");
+            assert_eq!(
+                read.time_slot,
+                Duration::from_millis(expected),
+                "{field}: {value}"
+            );
         }
         move_to_end(&store, "n", &damaged, Some(line[0].at)).await;
         assert_eq!(
@@ -486,7 +490,7 @@ async fn the_commands_are_those_of_hints() {
 }
 
 #[tokio::test]
-async fn the_indexes_are_created_once_and_remove_the_dead() {
+async fn the_indexes_are_created_once_and_remove_expired_waiters() {
     let db = test_db().await;
     let (database, commands) = recorded(&db, &[]).await;
     let store = MongoStore::new(&database, None, "locks", None, Arc::default());
@@ -515,12 +519,12 @@ async fn the_indexes_are_created_once_and_remove_the_dead() {
         .to_string();
     assert!(plan.contains("\"line\"") && !plan.contains("\"SORT\""), "{plan}");
 
-    let (store, [dead, alive]) = (Store::Mongo(Opaque::new(store)), marks());
-    enter_all(&store, "n", &[dead.clone(), alive.clone()]).await;
+    let (store, [expired, alive]) = (Store::Mongo(Opaque::new(store)), marks());
+    enter_all(&store, "n", &[expired.clone(), alive.clone()]).await;
     let past = doc! { "$set": { "until": DateTime::from_millis(0) } };
     let documents = documents(&db);
     documents
-        .update_one(doc! { "provider": dead.as_str() }, past)
+        .update_one(doc! { "provider": expired.as_str() }, past)
         .await
         .unwrap();
     let swept = async || (documents.count_documents(doc! {}).await.ok()? == 1).then_some(());

@@ -1,5 +1,5 @@
 //! The soak: real processes ask for one lock again and again while they are killed and stopped, their connections are cut
-//! or slow, the line is dropped and damaged, strangers take the lock, and the primary steps down.
+//! or slow, the line is dropped and damaged, programs without a place in line take the lock, and the primary steps down.
 //!
 //! Every process prints its steps. At the end the checker of histories judges them: overlaps, tokens, releases and calls
 //! without an answer. Then follow the time for which the lock was free, and that for which a process was without a turn.
@@ -39,7 +39,7 @@ const WAITERS: &str = "distributed_locks.waiters";
 const EXPIRY: Duration = Duration::from_secs(2);
 /// The longest time for which a free lock may be left alone: the event of its release may be lost.
 const FREE: Duration = Duration::from_secs(1);
-/// The time in which the server removes the documents of dead waiters: they are valid for 90 s, and it looks every minute.
+/// The time in which the server removes the documents of expired waiters: they are valid for 90 s, and it looks every minute.
 const REMOVED: Duration = Duration::from_secs(180);
 /// The number of examples of each defect that are printed.
 const EXAMPLES: usize = 10;
@@ -193,7 +193,7 @@ fn order(seen: &Seen, report: &mut Report) {
 }
 
 /// Counts the waiters' documents after the end: none of those who have ended in their own way, and none at all when the
-/// server has removed those of the dead.
+/// server has removed those of expired waiters.
 async fn documents(
     setting: &Setting,
     database: &Database,
@@ -220,7 +220,7 @@ async fn documents(
         sleep(Duration::from_secs(1)).await;
         left = waiters.count_documents(doc! {}).await?;
     }
-    let name = "documents of dead waiters in the end";
+    let name = "documents of expired waiters in the end";
     report.count_at_most(0, name, usize::try_from(left)?, "documents");
     let time = clock::now().saturating_sub(begun);
     report.figure("time until then", time.as_secs_f64(), "s");

@@ -161,8 +161,8 @@ impl Process {
         let Some(until) = until else {
             return self.begin_requests(call);
         };
-        self.queue.front.stand_back();
-        cx.judge.stands_back(self.index);
+        self.queue.front.yield_lock();
+        cx.judge.yields(self.index);
         self.subscribe(cx, call);
         self.rest_for_place(until);
         let until = call.deadline.map(Pacing::most_for_others);

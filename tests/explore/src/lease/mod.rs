@@ -84,7 +84,7 @@ impl Process {
     }
 
     /// The time of each hold that has ended: `Renewer::expire`. The turn passes on at once.
-    pub(crate) fn end_leases(&mut self) {
+    pub(crate) fn close_renewer(&mut self) {
         for caller in &mut self.callers {
             if let Caller::Holds(lease) = caller
                 && lease.is_over()

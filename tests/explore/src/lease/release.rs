@@ -45,12 +45,12 @@ pub(super) enum Stage {
     Runs {
         in_turn_by: Option<Instant>,
         backoff: Backoff,
-        step: Step,
+        step: ReleaseStep,
     },
 }
 
 #[derive(Clone, Copy, Hash)]
-pub(super) enum Step {
+pub(super) enum ReleaseStep {
     Begins,
     /// It waits for the reply to this command.
     Sent {
@@ -65,7 +65,7 @@ impl Stage {
         Self::Runs {
             in_turn_by: Some(Instant::now() + RELEASE_NO_REPLY),
             backoff: Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1)),
-            step: Step::Begins,
+            step: ReleaseStep::Begins,
         }
     }
 
@@ -73,7 +73,7 @@ impl Stage {
         Self::Runs {
             in_turn_by: None,
             backoff: Backoff::new(Duration::from_millis(50)..=Duration::from_secs(2)),
-            step: Step::Begins,
+            step: ReleaseStep::Begins,
         }
     }
 }
@@ -120,8 +120,8 @@ impl Release {
         match &self.stage {
             Stage::Pending => self.at,
             Stage::Runs { step, .. } => match step {
-                Step::Begins => self.at,
-                Step::Sent { until, .. } | Step::Pauses(until) => *until,
+                ReleaseStep::Begins => self.at,
+                ReleaseStep::Sent { until, .. } | ReleaseStep::Pauses(until) => *until,
             },
         }
     }
@@ -131,7 +131,7 @@ impl Release {
     }
 
     fn awaits(&self, command: u32) -> bool {
-        matches!(self.stage, Stage::Runs { step: Step::Sent { no, .. }, .. } if no == command)
+        matches!(self.stage, Stage::Runs { step: ReleaseStep::Sent { no, .. }, .. } if no == command)
     }
 }
 
@@ -165,7 +165,7 @@ impl Process {
                 self.send_release(cx, index);
             }
             Stage::Runs {
-                step: Step::Sent { .. },
+                step: ReleaseStep::Sent { .. },
                 ..
             } => self.release_is_overdue(cx, index),
             Stage::Runs { .. } => self.send_release(cx, index),
@@ -186,7 +186,7 @@ impl Process {
         let limit = RELEASE_NO_REPLY * 2_u32.saturating_pow(release.failures);
         if let Stage::Runs { in_turn_by, step, .. } = &mut release.stage {
             let until = in_turn_by.unwrap_or(Instant::now() + limit);
-            *step = Step::Sent { no, until };
+            *step = ReleaseStep::Sent { no, until };
         }
     }
 
@@ -253,7 +253,7 @@ impl Process {
             return;
         };
         let pause = backoff.next(Luck::draw());
-        *step = Step::Pauses(now + pause);
+        *step = ReleaseStep::Pauses(now + pause);
         match *in_turn_by {
             Some(by) => {
                 release.is_given_up = true;

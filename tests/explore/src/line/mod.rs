@@ -19,7 +19,7 @@ use crate::process::{Caller, Cx, Process};
 use crate::queue::Rivals;
 use crate::setup::Setup;
 use crate::time::Instant;
-use crate::timing::{LINE_CHECK, LINE_MARGIN, LINE_MOMENT_POLLING, LINE_MOMENTS_MAX};
+use crate::timing::{LINE_CHECK, LINE_MARGIN, LINE_SLOT_POLLING, LINE_SLOTS_MAX};
 
 thread_local! {
     static IS_IN_USE: Cell<bool> = const { Cell::new(false) };
@@ -54,7 +54,7 @@ pub(crate) struct OwnAcquisition {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Standing {
     pub(crate) ahead: usize,
-    pub(crate) moments: Duration,
+    pub(crate) time_slots: Duration,
     pub(crate) polling_pause: Duration,
     pub(crate) place_until: Option<Instant>,
 }
@@ -82,7 +82,7 @@ impl Lines {
     /// `Lines::note_round_trip`.
     pub(crate) fn note_round_trip(&mut self, setup: &Setup, request: Duration) {
         if setup.fair {
-            let (before, request) = (self.round_trip, request.min(LINE_MOMENTS_MAX));
+            let (before, request) = (self.round_trip, request.min(LINE_SLOTS_MAX));
             self.round_trip = if before.is_zero() {
                 request
             } else {
@@ -92,12 +92,12 @@ impl Lines {
     }
 }
 
-/// `keeper::moment`.
-fn moment(has_stream: bool, round_trip: Duration) -> Duration {
+/// `keeper::time_slot`.
+fn time_slot(has_stream: bool, round_trip: Duration) -> Duration {
     let hearing = if has_stream {
         LINE_MARGIN
     } else {
-        LINE_MOMENT_POLLING
+        LINE_SLOT_POLLING
     };
     hearing + round_trip * 2
 }
@@ -216,8 +216,8 @@ impl Process {
         while let Some(write) = line.take_write() {
             match write {
                 Write::Place(place) => {
-                    let moment = moment(line.has_stream(), self.lines.round_trip);
-                    cx.server.place(&mark, moment, place.is_kept);
+                    let time_slot = time_slot(line.has_stream(), self.lines.round_trip);
+                    cx.server.place(&mark, time_slot, place.is_kept);
                     line.read(&cx.server.line, &mark);
                 }
                 Write::Leave => {

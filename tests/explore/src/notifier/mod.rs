@@ -30,7 +30,7 @@ const MAX_LOOKS: usize = 3;
 #[derive(Clone, Hash)]
 pub(crate) struct Notifier {
     stream: Stream,
-    waiter: Option<Waiter>,
+    waiter: Option<FrontWaiter>,
     looks: Vec<Look>,
     /// The number of the last look.
     last_look: u64,
@@ -48,7 +48,7 @@ pub(crate) enum Stream {
 
 /// The waiter with the turn.
 #[derive(Clone, Hash)]
-struct Waiter {
+struct FrontWaiter {
     rest: Rest,
     /// Whether its `Notify` keeps a wake-up.
     is_woken: bool,
@@ -129,7 +129,7 @@ impl Process {
     /// `ReleaseNotifier::subscribe`.
     pub(crate) fn register(&mut self, cx: &Cx<'_>, backoff: Backoff) {
         let is_outdated = self.notifier.reports() && !cx.setup.has(Mutant::NoLookAfterSubscription);
-        self.notifier.waiter = Some(Waiter {
+        self.notifier.waiter = Some(FrontWaiter {
             rest: Rest::new(Instant::now(), backoff, is_outdated),
             is_woken: false,
             claim: None,
@@ -142,10 +142,10 @@ impl Process {
         self.line_waiter_left();
     }
 
-    /// `Subscription::end_rest`.
+    /// `Subscription::finish_rest`.
     pub(crate) fn rest_ends(&mut self) {
         if let Some(waiter) = &mut self.notifier.waiter {
-            waiter.rest.end();
+            waiter.rest.finish();
         }
     }
 
@@ -193,7 +193,7 @@ impl Process {
         };
         let is_forgotten = !waiter.rest.is_resting() && cx.setup.has(Mutant::ReleaseInFlightIsForgotten);
         if waiter.rest.released(Instant::now(), standing) && !is_forgotten {
-            self.notifier.wake(Rest::end);
+            self.notifier.wake(Rest::finish);
         }
     }
 
@@ -201,7 +201,7 @@ impl Process {
     fn acquired_event(&mut self, cx: &mut Cx<'_>, id: Id) {
         self.line_held_by(&id.text());
         let is_in_line = self.lines.has_line();
-        let rests_on = |waiter: &Waiter| waiter.rest.rests_on(is_in_line);
+        let rests_on = |waiter: &FrontWaiter| waiter.rest.rests_on(is_in_line);
         if !self.notifier.waiter.as_ref().is_some_and(rests_on) {
             return;
         }
@@ -243,7 +243,7 @@ impl Process {
             return has_ended;
         };
         if due.asks {
-            self.notifier.wake(Rest::end);
+            self.notifier.wake(Rest::finish);
             return true;
         }
         if !waiter.rest.looks() {
@@ -295,7 +295,7 @@ impl Process {
             self.read_line(cx);
             self.queue.front.replied(now, look.number);
         }
-        let counts = |waiter: &Waiter| waiter.rest.awaits_look(look.count);
+        let counts = |waiter: &FrontWaiter| waiter.rest.awaits_look(look.count);
         if !self.notifier.waiter.as_ref().is_some_and(counts) {
             return;
         }
@@ -322,7 +322,7 @@ impl Process {
                 return;
             };
             if is_own || waiter.rest.found_free(Instant::now(), standing) {
-                self.notifier.wake(Rest::end);
+                self.notifier.wake(Rest::finish);
             }
             return;
         };

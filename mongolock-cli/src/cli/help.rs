@@ -1,0 +1,172 @@
+//! The long parts of the help.
+
+pub(super) const TABLE: &str = "\
+Exit codes: 0 done; 1 no such lock, nothing released, or something is wrong; \
+2 wrong command line; 125 failed. `run` has codes of its own: see `mongolock run --help`.";
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  export MONGODB_URI=mongodb://db.example.com/app
+  mongolock ls --held                          who holds what
+  mongolock show report:42                     holder, since when, who waits
+  mongolock release report:42                  free it; the holder learns of it at its next renewal
+  mongolock run nightly -- ./nightly.sh        a command under a lock
+
+Exit codes: 0 done; 1 no such lock, nothing released, or something is wrong; \
+2 wrong command line; 125 failed. `run` has codes of its own: see `mongolock run --help`.";
+
+pub(super) const RUN_HELP: &str = "\
+The command runs in a process group of its own, under the watch of a second process, the guardian. No process of that \
+group is alive when the lock is lost, also if `mongolock run` is killed or stopped, or the network is cut:
+  - SIGTERM (and SIGCONT) to the group at the end of the lease less 5s or a sixth of the expiry, whichever is less; with \
+    an expiry of 50s or longer, 5s before SIGKILL; after it a late renewal changes nothing
+  - SIGKILL at the end of the lease less 100ms or a twentieth of the expiry, whichever is more; at once if `run` has \
+    ended or the lock was released by force
+
+If a renewal fails, a line on standard error says why and how much time is left; another one comes before SIGTERM.
+
+When the command has ended, the rest of its group gets SIGTERM, and SIGKILL after 5s. The lock is released when the last \
+process of the group has ended.
+
+HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to the group, unless they are ignored at the start (nohup). A stopped \
+command is continued for the first four, which it could not get otherwise. Ctrl-Z stops `run`, too; the lock cannot be \
+renewed then, so a longer stop costs it. At a terminal the command is in the foreground if standard input and standard \
+output are that terminal.
+
+The command gets MONGOLOCK_NAME and MONGOLOCK_TOKEN (the fencing token; both separated by commas for several names; no \
+token with --permits). Standard input and output belong to the command; messages of `run` go to standard error.
+
+Exit codes:
+  that of CMD, and 128 + n if signal n has ended it (by INT or QUIT `run` ends itself)
+  0     the period is already done (--once-per); a line on standard error says so
+  75    others hold the lock, or its work is marked as done (-E sets another code)
+  124   the lock was lost, and CMD was ended
+  125   `mongolock run` failed, or could not mark the period as done
+  126   CMD cannot be executed
+  127   CMD was not found
+  128+n signal n has ended the wait
+
+Not covered:
+  - a child that leaves the process group (setsid, `timeout` without --foreground, a shell with job control)
+  - a process in an uninterruptible system call: if it is still there at the end, the lock is not released
+  - a CMD that is setuid, which the guardian may not end
+  - a forced release: CMD is ended at the next renewal only, while others may have the lock
+  - `run` and its guardian stopped (SIGSTOP) at the same time: CMD outlives the lock until one of them continues, which \
+    kills it at once; or a whole machine that is frozen and continues later
+  - the guardian killed while `run` is stopped: CMD outlives the lock until `run` continues, which kills it at once
+  - `kill -9` of `run` and its guardian at once, for the children of CMD; CMD itself ends
+  - systems other than Linux: CMD outlives a `run` and guardian that are killed together, and the time in which the \
+    machine is suspended may not count
+
+Where a late write would do harm, give it MONGOLOCK_TOKEN, and let the store refuse smaller tokens.
+
+Examples:
+  mongolock run nightly -- ./nightly.sh
+  mongolock run deploy:web deploy:db --wait 5m -- make deploy
+  mongolock run report --once-per 1d -- ./report.sh        each host may start it; one run a day succeeds
+  mongolock run export --permits 3 -- ./export.sh          three at a time";
+
+pub(super) const LS_HELP: &str = "\
+The columns are name, state, remaining time, waiters and owner, each as wide as its content. At a terminal a line that is \
+too long is cut in the middle of its name or owner. A permit of a semaphore is shown as `name #number`. A \
+document that cannot be read as a lock is a line with the state `damaged`. Without locks there are no lines; at a terminal \
+one says in which database and collection there are none.
+
+Fields of --json:
+  name                        text
+  permit                      number of the permit; only for permits
+  state                       held, expired, released, done or damaged
+  owner                       text; null once released, and for holders that write none
+  fencing_token               number; not for permits, which have none
+  acquired_at, expires_at     RFC 3339, UTC
+  held_ms                     time since the acquisition; null unless held
+  remaining_ms                time until the lock is free
+  waiters                     array of {owner, since, waiting_ms}, in their order
+  problem                     text; only for damaged documents, which have name, state and problem
+
+Examples:
+  mongolock ls report: --held
+  mongolock ls --waiting --json | jq -r .name";
+
+pub(super) const RELEASE_HELP: &str = "\
+The hold that is seen is released, and no later one. Its holder goes on until its next renewal (a third of its expiry): \
+until then two may work under the lock. Setting `expiresAt` by hand would be undone by that renewal.
+
+--token compares the token in the document. A process whose waiters hand the lock over among themselves leaves that token \
+unchanged, so the token also fits the next holder in the same process.
+
+At a terminal the command asks first, and --yes answers. Without a terminal it needs --yes.
+
+Exit codes: 0 all that was asked for is released; 1 nothing released (no such lock, not held, another token, the answer is \
+no), or not all of it, as a line says; 2 wrong command line; 125 failed, also if nobody can be asked.
+
+Examples:
+  mongolock release report:42
+  mongolock release report:42 --token 1763764800123000
+  mongolock release export --permit 2
+  mongolock release nightly --done
+  mongolock release --owner web-3:4711 --yes              in a script";
+
+pub(super) const SHOW_HELP: &str = "\
+A semaphore is shown as its permits. The exit code is 1 if there is no lock of this name.
+
+Examples:
+  mongolock show report:42
+  mongolock show export --json | jq 'select(.state == \"held\") | .owner'";
+
+pub(super) const WATCH_HELP: &str = "\
+The changes are acquired, released, taken over, expired, deleted, damaged, done and waiting. It needs a replica set and the \
+right to open change streams, on the collection of the locks and on that of the waiters.
+
+  - The server tells no expiry: it is computed with the server's clock, which is read every 10s, and checked by a read \
+    of the lock.
+  - A forced release looks like a release.
+  - A document that cannot be read as a lock any more is `damaged`; that is noticed when its lease would end.
+  - The changes of locks and those of waiters have no common order.
+  - Waiters of one process that hand a lock over among themselves do not appear: the document stays as it is.
+  - If events are missed, a line says so (`gap`), and the locks are read again.
+  - A line says when no primary answers any more (`gone`), and another one when one answers again (`back`).
+
+Fields of --json:
+  at               RFC 3339, UTC, by the server's clock, when the change was seen
+  event            acquired, released, taken_over, expired, deleted, damaged, done, waiting, gap, gone or back
+  name             text; not for gap, gone and back
+  permit           number of the permit; only for permits
+  owner            text; the owner that has the lock, or had it last, or waits; left out if unknown
+  previous_owner   text; only for taken_over, if known
+  fencing_token    number; left out for permits, and if unknown
+  problem          text; only for gone
+
+Examples:
+  mongolock watch report:
+  mongolock watch --json | jq -r 'select(.event == \"expired\") | .name'";
+
+pub(super) const TOP_HELP: &str = "\
+The locks that are held are read once a second, 10,000 at most. The waiters are listed in their order.
+
+Keys:
+  q, Ctrl-C    quit
+  s, r         the next column decides the order; the other direction
+  arrows       the cursor; also Page Up, Page Down, Home and End
+  Enter        details of the lock at the cursor; Enter or Esc goes back
+  /            filter: the text that follows is part of the name, the holder or a waiter; Enter keeps it, Esc clears it
+
+It needs a terminal for its input and its output.
+
+Examples:
+  mongolock top
+  mongolock top report: --sort age";
+
+pub(super) const DOCTOR_HELP: &str = "\
+Each finding is ok, wrong, or unknown (this user has no right to see it), with the command that mends it. The command only \
+reads. The exit code is 1 if a finding is wrong.
+
+Fields of --json:
+  check     text, such as `privileges`
+  state     ok, wrong or unknown
+  finding   text
+  mend      text: a command, for mongosh unless it says otherwise; left out if there is nothing to mend. A standalone \
+    server is ok, with the command that makes it a replica set
+
+Example:
+  mongolock doctor --json | jq 'select(.state != \"ok\")'";

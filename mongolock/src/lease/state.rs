@@ -1,0 +1,294 @@
+//! The state of a lease: it is live until it is released, done or lost, and never becomes live again.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Lease, QueueSlot, without_margin};
+use crate::meter::LockMeter;
+use crate::sync::lock;
+use crate::{FencingToken, LockError, LossReason, trace};
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum LeaseState {
+    Live {
+        /// The time at which the holder stops relying on the lease.
+        deadline: Instant,
+        work: Work,
+    },
+    Released,
+    /// The work is done, and the server has confirmed its mark.
+    Done,
+    Lost(LossReason),
+}
+
+/// How far the work under a live lease is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    UnderWay,
+    /// A commit with its mark was begun. Until it has ended, it decides whether the work is done; if its outcome stays
+    /// unknown, the lease ends at its deadline or by a shutdown.
+    Committing,
+    /// The work has succeeded, and nothing but the reply to the request for its mark ends the lease.
+    Marking,
+}
+
+impl Lease {
+    /// The time at which the request was sent that last confirmed the lease.
+    pub(crate) fn confirmed(&self) -> Instant {
+        let deadline = self.deadline().unwrap_or(self.acquired);
+        deadline
+            .checked_sub(without_margin(self.options.expiry))
+            .unwrap_or(self.acquired)
+    }
+
+    /// The time at which the holder stops relying on the lease; `None` once the lease has ended.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match *lock(&self.state) {
+            LeaseState::Live { deadline, .. } => Some(deadline),
+            LeaseState::Released | LeaseState::Done | LeaseState::Lost(_) => None,
+        }
+    }
+
+    /// Whether the lease is over: it was released or lost, or its deadline has passed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.remaining().is_zero()
+    }
+
+    /// Whether the lease has ended without a release.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(*lock(&self.state), LeaseState::Lost(_))
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        let state = lock(&self.state);
+        // The clock is read under the mutex, so that a lease that was over stays over.
+        match *state {
+            LeaseState::Live { deadline, .. } => deadline.saturating_duration_since(Instant::now()),
+            LeaseState::Released | LeaseState::Done | LeaseState::Lost(_) => Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn ensure_held(&self) -> Result<(), LockError> {
+        if self.is_over() {
+            Err(self.lost_error())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The error for a lease that is over; it keeps the reason of an earlier loss.
+    pub(crate) fn lost_error(&self) -> LockError {
+        let reason = match *lock(&self.state) {
+            LeaseState::Live { .. } => LossReason::Expired,
+            // After its end the server no longer has the claim.
+            LeaseState::Released | LeaseState::Done => LossReason::Gone,
+            LeaseState::Lost(reason) => reason,
+        };
+        LockError::Lost {
+            name: self.name().to_owned(),
+            token: self.fencing_token().unwrap_or(FencingToken::NONE),
+            reason,
+        }
+    }
+
+    /// Resolves once the lease is over.
+    pub(crate) async fn until_over(&self) {
+        self.until(Self::is_over).await;
+    }
+
+    /// Moves the deadline after a confirmed renewal. It counts from the time at which the renewal was sent; of two
+    /// renewals the one that was sent later decides. A lease that is over stays over.
+    pub(crate) fn extend(&self, sent: Instant) {
+        let mut state = lock(&self.state);
+        if let LeaseState::Live { deadline, .. } = &mut *state
+            && *deadline > Instant::now()
+        {
+            *deadline = (*deadline).max(sent + without_margin(self.options.expiry));
+            self.unconfirmed.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends the lease if its deadline has passed, and returns whether it is lost.
+    pub(crate) fn expire(&self) -> bool {
+        if self.is_over() {
+            self.lose(LossReason::Expired);
+        }
+        self.is_lost()
+    }
+
+    /// Ends a live lease without a release: it wakes the tasks that wait for the end, passes the turn on, and reports the
+    /// loss. A lease whose work has succeeded does not end in this way: the reply to the request for its mark decides.
+    pub(crate) fn lose(&self, reason: LossReason) {
+        if self.finish_lost(reason).is_none() {
+            return;
+        }
+        self.changed.notify_waiters();
+        let is_awaited = reason == LossReason::Expired && self.may_outlive_deadline();
+        let mut slot = lock(&self.slot);
+        let ended = std::mem::replace(&mut *slot, QueueSlot::Nothing);
+        if is_awaited {
+            // A shutdown waits until the claim is released. The slot is replaced under one lock of the mutex, because the
+            // renewer may take it at any time.
+            *slot = ended.without_turn();
+            drop(slot);
+        } else {
+            drop(slot);
+            drop(ended);
+        }
+        self.report_loss(reason);
+    }
+
+    /// Ends a live lease because of a shutdown, as [`lose`](Self::lose) does, but leaves the turn where it is.
+    pub(crate) fn lose_at_shutdown(&self) {
+        let reason = LossReason::ShutDown;
+        if self.finish_lost(reason).is_some() {
+            self.changed.notify_waiters();
+            self.report_loss(reason);
+        }
+    }
+
+    /// Notes that the work has succeeded: from now on only its mark ends the lease. `false` if the lease is over.
+    pub(super) fn begin_marking(&self) -> bool {
+        self.begin_completion(Work::Marking)
+    }
+
+    /// Notes that a commit begins whose transaction has the mark. `false` if the lease is over.
+    pub(crate) fn begin_commit_with_mark(&self) -> bool {
+        self.begin_completion(Work::Committing)
+    }
+
+    fn begin_completion(&self, next: Work) -> bool {
+        match &mut *lock(&self.state) {
+            LeaseState::Live { deadline, work } if *deadline > Instant::now() => {
+                *work = next;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Notes that the mark was not written, and that the lease goes on.
+    pub(crate) fn cancel_completion(&self) {
+        if let LeaseState::Live { work, .. } = &mut *lock(&self.state) {
+            *work = Work::UnderWay;
+        }
+    }
+
+    /// Ends the lease after the server has confirmed the mark.
+    pub(super) fn complete(&self) {
+        self.finish(LeaseState::Done);
+        self.changed.notify_waiters();
+    }
+
+    /// Ends a lease whose work has succeeded and whose mark the server refuses.
+    pub(super) fn release_unmarked(&self) {
+        if self.finish(LeaseState::Released).is_some() {
+            self.changed.notify_waiters();
+            self.report(trace::released);
+        }
+    }
+
+    /// Ends a lease whose work has succeeded and whose mark cannot be written any more.
+    pub(super) fn lose_unmarked(&self, reason: LossReason) {
+        if self.finish(LeaseState::Lost(reason)).is_some() {
+            self.changed.notify_waiters();
+            self.report_loss(reason);
+        }
+    }
+
+    /// Whether the work has succeeded: the mark is requested, in a commit or alone, or it is confirmed.
+    pub(crate) fn has_succeeded(&self) -> bool {
+        match *lock(&self.state) {
+            LeaseState::Live { work, .. } => work != Work::UnderWay,
+            LeaseState::Done => true,
+            LeaseState::Released | LeaseState::Lost(_) => false,
+        }
+    }
+
+    /// Whether the server has confirmed the mark.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(*lock(&self.state), LeaseState::Done)
+    }
+
+    /// Ends the lease for a release and returns its deadline; `None` if it was over before.
+    pub(crate) fn begin_release(&self) -> Option<Instant> {
+        if self.is_over() {
+            self.lose(LossReason::Expired);
+            return None;
+        }
+        let deadline = self.finish(LeaseState::Released)?;
+        self.changed.notify_waiters();
+        Some(deadline)
+    }
+
+    /// Whether the server no longer has the claim. A set is lost with the first of its names, and has the others.
+    pub(super) fn is_gone(&self) -> bool {
+        self.members.is_empty() && matches!(*lock(&self.state), LeaseState::Lost(LossReason::Gone))
+    }
+
+    /// Begins to measure the hold, unless it is over or a part of another one.
+    pub(crate) fn measure(&self, meter: Option<&LockMeter>) {
+        let Some(meter) = meter else { return };
+        let state = lock(&self.state);
+        if let LeaseState::Live { .. } = *state
+            && self.meter.set(meter.clone()).is_ok()
+        {
+            meter.hold_begins();
+        }
+    }
+
+    /// Reports that the hold was not held until its release.
+    pub(crate) fn report_loss(&self, reason: LossReason) {
+        if let Some(meter) = self.meter() {
+            meter.lost(reason);
+        }
+        self.report(|hold| trace::lost(hold, reason));
+    }
+
+    /// Resolves when the condition holds; it is checked at every change and at the deadline.
+    pub(super) async fn until(&self, ended: impl Fn(&Self) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if ended(self) {
+                return;
+            }
+            match self.deadline().filter(|deadline| *deadline > Instant::now()) {
+                Some(deadline) => drop(tokio::time::timeout_at(deadline, changed).await),
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Ends a live lease and returns its deadline; `None` if it had ended before.
+    fn finish(&self, end: LeaseState) -> Option<Instant> {
+        self.finish_if(end, |_| true)
+    }
+
+    /// [`finish`](Self::finish) by a loss. Whether work is done that may have succeeded is decided elsewhere: see [`Work`].
+    fn finish_lost(&self, reason: LossReason) -> Option<Instant> {
+        self.finish_if(LeaseState::Lost(reason), |work| match work {
+            Work::UnderWay => true,
+            // The mark may have replaced the claim.
+            Work::Committing => reason != LossReason::Gone && !self.has_open_commit(),
+            Work::Marking => false,
+        })
+    }
+
+    fn finish_if(&self, end: LeaseState, may_end: impl Fn(Work) -> bool) -> Option<Instant> {
+        let mut state = lock(&self.state);
+        let LeaseState::Live { deadline, work } = *state else {
+            return None;
+        };
+        if !may_end(work) {
+            return None;
+        }
+        *state = end;
+        drop(state);
+        if let Some(meter) = self.meter() {
+            meter.hold_ends(self.acquired.elapsed());
+        }
+        Some(deadline)
+    }
+}

@@ -1,0 +1,211 @@
+//! What the steps of the model change in a state.
+
+use super::{Action, Command, CountsFrom, Lease, Phase, Process, Request, Stage, State, Stored, Write};
+use crate::protocol::{ClaimId, LockId, Reply, Time, Token};
+
+impl State {
+    /// Whether this process relies on the lock.
+    pub(super) fn believes(&self, process: &Process) -> bool {
+        matches!(process.phase, Phase::Holding { deadline, .. } if self.now < deadline)
+    }
+
+    pub(super) fn believers(&self) -> impl Iterator<Item = &Process> {
+        self.processes.iter().filter(|process| self.believes(process))
+    }
+
+    /// The process that waits for this claim or holds the lock by it.
+    pub(super) fn user(&mut self, claim: ClaimId) -> Option<&mut Process> {
+        let uses = |process: &&mut Process| process.claim() == Some(claim);
+        self.processes.iter_mut().find(uses)
+    }
+
+    pub(super) fn server_time(&self, model: &Lease) -> Time {
+        self.now + model.clocks[usize::from(self.primary)]
+    }
+
+    pub(super) fn send(&mut self, request: Request, claim: ClaimId, by_peer: bool) {
+        self.commands.push(Command {
+            request,
+            claim,
+            by_peer,
+            sent: self.now,
+            stage: Stage::Sent,
+        });
+    }
+
+    /// A process, or an operator, sends a command.
+    pub(super) fn send_next(&mut self, action: Action) -> Option<()> {
+        match action {
+            Action::Acquire { process } => {
+                let claim = ClaimId(self.done.claims);
+                self.done.claims += 1;
+                let at = &mut self.processes[process];
+                at.phase = Phase::Acquiring(claim);
+                let by_peer = at.is_peer;
+                self.send(Request::Acquire, claim, by_peer);
+            }
+            Action::RepeatAcquire(claim) => {
+                self.done.copies += 1;
+                let by_peer = self.user(claim)?.is_peer;
+                self.send(Request::Acquire, claim, by_peer);
+            }
+            Action::GiveUp(claim) | Action::Release(claim) => {
+                let at = self.user(claim)?;
+                at.phase = Phase::Idle;
+                let by_peer = at.is_peer;
+                self.send(Request::Release, claim, by_peer);
+            }
+            Action::Renew(claim) => {
+                self.done.renewals += 1;
+                let by_peer = self.user(claim)?.is_peer;
+                self.send(Request::Renew, claim, by_peer);
+            }
+            Action::OperatorForcesRelease => {
+                self.done.forced += 1;
+                // An operator has no claim, and none has this number.
+                self.send(Request::ForceRelease, ClaimId(u8::MAX), false);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    pub(super) fn take(&mut self, command: Command) -> bool {
+        let found = self.commands.iter().position(|other| *other == command);
+        found.map(|index| self.commands.remove(index)).is_some()
+    }
+
+    /// Runs a command that began at this time of the server, and puts its reply on the way.
+    pub(super) fn run(&mut self, model: &Lease, command: Command, now: Time) {
+        let rules = model.rules_of(&command);
+        let before = self.stored.document;
+        let at = &mut self.stored.document;
+        let found = |had_claim: bool| Reply::Acquired {
+            last_token: 0,
+            remaining: Time::from(had_claim),
+        };
+        let reply = match command.request {
+            Request::Acquire => rules.claim(at, command.claim, now, 1),
+            Request::Renew if rules.renew(at, command.claim, now) => found(true),
+            Request::Renew => Reply::Held,
+            Request::Release => {
+                rules.release(at, command.claim, now);
+                Reply::Held
+            }
+            Request::ForceRelease => {
+                rules.force_release(at, now);
+                Reply::Held
+            }
+        };
+        if self.stored.document != before {
+            self.stored.version += 1;
+            if command.request == Request::Acquire {
+                self.grants += 1;
+                self.stored.grant = self.grants;
+            }
+        }
+        if matches!(command.request, Request::Acquire | Request::Renew) {
+            self.commands.push(Command {
+                stage: Stage::Replied {
+                    reply,
+                    grant: self.stored.grant,
+                    after: self.stored.version,
+                },
+                ..command
+            });
+        }
+    }
+
+    /// What a process does with a reply.
+    pub(super) fn learn(&mut self, model: &Lease, command: Command, reply: Reply, grant: u8) {
+        let (now, rules) = (self.now, model.rules_of(&command));
+        let from = match model.counts_from {
+            CountsFrom::Request => command.sent,
+            CountsFrom::Reply => now,
+        };
+        let Some(process) = self.user(command.claim) else {
+            return;
+        };
+        match (command.request, reply, &mut process.phase) {
+            (
+                Request::Acquire,
+                Reply::Acquired {
+                    last_token,
+                    remaining,
+                },
+                phase,
+            ) => {
+                let deadline = from + remaining.min(rules.expiry);
+                // A reply that comes after the end of its lease grants nothing.
+                if now < deadline {
+                    *phase = Phase::Holding {
+                        claim: command.claim,
+                        deadline,
+                    };
+                    if !process.is_peer {
+                        process.write = Some(Write {
+                            token: last_token,
+                            grant,
+                        });
+                        self.knows(grant, last_token);
+                    }
+                }
+            }
+            // A lease that is over stays over.
+            (Request::Renew, Reply::Acquired { .. }, Phase::Holding { deadline, .. }) if now < *deadline => {
+                *deadline = (*deadline).max(from + rules.expiry);
+            }
+            (Request::Renew, Reply::Held, phase) => *phase = Phase::Idle,
+            _ => {}
+        }
+    }
+
+    /// Notes that a process has learned of a grant.
+    pub(super) fn knows(&mut self, grant: u8, token: Token) {
+        let (last_grant, last_token) = self.last_known;
+        self.has_token_fallen |= (grant > last_grant) != (token > last_token);
+        if grant > last_grant {
+            self.last_known = (grant, token);
+        }
+    }
+
+    pub(super) fn write_arrives(&mut self, model: &Lease, write: Write) {
+        let (seen, last_grant) = self.data;
+        if model.is_fenced && write.token < seen {
+            self.has_refused_last_holder |= write.grant == self.grants;
+            return;
+        }
+        self.has_taken_stale_write |= write.grant < last_grant;
+        self.data = (seen.max(write.token), last_grant.max(write.grant));
+    }
+
+    /// Forgets what can have no effect any more, and orders the rest: equal situations are then equal states.
+    pub(super) fn tidy(&mut self) {
+        let is_pending = |command: &&Command| {
+            command.request == Request::Acquire && !matches!(command.stage, Stage::Replied { .. })
+        };
+        let pending = self.commands.iter().filter(is_pending);
+        let pending = pending.fold(0_u64, |pending, command| pending | 1 << command.claim.0);
+        let may_acquire = |claim: ClaimId| pending & 1 << claim.0 != 0;
+        let id_of = |stored: Stored| stored.document.map(|document| document.lock_id);
+        let (stored, committed) = (id_of(self.stored), id_of(self.committed));
+        let processes = &self.processes;
+        self.commands.retain(|command| {
+            let is_awaited = processes.iter().any(|process| match process.phase {
+                Phase::Acquiring(claim) => command.request == Request::Acquire && claim == command.claim,
+                Phase::Holding { claim, .. } => command.request == Request::Renew && claim == command.claim,
+                Phase::Idle => false,
+            });
+            match (command.stage, command.request) {
+                (Stage::Replied { .. }, _) => is_awaited,
+                (_, Request::Acquire | Request::ForceRelease) => true,
+                (_, Request::Renew | Request::Release) => {
+                    let id = Some(LockId::Claim(command.claim));
+                    is_awaited || stored == id || committed == id || may_acquire(command.claim)
+                }
+            }
+        });
+        self.commands.sort_unstable();
+        self.processes.sort_unstable();
+    }
+}
