@@ -64,7 +64,7 @@ fn end_by(signal: Signal) -> ExitCode {
 
 /// Prints what is wrong with the command line, or the help that it asks for.
 pub(crate) fn usage(error: &clap::Error, is_run: bool) -> ExitCode {
-    // A pipe that nobody reads changes nothing.
+    // A pipe without a reader changes nothing.
     let _ = error.print();
     if !error.use_stderr() {
         return ExitCode::SUCCESS;

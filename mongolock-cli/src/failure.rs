@@ -138,7 +138,7 @@ fn has_help(error: &DriverError) -> bool {
     }
 }
 
-/// Prints a line on standard error. An error that nobody can be told of is dropped.
+/// Prints a line on standard error. An error of the write is dropped.
 pub(crate) fn warn(line: impl Display) {
     use std::io::Write;
     let line = line.to_string();

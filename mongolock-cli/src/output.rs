@@ -1,4 +1,4 @@
-//! Standard output: lines that are buffered, and end quietly when nobody reads them any more.
+//! Standard output: lines that are buffered, and end quietly when the reader is gone.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};

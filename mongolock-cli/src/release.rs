@@ -99,7 +99,7 @@ async fn seen(
     Ok(permits)
 }
 
-/// Those that can be released. A mark needs `--done`, so that nobody runs finished work again by mistake.
+/// Those that can be released. A mark needs `--done`, so that finished work is not run again by mistake.
 fn releasable<'a>(seen: &'a [LockInfo], arguments: &ReleaseArguments) -> Result<Vec<&'a LockInfo>, Failure> {
     let is_wanted = |info: &&LockInfo| match info.state {
         LockState::Done => arguments.done,
@@ -167,7 +167,7 @@ async fn release_seen(admin: &LockAdmin, info: &LockInfo) -> Result<bool, Failur
     Ok(was_released)
 }
 
-/// Asks at a terminal; anything but a yes is a failure. Elsewhere nobody can be asked, and `--yes` is needed.
+/// Asks at a terminal; anything but a yes is a failure. Elsewhere no user can be asked, and `--yes` is needed.
 fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());

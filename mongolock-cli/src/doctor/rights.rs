@@ -49,7 +49,7 @@ pub(super) async fn rights(collections: &Collections) -> Vec<Finding> {
     all.collect()
 }
 
-/// No user has logged in. Either everybody may do everything, or nobody anything.
+/// No user has logged in. The server either allows everything or refuses everything.
 async fn without_user(collections: &Collections) -> Finding {
     let check = "privileges";
     match collections.locks.find_one(doc! { "_id": Bson::Null }).await {

@@ -1,4 +1,4 @@
-//! What `run` says if others have the lock: who has it, and for how long.
+//! What `run` says if others have the lock: the holder, and for how long it has it.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ fn is_taken(info: &LockInfo) -> bool {
     info.state == LockState::Held || !info.remaining.is_zero()
 }
 
-/// Who has a lock that is taken.
+/// The holder of a lock that is taken.
 fn holder(info: &LockInfo) -> String {
     let left = short(info.remaining);
     match (&info.owner, info.state) {

@@ -25,7 +25,7 @@ pub(super) enum Status {
 /// What is new about a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
-    /// It has ended. It stays a zombie until it is reaped, so that its id belongs to nobody else.
+    /// It has ended. It stays a zombie until it is reaped, so that its id belongs to no other process.
     Ended(Status),
     /// A signal has stopped it.
     Stopped,
@@ -91,7 +91,7 @@ pub(super) fn news(child: Pid) -> Option<News> {
         WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let status = waitid(WaitId::Pid(child), looked).ok().flatten()?;
     if status.stopped() {
-        // A stop is reported until somebody has taken note of it.
+        // A stop is reported until this process has taken note of it.
         let noted = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
         let _ = waitid(WaitId::Pid(child), noted);
         return Some(News::Stopped);

@@ -68,7 +68,7 @@ struct Outcome {
 /// Why the command has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// By itself, or by somebody else's signal.
+    /// By itself, or by the signal of another process.
     Own,
     /// Its lock was lost, or nearly so.
     Lost,

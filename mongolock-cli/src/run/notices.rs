@@ -11,7 +11,7 @@ use crate::failure::warn;
 /// So many lines wait for a reader; later ones are dropped.
 const LINES: usize = 16;
 
-/// Lines on standard error. A thread of its own writes them: if nobody reads them, `run` must still renew the lock and keep
+/// Lines on standard error. A thread of its own writes them: without a reader, `run` must still renew the lock and keep
 /// its limits.
 pub(super) struct Notices(SyncSender<String>);
 

@@ -50,7 +50,7 @@ async fn show(provider: &LockProvider, arguments: &RunArguments, is_shown: &mut 
     }
 }
 
-/// Who holds the first of the names that is held or marked as done. Nobody is named if it cannot be read.
+/// The holder of the first of the names that is held or marked as done; none if it cannot be read.
 async fn holder(provider: &LockProvider, arguments: &RunArguments) -> String {
     if arguments.permits.is_some() {
         return String::new();

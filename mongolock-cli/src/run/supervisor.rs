@@ -131,7 +131,7 @@ impl Supervisor<'_> {
         // From now on a stop of `run` is a stop of the command.
         self.signals.add(Signal::TSTP)?;
         // This process may have been stopped since the guardian has accepted the limits. The guardian has sent its signals to
-        // nobody then, and a command that starts now would not get them.
+        // no process then, and a command that starts now would not get them.
         if Moment::now() >= self.accepted.term_at {
             self.decide(Verdict::Lost);
             return Ok(());

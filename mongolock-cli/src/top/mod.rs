@@ -54,7 +54,7 @@ pub(crate) async fn top(
     }
     .until_quit()
     .await;
-    // If the terminal is gone, nobody sees its state.
+    // If the terminal is gone, its state does not matter.
     let _ = ratatui::try_restore();
     ended
 }
@@ -79,7 +79,7 @@ struct Show {
 }
 
 impl Show {
-    /// Shows the board until somebody quits or a signal ends this program.
+    /// Shows the board until the user quits or a signal ends this program.
     async fn until_quit(mut self) -> Result<Ending, Failure> {
         let failed = || Failure::io("cannot use the terminal");
         let mut events = events().map_err(failed())?;

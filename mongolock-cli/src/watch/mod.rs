@@ -128,7 +128,7 @@ impl<'a> Watch<'a> {
                 Ok(()) => {}
                 Err(failure) if failure.is_final() => return failure,
                 Err(_) => {
-                    // Their tasks end when nobody receives.
+                    // Their tasks end without a receiver.
                     drop(streams);
                     streams = match self.reopen().await {
                         Ok(streams) => streams,
@@ -308,7 +308,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Sends the events of a stream, until it ends or nobody receives them.
+/// Sends the events of a stream, until it ends or the receiver is gone.
 async fn tell(mut stream: Stream, told: fn(Event) -> Told, sender: UnboundedSender<Told>) {
     while stream.is_alive() && !sender.is_closed() {
         match stream.next_if_any().await {

@@ -44,7 +44,7 @@ impl Page {
         };
         let mut output = self.output.borrow_mut();
         let written = output.line(line).and_then(|()| output.flush());
-        // Nobody would see what comes after it.
+        // What comes after it would not be seen.
         written.map_err(Failure::finally)
     }
 }

@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(take(&mut schedule, 1).0, ["b", "a"]);
     }
 
-    /// Nobody may have noticed an operator's release before the hand-over.
+    /// An operator's release may go unnoticed before the hand-over.
     #[tokio::test(start_paused = true)]
     async fn a_lease_that_was_handed_over_is_renewed_soon() {
         let (mut schedule, first) = (Schedule::default(), lease("a"));

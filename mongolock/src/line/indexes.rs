@@ -14,8 +14,8 @@ use crate::timing::{INDEX_BUILD_PAUSE, WAITERS_INDEX_CHECK};
 /// processes that have died; without them the order is the same.
 #[derive(Default)]
 pub(super) struct Indexes {
-    /// The time before which they are not checked again. They are checked again also if they exist: who drops the collection
-    /// drops them as well.
+    /// The time before which they are not checked again. They are checked again also if they exist: an operator who drops
+    /// the collection drops them as well.
     next: Option<Instant>,
     check: Option<JoinHandle<()>>,
 }

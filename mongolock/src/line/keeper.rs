@@ -103,7 +103,7 @@ impl Lines {
         }
     }
 
-    /// Reads the lines of names, and returns those in which somebody stands.
+    /// Reads the lines of names, and returns those that have a waiter.
     pub(crate) async fn read(&self, names: &[Arc<str>]) -> WaitersByName {
         let mut all = WaitersByName::new();
         for names in names.chunks(READ) {
@@ -112,7 +112,7 @@ impl Lines {
                     self.take_over(names, &lines);
                     all.extend(lines);
                 }
-                // What is known of these lines stays known: no reply does not mean that nobody waits.
+                // What is known of these lines stays known: no reply does not mean that the line is empty.
                 Err(error) => self.failed(&error),
             }
         }

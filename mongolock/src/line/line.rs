@@ -216,7 +216,7 @@ impl Line {
         }
     }
 
-    /// After its own release a program that stands in no line asks again at once, before anybody hears of the release.
+    /// After its own release a program that stands in no line asks again at once, before any waiter hears of the release.
     fn leaves_time_without_line(&self, now: Instant) -> bool {
         let is_without_line = |holder: &OtherClaim| ProviderMark::in_lock_id(&holder.lock_id).is_none();
         let was_last = !self.was_last && self.holder.as_ref().is_some_and(is_without_line);
@@ -311,9 +311,9 @@ mod tests {
         }
     }
 
-    /// Its provider stands behind this one from then on, and one in front that has died has let a turn pass.
+    /// Its provider stands behind this one from then on, and one in front that has died has let an acquisition pass.
     #[test]
-    fn an_acquisition_for_a_set_is_a_turn() {
+    fn an_acquisition_for_a_set_counts() {
         let now = Instant::now();
         let [first, last] = [(); 2].map(|()| ProviderMark::random());
         let user: User = Weak::<()>::new();
@@ -332,7 +332,7 @@ mod tests {
         }
         assert_eq!(line.ahead(), 1);
         line.held_by(now, &last.new_set_id("last"));
-        assert_eq!(line.ahead(), 0, "six turns have passed");
+        assert_eq!(line.ahead(), 0, "six acquisitions have passed");
     }
 
     /// Two of those that wait for one of three permits may stand before another one that asks at once.

@@ -215,7 +215,7 @@ impl Lines {
     }
 
     /// Notes a name that is acquired again soon after its release. Its caller never waits, so that it would never hear of
-    /// those who do.
+    /// the waiters.
     fn note_reacquired(&self, name: &Arc<str>) -> bool {
         let now = Instant::now();
         if !self.recent.contains(now, name) {
@@ -283,7 +283,7 @@ impl Lines {
         Some(standing)
     }
 
-    /// Notes the holder that an event, a reply or a look has named. Another one than before shows that a turn has passed.
+    /// Notes the holder that an event, a reply or a look has named. Another one than before shows an acquisition.
     ///
     /// Of the permits of a semaphore only the events of their acquisitions are noted: several claims hold them at a time, and
     /// a reply or a look that names one of these does not say that it has acquired its permit since the last one.

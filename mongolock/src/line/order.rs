@@ -9,8 +9,8 @@ use crate::timing::{
     LINE_MARGIN, LINE_REMEMBER, LINE_REMEMBER_WITHOUT_LINE, LINE_SLOTS_MAX, YIELD_MAX, YIELD_MAX_POLLING,
 };
 
-/// The number of turns that the first in line may let pass before it is not counted any more: its process may have ended. It is
-/// counted again when its document has changed.
+/// The number of acquisitions that the first in line may let pass before it is not counted any more: its process may have
+/// ended. It is counted again when its document has changed.
 const PASSES: u32 = 6;
 
 /// The same number when others are not counted already: it is halved for each of them, down to this.
@@ -45,7 +45,7 @@ struct Other {
     time_slot: Duration,
     /// Whether it stands before this provider's own document, or this provider has none.
     is_ahead: bool,
-    /// The number of turns that it has let pass while it was the first.
+    /// The number of acquisitions that it has let pass while it was the first.
     passes: u32,
 }
 
@@ -91,7 +91,7 @@ impl Order {
     }
 
     /// Notes that another provider has acquired the lock; `None` if the holder is not one of ours. It goes to the end of
-    /// the line. If it was not one of the first ones, as many as `width` says, the first one has let a turn pass.
+    /// the line. If it was not one of the first ones, as many as `width` says, the first one has let an acquisition pass.
     pub(crate) fn acquired_by(&mut self, now: Instant, provider: Option<&str>, width: usize) {
         self.acquired_by_other = Some(now);
         if provider.is_none() {
@@ -118,7 +118,7 @@ impl Order {
         }
     }
 
-    /// Notes that a provider has another place than the known one. So it is alive, also if it had let turns pass before.
+    /// Notes that a provider has another place than the known one. So it is alive, also if it had let acquisitions pass before.
     fn moved_to_end(&mut self, provider: &str) {
         for other in self
             .others
@@ -144,7 +144,7 @@ impl Order {
         self.acquired_since.iter().any(|other| &**other == provider)
     }
 
-    /// Stops to count those that have let too many turns pass.
+    /// Stops to count those that have let too many acquisitions pass.
     fn stop_counting(&mut self) {
         let gone = self.others.iter().filter(|other| !other.is_counted()).count();
         let most = PASSES
@@ -174,7 +174,7 @@ impl Order {
         time_slots.min(LINE_SLOTS_MAX)
     }
 
-    /// Whether other providers want the lock: they stand in line, or one of them has acquired it recently. Those who
+    /// Whether other providers want the lock: they stand in line, or one of them has acquired it recently. Those that
     /// cannot stand in line are known only by the latter.
     pub(crate) fn others_wait(&self, now: Instant) -> bool {
         let is_recent = |at: Instant| now - at < LINE_REMEMBER;
@@ -245,16 +245,16 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_lets_turns_pass_is_not_counted_until_it_moves() {
+    fn the_first_that_lets_acquisitions_pass_is_not_counted_until_it_moves() {
         let now = Instant::now();
         let mut order = order(&["expired", "expired too", "own"]);
-        for turn in 0..PASSES {
-            assert_eq!(order.ahead(), 2, "after {turn} turns");
+        for number in 0..PASSES {
+            assert_eq!(order.ahead(), 2, "after {number} acquisitions");
             order.acquired_by(now, Some("other"), 1);
         }
         assert_eq!(order.ahead(), 1);
-        for turn in 0..PASSES / 2 {
-            assert_eq!(order.ahead(), 1, "after {turn} more turns");
+        for number in 0..PASSES / 2 {
+            assert_eq!(order.ahead(), 1, "after {number} more acquisitions");
             order.acquired_by(now, None, 1);
         }
         assert_eq!(order.ahead(), 0);
@@ -279,9 +279,9 @@ mod tests {
         }
     }
 
-    /// A process that was too slow for its turns, and then acquires the lock, wants it again.
+    /// A process that was too slow for several acquisitions, and then acquires the lock, wants it again.
     #[test]
-    fn who_acquires_the_lock_is_alive() {
+    fn a_provider_that_acquires_the_lock_is_counted_again() {
         let mut now = Instant::now();
         let mut order = order(&["slow", "own"]);
         for _ in 0..PASSES {

@@ -45,7 +45,7 @@ fn sound_place() -> impl Strategy<Value = PlaceValues> {
     (0..6_u8, 0..3_i64, 0..60_u64)
 }
 
-/// A place that anybody may have written.
+/// A place with any values.
 fn any_place() -> impl Strategy<Value = PlaceValues> {
     (0..6_u8, any::<i64>(), prop_oneof![0..60_u64, any::<u64>()])
 }
@@ -137,13 +137,13 @@ impl Rules {
         }
     }
 
-    /// Six turns for the first expired waiter, three for the second, two for each further one.
+    /// Six acquisitions for the first expired waiter, three for the second, two for each further one.
     fn judge(&mut self) {
         let is_expired = |known: &&Known| known.is_expired || known.passes >= 6;
         let expired = self.others.iter().filter(is_expired).count();
-        let turns = [6, 3].get(expired).copied().unwrap_or(2);
+        let most = [6, 3].get(expired).copied().unwrap_or(2);
         for known in &mut self.others {
-            known.is_expired |= known.passes >= turns;
+            known.is_expired |= known.passes >= most;
         }
     }
 
@@ -207,7 +207,7 @@ fn follows_the_rules(events: Vec<(u64, Event)>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Whatever stands in the documents, a free lock is left alone for a bounded time, and for a bounded number of turns.
+/// Whatever stands in the documents, a free lock is left alone for a bounded time, and for a bounded number of acquisitions.
 fn keeps_its_bounds(events: Vec<(u64, Event)>, has_stream: bool) -> Result<(), TestCaseError> {
     let queue: Arc<dyn Send + Sync> = Arc::new(());
     let user = || -> User { Arc::downgrade(&queue) };

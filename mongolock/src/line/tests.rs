@@ -240,18 +240,18 @@ async fn a_provider_has_one_document_for_a_name_however_often_it_enters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_acquires_goes_to_the_end() {
+async fn a_provider_that_acquires_goes_to_the_end() {
     let [a, b, c] = Provider::several();
     let queue = Queue::new();
     for provider in [&a, &b, &c] {
         provider.enter("n", &queue).await;
     }
     // The end is behind all others also where they entered in the same millisecond.
-    for (turn, provider) in [&a, &b, &c, &a, &b].into_iter().enumerate() {
-        assert_eq!(provider.stands_at("n").await, Some(0), "turn {turn}");
+    for (number, provider) in [&a, &b, &c, &a, &b].into_iter().enumerate() {
+        assert_eq!(provider.stands_at("n").await, Some(0), "acquisition {number}");
         provider.acquire("n", &queue).await;
-        assert_eq!(provider.stands_at("n").await, Some(2), "turn {turn}");
-        assert_eq!(ahead(&provider.lines, "n"), Some(2), "turn {turn}");
+        assert_eq!(provider.stands_at("n").await, Some(2), "acquisition {number}");
+        assert_eq!(ahead(&provider.lines, "n"), Some(2), "acquisition {number}");
     }
 }
 
@@ -312,7 +312,7 @@ async fn a_provider_that_enters_again_while_it_leaves_stands_in_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn documents_are_prolonged_and_lost_ones_come_back_with_the_next_turn() {
+async fn documents_are_prolonged_and_lost_ones_come_back_with_the_next_acquisition() {
     let [a, b] = Provider::several();
     let queue = Queue::new();
     a.enter("n", &queue).await;

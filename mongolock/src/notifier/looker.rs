@@ -117,7 +117,7 @@ impl ReleaseNotifier {
         works.then_some(now + LOOKER_CHECK)
     }
 
-    /// Has the task turn to the waiter that is due first.
+    /// Has the task look at the waiter that is due first.
     pub(super) fn reschedule(self: &Arc<Self>, state: &mut NotifierState) {
         self.ensure_looking(state);
         let first = state.waiters.first_due();
@@ -215,7 +215,7 @@ impl ReleaseNotifier {
                 if !slot::is_group(name) {
                     waiter.entry.front().set_no_holder();
                 }
-                // Nobody before it in line can acquire a lock that only this process can release.
+                // No waiter before it in line can acquire a lock that only this process can release.
                 let standing = self.lines.standing(name).filter(|_| !is_own);
                 let free = |rest: &mut Rest| is_own || rest.found_free(Instant::now(), standing);
                 if state.waiters.change(name, free) == Some(false) {

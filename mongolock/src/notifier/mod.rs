@@ -218,7 +218,7 @@ impl ReleaseNotifier {
     }
 
     /// Has the waiter for a lock that this process has released send a request as [`released`](Self::released) does, and
-    /// returns whether nobody stands before it in line.
+    /// returns whether no other provider stands before it in line.
     pub(crate) fn released_here(self: &Arc<Self>, name: &Arc<str>) -> bool {
         self.released(name);
         time_slots(self.lines.standing(name)).is_zero()

@@ -166,7 +166,7 @@ impl Rest {
         self.rest_until(until, is_reported);
     }
 
-    /// Hears of a release, and returns whether it asks at once. Otherwise it asks after the time slots of those before it in line.
+    /// Notes a release, and returns whether the waiter asks at once. Otherwise it asks after the time slots of those before it.
     pub(super) fn released(&mut self, now: Instant, standing: Option<Standing>) -> bool {
         let time_slots = time_slots(standing);
         if time_slots.is_zero() || !self.is_resting() {
@@ -270,7 +270,7 @@ pub(crate) struct Registers {
 }
 
 impl Pauses {
-    /// The pauses of a call that has had this number of replies in an earlier turn, which found the lock held.
+    /// The pauses of a call that has had this number of earlier replies, which found the lock held.
     pub(crate) fn new(backoff: Backoff, held_replies: u32) -> Self {
         Self {
             backoff,
@@ -284,7 +284,7 @@ impl Pauses {
         let replies = REPLIES_BEFORE_STREAM - u32::from(is_fair);
         Registers {
             stream: self.held_replies > replies || is_in_line || has_many,
-            // Who stands in line already says that its place is still needed.
+            // A provider in line already says that its place is still needed.
             line: self.held_replies >= REPLIES_BEFORE_LINE || is_in_line,
         }
     }

@@ -28,7 +28,7 @@ pub(super) enum StreamState {
 }
 
 impl StreamState {
-    /// Whether there is a stream, or one is opened when somebody waits.
+    /// Whether there is a stream, or one is opened for the next waiter.
     pub(super) fn is_expected(self) -> bool {
         matches!(self, Self::Open | Self::Closed)
     }

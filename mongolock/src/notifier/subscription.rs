@@ -55,7 +55,7 @@ impl<'t> Subscription<'t> {
         self.notifier.rest_for_place(&mut state, &self.name, until);
     }
 
-    /// Waits until the caller has to send a request: the lock may be free, or it is the caller's turn to find out. Cancel
+    /// Waits until the caller has to send a request: the lock may be free, or the caller has to find out. Cancel
     /// safe.
     pub(crate) async fn woken(&self) {
         let mut check = Instant::now() + LOOKER_CHECK;

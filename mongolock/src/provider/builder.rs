@@ -258,7 +258,7 @@ impl LockProviderBuilder {
     /// default.
     ///
     /// Set it for all processes that share a collection, or for none: a process with `false` takes a free lock without
-    /// regard to those who wait in line, and gets most turns. See [the guide](crate::guide::order).
+    /// regard to the waiters in line, and gets most turns. See [the guide](crate::guide::order).
     pub fn fair(mut self, fair: bool) -> Self {
         self.config.fair = fair;
         self

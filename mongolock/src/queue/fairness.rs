@@ -56,7 +56,7 @@ impl Rivals {
     }
 }
 
-/// The time for which a process hands a lock over among its own waiters, limited so that other processes get a turn.
+/// The time for which a process hands a lock over among its own waiters, limited so that other processes get the lock.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct HandoverBudget {
     /// The longest duration of a row of hand-overs on a server that replies fast, in milliseconds, where nothing is known

@@ -11,7 +11,7 @@ use crate::sync::lock;
 use crate::timing::{NO_REPLY_LIMIT, SLOW_REPLY};
 
 /// The state of the front of one queue, which its waiters share: those behind learn from it, and the next one at the front
-/// continues from there. [`FrontState`] says what each method notes; those that say who has the lock, or that a request has
+/// continues from there. [`FrontState`] says what each method notes; those that name the holder, or that a request has
 /// failed, wake the calls that wait for a change.
 #[derive(Default)]
 pub(crate) struct Front {
@@ -37,7 +37,7 @@ impl Front {
         lock(&self.state).release_sent(Instant::now())
     }
 
-    /// Nobody is notified: the turn passes on now, and who waits for it must not learn instead that the lock was held before.
+    /// No waiter is notified: the turn passes on now, and the next caller must not learn instead that the lock was held before.
     pub(super) fn release_confirmed(&self) {
         lock(&self.state).release_confirmed(Instant::now());
     }

@@ -113,7 +113,7 @@ impl FrontState {
         }
     }
 
-    /// Notes that a reply has said who has the lock; [`replied`](Self::replied) notes which requests have their reply.
+    /// Notes that a reply has named the holder; [`replied`](Self::replied) notes which requests have their reply.
     pub(crate) fn set_holder(&mut self, holder: Holder) {
         self.set_status(FrontStatus::Held(holder));
     }

@@ -20,7 +20,7 @@ use crate::sync::lock;
 /// The time in which late requests, late releases and leases end.
 const AFTERMATH: Duration = Duration::from_secs(130);
 
-/// The longest time without the beginning or the end of a hold while somebody waits and nothing fails: leases and the last
+/// The longest time without the beginning or the end of a hold while a caller waits and nothing fails: leases and the last
 /// late requests end, and the claims that these leave are released.
 const STALL: Duration = Duration::from_secs(45);
 

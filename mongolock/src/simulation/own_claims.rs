@@ -234,7 +234,7 @@ fn a_set_that_waits_asks_for_a_time_slot_with_its_round_trip() {
     });
 }
 
-/// Two claims hold the permits in turn with others who wait. That a call meets one and then the other is no turn.
+/// Two claims hold the permits in turn with other waiters. That a call meets one and then the other is no acquisition.
 #[test]
 fn a_permit_that_is_found_held_says_nothing_of_the_line() {
     in_virtual_time(async {

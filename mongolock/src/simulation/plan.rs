@@ -175,7 +175,7 @@ impl Plan {
             // Programs that stand in no line look at random moments beside a process that asks again at once.
             0 => (plan.processes, plan.workers, plan.knobs.neighbours) = (1, 4, 2),
             1 => plan.knobs.expired_waiters = 3,
-            // Nobody else ends the wait behind expired waiters: those who have released the lock rest.
+            // No other process ends the wait behind expired waiters: those that have released the lock rest.
             2 => (plan.knobs.expired_waiters, plan.rest) = (2, 300),
             3 => {
                 plan.knobs.expired_waiters = 2;

@@ -14,7 +14,7 @@ use crate::sync::lock;
 /// an event and of a request. A holder that has crashed before it could release the lock is another matter.
 const LEFT_FREE: Duration = Duration::from_millis(90);
 
-/// The same time if an event may be lost: who hears nothing for a second looks.
+/// The same time if an event may be lost: a waiter without news looks after a second.
 const LEFT_FREE_WITHOUT_EVENT: Duration = Duration::from_millis(1200);
 
 /// The same time for waiters that poll.
@@ -199,7 +199,7 @@ impl Turns {
         let state = &mut *lock(&self.state);
         let record = state.names.entry(Arc::clone(name)).or_default();
         let mut breaches = Vec::new();
-        // Those who waited at the release may have given up.
+        // The waiters at the release may have given up.
         let has_waited = |since: &Instant| {
             let mut processes = state.processes.values();
             processes.any(|process| has_waited(process, name, *since))

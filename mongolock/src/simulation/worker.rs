@@ -145,7 +145,7 @@ impl Worker {
         self.begin_lease(context.lease())
     }
 
-    /// Notes that a caller has this lease now, and checks that nobody else has one of its locks.
+    /// Notes that a caller has this lease now, and checks that no other caller has one of its locks.
     pub(super) fn begin_lease(&self, lease: &Arc<Lease>) -> Vec<Present> {
         let world = &self.world;
         world.note_progress();

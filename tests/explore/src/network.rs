@@ -20,7 +20,7 @@ pub(crate) struct Message {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Body {
-    /// An acquire request. Nobody reads the reply to the echo of one: the driver has repeated it, or its connection has ended.
+    /// An acquire request. No process reads the reply to the echo of one: the driver has repeated it, or its connection has ended.
     Claim {
         id: Id,
         tokens: i64,

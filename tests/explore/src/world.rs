@@ -312,7 +312,7 @@ impl World {
         }
     }
 
-    /// The same command arrives once more, and nobody reads its reply.
+    /// The same command arrives once more, and no process reads its reply.
     fn add_echo(&mut self, index: usize) {
         let mut echo = self.network[index];
         if let Body::Claim { is_echo, .. } = &mut echo.body {

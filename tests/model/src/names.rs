@@ -247,12 +247,16 @@ impl Model for Names {
                 let holds = |(phase, _): &&(Phase, u8)| *phase == Phase::Holding;
                 state.processes.iter().filter(holds).count() <= 1
             }),
-            Property::always("who relies on the names has all of them", |_, state: &State| {
-                (0..state.processes.len()).all(|process| {
-                    let id = Some(Self::id(state, process));
-                    state.processes[process].0 != Phase::Holding || state.names.iter().all(|name| *name == id)
-                })
-            }),
+            Property::always(
+                "a holder that relies on the names has all of them",
+                |_, state: &State| {
+                    (0..state.processes.len()).all(|process| {
+                        let id = Some(Self::id(state, process));
+                        state.processes[process].0 != Phase::Holding
+                            || state.names.iter().all(|name| *name == id)
+                    })
+                },
+            ),
             Property::always(
                 "every call gets its locks in the end",
                 |model: &Self, state: &State| {

@@ -248,21 +248,18 @@ impl Model for Permits {
                 claims.dedup();
                 claims.len() == all
             }),
-            Property::always("who holds a permit has it at the server", |_, state: &State| {
+            Property::always("a holder of a permit has it at the server", |_, state: &State| {
                 state.processes.iter().all(|phase| match phase {
                     Phase::Holding { claim, permit } => state.permits[*permit] == Some(*claim),
                     Phase::Idle | Phase::Asking { .. } => true,
                 })
             }),
-            Property::always(
-                "no permit stays taken that nobody uses",
-                |model: &Self, state: &State| {
-                    let is_still = state.messages.is_empty()
-                        && state.given_up.is_empty()
-                        && state.processes.iter().all(|phase| *phase == Phase::Idle);
-                    !is_still || state.claims < model.claims || state.permits.iter().all(Option::is_none)
-                },
-            ),
+            Property::always("no unused permit stays taken", |model: &Self, state: &State| {
+                let is_still = state.messages.is_empty()
+                    && state.given_up.is_empty()
+                    && state.processes.iter().all(|phase| *phase == Phase::Idle);
+                !is_still || state.claims < model.claims || state.permits.iter().all(Option::is_none)
+            }),
             Property::sometimes("all permits are held", |model: &Self, state: &State| {
                 state.used() == model.number
             }),

@@ -30,7 +30,7 @@ pub(crate) enum LockId {
 /// The document of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Document {
-    /// Who has the lock.
+    /// The holder of the lock.
     pub(crate) lock_id: LockId,
     /// When the lease began, by the server's clock.
     pub(crate) acquired_at: Time,

@@ -8,7 +8,7 @@ use crate::protocol::Time;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Waiting {
     pub(crate) waiters: usize,
-    /// How long a lease lasts; nobody renews it here.
+    /// How long a lease lasts; no process renews it here.
     pub(crate) expiry: Time,
     /// After which pause a waiter that hears of nothing sends another request; `None`: it waits for events only. Wrong.
     pub(crate) poll: Option<Time>,

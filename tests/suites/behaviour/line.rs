@@ -259,7 +259,7 @@ async fn processes_in_line_share_with_dotnet() {
 
 /// A user without a right on the documents works as one without a line; the server refuses them once and not for each wait.
 #[tokio::test]
-async fn who_may_not_write_the_documents_waits_without_an_order() {
+async fn a_provider_that_may_not_write_the_documents_waits_without_an_order() {
     let server = must(Server::start(ServerOptions::single().auth()).await);
     let role = ["find", "insert", "update", "createIndex", "changeStream"];
     let uri = restricted(&server, &role).await;

@@ -57,7 +57,7 @@ impl Supervisor<'_> {
             let _ = kill_current_process_group(Signal::TSTP);
             self.stop();
         } else if self.foreground.is_none() && self.resumed.is_none() && !self.is_stop_told {
-            // Nobody has taken the terminal from this process, and the command may never end.
+            // No other process has taken the terminal from this process, and the command may never end.
             self.is_stop_told = true;
             self.notices.say(
                 "the command was stopped, and keeps the lock; if it reads from the terminal, its output must go there, too",

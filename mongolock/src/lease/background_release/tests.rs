@@ -30,7 +30,7 @@ async fn a_claim_is_released_again_as_long_as_a_request_may_take_effect() {
     let (mut release, mut times) = (of_round(&copies), Vec::new());
     while let Some(next) = release.next(true) {
         assert!(next.is_late && !next.is_settled());
-        assert!(!next.is_turn, "nobody has had a turn");
+        assert!(!next.is_turn, "no caller has had a turn");
         tokio::time::sleep_until(next.at).await;
         times.push(begun.elapsed().as_millis());
         release = next;

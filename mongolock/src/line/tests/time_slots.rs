@@ -48,7 +48,7 @@ async fn a_releaser_leaves_the_lock_to_others_until_one_of_them_has_it() {
     a.enter("n", &queue).await;
     a.acquire("n", &queue).await;
     a.lines.released("n");
-    assert_eq!(a.place_until(), None, "nobody else is known");
+    assert_eq!(a.place_until(), None, "no other waiter is known");
     assert!(matches!(a.lines.rivals("n"), Rivals::None));
 
     b.enter("n", &queue).await;
@@ -59,7 +59,7 @@ async fn a_releaser_leaves_the_lock_to_others_until_one_of_them_has_it() {
     ));
     a.lines.released("n");
     assert_eq!(a.place_until(), Some(Instant::now() + YIELD_MAX));
-    // Its own claims are no turn of another one.
+    // Its own claims are no acquisition by another one.
     a.hears_of("n", &a);
     assert_eq!(a.place_until(), Some(Instant::now() + YIELD_MAX));
     a.hears_of("n", &b);
@@ -100,22 +100,22 @@ async fn a_yield_ends_by_itself() {
     }
 }
 
-/// An event, a reply and a look may name the same claim: it is one turn.
+/// An event, a reply and a look may name the same claim: it is one acquisition.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_named_often_is_one_turn() {
+async fn a_claim_that_is_named_often_is_one_acquisition() {
     let queue = Queue::new();
     let mut line = behind(&["expired"], &queue, true);
-    for turn in 0..6 {
-        assert_eq!(line.standing(Instant::now()).ahead, 1, "turn {turn}");
+    for number in 0..6 {
+        assert_eq!(line.standing(Instant::now()).ahead, 1, "acquisition {number}");
         for _ in 0..10 {
-            line.held_by(Instant::now(), &claim_without_line(turn));
+            line.held_by(Instant::now(), &claim_without_line(number));
         }
     }
     assert_eq!(line.standing(Instant::now()).ahead, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_polls_pauses_by_its_place_and_by_the_age_of_the_hold() {
+async fn a_waiter_that_polls_pauses_by_its_place_and_by_the_age_of_the_hold() {
     let queue = Queue::new();
     let first = behind(&[], &queue, false);
     assert_eq!(first.standing(Instant::now()).polling_pause, LINE_POLL);
@@ -167,7 +167,7 @@ async fn the_last_place_never_goes_back() {
     assert!(!line.wants_write());
 }
 
-/// A process whose callers never wait would never hear of those who do.
+/// A process whose callers never wait would never hear of the waiters of others.
 /// The times between the looks at the line of a name that is acquired again and again for this time.
 async fn looks_within(busy: &Provider, queue: &Queue, time: Duration) -> Vec<Duration> {
     let (mut looks, mut last, begun) = (Vec::new(), Instant::now(), Instant::now());
@@ -181,7 +181,10 @@ async fn looks_within(busy: &Provider, queue: &Queue, time: Duration) -> Vec<Dur
         if busy.lines.acquired(&Arc::from("n"), || acquired) {
             looks.push(last.elapsed());
             last = Instant::now();
-            assert!(busy.lines.read_reacquired().await.is_empty(), "nobody waits");
+            assert!(
+                busy.lines.read_reacquired().await.is_empty(),
+                "no other provider waits"
+            );
         }
         busy.lines.released("n");
         sleep(LINE_REACQUIRED / 10).await;

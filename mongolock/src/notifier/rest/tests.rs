@@ -35,7 +35,7 @@ fn resting(outlook: &Outlook) -> (Rest, Moment) {
 }
 
 #[test]
-fn who_hears_of_releases_rests_longer_and_longest_outside_a_line() {
+fn a_waiter_with_a_stream_rests_longer_and_longest_outside_a_line() {
     let (mut rest, at) = rest();
     let pauses = [
         outlook(true, None),
@@ -75,7 +75,7 @@ fn a_rest_ends_a_little_after_the_lease_and_after_the_time_slots_of_others() {
 }
 
 #[test]
-fn only_who_stands_behind_others_without_a_stream_looks() {
+fn only_a_waiter_behind_others_without_a_stream_looks() {
     for (outlook, looks) in [
         (outlook(false, Some(behind(1))), true),
         (outlook(true, Some(behind(1))), false),
@@ -176,7 +176,7 @@ fn a_failed_look_is_repeated_by_a_waiter_that_rests() {
 }
 
 #[test]
-fn who_is_not_registered_pauses_until_the_end_of_the_lease_at_most() {
+fn a_call_that_is_not_registered_pauses_until_the_end_of_the_lease_at_most() {
     let (mut pauses, at) = (
         Pauses::new(Backoff::new(MOST..=MOST), 0),
         Moment::at(Instant::now()),

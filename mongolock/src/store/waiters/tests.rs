@@ -29,15 +29,15 @@ macro_rules! on_both_stores {
 }
 
 on_both_stores!(
-    who_enters_later_stands_behind,
+    a_provider_that_enters_later_stands_behind,
     a_move_leads_to_the_end_behind_the_last_known_place,
     a_move_takes_no_later_place_back,
     a_place_far_in_the_future_does_not_decide_over_later_places,
     a_lost_document_comes_back_with_the_next_move,
     a_prolonged_wait_does_not_bring_a_removed_document_back,
-    who_leaves_removes_only_its_own_documents,
+    a_provider_that_leaves_removes_only_its_own_documents,
     a_wait_is_added_to_a_place_that_is_kept,
-    a_document_says_who_waits_and_since_when,
+    a_document_names_its_waiter_and_since_when_it_waits,
     names_and_owners_are_taken_literally,
     one_provider_has_one_place_however_many_moves_are_under_way,
     an_operator_sees_the_other_providers_that_wait,
@@ -120,7 +120,7 @@ fn texts(providers: &[&ProviderMark]) -> Vec<Arc<str>> {
         .collect()
 }
 
-async fn who_enters_later_stands_behind(store: Store) {
+async fn a_provider_that_enters_later_stands_behind(store: Store) {
     let [a, b, c] = marks();
     enter_all(&store, "n", &[a.clone(), b.clone(), c.clone()]).await;
     enter_all(&store, "other", &[c.clone(), a.clone()]).await;
@@ -202,7 +202,7 @@ async fn a_prolonged_wait_does_not_bring_a_removed_document_back(store: Store) {
     assert!(order(&store, "never").await.is_empty());
 }
 
-async fn who_leaves_removes_only_its_own_documents(store: Store) {
+async fn a_provider_that_leaves_removes_only_its_own_documents(store: Store) {
     let [a, b] = marks();
     for name in ["one", "two", "three"] {
         enter_all(&store, name, &[a.clone(), b.clone()]).await;
@@ -216,7 +216,7 @@ async fn who_leaves_removes_only_its_own_documents(store: Store) {
     assert_eq!(order(&store, "three").await, texts(&[&a, &b]));
 }
 
-async fn a_document_says_who_waits_and_since_when(store: Store) {
+async fn a_document_names_its_waiter_and_since_when_it_waits(store: Store) {
     let [holder, waiting, idle] = marks();
     let last = enter_all(&store, "n", &[holder.clone(), waiting.clone()]).await;
     let nobody = WaiterEntry {

@@ -15,10 +15,10 @@ conformance!(
     waiters_are_served_in_the_order_of_their_line,
     processes_that_ask_again_at_once_take_turns,
     a_process_without_push_gets_its_turns_beside_those_with_it,
-    an_operator_sees_who_waits_in_order,
+    an_operator_sees_the_waiters_in_order,
     the_holder_is_not_among_the_waiters,
-    who_asks_again_at_once_and_waits_long_is_seen,
-    who_is_not_fair_stands_in_no_line,
+    a_releaser_that_asks_again_at_once_and_waits_long_is_seen,
+    a_provider_that_is_not_fair_stands_in_no_line,
     a_waiter_that_gives_up_leaves_the_line,
     a_shutdown_leaves_the_line,
 );
@@ -95,7 +95,7 @@ async fn a_process_without_push_gets_its_turns_beside_those_with_it(fixture: Fix
     assert!(own * 10 > turns.len(), "{own} of {turns:?}");
 }
 
-async fn an_operator_sees_who_waits_in_order(fixture: Fixture) {
+async fn an_operator_sees_the_waiters_in_order(fixture: Fixture) {
     let begun = SystemTime::now();
     let held = fixture.process("holder").lock("seen").await.unwrap();
     assert_eq!(line(&fixture, "seen").await, Vec::<String>::new());
@@ -142,7 +142,7 @@ async fn the_holder_is_not_among_the_waiters(fixture: Fixture) {
 }
 
 /// It stands in line already when its wait begins.
-async fn who_asks_again_at_once_and_waits_long_is_seen(fixture: Fixture) {
+async fn a_releaser_that_asks_again_at_once_and_waits_long_is_seen(fixture: Fixture) {
     let held = fixture.process("first").lock("again").await.unwrap();
     let (eager, other) = (fixture.process("eager"), fixture.process("other"));
     let mut eager_waits = wait(&eager, "again");
@@ -165,7 +165,7 @@ async fn who_asks_again_at_once_and_waits_long_is_seen(fixture: Fixture) {
     until_served([eager_waits]).await;
 }
 
-async fn who_is_not_fair_stands_in_no_line(fixture: Fixture) {
+async fn a_provider_that_is_not_fair_stands_in_no_line(fixture: Fixture) {
     let held = fixture.provider.lock("unfair").await.unwrap();
     let hasty = fixture.process("hasty").to_builder().fair(false).build().unwrap();
     let unfair = wait(&hasty, "unfair");
