@@ -31,7 +31,7 @@ use crate::name::RenderedName;
 use crate::opaque::boxed;
 use crate::options::Options;
 use crate::queue::{Holder, SetNames};
-use crate::store::{AdmissionClass, driver_error};
+use crate::store::{AdmissionClass, Looked, driver_error};
 use crate::timing::{LINE_POLL, LOOK_LIMIT};
 use crate::{Busy, LockError, task, trace};
 
@@ -333,7 +333,7 @@ impl<'a> AcquireSeveral<'a> {
     async fn look(&self, name: &Arc<str>, entry: &Arc<Entry>) -> Result<Option<Holder>, LockError> {
         let margin = self.call.engine.config.options.takeover_margin;
         let (store, names) = (Arc::clone(&self.call.engine.store), [Arc::clone(name)]);
-        let looking = || async move { store.look(&names, margin, LOOK_LIMIT).await };
+        let looking = || async move { store.look(Looked::Names(&names), margin, LOOK_LIMIT).await };
         let mut running = query::start(&self.call.engine.store, entry, looking).await?;
         let is_given_up = |id: &Arc<str>| self.call.given_up(id).is_some();
         let lease = running.remove(name);

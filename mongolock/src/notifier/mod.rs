@@ -463,7 +463,7 @@ mod tests {
             tokens: 1,
             takeover_margin: Duration::ZERO,
         };
-        memory.claim(&key, request);
+        memory.claim_one(&key, request);
         let waiter = subscribe(&notifier);
         waiter.set_claim(&lock_id, false);
         let begun = Instant::now();
@@ -489,7 +489,7 @@ mod tests {
             tokens: 1,
             takeover_margin: Duration::ZERO,
         };
-        memory.claim(&key, request);
+        memory.claim_one(&key, request);
         let waiter = subscribe(&notifier);
         for ends_with_mark in [false, true] {
             waiter.set_claim(&"owner#own".into(), ends_with_mark);

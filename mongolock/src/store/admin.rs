@@ -3,7 +3,8 @@ use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 
-use super::mongo::{MongoStore, release_stage, unfit};
+use super::claims::{release_stage, unfit};
+use super::mongo::MongoStore;
 use super::takeover::taken;
 use super::ttl_index::BUILD_LOCK;
 use super::{Lines, waiters};

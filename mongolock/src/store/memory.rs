@@ -16,7 +16,10 @@ use tokio::time::Instant;
 
 use self::retention::Retention;
 use self::waiters::WaiterDocuments;
-use super::{AcquireReply, AcquireRequest, Admissions, Dates, LockEvent, Page, RenewReply, RunningLease};
+use super::{
+    AcquireReply, AcquireRequest, Admissions, Claimed, Dates, LockEvent, Page, RenewReply, RunningLease,
+};
+use crate::few::Few;
 use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
 use crate::store::info::Seen;
@@ -106,11 +109,15 @@ impl MemoryStore {
         lock(&self.retention).set_period(period);
     }
 
-    pub(crate) fn claim(&self, key: &LeaseId, request: AcquireRequest) -> AcquireReply {
+    pub(super) fn claim(&self, keys: &Few<LeaseId>, request: AcquireRequest) -> Claimed {
+        Ok(keys.map(|key| self.claim_one(key, request)))
+    }
+
+    pub(crate) fn claim_one(&self, key: &LeaseId, request: AcquireRequest) -> AcquireReply {
         self.claim_at(self.now(), key, request)
     }
 
-    /// [`Self::claim`] at the given time of the store's clock, which a command reads when it begins. Other methods have
+    /// [`Self::claim_one`] at the given time of the store's clock, which a command reads when it begins. Other methods have
     /// the same form.
     pub(crate) fn claim_at(&self, now: Duration, key: &LeaseId, request: AcquireRequest) -> AcquireReply {
         let mut documents = lock(&self.documents);
@@ -142,24 +149,34 @@ impl MemoryStore {
                 lock_id: Arc::clone(&key.lock_id),
             });
         }
+        self.reply(now, document, key, request)
+    }
+
+    /// What the document of a lock says to a claim.
+    fn reply(
+        &self,
+        now: Duration,
+        document: &Document,
+        key: &LeaseId,
+        request: AcquireRequest,
+    ) -> AcquireReply {
         let dates = Some(Dates {
             now: self.date(now),
             acquired_at: self.date(document.acquired_at),
             expires_at: self.date(document.expires_at),
         });
         if document.lock_id == key.lock_id {
-            AcquireReply::Acquired {
+            return AcquireReply::Acquired {
                 dates,
                 last_token: FencingToken::new(document.token),
                 remaining: Some(document.expires_at.saturating_sub(now)),
-            }
-        } else {
-            AcquireReply::Held {
-                dates,
-                holder: Some(Arc::clone(&document.lock_id)),
-                held_for: Some(now.saturating_sub(document.acquired_at)),
-                remaining: Some(document.free_at(request.takeover_margin).saturating_sub(now)),
-            }
+            };
+        }
+        AcquireReply::Held {
+            dates,
+            holder: Some(Arc::clone(&document.lock_id)),
+            held_for: Some(now.saturating_sub(document.acquired_at)),
+            remaining: Some(document.free_at(request.takeover_margin).saturating_sub(now)),
         }
     }
 
@@ -183,14 +200,15 @@ impl MemoryStore {
         }
     }
 
-    pub(crate) fn release(&self, key: &LeaseId, min_hold: Duration) -> bool {
-        self.release_at(self.now(), key, min_hold)
+    /// Releases these claims; `false` if one of them does not have its lock.
+    pub(crate) fn release(&self, keys: &[LeaseId], min_hold: Duration) -> bool {
+        let now = self.now();
+        let released = keys.iter().filter(|key| self.release_at(now, key, min_hold));
+        released.count() == keys.len()
     }
 
-    /// Releases these claims; `false` if one of them does not have its lock.
-    pub(crate) fn release_all(&self, keys: &[LeaseId], min_hold: Duration) -> bool {
-        let released = keys.iter().filter(|key| self.release(key, min_hold));
-        released.count() == keys.len()
+    pub(super) fn release_many(&self, keys: &[LeaseId], min_hold: Duration) {
+        self.release(keys, min_hold);
     }
 
     pub(crate) fn release_at(&self, now: Duration, key: &LeaseId, min_hold: Duration) -> bool {
@@ -243,7 +261,7 @@ impl MemoryStore {
     }
 
     /// All locks that meet the filter, as one page: the documents are in memory anyway.
-    pub(crate) fn page(&self, filter: &LockFilter, takeover_margin: Duration) -> Page {
+    pub(super) fn page(&self, filter: &LockFilter, _after: Option<&str>, takeover_margin: Duration) -> Page {
         let now = self.now();
         let documents = lock(&self.documents);
         let mut documents: Vec<(&Arc<str>, &Document)> = documents.iter().collect();

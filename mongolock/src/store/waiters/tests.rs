@@ -8,6 +8,7 @@ use mongodb::{Collection, Database};
 use mongolock_tests::{AMPLE, TestDb, eventually, must, names, recorded, test_db};
 
 use super::{ProviderMark, Waiter, WaiterEntry, infos};
+use crate::few::Few;
 use crate::opaque::Opaque;
 use crate::store::{AcquireRequest, IndexState, LeaseId, MemoryStore, MongoStore, Store, WaitersState};
 use crate::timing::{COMMAND_LIMIT, WAITER_KEPT};
@@ -302,7 +303,8 @@ async fn an_operator_sees_the_other_providers_that_wait(store: Store) {
             name: Arc::from(name),
             lock_id: holder.new_lock_id("holder"),
         };
-        store.claim(&key, request, COMMAND_LIMIT).await.unwrap();
+        let claimed = store.claim(&Few::one(key), request, COMMAND_LIMIT).await;
+        claimed.unwrap().unwrap();
     }
     let mut last = None;
     for (provider, owner, waited) in [
