@@ -41,47 +41,11 @@ impl MongoStore {
         request: AcquireRequest,
         limit: Duration,
     ) -> Result<AcquireReply, LockError> {
-        let claimed = self.send_claim(key, request, limit).await;
+        let command = claim_command(self.locks.name(), key, request);
+        let reply = self.write(&self.locks, command, limit).await;
+        let claimed = claimed(key, request, reply);
         self.note_outcome(&claimed);
         claimed
-    }
-
-    async fn send_claim(
-        &self,
-        key: &LeaseId,
-        request: AcquireRequest,
-        limit: Duration,
-    ) -> Result<AcquireReply, LockError> {
-        let mut fields = doc! {
-            "_id": 0, "lockId": 1, "fencingToken": 1,
-            "remainingMs": { "$subtract": ["$expiresAt", "$$NOW"] }, "heldMs": held_ms(),
-        };
-        if request.wants_dates {
-            fields.extend(doc! { "acquiredAt": 1, "expiresAt": 1, "now": "$$NOW" });
-        }
-        let command = doc! {
-            "findAndModify": self.locks.name(),
-            "query": { "_id": &*key.name },
-            "update": [claim_stage(key, request)],
-            "upsert": true,
-            "new": true,
-            "fields": fields,
-        };
-        match self.write(&self.locks, command, limit).await {
-            Ok(reply) => match reply.get_document("value") {
-                Ok(document) => acquire_reply(key, document, request),
-                // An upsert that returns the new document always has one.
-                Err(_) => Err(corrupt(
-                    &key.name,
-                    "the server returned no document after an upsert".into(),
-                )),
-            },
-            // Two clients inserted the first document of a name at the same time, and the other one has the lock.
-            Err(error) if driver_error::is_duplicate_key(&error) => Ok(AcquireReply::HELD),
-            Err(error) if driver_error::is_wrong_type(&error) => Err(corrupt(&key.name, wrong_type(&error))),
-            Err(error) if driver_error::is_blocked(&error) => Err(driver_error::blocked(&key.name, error)),
-            Err(error) => Err(error.into()),
-        }
     }
 
     pub(super) async fn renew(
@@ -97,7 +61,7 @@ impl MongoStore {
         for (expiry, keys) in keys {
             updates.extend(updates_of(claims(keys), &renewal_stage(expiry)));
         }
-        let matched = self.update_each(&self.background, updates, limit).await;
+        let matched = self.update(&self.background, updates, limit).await;
         self.note_outcome(&matched);
         let matched = matched?;
         // The matched documents count, not the modified ones: a second renewal within one millisecond changes nothing.
@@ -130,10 +94,8 @@ impl MongoStore {
         min_hold: Duration,
         limit: Duration,
     ) -> Result<bool, LockError> {
-        let released = self
-            .update_claims(&self.locks, keys, release_stage(min_hold), limit)
-            .await
-            .map_err(|error| driver_error::of_release(&any_of(keys), error))?;
+        let released = self.end(&self.locks, claims(keys), min_hold, limit).await;
+        let released = released.map_err(|error| driver_error::of_release(&any_of(keys), error))?;
         Ok(released == keys.len() as u64)
     }
 
@@ -143,9 +105,7 @@ impl MongoStore {
         min_hold: Duration,
         limit: Duration,
     ) -> Result<(), LockError> {
-        let released = self
-            .update_claims(&self.background, keys, release_stage(min_hold), limit)
-            .await;
+        let released = self.end(&self.background, claims(keys), min_hold, limit).await;
         match (released, keys) {
             (Ok(_), _) => Ok(()),
             (Err(error), [key]) => Err(driver_error::of_release(&key.name, error)),
@@ -154,35 +114,24 @@ impl MongoStore {
         }
     }
 
-    /// Updates the documents of these claims, as long as they have their locks, and returns the number of documents.
-    async fn update_claims(
+    /// Releases the locks of all documents that match one of the queries, and returns their number.
+    pub(super) fn end(
         &self,
         collection: &Collection<Document>,
-        keys: &[LeaseId],
-        stage: Document,
+        queries: Vec<Document>,
+        min_hold: Duration,
         limit: Duration,
-    ) -> Result<u64, LockError> {
-        self.update_each(collection, updates_of(claims(keys), &stage), limit)
-            .await
+    ) -> impl Future<Output = Result<u64, LockError>> {
+        let updates = updates_of(queries, &release_stage(min_hold));
+        self.update(collection, updates, limit)
     }
 
-    /// Updates all documents that match the query, and returns their number.
+    /// Updates all documents of these statements with one command, which the server runs one after the other, and returns
+    /// their number.
     ///
     /// The driver's own `update_many` takes no `maxTimeMS`: it would stay in the server for as long as a foreign
     /// transaction blocks a document, and keep its connection.
-    pub(super) async fn update(
-        &self,
-        collection: &Collection<Document>,
-        query: Document,
-        stage: Document,
-        limit: Duration,
-    ) -> Result<u64, LockError> {
-        self.update_each(collection, updates_of(vec![query], &stage), limit)
-            .await
-    }
-
-    /// [`Self::update`] for several statements with one command, which the server runs one after the other.
-    async fn update_each(
+    async fn update(
         &self,
         collection: &Collection<Document>,
         updates: Vec<Document>,
@@ -194,6 +143,48 @@ impl MongoStore {
             .get_i32("n")
             .map_or_else(|_| reply.get_i64("n"), |n| Ok(n.into()));
         Ok(matched.map_or(0, |matched| u64::try_from(matched).unwrap_or_default()))
+    }
+}
+
+/// The command that takes one lock if it is free, and replies what its document says then.
+fn claim_command(locks: &str, key: &LeaseId, request: AcquireRequest) -> Document {
+    let mut fields = doc! {
+        "_id": 0, "lockId": 1, "fencingToken": 1,
+        "remainingMs": { "$subtract": ["$expiresAt", "$$NOW"] }, "heldMs": held_ms(),
+    };
+    if request.wants_dates {
+        fields.extend(doc! { "acquiredAt": 1, "expiresAt": 1, "now": "$$NOW" });
+    }
+    doc! {
+        "findAndModify": locks,
+        "query": { "_id": &*key.name },
+        "update": [claim_stage(key, request)],
+        "upsert": true,
+        "new": true,
+        "fields": fields,
+    }
+}
+
+/// The outcome of that command.
+fn claimed(
+    key: &LeaseId,
+    request: AcquireRequest,
+    reply: mongodb::error::Result<Document>,
+) -> Result<AcquireReply, LockError> {
+    match reply {
+        Ok(reply) => match reply.get_document("value") {
+            Ok(document) => acquire_reply(key, document, request),
+            // An upsert that returns the new document always has one.
+            Err(_) => Err(corrupt(
+                &key.name,
+                "the server returned no document after an upsert".into(),
+            )),
+        },
+        // Two clients inserted the first document of a name at the same time, and the other one has the lock.
+        Err(error) if driver_error::is_duplicate_key(&error) => Ok(AcquireReply::HELD),
+        Err(error) if driver_error::is_wrong_type(&error) => Err(corrupt(&key.name, wrong_type(&error))),
+        Err(error) if driver_error::is_blocked(&error) => Err(driver_error::blocked(&key.name, error)),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -225,7 +216,7 @@ fn renewal_stage(expiry: Duration) -> Document {
 
 /// The update of a release. It keeps the document, so that tokens go on rising; the lease lasts until the minimum hold is
 /// over.
-pub(super) fn release_stage(min_hold: Duration) -> Document {
+fn release_stage(min_hold: Duration) -> Document {
     let end: Bson = if min_hold.is_zero() {
         "$$NOW".into()
     } else {

@@ -30,8 +30,9 @@ const TRANSIENT_LABELS: [&str; 4] = [
     SYSTEM_OVERLOADED_ERROR,
 ];
 
-const UNAUTHORIZED: i32 = 13;
+pub(super) const UNAUTHORIZED: i32 = 13;
 const AUTHENTICATION_FAILED: i32 = 18;
+pub(super) const NAMESPACE_NOT_FOUND: i32 = 26;
 pub(super) const DUPLICATE_KEY: i32 = 11000;
 /// The codes of "type mismatch", and of `$add` and `$subtract` with a value that is neither a number nor a date.
 const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];

@@ -6,7 +6,7 @@ use mongodb::error::Error;
 use mongodb::options::IndexOptions;
 
 use crate::store::IndexState;
-use crate::store::driver_error;
+use crate::store::driver_error::{self, NAMESPACE_NOT_FOUND, UNAUTHORIZED};
 use crate::store::mongo::MongoStore;
 use crate::timing::COMMAND_LIMIT;
 
@@ -15,9 +15,6 @@ const LINE_INDEX: &str = "line";
 
 /// The name of the index that removes the documents of processes that have died.
 const TTL_INDEX: &str = "until_ttl";
-
-const NAMESPACE_NOT_FOUND: i32 = 26;
-const UNAUTHORIZED: i32 = 13;
 
 impl MongoStore {
     /// Creates the indexes of the waiters where one of them is missing.
@@ -31,18 +28,14 @@ impl MongoStore {
 
     /// Whether both indexes are there. Without the right to list them the server finds out when they are created.
     async fn has_waiters_indexes(&self) -> Result<bool, Error> {
-        let listing = self.waiters.list_indexes().max_time(COMMAND_LIMIT).await;
-        let mut indexes = match listing {
+        let mut indexes = match self.waiters.list_indexes().max_time(COMMAND_LIMIT).await {
             Ok(indexes) => indexes,
-            Err(error)
-                if matches!(
-                    driver_error::code(&error),
-                    Some(NAMESPACE_NOT_FOUND | UNAUTHORIZED)
-                ) =>
-            {
-                return Ok(false);
+            Err(error) => {
+                let is_unknown = [NAMESPACE_NOT_FOUND, UNAUTHORIZED]
+                    .map(Some)
+                    .contains(&driver_error::code(&error));
+                return if is_unknown { Ok(false) } else { Err(error) };
             }
-            Err(error) => return Err(error),
         };
         let mut missing = vec![LINE_INDEX, TTL_INDEX];
         while indexes.advance().await? {
