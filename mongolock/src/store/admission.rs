@@ -50,19 +50,6 @@ pub(crate) enum AdmissionClass {
     Repeated,
 }
 
-/// The classes that share one reserved place.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Group {
-    Renewal,
-    Release,
-    Copy,
-    Claim,
-}
-
-impl Group {
-    const ALL: [Self; GROUPS] = [Self::Renewal, Self::Release, Self::Copy, Self::Claim];
-}
-
 /// The classes that are admitted before all acquire requests, in this order.
 const BEFORE_CLAIMS: [AdmissionClass; 6] = [
     AdmissionClass::Renewal,
@@ -80,7 +67,14 @@ const IN_TURNS: [AdmissionClass; 3] = [
     AdmissionClass::Repeated,
 ];
 
-const GROUPS: usize = 4;
+/// The classes that share one reserved place, by their groups.
+const GROUPS: [&[AdmissionClass]; 4] = [
+    &[AdmissionClass::Renewal, AdmissionClass::RepeatedRenewal],
+    &[AdmissionClass::Release, AdmissionClass::RepeatedRelease],
+    &[AdmissionClass::Copy],
+    &IN_TURNS,
+];
+
 const CLASSES: usize = 9;
 
 /// Admits the commands of a provider on one client, those of one class first come, first served.
@@ -112,14 +106,11 @@ pub(crate) struct Admission {
 }
 
 impl AdmissionClass {
-    fn group(self) -> Option<Group> {
-        match self {
-            Self::Renewal | Self::RepeatedRenewal => Some(Group::Renewal),
-            Self::Release | Self::RepeatedRelease => Some(Group::Release),
-            Self::Copy => Some(Group::Copy),
-            Self::Line => None,
-            Self::Woken | Self::First | Self::Repeated => Some(Group::Claim),
-        }
+    /// The classes that are counted together with this one.
+    fn group(self) -> &'static [Self] {
+        let reserved = GROUPS.into_iter().find(|group| group.contains(&self));
+        // No place is reserved for it.
+        reserved.unwrap_or(&[Self::Line])
     }
 
     /// The number of commands of this class in flight from which on no other one begins.
@@ -135,10 +126,8 @@ impl AdmissionClass {
 
 impl State {
     /// The number of commands of a group in flight.
-    fn in_group(&self, group: Option<Group>) -> usize {
-        let of_group = |class: &&AdmissionClass| class.group() == group;
-        let classes = BEFORE_CLAIMS.iter().chain(&IN_TURNS).filter(of_group);
-        classes.map(|class| self.in_flight[*class as usize]).sum()
+    fn in_group(&self, group: &[AdmissionClass]) -> usize {
+        group.iter().map(|class| self.in_flight[*class as usize]).sum()
     }
 }
 
@@ -208,7 +197,7 @@ impl Admissions {
             AdmissionClass::Repeated => false,
             AdmissionClass::Copy => true,
             // The others may wait for blocked documents, and the last places must not be kept for as long.
-            _ => state.in_group(class.group()) >= self.size.saturating_sub(GROUPS) / 2,
+            _ => state.in_group(class.group()) >= self.size.saturating_sub(GROUPS.len()) / 2,
         };
         state.in_flight[class as usize] += 1;
         Admission {
@@ -223,13 +212,9 @@ impl Admissions {
             return false;
         }
         // A pool that has too few connections has no reserved places.
-        let has_reserve = self.size >= GROUPS;
-        let is_unused = |group: &Option<Group>| *group != class.group() && state.in_group(*group) == 0;
-        let reserved = Group::ALL
-            .map(Some)
-            .iter()
-            .filter(|group| has_reserve && is_unused(group))
-            .count();
+        let has_reserve = self.size >= GROUPS.len();
+        let is_unused = |group: &&[AdmissionClass]| !group.contains(&class) && state.in_group(group) == 0;
+        let reserved = GROUPS.into_iter().filter(is_unused).count() * usize::from(has_reserve);
         state.in_flight.iter().sum::<usize>() + reserved < self.size
     }
 

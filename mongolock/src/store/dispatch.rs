@@ -86,7 +86,7 @@ impl Store {
     /// What admits the commands on the client of the calls: acquire requests, their copies, and releases.
     pub(crate) fn admissions(&self) -> &Arc<Admissions> {
         match self {
-            Self::Mongo(store) => &store.admissions,
+            Self::Mongo(store) => store.servers.admissions(),
             Self::Memory(store) => &store.admissions,
             #[cfg(test)]
             Self::Simulated(link) => &link.admissions,

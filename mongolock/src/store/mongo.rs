@@ -40,9 +40,7 @@ pub(crate) struct MongoStore {
     pub(super) servers: Arc<Reachability>,
     /// The time at which the server last confirmed a write.
     last_confirmed: std::sync::Mutex<Option<Instant>>,
-    /// What admits the commands that callers wait for.
-    pub(super) admissions: Arc<Admissions>,
-    /// What admits the background work: the same, unless that has a client of its own.
+    /// What admits the background work: the same as for the servers, unless that has a client of its own.
     pub(super) background_admissions: Arc<Admissions>,
     /// The refusal of the last acquire or renewal; `None` if it was not refused.
     refusal: std::sync::Mutex<Option<LockError>>,
@@ -82,14 +80,8 @@ impl MongoStore {
             connection.join();
         }
         let locks = collection_of(database, collection);
-        let admissions = Arc::clone(servers.admissions());
-        let (other, background_admissions) = match background {
-            Some(other) => (
-                Some(other.client.database(database.name())),
-                Arc::clone(&other.admissions),
-            ),
-            None => (None, Arc::clone(&admissions)),
-        };
+        let other = background.map(|other| other.client.database(database.name()));
+        let admissions = background.map_or(servers.admissions(), |other| &other.admissions);
         let background = match &other {
             Some(other) => collection_of(other, collection),
             None => locks.clone(),
@@ -101,8 +93,7 @@ impl MongoStore {
             waiters: collection_of(other.as_ref().unwrap_or(database), &waiters),
             index_check: Mutex::default(),
             connection,
-            admissions,
-            background_admissions,
+            background_admissions: Arc::clone(admissions),
             gate: Arc::new(Gate::new(Arc::clone(&servers))),
             servers,
             last_confirmed: std::sync::Mutex::default(),
