@@ -33,7 +33,7 @@ use crate::{lock_id, slot};
 /// token.
 const AT_START: Duration = Duration::from_secs(1);
 
-/// The protocol without a server, by the rules of the pipelines in `mongo.rs`: for tests of programs that use locks.
+/// The protocol without a server, by the rules of the pipelines in `claims.rs`: for tests of programs that use locks.
 pub(crate) struct MemoryStore {
     /// The time at which the store's clock started.
     start: Instant,
@@ -71,7 +71,7 @@ impl Document {
         self.expires_at + margin_after(&self.lock_id, takeover_margin)
     }
 
-    /// Renews by the rule of the pipeline in `mongo.rs`: a renewal that takes effect late does not shorten the lease.
+    /// Renews by the rule of the pipeline in `claims.rs`: a renewal that takes effect late does not shorten the lease.
     fn renew(&mut self, now: Duration, expiry: Duration) {
         let present = self.expires_at.min(now + expiry + LATE_COMMAND);
         self.expires_at = present.max(now + expiry);
