@@ -109,6 +109,10 @@ impl MemoryStore {
         lock(&self.retention).set_period(period);
     }
 
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "a server may fail where this store cannot"
+    )]
     pub(super) fn claim(&self, keys: &Few<LeaseId>, request: AcquireRequest) -> Claimed {
         Ok(keys.map(|key| self.claim_one(key, request)))
     }

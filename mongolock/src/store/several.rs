@@ -76,8 +76,8 @@ impl MongoStore {
             level: "majority",
         };
         let found: Vec<Document> = query.run(&self.locks, limit).await?.collect();
-        let named = |document| Some((Document::get_str(document, "_id").ok()?, document));
-        let found: HashMap<&str, &Document> = found.iter().filter_map(named).collect();
+        let by_name = |document| Some((Document::get_str(document, "_id").ok()?, document));
+        let found: HashMap<&str, &Document> = found.iter().filter_map(by_name).collect();
         let replies = keys.iter().map(|key| match found.get(&*key.name) {
             Some(document) if document.get("remainingMs") == Some(&Bson::Null) => {
                 Err(corrupt(&key.name, "`expiresAt` is not a date".to_owned()))
