@@ -14,7 +14,7 @@ use crate::lease::copies::Copies;
 use crate::lease::{Entry, QueueSlot, RequestPermit, Turn};
 use crate::options::Options;
 use crate::queue::RequestNumber;
-use crate::store::{AcquireReply, AcquireRequest, Admission, LeaseId, driver_error};
+use crate::store::{AcquireReply, AcquireRequest, Admission, Claimed, LeaseId, driver_error};
 use crate::{LockError, task};
 
 /// What a claim and its requests have in common. Each list has a value for each name.
@@ -101,20 +101,10 @@ impl Request {
         })
     }
 
-    async fn result(&self) -> Option<Result<Result<Few<AcquireReply>, LockError>, LockError>> {
-        let Shared {
-            engine, keys, target, ..
-        } = &*self.shared;
-        let request = async {
-            if target.is_set() {
-                // It is on the heap, so that the task of a single lock has no room for it.
-                let claimed = Box::pin(engine.store.claim_several(keys, self.command, self.limit));
-                return claimed.await.map(|replies| replies.map(Few::from));
-            }
-            let claimed = engine.store.claim(&keys[0], self.command, self.limit);
-            claimed.await.map(|reply| Ok(Few::one(reply)))
-        };
-        if engine.store.never_waits() {
+    async fn result(&self) -> Option<Result<Claimed, LockError>> {
+        let store = &self.shared.engine.store;
+        let request = store.claim(&self.shared.keys, self.command, self.limit);
+        if store.never_waits() {
             return Some(request.await);
         }
         task::reply_within(given_up_after(self.limit), request).await
@@ -135,15 +125,9 @@ mod tests {
     /// A broken connection does not show that the server works; a document that a transaction blocks does.
     #[test]
     fn an_error_is_from_the_server_if_it_names_a_blocked_document() {
-        let held = AcquireReply::Held {
-            holder: None,
-            held_for: None,
-            remaining: None,
-            dates: None,
-        };
         let blocked = driver_error::blocked("n", mongodb::error::Error::custom("blocked"));
         let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-        assert!(is_from_server(&Ok(held)) && is_from_server(&Err::<(), _>(blocked)));
+        assert!(is_from_server(&Ok(())) && is_from_server(&Err::<(), _>(blocked)));
         assert!(!is_from_server(&Err::<(), _>(LockError::Mongo(broken.into()))));
     }
 }

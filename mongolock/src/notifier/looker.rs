@@ -13,7 +13,7 @@ use super::{NotifierState, ReleaseNotifier};
 use crate::lease::Entry;
 use crate::moment::Moment;
 use crate::queue::{Holder, RequestNumber};
-use crate::store::{AdmissionClass, RunningLeases, driver_error};
+use crate::store::{AdmissionClass, Looked, RunningLeases, driver_error};
 use crate::sync::lock;
 use crate::timing::{
     LINE_LOOK_LIMIT, LOOK_ALLOWED_POLL, LOOK_GAP_MAX, LOOK_GAP_PER_NAME, LOOK_LIMIT, LOOKER_CHECK,
@@ -331,7 +331,7 @@ async fn look_at(in_flight: InFlight, look: Look) {
     let query = async {
         let _admission = store.background_admissions().admit(AdmissionClass::Woken).await;
         store
-            .look(&look.names, notifier.takeover_margin, LOOK_LIMIT)
+            .look(Looked::Names(&look.names), notifier.takeover_margin, LOOK_LIMIT)
             .await
     };
     // The lines are hints: the locks do not wait long for them.

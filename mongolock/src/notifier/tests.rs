@@ -150,7 +150,7 @@ async fn a_waiter_whose_own_claim_has_the_lock_is_woken_by_a_look() {
         tokens: 1,
         takeover_margin: Duration::ZERO,
     };
-    memory.claim(&key, request);
+    memory.claim_one(&key, request);
     let waiter = subscribe(&notifier);
     waiter.set_claim(&lock_id, false);
     let begun = Instant::now();
@@ -176,7 +176,7 @@ async fn a_waiter_that_ends_with_a_mark_is_woken_by_a_look_at_one() {
         tokens: 1,
         takeover_margin: Duration::ZERO,
     };
-    memory.claim(&key, request);
+    memory.claim_one(&key, request);
     let waiter = subscribe(&notifier);
     for ends_with_mark in [false, true] {
         waiter.set_claim(&"owner#own".into(), ends_with_mark);

@@ -18,12 +18,13 @@ use super::server::{Command, Server};
 use super::trip::{End, Trip};
 use super::wake_ups::{Sent, heard};
 use super::{between, chance, errors};
+use crate::few::Few;
 use crate::store::IndexState;
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::store::{
-    AcquireReply, AcquireRequest, Admissions, DEFAULT_POOL, HeldSlots, LockEvent, MarkReply, MarkRequest,
-    MemoryStore, RenewReply, RunningLease, RunningLeases, StreamFilter,
+    AcquireReply, AcquireRequest, Admissions, Claimed, DEFAULT_POOL, LockEvent, Looked, MarkReply,
+    MarkRequest, MemoryStore, RenewReply, RunningLeases, StreamFilter,
 };
 use crate::sync::lock;
 use crate::task::driver_call;
@@ -66,6 +67,18 @@ impl Link {
 
     pub(crate) async fn claim(
         &self,
+        keys: &Few<LeaseId>,
+        ask: AcquireRequest,
+        limit: Duration,
+    ) -> Result<Claimed, LockError> {
+        match keys {
+            Few::One([key]) => Ok(Ok(Few::one(self.claim_one(key, ask, limit).await?))),
+            Few::Several(keys) => Ok(Ok(self.claim_several(keys, ask, limit).await?.into())),
+        }
+    }
+
+    async fn claim_one(
+        &self,
         key: &LeaseId,
         ask: AcquireRequest,
         limit: Duration,
@@ -105,7 +118,7 @@ impl Link {
 
     /// Claims the locks with one command, whose upserts the server runs one after the other, and reads with a second one
     /// which of them the claims have.
-    pub(crate) async fn claim_several(
+    async fn claim_several(
         &self,
         keys: &[LeaseId],
         ask: AcquireRequest,
@@ -137,12 +150,7 @@ impl Link {
         };
         let mut replies = Vec::with_capacity(keys.len());
         for key in keys {
-            let reply = read.remove(&key.name).unwrap_or(AcquireReply::Held {
-                holder: None,
-                held_for: None,
-                remaining: None,
-                dates: None,
-            });
+            let reply = read.remove(&key.name).unwrap_or(AcquireReply::HELD);
             self.note_reply(key, &reply, sent);
             contacts.replied(&key.name, sent);
             replies.push(reply);
@@ -191,26 +199,19 @@ impl Link {
         }
     }
 
-    /// Looks at each of these permits, which is what a query over all of them finds.
-    pub(crate) async fn slots(
-        &self,
-        semaphore: &str,
-        permits: u32,
-        takeover_margin: Duration,
-        limit: Duration,
-    ) -> Result<HeldSlots, LockError> {
-        let ids: Vec<Arc<str>> = (0..permits).map(|number| slot::id(semaphore, number)).collect();
-        let running = self.look(&ids, takeover_margin, limit).await?;
-        let held = |(id, lease): (Arc<str>, RunningLease)| Some((slot::parts(&id)?.1, lease));
-        Ok(running.into_iter().filter_map(held).collect())
-    }
-
+    /// Looks at each of these locks. That of every permit is what a query over all of them finds.
     pub(crate) async fn look(
         &self,
-        names: &[Arc<str>],
+        looked: Looked<'_>,
         takeover_margin: Duration,
         limit: Duration,
     ) -> Result<RunningLeases, LockError> {
+        let names: Vec<Arc<str>> = match looked {
+            Looked::Names(names) => names.to_vec(),
+            Looked::Permits { semaphore, permits } => {
+                (0..permits).map(|number| slot::id(semaphore, number)).collect()
+            }
+        };
         let (contacts, sent) = (&self.process.contacts, Instant::now());
         let _asking: Vec<_> = names.iter().map(|name| contacts.asks(name)).collect();
         let no_id: Arc<str> = Arc::from("");
@@ -228,7 +229,7 @@ impl Link {
         let Reply::Looked(running) = self.request(order).await? else {
             unreachable!("a look is answered by what it saw");
         };
-        for name in names {
+        for name in &names {
             match running.get(name) {
                 Some(lease) => self.note_held(name, lease.holder.as_ref(), sent),
                 None => contacts.note_reply_without_holder(name),

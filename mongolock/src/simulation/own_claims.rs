@@ -48,7 +48,7 @@ fn claim(server: &Server, name: &str, lock_id: &str) -> LeaseId {
         tokens: 1,
         takeover_margin: Duration::ZERO,
     };
-    server.memory.claim(&key, request);
+    server.memory.claim_one(&key, request);
     key
 }
 
@@ -80,7 +80,7 @@ async fn ends_during_a_release(seed: u64, after: Duration) -> Option<LockError> 
     while !matches!(entry.front().status(), FrontStatus::Held(_)) {
         sleep(Duration::from_micros(100)).await;
     }
-    server.memory.release(&rival, Duration::ZERO);
+    server.memory.release(&[rival], Duration::ZERO);
     claim(&server, "n", &own);
     arrival(&server, CLAIMS).await;
     server.silent.store(true, Relaxed);

@@ -3,7 +3,8 @@ use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 
-use super::mongo::{MongoStore, release_stage, unfit};
+use super::claims::unfit;
+use super::mongo::MongoStore;
 use super::takeover::taken;
 use super::ttl_index::BUILD_LOCK;
 use super::{WaitersByName, waiters};
@@ -100,10 +101,8 @@ impl MongoStore {
         if let Some(token) = only_if {
             seen.insert("fencingToken", token);
         }
-        let ended = self
-            .update(&self.locks, seen, release_stage(Duration::ZERO), COMMAND_LIMIT)
-            .await?;
-        Ok(ended > 0)
+        let ending = self.end(&self.locks, vec![seen], Duration::ZERO, COMMAND_LIMIT);
+        Ok(ending.await? > 0)
     }
 
     pub(crate) async fn release_owner(
@@ -113,7 +112,7 @@ impl MongoStore {
     ) -> Result<u64, LockError> {
         let claims = conditions(&LockFilter::new().owner(owner));
         let seen = doc! { "$and": [claims, { "lockId": { "$not": is_mark() } }, { "$expr": ends_now(takeover_margin) }] };
-        self.update(&self.locks, seen, release_stage(Duration::ZERO), COMMAND_LIMIT)
+        self.end(&self.locks, vec![seen], Duration::ZERO, COMMAND_LIMIT)
             .await
     }
 }

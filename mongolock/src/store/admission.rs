@@ -5,6 +5,9 @@
 //! while it waited, and each such entry uses up one of the events with which the pool serves the others. After enough of
 //! them an idle pool serves two entries a second. So a command waits here, before it is given to the driver.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -47,19 +50,6 @@ pub(crate) enum AdmissionClass {
     Repeated,
 }
 
-/// The classes that share one reserved place.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Group {
-    Renewal,
-    Release,
-    Copy,
-    Claim,
-}
-
-impl Group {
-    const ALL: [Self; GROUPS] = [Self::Renewal, Self::Release, Self::Copy, Self::Claim];
-}
-
 /// The classes that are admitted before all acquire requests, in this order.
 const BEFORE_CLAIMS: [AdmissionClass; 6] = [
     AdmissionClass::Renewal,
@@ -77,7 +67,14 @@ const IN_TURNS: [AdmissionClass; 3] = [
     AdmissionClass::Repeated,
 ];
 
-const GROUPS: usize = 4;
+/// The classes that share one reserved place, by their groups.
+const GROUPS: [&[AdmissionClass]; 4] = [
+    &[AdmissionClass::Renewal, AdmissionClass::RepeatedRenewal],
+    &[AdmissionClass::Release, AdmissionClass::RepeatedRelease],
+    &[AdmissionClass::Copy],
+    &IN_TURNS,
+];
+
 const CLASSES: usize = 9;
 
 /// Admits the commands of a provider on one client, those of one class first come, first served.
@@ -109,14 +106,11 @@ pub(crate) struct Admission {
 }
 
 impl AdmissionClass {
-    fn group(self) -> Option<Group> {
-        match self {
-            Self::Renewal | Self::RepeatedRenewal => Some(Group::Renewal),
-            Self::Release | Self::RepeatedRelease => Some(Group::Release),
-            Self::Copy => Some(Group::Copy),
-            Self::Line => None,
-            Self::Woken | Self::First | Self::Repeated => Some(Group::Claim),
-        }
+    /// The classes that are counted together with this one.
+    fn group(self) -> &'static [Self] {
+        let reserved = GROUPS.into_iter().find(|group| group.contains(&self));
+        // No place is reserved for it.
+        reserved.unwrap_or(&[Self::Line])
     }
 
     /// The number of commands of this class in flight from which on no other one begins.
@@ -132,10 +126,8 @@ impl AdmissionClass {
 
 impl State {
     /// The number of commands of a group in flight.
-    fn in_group(&self, group: Option<Group>) -> usize {
-        let of_group = |class: &&AdmissionClass| class.group() == group;
-        let classes = BEFORE_CLAIMS.iter().chain(&IN_TURNS).filter(of_group);
-        classes.map(|class| self.in_flight[*class as usize]).sum()
+    fn in_group(&self, group: &[AdmissionClass]) -> usize {
+        group.iter().map(|class| self.in_flight[*class as usize]).sum()
     }
 }
 
@@ -205,7 +197,7 @@ impl Admissions {
             AdmissionClass::Repeated => false,
             AdmissionClass::Copy => true,
             // The others may wait for blocked documents, and the last places must not be kept for as long.
-            _ => state.in_group(class.group()) >= self.size.saturating_sub(GROUPS) / 2,
+            _ => state.in_group(class.group()) >= self.size.saturating_sub(GROUPS.len()) / 2,
         };
         state.in_flight[class as usize] += 1;
         Admission {
@@ -220,17 +212,13 @@ impl Admissions {
             return false;
         }
         let in_flight: usize = state.in_flight.iter().sum();
-        if in_flight + GROUPS < self.size {
+        if in_flight + GROUPS.len() < self.size {
             return true;
         }
         // A pool that has too few connections has no reserved places.
-        let has_reserve = self.size >= GROUPS;
-        let is_unused = |group: &Option<Group>| *group != class.group() && state.in_group(*group) == 0;
-        let reserved = Group::ALL
-            .map(Some)
-            .iter()
-            .filter(|group| has_reserve && is_unused(group))
-            .count();
+        let has_reserve = self.size >= GROUPS.len();
+        let is_unused = |group: &&[AdmissionClass]| !group.contains(&class) && state.in_group(group) == 0;
+        let reserved = GROUPS.into_iter().filter(is_unused).count() * usize::from(has_reserve);
         in_flight + reserved < self.size
     }
 
@@ -279,133 +267,5 @@ impl Drop for Admission {
     fn drop(&mut self) {
         lock(&self.admissions.state).in_flight[self.class as usize] -= 1;
         self.admissions.admit_waiting();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::AdmissionClass::{Copy, First, Line, Release, Renewal, Repeated, RepeatedRenewal, Woken};
-    use super::*;
-    use crate::task::is_pending;
-
-    fn all_of(admissions: &Arc<Admissions>, class: AdmissionClass) -> Vec<Admission> {
-        std::iter::from_fn(|| admissions.try_admit(class)).collect()
-    }
-
-    #[tokio::test]
-    async fn two_connections_of_the_pool_stay_free() {
-        for (pool, size) in [(1, 1), (2, 1), (3, 1), (10, 8), (1000, 128)] {
-            let admissions = Admissions::new(pool);
-            let mut admitted = Vec::new();
-            for class in BEFORE_CLAIMS.into_iter().chain(IN_TURNS) {
-                admitted.extend(all_of(&admissions, class));
-            }
-            assert_eq!((admitted.len(), admissions.in_flight()), (size, size), "{pool}");
-            drop(admitted);
-            assert_eq!(admissions.in_flight(), 0);
-        }
-    }
-
-    /// However many commands of the others are in flight and wait.
-    #[tokio::test]
-    async fn every_group_has_a_place_of_its_own() {
-        for crowd in [First, Release] {
-            let admissions = Admissions::new(DEFAULT_POOL);
-            let crowd_in_flight = all_of(&admissions, crowd);
-            assert_eq!(crowd_in_flight.len(), 5);
-            let mut waiting = Box::pin(admissions.admit(crowd));
-            assert!(is_pending(waiting.as_mut()).await);
-            let others = [Renewal, Release, Copy, First]
-                .into_iter()
-                .filter(|class| *class != crowd);
-            let admitted: Vec<_> = others.map(|class| admissions.try_admit(class)).collect();
-            assert!(admitted.iter().all(Option::is_some), "{crowd:?}");
-            assert!(admissions.try_admit(Renewal).is_none(), "the pool is used up");
-        }
-    }
-
-    /// The commands on the documents of waiters are hints, and may be slow.
-    #[tokio::test]
-    async fn releases_do_not_wait_for_the_documents_of_waiters() {
-        let admissions = Admissions::new(DEFAULT_POOL);
-        let of_lines = all_of(&admissions, Line);
-        let mut waiting = Box::pin(admissions.admit(Line));
-        assert!(is_pending(waiting.as_mut()).await);
-        assert_eq!((of_lines.len(), all_of(&admissions, Release).len()), (2, 3));
-    }
-
-    /// What may wait for a blocked document leaves places of its group to others.
-    #[tokio::test]
-    async fn repeated_commands_do_not_use_up_their_group() {
-        for (repeated, first) in [(Repeated, First), (RepeatedRenewal, Renewal)] {
-            let admissions = Admissions::new(DEFAULT_POOL);
-            let admitted = all_of(&admissions, repeated);
-            assert_eq!(admitted.len(), 3);
-            assert!(admissions.try_admit(first).is_some());
-        }
-    }
-
-    /// Other calls go on, and a call whose last request has failed goes on beside them.
-    #[tokio::test]
-    async fn repeated_commands_have_their_turns() {
-        let admissions = Admissions::new(DEFAULT_POOL);
-        let mut in_use = all_of(&admissions, First);
-        let mut repeated = Box::pin(admissions.admit(Repeated));
-        let mut others: Vec<_> = (0..2).map(|_| Box::pin(admissions.admit(First))).collect();
-        assert!(is_pending(repeated.as_mut()).await);
-        for other in &mut others {
-            assert!(is_pending(other.as_mut()).await);
-        }
-        in_use.truncate(4);
-        // There is one place, and each gives it back at once.
-        assert!(!is_pending(others[0].as_mut()).await);
-        assert!(!is_pending(repeated.as_mut()).await);
-        assert!(!is_pending(others[1].as_mut()).await);
-    }
-
-    #[tokio::test]
-    async fn renewals_come_first_then_releases_and_calls_in_turns() {
-        let admissions = Admissions::new(3);
-        let in_use = admissions.try_admit(First);
-        let classes = [First, First, Woken, Release, Renewal];
-        let mut waiting: Vec<_> = classes.map(|class| Box::pin(admissions.admit(class))).into();
-        for wait in &mut waiting {
-            assert!(is_pending(wait.as_mut()).await);
-        }
-        drop(in_use);
-        // There is one place, and each gives it back at once.
-        for next in [4, 3, 0, 2, 1] {
-            assert!(!is_pending(waiting[next].as_mut()).await, "{next}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_dropped_wait_gives_its_position_and_its_place_up() {
-        let admissions = Admissions::new(3);
-        let in_use = admissions.try_admit(First);
-        let (mut first, mut second) = (
-            Box::pin(admissions.admit(First)),
-            Box::pin(admissions.admit(First)),
-        );
-        assert!(is_pending(first.as_mut()).await && is_pending(second.as_mut()).await);
-        assert!(admissions.try_admit(First).is_none(), "others wait");
-        drop(in_use);
-        // The first one was admitted, and did not notice it.
-        drop(first);
-        drop(second.await);
-        assert_eq!(admissions.in_flight(), 0);
-    }
-
-    #[tokio::test]
-    async fn the_last_places_have_a_short_limit() {
-        let admissions = Admissions::new(DEFAULT_POOL);
-        let crowded: Vec<bool> = all_of(&admissions, First)
-            .iter()
-            .map(|one| one.is_crowded)
-            .collect();
-        assert_eq!(crowded, [false, false, true, true, true]);
-        let admissions = Admissions::new(DEFAULT_POOL);
-        assert!(all_of(&admissions, Repeated).iter().all(|one| !one.is_crowded));
-        assert!(all_of(&admissions, Copy).iter().all(|one| one.is_crowded));
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use mongodb::bson::Document;
 
 use super::admin::info;
+use super::claims::acquire_reply;
 use super::look::running_lease;
-use super::mongo::acquire_reply;
 use super::{AcquireReply, AcquireRequest, LeaseId, WaitersByName, reply};
 use crate::{LockError, LockInfo};
 

@@ -6,7 +6,6 @@ use mongodb::Collection;
 use mongodb::bson::{Bson, Document, Timestamp, doc};
 use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::ChangeStreamEvent;
-use mongodb::options::{ReadPreference, SelectionCriteria};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
@@ -14,7 +13,7 @@ use tokio::time::timeout;
 use super::admin::literally;
 use super::gate::{Gate, Passage};
 use super::memory::MemoryStore;
-use super::mongo::{MongoStore, millis};
+use super::mongo::{MongoStore, millis, run};
 use crate::meter::CommandKind;
 use crate::store::driver_error;
 use crate::store::takeover::is_claim;
@@ -265,9 +264,7 @@ async fn majority_time(locks: &Collection<Document>) -> Result<Option<Timestamp>
         "find": locks.name(), "filter": { "_id": Bson::Null }, "limit": 1, "singleBatch": true,
         "readConcern": { "level": "majority" }, "maxTimeMS": millis(COMMAND_LIMIT),
     };
-    let database = locks.client().database(&locks.namespace().db);
-    let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
-    let reply = database.run_command(command).selection_criteria(primary).await?;
+    let reply = run(locks, command).await?;
     Ok(reply.get_timestamp("operationTime").ok())
 }
 

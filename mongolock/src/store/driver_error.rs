@@ -30,8 +30,9 @@ const TRANSIENT_LABELS: [&str; 4] = [
     SYSTEM_OVERLOADED_ERROR,
 ];
 
-const UNAUTHORIZED: i32 = 13;
+pub(super) const UNAUTHORIZED: i32 = 13;
 const AUTHENTICATION_FAILED: i32 = 18;
+pub(super) const NAMESPACE_NOT_FOUND: i32 = 26;
 pub(super) const DUPLICATE_KEY: i32 = 11000;
 /// The codes of "type mismatch", and of `$add` and `$subtract` with a value that is neither a number nor a date.
 const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];
@@ -94,7 +95,7 @@ pub(crate) fn is_permanent(error: &LockError) -> bool {
 
 /// Whether the command was ended by a shutdown, after which this process sends no more commands of its own.
 pub(crate) fn is_closed(error: &LockError) -> bool {
-    matches!(error, LockError::Mongo(error) if matches!(Failure::of(error), Some(Failure::Closed)))
+    matches!(failure(error), Some(Failure::Closed))
 }
 
 /// Whether repeating a release is useless, because the user has no right to write or the provider was shut down. A failed
@@ -130,6 +131,14 @@ pub(crate) fn was_not_applied(error: &LockError) -> bool {
     }
 }
 
+/// The failure that this library has found itself.
+fn failure(error: &LockError) -> Option<&Failure> {
+    match error {
+        LockError::Mongo(error) => Failure::of(error),
+        _ => None,
+    }
+}
+
 /// The error of the driver, unless it is a failure that this library has found itself.
 pub(crate) fn of_driver(error: &LockError) -> Option<&Error> {
     match error {
@@ -149,12 +158,9 @@ pub(crate) fn is_refused_log_in(error: &Error) -> bool {
 
 /// Whether the server refuses the user or the command for a missing right.
 pub(crate) fn is_refusal(error: &LockError) -> bool {
-    let LockError::Mongo(error) = error else {
-        return false;
-    };
-    is_refused_log_in(error)
-        || matches!(Failure::of(error), Some(Failure::RefusedLogIn { .. }))
-        || matches!(code(error), Some(UNAUTHORIZED | AUTHENTICATION_FAILED))
+    matches!(failure(error), Some(Failure::RefusedLogIn { .. }))
+        || matches!(error, LockError::Mongo(error) if is_refused_log_in(error)
+            || matches!(code(error), Some(UNAUTHORIZED | AUTHENTICATION_FAILED)))
 }
 
 /// Whether the server has replied, be it with an error.
@@ -188,16 +194,13 @@ pub(crate) fn is_blocked(error: &Error) -> bool {
 /// [`is_blocked`] for one update of several in a command.
 pub(crate) fn is_blocked_update(error: &Error) -> bool {
     let is_write = matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteError(_)));
-    is_blocked(error)
-        || is_write && code(error).is_some_and(|code| [MAX_TIME_EXPIRED, WRITE_CONFLICT].contains(&code))
+    is_blocked(error) || is_write && matches!(code(error), Some(MAX_TIME_EXPIRED | WRITE_CONFLICT))
 }
 
 /// Whether the server has ended a command at its limit; a batch may be applied in part then.
 pub(crate) fn is_out_of_time(error: &LockError) -> bool {
-    let LockError::Mongo(error) = error else {
-        return false;
-    };
-    matches!(&*error.kind, ErrorKind::Command(command) if command.code == MAX_TIME_EXPIRED)
+    matches!(error, LockError::Mongo(error)
+        if matches!(&*error.kind, ErrorKind::Command(command) if command.code == MAX_TIME_EXPIRED))
 }
 
 /// The error for a command that ran out of time or into a conflict at the document of a lock: MongoDB works, and a foreign
@@ -217,25 +220,22 @@ pub(crate) fn of_release(names: &str, error: LockError) -> LockError {
 
 /// Whether an error is one of [`blocked`].
 pub(crate) fn is_blocked_document(error: &LockError) -> bool {
-    matches!(error, LockError::Mongo(error) if matches!(Failure::of(error), Some(Failure::BlockedDocument { .. })))
+    matches!(failure(error), Some(Failure::BlockedDocument { .. }))
 }
 
 /// Whether an error is one of [`blocked`] for the lock with this name.
 pub(crate) fn blocks(error: &LockError, name: &str) -> bool {
-    let LockError::Mongo(error) = error else {
-        return false;
-    };
-    matches!(Failure::of(error), Some(Failure::BlockedDocument { name: blocked, .. }) if blocked == name)
+    matches!(failure(error), Some(Failure::BlockedDocument { name: blocked, .. }) if blocked == name)
 }
 
 /// Whether there was no reply to the request.
 pub(crate) fn is_no_reply(error: &LockError) -> bool {
-    matches!(error, LockError::Mongo(error) if matches!(Failure::of(error), Some(Failure::NoReply { .. })))
+    matches!(failure(error), Some(Failure::NoReply { .. }))
 }
 
 /// Whether no server can be reached by what the driver's heartbeats say.
 pub(crate) fn is_unreachable(error: &LockError) -> bool {
-    matches!(error, LockError::Mongo(error) if matches!(Failure::of(error), Some(Failure::Unreachable { .. })))
+    matches!(failure(error), Some(Failure::Unreachable { .. }))
 }
 
 /// Whether the server has no change streams (a standalone), or the user may not open one.

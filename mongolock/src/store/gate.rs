@@ -56,10 +56,8 @@ impl Gate {
         kind: CommandKind,
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
-        let mut counted = Counted::begin(&self.meter, kind);
-        let reply = self.enter()?.run(self.send(kind, command)).await;
-        counted.is_ok = reply.is_ok();
-        reply
+        let counted = Counted::begin(&self.meter, kind);
+        counted.end(self.enter()?.run(self.send(kind, command)).await)
     }
 
     /// [`Self::run`] for a command that has this limit at the server.
@@ -69,10 +67,8 @@ impl Gate {
         kind: CommandKind,
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
-        let mut counted = Counted::begin(&self.meter, kind);
-        let reply = self.enter()?.run(within(limit, command)).await;
-        counted.is_ok = reply.is_ok();
-        reply
+        let counted = Counted::begin(&self.meter, kind);
+        counted.end(self.enter()?.run(within(limit, command)).await)
     }
 
     /// Waits for the reply to a command. Calls learn soon that a command cannot be sent. Others are repeated, and may be
@@ -96,13 +92,11 @@ impl Gate {
         kind: CommandKind,
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
-        let mut counted = Counted::begin(&self.meter, kind);
-        let reply = match self.enter() {
+        let counted = Counted::begin(&self.meter, kind);
+        counted.end(match self.enter() {
             Ok(mut passage) => passage.run(self.send(kind, command)).await,
             Err(_) => self.send(kind, command).await,
-        };
-        counted.is_ok = reply.is_ok();
-        reply
+        })
     }
 
     /// Counts a command in a session of the caller. It runs to its end, because the session is the caller's.
@@ -111,10 +105,7 @@ impl Gate {
         kind: CommandKind,
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
-        let mut counted = Counted::begin(&self.meter, kind);
-        let reply = command.await;
-        counted.is_ok = reply.is_ok();
-        reply
+        Counted::begin(&self.meter, kind).end(command.await)
     }
 
     /// Ends all commands and streams, and waits until they are dropped: each is dropped by the task that waits for it.
@@ -139,6 +130,11 @@ impl<'a> Counted<'a> {
             kind,
             is_ok: false,
         }
+    }
+
+    fn end<T>(mut self, reply: Result<T, LockError>) -> Result<T, LockError> {
+        self.is_ok = reply.is_ok();
+        reply
     }
 }
 

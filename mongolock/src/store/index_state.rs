@@ -63,7 +63,7 @@ impl IndexState {
         match driver_error::code(error) {
             // IndexOptionsConflict, IndexKeySpecsConflict
             Some(85 | 86) => Self::Conflict { index: None, reason },
-            Some(13) => Self::Unauthorized { reason },
+            Some(driver_error::UNAUTHORIZED) => Self::Unauthorized { reason },
             _ => Self::Failed { reason },
         }
     }

@@ -1,15 +1,18 @@
+//! Looking which locks are held, without a claim.
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
-use mongodb::options::{ReadPreference, SelectionCriteria};
 
 use super::memory::MemoryStore;
-use super::mongo::{MongoStore, millis};
+use super::mongo::{MongoStore, Query, millis};
 use super::takeover::{free, margin_after};
-use crate::LockError;
-use crate::task::driver_call;
+use crate::{LockError, slot};
+
+/// The largest number of permits that one query returns: twice those that a semaphore can have.
+const MOST_SLOTS: usize = 2000;
 
 /// The running leases that a look has found, by the names of their locks. Every other name of the look is free.
 pub(crate) type RunningLeases = HashMap<Arc<str>, RunningLease>;
@@ -25,41 +28,55 @@ pub(crate) struct RunningLease {
     pub(crate) remaining: Duration,
 }
 
+/// The permits of a semaphore that are held, by their numbers; every other permit is free.
+pub(crate) type HeldSlots = HashMap<u32, RunningLease>;
+
+/// The locks that a look reads.
+#[derive(Clone, Copy)]
+pub(crate) enum Looked<'a> {
+    Names(&'a [Arc<str>]),
+    /// All permits of a semaphore, also those beyond the number that this caller knows.
+    Permits {
+        semaphore: &'a str,
+        /// Only the simulation has no query over all permits.
+        #[cfg_attr(not(test), expect(dead_code, reason = "only the simulation reads it"))]
+        permits: u32,
+    },
+}
+
 impl MongoStore {
     /// Reads the documents of these locks with one query. The documents decide nothing here: what looks free is acquired
     /// by a request of its own. So the query reads what the primary has, without waiting for a majority.
     pub(super) async fn look(
         &self,
-        names: &[Arc<str>],
+        looked: Looked<'_>,
         takeover_margin: Duration,
         limit: Duration,
     ) -> Result<RunningLeases, LockError> {
-        let ids: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-        let command = doc! {
-            "find": self.background.name(),
-            "filter": { "_id": { "$in": ids } },
-            "projection": look_fields(takeover_margin),
-            "batchSize": i64::try_from(names.len()).unwrap_or(i64::MAX),
-            "singleBatch": true,
-            "readConcern": { "level": "local" },
-            "maxTimeMS": millis(limit).max(1),
+        let (locks, ids, most) = match looked {
+            Looked::Names(names) => {
+                let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+                let most = names.len();
+                (&self.background, doc! { "$in": names }, most)
+            }
+            Looked::Permits { semaphore, .. } => {
+                let ids = doc! { "$gte": &*slot::group(semaphore), "$lt": slot::end_of_ids(semaphore) };
+                (&self.locks, ids, MOST_SLOTS)
+            }
         };
-        let database = self.background.client().database(&self.background.namespace().db);
-        let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
-        let sending = database.run_command(command).selection_criteria(primary);
-        let reply = driver_call(sending.into_future()).await?;
-        let found = reply
-            .get_document("cursor")
-            .and_then(|cursor| cursor.get_array("firstBatch"));
-        let found = found.into_iter().flatten().filter_map(Bson::as_document);
-        let running = |document| running_lease(document, takeover_margin);
-        Ok(found.filter_map(running).collect())
+        let query = Query {
+            filter: doc! { "_id": ids },
+            fields: doc! {
+                "lockId": 1, "free": free(takeover_margin), "remainingMs": remaining_ms(), "heldMs": held_ms(),
+            },
+            most,
+            level: "local",
+        };
+        let found = query.run(locks, limit).await?;
+        Ok(found
+            .filter_map(|document| running_lease(&document, takeover_margin))
+            .collect())
     }
-}
-
-/// What a look reads of a document.
-pub(super) fn look_fields(takeover_margin: Duration) -> Document {
-    doc! { "lockId": 1, "free": free(takeover_margin), "remainingMs": remaining_ms(), "heldMs": held_ms() }
 }
 
 /// The rest of the lease in milliseconds, as an expression of the server.
@@ -111,10 +128,30 @@ pub(super) fn running_lease(
 }
 
 impl MemoryStore {
-    pub(crate) fn look(&self, names: &[Arc<str>], takeover_margin: Duration) -> RunningLeases {
+    pub(super) fn look(&self, looked: Looked<'_>, takeover_margin: Duration) -> RunningLeases {
         let now = self.now();
         let running =
             |name: &Arc<str>| Some((Arc::clone(name), self.running_lease(now, name, takeover_margin)?));
-        names.iter().filter_map(running).collect()
+        match looked {
+            Looked::Names(names) => names.iter().filter_map(running).collect(),
+            Looked::Permits { semaphore, .. } => {
+                let mut names = self.names();
+                names.retain(|name| number_of(name, semaphore).is_some());
+                names.iter().filter_map(running).collect()
+            }
+        }
     }
+}
+
+/// What a look at all permits of this semaphore has found.
+pub(super) fn held_slots(running: RunningLeases, semaphore: &str) -> HeldSlots {
+    let held = |(id, lease): (Arc<str>, RunningLease)| Some((number_of(&id, semaphore)?, lease));
+    running.into_iter().filter_map(held).collect()
+}
+
+/// The number of a permit of this semaphore.
+fn number_of(id: &str, semaphore: &str) -> Option<u32> {
+    slot::parts(id)
+        .filter(|(name, _)| *name == semaphore)
+        .map(|(_, number)| number)
 }

@@ -16,7 +16,10 @@ use tokio::time::Instant;
 
 use self::retention::Retention;
 use self::waiters::WaiterDocuments;
-use super::{AcquireReply, AcquireRequest, Admissions, Dates, LockEvent, Page, RenewReply, RunningLease};
+use super::{
+    AcquireReply, AcquireRequest, Admissions, Claimed, Dates, LockEvent, Page, RenewReply, RunningLease,
+};
+use crate::few::Few;
 use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
 use crate::store::info::Seen;
@@ -30,7 +33,7 @@ use crate::{lock_id, slot};
 /// token.
 const AT_START: Duration = Duration::from_secs(1);
 
-/// The protocol without a server, by the rules of the pipelines in `mongo.rs`: for tests of programs that use locks.
+/// The protocol without a server, by the rules of the pipelines in `claims.rs`: for tests of programs that use locks.
 pub(crate) struct MemoryStore {
     /// The time at which the store's clock started.
     start: Instant,
@@ -68,7 +71,7 @@ impl Document {
         self.expires_at + margin_after(&self.lock_id, takeover_margin)
     }
 
-    /// Renews by the rule of the pipeline in `mongo.rs`: a renewal that takes effect late does not shorten the lease.
+    /// Renews by the rule of the pipeline in `claims.rs`: a renewal that takes effect late does not shorten the lease.
     fn renew(&mut self, now: Duration, expiry: Duration) {
         let present = self.expires_at.min(now + expiry + LATE_COMMAND);
         self.expires_at = present.max(now + expiry);
@@ -106,11 +109,19 @@ impl MemoryStore {
         lock(&self.retention).set_period(period);
     }
 
-    pub(crate) fn claim(&self, key: &LeaseId, request: AcquireRequest) -> AcquireReply {
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "a server may fail where this store cannot"
+    )]
+    pub(super) fn claim(&self, keys: &Few<LeaseId>, request: AcquireRequest) -> Claimed {
+        Ok(keys.map(|key| self.claim_one(key, request)))
+    }
+
+    pub(crate) fn claim_one(&self, key: &LeaseId, request: AcquireRequest) -> AcquireReply {
         self.claim_at(self.now(), key, request)
     }
 
-    /// [`Self::claim`] at the given time of the store's clock, which a command reads when it begins. Other methods have
+    /// [`Self::claim_one`] at the given time of the store's clock, which a command reads when it begins. Other methods have
     /// the same form.
     pub(crate) fn claim_at(&self, now: Duration, key: &LeaseId, request: AcquireRequest) -> AcquireReply {
         let mut documents = lock(&self.documents);
@@ -142,24 +153,34 @@ impl MemoryStore {
                 lock_id: Arc::clone(&key.lock_id),
             });
         }
+        self.reply(now, document, key, request)
+    }
+
+    /// What the document of a lock says to a claim.
+    fn reply(
+        &self,
+        now: Duration,
+        document: &Document,
+        key: &LeaseId,
+        request: AcquireRequest,
+    ) -> AcquireReply {
         let dates = Some(Dates {
             now: self.date(now),
             acquired_at: self.date(document.acquired_at),
             expires_at: self.date(document.expires_at),
         });
         if document.lock_id == key.lock_id {
-            AcquireReply::Acquired {
+            return AcquireReply::Acquired {
                 dates,
                 last_token: FencingToken::new(document.token),
                 remaining: Some(document.expires_at.saturating_sub(now)),
-            }
-        } else {
-            AcquireReply::Held {
-                dates,
-                holder: Some(Arc::clone(&document.lock_id)),
-                held_for: Some(now.saturating_sub(document.acquired_at)),
-                remaining: Some(document.free_at(request.takeover_margin).saturating_sub(now)),
-            }
+            };
+        }
+        AcquireReply::Held {
+            dates,
+            holder: Some(Arc::clone(&document.lock_id)),
+            held_for: Some(now.saturating_sub(document.acquired_at)),
+            remaining: Some(document.free_at(request.takeover_margin).saturating_sub(now)),
         }
     }
 
@@ -183,14 +204,15 @@ impl MemoryStore {
         }
     }
 
-    pub(crate) fn release(&self, key: &LeaseId, min_hold: Duration) -> bool {
-        self.release_at(self.now(), key, min_hold)
+    /// Releases these claims; `false` if one of them does not have its lock.
+    pub(crate) fn release(&self, keys: &[LeaseId], min_hold: Duration) -> bool {
+        let now = self.now();
+        let released = keys.iter().filter(|key| self.release_at(now, key, min_hold));
+        released.count() == keys.len()
     }
 
-    /// Releases these claims; `false` if one of them does not have its lock.
-    pub(crate) fn release_all(&self, keys: &[LeaseId], min_hold: Duration) -> bool {
-        let released = keys.iter().filter(|key| self.release(key, min_hold));
-        released.count() == keys.len()
+    pub(super) fn release_many(&self, keys: &[LeaseId], min_hold: Duration) {
+        self.release(keys, min_hold);
     }
 
     pub(crate) fn release_at(&self, now: Duration, key: &LeaseId, min_hold: Duration) -> bool {
@@ -243,7 +265,7 @@ impl MemoryStore {
     }
 
     /// All locks that meet the filter, as one page: the documents are in memory anyway.
-    pub(crate) fn page(&self, filter: &LockFilter, takeover_margin: Duration) -> Page {
+    pub(super) fn page(&self, filter: &LockFilter, _after: Option<&str>, takeover_margin: Duration) -> Page {
         let now = self.now();
         let documents = lock(&self.documents);
         let mut documents: Vec<(&Arc<str>, &Document)> = documents.iter().collect();

@@ -1,4 +1,3 @@
-use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,18 +13,13 @@ use tokio::time::{Instant, timeout};
 use super::admission::{Admissions, DEFAULT_POOL};
 use super::connection::Connection;
 use super::gate::Gate;
-use super::look::{held_for, held_ms};
 use super::reachability::Reachability;
-use super::several::any_of;
 use super::ttl_index::internal_key;
-use super::{AcquireReply, AcquireRequest, Dates, ProviderMark, RenewReply, reply};
-use crate::store::LeaseId;
-use crate::store::driver_error;
-use crate::store::takeover::{free, margin_after};
+use super::{AcquireReply, driver_error, reply};
+use crate::LockError;
 use crate::sync::lock;
 use crate::task::driver_call;
-use crate::timing::{ASK_AGAIN_EXPIRY, COMMAND_LIMIT, LATE_COMMAND, PROBE_PRIMARY};
-use crate::{FencingToken, LockError, slot};
+use crate::timing::{ASK_AGAIN_EXPIRY, COMMAND_LIMIT, PROBE_PRIMARY};
 
 /// What is added to the name of the collection of the locks for that of their waiters.
 pub(crate) const WAITERS_SUFFIX: &str = ".waiters";
@@ -46,9 +40,7 @@ pub(crate) struct MongoStore {
     pub(super) servers: Arc<Reachability>,
     /// The time at which the server last confirmed a write.
     last_confirmed: std::sync::Mutex<Option<Instant>>,
-    /// What admits the commands that callers wait for.
-    pub(super) admissions: Arc<Admissions>,
-    /// What admits the background work: the same, unless that has a client of its own.
+    /// What admits the background work: the same as for the servers, unless that has a client of its own.
     pub(super) background_admissions: Arc<Admissions>,
     /// The refusal of the last acquire or renewal; `None` if it was not refused.
     refusal: std::sync::Mutex<Option<LockError>>,
@@ -88,14 +80,8 @@ impl MongoStore {
             connection.join();
         }
         let locks = collection_of(database, collection);
-        let admissions = Arc::clone(servers.admissions());
-        let (other, background_admissions) = match background {
-            Some(other) => (
-                Some(other.client.database(database.name())),
-                Arc::clone(&other.admissions),
-            ),
-            None => (None, Arc::clone(&admissions)),
-        };
+        let other = background.map(|other| other.client.database(database.name()));
+        let admissions = background.map_or(servers.admissions(), |other| &other.admissions);
         let background = match &other {
             Some(other) => collection_of(other, collection),
             None => locks.clone(),
@@ -107,8 +93,7 @@ impl MongoStore {
             waiters: collection_of(other.as_ref().unwrap_or(database), &waiters),
             index_check: Mutex::default(),
             connection,
-            admissions,
-            background_admissions,
+            background_admissions: Arc::clone(admissions),
             gate: Arc::new(Gate::new(Arc::clone(&servers))),
             servers,
             last_confirmed: std::sync::Mutex::default(),
@@ -178,199 +163,24 @@ impl MongoStore {
     /// Asks for an internal lock, which shows whether the server still refuses acquires. It does not matter whether
     /// another process holds the lock.
     pub(super) async fn ask_again(&self) -> Result<(), LockError> {
-        let request = AcquireRequest {
-            wants_dates: false,
-            expiry: ASK_AGAIN_EXPIRY,
-            tokens: 1,
-            takeover_margin: Duration::ZERO,
-        };
         let key = internal_key();
-        if let AcquireReply::Acquired { .. } = self.claim(&key, request, COMMAND_LIMIT).await? {
+        if let AcquireReply::Acquired { .. } = self.claim_internal(&key, ASK_AGAIN_EXPIRY).await? {
             self.release(&[key], Duration::ZERO, COMMAND_LIMIT).await?;
         }
         Ok(())
     }
 
-    pub(crate) async fn claim(
-        &self,
-        key: &LeaseId,
-        request: AcquireRequest,
-        limit: Duration,
-    ) -> Result<AcquireReply, LockError> {
-        let claimed = self.send_claim(key, request, limit).await;
-        self.note_outcome(&claimed);
-        claimed
-    }
-
-    async fn send_claim(
-        &self,
-        key: &LeaseId,
-        request: AcquireRequest,
-        limit: Duration,
-    ) -> Result<AcquireReply, LockError> {
-        let mut fields = doc! {
-            "_id": 0, "lockId": 1, "fencingToken": 1,
-            "remainingMs": { "$subtract": ["$expiresAt", "$$NOW"] }, "heldMs": held_ms(),
-        };
-        if request.wants_dates {
-            fields.extend(doc! { "acquiredAt": 1, "expiresAt": 1, "now": "$$NOW" });
-        }
-        let command = doc! {
-            "findAndModify": self.locks.name(),
-            "query": { "_id": &*key.name },
-            "update": [claim_stage(key, request)],
-            "upsert": true,
-            "new": true,
-            "fields": fields,
-        };
-        match self.write(&self.locks, command, limit).await {
-            Ok(reply) => match reply.get_document("value") {
-                Ok(document) => acquire_reply(key, document, request),
-                // An upsert that returns the new document always has one.
-                Err(_) => Err(corrupt(
-                    &key.name,
-                    "the server returned no document after an upsert".into(),
-                )),
-            },
-            // Two clients inserted the first document of a name at the same time, and the other one has the lock.
-            Err(error) if driver_error::is_duplicate_key(&error) => Ok(AcquireReply::Held {
-                holder: None,
-                held_for: None,
-                remaining: None,
-                dates: None,
-            }),
-            Err(error) if driver_error::is_wrong_type(&error) => Err(corrupt(&key.name, wrong_type(&error))),
-            Err(error) if driver_error::is_blocked(&error) => Err(driver_error::blocked(&key.name, error)),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    pub(crate) async fn renew(
-        &self,
-        renewed: &[(LeaseId, Duration)],
-        limit: Duration,
-    ) -> Result<RenewReply, LockError> {
-        let mut keys: BTreeMap<Duration, Vec<&LeaseId>> = BTreeMap::new();
-        for (key, expiry) in renewed {
-            keys.entry(*expiry).or_default().push(key);
-        }
-        let mut updates = Vec::new();
-        for (expiry, keys) in keys {
-            updates.extend(updates_of(claims(keys), &renewal_stage(expiry)));
-        }
-        let matched = self.update_each(&self.background, updates, limit).await;
-        self.note_outcome(&matched);
-        let matched = matched?;
-        // The matched documents count, not the modified ones: a second renewal within one millisecond changes nothing.
-        if matched == renewed.len() as u64 {
-            return Ok(RenewReply::All);
-        }
-        let mut held = HashSet::new();
-        let finding = self
-            .background
-            .find(doc! { "$or": claims(renewed.iter().map(|(key, _)| key)) })
-            .projection(doc! { "_id": 1, "lockId": 1 })
-            .max_time(limit);
-        let mut found = driver_call(finding.into_future()).await?;
-        while found.advance().await? {
-            let document = found.current();
-            // Name and id count together: an id alone may be that of a set of which another name is lost.
-            if let (Ok(name), Ok(id)) = (document.get_str("_id"), document.get_str("lockId")) {
-                held.insert(LeaseId {
-                    name: Arc::from(name),
-                    lock_id: Arc::from(id),
-                });
-            }
-        }
-        Ok(RenewReply::Only(held))
-    }
-
-    pub(crate) async fn release(
-        &self,
-        keys: &[LeaseId],
-        min_hold: Duration,
-        limit: Duration,
-    ) -> Result<bool, LockError> {
-        let released = self
-            .update_claims(&self.locks, keys, release_stage(min_hold), limit)
-            .await
-            .map_err(|error| driver_error::of_release(&any_of(keys), error))?;
-        Ok(released == keys.len() as u64)
-    }
-
-    pub(crate) async fn release_many(
-        &self,
-        keys: &[LeaseId],
-        min_hold: Duration,
-        limit: Duration,
-    ) -> Result<(), LockError> {
-        let released = self
-            .update_claims(&self.background, keys, release_stage(min_hold), limit)
-            .await;
-        match (released, keys) {
-            (Ok(_), _) => Ok(()),
-            (Err(error), [key]) => Err(driver_error::of_release(&key.name, error)),
-            // The claims are then released one by one.
-            (Err(error), _) => Err(error),
-        }
-    }
-
-    /// Updates the documents of these claims, as long as they have their locks, and returns the number of documents.
-    async fn update_claims(
-        &self,
-        collection: &Collection<Document>,
-        keys: &[LeaseId],
-        stage: Document,
-        limit: Duration,
-    ) -> Result<u64, LockError> {
-        self.update_each(collection, updates_of(claims(keys), &stage), limit)
-            .await
-    }
-
-    /// Updates all documents that match the query, and returns their number.
-    ///
-    /// The driver's own `update_many` takes no `maxTimeMS`: it would stay in the server for as long as a foreign
-    /// transaction blocks a document, and keep its connection.
-    pub(super) async fn update(
-        &self,
-        collection: &Collection<Document>,
-        query: Document,
-        stage: Document,
-        limit: Duration,
-    ) -> Result<u64, LockError> {
-        self.update_each(collection, updates_of(vec![query], &stage), limit)
-            .await
-    }
-
-    /// [`Self::update`] for several statements with one command, which the server runs one after the other.
-    async fn update_each(
-        &self,
-        collection: &Collection<Document>,
-        updates: Vec<Document>,
-        limit: Duration,
-    ) -> Result<u64, LockError> {
-        let command = doc! { "update": collection.name(), "updates": updates };
-        let reply = self.write(collection, command, limit).await?;
-        let matched = reply
-            .get_i32("n")
-            .map_or_else(|_| reply.get_i64("n"), |n| Ok(n.into()));
-        Ok(matched.map_or(0, |matched| u64::try_from(matched).unwrap_or_default()))
-    }
-
     /// Runs one write command that a majority must confirm.
-    pub(super) async fn write(
+    pub(super) fn write(
         &self,
         collection: &Collection<Document>,
         command: Document,
         limit: Duration,
-    ) -> mongodb::error::Result<Document> {
+    ) -> impl Future<Output = mongodb::error::Result<Document>> {
         self.write_with(collection, command, doc! { "w": "majority" }, limit)
-            .await
     }
 
-    /// Runs one write command. `run_command` takes no settings from the collection, hence the concern, the limit at the
-    /// server and the primary are set here; without a transaction number the server writes one record less, and a
-    /// repetition is this library's own.
+    /// Runs one write command with this concern.
     pub(super) async fn write_with(
         &self,
         collection: &Collection<Document>,
@@ -378,26 +188,9 @@ impl MongoStore {
         concern: Document,
         limit: Duration,
     ) -> mongodb::error::Result<Document> {
-        let reply = reply::outcome(self.run_write(collection, command, concern, limit).await)?;
+        let reply = reply::outcome(run_write(collection, command, concern, limit).await)?;
         self.note_confirmed();
         Ok(reply)
-    }
-
-    /// [`Self::write_with`], whose reply with `ok: 1` may have errors.
-    pub(super) async fn run_write(
-        &self,
-        collection: &Collection<Document>,
-        mut command: Document,
-        concern: Document,
-        limit: Duration,
-    ) -> mongodb::error::Result<Document> {
-        command.insert("writeConcern", concern);
-        // To the server 0 means no limit.
-        command.insert("maxTimeMS", millis(limit).max(1));
-        let database = collection.client().database(&collection.namespace().db);
-        let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
-        let sending = database.run_command(command).selection_criteria(primary);
-        driver_call(sending.into_future()).await
     }
 
     /// Notes that the server has confirmed a write.
@@ -423,152 +216,73 @@ fn collection_of(database: &Database, name: &str) -> Collection<Document> {
     database.collection_with_options(name, options)
 }
 
-/// The update of an acquire request. All expressions read the document as it was before, and `$max` ignores a missing
-/// token. The caller's strings are literals, so that they are not read as field paths.
-pub(super) fn claim_stage(key: &LeaseId, request: AcquireRequest) -> Document {
-    let free = free(request.takeover_margin);
-    let if_free = |taken: Bson, old: &str| doc! { "$cond": [free.clone(), taken, old] };
-    let next_token = doc! { "$max": [
-        { "$add": ["$fencingToken", 1_i64] },
-        { "$multiply": [{ "$toLong": "$$NOW" }, 1000_i64] },
-    ] };
-    doc! { "$set": {
-        "lockId": if_free(doc! { "$literal": &*key.lock_id }.into(), "$lockId"),
-        "acquiredAt": if_free("$$NOW".into(), "$acquiredAt"),
-        "expiresAt": if_free(doc! { "$add": ["$$NOW", millis(request.expiry)] }.into(), "$expiresAt"),
-        "fencingToken": if_free(doc! { "$add": [next_token, request.tokens - 1] }.into(), "$fencingToken"),
-    } }
+/// Runs one write command, whose reply with `ok: 1` may have errors. `run_command` takes no settings from the collection,
+/// hence the concern and the limit at the server are set here; without a transaction number the server writes one record
+/// less, and a repetition is this library's own.
+pub(super) fn run_write(
+    collection: &Collection<Document>,
+    mut command: Document,
+    concern: Document,
+    limit: Duration,
+) -> impl Future<Output = mongodb::error::Result<Document>> {
+    command.insert("writeConcern", concern);
+    command.insert("maxTimeMS", max_time(limit));
+    run(collection, command)
 }
 
-/// The update of a renewal. It never shortens what another renewal has granted: `$$NOW` is fixed when a command starts,
-/// and a command that waited in the server behind a foreign transaction takes effect after later ones. An end that no
-/// earlier renewal can have set comes from a clock that was ahead, and is corrected.
-fn renewal_stage(expiry: Duration) -> Document {
-    let granted = |more| doc! { "$add": ["$$NOW", millis(expiry + more)] };
-    let present = doc! { "$min": ["$expiresAt", granted(LATE_COMMAND)] };
-    doc! { "$set": { "expiresAt": { "$max": [granted(Duration::ZERO), present] } } }
+/// Runs one command on the primary of the database of this collection.
+pub(super) async fn run(
+    collection: &Collection<Document>,
+    command: Document,
+) -> mongodb::error::Result<Document> {
+    let database = collection.client().database(&collection.namespace().db);
+    let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
+    let sending = database.run_command(command).selection_criteria(primary);
+    driver_call(sending.into_future()).await
 }
 
-/// The update of a release. It keeps the document, so that tokens go on rising; the lease lasts until the minimum hold is
-/// over.
-pub(super) fn release_stage(min_hold: Duration) -> Document {
-    let end: Bson = if min_hold.is_zero() {
-        "$$NOW".into()
-    } else {
-        doc! { "$max": ["$$NOW", { "$add": ["$acquiredAt", millis(min_hold)] }] }.into()
-    };
-    doc! { "$set": { "lockId": "", "expiresAt": end } }
+/// One query, which has its whole reply in one batch.
+pub(super) struct Query {
+    pub(super) filter: Document,
+    /// What it reads of each document.
+    pub(super) fields: Document,
+    /// The largest number of documents that it returns.
+    pub(super) most: usize,
+    /// The read concern: `"local"` where the documents decide nothing, and `"majority"` where a failover could take back what
+    /// they say.
+    pub(super) level: &'static str,
 }
 
-/// The query for the document of this claim, as long as the claim has the lock.
-pub(super) fn claim(key: &LeaseId) -> Document {
-    doc! { "_id": &*key.name, "lockId": &*key.lock_id }
-}
-
-/// The statements that update all documents of these queries.
-fn updates_of(queries: Vec<Document>, stage: &Document) -> Vec<Document> {
-    let update = |query| doc! { "q": query, "u": [stage], "multi": true };
-    queries.into_iter().map(update).collect()
-}
-
-/// The queries for the documents of these claims: one for all claims of single locks, whose ids no other name can have, and
-/// one for each set, which pairs its id with its names.
-fn claims<'a>(keys: impl IntoIterator<Item = &'a LeaseId>) -> Vec<Document> {
-    let mut single = Vec::new();
-    let mut sets: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for key in keys {
-        if ProviderMark::is_set(&key.lock_id) {
-            sets.entry(&key.lock_id).or_default().push(&key.name);
-        } else {
-            single.push(key);
-        }
-    }
-    let mut queries: Vec<Document> = sets
-        .into_iter()
-        .map(|(id, names)| doc! { "_id": { "$in": names }, "lockId": id })
-        .collect();
-    match single[..] {
-        [] => {}
-        [key] => queries.push(claim(key)),
-        _ => {
-            let names: Vec<&str> = single.iter().map(|key| &*key.name).collect();
-            let ids: Vec<&str> = single.iter().map(|key| &*key.lock_id).collect();
-            queries.push(doc! { "_id": { "$in": names }, "lockId": { "$in": ids } });
-        }
-    }
-    queries
-}
-
-pub(super) fn acquire_reply(
-    key: &LeaseId,
-    document: &Document,
-    request: AcquireRequest,
-) -> Result<AcquireReply, LockError> {
-    let dates = request
-        .wants_dates
-        .then(|| dates(&key.name, document))
-        .transpose()?;
-    let left = document.get_i64("remainingMs").ok();
-    // The rest of a lease that has ended is negative.
-    let remaining = |margin| {
-        left.map(|left| {
-            Duration::from_millis(u64::try_from(left.saturating_add(millis(margin))).unwrap_or_default())
-        })
-    };
-    let holder = document.get_str("lockId").ok();
-    if holder != Some(&key.lock_id) {
-        let margin = margin_after(holder.unwrap_or_default(), request.takeover_margin);
-        return Ok(AcquireReply::Held {
-            holder: holder.map(Arc::from),
-            held_for: held_for(document),
-            remaining: remaining(margin),
-            dates,
-        });
-    }
-    let remaining = remaining(Duration::ZERO);
-    match document.get("fencingToken") {
-        Some(Bson::Int64(token)) => Ok(AcquireReply::Acquired {
-            last_token: FencingToken::new(*token),
-            remaining,
-            dates,
-        }),
-        _ => Err(unfit(&key.name, document, "fencingToken", "a 64-bit integer")),
+impl Query {
+    /// Runs the query on the primary, and returns the documents that it finds.
+    pub(super) async fn run(
+        self,
+        collection: &Collection<Document>,
+        limit: Duration,
+    ) -> Result<impl Iterator<Item = Document>, LockError> {
+        let command = doc! {
+            "find": collection.name(),
+            "filter": self.filter,
+            "projection": self.fields,
+            "batchSize": i64::try_from(self.most).unwrap_or(i64::MAX),
+            "singleBatch": true,
+            "readConcern": { "level": self.level },
+            "maxTimeMS": max_time(limit),
+        };
+        let mut reply = run(collection, command).await?;
+        let cursor = reply.get_document_mut("cursor");
+        let found = cursor.and_then(|cursor| cursor.get_array_mut("firstBatch"));
+        let found = found.map(std::mem::take).unwrap_or_default();
+        Ok(found.into_iter().filter_map(|found| match found {
+            Bson::Document(document) => Some(document),
+            _ => None,
+        }))
     }
 }
 
-fn dates(name: &str, document: &Document) -> Result<Dates, LockError> {
-    let date = |field| match document.get_datetime(field) {
-        Ok(date) => Ok(*date),
-        Err(_) => Err(unfit(name, document, field, "a date")),
-    };
-    Ok(Dates {
-        now: date("now")?,
-        acquired_at: date("acquiredAt")?,
-        expires_at: date("expiresAt")?,
-    })
-}
-
-/// The error for a field that is missing or has the wrong type.
-pub(super) fn unfit(name: &str, document: &Document, field: &str, wanted: &str) -> LockError {
-    let found = document.get(field).map(Bson::element_type);
-    let problem = match found {
-        Some(found) => format!("`{field}` is not {wanted}: its type is {found:?}"),
-        None => format!("`{field}` is missing"),
-    };
-    corrupt(name, problem)
-}
-
-/// What is wrong with a document of which a field has a type that the server cannot calculate with.
-pub(super) fn wrong_type(error: &mongodb::error::Error) -> String {
-    let said = driver_error::sentence(error);
-    format!("a field has a type that the server cannot calculate with ({said})")
-}
-
-pub(super) fn corrupt(name: &str, problem: String) -> LockError {
-    LockError::CorruptDocument {
-        name: slot::shown(name).to_owned(),
-        problem,
-    }
+/// The limit of a command at the server, to which 0 means no limit.
+fn max_time(limit: Duration) -> i64 {
+    millis(limit).max(1)
 }
 
 pub(super) fn millis(duration: Duration) -> i64 {

@@ -7,18 +7,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
-use mongodb::options::{ReadPreference, SelectionCriteria};
 
+use super::claims::{acquire_reply, claim_stage, corrupt, wrong_type};
 use super::look::{held_ms, remaining_ms};
-use super::memory::MemoryStore;
-use super::mongo::{MongoStore, acquire_reply, claim_stage, corrupt, millis, wrong_type};
-use super::{AcquireReply, AcquireRequest, LeaseId, driver_error, reply};
+use super::mongo::{MongoStore, Query, run_write};
+use super::{AcquireReply, AcquireRequest, Claimed, LeaseId, driver_error, reply};
 use crate::LockError;
-use crate::task::driver_call;
-
-/// The replies for several claims in their order. The error of their query says nothing about the claims themselves, which
-/// the command before it may have made, however the query has failed.
-pub(crate) type Claimed = Result<Vec<AcquireReply>, LockError>;
+use crate::few::Few;
 
 impl MongoStore {
     /// Takes the free ones of these locks with one command, and finds out by a query which of them the claims have.
@@ -53,9 +48,7 @@ impl MongoStore {
             "updates": keys.iter().map(upsert).collect::<Vec<_>>(),
             "ordered": false,
         };
-        let ran = self
-            .run_write(&self.locks, command, doc! { "w": "majority" }, limit)
-            .await;
+        let ran = run_write(&self.locks, command, doc! { "w": "majority" }, limit).await;
         let Err((index, error)) = reply::outcome_of_upserts(ran) else {
             self.note_confirmed();
             return Ok(());
@@ -74,42 +67,26 @@ impl MongoStore {
     /// What the documents of these locks say, confirmed by a majority: with less, a failover could take an acquisition back.
     async fn read_claims(&self, keys: &[LeaseId], request: AcquireRequest, limit: Duration) -> Claimed {
         let names: Vec<&str> = keys.iter().map(|key| &*key.name).collect();
-        let command = doc! {
-            "find": self.locks.name(),
-            "filter": { "_id": { "$in": names } },
-            "projection": {
+        let query = Query {
+            filter: doc! { "_id": { "$in": names } },
+            fields: doc! {
                 "lockId": 1, "fencingToken": 1, "remainingMs": remaining_ms(), "heldMs": held_ms(),
             },
-            "batchSize": i64::try_from(keys.len()).unwrap_or(i64::MAX),
-            "singleBatch": true,
-            "readConcern": { "level": "majority" },
-            "maxTimeMS": millis(limit).max(1),
+            most: keys.len(),
+            level: "majority",
         };
-        let database = self.locks.client().database(&self.locks.namespace().db);
-        let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
-        let sending = database.run_command(command).selection_criteria(primary);
-        let reply = driver_call(sending.into_future()).await?;
-        let found = reply
-            .get_document("cursor")
-            .and_then(|cursor| cursor.get_array("firstBatch"));
-        let found = found.into_iter().flatten().filter_map(Bson::as_document);
-        let found: HashMap<&str, &Document> = found
-            .filter_map(|document| Some((document.get_str("_id").ok()?, document)))
-            .collect();
+        let found: Vec<Document> = query.run(&self.locks, limit).await?.collect();
+        let by_name = |document| Some((Document::get_str(document, "_id").ok()?, document));
+        let found: HashMap<&str, &Document> = found.iter().filter_map(by_name).collect();
         let replies = keys.iter().map(|key| match found.get(&*key.name) {
             Some(document) if document.get("remainingMs") == Some(&Bson::Null) => {
                 Err(corrupt(&key.name, "`expiresAt` is not a date".to_owned()))
             }
             Some(document) => acquire_reply(key, document, request),
             // Another client has deleted the document in the meantime.
-            None => Ok(AcquireReply::Held {
-                holder: None,
-                held_for: None,
-                remaining: None,
-                dates: None,
-            }),
+            None => Ok(AcquireReply::HELD),
         });
-        replies.collect()
+        replies.collect::<Result<Vec<_>, _>>().map(Few::from)
     }
 }
 
@@ -121,11 +98,5 @@ pub(super) fn any_of(keys: &[LeaseId]) -> String {
     match keys.len().saturating_sub(SHOWN) {
         0 => shown,
         more => format!("{shown}` or `{more} others"),
-    }
-}
-
-impl MemoryStore {
-    pub(super) fn claim_several(&self, keys: &[LeaseId], request: AcquireRequest) -> Vec<AcquireReply> {
-        keys.iter().map(|key| self.claim(key, request)).collect()
     }
 }

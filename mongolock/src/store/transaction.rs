@@ -2,8 +2,9 @@ use mongodb::ClientSession;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ReadConcern;
 
+use super::claims::claim;
 use super::mark::mark_stage;
-use super::mongo::{MongoStore, claim, millis};
+use super::mongo::{MongoStore, millis};
 use super::{GuardChange, GuardOutcome};
 use crate::LockError;
 use crate::store::LeaseId;

@@ -3,10 +3,10 @@ mod listed;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::IndexModel;
-use mongodb::bson::doc;
+use mongodb::bson::{Document, doc};
 use mongodb::error::Error;
 use mongodb::options::{CommitQuorum, IndexOptions};
+use mongodb::{Collection, IndexModel};
 use uuid::Uuid;
 
 use listed::Listed;
@@ -84,13 +84,7 @@ impl MongoStore {
     async fn build_alone(&self, wanted: TtlOptions) -> Result<IndexCheck, LockError> {
         let pause = Duration::from_secs(fastrand::u64(INDEX_BUILD_PAUSE));
         let key = internal_key();
-        let request = AcquireRequest {
-            wants_dates: false,
-            expiry: pause,
-            tokens: 1,
-            takeover_margin: Duration::ZERO,
-        };
-        if let AcquireReply::Held { .. } = self.claim(&key, request, COMMAND_LIMIT).await? {
+        if let AcquireReply::Held { .. } = self.claim_internal(&key, pause).await? {
             return Ok(self.built_elsewhere(wanted).await?.into());
         }
         // Another process may have built it since the last listing.
@@ -104,6 +98,21 @@ impl MongoStore {
         // A failed release does no harm: the lease expires, and the index need not be built again.
         let _ = self.release(&[key], Duration::ZERO, COMMAND_LIMIT).await;
         Ok(state.into())
+    }
+
+    /// Takes the internal lock for this time, if it is free.
+    pub(super) async fn claim_internal(
+        &self,
+        key: &LeaseId,
+        expiry: Duration,
+    ) -> Result<AcquireReply, LockError> {
+        let request = AcquireRequest {
+            wants_dates: false,
+            expiry,
+            tokens: 1,
+            takeover_margin: Duration::ZERO,
+        };
+        self.claim_one(key, request, COMMAND_LIMIT).await
     }
 
     /// The state of the index after the build of another process has had the time that a build may take.
@@ -132,9 +141,17 @@ impl MongoStore {
             .build();
         let index = IndexModel::builder()
             .keys(doc! { "expiresAt": 1 })
-            .options(options)
-            .build();
-        let create = self.background.create_index(index).max_time(INDEX_BUILD_LIMIT);
+            .options(options);
+        self.create_indexes(&self.background, [index.build()]).await
+    }
+
+    /// Creates indexes. The server ends a build after a second, because commands on the collection wait for it.
+    pub(super) async fn create_indexes(
+        &self,
+        collection: &Collection<Document>,
+        indexes: impl IntoIterator<Item = IndexModel>,
+    ) -> Result<(), Error> {
+        let create = collection.create_indexes(indexes).max_time(INDEX_BUILD_LIMIT);
         if self.is_replicated().await? {
             // The default waits for every voting member, even while one is down; a standalone refuses the option.
             create.commit_quorum(CommitQuorum::Majority).await?;
@@ -145,7 +162,7 @@ impl MongoStore {
     }
 
     /// Whether the server is a member of a replica set or a router.
-    pub(super) async fn is_replicated(&self) -> Result<bool, Error> {
+    async fn is_replicated(&self) -> Result<bool, Error> {
         let hello = self
             .background
             .client()

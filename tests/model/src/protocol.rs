@@ -122,7 +122,7 @@ impl Rules {
         })
     }
 
-    /// An acquire request that reserves tokens: `claim_stage` and `acquire_reply` of `store/mongo.rs`. `now` is the
+    /// An acquire request that reserves tokens: `claim_stage` and `acquire_reply` of `store/claims.rs`. `now` is the
     /// server's time when the command began.
     pub(crate) fn claim(
         &self,

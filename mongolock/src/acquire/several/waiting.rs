@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::lease::Entry;
 use crate::line::Standing;
 use crate::queue::Holder;
+use crate::store::Looked;
 use crate::timing::{LINE_POLL, LOOK_LIMIT};
 use crate::{LockError, trace};
 
@@ -71,7 +72,7 @@ impl AcquireSeveral<'_> {
     async fn look(&self, name: &Arc<str>, entry: &Arc<Entry>) -> Result<Option<Holder>, LockError> {
         let margin = self.call.engine.config.options.takeover_margin;
         let (store, names) = (Arc::clone(&self.call.engine.store), [Arc::clone(name)]);
-        let looking = || async move { store.look(&names, margin, LOOK_LIMIT).await };
+        let looking = || async move { store.look(Looked::Names(&names), margin, LOOK_LIMIT).await };
         let mut running = query::start(&self.call.engine.store, entry, looking).await?;
         let is_given_up = |id: &Arc<str>| self.call.given_up(id).is_some();
         let lease = running.remove(name);

@@ -114,7 +114,7 @@ mod tests {
             tokens,
             takeover_margin: Duration::ZERO,
         };
-        match store.claim(&key(name), request) {
+        match store.claim_one(&key(name), request) {
             AcquireReply::Acquired { last_token, .. } => last_token.get(),
             AcquireReply::Held { .. } => panic!("{name} is held"),
         }

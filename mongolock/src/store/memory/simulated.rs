@@ -8,9 +8,9 @@ use mongodb::bson::DateTime;
 use tokio::sync::broadcast;
 
 use super::{Document, MemoryStore};
+use crate::lock_id;
 use crate::store::{AcquireReply, AcquireRequest, LeaseId, LockEvent};
 use crate::sync::lock;
-use crate::{FencingToken, lock_id};
 
 impl MemoryStore {
     /// Moves the server's clock.
@@ -37,21 +37,7 @@ impl MemoryStore {
     ) -> Option<AcquireReply> {
         let documents = lock(&self.documents);
         let document = documents.get(&key.name)?;
-        let left = |end: Duration| Some(end.saturating_sub(now));
-        Some(if document.lock_id == key.lock_id {
-            AcquireReply::Acquired {
-                last_token: FencingToken::new(document.token),
-                remaining: left(document.expires_at),
-                dates: None,
-            }
-        } else {
-            AcquireReply::Held {
-                holder: Some(Arc::clone(&document.lock_id)),
-                held_for: Some(now.saturating_sub(document.acquired_at)),
-                remaining: left(document.free_at(request.takeover_margin)),
-                dates: None,
-            }
-        })
+        Some(self.reply(now, document, key, request))
     }
 
     /// The number of locks that this claim has.
@@ -88,15 +74,8 @@ impl MemoryStore {
     /// The id in the document of a lock that is not free to a process with this margin, empty during a minimum hold, and
     /// how long the lock stays taken.
     pub(crate) fn lease_of(&self, name: &str, takeover_margin: Duration) -> Option<(Arc<str>, Duration)> {
-        let now = self.now();
-        let documents = lock(&self.documents);
-        let document = documents
-            .get(name)
-            .filter(|document| !document.is_free(now, takeover_margin))?;
-        Some((
-            Arc::clone(&document.lock_id),
-            document.free_at(takeover_margin).saturating_sub(now),
-        ))
+        let lease = self.running_lease(self.now(), name, takeover_margin)?;
+        Some((lease.holder?, lease.remaining))
     }
 
     pub(crate) fn acquired_at(&self, name: &str) -> Option<Duration> {

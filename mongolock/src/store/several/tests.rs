@@ -8,6 +8,7 @@ use mongodb::{Collection, Database};
 use mongolock_tests::{AMPLE, names, recorded, test_db, transaction_on};
 use tokio::task::JoinSet;
 
+use crate::few::Few;
 use crate::opaque::Opaque;
 use crate::store::{AcquireReply, AcquireRequest, LeaseId, MongoStore, ProviderMark, Store, driver_error};
 use crate::timing::COMMAND_LIMIT;
@@ -70,12 +71,10 @@ fn keys(names: &[&str]) -> Vec<LeaseId> {
     names.iter().map(key).collect()
 }
 
-async fn claim(store: &Store, keys: &[LeaseId]) -> Vec<AcquireReply> {
-    store
-        .claim_several(keys, request(), COMMAND_LIMIT)
-        .await
-        .unwrap()
-        .unwrap()
+async fn claim(store: &Store, keys: &[LeaseId]) -> Few<AcquireReply> {
+    let keys = Few::from(keys.to_vec());
+    let claimed = store.claim(&keys, request(), COMMAND_LIMIT).await.unwrap();
+    claimed.unwrap()
 }
 
 /// The tokens of the locks that were acquired.
@@ -89,7 +88,7 @@ fn tokens(replies: &[AcquireReply]) -> Vec<Option<FencingToken>> {
 
 async fn each_lock_has_a_reply_of_its_own(store: Store) {
     let other = keys(&["b"]);
-    store.claim(&other[0], request(), COMMAND_LIMIT).await.unwrap();
+    claim(&store, &other[..1]).await;
     let ours = keys(&["a", "b", "c"]);
     match &claim(&store, &ours).await[..] {
         [
@@ -219,10 +218,8 @@ async fn a_damaged_document_is_named_and_stops_no_other_lock() {
     ] {
         locks(db.database()).insert_one(damaged).await.unwrap();
         let ours = keys(&["a", "b", "c"]);
-        let claimed = store
-            .claim_several(&ours, request(), COMMAND_LIMIT)
-            .await
-            .flatten();
+        let all = Few::from(ours.clone());
+        let claimed = store.claim(&all, request(), COMMAND_LIMIT).await.flatten();
         assert!(
             matches!(&claimed, Err(LockError::CorruptDocument { name, .. }) if name == "b"),
             "{claimed:?}"
@@ -258,7 +255,10 @@ async fn a_blocked_document_ends_the_request_at_its_limit() {
     let mut foreign = transaction_on(db.database(), &["a"]).await;
     let ours = keys(&["a", "b"]);
     let limit = Duration::from_millis(300);
-    let error = store.claim_several(&ours, request(), limit).await.unwrap_err();
+    let error = store
+        .claim(&Few::from(ours.clone()), request(), limit)
+        .await
+        .unwrap_err();
     assert!(driver_error::is_blocked_document(&error), "{error:?}");
     foreign.abort_transaction().await.unwrap();
     assert!(tokens(&claim(&store, &ours).await).iter().all(Option::is_some));

@@ -8,12 +8,9 @@ use mongodb::error::Error;
 use super::INDEX_NAME;
 use crate::options::TtlOptions;
 use crate::store::IndexState;
-use crate::store::driver_error;
+use crate::store::driver_error::{self, NAMESPACE_NOT_FOUND, UNAUTHORIZED};
 use crate::store::mongo::MongoStore;
 use crate::timing::COMMAND_LIMIT;
-
-const UNAUTHORIZED: i32 = 13;
-const NAMESPACE_NOT_FOUND: i32 = 26;
 
 /// Options with which an index on the same keys is another index to the server, which allows both.
 const DISTINGUISHING: [&str; 3] = ["partialFilterExpression", "sparse", "unique"];

@@ -3,12 +3,12 @@ use std::time::Duration;
 use mongodb::IndexModel;
 use mongodb::bson::doc;
 use mongodb::error::Error;
-use mongodb::options::{CommitQuorum, IndexOptions};
+use mongodb::options::IndexOptions;
 
 use crate::store::IndexState;
-use crate::store::driver_error;
+use crate::store::driver_error::{self, NAMESPACE_NOT_FOUND, UNAUTHORIZED};
 use crate::store::mongo::MongoStore;
-use crate::timing::{COMMAND_LIMIT, INDEX_BUILD_LIMIT};
+use crate::timing::COMMAND_LIMIT;
 
 /// The name of the index by which a line is read in its order.
 const LINE_INDEX: &str = "line";
@@ -16,38 +16,26 @@ const LINE_INDEX: &str = "line";
 /// The name of the index that removes the documents of processes that have died.
 const TTL_INDEX: &str = "until_ttl";
 
-const NAMESPACE_NOT_FOUND: i32 = 26;
-const UNAUTHORIZED: i32 = 13;
-
 impl MongoStore {
-    /// Creates the indexes of the waiters where one of them is missing. The server ends a build after a second, because
-    /// commands on the collection wait for it.
+    /// Creates the indexes of the waiters where one of them is missing.
     pub(crate) async fn ensure_waiters_indexes(&self) -> IndexState {
-        match self.has_waiters_indexes().await {
-            Ok(true) => return IndexState::Ready,
-            Ok(false) => {}
-            Err(error) => return IndexState::from_error(&error),
-        }
-        match self.create_waiters_indexes().await {
-            Ok(()) => IndexState::Ready,
-            Err(error) => IndexState::from_error(&error),
-        }
+        let ensured = match self.has_waiters_indexes().await {
+            Ok(false) => self.create_waiters_indexes().await,
+            found => found.map(drop),
+        };
+        ensured.map_or_else(|error| IndexState::from_error(&error), |()| IndexState::Ready)
     }
 
     /// Whether both indexes are there. Without the right to list them the server finds out when they are created.
     async fn has_waiters_indexes(&self) -> Result<bool, Error> {
-        let listing = self.waiters.list_indexes().max_time(COMMAND_LIMIT).await;
-        let mut indexes = match listing {
+        let mut indexes = match self.waiters.list_indexes().max_time(COMMAND_LIMIT).await {
             Ok(indexes) => indexes,
-            Err(error)
-                if matches!(
-                    driver_error::code(&error),
-                    Some(NAMESPACE_NOT_FOUND | UNAUTHORIZED)
-                ) =>
-            {
-                return Ok(false);
+            Err(error) => {
+                let is_unknown = [NAMESPACE_NOT_FOUND, UNAUTHORIZED]
+                    .map(Some)
+                    .contains(&driver_error::code(&error));
+                return if is_unknown { Ok(false) } else { Err(error) };
             }
-            Err(error) => return Err(error),
         };
         let mut missing = vec![LINE_INDEX, TTL_INDEX];
         while indexes.advance().await? {
@@ -65,15 +53,7 @@ impl MongoStore {
         let ttl = IndexModel::builder()
             .keys(doc! { "until": 1 })
             .options(named(TTL_INDEX).expire_after(Duration::ZERO).build());
-        let create = self
-            .waiters
-            .create_indexes([line.build(), ttl.build()])
-            .max_time(INDEX_BUILD_LIMIT);
-        if self.is_replicated().await? {
-            create.commit_quorum(CommitQuorum::Majority).await?;
-        } else {
-            create.await?;
-        }
-        Ok(())
+        let indexes = [line.build(), ttl.build()];
+        self.create_indexes(&self.waiters, indexes).await
     }
 }

@@ -12,16 +12,13 @@ mod mongo;
 mod tests;
 
 use std::collections::HashMap;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
 
 pub(crate) use self::mark::ProviderMark;
-use super::{AdmissionClass, IndexState, Store, WaiterInfo, WaitersState};
-use crate::LockError;
-use crate::meter::CommandKind;
+use super::WaiterInfo;
 
 /// What a provider writes about itself for one name.
 #[derive(Debug, Clone)]
@@ -68,133 +65,4 @@ pub(super) fn infos(line: Option<&Vec<Waiter>>, lock_id: &str) -> Vec<WaiterInfo
         })
     };
     others.filter_map(info).collect()
-}
-
-impl Store {
-    /// Enters the lines of these names, or moves to their ends, with one command. A new place is later than the last known one
-    /// of its line, and never earlier than the one that the provider has.
-    pub(crate) async fn move_to_end(
-        &self,
-        entries: &[WaiterEntry],
-        limit: Duration,
-    ) -> Result<(), LockError> {
-        let _admission = self.background_admissions().admit(AdmissionClass::Line).await;
-        match self {
-            Self::Mongo(store) => {
-                let moving = pin!(store.move_to_end(entries, limit));
-                store.gate.run_within(limit, CommandKind::Line, moving).await
-            }
-            Self::Memory(store) => {
-                store.move_to_end(entries);
-                Ok(())
-            }
-            #[cfg(test)]
-            Self::Simulated(link) => link.move_to_end(entries).await,
-        }
-    }
-
-    /// Keeps the documents of a provider for another while; it writes no document that was removed.
-    pub(crate) async fn prolong_waits(
-        &self,
-        provider: &ProviderMark,
-        names: &[Arc<str>],
-        limit: Duration,
-    ) -> Result<(), LockError> {
-        let _admission = self.background_admissions().admit(AdmissionClass::Line).await;
-        match self {
-            Self::Mongo(store) => {
-                store
-                    .gate
-                    .run_within(
-                        limit,
-                        CommandKind::Line,
-                        pin!(store.prolong_waits(provider, names, limit)),
-                    )
-                    .await
-            }
-            Self::Memory(store) => {
-                store.prolong_waits(provider, names);
-                Ok(())
-            }
-            #[cfg(test)]
-            Self::Simulated(link) => link.prolong_waits(provider, names).await,
-        }
-    }
-
-    /// Removes the documents of a provider for these names. It must follow all earlier writes of these documents.
-    pub(crate) async fn leave_lines(
-        &self,
-        provider: &ProviderMark,
-        names: &[Arc<str>],
-        limit: Duration,
-    ) -> Result<(), LockError> {
-        let _admission = self.background_admissions().admit(AdmissionClass::Line).await;
-        match self {
-            Self::Mongo(store) => {
-                store
-                    .gate
-                    .run_within(
-                        limit,
-                        CommandKind::Line,
-                        pin!(store.leave_lines(provider, names, limit)),
-                    )
-                    .await
-            }
-            Self::Memory(store) => {
-                store.leave_lines(provider, names);
-                Ok(())
-            }
-            #[cfg(test)]
-            Self::Simulated(link) => link.leave_lines(provider, names).await,
-        }
-    }
-
-    /// The lines of these names, with one query.
-    pub(crate) async fn lines(
-        &self,
-        names: &[Arc<str>],
-        limit: Duration,
-    ) -> Result<WaitersByName, LockError> {
-        let _admission = self.background_admissions().admit(AdmissionClass::Line).await;
-        match self {
-            Self::Mongo(store) => {
-                store
-                    .gate
-                    .run_within(limit, CommandKind::Line, pin!(store.lines(names, limit)))
-                    .await
-            }
-            Self::Memory(store) => Ok(store.lines(names)),
-            #[cfg(test)]
-            Self::Simulated(link) => link.lines(names).await,
-        }
-    }
-
-    /// Checks the indexes of the documents, and has those built that are missing.
-    pub(crate) async fn ensure_waiters_indexes(&self) -> IndexState {
-        match self {
-            Self::Mongo(store) => {
-                let checking = async { Ok(store.ensure_waiters_indexes().await) };
-                let checked = store.gate.run(CommandKind::Index, pin!(checking)).await;
-                checked.unwrap_or_else(|error| IndexState::unknown(&error))
-            }
-            Self::Memory(_) => IndexState::Ready,
-            #[cfg(test)]
-            Self::Simulated(_) => IndexState::Ready,
-        }
-    }
-
-    /// Checks what a provider needs to wait in order, with a document of its own that it removes again: the rights on the
-    /// collection of the waiters, and its indexes, which are created if one is missing.
-    pub(crate) async fn check_waiters(&self) -> WaitersState {
-        match self {
-            Self::Mongo(store) => {
-                let checking = async { Ok(store.check_waiters().await) };
-                let checked = store.gate.run_always(CommandKind::Admin, pin!(checking)).await;
-                checked.unwrap_or_else(|error| WaitersState::after(&error))
-            }
-            Self::Memory(_) => WaitersState::Ready,
-            #[cfg(test)]
-            Self::Simulated(_) => WaitersState::Ready,
-        }
-    }
 }

@@ -1,0 +1,126 @@
+//! What the commands of the protocol ask for, and what their replies say.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::DateTime;
+
+use crate::few::Few;
+use crate::once::MarkEnd;
+use crate::{FencingToken, LockError};
+
+/// What errors call an acquire request.
+pub(crate) const ACQUIRE_REQUEST: &str = "acquire request";
+
+/// The name of a lock and the id of one claim on it, as they stand in the document.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct LeaseId {
+    pub(crate) name: Arc<str>,
+    /// The id of the claim, `<owner>#<uuid>`: it is made for one acquisition and never used again. The names of a set have
+    /// one id in common.
+    pub(crate) lock_id: Arc<str>,
+}
+
+/// What an acquire request asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AcquireRequest {
+    /// The time for which the lease lasts without a renewal.
+    pub(crate) expiry: Duration,
+    /// The number of fencing tokens to reserve, one for each hold; the document keeps the last of them.
+    pub(crate) tokens: i64,
+    /// How long after its end a lease that was not released still keeps the lock taken.
+    pub(crate) takeover_margin: Duration,
+    /// Whether the reply has to have the [`Dates`].
+    pub(crate) wants_dates: bool,
+}
+
+/// What a reply says about time, by the server's clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dates {
+    /// The time of the command.
+    pub(crate) now: DateTime,
+    /// The beginning of the lease in the document.
+    pub(crate) acquired_at: DateTime,
+    /// The end of the lease in the document.
+    pub(crate) expires_at: DateTime,
+}
+
+/// The server's reply to an acquire request.
+#[derive(Debug)]
+pub(crate) enum AcquireReply {
+    /// The document has the claim's own id.
+    Acquired {
+        /// The greatest of the reserved tokens.
+        last_token: FencingToken,
+        /// The remaining time of the lease; `None` if the reply has none, because the driver has repeated the command
+        /// and the server has replied from its log.
+        remaining: Option<Duration>,
+        /// Present if the request asked for it.
+        dates: Option<Dates>,
+    },
+    /// The lease of another holder runs, or the margin after it.
+    Held {
+        /// The id of the claim that has the lock, empty during a minimum hold; `None` if the reply has none.
+        holder: Option<Arc<str>>,
+        /// The time since the beginning of the lease; `None` if the reply has none.
+        held_for: Option<Duration>,
+        /// The time until the lock is free, if it is neither renewed nor released; `None` if the reply has none.
+        remaining: Option<Duration>,
+        /// Present if the request asked for it and the reply names a holder.
+        dates: Option<Dates>,
+    },
+}
+
+impl AcquireReply {
+    /// The reply that the lock is held, where the server does not say by whom.
+    pub(crate) const HELD: Self = Self::Held {
+        holder: None,
+        held_for: None,
+        remaining: None,
+        dates: None,
+    };
+}
+
+/// The replies for the claims of a request in their order. The error is that of the query about several claims. It says
+/// nothing about the claims themselves, which the command before it may have made, however the query has failed.
+pub(crate) type Claimed = Result<Few<AcquireReply>, LockError>;
+
+/// Which of several claims were renewed.
+#[derive(Debug)]
+pub(crate) enum RenewReply {
+    All,
+    /// Only these claims have their locks.
+    Only(HashSet<LeaseId>),
+}
+
+impl RenewReply {
+    pub(crate) fn includes(&self, key: &LeaseId) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(held) => held.contains(key),
+        }
+    }
+}
+
+/// What the statement that guards a commit does with the claim.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum GuardChange {
+    /// It keeps the claim.
+    Keep,
+    /// It renews the claim for this time.
+    Renew(Duration),
+    /// It replaces the claim by the mark that its work is done, or releases it if the period is over.
+    Mark(MarkEnd),
+}
+
+/// The outcome of the statement that guards a commit.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum GuardOutcome {
+    /// The transaction has changed the claim's document: no other client can change it until the transaction ends.
+    Guarded,
+    /// The claim no longer has the lock.
+    Lost,
+    /// The claim has the lock, but not in the snapshot of the transaction.
+    NotVisible,
+}

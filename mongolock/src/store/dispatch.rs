@@ -1,0 +1,379 @@
+//! Sends each command to the store that there is: MongoDB, memory, or the server of the simulation.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::ClientSession;
+use tokio::time::Instant;
+
+use super::look::held_slots;
+use super::{
+    AcquireRequest, AdmissionClass, Admissions, Claimed, GuardChange, GuardOutcome, HeldSlots, IndexCheck,
+    IndexState, LeaseId, LockFilter, LockInfo, LockStream, Looked, MarkReply, MarkRequest, MongoStore, Page,
+    ProviderMark, RenewReply, RunningLeases, Store, StreamFilter, WaiterEntry, WaitersByName, WaitersState,
+};
+use crate::few::Few;
+use crate::meter::CommandKind;
+use crate::options::TtlOptions;
+#[cfg(test)]
+use crate::task::{with_reply_limit, within};
+use crate::{FencingToken, LockError, slot};
+
+/// Sends a command by its kind, with the time for which it waits for the reply. The method of a store has the name and the
+/// values of the command; those that wait for a server get the limit as well.
+macro_rules! send {
+    // The caller gives the reply up, or the connection counts as dead.
+    ($store:ident, $kind:ident, $command:ident($($value:expr),*), $limit:ident) => {
+        send!(@ $store, run(CommandKind::$kind), $command($($value),*), [$limit],
+            |link| with_reply_limit(link.$command($($value,)* $limit)).await)
+    };
+    // A hint about waiters, which is admitted here.
+    ($store:ident, Line within $limit:ident, $command:ident($($value:expr),*)) => {{
+        let _admission = $store.background_admissions().admit(AdmissionClass::Line).await;
+        send!(@ $store, run_within($limit, CommandKind::Line), $command($($value),*), [$limit],
+            |link| link.$command($($value),*).await)
+    }};
+    // The server ends the command at the limit.
+    ($store:ident, $kind:ident within $limit:ident, $command:ident($($value:expr),*)) => {
+        send!(@ $store, run_within($limit, CommandKind::$kind), $command($($value),*), [$limit],
+            |link| within($limit, link.$command($($value,)* $limit)).await)
+    };
+    // An operator's command. It may come after a shutdown, and has no faults in the simulation.
+    ($store:ident, $command:ident($($value:expr),*)) => {
+        send!(@ $store, run_always(CommandKind::Admin), $command($($value),*), [],
+            |link| Ok(link.memory().$command($($value),*)))
+    };
+    (@ $store:ident, $run:ident($($how:expr),*), $command:ident($($value:expr),*), [$($limit:ident)?],
+        |$link:ident| $simulated:expr) => {
+        match $store {
+            // The command is pinned here, because each function that took it by value would double its size.
+            Self::Mongo(store) => {
+                let command = pin!(store.$command($($value,)* $($limit)?));
+                store.gate.$run($($how,)* command).await
+            }
+            Self::Memory(store) => Ok(store.$command($($value),*)),
+            #[cfg(test)]
+            Self::Simulated($link) => $simulated,
+        }
+    };
+}
+
+impl Store {
+    /// The store on a server; `None` in memory and in the simulation.
+    fn mongo(&self) -> Option<&MongoStore> {
+        match self {
+            Self::Mongo(store) => Some(store),
+            Self::Memory(_) => None,
+            #[cfg(test)]
+            Self::Simulated(_) => None,
+        }
+    }
+
+    /// Ends every command and stream at the end of a shutdown, and the client if no other provider uses it. After this
+    /// only an operator's commands are sent.
+    pub(crate) async fn close(&self) {
+        if let Some(store) = self.mongo() {
+            store.close().await;
+        }
+    }
+
+    /// Whether the store was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.mongo().is_some_and(|store| store.gate.is_closed())
+    }
+
+    /// What admits the commands on the client of the calls: acquire requests, their copies, and releases.
+    pub(crate) fn admissions(&self) -> &Arc<Admissions> {
+        match self {
+            Self::Mongo(store) => store.servers.admissions(),
+            Self::Memory(store) => &store.admissions,
+            #[cfg(test)]
+            Self::Simulated(link) => &link.admissions,
+        }
+    }
+
+    /// What admits the commands on the client for background work: renewals, background releases, queries about locks, and
+    /// the documents of waiters. It is the same as the other one unless the user has given a client for that.
+    pub(crate) fn background_admissions(&self) -> &Arc<Admissions> {
+        let store = self.mongo();
+        store.map_or_else(|| self.admissions(), |store| &store.background_admissions)
+    }
+
+    /// Whether every command ends at once: then a request needs no task, because it cannot be cut off half-way.
+    pub(crate) fn never_waits(&self) -> bool {
+        matches!(self, Self::Memory(_))
+    }
+
+    /// The error of a request without a reply, with what the driver has said about its connections.
+    pub(crate) fn unanswered(&self, request: &str, waited: Duration) -> LockError {
+        let Some(store) = self.mongo() else {
+            return LockError::no_reply(request, waited);
+        };
+        store.servers.unanswered(request, waited).into_error()
+    }
+
+    /// Whether a primary replies; `false` if only another member of a replica set does.
+    pub(crate) async fn hello(&self) -> Result<bool, LockError> {
+        let Some(store) = self.mongo() else {
+            return Ok(true);
+        };
+        let asking = pin!(store.hello());
+        store.gate.run_always(CommandKind::Hello, asking).await
+    }
+
+    /// The refusal of the last acquire or renewal, for a missing right or a wrong password; `None` if it was not refused.
+    pub(crate) fn refusal(&self) -> Option<LockError> {
+        self.mongo()?.refusal()
+    }
+
+    /// Finds out whether the server still refuses acquires, if it has refused the last acquire or renewal.
+    pub(crate) async fn ask_again(&self) {
+        if let Some(store) = self.mongo()
+            && store.refusal().is_some()
+        {
+            let asking = pin!(store.ask_again());
+            // The store notes the outcome.
+            let _ = store.gate.run(CommandKind::Acquire, asking).await;
+        }
+    }
+
+    /// Whether a request may have taken effect: before the first connection of a client none has.
+    pub(crate) fn has_been_connected(&self) -> bool {
+        self.mongo().is_none_or(|store| store.servers.has_been_ready())
+    }
+
+    /// The time at which the server last confirmed a write; `None` without a server.
+    pub(crate) fn last_confirmed(&self) -> Option<Instant> {
+        self.mongo()?.last_confirmed()
+    }
+
+    /// Takes those of these locks that are free. Several keys have one id in common and different names: one command claims
+    /// their locks, and a query finds out which of them the claims have. Repeating it with the same keys is harmless. An
+    /// error of the query alone is the inner one.
+    pub(crate) async fn claim(
+        &self,
+        keys: &Few<LeaseId>,
+        request: AcquireRequest,
+        limit: Duration,
+    ) -> Result<Claimed, LockError> {
+        send!(self, Acquire, claim(keys, request), limit)
+    }
+
+    /// Renews these claims, each for its expiry. If not all of them have their locks, a second command finds out which do.
+    pub(crate) async fn renew(
+        &self,
+        claims: &[(LeaseId, Duration)],
+        limit: Duration,
+    ) -> Result<RenewReply, LockError> {
+        send!(self, Renew within limit, renew(claims))
+    }
+
+    /// Releases the claims of one hold; `false` if one of them does not have its lock. The server ends the command at the
+    /// limit, also while another transaction blocks a document.
+    pub(crate) async fn release(
+        &self,
+        keys: &[LeaseId],
+        min_hold: Duration,
+        limit: Duration,
+    ) -> Result<bool, LockError> {
+        let _admission = self.admissions().admit(AdmissionClass::Release).await;
+        send!(self, Release within limit, release(keys, min_hold))
+    }
+
+    /// Replaces a claim by the mark that its work is done, or releases it if the period is over. It ends the hold, as a release
+    /// does. Repeating it is harmless. The caller has the admission.
+    pub(crate) async fn mark(&self, request: &MarkRequest, limit: Duration) -> Result<MarkReply, LockError> {
+        send!(self, Release, mark(request), limit)
+    }
+
+    /// Releases those of these claims that have their locks, in the background. The caller has the admission.
+    pub(crate) async fn release_many(
+        &self,
+        keys: &[LeaseId],
+        min_hold: Duration,
+        limit: Duration,
+    ) -> Result<(), LockError> {
+        send!(self, Release within limit, release_many(keys, min_hold))
+    }
+
+    /// Guards a commit: it changes the document of this claim within the session's transaction. If that fails, a second
+    /// command finds the reason.
+    pub(crate) async fn guard(
+        &self,
+        key: &LeaseId,
+        change: GuardChange,
+        session: &mut ClientSession,
+    ) -> Result<GuardOutcome, LockError> {
+        let Some(store) = self.mongo() else {
+            return Err(LockError::NoTransaction {
+                name: slot::shown(&key.name).to_owned(),
+                reason: "the lock is in memory, and only MongoDB has transactions".to_owned(),
+            });
+        };
+        let guarding = pin!(store.guard(key, change, session));
+        store.gate.count(CommandKind::Commit, guarding).await
+    }
+
+    /// Checks the index that removes the documents of unused locks, and creates it if it is missing. It sends several
+    /// commands, none of which can delay those of others by more than a second.
+    pub(crate) async fn ensure_index(&self, wanted: TtlOptions) -> IndexCheck {
+        match self {
+            Self::Mongo(store) => {
+                let checking = async { Ok(store.ensure_index(wanted).await) };
+                let checked = store.gate.run_always(CommandKind::Index, pin!(checking)).await;
+                checked.unwrap_or_else(|error| IndexState::unknown(&error).into())
+            }
+            Self::Memory(_) => IndexState::Ready.into(),
+            #[cfg(test)]
+            Self::Simulated(link) => link.ensure_index().await.into(),
+        }
+    }
+
+    /// Reads the state of that index. It sends two commands that read.
+    pub(crate) async fn inspect_index(&self, wanted: TtlOptions) -> IndexState {
+        let Some(store) = self.mongo() else {
+            return IndexState::Ready;
+        };
+        let reading = async { Ok(store.inspect_index(wanted).await) };
+        let read = store.gate.run_always(CommandKind::Index, pin!(reading)).await;
+        read.unwrap_or_else(|error| IndexState::unknown(&error))
+    }
+
+    /// A page of the locks that meet the filter: the first ones after this name, in the order of their names.
+    pub(crate) async fn page(
+        &self,
+        filter: &LockFilter,
+        after: Option<&str>,
+        takeover_margin: Duration,
+    ) -> Result<Page, LockError> {
+        send!(self, page(filter, after, takeover_margin))
+    }
+
+    pub(crate) async fn get(
+        &self,
+        name: &str,
+        takeover_margin: Duration,
+    ) -> Result<Option<LockInfo>, LockError> {
+        send!(self, get(name, takeover_margin))
+    }
+
+    /// Frees a lock that is not free, if the document has the given token; `false` if there was nothing to free.
+    pub(crate) async fn force_release(
+        &self,
+        name: &str,
+        only_if: Option<FencingToken>,
+        takeover_margin: Duration,
+    ) -> Result<bool, LockError> {
+        send!(self, force_release(name, only_if, takeover_margin))
+    }
+
+    /// Frees the locks of this owner that are not free, and returns their number.
+    pub(crate) async fn release_owner(
+        &self,
+        owner: &str,
+        takeover_margin: Duration,
+    ) -> Result<u64, LockError> {
+        send!(self, release_owner(owner, takeover_margin))
+    }
+
+    /// Looks which of these locks are held, with one query that changes nothing. The caller has the admission, and may drop
+    /// the future: nothing depends on the reply.
+    pub(crate) async fn look(
+        &self,
+        looked: Looked<'_>,
+        takeover_margin: Duration,
+        limit: Duration,
+    ) -> Result<RunningLeases, LockError> {
+        send!(self, Look within limit, look(looked, takeover_margin))
+    }
+
+    /// Looks at all permits of a semaphore, also at those beyond this number. The reply is only a hint, as that to a look. The
+    /// caller has the admission.
+    pub(crate) async fn slots(
+        &self,
+        semaphore: &str,
+        permits: u32,
+        takeover_margin: Duration,
+        limit: Duration,
+    ) -> Result<HeldSlots, LockError> {
+        let looked = Looked::Permits { semaphore, permits };
+        Ok(held_slots(
+            self.look(looked, takeover_margin, limit).await?,
+            semaphore,
+        ))
+    }
+
+    /// Opens the stream of the releases and deletions of these locks.
+    pub(crate) async fn watch(&self, filter: StreamFilter) -> Result<LockStream, LockError> {
+        match self {
+            Self::Mongo(store) => store.watch(filter).await,
+            Self::Memory(store) => Ok(store.watch(filter)),
+            #[cfg(test)]
+            Self::Simulated(link) => {
+                let hints = link.watch().await?;
+                Ok(LockStream::simulated(hints, filter))
+            }
+        }
+    }
+
+    /// Enters the lines of these names, or moves to their ends, with one command. A new place is later than the last known one
+    /// of its line, and never earlier than the one that the provider has.
+    pub(crate) async fn move_to_end(
+        &self,
+        entries: &[WaiterEntry],
+        limit: Duration,
+    ) -> Result<(), LockError> {
+        send!(self, Line within limit, move_to_end(entries))
+    }
+
+    /// Keeps the documents of a provider for another while; it writes no document that was removed.
+    pub(crate) async fn prolong_waits(
+        &self,
+        provider: &ProviderMark,
+        names: &[Arc<str>],
+        limit: Duration,
+    ) -> Result<(), LockError> {
+        send!(self, Line within limit, prolong_waits(provider, names))
+    }
+
+    /// Removes the documents of a provider for these names. It must follow all earlier writes of these documents.
+    pub(crate) async fn leave_lines(
+        &self,
+        provider: &ProviderMark,
+        names: &[Arc<str>],
+        limit: Duration,
+    ) -> Result<(), LockError> {
+        send!(self, Line within limit, leave_lines(provider, names))
+    }
+
+    /// The lines of these names, with one query.
+    pub(crate) async fn lines(
+        &self,
+        names: &[Arc<str>],
+        limit: Duration,
+    ) -> Result<WaitersByName, LockError> {
+        send!(self, Line within limit, lines(names))
+    }
+
+    /// Checks the indexes of the documents of waiters, and has those built that are missing.
+    pub(crate) async fn ensure_waiters_indexes(&self) -> IndexState {
+        let Some(store) = self.mongo() else {
+            return IndexState::Ready;
+        };
+        let checking = async { Ok(store.ensure_waiters_indexes().await) };
+        let checked = store.gate.run(CommandKind::Index, pin!(checking)).await;
+        checked.unwrap_or_else(|error| IndexState::unknown(&error))
+    }
+
+    /// Checks what a provider needs to wait in order, with a document of its own that it removes again: the rights on the
+    /// collection of the waiters, and its indexes, which are created if one is missing.
+    pub(crate) async fn check_waiters(&self) -> WaitersState {
+        let Some(store) = self.mongo() else {
+            return WaitersState::Ready;
+        };
+        let checking = async { Ok(store.check_waiters().await) };
+        let checked = store.gate.run_always(CommandKind::Admin, pin!(checking)).await;
+        checked.unwrap_or_else(|error| WaitersState::after(&error))
+    }
+}
