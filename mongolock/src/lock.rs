@@ -1,5 +1,5 @@
 use std::future::{Future, IntoFuture};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::lease::{Hold, Lease};
 use crate::name::RenderedName;
 use crate::once::Once;
 use crate::options::{self, OnBusy, Options};
-use crate::run::{Acquiring, Body, OnLost, RunningHold};
-use crate::{LockError, LockGuard, LockOutput, output};
+use crate::run::{self, Acquiring, OnLost, RunningHold};
+use crate::{LockError, LockGuard, LockOutput};
 
 /// A distributed lock with its name and its options; made by [`LockProvider::lock`](crate::LockProvider::lock).
 ///
@@ -267,15 +267,7 @@ impl DistributedLock {
     {
         let lock = self.clone();
         let acquiring = Acquiring::new(async move { lock.hold(OnBusy::Wait, OnLost::Cancel).await });
-        async move {
-            match acquiring.await {
-                Ok(acquired) => {
-                    let body = pin!(Body::new(body(acquired.context())));
-                    acquired.run(body, output::output()).await
-                }
-                Err(error) => LockOutput::from_lock_error(error),
-            }
-        }
+        run::run(acquiring, body)
     }
 
     /// Acquires the lock for a body, or joins the hold that the caller already runs under.

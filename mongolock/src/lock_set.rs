@@ -1,6 +1,6 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::engine::Engine;
 use crate::lease::{Hold, Lease};
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
-use crate::run::{Acquiring, Body, OnLost, RunningHold};
+use crate::run::{self, Acquiring, OnLost, RunningHold};
 use crate::timing::NESTED_SET_LIMIT;
-use crate::{FencingToken, LockError, LockGuard, LockOutput, output, task};
+use crate::{FencingToken, LockError, LockGuard, LockOutput, task};
 
 /// The largest number of names in a set: each of its commands has them all.
 const MOST_NAMES: usize = 500;
@@ -202,15 +202,7 @@ impl LockSet {
     {
         let set = self.clone();
         let acquiring = Acquiring::new(async move { set.hold(OnBusy::Wait, OnLost::Cancel).await });
-        async move {
-            match acquiring.await {
-                Ok(acquired) => {
-                    let body = pin!(Body::new(body(acquired.context())));
-                    acquired.run(body, output::output()).await
-                }
-                Err(error) => LockOutput::from_lock_error(error),
-            }
-        }
+        run::run(acquiring, body)
     }
 
     /// Acquires the locks for a body, and joins those that the caller already runs under.

@@ -1,6 +1,6 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::lease::{Hold, Lease};
 use crate::lock::join;
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
-use crate::run::{Acquiring, Body, OnLost, RunningHold};
-use crate::{LockError, LockGuard, LockOutput, Permit, output};
+use crate::run::{self, Acquiring, OnLost, RunningHold};
+use crate::{LockError, LockGuard, LockOutput, Permit};
 
 /// The largest number of permits: a query over all of them must stay small.
 const MOST_PERMITS: u32 = 1000;
@@ -210,15 +210,7 @@ impl Semaphore {
     {
         let semaphore = self.clone();
         let acquiring = Acquiring::new(async move { semaphore.hold(OnBusy::Wait, OnLost::Cancel).await });
-        async move {
-            match acquiring.await {
-                Ok(acquired) => {
-                    let body = pin!(Body::new(body(acquired.context())));
-                    acquired.run(body, output::output()).await
-                }
-                Err(error) => LockOutput::from_lock_error(error),
-            }
-        }
+        run::run(acquiring, body)
     }
 
     /// Acquires a permit for a body, or joins the permit that the caller already runs under.
