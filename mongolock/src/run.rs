@@ -17,7 +17,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use hold::{BodyEnd, EndedHold, Step};
-pub(crate) use hold::{OnLost, RunningHold};
+pub(crate) use hold::{OnLost, RunningHold, inner_call_slot, refuse_own};
 pub use locked_body::Body;
 use locked_body::LockedBody;
 

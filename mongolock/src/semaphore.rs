@@ -8,7 +8,6 @@ use crate::acquire::{AcquirePermit, Search};
 use crate::context::LockContext;
 use crate::engine::Engine;
 use crate::lease::{Hold, Lease};
-use crate::lock::join;
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
 use crate::run::{self, Acquiring, OnLost, RunningHold};
@@ -217,7 +216,7 @@ impl Semaphore {
     pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
         self.check()?;
         if let Some((outer, lease)) = self.own() {
-            return join(&outer, &lease, &self.name, on_busy, on_lost).await;
+            return RunningHold::join(&outer, lease, &self.name, on_busy, on_lost).await;
         }
         let hold = self.acquiring().acquire(on_busy).await?;
         Ok(RunningHold::own(
@@ -260,12 +259,7 @@ impl Semaphore {
     }
 
     fn refuse_own(&self) -> Result<(), LockError> {
-        match self.own() {
-            Some((_, lease)) if !lease.is_over() => Err(LockError::Reentrant {
-                name: self.name().to_owned(),
-            }),
-            _ => Ok(()),
-        }
+        run::refuse_own(self.own(), self.name())
     }
 }
 
