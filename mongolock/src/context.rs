@@ -1,17 +1,19 @@
+mod level;
+
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::ClientSession;
-use tokio::sync::Semaphore;
 use tracing::Span;
+
+use level::Level;
+pub(crate) use level::View;
 
 use crate::commit;
 use crate::engine::Engine;
-use crate::lease::{CancelShield, Lease};
-use crate::sync::lock;
+use crate::lease::Lease;
 use crate::trace::{self, HoldFields};
 use crate::{Busy, FencingToken, LockError, task};
 
@@ -29,116 +31,7 @@ pub struct LockContext {
     level: Arc<Level>,
 }
 
-/// One nesting level of holds in a task.
-struct Level {
-    lease: Arc<Lease>,
-    /// The template of the name that the call of this level has used, or the label of its lock.
-    template: Option<&'static str>,
-    /// The leases of the other names, if the call has several names and has joined holds of them.
-    others: Box<[Arc<Lease>]>,
-    /// The names of the call, if they are not those of its lease.
-    view: Option<Box<View>>,
-    /// The engine, whose drop would stop the background task that renews the lease.
-    engine: Arc<Engine>,
-    /// The context of the enclosing call, of the same lock or of another one. A link to a call that has ended is
-    /// replaced by the link to the next enclosing call, so that a chain of tasks, each started by the one before it,
-    /// does not keep all their leases.
-    outer: Mutex<Option<LockContext>>,
-    /// Whether the call of this level is over: its guard is released or dropped, or the joined call has returned.
-    has_ended: AtomicBool,
-    /// The slot for the joined calls directly under this level, which run one at a time.
-    inner_calls: OnceLock<Arc<Semaphore>>,
-}
-
-/// The names of a call that has joined holds of them.
-pub(crate) struct View {
-    /// The names in their order, and their tokens.
-    pub(crate) tokens: Vec<(Arc<str>, FencingToken)>,
-    /// The place of the name that the caller has written first.
-    pub(crate) first: usize,
-}
-
-impl Drop for Level {
-    /// Frees a chain of levels one after the other: each of them freeing the next would overflow the stack.
-    fn drop(&mut self) {
-        let mut next = lock(&self.outer).take();
-        while let Some(level) = next.and_then(|context| Arc::into_inner(context.level)) {
-            next = lock(&level.outer).take();
-        }
-    }
-}
-
 impl LockContext {
-    pub(crate) fn new(lease: Arc<Lease>, engine: &Arc<Engine>, template: Option<&'static str>) -> Self {
-        if let Some(semaphore) = lease.semaphore() {
-            let view = View {
-                tokens: vec![(Arc::clone(semaphore), FencingToken::NONE)],
-                first: 0,
-            };
-            return Self::of_view(lease, Vec::new(), view, engine, template);
-        }
-        let context = Self::within(lease, engine, template, Self::current());
-        context.cut_ended_calls();
-        context
-    }
-
-    /// The context of a call that has joined holds: its names, and the leases that it depends on.
-    pub(crate) fn of_view(
-        lease: Arc<Lease>,
-        others: Vec<Arc<Lease>>,
-        view: View,
-        engine: &Arc<Engine>,
-        template: Option<&'static str>,
-    ) -> Self {
-        let mut level = Self::level(lease, engine, template, Self::current());
-        level.others = others.into_boxed_slice();
-        level.view = Some(Box::new(view));
-        let context = Self {
-            level: Arc::new(level),
-        };
-        context.cut_ended_calls();
-        context
-    }
-
-    fn within(
-        lease: Arc<Lease>,
-        engine: &Arc<Engine>,
-        template: Option<&'static str>,
-        outer: Option<Self>,
-    ) -> Self {
-        Self {
-            level: Arc::new(Self::level(lease, engine, template, outer)),
-        }
-    }
-
-    fn level(
-        lease: Arc<Lease>,
-        engine: &Arc<Engine>,
-        template: Option<&'static str>,
-        outer: Option<Self>,
-    ) -> Level {
-        Level {
-            lease,
-            template,
-            others: Box::default(),
-            view: None,
-            engine: Arc::clone(engine),
-            outer: Mutex::new(outer),
-            has_ended: AtomicBool::new(false),
-            inner_calls: OnceLock::new(),
-        }
-    }
-
-    /// Marks the call of this context as ended. It then encloses no further calls; only tasks that run directly in its
-    /// scope still see it.
-    pub(crate) fn close(&self) {
-        self.level.has_ended.store(true, Ordering::Release);
-    }
-
-    fn has_ended(&self) -> bool {
-        self.level.has_ended.load(Ordering::Acquire)
-    }
-
     /// The context of the innermost hold around the caller in its task; `None` if it runs under no lock.
     ///
     /// A spawned task has no context of its own; [`scope`](Self::scope) passes one on.
@@ -440,36 +333,6 @@ impl LockContext {
         CURRENT.scope(self, future)
     }
 
-    /// The context of the innermost enclosing hold of this name, on the same provider.
-    pub(crate) fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<Self> {
-        // A call that has joined one name of a set encloses calls of its other names as well: it has the inner-call slot
-        // of the set itself.
-        let is_it = |context: &Self| {
-            Arc::ptr_eq(&context.level.engine, engine)
-                && context.leases().any(|lease| lease.token_of(name).is_some())
-        };
-        std::iter::successors(Self::current(), Self::outer).find(is_it)
-    }
-
-    /// The context of the innermost enclosing permit of this semaphore, on the same provider, and its lease.
-    pub(crate) fn enclosing_permit(engine: &Arc<Engine>, semaphore: &str) -> Option<(Self, Arc<Lease>)> {
-        let permit = |context: Self| {
-            let is_own = Arc::ptr_eq(&context.level.engine, engine);
-            let mut leases = context.leases().filter(|_| is_own);
-            let is_it = |lease: &&Arc<Lease>| lease.semaphore().is_some_and(|name| **name == *semaphore);
-            let lease = leases.find(is_it).map(Arc::clone);
-            drop(leases);
-            Some((context, lease?))
-        };
-        std::iter::successors(Self::current(), Self::outer).find_map(permit)
-    }
-
-    /// Whether the caller runs under a lock of this provider that is still held.
-    pub(crate) fn is_inside_hold(engine: &Arc<Engine>) -> bool {
-        let is_one = |context: Self| Arc::ptr_eq(&context.level.engine, engine) && !context.is_lost();
-        std::iter::successors(Self::current(), Self::outer).any(is_one)
-    }
-
     /// The lease that the call depends on; of several the first one.
     pub(crate) fn lease(&self) -> &Arc<Lease> {
         &self.level.lease
@@ -478,14 +341,6 @@ impl LockContext {
     /// All leases that the call depends on: one, unless it has several names and has joined holds of them.
     pub(crate) fn leases(&self) -> impl Iterator<Item = &Arc<Lease>> + Send {
         std::iter::once(&self.level.lease).chain(&self.level.others)
-    }
-
-    /// The lease of one of the call's names.
-    pub(crate) fn lease_of(&self, name: &str) -> &Arc<Lease> {
-        let mut leases = self.leases();
-        leases
-            .find(|lease| lease.token_of(name).is_some())
-            .unwrap_or_else(|| self.lease())
     }
 
     /// The span of a body that runs under this context.
@@ -499,11 +354,6 @@ impl LockContext {
             return trace::hold_span(&fields, self.template());
         }
         trace::hold_set_span(&fields, self.template(), &self.names().collect::<Vec<_>>())
-    }
-
-    /// What tells the level of this context from all others that exist at the same time.
-    pub(crate) fn level_id(&self) -> usize {
-        Arc::as_ptr(&self.level).addr()
     }
 
     /// Whether the call depends on several leases.
@@ -520,30 +370,6 @@ impl LockContext {
         &self.level.engine
     }
 
-    /// Prevents the cancellation of all bodies around a commit: those around this hold, and those around the caller.
-    pub(crate) fn shield_bodies(&self) -> Vec<CancelShield> {
-        let own = std::iter::successors(Some(self.clone()), Self::outer);
-        let callers = std::iter::successors(Self::current(), Self::outer);
-        own.chain(callers)
-            .flat_map(|context| context.leases().map(Arc::clone).collect::<Vec<_>>())
-            .map(|lease| lease.shield())
-            .collect()
-    }
-
-    /// The context of the innermost enclosing call that has not ended. Links to ended calls before it are removed.
-    fn outer(&self) -> Option<Self> {
-        let mut link = lock(&self.level.outer);
-        while let Some(ended) = link.take_if(|outer| outer.has_ended()) {
-            link.clone_from(&lock(&ended.level.outer));
-        }
-        link.clone()
-    }
-
-    /// Removes all ended calls from the chain.
-    fn cut_ended_calls(&self) {
-        std::iter::successors(Some(self.clone()), Self::outer).for_each(drop);
-    }
-
     /// The error of a call that is not to wait for another one under this hold.
     pub(crate) fn busy_error(&self) -> LockError {
         let mut busy = Busy::new(self.name());
@@ -552,10 +378,6 @@ impl LockContext {
         busy.held_for = Some(self.lease().acquired.elapsed());
         busy.remaining = Some(self.remaining());
         LockError::busy(busy)
-    }
-
-    pub(crate) fn inner_calls(&self) -> Arc<Semaphore> {
-        Arc::clone(self.level.inner_calls.get_or_init(|| Arc::new(Semaphore::new(1))))
     }
 }
 
@@ -571,134 +393,4 @@ impl fmt::Debug for LockContext {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::VecDeque;
-    use std::sync::Weak;
-
-    use tokio::sync::oneshot;
-
-    use super::*;
-    use crate::LockProvider;
-    use crate::lock::DistributedLock;
-
-    const TASKS: usize = 1000;
-
-    /// A provider whose locks are lost after a second.
-    fn short() -> LockProvider {
-        let builder = LockProvider::in_memory().to_builder();
-        let short = builder.expiry(Duration::from_secs(1)).max_hold(Duration::ZERO);
-        short.build().unwrap()
-    }
-
-    async fn token_within(lock: &DistributedLock) -> Result<FencingToken, LockError> {
-        lock.run(async |context| Ok(context.fencing_token())).await
-    }
-
-    #[tokio::test]
-    async fn a_long_chain_does_not_overflow_the_stack() {
-        let guard = LockProvider::in_memory().lock("long").await.unwrap();
-        let chain = || {
-            let links = std::iter::repeat_n(guard.lease(), 300_000);
-            links.fold(guard.context(), |outer, lease| {
-                LockContext::within(Arc::clone(lease), outer.engine(), None, Some(outer.clone()))
-            })
-        };
-        drop(chain());
-
-        let innermost = chain();
-        std::iter::successors(Some(innermost.clone()), LockContext::outer)
-            .take(300_000)
-            .for_each(|context| context.close());
-        innermost.cut_ended_calls();
-        let outermost = innermost.outer().expect("the guard is held");
-        assert!(Arc::ptr_eq(&outermost.level, &guard.context().level));
-    }
-
-    /// Runs one task after the other, each of which acquires a lock in the scope of the call before it, while `overlap`
-    /// earlier calls still run. Returns the largest number of levels and of leases that existed at the same time.
-    async fn chain_of_tasks(
-        first: &LockContext,
-        lock_of: impl Fn(usize) -> DistributedLock,
-        overlap: usize,
-    ) -> (usize, usize) {
-        let mut outer = first.clone();
-        let (mut levels, mut leases) = (Vec::<Weak<Level>>::new(), Vec::<Weak<Lease>>::new());
-        let (mut most, mut running) = ((0, 0), VecDeque::new());
-        for number in 0..TASKS {
-            let (sender, context) = oneshot::channel();
-            let (end, ending) = oneshot::channel::<()>();
-            let lock = lock_of(number);
-            let task = tokio::spawn(outer.scope(async move {
-                let body = async move |context| {
-                    let _ = sender.send(context);
-                    let _ = ending.await;
-                    Ok::<_, LockError>(())
-                };
-                lock.run(body).await
-            }));
-            outer = context.await.unwrap();
-            levels.push(Arc::downgrade(&outer.level));
-            leases.push(Arc::downgrade(outer.lease()));
-            running.push_back((task, end));
-            if running.len() > overlap
-                && let Some((task, end)) = running.pop_front()
-            {
-                // Dropping the sender ends the call.
-                drop(end);
-                task.await.unwrap().unwrap();
-            }
-            let alive = (count_alive(&levels), count_alive(&leases));
-            most = (alive.0.max(most.0), alive.1.max(most.1));
-        }
-        most
-    }
-
-    fn count_alive<T>(all: &[Weak<T>]) -> usize {
-        all.iter().filter(|weak| weak.strong_count() > 0).count()
-    }
-
-    #[tokio::test]
-    async fn ended_calls_are_not_kept() {
-        let provider = LockProvider::in_memory();
-        let first = provider.lock("first").await.unwrap();
-        for overlap in [0, 1, 3] {
-            let own = chain_of_tasks(&first.context(), |number| provider.lock(number), overlap).await;
-            let joined = chain_of_tasks(&first.context(), |_| provider.lock("first"), overlap).await;
-            assert!(own.0 <= 10 && own.1 <= 10, "levels and leases: {own:?}");
-            assert!(joined.0 <= 10, "levels: {}", joined.0);
-        }
-    }
-
-    /// Joining the hold from inside another lock fails as well.
-    #[tokio::test(start_paused = true)]
-    async fn a_lost_hold_whose_call_still_runs_cannot_be_joined() {
-        let (provider, other) = (short(), LockProvider::in_memory());
-        let (lost, inner) = (provider.lock("lost"), other.lock("inner"));
-        let guard = lost.acquire().await.unwrap();
-        let nested = guard.context().scope(async {
-            inner
-                .run(async |_| {
-                    guard.lost().await;
-                    token_within(&inner).await?;
-                    token_within(&lost).await
-                })
-                .await
-        });
-        assert!(matches!(nested.await, Err(LockError::Lost { name, .. }) if name == "lost"));
-    }
-
-    /// A task that outlives the call that started it runs under no lock of that call.
-    #[tokio::test]
-    async fn an_ended_call_is_seen_in_its_own_scope_only() {
-        let provider = LockProvider::in_memory();
-        let (ended, inner) = (provider.lock("ended"), provider.lock("inner"));
-        let guard = ended.acquire().await.unwrap();
-        let (context, token) = (guard.context(), guard.fencing_token());
-        guard.release().await.unwrap();
-
-        let direct = context.clone().scope(token_within(&ended)).await;
-        assert!(matches!(direct, Err(LockError::Lost { .. })));
-        let deeper = inner.run(async |_| token_within(&ended).await);
-        assert!(context.scope(deeper).await.unwrap() > token);
-    }
-}
+mod tests;

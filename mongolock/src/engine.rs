@@ -1,6 +1,7 @@
+use std::any::Any;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -42,6 +43,8 @@ pub(crate) struct Engine {
     warned: Mutex<HashSet<Arc<str>>>,
     /// The number of calls that wait for a lock.
     waiting: AtomicUsize,
+    /// What every guard keeps alive: the thread of a blocking provider.
+    keeper: OnceLock<Weak<dyn Any + Send + Sync>>,
     /// The present [`Phase`].
     phase: AtomicU8,
     /// Notified when a phase begins.
@@ -87,9 +90,21 @@ impl Engine {
             meter: Meter::new(),
             warned: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            keeper: OnceLock::new(),
             phase: AtomicU8::new(Phase::Open as u8),
             phase_changed: Notify::new(),
         }
+    }
+
+    /// Has every guard from now on keep this alive.
+    pub(crate) fn keep_while_held(&self, keeper: Weak<dyn Any + Send + Sync>) {
+        // An error says that a keeper is set: there is one for each provider.
+        let _ = self.keeper.set(keeper);
+    }
+
+    /// What a guard keeps alive.
+    pub(crate) fn keeper(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.keeper.get()?.upgrade()
     }
 
     /// Starts the background tasks on the caller's runtime if they do not run.

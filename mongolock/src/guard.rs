@@ -1,3 +1,4 @@
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -34,6 +35,8 @@ pub struct LockGuard {
     hold: Hold,
     engine: Arc<Engine>,
     context: GuardContext,
+    /// The thread of a blocking provider. It is dropped last, because it releases the lock.
+    _keeper: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl LockGuard {
@@ -43,6 +46,7 @@ impl LockGuard {
             hold,
             engine: Arc::clone(engine),
             context: GuardContext(OnceLock::new()),
+            _keeper: engine.keeper(),
         }
     }
 

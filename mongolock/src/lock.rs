@@ -1,17 +1,17 @@
 use std::future::{Future, IntoFuture};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::{Acquire, Search};
 use crate::context::LockContext;
 use crate::engine::Engine;
-use crate::lease::{Hold, Lease};
+use crate::lease::Hold;
 use crate::name::RenderedName;
 use crate::once::Once;
 use crate::options::{self, OnBusy, Options};
-use crate::run::{Acquiring, Body, OnLost, RunningHold};
-use crate::{LockError, LockGuard, LockOutput, output};
+use crate::run::{self, Acquiring, OnLost, RunningHold};
+use crate::{LockError, LockGuard, LockOutput};
 
 /// A distributed lock with its name and its options; made by [`LockProvider::lock`](crate::LockProvider::lock).
 ///
@@ -267,23 +267,14 @@ impl DistributedLock {
     {
         let lock = self.clone();
         let acquiring = Acquiring::new(async move { lock.hold(OnBusy::Wait, OnLost::Cancel).await });
-        async move {
-            match acquiring.await {
-                Ok(acquired) => {
-                    let body = pin!(Body::new(body(acquired.context())));
-                    acquired.run(body, output::output()).await
-                }
-                Err(error) => LockOutput::from_lock_error(error),
-            }
-        }
+        run::run(acquiring, body)
     }
 
     /// Acquires the lock for a body, or joins the hold that the caller already runs under.
     pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
         self.check()?;
-        if let Some(outer) = LockContext::enclosing(&self.engine, self.name()) {
-            let lease = Arc::clone(outer.lease_of(self.name()));
-            return join(&outer, &lease, &self.name, on_busy, on_lost).await;
+        if let Some((outer, lease)) = LockContext::enclosing(&self.engine, self.name()) {
+            return RunningHold::join(&outer, lease, &self.name, on_busy, on_lost).await;
         }
         let hold = self.acquiring().acquire(on_busy).await?;
         Ok(RunningHold::own(
@@ -308,39 +299,7 @@ impl DistributedLock {
     }
 
     fn refuse_own(&self) -> Result<(), LockError> {
-        match LockContext::enclosing(&self.engine, self.name()) {
-            Some(own) if !own.lease_of(self.name()).is_over() => Err(LockError::Reentrant {
-                name: self.name().to_owned(),
-            }),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Joins the hold of the enclosing call. The hold is busy only while another inner call runs under it. The lock options
-/// of the inner call do not apply.
-pub(crate) async fn join(
-    outer: &LockContext,
-    lease: &Arc<Lease>,
-    name: &RenderedName,
-    on_busy: OnBusy,
-    on_lost: OnLost,
-) -> Result<RunningHold, LockError> {
-    lease.ensure_held()?;
-    let inner_calls = outer.inner_calls();
-    let permit = match on_busy {
-        OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
-        OnBusy::Wait => tokio::select! {
-            biased;
-            permit = inner_calls.acquire_owned() => permit.ok(),
-            () = lease.until_over() => return Err(lease.lost_error()),
-        },
-    };
-    // The hold may have ended during the wait for another inner call.
-    lease.ensure_held()?;
-    match permit {
-        Some(permit) => Ok(RunningHold::joined(outer, lease, name, permit, on_lost)),
-        None => Err(outer.busy_error()),
+        run::refuse_own(LockContext::enclosing(&self.engine, self.name()), self.name())
     }
 }
 

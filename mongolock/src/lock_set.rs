@@ -1,20 +1,22 @@
+mod parts;
+
 use std::fmt;
 use std::future::{Future, IntoFuture};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
+use parts::Parts;
 
 use crate::acquire::{Acquire, AcquireSeveral, Search};
-use crate::context::{LockContext, View};
+use crate::context::LockContext;
 use crate::engine::Engine;
-use crate::lease::{Hold, Lease};
+use crate::lease::Hold;
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
-use crate::run::{Acquiring, Body, OnLost, RunningHold};
+use crate::run::{self, Acquiring, OnLost, RunningHold};
 use crate::timing::NESTED_SET_LIMIT;
-use crate::{FencingToken, LockError, LockGuard, LockOutput, output, task};
+use crate::{LockError, LockGuard, LockOutput};
 
 /// The largest number of names in a set: each of its commands has them all.
 const MOST_NAMES: usize = 500;
@@ -52,16 +54,6 @@ pub struct LockSet {
     /// The place of the name that the caller has written first.
     first: usize,
     options: Arc<Options>,
-}
-
-/// What a call of a set joins, and what it has to acquire.
-struct Parts {
-    /// The enclosing calls that hold names of the set, each once, in one order for all callers.
-    outer: Vec<LockContext>,
-    /// For each name the lease that is joined.
-    joined: Vec<Option<Arc<Lease>>>,
-    /// The other names.
-    rest: Vec<RenderedName>,
 }
 
 impl LockSet {
@@ -202,21 +194,13 @@ impl LockSet {
     {
         let set = self.clone();
         let acquiring = Acquiring::new(async move { set.hold(OnBusy::Wait, OnLost::Cancel).await });
-        async move {
-            match acquiring.await {
-                Ok(acquired) => {
-                    let body = pin!(Body::new(body(acquired.context())));
-                    acquired.run(body, output::output()).await
-                }
-                Err(error) => LockOutput::from_lock_error(error),
-            }
-        }
+        run::run(acquiring, body)
     }
 
     /// Acquires the locks for a body, and joins those that the caller already runs under.
     pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
         self.check()?;
-        let parts = self.parts();
+        let parts = Parts::of(&self.engine, &self.names);
         if parts.outer.is_empty() {
             let hold = self.acquiring().acquire(on_busy).await?;
             return Ok(RunningHold::own(
@@ -226,23 +210,24 @@ impl LockSet {
             ));
         }
         let slots = parts.inner_call_slots(on_busy).await?;
-        if parts.rest.is_empty() {
-            let context = self.context(&parts, None);
-            return Ok(RunningHold::joined_several(context, slots, on_lost));
+        let mut own = None;
+        if !parts.rest.is_empty() {
+            let hold = tokio::select! {
+                biased;
+                hold = self.acquire_rest(&parts.rest, on_busy) => hold?,
+                () = parts.until_lost() => return Err(parts.lost_error()),
+            };
+            let guard = self.guard(hold);
+            parts.ensure_held()?;
+            own = Some(guard);
         }
-        let hold = tokio::select! {
-            biased;
-            hold = self.acquire_rest(&parts.rest, on_busy) => hold?,
-            () = parts.until_lost() => return Err(parts.lost_error()),
-        };
-        let guard = self.guard(hold);
-        parts.ensure_held()?;
-        let context = self.context(&parts, Some(guard.lease()));
-        Ok(RunningHold::partly(
-            guard,
-            self.options.await_release,
+        let context = parts.context(self, own.as_ref().map(LockGuard::lease));
+        let await_release = self.options.await_release;
+        Ok(RunningHold::joined(
             context,
-            slots,
+            own,
+            await_release,
+            slots.into(),
             on_lost,
         ))
     }
@@ -259,48 +244,6 @@ impl LockSet {
         }
         let acquire = AcquireSeveral::new(&self.engine, rest, 0, &options, true);
         acquire.acquire(on_busy).await
-    }
-
-    /// The context of a call that has joined holds, with the lease of the other names if there are any.
-    fn context(&self, parts: &Parts, own: Option<&Arc<Lease>>) -> LockContext {
-        let mut leases: Vec<Arc<Lease>> = Vec::new();
-        let mut tokens: Vec<(Arc<str>, FencingToken)> = Vec::new();
-        for (name, joined) in self.names.iter().zip(&parts.joined) {
-            let Some(lease) = joined.as_ref().or(own) else {
-                continue;
-            };
-            let token = lease.token_of(name.text()).unwrap_or(lease.token);
-            tokens.push((Arc::clone(name.text()), token));
-            if !leases.iter().any(|known| Arc::ptr_eq(known, lease)) {
-                leases.push(Arc::clone(lease));
-            }
-        }
-        let view = View {
-            tokens,
-            first: self.first,
-        };
-        let first = leases.remove(0);
-        LockContext::of_view(first, leases, view, &self.engine, self.template())
-    }
-
-    fn parts(&self) -> Parts {
-        let mut parts = Parts {
-            outer: Vec::new(),
-            joined: Vec::with_capacity(self.names.len()),
-            rest: Vec::new(),
-        };
-        for name in &*self.names {
-            let outer = LockContext::enclosing(&self.engine, name.text());
-            let joined = outer.as_ref().map(|outer| outer.lease_of(name.text()));
-            parts.joined.push(joined.map(Arc::clone));
-            match outer {
-                Some(outer) => parts.outer.push(outer),
-                None => parts.rest.push(name.clone()),
-            }
-        }
-        parts.outer.sort_unstable_by_key(LockContext::level_id);
-        parts.outer.dedup_by_key(|outer| outer.level_id());
-        parts
     }
 
     fn acquiring(&self) -> AcquireSeveral<'_> {
@@ -342,59 +285,10 @@ impl LockSet {
     }
 
     fn refuse_own(&self) -> Result<(), LockError> {
-        for name in &*self.names {
-            let own = LockContext::enclosing(&self.engine, name.text());
-            if own.is_some_and(|own| !own.lease_of(name.text()).is_over()) {
-                return Err(LockError::Reentrant {
-                    name: name.text().to_string(),
-                });
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Parts {
-    fn leases(&self) -> impl Iterator<Item = &Arc<Lease>> {
-        self.joined.iter().flatten()
-    }
-
-    fn ensure_held(&self) -> Result<(), LockError> {
-        self.leases().try_for_each(|lease| lease.ensure_held())
-    }
-
-    fn lost_error(&self) -> LockError {
-        let lost = self.leases().find(|lease| lease.is_over());
-        match lost.or_else(|| self.leases().next()) {
-            Some(lease) => lease.lost_error(),
-            None => unreachable!("this is asked only if a hold is joined"),
-        }
-    }
-
-    /// Resolves when one of the joined holds is over.
-    async fn until_lost(&self) {
-        task::any(self.leases().map(|lease| Box::pin(lease.until_over()))).await;
-    }
-
-    /// The inner-call slots of all enclosing calls: calls that join one of them run one at a time, whichever of its names they need.
-    async fn inner_call_slots(&self, on_busy: OnBusy) -> Result<Vec<OwnedSemaphorePermit>, LockError> {
-        self.ensure_held()?;
-        let mut slots = Vec::with_capacity(self.outer.len());
-        for outer in &self.outer {
-            let inner_calls = outer.inner_calls();
-            let slot = match on_busy {
-                OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
-                OnBusy::Wait => tokio::select! {
-                    biased;
-                    slot = inner_calls.acquire_owned() => slot.ok(),
-                    () = self.until_lost() => return Err(self.lost_error()),
-                },
-            };
-            slots.push(slot.ok_or_else(|| outer.busy_error())?);
-        }
-        // A hold may have ended during the wait for another inner call.
-        self.ensure_held()?;
-        Ok(slots)
+        let own = |name: &RenderedName| {
+            run::refuse_own(LockContext::enclosing(&self.engine, name.text()), name.text())
+        };
+        self.names.iter().try_for_each(own)
     }
 }
 

@@ -1,9 +1,8 @@
 //! A call under its lock, from the acquisition to the release: the common path of the attribute and of `run`.
 //!
 //! Nothing here depends on the type of the body, so that it is compiled once and not for each annotated function.
-//! [`locked_body`] has the part that does depend on it, and [`blocking_body`] has it for a body that does not await.
+//! [`locked_body`] has the part that does depend on it.
 
-mod blocking_body;
 mod hold;
 mod locked_body;
 
@@ -11,21 +10,20 @@ use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::panic::resume_unwind;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-pub(crate) use blocking_body::run_blocking;
 use hold::{BodyEnd, BodyPoll, EndedHold};
-pub(crate) use hold::{OnLost, RunningHold};
+pub(crate) use hold::{OnLost, RunningHold, inner_call_slot, refuse_own};
 pub use locked_body::Body;
 use locked_body::LockedBody;
 
 use crate::opaque::boxed;
-use crate::output::Output;
-use crate::{LockContext, LockError};
+use crate::output::{self, Output};
+use crate::{LockContext, LockError, LockOutput};
 
 /// A body as the call sees it.
 trait AnyBody {
@@ -109,6 +107,20 @@ impl Acquired {
         output: Output<B::Output>,
     ) -> LockedBody<'_, B, B::Output> {
         LockedBody::new(self, body, output)
+    }
+}
+
+/// Runs the body that this function makes under the lock that this future acquires.
+pub(crate) async fn run<B: Future<Output: LockOutput>>(
+    acquiring: Acquiring,
+    body: impl FnOnce(LockContext) -> B,
+) -> B::Output {
+    match acquiring.await {
+        Ok(acquired) => {
+            let body = pin!(Body::new(body(acquired.context())));
+            acquired.run(body, output::output()).await
+        }
+        Err(error) => LockOutput::from_lock_error(error),
     }
 }
 

@@ -1,6 +1,6 @@
 use std::fmt;
 use std::future::{Future, IntoFuture};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,11 +8,10 @@ use crate::acquire::{AcquirePermit, Search};
 use crate::context::LockContext;
 use crate::engine::Engine;
 use crate::lease::{Hold, Lease};
-use crate::lock::join;
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
-use crate::run::{Acquiring, Body, OnLost, RunningHold};
-use crate::{LockError, LockGuard, LockOutput, Permit, output};
+use crate::run::{self, Acquiring, OnLost, RunningHold};
+use crate::{LockError, LockGuard, LockOutput, Permit};
 
 /// The largest number of permits: a query over all of them must stay small.
 const MOST_PERMITS: u32 = 1000;
@@ -210,22 +209,14 @@ impl Semaphore {
     {
         let semaphore = self.clone();
         let acquiring = Acquiring::new(async move { semaphore.hold(OnBusy::Wait, OnLost::Cancel).await });
-        async move {
-            match acquiring.await {
-                Ok(acquired) => {
-                    let body = pin!(Body::new(body(acquired.context())));
-                    acquired.run(body, output::output()).await
-                }
-                Err(error) => LockOutput::from_lock_error(error),
-            }
-        }
+        run::run(acquiring, body)
     }
 
     /// Acquires a permit for a body, or joins the permit that the caller already runs under.
     pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
         self.check()?;
         if let Some((outer, lease)) = self.own() {
-            return join(&outer, &lease, &self.name, on_busy, on_lost).await;
+            return RunningHold::join(&outer, lease, &self.name, on_busy, on_lost).await;
         }
         let hold = self.acquiring().acquire(on_busy).await?;
         Ok(RunningHold::own(
@@ -268,12 +259,7 @@ impl Semaphore {
     }
 
     fn refuse_own(&self) -> Result<(), LockError> {
-        match self.own() {
-            Some((_, lease)) if !lease.is_over() => Err(LockError::Reentrant {
-                name: self.name().to_owned(),
-            }),
-            _ => Ok(()),
-        }
+        run::refuse_own(self.own(), self.name())
     }
 }
 

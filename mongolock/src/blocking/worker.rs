@@ -1,11 +1,13 @@
 use std::future::Future;
-use std::sync::mpsc;
-use std::thread::JoinHandle;
+use std::pin::pin;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, JoinHandle};
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-use crate::error::failure::Failure;
+use crate::sync::lock;
 use crate::{LockError, LockProvider};
 
 /// The thread that runs a provider, with a runtime of its own. It ends when the worker is dropped, which shuts the
@@ -19,11 +21,10 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts the thread, and makes its provider there.
-    pub(super) fn start<F>(make: F) -> Result<Self, LockError>
-    where
-        F: Future<Output = Result<LockProvider, LockError>> + Send + 'static,
-    {
+    /// Starts the thread, and makes its provider.
+    pub(super) fn start(
+        make: impl Future<Output = Result<LockProvider, LockError>>,
+    ) -> Result<Arc<Self>, LockError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| LockError::Mongo(error.into()))?;
         let handle = runtime.handle().clone();
@@ -35,43 +36,65 @@ impl Worker {
                 }
             });
         };
-        let thread = std::thread::Builder::new()
-            .name("mongolock".to_owned())
-            .spawn(run);
+        let thread = thread::Builder::new().name("mongolock".to_owned()).spawn(run);
         let thread = thread.map_err(|error| LockError::Mongo(error.into()))?;
         // Without a provider, dropping `running` ends the thread.
-        let provider = wait_on(&handle, make)??;
-        Ok(Self {
+        let provider = wait_on(&handle, make)?;
+        let worker = Arc::new(Self {
             handle,
             running: Some(running),
             thread: Some(thread),
             provider,
-        })
+        });
+        let keeper = Arc::downgrade(&worker);
+        worker.provider.keep_while_held(keeper);
+        Ok(worker)
     }
 
     pub(super) fn provider(&self) -> &LockProvider {
         &self.provider
     }
 
-    /// Runs a future on the thread of the provider, and waits for its output.
-    pub(super) fn wait<T: Send + 'static>(
-        &self,
-        future: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, LockError> {
+    /// Polls a future on the calling thread until it is ready. Its timers, its connections and the tasks that it spawns run
+    /// on the thread of the provider.
+    pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         wait_on(&self.handle, future)
     }
 }
 
-fn wait_on<T: Send + 'static>(
-    handle: &Handle,
-    future: impl Future<Output = T> + Send + 'static,
-) -> Result<T, LockError> {
-    let (sender, receiver) = mpsc::sync_channel(1);
-    handle.spawn(async move {
-        // It fails only if the waiting thread is gone, and that waits without a limit.
-        let _ = sender.send(future.await);
-    });
-    receiver.recv().map_err(|_| Failure::RuntimeEnded.into_error())
+fn wait_on<T>(handle: &Handle, future: impl Future<Output = T>) -> T {
+    let _entered = handle.enter();
+    let signal = Arc::new(Signal::default());
+    let waker = Waker::from(Arc::clone(&signal));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        signal.wait();
+    }
+}
+
+/// Wakes one waiting call. Each call has its own: a call inside a body must not use up the signal of the call around it.
+#[derive(Default)]
+struct Signal {
+    is_set: Mutex<bool>,
+    set: Condvar,
+}
+
+impl Signal {
+    fn wait(&self) {
+        let is_set = lock(&self.is_set);
+        let waited = self.set.wait_while(is_set, |is_set| !*is_set);
+        *waited.unwrap_or_else(PoisonError::into_inner) = false;
+    }
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        *lock(&self.is_set) = true;
+        self.set.notify_one();
+    }
 }
 
 impl Drop for Worker {
@@ -80,7 +103,9 @@ impl Drop for Worker {
             // An error gives the provider back: the thread has ended.
             let _ = running.send(self.provider.clone());
         }
-        if let Some(thread) = self.thread.take() {
+        // A task of this runtime may drop the last guard: its thread cannot wait for itself.
+        let thread = self.thread.take();
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
             // An error is a panic of the thread, which was printed.
             let _ = thread.join();
         }

@@ -2,9 +2,10 @@ mod builder;
 mod health;
 mod shutdown;
 
+use std::any::Any;
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mongodb::Database;
@@ -224,6 +225,11 @@ impl LockProvider {
 
     pub(crate) fn options(&self) -> &Arc<Options> {
         &self.engine.config.options
+    }
+
+    /// Has every guard of this provider keep this alive.
+    pub(crate) fn keep_while_held(&self, keeper: Weak<dyn Any + Send + Sync>) {
+        self.engine.keep_while_held(keeper);
     }
 
     pub(crate) fn retention(&self) -> Duration {

@@ -12,14 +12,16 @@ use tracing::Span;
 
 use super::AnyBody;
 use crate::context::{CURRENT, LockContext, View};
+use crate::few::Few;
 use crate::lease::Lease;
 use crate::name::RenderedName;
+use crate::options::OnBusy;
 use crate::{LockError, LockGuard, trace};
 
 /// The hold of a call whose body runs.
 pub(crate) struct RunningHold {
     context: LockContext,
-    source: LockSource,
+    source: Source,
     on_lost: OnLost,
     span: Span,
 }
@@ -31,11 +33,10 @@ pub(crate) enum OnLost {
     Continue,
 }
 
-enum LockSource {
-    Own(Own),
-    Joined(Joined),
-    /// The call has acquired some names of a set and has joined the others. It is on the heap to keep other calls small.
-    Both(Box<(Own, Joined)>),
+/// Where the hold comes from. A call of a set can have acquired some of its names and joined the others.
+struct Source {
+    own: Option<Own>,
+    joined: Option<Box<Joined>>,
 }
 
 /// What a call has acquired itself.
@@ -45,16 +46,11 @@ struct Own {
     await_release: bool,
 }
 
-/// A call within enclosing holds of its names.
+/// A call within enclosing holds of its names. It is on the heap to keep other calls small.
 struct Joined {
     context: LockContext,
     /// The inner-call slots of the enclosing holds, under each of which only one joined call runs at a time.
-    _slots: InnerCallSlots,
-}
-
-enum InnerCallSlots {
-    One { _slot: OwnedSemaphorePermit },
-    Several { _slots: Vec<OwnedSemaphorePermit> },
+    _slots: Few<OwnedSemaphorePermit>,
 }
 
 impl Drop for Joined {
@@ -105,21 +101,52 @@ impl RunningHold {
     pub(crate) fn own(guard: LockGuard, await_release: bool, on_lost: OnLost) -> Self {
         Self {
             context: guard.context(),
-            source: LockSource::Own(Own { guard, await_release }),
+            source: Source {
+                own: Some(Own { guard, await_release }),
+                joined: None,
+            },
             on_lost,
             span: Span::none(),
         }
     }
 
-    /// A call that has joined the hold of this name.
+    /// A call that has joined holds of its names, and has acquired the others if there are any.
     pub(crate) fn joined(
-        outer: &LockContext,
-        lease: &Arc<Lease>,
-        name: &RenderedName,
-        slot: OwnedSemaphorePermit,
+        context: LockContext,
+        own: Option<LockGuard>,
+        await_release: bool,
+        slots: Few<OwnedSemaphorePermit>,
         on_lost: OnLost,
     ) -> Self {
-        let lease = Arc::clone(lease);
+        let joined = Joined {
+            context: context.clone(),
+            _slots: slots,
+        };
+        Self {
+            context,
+            source: Source {
+                own: own.map(|guard| Own { guard, await_release }),
+                joined: Some(Box::new(joined)),
+            },
+            on_lost,
+            span: Span::none(),
+        }
+    }
+
+    /// Joins the hold of the enclosing call. The hold is busy only while another inner call runs under it. The lock options
+    /// of the inner call do not apply.
+    pub(crate) async fn join(
+        outer: &LockContext,
+        lease: Arc<Lease>,
+        name: &RenderedName,
+        on_busy: OnBusy,
+        on_lost: OnLost,
+    ) -> Result<Self, LockError> {
+        lease.ensure_held()?;
+        let slot = inner_call_slot(outer, on_busy, lease.until_over()).await;
+        let slot = slot.ok_or_else(|| lease.lost_error())??;
+        // The hold may have ended during the wait for another inner call.
+        lease.ensure_held()?;
         let context = match lease.token_of(name.text()) {
             // The hold has other names as well.
             Some(token) if !lease.members().is_empty() => {
@@ -131,50 +158,7 @@ impl RunningHold {
             }
             _ => LockContext::new(lease, outer.engine(), name.template()),
         };
-        Self::with_slots(context, InnerCallSlots::One { _slot: slot }, on_lost)
-    }
-
-    /// A call that has joined the holds of all its names.
-    pub(crate) fn joined_several(
-        context: LockContext,
-        slots: Vec<OwnedSemaphorePermit>,
-        on_lost: OnLost,
-    ) -> Self {
-        Self::with_slots(context, InnerCallSlots::Several { _slots: slots }, on_lost)
-    }
-
-    /// A call that has joined the holds of some of its names, and has acquired the others.
-    pub(crate) fn partly(
-        guard: LockGuard,
-        await_release: bool,
-        context: LockContext,
-        slots: Vec<OwnedSemaphorePermit>,
-        on_lost: OnLost,
-    ) -> Self {
-        let joined = Joined {
-            context: context.clone(),
-            _slots: InnerCallSlots::Several { _slots: slots },
-        };
-        let own = Own { guard, await_release };
-        Self {
-            context,
-            source: LockSource::Both(Box::new((own, joined))),
-            on_lost,
-            span: Span::none(),
-        }
-    }
-
-    fn with_slots(context: LockContext, slots: InnerCallSlots, on_lost: OnLost) -> Self {
-        let joined = Joined {
-            context: context.clone(),
-            _slots: slots,
-        };
-        Self {
-            context,
-            source: LockSource::Joined(joined),
-            on_lost,
-            span: Span::none(),
-        }
+        Ok(Self::joined(context, None, true, Few::one(slot), on_lost))
     }
 
     /// The hold with the span in which its body runs.
@@ -263,37 +247,57 @@ impl RunningHold {
     }
 }
 
-impl LockSource {
+impl Source {
     /// Whether the call has succeeded only if its lock is marked as done.
     fn needs_mark(&self, end: BodyEnd) -> bool {
-        matches!(self, Self::Own(own) if end == BodyEnd::Succeeded && own.guard.lease().once.is_some())
+        let is_once = |own: &Own| own.guard.lease().once.is_some();
+        end == BodyEnd::Succeeded && self.joined.is_none() && self.own.as_ref().is_some_and(is_once)
     }
 
-    /// Ends the call's part of the hold: work that has succeeded and may succeed only once is marked as done.
+    /// Ends the call's part of the hold: work that has succeeded and may succeed only once is marked as done. Returns an error
+    /// if a hold that the call has joined is over.
     async fn finish(&mut self, end: BodyEnd) -> Result<(), LockError> {
         let needs_mark = self.needs_mark(end);
-        let own = match self {
-            Self::Own(own) if needs_mark => return own.guard.complete().await,
-            Self::Own(own) => own,
-            Self::Both(both) => &mut both.0,
-            Self::Joined(joined) => return joined.context.ensure_held(),
-        };
-        if own.await_release {
-            own.guard.release_by_ref().await?;
-        } else {
-            own.guard.release_unawaited()?;
+        match &mut self.own {
+            Some(own) if needs_mark => own.guard.complete().await?,
+            Some(own) if own.await_release => own.guard.release_by_ref().await?,
+            Some(own) => own.guard.release_unawaited()?,
+            None => {}
         }
-        self.ensure_joined_held()
+        let Some(joined) = &self.joined else { return Ok(()) };
+        // The call's own hold has been released.
+        let own = self.own.as_ref().map(|own| own.guard.lease());
+        let is_joined = |lease: &&Arc<Lease>| !own.is_some_and(|own| Arc::ptr_eq(own, lease));
+        let mut leases = joined.context.leases().filter(is_joined);
+        leases.try_for_each(|lease| lease.ensure_held())
     }
+}
 
-    /// Returns an error if a hold that the call has joined is over; its own hold may have been released.
-    fn ensure_joined_held(&self) -> Result<(), LockError> {
-        let Self::Both(both) = self else { return Ok(()) };
-        let (own, joined) = &**both;
-        let mut joined = joined
-            .context
-            .leases()
-            .filter(|lease| !Arc::ptr_eq(lease, own.guard.lease()));
-        joined.try_for_each(|lease| lease.ensure_held())
+/// The slot of a call that joins an enclosing one; `None` if the hold ends first. Without waiting, an occupied slot is an
+/// error.
+pub(crate) async fn inner_call_slot(
+    outer: &LockContext,
+    on_busy: OnBusy,
+    until_lost: impl Future<Output = ()>,
+) -> Option<Result<OwnedSemaphorePermit, LockError>> {
+    let inner_calls = outer.inner_calls();
+    let slot = match on_busy {
+        OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
+        OnBusy::Wait => tokio::select! {
+            biased;
+            slot = inner_calls.acquire_owned() => slot.ok(),
+            () = until_lost => return None,
+        },
+    };
+    Some(slot.ok_or_else(|| outer.busy_error()))
+}
+
+/// Returns an error if the caller itself holds the lock: waiting for it would be a deadlock.
+pub(crate) fn refuse_own(own: Option<(LockContext, Arc<Lease>)>, name: &str) -> Result<(), LockError> {
+    match own {
+        Some((_, lease)) if !lease.is_over() => Err(LockError::Reentrant {
+            name: name.to_owned(),
+        }),
+        _ => Ok(()),
     }
 }

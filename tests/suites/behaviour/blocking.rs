@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mongolock::blocking::LockProvider;
-use mongolock::{LockContext, LockError, LockName, LossReason};
+use mongolock::{LockContext, LockError, LockFilter, LockGuard, LockName, LossReason};
 use mongolock_tests::{AMPLE, TestDb, test_db};
 use tokio::runtime::Runtime;
 
@@ -36,6 +36,16 @@ impl Database {
     }
 }
 
+fn acquire(locks: &LockProvider, name: &str) -> LockGuard {
+    locks.acquire(&locks.lock(name)).unwrap()
+}
+
+/// Whether a call that tries to acquire the lock gets it, which is then released.
+fn is_free(locks: &LockProvider, name: &str) -> bool {
+    let guard = locks.try_acquire(&locks.lock(name)).unwrap();
+    guard.is_some_and(|guard| locks.wait(guard.release()).is_ok())
+}
+
 /// One provider in memory, and then one on MongoDB.
 fn both(test: impl Fn(&LockProvider)) {
     test(&LockProvider::in_memory().unwrap());
@@ -57,15 +67,15 @@ fn one_thread_at_a_time_is_under_the_lock() {
                 scope.spawn(move || {
                     for _ in 0..10 {
                         if thread % 2 == 0 {
-                            let guard = locks.lock("one").unwrap();
+                            let guard = acquire(locks, "one");
                             step();
-                            guard.release().unwrap();
+                            locks.wait(guard.release()).unwrap();
                         } else {
-                            let body = || {
+                            let body = |_| {
                                 step();
                                 Ok::<_, LockError>(())
                             };
-                            locks.with("one", body).unwrap();
+                            locks.run(&locks.lock("one"), body).unwrap();
                         }
                     }
                 });
@@ -80,40 +90,75 @@ fn an_async_program_and_a_thread_exclude_each_other() {
     let database = Database::new();
     let (ours, rival) = (database.connect(), database.rival());
     let theirs = database.runtime.block_on(rival.lock("shared").acquire()).unwrap();
-    assert!(ours.try_lock("shared").unwrap().is_none());
-    let hurried = LockProvider::connect_with(database.uri.clone(), |options| {
-        options.acquire_timeout(Duration::from_millis(200))
-    });
-    let timed_out = hurried.unwrap().lock("shared").unwrap_err();
+    let shared = ours.lock("shared");
+    assert!(ours.try_acquire(&shared).unwrap().is_none());
+    let hurried = shared.clone().acquire_timeout(Duration::from_millis(200));
+    let timed_out = ours.acquire(&hurried).unwrap_err();
     assert!(matches!(timed_out, LockError::Timeout { .. }), "{timed_out}");
     database.runtime.block_on(theirs.release()).unwrap();
-    let guard = ours.lock("shared").unwrap();
-    assert_eq!(ours.held()[0].fencing_token, guard.fencing_token());
-    assert!(ours.health().unwrap().has_primary);
+    let guard = ours.acquire(&shared).unwrap();
+    assert_eq!(ours.provider().held()[0].fencing_token, guard.fencing_token());
+    assert!(ours.wait(ours.provider().health()).has_primary);
     let tried = database.runtime.block_on(rival.lock("shared").try_acquire());
     assert!(tried.unwrap().is_none());
-    guard.release().unwrap();
+    ours.wait(guard.release()).unwrap();
 }
 
 #[test]
 fn calls_in_a_body_know_its_lock() {
     both(|locks| {
-        let outer = locks.with("outer", || {
-            let context = LockContext::current().expect("inside the body");
-            let joined = locks.with("outer", || {
-                Ok::<_, LockError>(LockContext::current().unwrap().fencing_token())
-            });
+        let outer = locks.lock("outer");
+        let run = locks.run(&outer, |context| {
+            assert_eq!(
+                LockContext::current().unwrap().fencing_token(),
+                context.fencing_token()
+            );
+            let joined = locks.run(&outer, |context| Ok::<_, LockError>(context.fencing_token()));
             assert_eq!(joined?, context.fencing_token());
-            assert!(matches!(locks.lock("outer"), Err(LockError::Reentrant { .. })));
+            assert!(matches!(locks.acquire(&outer), Err(LockError::Reentrant { .. })));
             assert!(matches!(
-                locks.try_lock("outer"),
+                locks.try_acquire(&outer),
                 Err(LockError::Reentrant { .. })
             ));
-            locks.with("inner", || Ok::<_, LockError>(()))?;
+            locks.run(&locks.lock("inner"), |_| Ok::<_, LockError>(()))?;
             context.ensure_held()
         });
-        outer.unwrap();
+        run.unwrap();
         assert!(LockContext::current().is_none());
+    });
+}
+
+#[test]
+fn the_options_of_a_lock_are_those_of_async_code() {
+    both(|locks| {
+        let day = Duration::from_secs(24 * 60 * 60);
+        let nightly = locks.lock("nightly").once_per(day);
+        locks.run(&nightly, |_| Ok::<_, LockError>(())).unwrap();
+        assert!(matches!(locks.acquire(&nightly), Err(LockError::Done { .. })));
+        let tick = locks.lock("tick").once();
+        locks.wait(locks.acquire(&tick).unwrap().done()).unwrap();
+        assert!(matches!(locks.acquire(&tick), Err(LockError::Done { .. })));
+
+        let rare = locks.lock("rare").min_hold(AMPLE);
+        locks.wait(locks.acquire(&rare).unwrap().release()).unwrap();
+        assert!(!is_free(locks, "rare"), "the minimum hold is not over");
+        let refused = locks.acquire(&locks.lock_all(["a"]).expiry(Duration::ZERO));
+        assert!(matches!(
+            refused,
+            Err(LockError::InvalidOption { option: "expiry", .. })
+        ));
+    });
+}
+
+#[test]
+fn the_administration_is_that_of_async_code() {
+    both(|locks| {
+        let guard = acquire(locks, "stuck");
+        let admin = locks.provider().admin();
+        let listed = locks.wait(admin.list(LockFilter::new())).unwrap();
+        assert_eq!(listed[0].fencing_token, guard.fencing_token());
+        assert!(locks.wait(admin.force_release("stuck")).unwrap());
+        assert!(matches!(locks.wait(guard.release()), Err(LockError::Lost { .. })));
     });
 }
 
@@ -126,59 +171,55 @@ struct Report {
 #[test]
 fn a_declared_name_comes_with_its_template() {
     both(|locks| {
-        let body = || {
-            let context = LockContext::current().unwrap();
-            Ok::<_, LockError>((context.name().to_owned(), context.template()))
-        };
-        let seen = locks.with(&Report { id: 7 }, body).unwrap();
+        let body = |context: LockContext| Ok::<_, LockError>((context.name().to_owned(), context.template()));
+        let seen = locks.run(&locks.lock(&Report { id: 7 }), body).unwrap();
         assert_eq!(seen, ("report:7".to_owned(), Some("report:<id>")));
-        let guard = locks.lock(Report { id: 7 }).unwrap();
-        assert!(locks.try_lock("report:7").unwrap().is_none());
-        guard.release().unwrap();
+        let guard = locks.acquire(&locks.lock(Report { id: 7 })).unwrap();
+        assert!(!is_free(locks, "report:7"));
+        locks.wait(guard.release()).unwrap();
     });
 }
 
 #[test]
 fn several_locks_are_acquired_all_or_nothing() {
     both(|locks| {
-        let guard = locks.lock_all(["b", "a"]).unwrap();
+        let both = locks.lock_all(["b", "a"]);
+        let guard = locks.acquire(&both).unwrap();
         assert!(guard.names().eq(["a", "b"]));
         assert!(guard.fencing_token_of("a").is_some() && guard.ensure_held().is_ok());
-        assert!(locks.try_lock("a").unwrap().is_none());
-        assert!(locks.try_lock_all(["c", "b"]).unwrap().is_none());
-        drop(locks.try_lock("c").unwrap().expect("the try holds nothing"));
-        guard.release().unwrap();
-        let names = locks.with_all(["b", "a"], || {
-            let context = LockContext::current().unwrap();
-            assert!(matches!(
-                locks.lock_all(["x", "a"]),
-                Err(LockError::Reentrant { .. })
-            ));
-            let joined = locks.with_all(["a", "b"], || Ok::<_, LockError>(LockContext::current().unwrap()));
+        assert!(!is_free(locks, "a"));
+        assert!(locks.try_acquire(&locks.lock_all(["c", "b"])).unwrap().is_none());
+        assert!(is_free(locks, "c"), "the try holds nothing");
+        locks.wait(guard.release()).unwrap();
+        let names = locks.run(&both, |context| {
+            let reentrant = locks.acquire(&locks.lock_all(["x", "a"]));
+            assert!(matches!(reentrant, Err(LockError::Reentrant { .. })));
+            let joined = locks.run(&locks.lock_all(["a", "b"]), Ok::<_, LockError>);
             assert_eq!(joined?.fencing_token_of("b"), context.fencing_token_of("b"));
             Ok::<_, LockError>(context.names().count())
         });
         assert_eq!(names.unwrap(), 2);
-        drop(locks.try_lock_all(["a", "b"]).unwrap().expect("both are free"));
+        drop(locks.try_acquire(&both).unwrap().expect("both are free"));
     });
 }
 
 #[test]
 fn permits_are_held_by_so_many_threads() {
     both(|locks| {
-        let (first, second) = (locks.permit("s", 2).unwrap(), locks.permit("s", 2).unwrap());
+        let two = locks.semaphore("s", 2);
+        let (first, second) = (locks.acquire(&two).unwrap(), locks.acquire(&two).unwrap());
         assert_eq!((first.name(), first.number() + second.number()), ("s", 1));
-        assert!(locks.try_permit("s", 2).unwrap().is_none());
-        first.release().unwrap();
-        locks
-            .with_permit("s", 2, || {
-                assert!(locks.try_permit("other", 2).unwrap().is_some());
-                assert!(matches!(locks.permit("s", 2), Err(LockError::Reentrant { .. })));
-                LockContext::current().unwrap().ensure_held()
-            })
-            .unwrap();
+        assert!(locks.try_acquire(&two).unwrap().is_none());
+        locks.wait(first.release()).unwrap();
+        assert_eq!(locks.wait(two.available()).unwrap(), 1);
+        let run = locks.run(&two, |context| {
+            assert!(locks.try_acquire(&locks.semaphore("other", 2))?.is_some());
+            assert!(matches!(locks.acquire(&two), Err(LockError::Reentrant { .. })));
+            context.ensure_held()
+        });
+        run.unwrap();
         drop(second);
-        let refused = locks.permit("s", 0).unwrap_err();
+        let refused = locks.acquire(&locks.semaphore("s", 0)).unwrap_err();
         assert!(
             matches!(
                 refused,
@@ -195,13 +236,14 @@ fn permits_are_held_by_so_many_threads() {
 #[test]
 fn every_exit_of_a_body_releases() {
     both(|locks| {
-        let failed = locks.with("exit", || Err::<(), _>(anyhow::anyhow!("the body's own")));
+        let exit = locks.lock("exit");
+        let failed = locks.run(&exit, |_| Err::<(), _>(anyhow::anyhow!("the body's own")));
         assert_eq!(failed.unwrap_err().to_string(), "the body's own");
-        assert!(locks.held().is_empty());
-        let body = || locks.with("exit", || -> Result<(), LockError> { panic!("in the body") });
+        assert!(locks.provider().held().is_empty());
+        let body = || locks.run(&exit, |_| -> Result<(), LockError> { panic!("in the body") });
         let panicked = catch_unwind(AssertUnwindSafe(body)).unwrap_err();
         assert_eq!(panicked.downcast_ref(), Some(&"in the body"));
-        drop(locks.try_lock("exit").unwrap().expect("the lock is free"));
+        assert!(is_free(locks, "exit"));
     });
 }
 
@@ -212,8 +254,7 @@ fn a_lost_lock_is_reported() {
         options.renew_interval(Duration::from_millis(50))
     });
     let locks = locks.unwrap();
-    let lost = locks.with("lost", || {
-        let context = LockContext::current().unwrap();
+    let lost = locks.run(&locks.lock("lost"), |context| {
         let rival = database.rival();
         let forced = async { rival.admin().force_release("lost").await };
         assert!(database.runtime.block_on(forced)?);
@@ -242,7 +283,7 @@ fn a_lost_lock_is_reported() {
 fn dropping_the_provider_releases_everything() {
     let database = Database::new();
     let locks = database.connect();
-    let (guard, clone) = (locks.lock("dropped").unwrap(), locks.clone());
+    let (guard, clone) = (acquire(&locks, "dropped"), locks.clone());
     drop(locks);
     drop(clone);
     assert!(!guard.is_lost(), "a guard keeps the provider");
@@ -260,21 +301,24 @@ fn a_shutdown_refuses_waiters_and_lets_bodies_end() {
         let (holds, held) = std::sync::mpsc::channel();
         thread::scope(|scope| {
             let body = scope.spawn(|| {
-                locks.with("held", || {
+                locks.run(&locks.lock("held"), |context| {
                     holds.send(()).unwrap();
-                    while !locks.health()?.is_shut_down {
+                    while !locks.wait(locks.provider().health()).is_shut_down {
                         thread::sleep(Duration::from_millis(5));
                     }
-                    LockContext::current().unwrap().ensure_held()
+                    context.ensure_held()
                 })
             });
             held.recv().unwrap();
-            let waiter = scope.spawn(|| locks.lock("held").map(drop));
-            locks.shutdown_after(AMPLE);
+            let waiter = scope.spawn(|| locks.acquire(&locks.lock("held")).map(drop));
+            locks.wait(locks.provider().shutdown_after(AMPLE));
             assert!(matches!(waiter.join().unwrap(), Err(LockError::ShutDown { .. })));
             body.join().unwrap().unwrap();
         });
-        assert!(matches!(locks.lock("late"), Err(LockError::ShutDown { .. })));
+        assert!(matches!(
+            locks.acquire(&locks.lock("late")),
+            Err(LockError::ShutDown { .. })
+        ));
     });
 }
 
@@ -288,5 +332,8 @@ fn mistakes_are_errors_of_the_start() {
         Err(LockError::InvalidOption { option: "expiry", .. })
     ));
     let locks = LockProvider::in_memory().unwrap();
-    assert!(matches!(locks.lock(""), Err(LockError::InvalidName { .. })));
+    assert!(matches!(
+        locks.acquire(&locks.lock("")),
+        Err(LockError::InvalidName { .. })
+    ));
 }

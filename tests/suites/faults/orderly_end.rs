@@ -99,7 +99,7 @@ fn blocking() {
             let (provider, name) = (&provider, format!("load:{}", number % 3));
             scope.spawn(move || {
                 let call = || {
-                    provider.with(&name, || {
+                    provider.run(&provider.lock(&name), |_| {
                         std::thread::sleep(BODY);
                         Ok::<_, LockError>(())
                     })
@@ -108,7 +108,7 @@ fn blocking() {
             });
         }
         std::thread::sleep(running_time());
-        provider.shutdown_after(GRACE);
+        provider.wait(provider.provider().shutdown_after(GRACE));
     });
 }
 

@@ -1,0 +1,185 @@
+//! The chain of the calls around a task: each knows the next enclosing one.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use tokio::sync::Semaphore;
+
+use super::LockContext;
+use crate::FencingToken;
+use crate::engine::Engine;
+use crate::lease::{CancelShield, Lease};
+use crate::sync::lock;
+
+/// One nesting level of holds in a task.
+pub(super) struct Level {
+    pub(super) lease: Arc<Lease>,
+    /// The template of the name that the call of this level has used, or the label of its lock.
+    pub(super) template: Option<&'static str>,
+    /// The leases of the other names, if the call has several names and has joined holds of them.
+    pub(super) others: Box<[Arc<Lease>]>,
+    /// The names of the call, if they are not those of its lease.
+    pub(super) view: Option<Box<View>>,
+    /// The engine, whose drop would stop the background task that renews the lease.
+    pub(super) engine: Arc<Engine>,
+    /// The context of the enclosing call, of the same lock or of another one. A link to a call that has ended is
+    /// replaced by the link to the next enclosing call, so that a chain of tasks, each started by the one before it,
+    /// does not keep all their leases.
+    outer: Mutex<Option<LockContext>>,
+    /// Whether the call of this level is over: its guard is released or dropped, or the joined call has returned.
+    has_ended: AtomicBool,
+    /// The slot for the joined calls directly under this level, which run one at a time.
+    inner_calls: OnceLock<Arc<Semaphore>>,
+}
+
+/// The names of a call that has joined holds of them.
+pub(crate) struct View {
+    /// The names in their order, and their tokens.
+    pub(crate) tokens: Vec<(Arc<str>, FencingToken)>,
+    /// The place of the name that the caller has written first.
+    pub(crate) first: usize,
+}
+
+impl Drop for Level {
+    /// Frees a chain of levels one after the other: each of them freeing the next would overflow the stack.
+    fn drop(&mut self) {
+        let mut next = lock(&self.outer).take();
+        while let Some(level) = next.and_then(|context| Arc::into_inner(context.level)) {
+            next = lock(&level.outer).take();
+        }
+    }
+}
+
+impl LockContext {
+    pub(crate) fn new(lease: Arc<Lease>, engine: &Arc<Engine>, template: Option<&'static str>) -> Self {
+        if let Some(semaphore) = lease.semaphore() {
+            let view = View {
+                tokens: vec![(Arc::clone(semaphore), FencingToken::NONE)],
+                first: 0,
+            };
+            return Self::of_view(lease, Vec::new(), view, engine, template);
+        }
+        let context = Self::within(lease, engine, template, Self::current());
+        context.cut_ended_calls();
+        context
+    }
+
+    /// The context of a call that has joined holds: its names, and the leases that it depends on.
+    pub(crate) fn of_view(
+        lease: Arc<Lease>,
+        others: Vec<Arc<Lease>>,
+        view: View,
+        engine: &Arc<Engine>,
+        template: Option<&'static str>,
+    ) -> Self {
+        let mut level = Self::level(lease, engine, template, Self::current());
+        level.others = others.into_boxed_slice();
+        level.view = Some(Box::new(view));
+        let context = Self {
+            level: Arc::new(level),
+        };
+        context.cut_ended_calls();
+        context
+    }
+
+    pub(super) fn within(
+        lease: Arc<Lease>,
+        engine: &Arc<Engine>,
+        template: Option<&'static str>,
+        outer: Option<Self>,
+    ) -> Self {
+        Self {
+            level: Arc::new(Self::level(lease, engine, template, outer)),
+        }
+    }
+
+    fn level(
+        lease: Arc<Lease>,
+        engine: &Arc<Engine>,
+        template: Option<&'static str>,
+        outer: Option<Self>,
+    ) -> Level {
+        Level {
+            lease,
+            template,
+            others: Box::default(),
+            view: None,
+            engine: Arc::clone(engine),
+            outer: Mutex::new(outer),
+            has_ended: AtomicBool::new(false),
+            inner_calls: OnceLock::new(),
+        }
+    }
+
+    /// Marks the call of this context as ended. It then encloses no further calls; only tasks that run directly in its
+    /// scope still see it.
+    pub(crate) fn close(&self) {
+        self.level.has_ended.store(true, Ordering::Release);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.level.has_ended.load(Ordering::Acquire)
+    }
+
+    /// The context of the innermost enclosing call with a hold of this name, on the same provider, and the lease of the hold.
+    ///
+    /// A call that has joined one name of a set encloses calls of its other names as well: it has the inner-call slot of the
+    /// set itself.
+    pub(crate) fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<(Self, Arc<Lease>)> {
+        Self::enclosing_with(engine, |lease| lease.token_of(name).is_some())
+    }
+
+    /// The same for a permit of this semaphore.
+    pub(crate) fn enclosing_permit(engine: &Arc<Engine>, semaphore: &str) -> Option<(Self, Arc<Lease>)> {
+        Self::enclosing_with(engine, |lease| {
+            lease.semaphore().is_some_and(|own| **own == *semaphore)
+        })
+    }
+
+    fn enclosing_with(engine: &Arc<Engine>, is_it: impl Fn(&Lease) -> bool) -> Option<(Self, Arc<Lease>)> {
+        let with_lease = |context: Self| {
+            let lease = context.leases().find(|lease| is_it(lease)).map(Arc::clone)?;
+            Arc::ptr_eq(&context.level.engine, engine).then_some((context, lease))
+        };
+        std::iter::successors(Self::current(), Self::outer).find_map(with_lease)
+    }
+
+    /// Prevents the cancellation of all bodies around a commit: those around this hold, and those around the caller.
+    pub(crate) fn shield_bodies(&self) -> Vec<CancelShield> {
+        let own = std::iter::successors(Some(self.clone()), Self::outer);
+        let callers = std::iter::successors(Self::current(), Self::outer);
+        own.chain(callers)
+            .flat_map(|context| context.leases().map(Arc::clone).collect::<Vec<_>>())
+            .map(|lease| lease.shield())
+            .collect()
+    }
+
+    /// Whether the caller runs under a lock of this provider that is still held.
+    pub(crate) fn is_inside_hold(engine: &Arc<Engine>) -> bool {
+        let is_one = |context: Self| Arc::ptr_eq(&context.level.engine, engine) && !context.is_lost();
+        std::iter::successors(Self::current(), Self::outer).any(is_one)
+    }
+
+    /// What tells the level of this context from all others that exist at the same time.
+    pub(crate) fn level_id(&self) -> usize {
+        Arc::as_ptr(&self.level).addr()
+    }
+
+    /// The context of the innermost enclosing call that has not ended. Links to ended calls before it are removed.
+    pub(super) fn outer(&self) -> Option<Self> {
+        let mut link = lock(&self.level.outer);
+        while let Some(ended) = link.take_if(|outer| outer.has_ended()) {
+            link.clone_from(&lock(&ended.level.outer));
+        }
+        link.clone()
+    }
+
+    /// Removes all ended calls from the chain.
+    pub(super) fn cut_ended_calls(&self) {
+        std::iter::successors(Some(self.clone()), Self::outer).for_each(drop);
+    }
+
+    pub(crate) fn inner_calls(&self) -> Arc<Semaphore> {
+        Arc::clone(self.level.inner_calls.get_or_init(|| Arc::new(Semaphore::new(1))))
+    }
+}
