@@ -320,8 +320,8 @@ impl Drop for Claim {
 }
 
 impl Shared {
-    /// Waits until another request for these names, and another command of the provider, may be sent. Cancel safe. What
-    /// waits for the request of its own name keeps no command waiting.
+    /// Waits until another request for the first of these names, and another command of the provider, may be sent. Cancel safe.
+    /// What waits for the request of its own name keeps no command waiting.
     async fn permits(&self, class: AdmissionClass) -> (Admission, RequestPermit) {
         let permit = self.entries[0].request_permit().await;
         (self.engine.store.admissions().admit(class).await, permit)

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::call::{BusyLock, Call, Search};
 use super::claim::{Claim, late_outcome};
-use super::pacing::{Pacing, place_until};
+use super::pacing::{Pacing, yields_until};
 use super::period::CallPeriod;
 use super::{AcquireSeveral, Next, Outcome, Tried};
 use crate::engine::Engine;
@@ -88,11 +88,13 @@ impl Search for Acquire<'_> {
     /// future on the heap: it may cost an allocation, and the future of a call stays small.
     async fn search(&self, entry: Arc<Entry>, deadline: Option<Instant>) -> Result<Hold, LockError> {
         let (turn, first) = match entry.try_turn() {
-            Some(turn) if turn.is_fresh() && place_until(self.call.engine, self.name()).is_none() => {
+            Some(turn) if turn.is_fresh() && yields_until(self.call.engine, self.name()).is_none() => {
                 let mut claim = self.new_claim(FIRST, &entry);
                 match self.first_outcome(&mut claim, deadline).await? {
                     Some(Outcome::Acquired(hold))
-                        if !hold.lease().is_over() && self.call.options.once.is_none() =>
+                        if !hold.lease().is_over()
+                            && self.call.options.once.is_none()
+                            && !self.call.is_refused() =>
                     {
                         return Ok(self.deliver(hold, &entry, turn));
                     }
@@ -232,7 +234,7 @@ impl<'a> Acquire<'a> {
         let mut pacing = Pacing::new(self.call.engine, &turn, self.call.begun);
         if first.is_none() {
             pacing
-                .wait_for_place(deadline, self.call.options.once.is_some())
+                .wait_while_yielding(deadline, self.call.options.once.is_some())
                 .await;
         }
         let (mut claim, mut outcome) =

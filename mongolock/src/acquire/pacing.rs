@@ -97,19 +97,19 @@ impl<'a> Pacing<'a> {
     /// stand before it in line. A call with a deadline keeps some of its time. Cancel safe.
     ///
     /// A mark ends it as a release does if `ends_with_mark` says so: the first request of the call finds it then.
-    pub(crate) async fn wait_for_place(&mut self, deadline: Option<Instant>, ends_with_mark: bool) {
+    pub(crate) async fn wait_while_yielding(&mut self, deadline: Option<Instant>, ends_with_mark: bool) {
         let entry = self.turn.entry();
         if self.engine.lines.standing(entry.name()).is_none() {
             return;
         }
         // The provider keeps its place as long as this caller waits.
         self.enter();
-        let Some(until) = place_until(self.engine, entry.name()) else {
+        let Some(until) = yields_until(self.engine, entry.name()) else {
             return;
         };
         entry.front().yield_lock();
         let subscription = self.subscribe();
-        subscription.rest_for_place(until, ends_with_mark);
+        subscription.rest_while_yielding(until, ends_with_mark);
         match deadline {
             Some(deadline) => {
                 let left = deadline.saturating_duration_since(Instant::now());
@@ -152,8 +152,8 @@ impl<'a> Pacing<'a> {
 }
 
 /// Until when the next caller of this name leaves a lock that may be free to others; `None` if it does not.
-pub(crate) fn place_until(engine: &Engine, name: &str) -> Option<Instant> {
-    engine.lines.standing(name)?.place_until
+pub(crate) fn yields_until(engine: &Engine, name: &str) -> Option<Instant> {
+    engine.lines.standing(name)?.yields_until
 }
 
 #[cfg(test)]
@@ -202,12 +202,12 @@ mod tests {
         assert!(ended.await.is_err());
         let (engine, name) = (second.engine(), Arc::from("n"));
         let entry = engine.queues.join(&name);
-        assert!(place_until(engine, &name).is_some());
+        assert!(yields_until(engine, &name).is_some());
         assert!(matches!(entry.front().status(), FrontStatus::NoReply));
         let now = Instant::now();
         let turn = entry.try_turn().unwrap();
         let mut pacing = Pacing::new(engine, &turn, now);
-        pacing.wait_for_place(Some(now + OWN_REQUESTS), false).await;
+        pacing.wait_while_yielding(Some(now + OWN_REQUESTS), false).await;
         assert!(matches!(entry.front().status(), FrontStatus::Held(_)));
     }
 }

@@ -31,7 +31,7 @@ use crate::timing::{LOOK_LIMIT, PERMIT_LIMIT};
 use crate::{LockError, slot, trace};
 
 /// The number of claims after which a call pauses, because others were faster each time.
-const ROUNDS: u32 = 3;
+const CLAIMS: u32 = 3;
 
 /// One call that acquires a permit.
 pub(crate) struct AcquirePermit<'a> {
@@ -43,13 +43,13 @@ pub(crate) struct AcquirePermit<'a> {
     blocked: Mutex<Vec<u32>>,
 }
 
-/// How some rounds ended.
-enum Rounds {
+/// How some claims ended.
+enum Claimed {
     Acquired(Hold),
     /// A query has found all permits held; this is the holder of the one that ends first.
     Full(Holder),
     /// Others have acquired each permit that was free.
-    Lost,
+    Overtaken,
 }
 
 /// What a query has found.
@@ -83,11 +83,11 @@ impl Search for AcquirePermit<'_> {
         };
         let mut drawn = Some(self.draw());
         loop {
-            let rounds = self.rounds(entry, &mut backoff, Some(deadline), drawn.take(), None);
-            match rounds.await? {
-                Rounds::Acquired(hold) => return Ok(Ok(self.deliver(hold))),
-                Rounds::Full(holder) => return Ok(Err(BusyLock::new(self.name(), holder))),
-                Rounds::Lost => sleep(backoff.next(Luck::draw())).await,
+            let claims = self.claims(entry, &mut backoff, Some(deadline), drawn.take(), None);
+            match claims.await? {
+                Claimed::Acquired(hold) => return Ok(Ok(self.deliver(hold))),
+                Claimed::Full(holder) => return Ok(Err(BusyLock::new(self.name(), holder))),
+                Claimed::Overtaken => sleep(backoff.next(Luck::draw())).await,
             }
         }
     }
@@ -167,16 +167,16 @@ impl<'a> AcquirePermit<'a> {
     ) -> Result<Hold, LockError> {
         let turn = entry.turn().await;
         let (mut pacing, mut backoff) = (self.pacing(&turn), self.call.engine.backoff());
-        pacing.wait_for_place(deadline, false).await;
+        pacing.wait_while_yielding(deadline, false).await;
         let mut drawn = Some(self.draw());
         // It stands for the call where others compare claims; each claim has an id of its own.
         let call_id = self.call.engine.mark.new_lock_id(&self.call.engine.owner);
         let mut class = AdmissionClass::First;
         loop {
-            let rounds = self.rounds(entry, &mut backoff, deadline, drawn.take(), Some(class));
-            let pause = match rounds.await? {
-                Rounds::Acquired(hold) => return Ok(self.deliver(hold)),
-                Rounds::Full(holder) => {
+            let claims = self.claims(entry, &mut backoff, deadline, drawn.take(), Some(class));
+            let pause = match claims.await? {
+                Claimed::Acquired(hold) => return Ok(self.deliver(hold)),
+                Claimed::Full(holder) => {
                     class = AdmissionClass::Woken;
                     let remaining = holder.remaining(Instant::now());
                     let pause = pacing.after_held(&call_id, false, remaining);
@@ -184,7 +184,7 @@ impl<'a> AcquirePermit<'a> {
                     pause
                 }
                 // The releases that these claims were for are over: no event would end a wait.
-                Rounds::Lost => pacing.after_error(),
+                Claimed::Overtaken => pacing.after_error(),
             };
             self.pause(entry, &mut pacing, pause).await;
         }
@@ -204,37 +204,37 @@ impl<'a> AcquirePermit<'a> {
         }
     }
 
-    /// At most [`ROUNDS`] claims, each of a permit that looks free; the first one of a drawn permit if there is one. `class`
+    /// At most [`CLAIMS`] claims, each of a permit that looks free; the first one of a drawn permit if there is one. `class`
     /// says among which requests they are admitted; `None` for a single try.
-    async fn rounds(
+    async fn claims(
         &self,
         entry: &Arc<Entry>,
         backoff: &mut Backoff,
         deadline: Option<Instant>,
         mut drawn: Option<u32>,
         class: Option<AdmissionClass>,
-    ) -> Result<Rounds, LockError> {
-        for _ in 0..ROUNDS {
+    ) -> Result<Claimed, LockError> {
+        for _ in 0..CLAIMS {
             let number = match drawn.take() {
                 Some(number) => number,
                 None => match self.look(entry, backoff, class).await? {
                     Found::Free(number) => number,
-                    Found::Full(holder) => return Ok(Rounds::Full(holder)),
+                    Found::Full(holder) => return Ok(Claimed::Full(holder)),
                 },
             };
             if let Some(hold) = self.claim(entry, backoff, deadline, number, class).await? {
-                return Ok(Rounds::Acquired(hold));
+                return Ok(Claimed::Acquired(hold));
             }
         }
         // A last look: a try says that no permit is free only if a query has found that.
         match self.look(entry, backoff, class).await? {
-            Found::Full(holder) => Ok(Rounds::Full(holder)),
-            Found::Free(_) => Ok(Rounds::Lost),
+            Found::Full(holder) => Ok(Claimed::Full(holder)),
+            Found::Free(_) => Ok(Claimed::Overtaken),
         }
     }
 
     /// Claims one permit; `None` if another holder has it, or if a foreign transaction blocks its document: other permits may
-    /// be free, and and the claim is released. After another unclear outcome the same permit is claimed with the same
+    /// be free, and the claim is released. After another unclear outcome the same permit is claimed with the same
     /// id.
     async fn claim(
         &self,

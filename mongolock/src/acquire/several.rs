@@ -22,7 +22,7 @@ use self::turns::{Turns, release_handed_over};
 use super::Tried;
 use super::asking::Held;
 use super::call::{BusyLock, Call, Search};
-use super::pacing::{Pacing, place_until};
+use super::pacing::{Pacing, yields_until};
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
 use crate::name::RenderedName;
@@ -167,18 +167,18 @@ impl<'a> AcquireSeveral<'a> {
         // no longer than the turn of the name.
         let mut waited = (0, 0);
         let mut rounds = Rounds::new(Some(AdmissionClass::First), self.call.engine.backoff());
-        let mut has_left_place = false;
+        let mut has_yielded = false;
         loop {
             let turns = match self.turns(entries, kept.take()).await {
                 Some(Turns::TakenOver(hold)) => return Ok(Some(hold)),
                 Some(Turns::All(turns)) => turns,
                 None => return Ok(None),
             };
-            if !has_left_place && let Some(index) = self.held_back() {
-                has_left_place = true;
+            if !has_yielded && let Some(index) = self.first_yielded() {
+                has_yielded = true;
                 let turn = turns.into_iter().nth(index);
                 if let Some(turn) = &turn {
-                    self.pacing(turn).wait_for_place(deadline, false).await;
+                    self.pacing(turn).wait_while_yielding(deadline, false).await;
                 }
                 kept = turn.map(|turn| (index, turn));
                 continue;
@@ -206,10 +206,10 @@ impl<'a> AcquireSeveral<'a> {
     }
 
     /// The first name that this process leaves to others at present.
-    fn held_back(&self) -> Option<usize> {
+    fn first_yielded(&self) -> Option<usize> {
         self.names
             .iter()
-            .position(|name| place_until(self.call.engine, name.text()).is_some())
+            .position(|name| yields_until(self.call.engine, name.text()).is_some())
     }
 
     /// The pauses of a call that waits for the name of this turn.

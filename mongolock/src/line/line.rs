@@ -180,7 +180,7 @@ impl Line {
             ahead,
             time_slots,
             polling_pause: self.polling_pause(ahead, now),
-            place_until: after_release.max(in_line),
+            yields_until: after_release.max(in_line),
         }
     }
 

@@ -72,7 +72,7 @@ pub(crate) struct Standing {
     /// held for long is seldom free soon.
     pub(crate) polling_pause: Duration,
     /// Until when the next caller leaves a lock that may be free to others; `None` if it does not.
-    pub(crate) place_until: Option<Instant>,
+    pub(crate) yields_until: Option<Instant>,
 }
 
 /// What is known of a claim that has a lock.

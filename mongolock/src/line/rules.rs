@@ -243,7 +243,7 @@ fn keeps_its_bounds(events: Vec<(u64, Event)>, has_stream: bool) -> Result<(), T
         let longest = LINE_SLOTS_MAX + LINE_MARGIN;
         prop_assert!(
             line.standing(now)
-                .place_until
+                .yields_until
                 .is_none_or(|until| until <= now + longest)
         );
         // The callers add these to the present time.

@@ -63,8 +63,8 @@ impl Provider {
     }
 
     /// Until when its next caller leaves the lock `n` to others.
-    fn place_until(&self) -> Option<Instant> {
-        self.lines.standing("n")?.place_until
+    fn yields_until(&self) -> Option<Instant> {
+        self.lines.standing("n")?.yields_until
     }
 
     async fn acquire(&self, name: &str, queue: &Queue) {
@@ -384,7 +384,7 @@ async fn a_provider_that_is_not_fair_neither_enters_nor_yields() {
     unfair.acquire("n", &queue).await;
     unfair.lines.released("n");
     assert_eq!(
-        unfair.lines.standing("n").map(|standing| standing.place_until),
+        unfair.lines.standing("n").map(|standing| standing.yields_until),
         None
     );
     assert!(matches!(unfair.lines.rivals("n"), Rivals::Unknown));

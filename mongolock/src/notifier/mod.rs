@@ -250,11 +250,11 @@ impl ReleaseNotifier {
 
     /// Has a waiter that has sent no request yet send one at this time, unless another provider acquires the lock before.
     /// Without a stream it looks at that time.
-    fn rest_for_place(self: &Arc<Self>, state: &mut NotifierState, name: &Arc<str>, until: Instant) {
+    fn rest_while_yielding(self: &Arc<Self>, state: &mut NotifierState, name: &Arc<str>, until: Instant) {
         self.ensure_stream(state);
         let is_reported = state.reports(name);
-        let place = |rest: &mut Rest| rest.place(until, is_reported);
-        state.waiters.change(name, place);
+        let yields = |rest: &mut Rest| rest.yields(until, is_reported);
+        state.waiters.change(name, yields);
         self.reschedule(state);
     }
 

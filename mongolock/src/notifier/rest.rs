@@ -27,10 +27,11 @@ use crate::timing::{ACQUIRE_OVERDUE, LINE_SILENCE, POLL_BESIDE_STREAM, STREAM_PO
 /// A part of each pause by which a look may come early: so that one look takes many names.
 pub(super) const EARLY_PART: u32 = 8;
 
-/// The number of "held" replies after which a waiter registers for wake-ups: shorter waits are not worth it.
-pub(crate) const REPLIES_BEFORE_STREAM: u32 = 2;
+/// The number of "held" replies with which a waiter registers for wake-ups: shorter waits are not worth it. A fair provider
+/// registers with one fewer, together with its place in line.
+pub(crate) const REPLIES_BEFORE_STREAM: u32 = 3;
 
-/// The number of "held" replies after which a waiter stands in line with those of other processes.
+/// The number of "held" replies with which a waiter stands in line with those of other processes.
 const REPLIES_BEFORE_LINE: u32 = 2;
 
 /// The least time that a call with a deadline keeps for its own requests: a healthy server replies to one within it.
@@ -159,7 +160,7 @@ impl Rest {
     }
 
     /// Rests before the first request, until this time. Without a stream it looks at that time.
-    pub(super) fn place(&mut self, until: Instant, is_reported: bool) {
+    pub(super) fn yields(&mut self, until: Instant, is_reported: bool) {
         self.looks = !is_reported;
         // What happens at that time finds out what is not known now.
         self.is_outdated = false;
@@ -283,7 +284,7 @@ impl Pauses {
         self.held_replies += 1;
         let replies = REPLIES_BEFORE_STREAM - u32::from(is_fair);
         Registers {
-            stream: self.held_replies > replies || is_in_line || has_many,
+            stream: self.held_replies >= replies || is_in_line || has_many,
             // A provider in line already says that its place is still needed.
             line: self.held_replies >= REPLIES_BEFORE_LINE || is_in_line,
         }

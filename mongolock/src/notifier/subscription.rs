@@ -47,12 +47,12 @@ impl<'t> Subscription<'t> {
 
     /// Begins to rest before the first request, until this time: others may acquire the lock until then, and the caller
     /// rests on if they do.
-    pub(crate) fn rest_for_place(&self, until: Instant, ends_with_mark: bool) {
+    pub(crate) fn rest_while_yielding(&self, until: Instant, ends_with_mark: bool) {
         let mut state = lock(&self.notifier.state);
         if let Some(waiter) = state.waiters.get(&self.name) {
             waiter.ends_with_mark = ends_with_mark;
         }
-        self.notifier.rest_for_place(&mut state, &self.name, until);
+        self.notifier.rest_while_yielding(&mut state, &self.name, until);
     }
 
     /// Waits until the caller has to send a request: the lock may be free, or the caller has to find out. Cancel

@@ -53,15 +53,15 @@ impl MongoStore {
         takeover_margin: Duration,
         limit: Duration,
     ) -> Result<RunningLeases, LockError> {
-        let (locks, ids, most) = match looked {
+        let (ids, most) = match looked {
             Looked::Names(names) => {
                 let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
                 let most = names.len();
-                (&self.background, doc! { "$in": names }, most)
+                (doc! { "$in": names }, most)
             }
             Looked::Permits { semaphore, .. } => {
                 let ids = doc! { "$gte": &*slot::group(semaphore), "$lt": slot::end_of_ids(semaphore) };
-                (&self.locks, ids, MOST_SLOTS)
+                (ids, MOST_SLOTS)
             }
         };
         let query = Query {
@@ -72,7 +72,7 @@ impl MongoStore {
             most,
             level: "local",
         };
-        let found = query.run(locks, limit).await?;
+        let found = query.run(&self.background, limit).await?;
         Ok(found
             .filter_map(|document| running_lease(&document, takeover_margin))
             .collect())

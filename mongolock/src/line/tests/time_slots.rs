@@ -48,7 +48,7 @@ async fn a_releaser_leaves_the_lock_to_others_until_one_of_them_has_it() {
     a.enter("n", &queue).await;
     a.acquire("n", &queue).await;
     a.lines.released("n");
-    assert_eq!(a.place_until(), None, "no other waiter is known");
+    assert_eq!(a.yields_until(), None, "no other waiter is known");
     assert!(matches!(a.lines.rivals("n"), Rivals::None));
 
     b.enter("n", &queue).await;
@@ -58,17 +58,17 @@ async fn a_releaser_leaves_the_lock_to_others_until_one_of_them_has_it() {
         Rivals::Wait { has_stream: true, .. }
     ));
     a.lines.released("n");
-    assert_eq!(a.place_until(), Some(Instant::now() + YIELD_MAX));
+    assert_eq!(a.yields_until(), Some(Instant::now() + YIELD_MAX));
     // Its own claims are no acquisition by another one.
     a.hears_of("n", &a);
-    assert_eq!(a.place_until(), Some(Instant::now() + YIELD_MAX));
+    assert_eq!(a.yields_until(), Some(Instant::now() + YIELD_MAX));
     a.hears_of("n", &b);
-    assert_eq!(a.place_until(), None);
+    assert_eq!(a.yields_until(), None);
     // The event of the next acquisition may arrive before the reply to the release.
     a.acquire("n", &queue).await;
     a.hears_of("n", &b);
     a.lines.released("n");
-    assert_eq!(a.place_until(), None);
+    assert_eq!(a.yields_until(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,14 +86,14 @@ async fn a_yield_ends_by_itself() {
         sleep(LINE_REMEMBER.saturating_sub(SETTLES)).await;
         line.released(Instant::now());
         assert_eq!(
-            line.standing(Instant::now()).place_until,
+            line.standing(Instant::now()).yields_until,
             Some(Instant::now() + longest)
         );
         sleep(LINE_REMEMBER_WITHOUT_LINE).await;
-        assert_eq!(line.standing(Instant::now()).place_until, None);
+        assert_eq!(line.standing(Instant::now()).yields_until, None);
         line.released(Instant::now());
         assert_eq!(
-            line.standing(Instant::now()).place_until,
+            line.standing(Instant::now()).yields_until,
             None,
             "no such claim came again"
         );

@@ -10,7 +10,7 @@ const fn behind(ahead: usize) -> Standing {
         ahead,
         time_slots: if ahead == 0 { Duration::ZERO } else { TIME_SLOT },
         polling_pause: Duration::from_millis(20),
-        place_until: None,
+        yields_until: None,
     }
 }
 
@@ -158,7 +158,7 @@ fn a_waiter_looks_or_asks_when_its_place_comes() {
     let (mut rest, at) = rest();
     let until = at.now + TIME_SLOT;
     for is_reported in [true, false] {
-        rest.place(until, is_reported);
+        rest.yields(until, is_reported);
         let due = rest.due().unwrap();
         assert_eq!(
             (due.at, due.asks, rest.looks()),

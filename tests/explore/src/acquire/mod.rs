@@ -51,7 +51,7 @@ pub(crate) enum Phase {
     Asks(Check),
     /// `take_over_or_yield`.
     Yields { until: Instant },
-    /// `Pacing::wait_for_place`.
+    /// `Pacing::wait_while_yielding`.
     Place { until: Option<Instant> },
     /// `first_outcome`.
     First { overdue: Instant },
@@ -100,7 +100,7 @@ impl Process {
             if is_try {
                 call.phase = Phase::Asks(Check::Begins);
             }
-        } else if !is_try && self.queue.is_fresh() && self.place_until().is_none() {
+        } else if !is_try && self.queue.is_fresh() && self.yields_until().is_none() {
             call.phase = self.try_send(cx, &mut call);
         } else {
             return self.take_turn(cx, caller, call);
@@ -146,25 +146,25 @@ impl Process {
             let until = Instant::now() + self.queue.budget.yield_to_others(Luck::draw());
             call.phase = Phase::Yields { until };
         } else {
-            self.wait_for_place(cx, &mut call);
+            self.wait_while_yielding(cx, &mut call);
         }
         self.callers[caller] = Caller::Waits(call);
     }
 
-    /// `Pacing::wait_for_place`.
-    fn wait_for_place(&mut self, cx: &mut Cx<'_>, call: &mut Call) {
+    /// `Pacing::wait_while_yielding`.
+    fn wait_while_yielding(&mut self, cx: &mut Cx<'_>, call: &mut Call) {
         call.pacing = Some(Pacing::new());
         if !call.is_try && self.lines.has_line() {
             self.enter_line(cx, call.begun);
         }
-        let until = if call.is_try { None } else { self.place_until() };
+        let until = if call.is_try { None } else { self.yields_until() };
         let Some(until) = until else {
             return self.begin_requests(call);
         };
         self.queue.front.yield_lock();
         cx.judge.yields(self.index);
         self.subscribe(cx, call);
-        self.rest_for_place(until);
+        self.rest_while_yielding(until);
         let until = call.deadline.map(Pacing::most_for_others);
         call.phase = Phase::Place { until };
     }
@@ -202,7 +202,7 @@ impl Process {
             Phase::Asks(check) => self.ask_front(cx, call, check),
             Phase::Yields { until } if until > now => Polled::Pending,
             Phase::Yields { .. } => {
-                self.wait_for_place(cx, call);
+                self.wait_while_yielding(cx, call);
                 Polled::GoesOn
             }
             Phase::Place { until } => {

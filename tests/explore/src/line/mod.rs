@@ -56,7 +56,7 @@ pub(crate) struct Standing {
     pub(crate) ahead: usize,
     pub(crate) time_slots: Duration,
     pub(crate) polling_pause: Duration,
-    pub(crate) place_until: Option<Instant>,
+    pub(crate) yields_until: Option<Instant>,
 }
 
 /// `Lines`, for one name.
@@ -203,10 +203,10 @@ impl Process {
         self.lines.line.as_ref().map_or(Rivals::Unknown, of_line)
     }
 
-    /// `pacing::place_until`.
-    pub(crate) fn place_until(&self) -> Option<Instant> {
+    /// `pacing::yields_until`.
+    pub(crate) fn yields_until(&self) -> Option<Instant> {
         let line = self.lines.line.as_ref()?;
-        line.standing(Instant::now()).place_until
+        line.standing(Instant::now()).yields_until
     }
 
     /// `keeper::write`.

@@ -168,11 +168,11 @@ impl Process {
         })
     }
 
-    /// `ReleaseNotifier::rest_for_place`.
-    pub(crate) fn rest_for_place(&mut self, until: Instant) {
+    /// `ReleaseNotifier::rest_while_yielding`.
+    pub(crate) fn rest_while_yielding(&mut self, until: Instant) {
         let is_reported = self.notifier.reports();
         if let Some(waiter) = &mut self.notifier.waiter {
-            waiter.rest.place(until, is_reported);
+            waiter.rest.yields(until, is_reported);
         }
     }
 
