@@ -39,24 +39,19 @@ impl fmt::Display for TemplateMistake {
                 "`<>` is an empty placeholder: write an argument between the brackets, such as `<id>`",
             ),
             Self::Syntax { written, write } => {
+                let other = "pass the value as an argument, or use `LockProvider::lock`";
+                let mend = mend(write.as_ref(), other);
                 write!(
                     f,
-                    "`<{written}>` must name an argument, or a field or an argument-less method of an argument: "
-                )?;
-                match write {
-                    Some(write) => write!(f, "write `<{write}>`"),
-                    None => f.write_str("pass the value as an argument, or use `LockProvider::lock`"),
-                }
+                    "`<{written}>` must name an argument, or a field or an argument-less method of an argument: {mend}"
+                )
             }
             Self::Braced { written, write } => {
+                let mend = mend(write.as_ref(), "write an argument, such as `<id>`");
                 write!(
                     f,
-                    "`{written}` is not a placeholder, so all calls would share one lock: "
-                )?;
-                match write {
-                    Some(write) => write!(f, "write `<{write}>`"),
-                    None => f.write_str("write an argument, such as `<id>`"),
-                }
+                    "`{written}` is not a placeholder, so all calls would share one lock: {mend}"
+                )
             }
             Self::Brace { brace } => {
                 write!(
@@ -76,4 +71,9 @@ impl fmt::Display for TemplateMistake {
             ),
         }
     }
+}
+
+/// What to write; without a proposal this is said instead.
+fn mend(write: Option<&String>, otherwise: &str) -> String {
+    write.map_or_else(|| otherwise.to_owned(), |write| format!("write `<{write}>`"))
 }

@@ -36,11 +36,10 @@ impl Display for LockError {
                 write_held(f, holder.as_deref(), *in_this_process, *held_for, *remaining)
             }
             Self::Done { name, by, until } => {
-                write!(f, "the work of lock `{name}` is done by {by}, until ")?;
-                match until.try_to_rfc3339_string() {
-                    Ok(until) => f.write_str(&until),
-                    Err(_) => write!(f, "{until}"),
-                }
+                let until = until
+                    .try_to_rfc3339_string()
+                    .unwrap_or_else(|_| until.to_string());
+                write!(f, "the work of lock `{name}` is done by {by}, until {until}")
             }
             Self::Lost { name, token, reason } if *token == FencingToken::NONE => {
                 write!(f, "a permit of `{name}` was lost: {reason}")

@@ -1,4 +1,4 @@
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::future::pending;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use mongodb::error::Error;
-use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::knobs::Knobs;
 use super::order::{Change, Course, Order, Reply};
@@ -16,26 +15,19 @@ use super::pool::{Connection, Pool};
 use super::process::Process;
 use super::server::{Command, Server};
 use super::trip::{End, Trip};
-use super::wake_ups::{Sent, heard};
+use super::wake_ups::Sent;
 use super::{between, chance, errors};
 use crate::few::Few;
 use crate::store::IndexState;
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::store::{
-    AcquireReply, AcquireRequest, Admissions, Claimed, DEFAULT_POOL, LockEvent, Looked, MarkReply,
-    MarkRequest, MemoryStore, RenewReply, RunningLeases, StreamFilter,
+    AcquireReply, AcquireRequest, Admissions, Claimed, DEFAULT_POOL, Looked, MarkReply, MarkRequest,
+    MemoryStore, RenewReply, RunningLeases,
 };
 use crate::sync::lock;
 use crate::task::driver_call;
-use crate::timing::{NO_REPLY, RELEASE_LIMIT};
 use crate::{LockError, slot};
-
-/// The time for which a call may wait for an unused claim of its own process while no release of it is sent: commands without a
-/// reply may keep all places of repeated releases until they are given up.
-const UNUSED_CLAIM_LIMIT: Duration = RELEASE_LIMIT
-    .saturating_add(NO_REPLY)
-    .saturating_add(Duration::from_millis(500));
 
 /// The network between one process and the server.
 pub(crate) struct Link {
@@ -176,29 +168,6 @@ impl Link {
         }
     }
 
-    fn note_reply(&self, key: &LeaseId, answer: &AcquireReply, sent: Instant) {
-        self.process.contacts.wake_ups.replied(key, answer);
-        match answer {
-            AcquireReply::Acquired { .. } => self.process.contacts.note_reply_without_holder(&key.name),
-            AcquireReply::Held { holder, .. } => self.note_held(&key.name, holder.as_ref(), sent),
-        }
-    }
-
-    fn note_held(&self, name: &Arc<str>, holder: Option<&Arc<str>>, sent: Instant) {
-        let contacts = &self.process.contacts;
-        let Some(id) = holder.filter(|id| self.is_own_unused_claim(id)) else {
-            return contacts.note_held(name);
-        };
-        // A process that is paused sends no release.
-        let was_paused = self.process.was_paused_within(UNUSED_CLAIM_LIMIT);
-        if contacts.note_own_unused_claim(name, id, sent, UNUSED_CLAIM_LIMIT) && !was_paused {
-            let number = self.process.number;
-            self.server.ledger.breach(format!(
-                "{number} waits for {name}, which is held by its own unused claim {id}"
-            ));
-        }
-    }
-
     /// Looks at each of these locks. That of every permit is what a query over all of them finds.
     pub(crate) async fn look(
         &self,
@@ -237,11 +206,6 @@ impl Link {
             contacts.replied(name, sent);
         }
         Ok(running)
-    }
-
-    /// Whether this is a claim of this process that no live lease uses.
-    fn is_own_unused_claim(&self, lock_id: &str) -> bool {
-        self.process.owns(lock_id) && !self.server.ledger.is_live_claim(lock_id)
     }
 
     pub(crate) async fn renew(
@@ -303,23 +267,6 @@ impl Link {
             limit,
         };
         Ok(self.request(order).await?)
-    }
-
-    pub(crate) async fn watch(self: &Arc<Self>) -> Result<Hints, LockError> {
-        let connection = self.pool.check_out().await;
-        if self.server.silent.load(Relaxed) {
-            pending::<()>().await;
-        }
-        if self.is_faulty() {
-            sleep(self.between(0, 3000)).await;
-            return Err(errors::broken_connection().into());
-        }
-        Ok(Hints {
-            releases: self.server.memory.listen(),
-            batch: VecDeque::new(),
-            link: Arc::clone(self),
-            _connection: connection,
-        })
     }
 
     /// Checks the index; the check may hang forever, as behind an index build that does not end.
@@ -415,7 +362,7 @@ impl Link {
         self.pool.check_out().await
     }
 
-    fn is_faulty(&self) -> bool {
+    pub(super) fn is_faulty(&self) -> bool {
         !self.server.calm.load(Relaxed) && chance(&mut lock(&self.rng), self.knobs.network)
     }
 
@@ -429,73 +376,5 @@ impl Link {
             Some(way) => way.draw(&mut self.rng()),
             None => self.between(0, longest),
         }
-    }
-}
-
-/// The stream of events as one process receives it.
-pub(crate) struct Hints {
-    releases: broadcast::Receiver<LockEvent>,
-    /// The events of the last reply that were not read yet, in a scene.
-    batch: VecDeque<LockEvent>,
-    link: Arc<Link>,
-    /// The stream keeps a connection for as long as it is open.
-    _connection: Connection,
-}
-
-impl Hints {
-    /// Has the stream report other locks, which may fail.
-    pub(crate) fn switch(&self) -> Result<(), LockError> {
-        if self.link.is_faulty() {
-            return Err(errors::broken_connection().into());
-        }
-        Ok(())
-    }
-
-    /// The next event that this filter admits, as the server applies it.
-    pub(crate) async fn next(&mut self, filter: &StreamFilter) -> Result<Option<LockEvent>, LockError> {
-        if self.link.knobs.way.is_some() {
-            return Ok(self.next_of_batch(filter).await);
-        }
-        let event = timeout(Duration::from_secs(1), self.releases.recv()).await;
-        let mut event = event.ok().and_then(Result::ok);
-        if self.link.is_faulty() {
-            sleep(self.link.between(0, 1000)).await;
-            match self.link.between(0, 2).as_millis() {
-                0 => return Err(errors::broken_connection().into()),
-                1 => event = None,
-                _ => {}
-            }
-        }
-        if event.is_some() && self.link.knobs.event_delay > 0 {
-            sleep(self.link.between(0, self.link.knobs.event_delay)).await;
-            if chance(&mut self.link.rng(), self.link.knobs.lost_events) {
-                event = None;
-            }
-        }
-        if let Some(LockEvent::Acquired { name, .. }) = &event {
-            self.link.process.contacts.heard_of(name);
-        }
-        let event = event.filter(|event| filter.admits(event.name()));
-        if let Some(event) = &event {
-            heard(&self.link.server, &self.link.process, event);
-        }
-        Ok(event)
-    }
-
-    /// The next event in a scene. A stream gets all events in one reply that have happened since the last one, and asks for
-    /// another reply only after it has read them.
-    async fn next_of_batch(&mut self, filter: &StreamFilter) -> Option<LockEvent> {
-        if self.batch.is_empty() {
-            self.link.server.traffic.stream_replies.fetch_add(1, Relaxed);
-            sleep(self.link.message(0)).await;
-            let first = timeout(Duration::from_secs(1), self.releases.recv()).await;
-            self.batch.extend(first.ok().and_then(Result::ok));
-            while let Ok(event) = self.releases.try_recv() {
-                self.batch.push_back(event);
-            }
-            self.batch.retain(|event| filter.admits(event.name()));
-            sleep(self.link.message(0)).await;
-        }
-        self.batch.pop_front()
     }
 }

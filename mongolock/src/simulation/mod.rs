@@ -9,6 +9,7 @@ mod contacts;
 mod disturbances;
 mod errors;
 mod fleet;
+mod hints;
 mod jobs;
 mod knobs;
 mod ledger;
@@ -21,6 +22,7 @@ mod own_claims;
 mod plan;
 mod pool;
 mod process;
+mod replies;
 mod scenes;
 mod server;
 mod targets;
@@ -38,7 +40,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-pub(crate) use link::{Hints, Link};
+pub(crate) use hints::Hints;
+pub(crate) use link::Link;
 pub(crate) use process::spawn;
 
 /// A random duration in whole milliseconds.

@@ -45,18 +45,12 @@ impl Wish {
         let name = rng.usize(0..plan.names);
         // The callers of a name usually use the same options: only then can a hold be handed over.
         let unusual = chance(rng, 150);
-        let usual = match plan.scenario {
-            _ if plan.holds_many() => 2,
-            Scenario::SetTurns => 1,
-            _ => name % 5,
-        };
-        let usual = u64::try_from(usual).unwrap_or(0);
-        let expiry = if unusual {
-            between(rng, 1000, 5000)
-        } else {
-            Duration::from_secs(1 + usual)
-        };
-        let expiry = plan.least_expiry() + expiry;
+        let expiry = plan.least_expiry()
+            + if unusual {
+                between(rng, 1000, 5000)
+            } else {
+                usual_expiry(plan, name)
+            };
         let is_capped = plan.scenario != Scenario::Calm && !plan.knobs.has_long_leases && chance(rng, 20);
         let max_hold = is_capped.then(|| between(rng, 0, 3000));
         // Such frequent renewals overtake earlier ones that are still in the server.
@@ -167,6 +161,16 @@ impl Wish {
             (_, limit) => limit,
         }
     }
+}
+
+/// The expiry that most callers of a name use.
+fn usual_expiry(plan: &Plan, name: usize) -> Duration {
+    let seconds = match plan.scenario {
+        _ if plan.holds_many() => 3,
+        Scenario::SetTurns => 2,
+        _ => 1 + name % 5,
+    };
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(1))
 }
 
 /// A random limit: zero, or time for at least one reply.

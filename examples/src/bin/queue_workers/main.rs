@@ -119,25 +119,7 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
     queue.fill(options.types(), options.messages).await?;
 
     print(heading(options))?;
-    let last = options.processes;
-    let mut workers = if options.kill {
-        // This one starts alone and takes its time, so that it holds the locks of all types when it is killed.
-        let mut killed = start(last..=last, stage, directory, Some(LONGEST_PAUSE))?;
-        killed.ready().await?;
-        killed.go()?;
-        all_files_have_an_incomplete_record(directory, options.types()).await?;
-        let mut others = start(1..=last - 1, stage, directory, None)?;
-        others.ready().await?;
-        print(format!(
-            "{last:>7}  is killed in the middle of a record of each type"
-        ))?;
-        killed.kill(last)?;
-        others
-    } else {
-        let mut all = start(1..=last, stage, directory, None)?;
-        all.ready().await?;
-        all
-    };
+    let mut workers = start_all(options, stage, directory).await?;
     workers.go()?;
     let mut turns = Turns::default();
     while let Some(event) = workers.next::<Event>().await? {
@@ -178,6 +160,29 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
         summary.row("files", directory.display());
     }
     Ok(summary)
+}
+
+/// Starts the processes; one of them is killed before, if the options say so.
+async fn start_all(options: &Options, stage: &Stage, directory: &Path) -> anyhow::Result<Processes> {
+    let last = options.processes;
+    if options.kill {
+        // This one starts alone and takes its time, so that it holds the locks of all types when it is killed.
+        let mut killed = start(last..=last, stage, directory, Some(LONGEST_PAUSE))?;
+        killed.ready().await?;
+        killed.go()?;
+        all_files_have_an_incomplete_record(directory, options.types()).await?;
+        let mut others = start(1..=last - 1, stage, directory, None)?;
+        others.ready().await?;
+        print(format!(
+            "{last:>7}  is killed in the middle of a record of each type"
+        ))?;
+        killed.kill(last)?;
+        Ok(others)
+    } else {
+        let mut all = start(1..=last, stage, directory, None)?;
+        all.ready().await?;
+        Ok(all)
+    }
 }
 
 /// The files of an earlier run have numbers and tokens of their own.
