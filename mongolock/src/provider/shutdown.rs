@@ -6,7 +6,7 @@ impl LockProvider {
     /// Shuts down this provider and all its clones at once: releases all locks, and returns when the server has confirmed
     /// it. [`shutdown_after`](Self::shutdown_after) lets running work end before.
     ///
-    /// New and waiting acquisitions return [`LockError::ShutDown`], and held locks are lost with
+    /// New and waiting acquisitions return [`LockError::ShutDown`](crate::LockError::ShutDown), and held locks are lost with
     /// [`LossReason::ShutDown`](crate::LossReason::ShutDown): the bodies of annotated functions are cancelled. Without a
     /// confirmation of the server this takes 15 s; the remaining leases then expire on their own.
     ///
@@ -39,7 +39,7 @@ impl LockProvider {
     /// Shuts down this provider and all its clones in good order, as the last step of a program: running work ends first,
     /// for at most the grace period.
     ///
-    /// At once, new and waiting acquisitions return [`LockError::ShutDown`]. The only exception are those inside the body
+    /// At once, new and waiting acquisitions return [`LockError::ShutDown`](crate::LockError::ShutDown). The only exception are those inside the body
     /// of a hold of this provider (the attribute, [`run`](crate::DistributedLock::run), or a
     /// [`LockContext::scope`](crate::LockContext::scope)): they go on until the grace period ends, because the body could
     /// not end without them. When all locks are released, or when the grace period ends, the rest is as for
