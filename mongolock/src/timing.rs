@@ -50,6 +50,24 @@ pub(crate) const ACQUIRE_NO_REPLY: Duration = seconds(7);
 /// 500 ms, have failed by then, and a caller learns of the outage within 2 s.
 pub(crate) const UNREACHABLE: Duration = millis(1500);
 
+/// The limit at the server of a command with requests of several calls: if one of their documents is blocked, it delays the
+/// others by this time at most. A healthy server needs some 10 ms for it, and a busy one 100.
+pub(crate) const TOGETHER_LIMIT: Duration = millis(500);
+
+/// The time after this limit for which the other requests of its lane wait for the reply.
+pub(crate) const LANE_GRACE: Duration = millis(300);
+
+/// The time for which a request waits for others of its lane, at most: after it, only the number of all commands in flight
+/// keeps it. No command of a lane keeps the others longer.
+pub(crate) const LANE_LIMIT: Duration = millis(800);
+
+/// The time for which requests that were admitted together wait for one that has not come: its thread is kept busy by other
+/// code.
+pub(crate) const GATHER_LIMIT: Duration = millis(2);
+
+/// The pause before a command with several requests is sent again that the server has rejected for overload.
+pub(crate) const OVERLOAD_PAUSE: Duration = millis(50);
+
 /// The pause before the next query for many waiters while enough of them are in flight.
 pub(crate) const LOOK_ALLOWED_POLL: Duration = millis(100);
 

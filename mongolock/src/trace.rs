@@ -140,6 +140,16 @@ pub(crate) fn retrying(name: &str, error: &LockError, pause: Duration) {
     );
 }
 
+/// A command with the requests of several calls has failed, and each of them goes alone.
+pub(crate) fn split(requests: usize, error: &LockError) {
+    event!(
+        debug,
+        "mongolock.split",
+        { requests = requests, error = %error.with_cause() },
+        "a command with several requests failed, each is sent alone"
+    );
+}
+
 /// A query that looks at the locks of several waiters has failed.
 pub(crate) fn look_failed(locks: usize, first: &str, error: &LockError, pause: Duration) {
     warn!(

@@ -307,7 +307,7 @@ impl<'a> Call<'a> {
         let entry = Arc::clone(entry);
         let release = async move {
             let reply = store
-                .release(std::slice::from_ref(&key), min_hold, RELEASE_LIMIT)
+                .release(std::slice::from_ref(&key), min_hold, RELEASE_LIMIT, None)
                 .await;
             if reply.is_ok() {
                 entry.front().released(number);

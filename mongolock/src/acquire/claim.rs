@@ -21,7 +21,7 @@ use crate::lease::background_release::BackgroundRelease;
 use crate::lease::{Entry, RequestPermit, Turn, without_margin};
 use crate::options::Options;
 use crate::queue::RequestNumber;
-use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, LeaseId};
+use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, Lane, LeaseId};
 use crate::timing::{ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE};
 use crate::{LockError, task, trace};
 
@@ -147,7 +147,8 @@ impl Claim {
     pub(super) fn try_send(&mut self, deadline: Option<Instant>) -> Option<Instant> {
         let permit = self.shared.entries[0].try_request_permit()?;
         let admissions = self.shared.engine.store.admissions();
-        let admission = admissions.try_admit(AdmissionClass::First)?;
+        let admission =
+            admissions.try_admit(AdmissionClass::First, self.shared.lane(AdmissionClass::First))?;
         self.send(permit, admission, deadline);
         let overdue = Instant::now() + ACQUIRE_OVERDUE;
         Some(deadline.map_or(overdue, |deadline| deadline.min(overdue)))
@@ -238,7 +239,7 @@ impl Claim {
             numbers: numbers.clone(),
             limit,
             _permit: permit,
-            _admission: admission,
+            admission,
         };
         shared.copies[0].sent();
         if shared.engine.store.never_waits() {
@@ -320,11 +321,20 @@ impl Drop for Claim {
 }
 
 impl Shared {
+    /// The lane of a request of this class that may go in one command with those of other calls: not one that has failed, or
+    /// may be overdue, because it could delay the others.
+    fn lane(&self, class: AdmissionClass) -> Option<Lane> {
+        let is_single = matches!(self.keys, Few::One(_)) && self.options.once.is_none();
+        let is_fresh = matches!(class, AdmissionClass::First | AdmissionClass::Woken);
+        self.engine.store.lane().filter(|_| is_single && is_fresh)
+    }
+
     /// Waits until another request for the first of these names, and another command of the provider, may be sent. Cancel safe.
     /// What waits for the request of its own name keeps no command waiting.
     async fn permits(&self, class: AdmissionClass) -> (Admission, RequestPermit) {
         let permit = self.entries[0].request_permit().await;
-        (self.engine.store.admissions().admit(class).await, permit)
+        let admissions = self.engine.store.admissions();
+        (admissions.admit(class, self.lane(class)).await, permit)
     }
 }
 

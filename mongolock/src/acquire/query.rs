@@ -24,7 +24,10 @@ where
 {
     entry.front().request_due();
     // A caller that gives up here leaves nothing that waits for room.
-    let admission = store.background_admissions().admit(AdmissionClass::Woken).await;
+    let admission = store
+        .background_admissions()
+        .admit(AdmissionClass::Woken, None)
+        .await;
     let asked = Arc::clone(entry);
     let number = entry.front().request_sent();
     let query = query();

@@ -14,7 +14,8 @@ use crate::lease::copies::Copies;
 use crate::lease::{Entry, QueueSlot, RequestPermit, Turn};
 use crate::options::Options;
 use crate::queue::RequestNumber;
-use crate::store::{AcquireReply, AcquireRequest, Admission, Claimed, LeaseId, driver_error};
+use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, Claimed, LeaseId, driver_error};
+use crate::timing::{ACQUIRE_LIMIT_MIN, CROWDED_LIMIT};
 use crate::{LockError, task};
 
 /// What a claim and its requests have in common. Each list has a value for each name.
@@ -37,6 +38,9 @@ pub(super) struct Reply {
     pub(super) result: Result<Few<AcquireReply>, LockError>,
 }
 
+/// The outcome of a request; `None` without a reply.
+type Sent = Option<Result<Claimed, LockError>>;
+
 /// One request, on a task of its own.
 pub(super) struct Request {
     pub(super) shared: Arc<Shared>,
@@ -47,7 +51,7 @@ pub(super) struct Request {
     /// The permit bounds how many requests of the name are without a reply.
     pub(super) _permit: RequestPermit,
     /// The permission bounds how many commands of the provider are in flight.
-    pub(super) _admission: Admission,
+    pub(super) admission: Admission,
 }
 
 impl Shared {
@@ -74,40 +78,68 @@ impl Request {
     /// Runs the request to its end; `None` if there was no reply for too long.
     pub(super) async fn run(self) -> Option<Reply> {
         let (sent, shared) = (Instant::now(), &self.shared);
-        let outcome = self.result().await;
-        // The claims of a set may have their locks, however the query about them has failed.
-        let was_claimed = matches!(outcome, Some(Ok(_)));
-        let result = outcome.map(Result::flatten);
-        if result.as_ref().is_some_and(is_from_server) {
+        let mut outcome = shared.send(self.command, self.limit, self.admission).await;
+        if matches!(&outcome, Some(Err(error)) if driver_error::failed_together(error)) {
+            shared.note(sent, &outcome);
+            // It is on the heap, because it is rare.
+            outcome = Box::pin(shared.send_alone(self.command, self.limit, sent)).await?;
+        }
+        shared.note(sent, &outcome);
+        let result = outcome?.flatten();
+        if is_from_server(&result) {
             for (entry, number) in shared.entries.iter().zip(&*self.numbers) {
                 entry.front().replied(*number);
             }
         }
-        let replies = (0..shared.keys.len()).map(|index| match &result {
-            Some(Ok(replies)) => replies.get(index).map(Ok),
-            Some(Err(error)) if !was_claimed => Some(Err(error)),
-            Some(Err(_)) | None => None,
-        });
-        let due = shared.copies[0].answered(sent, replies);
-        if !due.is_empty() {
-            let repeats = shared.target.is_set();
-            let releases = due.into_iter().map(|index| shared.release(index, None, repeats));
-            shared.engine.renewer.release_in_background(releases.collect());
-        }
         Some(Reply {
             sent,
             limit: self.limit,
-            result: result?,
+            result,
         })
     }
+}
 
-    async fn result(&self) -> Option<Result<Claimed, LockError>> {
-        let store = &self.shared.engine.store;
-        let request = store.claim(&self.shared.keys, self.command, self.limit);
-        if store.never_waits() {
+impl Shared {
+    async fn send(&self, command: AcquireRequest, limit: Duration, admission: Admission) -> Sent {
+        let request = self.engine.store.claim(&self.keys, command, limit, admission);
+        if self.engine.store.never_waits() {
             return Some(request.await);
         }
-        task::reply_within(given_up_after(self.limit), request).await
+        task::reply_within(given_up_after(limit), request).await
+    }
+
+    /// Sends a request alone, with the rest of its limit, after one command with others has failed; `None` if the claim was
+    /// given up in the meantime.
+    async fn send_alone(&self, command: AcquireRequest, limit: Duration, begun: Instant) -> Option<Sent> {
+        let admissions = self.engine.store.admissions();
+        let admission = admissions.admit(AdmissionClass::Woken, None).await;
+        let rest = limit.saturating_sub(begun.elapsed()).max(ACQUIRE_LIMIT_MIN);
+        let limit = if admission.is_crowded {
+            rest.min(CROWDED_LIMIT)
+        } else {
+            rest
+        };
+        if !self.copies[0].sent_again() {
+            return None;
+        }
+        Some(self.send(command, limit, admission).await)
+    }
+
+    /// Notes what a request that was sent then has brought for each name, and releases what it has acquired for a claim that
+    /// was given up.
+    fn note(&self, sent: Instant, outcome: &Sent) {
+        let replies = (0..self.keys.len()).map(|index| match outcome {
+            Some(Ok(Ok(replies))) => replies.get(index).map(Ok),
+            Some(Err(error)) => Some(Err(error)),
+            // The claims of a set may have their locks, however the query about them has failed.
+            Some(Ok(Err(_))) | None => None,
+        });
+        let due = self.copies[0].answered(sent, replies);
+        if !due.is_empty() {
+            let repeats = self.target.is_set();
+            let releases = due.into_iter().map(|index| self.release(index, None, repeats));
+            self.engine.renewer.release_in_background(releases.collect());
+        }
     }
 }
 

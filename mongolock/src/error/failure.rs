@@ -58,6 +58,9 @@ pub(crate) enum Failure {
     /// A command that ran out of time or into a conflict at the document of a lock, while MongoDB works.
     #[error("an open transaction or another long operation blocks the document of lock `{name}`")]
     BlockedDocument { name: String, source: Error },
+    /// A command with requests of several calls, which may have made this one or not.
+    #[error("a command with several requests has failed: {error}")]
+    Together { error: LockError },
     /// A change stream whose collection was dropped or renamed.
     #[error("the change stream ended with its collection")]
     StreamEnded,
@@ -98,6 +101,7 @@ impl Failure {
             | Self::RuntimeEnded
             | Self::Closed
             | Self::BlockedDocument { .. }
+            | Self::Together { .. }
             | Self::StreamEnded
             | Self::ConnectionString { .. } => true,
         }
@@ -122,6 +126,7 @@ impl Failure {
             | Self::EndedRuntime
             | Self::Closed
             | Self::BlockedDocument { .. }
+            | Self::Together { .. }
             | Self::StreamEnded => io::ErrorKind::Other,
         }
     }

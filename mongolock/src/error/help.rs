@@ -124,7 +124,7 @@ fn mongo_help(error: &Error) -> &'static str {
         (None, ErrorKind::Command(error)) if error.code == UNAUTHORIZED => {
             "Grant the database user the privileges that the guide page on rights lists."
         }
-        (None, _) => {
+        (Some(Failure::Together { .. }) | None, _) => {
             "Read the driver's error in `source()`. Transient errors are retried until `acquire_timeout`; others need a \
              change of the program, the database or the network."
         }

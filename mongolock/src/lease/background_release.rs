@@ -244,7 +244,7 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<BackgroundRelease
     let mut backoff = Backoff::new(Duration::from_millis(50)..=Duration::from_secs(2));
     tokio::time::sleep_until(due).await;
     loop {
-        let admission = renewer.store().background_admissions().admit(class).await;
+        let admission = renewer.store().background_admissions().admit(class, None).await;
         let mut request = pin!(renewer.store().release_many(&keys, min_hold, limit));
         let Ok(reply) = tokio::time::timeout(reply_limit, request.as_mut()).await else {
             let error = LockError::no_reply("release", reply_limit);

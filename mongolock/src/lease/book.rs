@@ -106,6 +106,15 @@ impl Book {
         self.last_sent = Some(now);
     }
 
+    /// Notes that a request is sent once more; `false` if the claim was given up, whose id is never sent again.
+    pub(crate) fn sent_again(&mut self, now: Instant) -> bool {
+        let is_in_use = self.first.phase == Phase::InUse;
+        if is_in_use {
+            self.sent(now);
+        }
+        is_in_use
+    }
+
     /// Notes that a request has ended, with a reply or without one; [`answered`](Self::answered) follows for each claim.
     pub(crate) fn ended(&mut self) {
         self.in_flight -= 1;

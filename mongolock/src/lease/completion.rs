@@ -149,7 +149,7 @@ impl<'a> Requests<'a> {
         let admission = tokio::select! {
             biased;
             Some(Some(reply)) = self.outcomes.recv() => return Some(reply),
-            admission = store.admissions().admit(self.class) => admission,
+            admission = store.admissions().admit(self.class, None) => admission,
         };
         // Repetitions may wait for a blocked document, and must not use up the places of releases.
         self.class = AdmissionClass::RepeatedRelease;

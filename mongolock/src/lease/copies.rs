@@ -31,6 +31,11 @@ impl Copies {
         lock(&self.book).sent(Instant::now());
     }
 
+    /// Notes that a request for a lock alone is sent once more; `false` if the claim was given up.
+    pub(crate) fn sent_again(&self) -> bool {
+        lock(&self.book).sent_again(Instant::now())
+    }
+
     /// Notes what the reply to a request that was sent then says of this claim, and of all others of the book in their order;
     /// returns which of them have to be released because of it.
     pub(crate) fn answered<'a>(

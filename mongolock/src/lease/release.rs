@@ -203,7 +203,8 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
     let mut is_first = true;
     loop {
         let store = renewer.store();
-        let mut request = pin!(store.release(keys, min_hold, RELEASE_LIMIT));
+        let token = (is_first && members.is_empty()).then_some(lease.last_token);
+        let mut request = pin!(store.release(keys, min_hold, RELEASE_LIMIT, token));
         let reply = if store.never_waits() {
             Ok(request.as_mut().await)
         } else {
@@ -218,6 +219,10 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
                 let was_held = report_outcome(&lease, had_claim, is_first);
                 renewer.released(releases, true);
                 return Ok(was_held);
+            }
+            Err(error) if driver_error::failed_together(&error) => {
+                is_first = false;
+                continue;
             }
             Err(error) if driver_error::forbids_release(&error) => {
                 trace::release_failed(keys.len(), &lease.key.name, &error);

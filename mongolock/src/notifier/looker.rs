@@ -329,7 +329,10 @@ async fn look_at(in_flight: InFlight, look: Look) {
     let notifier = &in_flight.0;
     let store = &notifier.store;
     let query = async {
-        let _admission = store.background_admissions().admit(AdmissionClass::Woken).await;
+        let _admission = store
+            .background_admissions()
+            .admit(AdmissionClass::Woken, None)
+            .await;
         store
             .look(Looked::Names(&look.names), notifier.takeover_margin, LOOK_LIMIT)
             .await

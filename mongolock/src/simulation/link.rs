@@ -1,4 +1,3 @@
-use std::collections::HashMap;
 use std::future::pending;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,8 +21,8 @@ use crate::store::IndexState;
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::store::{
-    AcquireReply, AcquireRequest, Admissions, Claimed, DEFAULT_POOL, Looked, MarkReply, MarkRequest,
-    MemoryStore, RenewReply, RunningLeases,
+    AcquireReply, AcquireRequest, Admissions, ClaimItem, Claimed, DEFAULT_POOL, Looked, MarkReply,
+    MarkRequest, MemoryStore, ReleaseItem, RenewReply, RunningLeases,
 };
 use crate::sync::lock;
 use crate::task::driver_call;
@@ -65,7 +64,14 @@ impl Link {
     ) -> Result<Claimed, LockError> {
         match keys {
             Few::One([key]) => Ok(Ok(Few::one(self.claim_one(key, ask, limit).await?))),
-            Few::Several(keys) => Ok(Ok(self.claim_several(keys, ask, limit).await?.into())),
+            Few::Several(keys) => {
+                let item = |key: &LeaseId| ClaimItem {
+                    key: key.clone(),
+                    request: ask,
+                };
+                let items: Vec<ClaimItem> = keys.iter().map(item).collect();
+                Ok(Ok(self.claim_items(&items, limit).await?.into()))
+            }
         }
     }
 
@@ -79,11 +85,8 @@ impl Link {
         let _asking = contacts.asks(&key.name);
         let sent = Instant::now();
         let order = Order {
-            kind: Command::Claim,
-            keys: vec![key.clone()],
-            change: Change::Claim(ask),
-            expiries: HashMap::new(),
-            limit,
+            asks: vec![ask],
+            ..Order::new(Command::Claim, vec![key.clone()], Change::Claim, limit)
         };
         let mut answer = match self.request(order).await {
             Ok(Reply::Claimed(answer)) => answer,
@@ -110,39 +113,31 @@ impl Link {
 
     /// Claims the locks with one command, whose upserts the server runs one after the other, and reads with a second one
     /// which of them the claims have.
-    async fn claim_several(
+    async fn claim_items(
         &self,
-        keys: &[LeaseId],
-        ask: AcquireRequest,
+        items: &[ClaimItem],
         limit: Duration,
     ) -> Result<Vec<AcquireReply>, LockError> {
         let (contacts, sent) = (&self.process.contacts, Instant::now());
+        let keys: Vec<LeaseId> = items.iter().map(|item| item.key.clone()).collect();
         let _asking: Vec<_> = keys.iter().map(|key| contacts.asks(&key.name)).collect();
         let order = |kind, change| Order {
-            kind,
-            keys: keys.to_vec(),
-            change,
-            expiries: HashMap::new(),
-            limit,
+            asks: items.iter().map(|item| item.request).collect(),
+            ..Order::new(kind, keys.clone(), change, limit)
         };
-        if let Err(error) = self
-            .request(order(Command::Claim, Change::ClaimSeveral(ask)))
-            .await
-        {
+        if let Err(error) = self.request(order(Command::Claim, Change::ClaimSeveral)).await {
             if driver_error::is_blocked_update(&error) {
                 return Err(driver_error::blocked(&keys[0].name, error));
             }
             return Err(error.into());
         }
-        let Reply::ReadClaims(mut read) = self
-            .request(order(Command::Look, Change::ReadClaims(ask)))
-            .await?
-        else {
+        let reading = self.request(order(Command::Look, Change::ReadClaims));
+        let Reply::ReadClaims(mut read) = reading.await? else {
             unreachable!("a query for claims gets its reply");
         };
         let mut replies = Vec::with_capacity(keys.len());
-        for key in keys {
-            let reply = read.remove(&key.name).unwrap_or(AcquireReply::HELD);
+        for key in &keys {
+            let reply = read.remove(key).unwrap_or(AcquireReply::HELD);
             self.note_reply(key, &reply, sent);
             contacts.replied(&key.name, sent);
             replies.push(reply);
@@ -150,18 +145,23 @@ impl Link {
         Ok(replies)
     }
 
+    pub(crate) async fn claim_each(
+        &self,
+        items: &[ClaimItem],
+        limit: Duration,
+    ) -> Result<Vec<Result<AcquireReply, LockError>>, LockError> {
+        let replies = self.claim_items(items, limit).await?;
+        for (item, reply) in items.iter().zip(&replies) {
+            self.server.works.replied(&item.key, reply);
+        }
+        Ok(replies.into_iter().map(Ok).collect())
+    }
+
     pub(crate) async fn mark(&self, request: &MarkRequest, limit: Duration) -> Result<MarkReply, LockError> {
         self.process.contacts.releases(&request.key.name);
-        let order = Order {
-            kind: Command::Release,
-            keys: vec![request.key.clone()],
-            change: Change::Mark {
-                token: request.token,
-                end: request.end,
-            },
-            expiries: HashMap::new(),
-            limit,
-        };
+        let (token, end) = (request.token, request.end);
+        let (keys, change) = (vec![request.key.clone()], Change::Mark { token, end });
+        let order = Order::new(Command::Release, keys, change, limit);
         match self.request(order).await? {
             Reply::Marked(reply) => Ok(reply),
             _ => unreachable!("a mark gets the reply to a mark"),
@@ -188,13 +188,8 @@ impl Link {
             name: Arc::clone(name),
             lock_id: Arc::clone(&no_id),
         });
-        let order = Order {
-            kind: Command::Look,
-            keys: keys.collect(),
-            change: Change::Look { takeover_margin },
-            expiries: HashMap::new(),
-            limit,
-        };
+        let change = Change::Look { takeover_margin };
+        let order = Order::new(Command::Look, keys.collect(), change, limit);
         let Reply::Looked(running) = self.request(order).await? else {
             unreachable!("a look is answered by what it saw");
         };
@@ -213,12 +208,10 @@ impl Link {
         claims: &[(LeaseId, Duration)],
         limit: Duration,
     ) -> Result<RenewReply, LockError> {
+        let keys = claims.iter().map(|(key, _)| key.clone()).collect();
         let order = Order {
-            kind: Command::Renew,
-            keys: claims.iter().map(|(key, _)| key.clone()).collect(),
-            change: Change::Renew,
-            expiries: claims.iter().cloned().collect(),
-            limit,
+            durations: claims.iter().cloned().collect(),
+            ..Order::new(Command::Renew, keys, Change::Renew, limit)
         };
         match self.request(order).await? {
             Reply::Found(found) if found.len() == claims.len() => Ok(RenewReply::All),
@@ -233,10 +226,8 @@ impl Link {
         min_hold: Duration,
         limit: Duration,
     ) -> Result<bool, LockError> {
-        match self.release_all(Command::Release, keys, min_hold, limit).await? {
-            Reply::Found(found) => Ok(found.len() == keys.len()),
-            _ => unreachable!("a release gets the reply to a release"),
-        }
+        let released: Vec<_> = keys.iter().map(|key| (key.clone(), min_hold)).collect();
+        Ok(self.release_all(Command::Release, &released, limit).await? == keys.len())
     }
 
     pub(crate) async fn release_many(
@@ -245,28 +236,51 @@ impl Link {
         min_hold: Duration,
         limit: Duration,
     ) -> Result<(), LockError> {
-        self.release_all(Command::Withdraw, keys, min_hold, limit).await?;
+        let released: Vec<_> = keys.iter().map(|key| (key.clone(), min_hold)).collect();
+        self.release_all(Command::Withdraw, &released, limit).await?;
         Ok(())
     }
 
+    pub(crate) async fn release_each(
+        &self,
+        items: &[ReleaseItem],
+        limit: Duration,
+    ) -> Result<Vec<Result<bool, LockError>>, LockError> {
+        let released = items.iter().map(|item| (item.key.clone(), item.min_hold));
+        let number = self
+            .release_all(Command::Release, &released.collect::<Vec<_>>(), limit)
+            .await?;
+        if number == items.len() {
+            return Ok(items.iter().map(|_| Ok(true)).collect());
+        }
+        let keys = items.iter().map(|item| item.key.clone()).collect();
+        let order = Order::new(Command::Look, keys, Change::ReadDocuments, limit);
+        let Reply::Documents(found) = self.request(order).await? else {
+            unreachable!("a query for documents gets its reply");
+        };
+        let outcome = |item: &ReleaseItem| item.outcome(found.get(&item.key.name).cloned());
+        Ok(items.iter().map(outcome).collect())
+    }
+
+    /// The number of claims that had their locks.
     async fn release_all(
         &self,
         kind: Command,
-        keys: &[LeaseId],
-        min_hold: Duration,
+        released: &[(LeaseId, Duration)],
         limit: Duration,
-    ) -> Result<Reply, LockError> {
-        for key in keys {
+    ) -> Result<usize, LockError> {
+        let keys: Vec<LeaseId> = released.iter().map(|(key, _)| key.clone()).collect();
+        for key in &keys {
             self.process.contacts.releases(&key.name);
         }
         let order = Order {
-            kind,
-            keys: keys.to_vec(),
-            change: Change::Release { min_hold },
-            expiries: HashMap::new(),
-            limit,
+            durations: released.iter().cloned().collect(),
+            ..Order::new(kind, keys, Change::Release, limit)
         };
-        Ok(self.request(order).await?)
+        match self.request(order).await? {
+            Reply::Found(found) => Ok(found.len()),
+            _ => unreachable!("a release gets the reply to a release"),
+        }
     }
 
     /// Checks the index; the check may hang forever, as behind an index build that does not end.

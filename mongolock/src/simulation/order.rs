@@ -19,8 +19,10 @@ pub(super) struct Order {
     pub(super) kind: Command,
     pub(super) keys: Vec<LeaseId>,
     pub(super) change: Change,
-    /// The expiry of each claim that is renewed.
-    pub(super) expiries: HashMap<LeaseId, Duration>,
+    /// What each claim asks for, in the order of the keys.
+    pub(super) asks: Vec<AcquireRequest>,
+    /// The expiry of each claim that is renewed, and the minimum hold of each that is released.
+    pub(super) durations: HashMap<LeaseId, Duration>,
     /// The server ends the command after this time.
     pub(super) limit: Duration,
 }
@@ -28,11 +30,11 @@ pub(super) struct Order {
 /// What a command does to each of its documents.
 #[derive(Clone, Copy)]
 pub(super) enum Change {
-    Claim(AcquireRequest),
+    Claim,
     /// One upsert for each lock; the reply does not say which of them were acquired.
-    ClaimSeveral(AcquireRequest),
+    ClaimSeveral,
     /// The command changes nothing: it reads which of the locks the claims have.
-    ReadClaims(AcquireRequest),
+    ReadClaims,
     /// The claim is replaced by its mark.
     Mark {
         token: FencingToken,
@@ -40,9 +42,9 @@ pub(super) enum Change {
     },
     /// Each claim is renewed for its expiry.
     Renew,
-    Release {
-        min_hold: Duration,
-    },
+    Release,
+    /// The command changes nothing: it reads the ids and tokens of the documents.
+    ReadDocuments,
     /// The command changes nothing: it reads which locks are held.
     Look {
         takeover_margin: Duration,
@@ -52,7 +54,8 @@ pub(super) enum Change {
 /// What the server replies.
 pub(super) enum Reply {
     Claimed(AcquireReply),
-    ReadClaims(HashMap<Arc<str>, AcquireReply>),
+    ReadClaims(HashMap<LeaseId, AcquireReply>),
+    Documents(HashMap<Arc<str>, (String, i64)>),
     Marked(MarkReply),
     /// The claims that had their locks.
     Found(HashSet<LeaseId>),
@@ -68,7 +71,25 @@ pub(super) struct Course {
     pub(super) stops_after: Option<usize>,
 }
 
+impl Change {
+    /// Whether it changes nothing.
+    fn is_read(self) -> bool {
+        matches!(self, Self::Look { .. } | Self::ReadClaims | Self::ReadDocuments)
+    }
+}
+
 impl Order {
+    pub(super) fn new(kind: Command, keys: Vec<LeaseId>, change: Change, limit: Duration) -> Self {
+        Self {
+            kind,
+            keys,
+            change,
+            asks: Vec::new(),
+            durations: HashMap::new(),
+            limit,
+        }
+    }
+
     pub(super) fn names(&self) -> String {
         let mut names: Vec<&str> = self.keys.iter().map(|key| &*key.name).collect();
         names.sort_unstable();
@@ -89,15 +110,16 @@ impl Server {
         if !course.delay.is_zero() {
             sleep(course.delay.min(order.limit)).await;
         }
-        let mut keys: Vec<&LeaseId> = order.keys.iter().collect();
-        // A renewal has a statement for each expiry.
-        keys.sort_by(|a, b| (order.expiries.get(a), &a.name).cmp(&(order.expiries.get(b), &b.name)));
+        let mut keys: Vec<(usize, &LeaseId)> = order.keys.iter().enumerate().collect();
+        // A renewal has a statement for each expiry, and a release one for each minimum hold.
+        keys.sort_by_key(|(_, key)| (order.durations.get(key), &key.name));
         let (mut found, mut running, mut read) = (HashSet::new(), RunningLeases::new(), HashMap::new());
-        for (done, key) in keys.into_iter().enumerate() {
+        let mut documents = HashMap::new();
+        for (done, (index, key)) in keys.into_iter().enumerate() {
             let is_late = course.delay >= order.limit && done == 0;
             let stops = course.stops_after == Some(done);
             // A read does not wait for the transactions of others.
-            let is_read = matches!(order.change, Change::Look { .. } | Change::ReadClaims(_));
+            let is_read = order.change.is_read();
             if is_late || stops || !(is_read || self.blocks.wait(&key.name, by).await) {
                 return Err(errors::command(errors::OUT_OF_TIME));
             }
@@ -105,11 +127,15 @@ impl Server {
                 return Err(errors::command(errors::STEPPED_DOWN));
             }
             match order.change {
-                Change::Claim(ask) => return Ok(Reply::Claimed(self.claim(now, key, ask))),
-                Change::ClaimSeveral(ask) => drop(self.claim(now, key, ask)),
-                Change::ReadClaims(ask) => {
-                    let reply = self.memory.read_claim(now, key, ask);
-                    read.extend(reply.map(|reply| (Arc::clone(&key.name), reply)));
+                Change::Claim => return Ok(Reply::Claimed(self.claim(now, key, order.asks[index]))),
+                Change::ClaimSeveral => drop(self.claim(now, key, order.asks[index])),
+                Change::ReadClaims => {
+                    let reply = self.memory.read_claim(now, key, order.asks[index]);
+                    read.extend(reply.map(|reply| (key.clone(), reply)));
+                }
+                Change::ReadDocuments => {
+                    let document = self.memory.id_and_token(&key.name);
+                    documents.extend(document.map(|document| (Arc::clone(&key.name), document)));
                 }
                 Change::Mark { token, end } => {
                     let key = key.clone();
@@ -121,12 +147,12 @@ impl Server {
                     running.extend(lease.map(|lease| (Arc::clone(&key.name), lease)));
                 }
                 Change::Renew => {
-                    if self.renew(now, key, order.expiries[key]) {
+                    if self.renew(now, key, order.durations[key]) {
                         found.insert(key.clone());
                     }
                 }
-                Change::Release { min_hold } => {
-                    if self.release(now, key, min_hold) {
+                Change::Release => {
+                    if self.release(now, key, order.durations[key]) {
                         found.insert(key.clone());
                     }
                 }
@@ -134,7 +160,8 @@ impl Server {
         }
         match order.change {
             Change::Look { .. } => Ok(Reply::Looked(running)),
-            Change::ReadClaims(_) => Ok(Reply::ReadClaims(read)),
+            Change::ReadClaims => Ok(Reply::ReadClaims(read)),
+            Change::ReadDocuments => Ok(Reply::Documents(documents)),
             _ => Ok(Reply::Found(found)),
         }
     }

@@ -129,7 +129,7 @@ impl Trip {
     }
 
     fn fail(&mut self, order: &Order, rng: &mut Rng) {
-        let is_claim = matches!(order.change, Change::Claim(_));
+        let is_claim = matches!(order.change, Change::Claim);
         let fault = if is_claim && chance(rng, 30) {
             errors::refusal()
         } else {

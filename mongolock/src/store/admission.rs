@@ -5,6 +5,7 @@
 //! while it waited, and each such entry uses up one of the events with which the pool serves the others. After enough of
 //! them an idle pool serves two entries a second. So a command waits here, before it is given to the driver.
 
+mod budget;
 #[cfg(test)]
 mod tests;
 
@@ -12,8 +13,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
 
+use self::budget::Budget;
+use super::gather::{Group, Member};
 use crate::sync::lock;
+use crate::timing::LANE_LIMIT;
 
 /// The number of connections of a client's pool if its options set none.
 pub(crate) const DEFAULT_POOL: u32 = 10;
@@ -77,6 +82,13 @@ const GROUPS: [&[AdmissionClass]; 4] = [
 
 const CLASSES: usize = 9;
 
+/// The largest number of requests in one command: more of them do not make a command cheaper for each.
+const MOST_IN_GROUP: usize = 128;
+
+/// The collection of a store. Requests for the same one, of the same class, can become one command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lane(pub(crate) usize);
+
 /// Admits the commands of a provider on one client, those of one class first come, first served.
 ///
 /// Each group of classes has one place that no other group uses, so that none of them ever waits for another. The other
@@ -92,17 +104,41 @@ struct State {
     /// The number of commands in flight, by their classes.
     in_flight: [usize; CLASSES],
     /// The commands that wait, by their classes.
-    waiting: [VecDeque<oneshot::Sender<Admission>>; CLASSES],
+    waiting: [VecDeque<Waiting>; CLASSES],
     /// The place in [`IN_TURNS`] of the class whose turn is next.
     next_claim: usize,
+    /// How many commands with requests of a lane may be in flight: claims, and releases.
+    budgets: [Budget; 2],
 }
 
-/// The permission for one command, kept until its end.
+/// A command that waits for its permission.
+struct Waiting {
+    sender: oneshot::Sender<Admission>,
+    /// The lane of a request that can become one command with others.
+    lane: Option<Lane>,
+    since: Instant,
+}
+
+/// The permission for one command or for a request in it, kept until the end of the command.
 pub(crate) struct Admission {
-    admissions: Arc<Admissions>,
-    class: AdmissionClass,
+    permission: Permission,
     /// Whether an acquire request has a short limit at the server, because few places are left.
     pub(crate) is_crowded: bool,
+}
+
+enum Permission {
+    /// For a command with this request alone. It is not read: it ends when it is dropped.
+    Alone { _in_flight: InFlight },
+    /// For a request that was admitted together with others.
+    Together(Member),
+}
+
+/// A command in flight, counted until it is dropped.
+pub(super) struct InFlight {
+    admissions: Arc<Admissions>,
+    class: AdmissionClass,
+    /// The time at which it was admitted, and its weight in the budget of its lane; `None` for a command without a lane.
+    in_lane: Option<(Instant, u32)>,
 }
 
 impl AdmissionClass {
@@ -121,6 +157,16 @@ impl AdmissionClass {
             Self::RepeatedRenewal | Self::RepeatedRelease | Self::Repeated => 3,
             Self::Copy | Self::Line => 2,
         }
+    }
+
+    /// The place of the budget that counts the requests of this class in lanes.
+    fn budget(self) -> usize {
+        usize::from(matches!(self, Self::Release | Self::RepeatedRelease))
+    }
+
+    /// The number of requests that wait from which on they become one command: with fewer, one command for each is faster.
+    fn least_in_group(self) -> usize {
+        if self.budget() == 0 { 4 } else { 2 }
     }
 }
 
@@ -150,28 +196,51 @@ impl Admissions {
     }
 
     /// The permission for a command if it can be sent at once; `None` while there is no room, or others of its class wait.
-    pub(crate) fn try_admit(self: &Arc<Self>, class: AdmissionClass) -> Option<Admission> {
+    pub(crate) fn try_admit(
+        self: &Arc<Self>,
+        class: AdmissionClass,
+        lane: Option<Lane>,
+    ) -> Option<Admission> {
         let mut state = lock(&self.state);
-        if !state.waiting[class as usize].is_empty() || !self.has_room(&state, class) {
+        let has_room =
+            self.has_room(&state, class) && (lane.is_none() || state.budgets[class.budget()].has_room());
+        if !state.waiting[class as usize].is_empty() || !has_room {
             return None;
         }
-        Some(self.begin(&mut state, class))
+        let (is_crowded, _in_flight) = self.begin(&mut state, class, lane.map(|_| 1));
+        Some(Admission {
+            permission: Permission::Alone { _in_flight },
+            is_crowded,
+        })
     }
 
-    /// Waits for the permission for one command. Cancel safe: a dropped wait gives up its position in the order.
-    pub(crate) async fn admit(self: &Arc<Self>, class: AdmissionClass) -> Admission {
-        match self.try_admit(class) {
+    /// Waits for the permission for one command; that for a request of a lane may be together with others. Cancel safe: a
+    /// dropped wait gives up its position in the order.
+    pub(crate) async fn admit(self: &Arc<Self>, class: AdmissionClass, lane: Option<Lane>) -> Admission {
+        match self.try_admit(class, lane) {
             Some(admission) => admission,
             // It is on the heap because it is rare.
-            None => Box::pin(self.wait(class)).await,
+            None => Box::pin(self.wait(class, lane)).await,
         }
     }
 
-    async fn wait(self: &Arc<Self>, class: AdmissionClass) -> Admission {
+    async fn wait(self: &Arc<Self>, class: AdmissionClass, lane: Option<Lane>) -> Admission {
         loop {
-            let (sender, admitted) = oneshot::channel();
-            lock(&self.state).waiting[class as usize].push_back(sender);
+            let (sender, mut admitted) = oneshot::channel();
+            let waiting = Waiting {
+                sender,
+                lane,
+                since: Instant::now(),
+            };
+            lock(&self.state).waiting[class as usize].push_back(waiting);
             // There may be room since the caller has found none.
+            self.admit_waiting();
+            if lane.is_some()
+                && let Ok(Ok(admission)) = timeout(LANE_LIMIT, &mut admitted).await
+            {
+                return admission;
+            }
+            // The budget keeps it no longer.
             self.admit_waiting();
             // The queue drops no entry of a command that waits.
             if let Ok(admission) = admitted.await {
@@ -192,7 +261,13 @@ impl Admissions {
         !self.has_room(&lock(&self.state), AdmissionClass::Woken)
     }
 
-    fn begin(self: &Arc<Self>, state: &mut State, class: AdmissionClass) -> Admission {
+    /// Begins a command, and returns whether few places are left.
+    fn begin(
+        self: &Arc<Self>,
+        state: &mut State,
+        class: AdmissionClass,
+        weight: Option<u32>,
+    ) -> (bool, InFlight) {
         let is_crowded = match class {
             AdmissionClass::Repeated => false,
             AdmissionClass::Copy => true,
@@ -200,11 +275,15 @@ impl Admissions {
             _ => state.in_group(class.group()) >= self.size.saturating_sub(GROUPS.len()) / 2,
         };
         state.in_flight[class as usize] += 1;
-        Admission {
+        if let Some(weight) = weight {
+            state.budgets[class.budget()].begin(weight);
+        }
+        let in_flight = InFlight {
             admissions: Arc::clone(self),
             class,
-            is_crowded,
-        }
+            in_lane: weight.map(|weight| (Instant::now(), weight)),
+        };
+        (is_crowded, in_flight)
     }
 
     fn has_room(&self, state: &State, class: AdmissionClass) -> bool {
@@ -225,21 +304,35 @@ impl Admissions {
     /// Admits those that wait, as long as there is room.
     fn admit_waiting(self: &Arc<Self>) {
         loop {
-            let next = {
+            let (next, is_crowded, in_flight) = {
                 let state = &mut *lock(&self.state);
-                self.take_next(state)
-                    .map(|(class, waiting)| (self.begin(state, class), waiting))
+                let Some((class, next)) = self.take_next(state) else {
+                    return;
+                };
+                let weight = next[0].lane.map(|_| Budget::weight(next.len()));
+                let (is_crowded, in_flight) = self.begin(state, class, weight);
+                (next, is_crowded, in_flight)
             };
-            match next {
+            let permissions = match next.len() {
+                1 => vec![Permission::Alone {
+                    _in_flight: in_flight,
+                }],
+                members => Group::members(in_flight, members)
+                    .map(Permission::Together)
+                    .collect(),
+            };
+            for (waiting, permission) in next.into_iter().zip(permissions) {
                 // A command that was dropped in this moment gives its place back.
-                Some((admission, waiting)) => drop(waiting.send(admission)),
-                None => return,
+                drop(waiting.sender.send(Admission {
+                    permission,
+                    is_crowded,
+                }));
             }
         }
     }
 
-    /// Takes out the next command that waits and for which there is room.
-    fn take_next(&self, state: &mut State) -> Option<(AdmissionClass, oneshot::Sender<Admission>)> {
+    /// Takes out the next command that waits and for which there is room, or several requests that become one command.
+    fn take_next(&self, state: &mut State) -> Option<(AdmissionClass, Vec<Waiting>)> {
         let claims = IN_TURNS
             .iter()
             .cycle()
@@ -247,25 +340,68 @@ impl Admissions {
             .take(IN_TURNS.len());
         for class in BEFORE_CLAIMS.iter().chain(claims).copied() {
             // Most of the time nothing waits, and then the room need not be counted.
-            while !state.waiting[class as usize].is_empty()
+            while let Some(first) = state.waiting[class as usize].front()
                 && self.has_room(state, class)
-                && let Some(waiting) = state.waiting[class as usize].pop_front()
+                && (first.lane.is_none()
+                    || state.budgets[class.budget()].has_room()
+                    || first.since.elapsed() >= LANE_LIMIT)
+                && let Some(first) = state.waiting[class as usize].pop_front()
             {
-                if !waiting.is_closed() {
-                    if let Some(place) = IN_TURNS.iter().position(|claim| *claim == class) {
-                        state.next_claim = (place + 1) % IN_TURNS.len();
-                    }
-                    return Some((class, waiting));
+                if first.sender.is_closed() {
+                    continue;
                 }
+                if let Some(place) = IN_TURNS.iter().position(|claim| *claim == class) {
+                    state.next_claim = (place + 1) % IN_TURNS.len();
+                }
+                return Some((
+                    class,
+                    with_others(first, &mut state.waiting[class as usize], class.least_in_group()),
+                ));
             }
         }
         None
     }
 }
 
-impl Drop for Admission {
+impl Admission {
+    /// The place of a request among those that were admitted together; otherwise the permission for a command alone.
+    pub(super) fn into_member(self) -> Result<Member, Self> {
+        match self.permission {
+            Permission::Together(member) => Ok(member),
+            Permission::Alone { .. } => Err(self),
+        }
+    }
+}
+
+/// The first command that waits, with the requests behind it that become one command with it, if they are enough.
+fn with_others(first: Waiting, waiting: &mut VecDeque<Waiting>, least: usize) -> Vec<Waiting> {
+    let mut group = vec![first];
+    let lane = group[0].lane;
+    let joins = |other: &Waiting| lane.is_some() && other.lane == lane && !other.sender.is_closed();
+    if waiting.iter().filter(|other| joins(other)).take(least).count() + 1 < least {
+        return group;
+    }
+    let mut left = VecDeque::new();
+    for other in waiting.drain(..) {
+        if group.len() < MOST_IN_GROUP && joins(&other) {
+            group.push(other);
+        } else {
+            left.push_back(other);
+        }
+    }
+    *waiting = left;
+    group
+}
+
+impl Drop for InFlight {
     fn drop(&mut self) {
-        lock(&self.admissions.state).in_flight[self.class as usize] -= 1;
+        {
+            let mut state = lock(&self.admissions.state);
+            state.in_flight[self.class as usize] -= 1;
+            if let Some((since, weight)) = self.in_lane {
+                state.budgets[self.class.budget()].end(weight, since.elapsed());
+            }
+        }
         self.admissions.admit_waiting();
     }
 }

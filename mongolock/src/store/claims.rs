@@ -95,7 +95,7 @@ impl MongoStore {
         limit: Duration,
     ) -> Result<bool, LockError> {
         let released = self.end(&self.locks, claims(keys), min_hold, limit).await;
-        let released = released.map_err(|error| driver_error::of_release(&any_of(keys), error))?;
+        let released = released.map_err(|error| driver_error::of_release(&any_of(keys.iter()), error))?;
         Ok(released == keys.len() as u64)
     }
 
@@ -131,7 +131,7 @@ impl MongoStore {
     ///
     /// The driver's own `update_many` takes no `maxTimeMS`: it would stay in the server for as long as a foreign
     /// transaction blocks a document, and keep its connection.
-    async fn update(
+    pub(super) async fn update(
         &self,
         collection: &Collection<Document>,
         updates: Vec<Document>,
@@ -216,7 +216,7 @@ fn renewal_stage(expiry: Duration) -> Document {
 
 /// The update of a release. It keeps the document, so that tokens go on rising; the lease lasts until the minimum hold is
 /// over.
-fn release_stage(min_hold: Duration) -> Document {
+pub(super) fn release_stage(min_hold: Duration) -> Document {
     let end: Bson = if min_hold.is_zero() {
         "$$NOW".into()
     } else {
@@ -231,14 +231,14 @@ pub(super) fn claim(key: &LeaseId) -> Document {
 }
 
 /// The statements that update all documents of these queries.
-fn updates_of(queries: Vec<Document>, stage: &Document) -> Vec<Document> {
+pub(super) fn updates_of(queries: Vec<Document>, stage: &Document) -> Vec<Document> {
     let update = |query| doc! { "q": query, "u": [stage], "multi": true };
     queries.into_iter().map(update).collect()
 }
 
 /// The queries for the documents of these claims: one for all claims of single locks, whose ids no other name can have, and
 /// one for each set, which pairs its id with its names.
-fn claims<'a>(keys: impl IntoIterator<Item = &'a LeaseId>) -> Vec<Document> {
+pub(super) fn claims<'a>(keys: impl IntoIterator<Item = &'a LeaseId>) -> Vec<Document> {
     let mut single = Vec::new();
     let mut sets: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for key in keys {

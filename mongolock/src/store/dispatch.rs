@@ -9,9 +9,10 @@ use tokio::time::Instant;
 
 use super::look::held_slots;
 use super::{
-    AcquireRequest, AdmissionClass, Admissions, Claimed, GuardChange, GuardOutcome, HeldSlots, IndexCheck,
-    IndexState, LeaseId, LockFilter, LockInfo, LockStream, Looked, MarkReply, MarkRequest, MongoStore, Page,
-    ProviderMark, RenewReply, RunningLeases, Store, StreamFilter, WaiterEntry, WaitersByName, WaitersState,
+    AcquireReply, AcquireRequest, Admission, AdmissionClass, Admissions, ClaimItem, Claimed, GuardChange,
+    GuardOutcome, HeldSlots, IndexCheck, IndexState, Lane, LeaseId, LockFilter, LockInfo, LockStream, Looked,
+    MarkReply, MarkRequest, MongoStore, Page, ProviderMark, ReleaseItem, RenewReply, RunningLeases, Store,
+    StreamFilter, WaiterEntry, WaitersByName, WaitersState,
 };
 use crate::few::Few;
 use crate::meter::CommandKind;
@@ -30,7 +31,7 @@ macro_rules! send {
     };
     // A hint about waiters, which is admitted here.
     ($store:ident, Line within $limit:ident, $command:ident($($value:expr),*)) => {{
-        let _admission = $store.background_admissions().admit(AdmissionClass::Line).await;
+        let _admission = $store.background_admissions().admit(AdmissionClass::Line, None).await;
         send!(@ $store, run_within($limit, CommandKind::Line), $command($($value),*), [$limit],
             |link| link.$command($($value),*).await)
     }};
@@ -148,16 +149,56 @@ impl Store {
         self.mongo()?.last_confirmed()
     }
 
+    /// The lane of the requests for locks that can become one command with others of this store.
+    pub(crate) fn lane(&self) -> Option<Lane> {
+        let of = |place: *const ()| Some(Lane(place.addr()));
+        match self {
+            Self::Mongo(store) => of(std::ptr::from_ref(store).cast()),
+            Self::Memory(_) => None,
+            #[cfg(test)]
+            Self::Simulated(link) => of(Arc::as_ptr(link).cast()),
+        }
+    }
+
     /// Takes those of these locks that are free. Several keys have one id in common and different names: one command claims
     /// their locks, and a query finds out which of them the claims have. Repeating it with the same keys is harmless. An
-    /// error of the query alone is the inner one.
+    /// error of the query alone is the inner one. A claim that was admitted together with others goes in one command with
+    /// them.
     pub(crate) async fn claim(
+        &self,
+        keys: &Few<LeaseId>,
+        request: AcquireRequest,
+        limit: Duration,
+        admission: Admission,
+    ) -> Result<Claimed, LockError> {
+        let _admission = match admission.into_member() {
+            Ok(member) => {
+                let key = keys[0].clone();
+                // It is on the heap, so that the task of a claim alone has no room for it.
+                return Box::pin(self.together(member, ClaimItem { key, request }, limit)).await;
+            }
+            Err(admission) => admission,
+        };
+        self.claim_alone(keys, request, limit).await
+    }
+
+    /// [`Self::claim`] with a command of its own.
+    pub(super) async fn claim_alone(
         &self,
         keys: &Few<LeaseId>,
         request: AcquireRequest,
         limit: Duration,
     ) -> Result<Claimed, LockError> {
         send!(self, Acquire, claim(keys, request), limit)
+    }
+
+    /// Takes those of these locks that are free, for different calls.
+    pub(super) async fn claim_each(
+        &self,
+        items: &[ClaimItem],
+        limit: Duration,
+    ) -> Result<Vec<Result<AcquireReply, LockError>>, LockError> {
+        send!(self, Acquire, claim_each(items), limit)
     }
 
     /// Renews these claims, each for its expiry. If not all of them have their locks, a second command finds out which do.
@@ -170,15 +211,45 @@ impl Store {
     }
 
     /// Releases the claims of one hold; `false` if one of them does not have its lock. The server ends the command at the
-    /// limit, also while another transaction blocks a document.
+    /// limit, also while another transaction blocks a document. With the token of its document, a release can go in one
+    /// command with others.
     pub(crate) async fn release(
         &self,
         keys: &[LeaseId],
         min_hold: Duration,
         limit: Duration,
+        token: Option<FencingToken>,
     ) -> Result<bool, LockError> {
-        let _admission = self.admissions().admit(AdmissionClass::Release).await;
+        let lane = token.and_then(|_| self.lane());
+        let admission = self.admissions().admit(AdmissionClass::Release, lane).await;
+        let _admission = match (admission.into_member(), token) {
+            (Ok(member), Some(token)) => {
+                let key = keys[0].clone();
+                let item = ReleaseItem { key, token, min_hold };
+                return Box::pin(self.together(member, item, limit)).await;
+            }
+            (admission, _) => admission,
+        };
+        self.release_alone(keys, min_hold, limit).await
+    }
+
+    /// [`Self::release`] with a command of its own.
+    pub(super) async fn release_alone(
+        &self,
+        keys: &[LeaseId],
+        min_hold: Duration,
+        limit: Duration,
+    ) -> Result<bool, LockError> {
         send!(self, Release within limit, release(keys, min_hold))
+    }
+
+    /// Releases the claims of different holds, and says of each whether it had its lock.
+    pub(super) async fn release_each(
+        &self,
+        items: &[ReleaseItem],
+        limit: Duration,
+    ) -> Result<Vec<Result<bool, LockError>>, LockError> {
+        send!(self, Release, release_each(items), limit)
     }
 
     /// Replaces a claim by the mark that its work is done, or releases it if the period is over. It ends the hold, as a release

@@ -39,6 +39,10 @@ const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];
 const ILLEGAL_OPERATION: i32 = 20;
 const MAX_TIME_EXPIRED: i32 = 50;
 const WRITE_CONFLICT: i32 = 112;
+/// The code of a rejection for overload.
+const OVERLOADED: i32 = 462;
+/// The label of an error of a command that has written nothing.
+const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
 /// The code of "The $changeStream stage is only supported on replica sets".
 const NO_CHANGE_STREAMS: i32 = 40573;
 
@@ -127,7 +131,10 @@ pub(crate) fn was_not_applied(error: &LockError) -> bool {
     match &*driver_error.kind {
         ErrorKind::ServerSelection { .. } | ErrorKind::Authentication { .. } => true,
         _ if is_refused_connection(driver_error) => true,
-        _ => Failure::of(driver_error).is_some_and(Failure::is_unsent) || is_permanent(error),
+        _ => {
+            let is_unsent = Failure::of(driver_error).is_some_and(Failure::is_unsent);
+            is_unsent || is_overload(error) || is_permanent(error)
+        }
     }
 }
 
@@ -216,6 +223,17 @@ pub(crate) fn of_release(names: &str, error: LockError) -> LockError {
         LockError::Mongo(error) if is_blocked(&error) => blocked(names, error),
         error => error,
     }
+}
+
+/// Whether the server has rejected the command for overload, without having written anything.
+pub(crate) fn is_overload(error: &LockError) -> bool {
+    matches!(error, LockError::Mongo(error)
+        if code(error) == Some(OVERLOADED) || error.contains_label(NO_WRITES_PERFORMED))
+}
+
+/// Whether the request has failed in one command with others, and goes alone next.
+pub(crate) fn failed_together(error: &LockError) -> bool {
+    matches!(failure(error), Some(Failure::Together { .. }))
 }
 
 /// Whether an error is one of [`blocked`].

@@ -12,6 +12,7 @@ mod dispatch;
 pub(crate) mod driver_error;
 mod filter;
 mod gate;
+mod gather;
 mod home;
 mod index_state;
 mod info;
@@ -33,7 +34,7 @@ use std::sync::Arc;
 
 #[cfg(test)]
 pub(crate) use admission::DEFAULT_POOL;
-pub(crate) use admission::{Admission, AdmissionClass, Admissions};
+pub(crate) use admission::{Admission, AdmissionClass, Admissions, Lane};
 #[cfg(fuzzing)]
 pub(crate) use any_document::read_document;
 pub(crate) use change_stream::{LockEvent, LockStream, StreamFilter};
@@ -43,6 +44,7 @@ pub(crate) use command::{
 };
 pub(crate) use connection::{Connection, connect};
 pub use filter::LockFilter;
+pub(crate) use gather::{ClaimItem, ReleaseItem};
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
 pub(crate) use info::Page;

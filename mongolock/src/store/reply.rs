@@ -23,27 +23,29 @@ pub(super) fn outcome(ran: Result<Document>) -> Result<Document> {
     }
 }
 
-/// The outcome of a command with several upserts, each of one document. A duplicate key is no failure: another client has
-/// inserted the document of that upsert, and the others go on. An error has the index of its upsert, if it is the error of
-/// one alone.
-pub(super) fn outcome_of_upserts(ran: Result<Document>) -> std::result::Result<(), (Option<usize>, Error)> {
-    let mut reply = ran.map_err(|error| (None, error))?;
+/// The outcome of a command with several upserts, each of one document: the errors of single ones, by their places. A
+/// duplicate key is no failure: another client has inserted the document of that upsert, and the others go on.
+pub(super) fn outcome_of_upserts(ran: Result<Document>) -> Result<Vec<(usize, Error)>> {
+    let mut reply = ran?;
     let errors = reply.remove("writeErrors");
+    // What was written is not confirmed.
+    outcome(Ok(reply))?;
     let errors = errors.as_ref().and_then(Bson::as_array).into_iter().flatten();
-    let failed = errors
-        .filter_map(Bson::as_document)
-        .find(|error| error.get_i32("code").ok() != Some(DUPLICATE_KEY));
-    if let Some(error) = failed {
+    let of_upsert = |error: &Document| {
         let index = error
             .get_i32("index")
             .ok()
-            .and_then(|index| usize::try_from(index).ok());
-        return Err((
+            .and_then(|index| usize::try_from(index).ok())?;
+        Some((
             index,
             ErrorKind::Write(WriteFailure::WriteError(read(error))).into(),
-        ));
-    }
-    outcome(Ok(reply)).map(drop).map_err(|error| (None, error))
+        ))
+    };
+    Ok(errors
+        .filter_map(Bson::as_document)
+        .filter(|error| error.get_i32("code").ok() != Some(DUPLICATE_KEY))
+        .filter_map(of_upsert)
+        .collect())
 }
 
 /// The failure that a reply with `ok: 1` carries. A write error comes first: nothing was written then.
@@ -259,16 +261,17 @@ mod tests {
         let outcome = |errors: &[Document], concern_code: Option<i32>| {
             let mut reply = doc! { "ok": 1.0, "n": 1, "writeErrors": errors };
             reply.extend(concern_code.map(|code| ("writeConcernError".to_owned(), concern(code).into())));
-            let outcome = outcome_of_upserts(Ok(reply));
-            outcome.map_err(|(index, error)| (index, driver_error::code(&error)))
+            let failed = outcome_of_upserts(Ok(reply)).map_err(|error| driver_error::code(&error))?;
+            let code = |(index, error): (usize, Error)| (index, driver_error::code(&error));
+            Ok::<_, Option<i32>>(failed.into_iter().map(code).collect::<Vec<_>>())
         };
-        assert_eq!(outcome(&[], None), Ok(()));
-        assert_eq!(outcome(&[write(0, 11000), write(2, 11000)], None), Ok(()));
+        assert_eq!(outcome(&[], None), Ok(vec![]));
+        assert_eq!(outcome(&[write(0, 11000), write(2, 11000)], None), Ok(vec![]));
         assert_eq!(
-            outcome(&[write(0, 11000), write(2, 121)], None),
-            Err((Some(2), Some(121)))
+            outcome(&[write(0, 11000), write(2, 121), write(3, 14)], None),
+            Ok(vec![(2, Some(121)), (3, Some(14))])
         );
-        assert_eq!(outcome(&[write(0, 11000)], Some(64)), Err((None, Some(64))));
+        assert_eq!(outcome(&[write(0, 11000)], Some(64)), Err(Some(64)));
     }
 
     #[test]

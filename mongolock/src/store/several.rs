@@ -1,14 +1,18 @@
-//! Claims on several locks at once, which have one id in common.
+//! Claims on several locks, and releases of them, with one command: those of a set, which have one id in common, and those
+//! of several calls.
 
 #[cfg(all(test, server_tests))]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
+use mongodb::error::Error;
 
-use super::claims::{acquire_reply, claim_stage, corrupt, wrong_type};
+use super::claims::{acquire_reply, claim_stage, claims, corrupt, release_stage, updates_of, wrong_type};
+use super::gather::{ClaimItem, ReleaseItem};
 use super::look::{held_ms, remaining_ms};
 use super::mongo::{MongoStore, Query, run_write};
 use super::{AcquireReply, AcquireRequest, Claimed, LeaseId, driver_error, reply};
@@ -26,76 +30,163 @@ impl MongoStore {
         request: AcquireRequest,
         limit: Duration,
     ) -> Result<Claimed, LockError> {
-        let sent = self.send_claims(keys, request, limit).await;
-        self.note_outcome(&sent);
-        sent?;
-        Ok(self.read_claims(keys, request, limit).await)
+        let item = |key: &LeaseId| ClaimItem {
+            key: key.clone(),
+            request,
+        };
+        let items: Vec<ClaimItem> = keys.iter().map(item).collect();
+        let failed = self.send_claims(&items, limit).await?;
+        if let Some((_, error)) = failed.into_iter().next() {
+            return Err(error);
+        }
+        let replies = self.read_claims(&items, limit).await;
+        Ok(replies.and_then(|replies| replies.into_iter().collect::<Result<Vec<_>, _>>().map(Few::from)))
     }
 
-    /// Sends one upsert for each lock. They do not wait for each other: a lock that is held, or another client that inserts
-    /// the same document, does not stop the rest.
+    /// The same for claims of several calls, each of which has an outcome of its own. After an error none of them is known.
+    pub(super) async fn claim_each(
+        &self,
+        items: &[ClaimItem],
+        limit: Duration,
+    ) -> Result<Vec<Result<AcquireReply, LockError>>, LockError> {
+        let failed = self.send_claims(items, limit).await?;
+        let mut replies = self.read_claims(items, limit).await?;
+        for (index, error) in failed {
+            replies[index] = Err(error);
+        }
+        Ok(replies)
+    }
+
+    /// Sends one upsert for each lock, and returns the errors of single ones by their places. They do not wait for each
+    /// other: a lock that is held, or another client that inserts the same document, does not stop the rest.
     async fn send_claims(
         &self,
-        keys: &[LeaseId],
-        request: AcquireRequest,
+        items: &[ClaimItem],
         limit: Duration,
-    ) -> Result<(), LockError> {
-        let upsert = |key: &LeaseId| {
-            doc! { "q": { "_id": &*key.name }, "u": [claim_stage(key, request)], "upsert": true, "multi": false }
+    ) -> Result<Vec<(usize, LockError)>, LockError> {
+        let sent = self.send_upserts(items, limit).await;
+        self.note_outcome(&sent);
+        sent
+    }
+
+    async fn send_upserts(
+        &self,
+        items: &[ClaimItem],
+        limit: Duration,
+    ) -> Result<Vec<(usize, LockError)>, LockError> {
+        let upsert = |item: &ClaimItem| {
+            let (key, stage) = (&item.key, claim_stage(&item.key, item.request));
+            doc! { "q": { "_id": &*key.name }, "u": [stage], "upsert": true, "multi": false }
         };
         let command = doc! {
             "update": self.locks.name(),
-            "updates": keys.iter().map(upsert).collect::<Vec<_>>(),
+            "updates": items.iter().map(upsert).collect::<Vec<_>>(),
             "ordered": false,
         };
         let ran = run_write(&self.locks, command, doc! { "w": "majority" }, limit).await;
-        let Err((index, error)) = reply::outcome_of_upserts(ran) else {
-            self.note_confirmed();
-            return Ok(());
-        };
-        let failed = index.and_then(|index| keys.get(index));
-        Err(match failed {
-            Some(key) if driver_error::is_wrong_type(&error) => corrupt(&key.name, wrong_type(&error)),
-            _ if driver_error::is_blocked_update(&error) => {
-                let names = failed.map_or_else(|| any_of(keys), |key| key.name.to_string());
-                driver_error::blocked(&names, error)
+        let failed = reply::outcome_of_upserts(ran).map_err(|error| {
+            if driver_error::is_blocked_update(&error) {
+                driver_error::blocked(&any_of(items.iter().map(|item| &item.key)), error)
+            } else {
+                error.into()
             }
-            _ => error.into(),
-        })
+        })?;
+        self.note_confirmed();
+        let of_item = |(index, error): (usize, Error)| {
+            let name = &items.get(index)?.key.name;
+            let error = if driver_error::is_wrong_type(&error) {
+                corrupt(name, wrong_type(&error))
+            } else if driver_error::is_blocked_update(&error) {
+                driver_error::blocked(name, error)
+            } else {
+                error.into()
+            };
+            Some((index, error))
+        };
+        Ok(failed.into_iter().filter_map(of_item).collect())
     }
 
     /// What the documents of these locks say, confirmed by a majority: with less, a failover could take an acquisition back.
-    async fn read_claims(&self, keys: &[LeaseId], request: AcquireRequest, limit: Duration) -> Claimed {
-        let names: Vec<&str> = keys.iter().map(|key| &*key.name).collect();
-        let query = Query {
-            filter: doc! { "_id": { "$in": names } },
-            fields: doc! {
-                "lockId": 1, "fencingToken": 1, "remainingMs": remaining_ms(), "heldMs": held_ms(),
-            },
-            most: keys.len(),
-            level: "majority",
+    async fn read_claims(
+        &self,
+        items: &[ClaimItem],
+        limit: Duration,
+    ) -> Result<Vec<Result<AcquireReply, LockError>>, LockError> {
+        let fields = doc! {
+            "lockId": 1, "fencingToken": 1, "remainingMs": remaining_ms(), "heldMs": held_ms(),
         };
-        let found: Vec<Document> = query.run(&self.locks, limit).await?.collect();
-        let by_name = |document| Some((Document::get_str(document, "_id").ok()?, document));
-        let found: HashMap<&str, &Document> = found.iter().filter_map(by_name).collect();
-        let replies = keys.iter().map(|key| match found.get(&*key.name) {
+        let names = items.iter().map(|item| &item.key.name);
+        let found = self.read(names, fields, limit).await?;
+        let reply = |item: &ClaimItem| match found.get(&*item.key.name) {
             Some(document) if document.get("remainingMs") == Some(&Bson::Null) => {
-                Err(corrupt(&key.name, "`expiresAt` is not a date".to_owned()))
+                let problem = "`expiresAt` is not a date".to_owned();
+                Err(corrupt(&item.key.name, problem))
             }
-            Some(document) => acquire_reply(key, document, request),
+            Some(document) => acquire_reply(&item.key, document, item.request),
             // Another client has deleted the document in the meantime.
             None => Ok(AcquireReply::HELD),
-        });
-        replies.collect::<Result<Vec<_>, _>>().map(Few::from)
+        };
+        Ok(items.iter().map(reply).collect())
+    }
+
+    /// Releases these locks with one command, and says of each whether its claim had its lock. The number of documents says
+    /// so if it is that of the claims; otherwise a query finds out which of them have lost their locks.
+    ///
+    /// A claim that has neither its lock nor lost it was released by this command, or by force at the same time.
+    pub(super) async fn release_each(
+        &self,
+        items: &[ReleaseItem],
+        limit: Duration,
+    ) -> Result<Vec<Result<bool, LockError>>, LockError> {
+        let mut keys: BTreeMap<Duration, Vec<&LeaseId>> = BTreeMap::new();
+        for item in items {
+            keys.entry(item.min_hold).or_default().push(&item.key);
+        }
+        let updates = keys
+            .into_iter()
+            .flat_map(|(min_hold, keys)| updates_of(claims(keys), &release_stage(min_hold)));
+        let released = self.update(&self.locks, updates.collect(), limit).await?;
+        if released == items.len() as u64 {
+            return Ok(items.iter().map(|_| Ok(true)).collect());
+        }
+        let fields = doc! { "lockId": 1, "fencingToken": 1 };
+        let names = items.iter().map(|item| &item.key.name);
+        let found = self.read(names, fields, limit).await?;
+        let seen = |document: &Document| {
+            let holder = document.get_str("lockId").ok()?.to_owned();
+            Some((holder, document.get_i64("fencingToken").ok()?))
+        };
+        let outcome = |item: &ReleaseItem| item.outcome(found.get(&*item.key.name).and_then(seen));
+        Ok(items.iter().map(outcome).collect())
+    }
+
+    /// What the documents of these locks say, by their names, confirmed by a majority.
+    async fn read(
+        &self,
+        names: impl ExactSizeIterator<Item = &Arc<str>>,
+        fields: Document,
+        limit: Duration,
+    ) -> Result<HashMap<String, Document>, LockError> {
+        let most = names.len();
+        let query = Query {
+            filter: doc! { "_id": { "$in": names.map(AsRef::as_ref).collect::<Vec<&str>>() } },
+            fields,
+            most,
+            level: "majority",
+        };
+        let found = query.run(&self.locks, limit).await?;
+        let by_name = |document: Document| Some((document.get_str("_id").ok()?.to_owned(), document));
+        Ok(found.filter_map(by_name).collect())
     }
 }
 
 /// The names of these locks for an error that is the error of one of them, which the server does not name.
-pub(super) fn any_of(keys: &[LeaseId]) -> String {
+pub(super) fn any_of<'a>(keys: impl ExactSizeIterator<Item = &'a LeaseId>) -> String {
     const SHOWN: usize = 3;
-    let shown: Vec<&str> = keys.iter().take(SHOWN).map(|key| &*key.name).collect();
+    let number = keys.len();
+    let shown: Vec<&str> = keys.take(SHOWN).map(|key| &*key.name).collect();
     let shown = shown.join("` or `");
-    match keys.len().saturating_sub(SHOWN) {
+    match number.saturating_sub(SHOWN) {
         0 => shown,
         more => format!("{shown}` or `{more} others"),
     }

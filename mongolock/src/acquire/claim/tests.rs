@@ -40,7 +40,7 @@ async fn a_set_has_three_requests_at_most() {
     for _ in 0..crate::acquire::asking::MOST_REQUESTS {
         assert!(claim.asking.may_repeat());
         let permit = entries[0].request_permit().await;
-        let admission = engine.store.admissions().admit(AdmissionClass::Copy).await;
+        let admission = engine.store.admissions().admit(AdmissionClass::Copy, None).await;
         claim.send(permit, admission, None);
     }
     assert!(!claim.asking.may_repeat());

@@ -41,7 +41,7 @@ impl Renewer {
             let waited = admitted.take_if(|(admitted, _)| *admitted == class);
             let admission = match waited {
                 Some((_, admission)) => Some(admission),
-                None => self.store.background_admissions().try_admit(class),
+                None => self.store.background_admissions().try_admit(class, None),
             };
             match admission {
                 Some(admission) => {
@@ -100,7 +100,7 @@ pub(super) async fn run(renewer: Arc<Renewer>) {
             Some(class) => tokio::select! {
                 biased;
                 () = waiting => {}
-                admission = renewer.store.background_admissions().admit(class) => {
+                admission = renewer.store.background_admissions().admit(class, None) => {
                     admitted = Some((class, admission));
                 }
             },

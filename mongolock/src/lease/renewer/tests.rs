@@ -9,7 +9,8 @@ async fn a_lease_waits_while_enough_renewals_are_in_flight() {
     let _hold = renewer.hold(lease("n", &Options::default()));
     tokio::time::sleep(EXPIRY / 3).await;
     let admissions = renewer.store.admissions();
-    let in_flight: Vec<_> = std::iter::from_fn(|| admissions.try_admit(AdmissionClass::Renewal)).collect();
+    let in_flight: Vec<_> =
+        std::iter::from_fn(|| admissions.try_admit(AdmissionClass::Renewal, None)).collect();
     let work = renewer.due_work(None);
     assert!(work.renewals.is_empty() && work.waits_for == Some(AdmissionClass::Renewal));
     assert_eq!(work.next_round, renewer.held()[0].deadline());

@@ -3,7 +3,7 @@ use super::*;
 use crate::task::is_pending;
 
 fn all_of(admissions: &Arc<Admissions>, class: AdmissionClass) -> Vec<Admission> {
-    std::iter::from_fn(|| admissions.try_admit(class)).collect()
+    std::iter::from_fn(|| admissions.try_admit(class, None)).collect()
 }
 
 #[tokio::test]
@@ -27,14 +27,17 @@ async fn every_group_has_a_place_of_its_own() {
         let admissions = Admissions::new(DEFAULT_POOL);
         let crowd_in_flight = all_of(&admissions, crowd);
         assert_eq!(crowd_in_flight.len(), 5);
-        let mut waiting = Box::pin(admissions.admit(crowd));
+        let mut waiting = Box::pin(admissions.admit(crowd, None));
         assert!(is_pending(waiting.as_mut()).await);
         let others = [Renewal, Release, Copy, First]
             .into_iter()
             .filter(|class| *class != crowd);
-        let admitted: Vec<_> = others.map(|class| admissions.try_admit(class)).collect();
+        let admitted: Vec<_> = others.map(|class| admissions.try_admit(class, None)).collect();
         assert!(admitted.iter().all(Option::is_some), "{crowd:?}");
-        assert!(admissions.try_admit(Renewal).is_none(), "the pool is used up");
+        assert!(
+            admissions.try_admit(Renewal, None).is_none(),
+            "the pool is used up"
+        );
     }
 }
 
@@ -43,7 +46,7 @@ async fn every_group_has_a_place_of_its_own() {
 async fn releases_do_not_wait_for_the_documents_of_waiters() {
     let admissions = Admissions::new(DEFAULT_POOL);
     let of_lines = all_of(&admissions, Line);
-    let mut waiting = Box::pin(admissions.admit(Line));
+    let mut waiting = Box::pin(admissions.admit(Line, None));
     assert!(is_pending(waiting.as_mut()).await);
     assert_eq!((of_lines.len(), all_of(&admissions, Release).len()), (2, 3));
 }
@@ -55,7 +58,7 @@ async fn repeated_commands_do_not_use_up_their_group() {
         let admissions = Admissions::new(DEFAULT_POOL);
         let admitted = all_of(&admissions, repeated);
         assert_eq!(admitted.len(), 3);
-        assert!(admissions.try_admit(first).is_some());
+        assert!(admissions.try_admit(first, None).is_some());
     }
 }
 
@@ -64,8 +67,8 @@ async fn repeated_commands_do_not_use_up_their_group() {
 async fn repeated_commands_have_their_turns() {
     let admissions = Admissions::new(DEFAULT_POOL);
     let mut in_use = all_of(&admissions, First);
-    let mut repeated = Box::pin(admissions.admit(Repeated));
-    let mut others: Vec<_> = (0..2).map(|_| Box::pin(admissions.admit(First))).collect();
+    let mut repeated = Box::pin(admissions.admit(Repeated, None));
+    let mut others: Vec<_> = (0..2).map(|_| Box::pin(admissions.admit(First, None))).collect();
     assert!(is_pending(repeated.as_mut()).await);
     for other in &mut others {
         assert!(is_pending(other.as_mut()).await);
@@ -80,9 +83,11 @@ async fn repeated_commands_have_their_turns() {
 #[tokio::test]
 async fn renewals_come_first_then_releases_and_calls_in_turns() {
     let admissions = Admissions::new(3);
-    let in_use = admissions.try_admit(First);
+    let in_use = admissions.try_admit(First, None);
     let classes = [First, First, Woken, Release, Renewal];
-    let mut waiting: Vec<_> = classes.map(|class| Box::pin(admissions.admit(class))).into();
+    let mut waiting: Vec<_> = classes
+        .map(|class| Box::pin(admissions.admit(class, None)))
+        .into();
     for wait in &mut waiting {
         assert!(is_pending(wait.as_mut()).await);
     }
@@ -96,13 +101,13 @@ async fn renewals_come_first_then_releases_and_calls_in_turns() {
 #[tokio::test]
 async fn a_dropped_wait_gives_its_position_and_its_place_up() {
     let admissions = Admissions::new(3);
-    let in_use = admissions.try_admit(First);
+    let in_use = admissions.try_admit(First, None);
     let (mut first, mut second) = (
-        Box::pin(admissions.admit(First)),
-        Box::pin(admissions.admit(First)),
+        Box::pin(admissions.admit(First, None)),
+        Box::pin(admissions.admit(First, None)),
     );
     assert!(is_pending(first.as_mut()).await && is_pending(second.as_mut()).await);
-    assert!(admissions.try_admit(First).is_none(), "others wait");
+    assert!(admissions.try_admit(First, None).is_none(), "others wait");
     drop(in_use);
     // The first one was admitted, and did not notice it.
     drop(first);

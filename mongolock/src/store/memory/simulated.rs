@@ -40,6 +40,13 @@ impl MemoryStore {
         Some(self.reply(now, document, key, request))
     }
 
+    /// The id and the token in the document of a lock.
+    pub(crate) fn id_and_token(&self, name: &str) -> Option<(String, i64)> {
+        let documents = lock(&self.documents);
+        let document = documents.get(name)?;
+        Some((document.lock_id.to_string(), document.token))
+    }
+
     /// The number of locks that this claim has.
     pub(crate) fn locks_of(&self, lock_id: &str) -> usize {
         let now = self.now();

@@ -73,7 +73,7 @@ fn keys(names: &[&str]) -> Vec<LeaseId> {
 
 async fn claim(store: &Store, keys: &[LeaseId]) -> Few<AcquireReply> {
     let keys = Few::from(keys.to_vec());
-    let claimed = store.claim(&keys, request(), COMMAND_LIMIT).await.unwrap();
+    let claimed = store.claim_alone(&keys, request(), COMMAND_LIMIT).await.unwrap();
     claimed.unwrap()
 }
 
@@ -156,7 +156,7 @@ async fn a_renewal_pairs_names_and_ids(store: Store) {
     let all = store.renew(&claims, COMMAND_LIMIT).await.unwrap();
     assert!(set.iter().all(|key| all.includes(key)));
     store
-        .release(&set[1..], Duration::ZERO, COMMAND_LIMIT)
+        .release_alone(&set[1..], Duration::ZERO, COMMAND_LIMIT)
         .await
         .unwrap();
     let rest = store.renew(&claims, COMMAND_LIMIT).await.unwrap();
@@ -166,15 +166,30 @@ async fn a_renewal_pairs_names_and_ids(store: Store) {
 async fn a_release_of_a_set_says_whether_all_were_held(store: Store) {
     let set = keys(&["a", "b"]);
     claim(&store, &set).await;
-    assert!(store.release(&set, Duration::ZERO, COMMAND_LIMIT).await.unwrap());
-    assert!(!store.release(&set, Duration::ZERO, COMMAND_LIMIT).await.unwrap());
+    assert!(
+        store
+            .release_alone(&set, Duration::ZERO, COMMAND_LIMIT)
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store
+            .release_alone(&set, Duration::ZERO, COMMAND_LIMIT)
+            .await
+            .unwrap()
+    );
     let next = keys(&["a", "b"]);
     claim(&store, &next).await;
     store
-        .release(&next[..1], Duration::ZERO, COMMAND_LIMIT)
+        .release_alone(&next[..1], Duration::ZERO, COMMAND_LIMIT)
         .await
         .unwrap();
-    assert!(!store.release(&next, Duration::ZERO, COMMAND_LIMIT).await.unwrap());
+    assert!(
+        !store
+            .release_alone(&next, Duration::ZERO, COMMAND_LIMIT)
+            .await
+            .unwrap()
+    );
     assert!(tokens(&claim(&store, &set).await).iter().all(Option::is_some));
 }
 
@@ -219,7 +234,7 @@ async fn a_damaged_document_is_named_and_stops_no_other_lock() {
         locks(db.database()).insert_one(damaged).await.unwrap();
         let ours = keys(&["a", "b", "c"]);
         let all = Few::from(ours.clone());
-        let claimed = store.claim(&all, request(), COMMAND_LIMIT).await.flatten();
+        let claimed = store.claim_alone(&all, request(), COMMAND_LIMIT).await.flatten();
         assert!(
             matches!(&claimed, Err(LockError::CorruptDocument { name, .. }) if name == "b"),
             "{claimed:?}"
@@ -229,7 +244,10 @@ async fn a_damaged_document_is_named_and_stops_no_other_lock() {
             .await
             .unwrap();
         assert!(tokens(&claim(&store, &ours).await).iter().all(Option::is_some));
-        store.release(&ours, Duration::ZERO, COMMAND_LIMIT).await.unwrap();
+        store
+            .release_alone(&ours, Duration::ZERO, COMMAND_LIMIT)
+            .await
+            .unwrap();
         locks(db.database())
             .delete_one(doc! { "_id": "b" })
             .await
@@ -243,20 +261,20 @@ async fn a_blocked_document_ends_the_request_at_its_limit() {
     let db = test_db().await;
     let store = mongodb(db.database());
     store
-        .release(&keys(&["a"]), Duration::ZERO, COMMAND_LIMIT)
+        .release_alone(&keys(&["a"]), Duration::ZERO, COMMAND_LIMIT)
         .await
         .unwrap();
     let first = keys(&["a", "b"]);
     claim(&store, &first).await;
     store
-        .release(&first, Duration::ZERO, COMMAND_LIMIT)
+        .release_alone(&first, Duration::ZERO, COMMAND_LIMIT)
         .await
         .unwrap();
     let mut foreign = transaction_on(db.database(), &["a"]).await;
     let ours = keys(&["a", "b"]);
     let limit = Duration::from_millis(300);
     let error = store
-        .claim(&Few::from(ours.clone()), request(), limit)
+        .claim_alone(&Few::from(ours.clone()), request(), limit)
         .await
         .unwrap_err();
     assert!(driver_error::is_blocked_document(&error), "{error:?}");

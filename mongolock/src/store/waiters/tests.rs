@@ -301,7 +301,7 @@ async fn an_operator_sees_the_other_providers_that_wait(store: Store) {
             name: Arc::from(name),
             lock_id: holder.new_lock_id("holder"),
         };
-        let claimed = store.claim(&Few::one(key), request, COMMAND_LIMIT).await;
+        let claimed = store.claim_alone(&Few::one(key), request, COMMAND_LIMIT).await;
         claimed.unwrap().unwrap();
     }
     let mut last = None;

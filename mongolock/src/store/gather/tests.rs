@@ -1,0 +1,159 @@
+use super::*;
+use crate::store::{AdmissionClass, Admissions, Lane};
+
+const ITEM_LIMIT: Duration = Duration::from_secs(3);
+
+fn item(name: usize) -> ReleaseItem {
+    let key = LeaseId {
+        name: Arc::from(format!("n{name}")),
+        lock_id: Arc::from(format!("owner#{name}")),
+    };
+    ReleaseItem {
+        key,
+        token: FencingToken::new(7),
+        min_hold: Duration::ZERO,
+    }
+}
+
+/// The members of a group of this number, and what admits them.
+async fn group(members: usize) -> (Arc<Admissions>, Vec<Member>) {
+    let admissions = Admissions::new(3);
+    let lane = Some(Lane(1));
+    let first = admissions.try_admit(AdmissionClass::Release, lane).unwrap();
+    let waiting = (0..members).map(|_| Box::pin(admissions.admit(AdmissionClass::Release, lane)));
+    let mut waiting: Vec<_> = waiting.collect();
+    for waiting in &mut waiting {
+        assert!(task::is_pending(waiting.as_mut()).await);
+    }
+    drop(first);
+    let mut admitted = Vec::new();
+    for waiting in waiting {
+        admitted.push(
+            waiting
+                .await
+                .into_member()
+                .ok()
+                .expect("they are admitted together"),
+        );
+    }
+    (admissions, admitted)
+}
+
+/// What each of these members does that joins.
+fn role<T: Gathered>(role: &Role<T>) -> &'static str {
+    match role {
+        Role::Sends(..) => "sends",
+        Role::Waits(_) => "waits",
+        Role::Late(_) => "late",
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_that_comes_sends_for_all() {
+    let (admissions, members) = group(3).await;
+    assert_eq!(admissions.in_flight(), 1, "they are one command");
+    let roles: Vec<_> = members
+        .into_iter()
+        .enumerate()
+        .map(|(index, member)| member.join(item(index), ITEM_LIMIT))
+        .collect();
+    assert_eq!(
+        roles.iter().map(role).collect::<Vec<_>>(),
+        ["sends", "waits", "waits"]
+    );
+    let Role::Sends(group, _) = &roles[0] else {
+        unreachable!()
+    };
+    let begun = Instant::now();
+    let departure = group.depart::<ReleaseItem>().await;
+    assert_eq!((departure.items.len(), departure.limit), (3, TOGETHER_LIMIT));
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    drop(departure);
+    assert_eq!(admissions.in_flight(), 0, "the command has ended");
+}
+
+/// The command has the shortest of the limits of its requests.
+#[tokio::test(start_paused = true)]
+async fn a_member_that_does_not_come_keeps_the_others_for_a_short_time() {
+    let (admissions, mut members) = group(4).await;
+    let (late, dropped) = (members.pop().unwrap(), members.pop().unwrap());
+    drop(dropped);
+    let short = Duration::from_millis(200);
+    let roles: Vec<_> = members
+        .into_iter()
+        .zip([ITEM_LIMIT, short])
+        .map(|(member, limit)| member.join(item(0), limit))
+        .collect();
+    let Role::Sends(group, _) = &roles[0] else {
+        unreachable!()
+    };
+    let begun = Instant::now();
+    let departure = group.depart::<ReleaseItem>().await;
+    assert_eq!((departure.items.len(), departure.limit), (2, short));
+    assert_eq!(begun.elapsed(), GATHER_LIMIT);
+    assert_eq!(role(&late.join(item(1), ITEM_LIMIT)), "late");
+    drop(departure);
+    assert_eq!(admissions.in_flight(), 0);
+}
+
+/// Members that are all dropped leave no command in flight.
+#[tokio::test(start_paused = true)]
+async fn a_group_without_members_ends() {
+    let (admissions, members) = group(2).await;
+    drop(members);
+    assert_eq!(admissions.in_flight(), 0);
+}
+
+/// What a release of several claims says of each, by the document after it.
+#[test]
+fn the_document_says_whether_a_claim_was_released() {
+    let outcome = |found: Option<(&str, i64)>| {
+        let found = found.map(|(holder, token)| (holder.to_owned(), token));
+        item(3)
+            .outcome(found)
+            .map_err(|error| driver_error::failed_together(&error))
+    };
+    assert_eq!(
+        outcome(Some(("", 7))),
+        Ok(true),
+        "it was released, and nobody else has had the lock"
+    );
+    assert_eq!(
+        outcome(Some(("owner#3", 7))),
+        Err(true),
+        "it has the lock still, and goes alone"
+    );
+    assert_eq!(
+        outcome(Some(("", 9))),
+        Ok(false),
+        "another one has acquired and released the lock"
+    );
+    assert_eq!(outcome(Some(("other#1", 8))), Ok(false));
+    assert_eq!(outcome(None), Ok(false), "the document was deleted");
+}
+
+/// An error of the command is that of each request only if the command cannot have made it.
+#[test]
+fn requests_go_alone_after_an_error_that_does_not_say_what_was_written() {
+    let lost = LockError::no_reply("command", ITEM_LIMIT);
+    assert!(driver_error::failed_together(&of_each(lost)));
+    assert!(!driver_error::failed_together(&of_each(
+        Failure::Closed.into_error()
+    )));
+    assert!(!driver_error::failed_together(&of_each(
+        Failure::EndedRuntime.into_error()
+    )));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_request_has_its_answer() {
+    let store = Arc::new(Store::Memory(Arc::new(crate::store::MemoryStore::new())));
+    let (_admissions, members) = group(5).await;
+    let releases = members.into_iter().enumerate().map(|(index, member)| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { store.together(member, item(index), ITEM_LIMIT).await })
+    });
+    for release in releases.collect::<Vec<_>>() {
+        assert!(!release.await.unwrap().unwrap(), "no claim had its lock");
+    }
+}
