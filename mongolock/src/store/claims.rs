@@ -188,21 +188,22 @@ fn claimed(
     }
 }
 
-/// The update of an acquire request. All expressions read the document as it was before, and `$max` ignores a missing
-/// token. The caller's strings are literals, so that they are not read as field paths.
+/// The update of an acquire request: a free document gets the claim's fields, and any other one stays as it is. All
+/// expressions read the document as it was before, and `$max` ignores a missing token. The caller's strings are literals, so
+/// that they are not read as field paths. (One condition for all fields costs the server less than one for each.)
 pub(super) fn claim_stage(key: &LeaseId, request: AcquireRequest) -> Document {
-    let free = free(request.takeover_margin);
-    let if_free = |taken: Bson, old: &str| doc! { "$cond": [free.clone(), taken, old] };
     let next_token = doc! { "$max": [
         { "$add": ["$fencingToken", 1_i64] },
         { "$multiply": [{ "$toLong": "$$NOW" }, 1000_i64] },
     ] };
-    doc! { "$set": {
-        "lockId": if_free(doc! { "$literal": &*key.lock_id }.into(), "$lockId"),
-        "acquiredAt": if_free("$$NOW".into(), "$acquiredAt"),
-        "expiresAt": if_free(doc! { "$add": ["$$NOW", millis(request.expiry)] }.into(), "$expiresAt"),
-        "fencingToken": if_free(doc! { "$add": [next_token, request.tokens - 1] }.into(), "$fencingToken"),
-    } }
+    let taken = doc! {
+        "lockId": { "$literal": &*key.lock_id },
+        "acquiredAt": "$$NOW",
+        "expiresAt": { "$add": ["$$NOW", millis(request.expiry)] },
+        "fencingToken": { "$add": [next_token, request.tokens - 1] },
+    };
+    let merged = doc! { "$mergeObjects": ["$$ROOT", taken] };
+    doc! { "$replaceWith": { "$cond": [free(request.takeover_margin), merged, "$$ROOT"] } }
 }
 
 /// The update of a renewal. It never shortens what another renewal has granted: `$$NOW` is fixed when a command starts,
