@@ -57,8 +57,8 @@ pub(crate) const TOGETHER_LIMIT: Duration = millis(500);
 /// The time after this limit for which the other requests of its lane wait for the reply.
 pub(crate) const LANE_GRACE: Duration = millis(300);
 
-/// The time for which a request waits for others of its lane, at most: after it, only the number of all commands in flight
-/// keeps it. No command of a lane keeps the others longer.
+/// The time for which a command keeps others of its lane: it has a reply by then, or waits for a blocked document or a dead
+/// connection. It is the limit of a command with several requests and [`LANE_GRACE`].
 pub(crate) const LANE_LIMIT: Duration = millis(800);
 
 /// The time for which requests that were admitted together wait for one that has not come: its thread is kept busy by other

@@ -13,9 +13,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
-use self::budget::Budget;
+use self::budget::{Budget, InLane};
 use super::gather::{Group, Member};
 use crate::sync::lock;
 use crate::timing::LANE_LIMIT;
@@ -116,7 +116,6 @@ struct Waiting {
     sender: oneshot::Sender<Admission>,
     /// The lane of a request that can become one command with others.
     lane: Option<Lane>,
-    since: Instant,
 }
 
 /// The permission for one command or for a request in it, kept until the end of the command.
@@ -137,8 +136,8 @@ enum Permission {
 pub(super) struct InFlight {
     admissions: Arc<Admissions>,
     class: AdmissionClass,
-    /// The time at which it was admitted, and its weight in the budget of its lane; `None` for a command without a lane.
-    in_lane: Option<(Instant, u32)>,
+    /// Its entry in the budget of its lane; `None` for a command without a lane.
+    in_lane: Option<InLane>,
 }
 
 impl AdmissionClass {
@@ -207,9 +206,11 @@ impl Admissions {
         if !state.waiting[class as usize].is_empty() || !has_room {
             return None;
         }
-        let (is_crowded, _in_flight) = self.begin(&mut state, class, lane.map(|_| 1));
+        let (is_crowded, in_flight) = self.begin(&mut state, class, lane, 1);
         Some(Admission {
-            permission: Permission::Alone { _in_flight },
+            permission: Permission::Alone {
+                _in_flight: in_flight,
+            },
             is_crowded,
         })
     }
@@ -227,23 +228,18 @@ impl Admissions {
     async fn wait(self: &Arc<Self>, class: AdmissionClass, lane: Option<Lane>) -> Admission {
         loop {
             let (sender, mut admitted) = oneshot::channel();
-            let waiting = Waiting {
-                sender,
-                lane,
-                since: Instant::now(),
-            };
-            lock(&self.state).waiting[class as usize].push_back(waiting);
+            lock(&self.state).waiting[class as usize].push_back(Waiting { sender, lane });
             // There may be room since the caller has found none.
             self.admit_waiting();
-            if lane.is_some()
-                && let Ok(Ok(admission)) = timeout(LANE_LIMIT, &mut admitted).await
-            {
-                return admission;
-            }
-            // The budget keeps it no longer.
-            self.admit_waiting();
+            let ended = loop {
+                match timeout(LANE_LIMIT, &mut admitted).await {
+                    Ok(ended) => break ended,
+                    // The budget of a lane no longer counts commands that were in flight then.
+                    Err(_) => self.admit_waiting(),
+                }
+            };
             // The queue drops no entry of a command that waits.
-            if let Ok(admission) = admitted.await {
+            if let Ok(admission) = ended {
                 return admission;
             }
         }
@@ -261,12 +257,13 @@ impl Admissions {
         !self.has_room(&lock(&self.state), AdmissionClass::Woken)
     }
 
-    /// Begins a command, and returns whether few places are left.
+    /// Begins a command with this number of requests, and returns whether few places are left.
     fn begin(
         self: &Arc<Self>,
         state: &mut State,
         class: AdmissionClass,
-        weight: Option<u32>,
+        lane: Option<Lane>,
+        requests: usize,
     ) -> (bool, InFlight) {
         let is_crowded = match class {
             AdmissionClass::Repeated => false,
@@ -275,13 +272,10 @@ impl Admissions {
             _ => state.in_group(class.group()) >= self.size.saturating_sub(GROUPS.len()) / 2,
         };
         state.in_flight[class as usize] += 1;
-        if let Some(weight) = weight {
-            state.budgets[class.budget()].begin(weight);
-        }
         let in_flight = InFlight {
             admissions: Arc::clone(self),
             class,
-            in_lane: weight.map(|weight| (Instant::now(), weight)),
+            in_lane: lane.map(|_| state.budgets[class.budget()].begin(requests)),
         };
         (is_crowded, in_flight)
     }
@@ -309,8 +303,7 @@ impl Admissions {
                 let Some((class, next)) = self.take_next(state) else {
                     return;
                 };
-                let weight = next[0].lane.map(|_| Budget::weight(next.len()));
-                let (is_crowded, in_flight) = self.begin(state, class, weight);
+                let (is_crowded, in_flight) = self.begin(state, class, next[0].lane, next.len());
                 (next, is_crowded, in_flight)
             };
             let permissions = match next.len() {
@@ -342,9 +335,7 @@ impl Admissions {
             // Most of the time nothing waits, and then the room need not be counted.
             while let Some(first) = state.waiting[class as usize].front()
                 && self.has_room(state, class)
-                && (first.lane.is_none()
-                    || state.budgets[class.budget()].has_room()
-                    || first.since.elapsed() >= LANE_LIMIT)
+                && (first.lane.is_none() || state.budgets[class.budget()].has_room())
                 && let Some(first) = state.waiting[class as usize].pop_front()
             {
                 if first.sender.is_closed() {
@@ -398,8 +389,8 @@ impl Drop for InFlight {
         {
             let mut state = lock(&self.admissions.state);
             state.in_flight[self.class as usize] -= 1;
-            if let Some((since, weight)) = self.in_lane {
-                state.budgets[self.class.budget()].end(weight, since.elapsed());
+            if let Some(in_lane) = self.in_lane {
+                state.budgets[self.class.budget()].end(in_lane);
             }
         }
         self.admissions.admit_waiting();

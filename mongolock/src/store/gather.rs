@@ -18,7 +18,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::admission::InFlight;
-use super::{AcquireRequest, Claimed, LeaseId, Store, driver_error};
+use super::{AcquireRequest, AdmissionClass, Claimed, LeaseId, Store, driver_error};
 use crate::error::failure::Failure;
 use crate::few::Few;
 use crate::sync::lock;
@@ -93,6 +93,9 @@ pub(super) type Answer<T> = Result<<T as Gathered>::Outcome, LockError>;
 pub(super) trait Gathered: Sized + Send + Sync {
     type Outcome: Send;
 
+    /// Among which commands another one of a group is admitted.
+    const CLASS: AdmissionClass;
+
     /// Those of a group that have come.
     fn joined(state: &mut GroupState) -> &mut Vec<Joined<Self>>;
 
@@ -109,6 +112,8 @@ pub(super) trait Gathered: Sized + Send + Sync {
 
 impl Gathered for ClaimItem {
     type Outcome = Claimed;
+
+    const CLASS: AdmissionClass = AdmissionClass::Woken;
 
     fn joined(state: &mut GroupState) -> &mut Vec<Joined<Self>> {
         &mut state.claims
@@ -135,6 +140,8 @@ impl Gathered for ClaimItem {
 impl Gathered for ReleaseItem {
     type Outcome = bool;
 
+    const CLASS: AdmissionClass = AdmissionClass::Release;
+
     fn joined(state: &mut GroupState) -> &mut Vec<Joined<Self>> {
         &mut state.releases
     }
@@ -159,8 +166,6 @@ enum Role<T: Gathered> {
     Sends(Arc<Group>, oneshot::Receiver<Answer<T>>),
     /// Another one sends the command.
     Waits(oneshot::Receiver<Answer<T>>),
-    /// The command was sent without it.
-    Late(T),
 }
 
 /// The requests of one command, which ends when this is dropped.
@@ -191,9 +196,11 @@ impl Group {
     }
 
     /// Waits for the members on their way here, and takes the requests of those that have come. One whose thread is kept busy
-    /// by other code keeps the others for [`GATHER_LIMIT`] at most.
+    /// by other code keeps the others for [`GATHER_LIMIT`] at most; those that come later become another command.
     async fn depart<T: Gathered>(&self) -> Departure<T> {
-        let _ = timeout(GATHER_LIMIT, self.complete.notified()).await;
+        if lock(&self.state).expected > 0 {
+            let _ = timeout(GATHER_LIMIT, self.complete.notified()).await;
+        }
         let mut state = lock(&self.state);
         let (mut items, mut answers, mut limit) = (Vec::new(), Vec::new(), TOGETHER_LIMIT);
         for joined in T::joined(&mut state).drain(..) {
@@ -208,15 +215,24 @@ impl Group {
             in_flight: state.in_flight.take(),
         }
     }
+
+    /// Whether no command of the group has begun.
+    fn has_permission(&self) -> bool {
+        lock(&self.state).in_flight.is_some()
+    }
+
+    fn one_less(&self, state: &mut GroupState) {
+        state.expected -= 1;
+        if state.expected == 0 {
+            self.complete.notify_one();
+        }
+    }
 }
 
 impl Member {
     fn join<T: Gathered>(mut self, item: T, limit: Duration) -> Role<T> {
         let group = Arc::clone(&self.group);
         let mut state = lock(&group.state);
-        if state.in_flight.is_none() {
-            return Role::Late(item);
-        }
         let (answer, answered) = oneshot::channel();
         let joined = T::joined(&mut state);
         let is_first = joined.is_empty();
@@ -228,15 +244,6 @@ impl Member {
             Role::Sends(group, answered)
         } else {
             Role::Waits(answered)
-        }
-    }
-}
-
-impl Group {
-    fn one_less(&self, state: &mut GroupState) {
-        state.expected -= 1;
-        if state.expected == 0 {
-            self.complete.notify_one();
         }
     }
 }
@@ -254,11 +261,16 @@ impl Store {
     pub(super) async fn together<T: Gathered>(&self, member: Member, item: T, limit: Duration) -> Answer<T> {
         let answered = match member.join(item, limit) {
             Role::Sends(group, answered) => {
+                // The permission of the group was for its first command.
+                let _admission = if group.has_permission() {
+                    None
+                } else {
+                    Some(self.admissions().admit(T::CLASS, None).await)
+                };
                 self.send_for_all(group.depart::<T>().await).await;
                 answered
             }
             Role::Waits(answered) => answered,
-            Role::Late(item) => return item.send_alone(self, limit).await,
         };
         // The task that sends the command ends without an answer only with its runtime.
         answered

@@ -118,10 +118,6 @@ impl MemoryStore {
         Ok(keys.map(|key| self.claim_one(key, request)))
     }
 
-    #[expect(
-        clippy::unnecessary_wraps,
-        reason = "a server may fail where this store cannot"
-    )]
     pub(super) fn claim_each(&self, items: &[ClaimItem]) -> Vec<Result<AcquireReply, LockError>> {
         let claim = |item: &ClaimItem| Ok(self.claim_one(&item.key, item.request));
         items.iter().map(claim).collect()
@@ -221,10 +217,6 @@ impl MemoryStore {
         released.count() == keys.len()
     }
 
-    #[expect(
-        clippy::unnecessary_wraps,
-        reason = "a server may fail where this store cannot"
-    )]
     pub(super) fn release_each(&self, items: &[ReleaseItem]) -> Vec<Result<bool, LockError>> {
         let release = |item: &ReleaseItem| Ok(self.release(std::slice::from_ref(&item.key), item.min_hold));
         items.iter().map(release).collect()

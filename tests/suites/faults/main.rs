@@ -6,6 +6,7 @@ mod cancellation;
 mod clocks;
 mod commands;
 mod error_reports;
+mod gathered;
 mod handed_over;
 mod health;
 mod index_build;

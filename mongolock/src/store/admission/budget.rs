@@ -4,7 +4,12 @@
 //! flight; over a distance each command takes a while whatever it has, so that many should. The replies tell which it is: one
 //! that is hardly slower than the fastest shows that the server has room for more.
 
+#[cfg(test)]
 use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::timing::LANE_LIMIT;
 
 /// The weight of a command with one request.
 const ALONE: u32 = 1;
@@ -35,18 +40,24 @@ const LESS: f64 = 0.9;
 /// The commands in flight of one lane.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// The sum of their weights.
-    used: u32,
+    in_flight: Vec<InLane>,
     /// The sum of the weights from which on no other command begins.
     most: f64,
     /// The time of the fastest recent reply in seconds; infinite before the first one.
     fastest: f64,
 }
 
+/// One command in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct InLane {
+    begun: Instant,
+    weight: u32,
+}
+
 impl Default for Budget {
     fn default() -> Self {
         Self {
-            used: 0,
+            in_flight: Vec::new(),
             most: FIRST,
             fastest: f64::INFINITY,
         }
@@ -54,24 +65,38 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// The weight of a command with this number of requests.
-    pub(super) fn weight(requests: usize) -> u32 {
-        if requests == 1 { ALONE } else { TOGETHER }
-    }
-
+    /// Whether another command may begin. One that has been in flight for [`LANE_LIMIT`] does not count: it waits for a blocked
+    /// document or a dead connection.
     pub(super) fn has_room(&self) -> bool {
-        f64::from(self.used) < self.most
+        f64::from(self.used()) < self.most
     }
 
-    pub(super) fn begin(&mut self, weight: u32) {
-        self.used += weight;
+    fn used(&self) -> u32 {
+        let counts = |command: &&InLane| command.begun.elapsed() < LANE_LIMIT;
+        self.in_flight
+            .iter()
+            .filter(counts)
+            .map(|command| command.weight)
+            .sum()
     }
 
-    /// Notes the reply to a command of this weight, which took this time.
-    pub(super) fn end(&mut self, weight: u32, took: Duration) {
-        let was_used = f64::from(self.used) + f64::from(ALONE) > self.most;
-        self.used -= weight;
-        let took = took.as_secs_f64();
+    /// Begins a command with this number of requests.
+    pub(super) fn begin(&mut self, requests: usize) -> InLane {
+        let command = InLane {
+            begun: Instant::now(),
+            weight: if requests == 1 { ALONE } else { TOGETHER },
+        };
+        self.in_flight.push(command);
+        command
+    }
+
+    /// Ends this command: it has a reply, or is given up.
+    pub(super) fn end(&mut self, command: InLane) {
+        let was_used = f64::from(self.used() + ALONE) > self.most;
+        if let Some(index) = self.in_flight.iter().position(|other| *other == command) {
+            self.in_flight.swap_remove(index);
+        }
+        let took = command.begun.elapsed().as_secs_f64();
         self.fastest = took.min(self.fastest * FORGOTTEN);
         if took > self.fastest * SLOW {
             self.most = (self.most * LESS).max(LEAST);
@@ -83,58 +108,72 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Uses the budget up, with single commands, and ends them after this time.
-    fn use_up(budget: &mut Budget, took: Duration) -> u32 {
-        let mut begun = 0;
+    /// Uses the budget up with commands for one request each, and ends them after this time; returns their number.
+    async fn use_up(budget: &mut Budget, took: Duration) -> usize {
+        let mut begun = Vec::new();
         while budget.has_room() {
-            budget.begin(ALONE);
-            begun += ALONE;
+            begun.push(budget.begin(1));
         }
-        for _ in 0..begun {
-            budget.end(ALONE, took);
+        advance(took).await;
+        let number = begun.len();
+        for command in begun {
+            budget.end(command);
         }
-        begun
+        number
     }
 
-    #[test]
-    fn a_budget_grows_while_replies_are_fast_and_shrinks_when_they_are_slow() {
+    #[tokio::test(start_paused = true)]
+    async fn a_budget_grows_while_replies_are_fast_and_shrinks_when_they_are_slow() {
         let mut budget = Budget::default();
-        assert_eq!(use_up(&mut budget, MS), 8);
+        assert_eq!(use_up(&mut budget, MS).await, 8);
         for _ in 0..100 {
-            use_up(&mut budget, MS);
+            use_up(&mut budget, MS).await;
         }
-        assert_eq!(use_up(&mut budget, 3 * MS), 32);
-        assert_eq!(use_up(&mut budget, 3 * MS), 4);
+        assert_eq!(use_up(&mut budget, 3 * MS).await, 32);
+        assert_eq!(use_up(&mut budget, 3 * MS).await, 4);
     }
 
-    /// A budget that is not used up does not grow: nothing shows that the server has room for more.
-    #[test]
-    fn one_command_at_a_time_changes_nothing() {
+    /// Nothing shows that the server has room for more.
+    #[tokio::test(start_paused = true)]
+    async fn a_budget_that_is_not_used_up_does_not_grow() {
         let mut budget = Budget::default();
         for _ in 0..1000 {
-            budget.begin(ALONE);
-            budget.end(ALONE, MS);
+            let command = budget.begin(1);
+            advance(MS).await;
+            budget.end(command);
         }
-        assert_eq!(use_up(&mut budget, MS), 8);
+        assert_eq!(use_up(&mut budget, MS).await, 8);
     }
 
-    /// With the least budget, one command with many requests is in flight at a time.
-    #[test]
-    fn a_command_with_many_requests_uses_up_the_least_budget() {
+    #[tokio::test(start_paused = true)]
+    async fn a_command_with_many_requests_uses_up_the_least_budget() {
         let mut budget = Budget::default();
-        budget.begin(ALONE);
-        budget.end(ALONE, MS);
+        use_up(&mut budget, MS).await;
         while budget.most > LEAST {
-            budget.begin(ALONE);
-            budget.end(ALONE, 9 * MS);
+            use_up(&mut budget, 9 * MS).await;
         }
-        budget.begin(Budget::weight(64));
+        let command = budget.begin(64);
         assert!(!budget.has_room());
-        budget.end(TOGETHER, 9 * MS);
+        budget.end(command);
+        assert!(budget.has_room());
+    }
+
+    /// Commands at blocked documents keep others for a while, and not as long as their limits.
+    #[tokio::test(start_paused = true)]
+    async fn commands_that_wait_for_long_do_not_count() {
+        let mut budget = Budget::default();
+        while budget.has_room() {
+            budget.begin(1);
+        }
+        advance(LANE_LIMIT.saturating_sub(MS)).await;
+        assert!(!budget.has_room());
+        advance(MS).await;
         assert!(budget.has_room());
     }
 }
