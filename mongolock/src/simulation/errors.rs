@@ -58,6 +58,10 @@ pub(super) fn is_permanent(error: &Error) -> bool {
     matches!(&*error.kind, ErrorKind::Command(command) if command.code == UNAUTHORIZED)
 }
 
+pub(super) fn is_not_confirmed(error: &Error) -> bool {
+    matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteConcernError(_)))
+}
+
 fn not_confirmed(code: i32) -> Error {
     let fields = doc! { "code": code, "codeName": "Simulated", "errmsg": "simulated" };
     ErrorKind::Write(WriteFailure::WriteConcernError(reply::read(&fields))).into()

@@ -187,6 +187,12 @@ impl Knobs {
                 slow_commands: *rng.choice(&[50, 80]).unwrap_or(&50),
                 ..none
             },
+            Scenario::Gathered => Self {
+                slow_commands: *rng.choice(&[3, 10, 30]).unwrap_or(&10),
+                has_long_leases: rng.bool(),
+                failovers: false,
+                ..Self::mixed(rng)
+            },
             Scenario::Steps => Self {
                 clock_an_hour_ahead: true,
                 ..none

@@ -19,6 +19,7 @@ use super::{between, chance, errors};
 use crate::few::Few;
 use crate::store::IndexState;
 use crate::store::LeaseId;
+use crate::store::Outcomes;
 use crate::store::driver_error;
 use crate::store::{
     AcquireReply, AcquireRequest, Admissions, ClaimItem, Claimed, DEFAULT_POOL, Looked, MarkReply,
@@ -27,6 +28,9 @@ use crate::store::{
 use crate::sync::lock;
 use crate::task::driver_call;
 use crate::{LockError, slot};
+
+/// The time for which a majority read does not show a write that was not confirmed: the server writes its journal as often.
+const UNCONFIRMED: Duration = Duration::from_millis(100);
 
 /// The network between one process and the server.
 pub(crate) struct Link {
@@ -70,7 +74,7 @@ impl Link {
                     request: ask,
                 };
                 let items: Vec<ClaimItem> = keys.iter().map(item).collect();
-                Ok(Ok(self.claim_items(&items, limit).await?.into()))
+                Ok(self.claim_items(&items, limit).await?.map(Few::from))
             }
         }
     }
@@ -117,7 +121,7 @@ impl Link {
         &self,
         items: &[ClaimItem],
         limit: Duration,
-    ) -> Result<Vec<AcquireReply>, LockError> {
+    ) -> Result<Result<Vec<AcquireReply>, LockError>, LockError> {
         let (contacts, sent) = (&self.process.contacts, Instant::now());
         let keys: Vec<LeaseId> = items.iter().map(|item| item.key.clone()).collect();
         let _asking: Vec<_> = keys.iter().map(|key| contacts.asks(&key.name)).collect();
@@ -131,9 +135,10 @@ impl Link {
             }
             return Err(error.into());
         }
-        let reading = self.request(order(Command::Look, Change::ReadClaims));
-        let Reply::ReadClaims(mut read) = reading.await? else {
-            unreachable!("a query for claims gets its reply");
+        let mut read = match self.request(order(Command::Look, Change::ReadClaims)).await {
+            Ok(Reply::ReadClaims(read)) => read,
+            Ok(_) => unreachable!("a query for claims gets its reply"),
+            Err(error) => return Ok(Err(error.into())),
         };
         let mut replies = Vec::with_capacity(keys.len());
         for key in &keys {
@@ -142,19 +147,19 @@ impl Link {
             contacts.replied(&key.name, sent);
             replies.push(reply);
         }
-        Ok(replies)
+        Ok(Ok(replies))
     }
 
     pub(crate) async fn claim_each(
         &self,
         items: &[ClaimItem],
         limit: Duration,
-    ) -> Result<Vec<Result<AcquireReply, LockError>>, LockError> {
+    ) -> Result<Outcomes<AcquireReply>, LockError> {
         let replies = self.claim_items(items, limit).await?;
-        for (item, reply) in items.iter().zip(&replies) {
+        for (item, reply) in items.iter().zip(replies.iter().flatten()) {
             self.server.works.replied(&item.key, reply);
         }
-        Ok(replies.into_iter().map(Ok).collect())
+        Ok(replies.map(|replies| replies.into_iter().map(Ok).collect()))
     }
 
     pub(crate) async fn mark(&self, request: &MarkRequest, limit: Duration) -> Result<MarkReply, LockError> {
@@ -245,21 +250,23 @@ impl Link {
         &self,
         items: &[ReleaseItem],
         limit: Duration,
-    ) -> Result<Vec<Result<bool, LockError>>, LockError> {
+    ) -> Result<Outcomes<bool>, LockError> {
         let released = items.iter().map(|item| (item.key.clone(), item.min_hold));
         let number = self
             .release_all(Command::Release, &released.collect::<Vec<_>>(), limit)
             .await?;
         if number == items.len() {
-            return Ok(items.iter().map(|_| Ok(true)).collect());
+            return Ok(Ok(items.iter().map(|_| Ok(true)).collect()));
         }
         let keys = items.iter().map(|item| item.key.clone()).collect();
         let order = Order::new(Command::Look, keys, Change::ReadDocuments, limit);
-        let Reply::Documents(found) = self.request(order).await? else {
-            unreachable!("a query for documents gets its reply");
+        let found = match self.request(order).await {
+            Ok(Reply::Documents(found)) => found,
+            Ok(_) => unreachable!("a query for documents gets its reply"),
+            Err(error) => return Ok(Err(error.into())),
         };
         let outcome = |item: &ReleaseItem| item.outcome(found.get(&item.key.name).cloned());
-        Ok(items.iter().map(outcome).collect())
+        Ok(Ok(items.iter().map(outcome).collect()))
     }
 
     /// The number of claims that had their locks.
@@ -310,6 +317,10 @@ impl Link {
                 let (kind, name) = (order.kind, order.names());
                 format!("{kind:?} of {} for {name} gets {end}", self.process.number)
             });
+        }
+        if matches!(&trip.end, Some(End::Error(_, error)) if errors::is_not_confirmed(error)) {
+            let until = Instant::now() + UNCONFIRMED;
+            self.server.unconfirmed(&order.keys, until);
         }
         sleep(trip.packed).await;
         if let Some(there) = trip.first_copy {

@@ -131,6 +131,7 @@ impl Server {
                 Change::ClaimSeveral => drop(self.claim(now, key, order.asks[index])),
                 Change::ReadClaims => {
                     let reply = self.memory.read_claim(now, key, order.asks[index]);
+                    let reply = reply.filter(|_| self.is_confirmed(key));
                     read.extend(reply.map(|reply| (key.clone(), reply)));
                 }
                 Change::ReadDocuments => {

@@ -50,6 +50,8 @@ pub(super) enum Scenario {
     Steps,
     /// Each process holds a hundred locks of different expiries and more, and the server is slow.
     ManyLeases,
+    /// Many calls at once in each process, whose requests become common commands, with most of the faults.
+    Gathered,
     /// Calls for several locks, with most of the faults or with operators.
     Sets,
     /// Calls for the permits of semaphores, with most of the faults.
@@ -127,6 +129,17 @@ impl Plan {
                 workers: rng.usize(100..=150),
                 lasts: between(rng, 15_000, 25_000),
                 usual_hold: 10_000,
+                ..self
+            };
+        }
+        if self.scenario == Scenario::Gathered {
+            return Self {
+                processes: rng.usize(1..=3),
+                names: rng.usize(20..=60),
+                workers: rng.usize(16..=40),
+                lasts: between(rng, 5000, 10_000),
+                usual_hold: *rng.choice(&[2, 20, 200]).unwrap_or(&20),
+                rest: *rng.choice(&[0, 20]).unwrap_or(&0),
                 ..self
             };
         }
@@ -322,7 +335,7 @@ impl Plan {
 }
 
 impl Scenario {
-    pub(super) const ALL: [Self; 27] = [
+    pub(super) const ALL: [Self; 28] = [
         Self::Calm,
         Self::Network,
         Self::Pauses,
@@ -347,6 +360,7 @@ impl Scenario {
         Self::SetTurns,
         Self::Steps,
         Self::ManyLeases,
+        Self::Gathered,
         Self::Sets,
         Self::Permits,
         Self::Marks,

@@ -50,6 +50,8 @@ pub(super) struct Server {
     commands: [AtomicU64; 5],
     pub(super) traffic: Traffic,
     grants: Mutex<HashMap<Arc<str>, Grant>>,
+    /// The claims that were written and not confirmed, until a majority has them.
+    unconfirmed: Mutex<HashMap<LeaseId, Instant>>,
     digest: AtomicU64,
     traced: bool,
     start: Instant,
@@ -103,6 +105,7 @@ impl Server {
             commands: Default::default(),
             traffic: Traffic::default(),
             grants: Mutex::default(),
+            unconfirmed: Mutex::default(),
             digest: AtomicU64::new(0),
             traced: std::env::var_os("MONGOLOCK_SEED").is_some(),
             start: Instant::now(),
@@ -249,6 +252,18 @@ impl Server {
         if self.traced {
             println!("{:>10?} {}", self.start.elapsed(), what());
         }
+    }
+
+    /// Notes that claims were written whose sender learns that no majority has confirmed them.
+    pub(super) fn unconfirmed(&self, keys: &[LeaseId], until: Instant) {
+        lock(&self.unconfirmed).extend(keys.iter().map(|key| (key.clone(), until)));
+    }
+
+    /// Whether a majority read shows what this claim has written.
+    pub(super) fn is_confirmed(&self, key: &LeaseId) -> bool {
+        lock(&self.unconfirmed)
+            .get(key)
+            .is_none_or(|until| *until <= Instant::now())
     }
 
     /// The time at which the lease of this claim began.

@@ -141,6 +141,11 @@ fn many_leases_of_different_expiries() {
 }
 
 #[test]
+fn many_calls_at_once() {
+    many(Scenario::Gathered);
+}
+
+#[test]
 fn several_locks() {
     many(Scenario::Sets);
 }

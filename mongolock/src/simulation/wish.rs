@@ -97,6 +97,11 @@ impl Wish {
                 renew_interval: None,
                 ..wish.plain(plan)
             },
+            // A request may wait for a while until there is room for it.
+            Scenario::Gathered => Self {
+                limit: wish.limit.map(|limit| limit.max(Duration::from_secs(5))),
+                ..wish
+            },
             _ if plan.scenario.has_turns() => wish.plain(plan),
             _ => wish,
         }

@@ -254,7 +254,9 @@ impl Admissions {
     /// Whether the acquire request of a call has to wait.
     #[cfg(test)]
     pub(crate) fn is_full(&self) -> bool {
-        !self.has_room(&lock(&self.state), AdmissionClass::Woken)
+        let state = lock(&self.state);
+        !self.has_room(&state, AdmissionClass::Woken)
+            || !state.budgets[AdmissionClass::Woken.budget()].has_room()
     }
 
     /// Begins a command with this number of requests, and returns whether few places are left.

@@ -11,8 +11,8 @@ use super::look::held_slots;
 use super::{
     AcquireReply, AcquireRequest, Admission, AdmissionClass, Admissions, ClaimItem, Claimed, GuardChange,
     GuardOutcome, HeldSlots, IndexCheck, IndexState, Lane, LeaseId, LockFilter, LockInfo, LockStream, Looked,
-    MarkReply, MarkRequest, MongoStore, Page, ProviderMark, ReleaseItem, RenewReply, RunningLeases, Store,
-    StreamFilter, WaiterEntry, WaitersByName, WaitersState,
+    MarkReply, MarkRequest, MongoStore, Outcomes, Page, ProviderMark, ReleaseItem, RenewReply, RunningLeases,
+    Store, StreamFilter, WaiterEntry, WaitersByName, WaitersState,
 };
 use crate::few::Few;
 use crate::meter::CommandKind;
@@ -197,7 +197,7 @@ impl Store {
         &self,
         items: &[ClaimItem],
         limit: Duration,
-    ) -> Result<Vec<Result<AcquireReply, LockError>>, LockError> {
+    ) -> Result<Outcomes<AcquireReply>, LockError> {
         send!(self, Acquire, claim_each(items), limit)
     }
 
@@ -248,7 +248,7 @@ impl Store {
         &self,
         items: &[ReleaseItem],
         limit: Duration,
-    ) -> Result<Vec<Result<bool, LockError>>, LockError> {
+    ) -> Result<Outcomes<bool>, LockError> {
         send!(self, Release, release_each(items), limit)
     }
 

@@ -18,7 +18,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::admission::InFlight;
-use super::{AcquireRequest, AdmissionClass, Claimed, LeaseId, Store, driver_error};
+use super::{AcquireReply, AcquireRequest, AdmissionClass, Claimed, LeaseId, Store, driver_error};
 use crate::error::failure::Failure;
 use crate::few::Few;
 use crate::sync::lock;
@@ -48,8 +48,7 @@ impl ReleaseItem {
     pub(crate) fn outcome(&self, found: Option<(String, i64)>) -> Result<bool, LockError> {
         match found {
             Some((holder, _)) if *holder == *self.key.lock_id => {
-                let error = LockError::no_reply("release", TOGETHER_LIMIT);
-                Err(Failure::Together { error }.into_error())
+                Err(unknown(LockError::no_reply("release", TOGETHER_LIMIT)))
             }
             Some((holder, token)) => Ok(holder.is_empty() && token == self.token.get()),
             None => Ok(false),
@@ -124,11 +123,9 @@ impl Gathered for ClaimItem {
         store: &Store,
         limit: Duration,
     ) -> Result<Vec<Answer<Self>>, LockError> {
-        let replies = store.claim_each(items, limit).await?;
-        Ok(replies
-            .into_iter()
-            .map(|reply| Ok(Ok(Few::one(reply?))))
-            .collect())
+        let replies = store.claim_each(items, limit).await?.map_err(unknown)?;
+        let outcome = |reply: Result<AcquireReply, LockError>| Ok(Ok(Few::one(reply?)));
+        Ok(replies.into_iter().map(outcome).collect())
     }
 
     async fn send_alone(&self, store: &Store, limit: Duration) -> Answer<Self> {
@@ -151,7 +148,7 @@ impl Gathered for ReleaseItem {
         store: &Store,
         limit: Duration,
     ) -> Result<Vec<Answer<Self>>, LockError> {
-        store.release_each(items, limit).await
+        store.release_each(items, limit).await?.map_err(unknown)
     }
 
     async fn send_alone(&self, store: &Store, limit: Duration) -> Answer<Self> {
@@ -159,6 +156,9 @@ impl Gathered for ReleaseItem {
         store.release_alone(keys, self.min_hold, limit).await
     }
 }
+
+/// The outcome of each request of a command in their order; the inner error is that of the query for them.
+pub(crate) type Outcomes<T> = Result<Vec<Result<T, LockError>>, LockError>;
 
 /// What a member does that has come.
 enum Role<T: Gathered> {
@@ -336,8 +336,15 @@ impl Store {
 /// The error of a command for each of its requests: one that the command may have made goes alone, and one that it cannot
 /// have made has failed.
 fn of_each(error: LockError) -> LockError {
-    if driver_error::was_not_applied(&error) || driver_error::is_closed(&error) {
+    let is_known = driver_error::was_not_applied(&error) || driver_error::is_closed(&error);
+    if is_known || driver_error::failed_together(&error) {
         return error;
     }
+    unknown(error)
+}
+
+/// The error for requests of a command that may have made them: each goes alone. It is also that of a query for their
+/// outcomes, whatever its own error says: the command before it was confirmed.
+fn unknown(error: LockError) -> LockError {
     Failure::Together { error }.into_error()
 }

@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use self::retention::Retention;
 use self::waiters::WaiterDocuments;
 use super::{
-    AcquireReply, AcquireRequest, Admissions, ClaimItem, Claimed, Dates, LockEvent, Page, ReleaseItem,
-    RenewReply, RunningLease,
+    AcquireReply, AcquireRequest, Admissions, ClaimItem, Claimed, Dates, LockEvent, Outcomes, Page,
+    ReleaseItem, RenewReply, RunningLease,
 };
 use crate::few::Few;
 use crate::options::DEFAULT_RETENTION;
@@ -27,7 +27,7 @@ use crate::store::info::Seen;
 use crate::store::takeover::margin_after;
 use crate::sync::lock;
 use crate::timing::LATE_COMMAND;
-use crate::{FencingToken, LockError, LockFilter, LockInfo};
+use crate::{FencingToken, LockFilter, LockInfo};
 use crate::{lock_id, slot};
 
 /// The time of the store's clock at its start: tokens are derived from the time, and a token of 0 would look like no
@@ -118,9 +118,13 @@ impl MemoryStore {
         Ok(keys.map(|key| self.claim_one(key, request)))
     }
 
-    pub(super) fn claim_each(&self, items: &[ClaimItem]) -> Vec<Result<AcquireReply, LockError>> {
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "a server may fail where this store cannot"
+    )]
+    pub(super) fn claim_each(&self, items: &[ClaimItem]) -> Outcomes<AcquireReply> {
         let claim = |item: &ClaimItem| Ok(self.claim_one(&item.key, item.request));
-        items.iter().map(claim).collect()
+        Ok(items.iter().map(claim).collect())
     }
 
     pub(crate) fn claim_one(&self, key: &LeaseId, request: AcquireRequest) -> AcquireReply {
@@ -217,9 +221,13 @@ impl MemoryStore {
         released.count() == keys.len()
     }
 
-    pub(super) fn release_each(&self, items: &[ReleaseItem]) -> Vec<Result<bool, LockError>> {
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "a server may fail where this store cannot"
+    )]
+    pub(super) fn release_each(&self, items: &[ReleaseItem]) -> Outcomes<bool> {
         let release = |item: &ReleaseItem| Ok(self.release(std::slice::from_ref(&item.key), item.min_hold));
-        items.iter().map(release).collect()
+        Ok(items.iter().map(release).collect())
     }
 
     pub(super) fn release_many(&self, keys: &[LeaseId], min_hold: Duration) {

@@ -44,7 +44,7 @@ pub(crate) use command::{
 };
 pub(crate) use connection::{Connection, connect};
 pub use filter::LockFilter;
-pub(crate) use gather::{ClaimItem, ReleaseItem};
+pub(crate) use gather::{ClaimItem, Outcomes, ReleaseItem};
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
 pub(crate) use info::Page;

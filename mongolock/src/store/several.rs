@@ -15,7 +15,7 @@ use super::claims::{acquire_reply, claim_stage, claims, corrupt, release_stage, 
 use super::gather::{ClaimItem, ReleaseItem};
 use super::look::{held_ms, remaining_ms};
 use super::mongo::{MongoStore, Query, run_write};
-use super::{AcquireReply, AcquireRequest, Claimed, LeaseId, driver_error, reply};
+use super::{AcquireReply, AcquireRequest, Claimed, LeaseId, Outcomes, driver_error, reply};
 use crate::LockError;
 use crate::few::Few;
 
@@ -48,11 +48,13 @@ impl MongoStore {
         &self,
         items: &[ClaimItem],
         limit: Duration,
-    ) -> Result<Vec<Result<AcquireReply, LockError>>, LockError> {
+    ) -> Result<Outcomes<AcquireReply>, LockError> {
         let failed = self.send_claims(items, limit).await?;
-        let mut replies = self.read_claims(items, limit).await?;
+        let mut replies = self.read_claims(items, limit).await;
         for (index, error) in failed {
-            replies[index] = Err(error);
+            if let Ok(replies) = &mut replies {
+                replies[index] = Err(error);
+            }
         }
         Ok(replies)
     }
@@ -137,7 +139,7 @@ impl MongoStore {
         &self,
         items: &[ReleaseItem],
         limit: Duration,
-    ) -> Result<Vec<Result<bool, LockError>>, LockError> {
+    ) -> Result<Outcomes<bool>, LockError> {
         let mut keys: BTreeMap<Duration, Vec<&LeaseId>> = BTreeMap::new();
         for item in items {
             keys.entry(item.min_hold).or_default().push(&item.key);
@@ -147,17 +149,19 @@ impl MongoStore {
             .flat_map(|(min_hold, keys)| updates_of(claims(keys), &release_stage(min_hold)));
         let released = self.update(&self.locks, updates.collect(), limit).await?;
         if released == items.len() as u64 {
-            return Ok(items.iter().map(|_| Ok(true)).collect());
+            return Ok(Ok(items.iter().map(|_| Ok(true)).collect()));
         }
         let fields = doc! { "lockId": 1, "fencingToken": 1 };
         let names = items.iter().map(|item| &item.key.name);
-        let found = self.read(names, fields, limit).await?;
+        let found = self.read(names, fields, limit).await;
         let seen = |document: &Document| {
             let holder = document.get_str("lockId").ok()?.to_owned();
             Some((holder, document.get_i64("fencingToken").ok()?))
         };
-        let outcome = |item: &ReleaseItem| item.outcome(found.get(&*item.key.name).and_then(seen));
-        Ok(items.iter().map(outcome).collect())
+        Ok(found.map(|found| {
+            let outcome = |item: &ReleaseItem| item.outcome(found.get(&*item.key.name).and_then(seen));
+            items.iter().map(outcome).collect()
+        }))
     }
 
     /// What the documents of these locks say, by their names, confirmed by a majority.
