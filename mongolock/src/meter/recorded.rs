@@ -23,6 +23,7 @@ const HANDOVERS: &str = "mongolock_handovers_total";
 const RENEWAL_AGE: &str = "mongolock_renewal_age_seconds";
 const STALE_WRITES: &str = "mongolock_stale_writes_total";
 const COMMANDS: &str = "mongolock_commands_total";
+const GATHERED: &str = "mongolock_gathered_requests";
 
 /// The label of locks that have neither a template nor a label.
 const NO_LABEL: &str = "-";
@@ -58,7 +59,11 @@ struct Handles {
 
 /// The commands of a provider.
 #[derive(Default)]
-pub(crate) struct CommandMeter(OnceLock<Counters>);
+pub(crate) struct CommandMeter {
+    counters: OnceLock<Counters>,
+    /// The requests in the commands that several calls have in common: claims, and releases.
+    gathered: OnceLock<[Histogram; 2]>,
+}
 
 /// The counters by kind: confirmed commands and failed ones.
 type Counters = [[Counter; 2]; 10];
@@ -165,7 +170,7 @@ impl CommandMeter {
 
     /// Counts a command that has ended. An error may also be a reply.
     pub(crate) fn count(&self, kind: CommandKind, is_ok: bool) {
-        let counters = self.0.get_or_init(|| {
+        let counters = self.counters.get_or_init(|| {
             [
                 "acquire", "renew", "release", "commit", "look", "line", "stream", "index", "hello", "admin",
             ]
@@ -186,6 +191,14 @@ impl CommandMeter {
             CommandKind::Admin => 9,
         };
         counters[index][usize::from(is_ok)].increment(1);
+    }
+
+    /// Counts the requests in a command that several calls have in common.
+    #[expect(clippy::cast_precision_loss, reason = "a command has few requests")]
+    pub(crate) fn gathered(&self, kind: CommandKind, requests: usize) {
+        let of = |command: &'static str| histogram!(GATHERED, "command" => command);
+        let gathered = self.gathered.get_or_init(|| ["acquire", "release"].map(of));
+        gathered[usize::from(kind == CommandKind::Release)].record(requests as f64);
     }
 }
 
@@ -216,5 +229,10 @@ fn describe() {
         "The age of leases when their renewal was confirmed"
     );
     describe_counter!(STALE_WRITES, "Writes of stale lock holders that were refused");
+    describe_histogram!(
+        GATHERED,
+        Unit::Count,
+        "Requests in each command that several calls have in common"
+    );
     describe_counter!(COMMANDS, "Commands to MongoDB that have ended, by kind");
 }

@@ -48,7 +48,7 @@ impl LockMeter {
     pub(crate) fn renewed(&self, _age: Duration) {}
 }
 
-#[expect(clippy::unused_self, reason = "the same method as with the feature")]
+#[expect(clippy::unused_self, reason = "the same methods as with the feature")]
 impl CommandMeter {
     pub(crate) fn new() -> Self {
         Self
@@ -56,6 +56,9 @@ impl CommandMeter {
 
     #[inline]
     pub(crate) fn count(&self, _kind: CommandKind, _is_ok: bool) {}
+
+    #[inline]
+    pub(crate) fn gathered(&self, _kind: CommandKind, _requests: usize) {}
 }
 
 #[inline]

@@ -170,6 +170,16 @@ impl AdmissionClass {
 }
 
 impl State {
+    /// Takes out the first command of a class that waits; only one without a lane if the budget of the lane is used up.
+    fn take_first(&mut self, class: AdmissionClass) -> Option<Waiting> {
+        let waiting = &mut self.waiting[class as usize];
+        if self.budgets[class.budget()].has_room() {
+            return waiting.pop_front();
+        }
+        let index = waiting.iter().position(|waiting| waiting.lane.is_none())?;
+        waiting.remove(index)
+    }
+
     /// The number of commands of a group in flight.
     fn in_group(&self, group: &[AdmissionClass]) -> usize {
         group.iter().map(|class| self.in_flight[*class as usize]).sum()
@@ -335,10 +345,9 @@ impl Admissions {
             .take(IN_TURNS.len());
         for class in BEFORE_CLAIMS.iter().chain(claims).copied() {
             // Most of the time nothing waits, and then the room need not be counted.
-            while let Some(first) = state.waiting[class as usize].front()
+            while !state.waiting[class as usize].is_empty()
                 && self.has_room(state, class)
-                && (first.lane.is_none() || state.budgets[class.budget()].has_room())
-                && let Some(first) = state.waiting[class as usize].pop_front()
+                && let Some(first) = state.take_first(class)
             {
                 if first.sender.is_closed() {
                     continue;

@@ -71,6 +71,13 @@ impl Store {
         }
     }
 
+    /// Counts the requests in a command that several calls have in common.
+    pub(super) fn count_gathered(&self, kind: CommandKind, requests: usize) {
+        if let Some(store) = self.mongo() {
+            store.gate.gathered(kind, requests);
+        }
+    }
+
     /// Ends every command and stream at the end of a shutdown, and the client if no other provider uses it. After this
     /// only an operator's commands are sent.
     pub(crate) async fn close(&self) {

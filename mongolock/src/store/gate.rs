@@ -108,6 +108,11 @@ impl Gate {
         Counted::begin(&self.meter, kind).end(command.await)
     }
 
+    /// Counts the requests in a command that several calls have in common.
+    pub(super) fn gathered(&self, kind: CommandKind, requests: usize) {
+        self.meter.gathered(kind, requests);
+    }
+
     /// Ends all commands and streams, and waits until they are dropped: each is dropped by the task that waits for it.
     pub(super) async fn close(&self) {
         self.is_closed.send_replace(true);

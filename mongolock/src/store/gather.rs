@@ -21,6 +21,7 @@ use super::admission::InFlight;
 use super::{AcquireReply, AcquireRequest, AdmissionClass, Claimed, LeaseId, Store, driver_error};
 use crate::error::failure::Failure;
 use crate::few::Few;
+use crate::meter::CommandKind;
 use crate::sync::lock;
 use crate::timing::{GATHER_LIMIT, LANE_GRACE, OVERLOAD_PAUSE, TOGETHER_LIMIT};
 use crate::{FencingToken, LockError, task, trace};
@@ -92,6 +93,9 @@ pub(super) type Answer<T> = Result<<T as Gathered>::Outcome, LockError>;
 pub(super) trait Gathered: Sized + Send + Sync {
     type Outcome: Send;
 
+    /// What the command is for.
+    const KIND: CommandKind;
+
     /// Among which commands another one of a group is admitted.
     const CLASS: AdmissionClass;
 
@@ -112,6 +116,7 @@ pub(super) trait Gathered: Sized + Send + Sync {
 impl Gathered for ClaimItem {
     type Outcome = Claimed;
 
+    const KIND: CommandKind = CommandKind::Acquire;
     const CLASS: AdmissionClass = AdmissionClass::Woken;
 
     fn joined(state: &mut GroupState) -> &mut Vec<Joined<Self>> {
@@ -137,6 +142,7 @@ impl Gathered for ClaimItem {
 impl Gathered for ReleaseItem {
     type Outcome = bool;
 
+    const KIND: CommandKind = CommandKind::Release;
     const CLASS: AdmissionClass = AdmissionClass::Release;
 
     fn joined(state: &mut GroupState) -> &mut Vec<Joined<Self>> {
@@ -320,6 +326,7 @@ impl Store {
         if let [item] = items {
             return Ok(vec![item.send_alone(self, limit).await]);
         }
+        self.count_gathered(T::KIND, items.len());
         let by = Instant::now() + limit;
         loop {
             let left = by.saturating_duration_since(Instant::now());
