@@ -222,6 +222,14 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_that_was_given_up_is_never_sent_again() {
+        let (mut book, now) = sent();
+        assert!(book.sent_again(now));
+        book.give_up(0);
+        assert!(!book.sent_again(now));
+    }
+
+    #[test]
     fn a_prompt_reply_settles_its_request() {
         let (mut book, now) = sent();
         assert!(book.may_take_effect(0), "the request is in flight");

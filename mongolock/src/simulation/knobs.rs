@@ -187,7 +187,14 @@ impl Knobs {
                 slow_commands: *rng.choice(&[50, 80]).unwrap_or(&50),
                 ..none
             },
+            // An operator takes locks away whose releases go together.
+            Scenario::Gathered if rng.u8(0..3) == 0 => Self {
+                slow_commands: 10,
+                operators: true,
+                ..none
+            },
             Scenario::Gathered => Self {
+                typed_errors: *rng.choice(&[0, 100, 300]).unwrap_or(&0),
                 slow_commands: *rng.choice(&[3, 10, 30]).unwrap_or(&10),
                 has_long_leases: rng.bool(),
                 failovers: false,
