@@ -41,7 +41,7 @@ impl Permit {
     /// [`ForceRelease::permit`](crate::ForceRelease::permit) takes it.
     #[must_use]
     pub fn number(&self) -> u32 {
-        slot::parts(&self.0.lease().key.name).map_or(0, |(_, number)| number)
+        slot::permit(&self.0.lease().key().name).unwrap_or_default()
     }
 
     /// The context of this hold, for code that must notice the loss of the permit. It has no fencing token.

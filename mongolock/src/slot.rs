@@ -38,6 +38,11 @@ pub(crate) fn parts(id: &str) -> Option<(&str, u32)> {
     (number.to_string() == digits).then_some((semaphore, number))
 }
 
+/// The number of the permit that has this `_id`; `None` for any other lock.
+pub(crate) fn permit(id: &str) -> Option<u32> {
+    parts(id).map(|(_, number)| number)
+}
+
 /// The name that users know: for a permit that of its semaphore.
 pub(crate) fn shown(id: &str) -> &str {
     parts(id).map_or(id, |(semaphore, _)| semaphore)

@@ -68,8 +68,7 @@ impl Claim {
         entry: &Arc<Entry>,
     ) -> Self {
         let (names, entries) = (Few::one(Arc::clone(name)), Few::one(Arc::clone(entry)));
-        let target = Target::Permit(Arc::clone(call.name.text()));
-        Self::new(call.engine, call.options, class, target, &names, entries)
+        Self::new(call.engine, call.options, class, Target::Permit, &names, entries)
     }
 
     /// A claim on all locks of these queues.

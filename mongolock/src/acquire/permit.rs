@@ -19,7 +19,7 @@ use super::query;
 use super::{Next, Tried};
 use crate::backoff::Backoff;
 use crate::engine::Engine;
-use crate::lease::{Entry, Hold, QueueSlot, Turn};
+use crate::lease::{Entry, Hold, Turn};
 use crate::moment::Luck;
 use crate::name::RenderedName;
 use crate::opaque::boxed;
@@ -367,7 +367,7 @@ impl<'a> AcquirePermit<'a> {
 
     /// Delivers the hold to the caller. The turn passes on, because other permits may be free.
     fn deliver(&self, hold: Hold) -> Hold {
-        hold.lease().deliver(QueueSlot::Nothing, self.call.meter.as_ref());
+        hold.lease().deliver(None, self.call.meter.as_ref());
         hold
     }
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tokio::sync::Semaphore;
 
 use super::LockContext;
-use crate::FencingToken;
 use crate::engine::Engine;
 use crate::lease::{CancelShield, Lease};
 use crate::sync::lock;
+use crate::{FencingToken, slot};
 
 /// One nesting level of holds in a task.
 pub(super) struct Level {
@@ -36,8 +36,8 @@ pub(super) struct Level {
 pub(crate) struct View {
     /// The names in their order, and their tokens.
     pub(crate) tokens: Vec<(Arc<str>, FencingToken)>,
-    /// The place of the name that the caller has written first.
-    pub(crate) first: usize,
+    /// The place of the name that stands for all in errors and events: the one that the caller has written first.
+    pub(crate) title: usize,
 }
 
 impl Drop for Level {
@@ -52,13 +52,6 @@ impl Drop for Level {
 
 impl LockContext {
     pub(crate) fn new(lease: Arc<Lease>, engine: &Arc<Engine>, template: Option<&'static str>) -> Self {
-        if let Some(semaphore) = lease.semaphore() {
-            let view = View {
-                tokens: vec![(Arc::clone(semaphore), FencingToken::NONE)],
-                first: 0,
-            };
-            return Self::of_view(lease, Vec::new(), view, engine, template);
-        }
         let context = Self::within(lease, engine, template, Self::current());
         context.cut_ended_calls();
         context
@@ -132,7 +125,7 @@ impl LockContext {
     /// The same for a permit of this semaphore.
     pub(crate) fn enclosing_permit(engine: &Arc<Engine>, semaphore: &str) -> Option<(Self, Arc<Lease>)> {
         Self::enclosing_with(engine, |lease| {
-            lease.semaphore().is_some_and(|own| **own == *semaphore)
+            slot::parts(&lease.key().name).is_some_and(|(own, _)| own == semaphore)
         })
     }
 

@@ -7,14 +7,15 @@ use tokio::time::Instant;
 
 use super::QueueSlot;
 use crate::backoff::Backoff;
-use crate::lease::Lease;
 use crate::lease::book::NextRelease;
 use crate::lease::copies::Copies;
 use crate::lease::given_up::{GivenUp, Pending};
 use crate::lease::renewal::BATCH;
 use crate::lease::renewer::Renewer;
+use crate::lease::{Lease, Part};
 use crate::moment::Luck;
 use crate::store::{AdmissionClass, LeaseId, driver_error};
+use crate::sync::lock;
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPEAT_LIMIT};
 use crate::{LockError, trace};
 
@@ -79,21 +80,17 @@ impl BackgroundRelease {
         }
     }
 
-    /// Releases the claims of a lease that has ended: one release for each of its names.
-    pub(super) fn of_lease(lease: &Lease, slot: QueueSlot) -> Vec<Self> {
-        let of_claim = |key: &LeaseId, copies: Option<&Copies>, slot| Self {
-            copies: copies.cloned(),
-            ..Self::new(key.clone(), lease.min_hold(), lease.options.taken_for(), slot)
+    /// Releases the claims of a lease that has ended: one release for each of its names, which takes its slot.
+    pub(super) fn of_lease(lease: &Lease) -> Vec<Self> {
+        let (min_hold, taken_for, is_late) = (lease.min_hold(), lease.options.taken_for(), lease.is_gone());
+        let mut slots = lock(&lease.slots);
+        let claims = lease.keys.iter().zip(&*lease.parts).zip(slots.iter_mut());
+        let release = |((key, part), slot): ((&LeaseId, &Part), _)| Self {
+            copies: part.copies.clone(),
+            is_late,
+            ..Self::new(key.clone(), min_hold, taken_for, std::mem::take(slot))
         };
-        if lease.members.is_empty() {
-            let mut release = of_claim(&lease.key, lease.copies.as_ref(), slot);
-            release.is_late = lease.is_gone();
-            return vec![release];
-        }
-        let members = lease.members.iter().zip(slot.split(lease.members.len()));
-        members
-            .map(|(member, slot)| of_claim(&member.key, member.copies.as_ref(), slot))
-            .collect()
+        claims.map(release).collect()
     }
 
     /// The release that follows this one when this one has ended: at once if the claim may have been acquired again,
@@ -151,11 +148,9 @@ impl BackgroundRelease {
 
     /// Passes the turn on after a command that has failed or is without a reply: the next waiter sends a request of its
     /// own and finds out by itself whether the server works.
-    pub(crate) fn without_turn(self) -> Self {
-        Self {
-            slot: self.slot.without_turn(),
-            ..self
-        }
+    pub(crate) fn without_turn(mut self) -> Self {
+        self.slot.pass_turn_on();
+        self
     }
 
     pub(crate) fn rescheduled(self, at: Instant) -> Self {

@@ -38,9 +38,9 @@ pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>, end: MarkEnd) ->
 /// Sends requests until one of them is confirmed, and returns whether the claim had the lock until then.
 async fn complete(renewer: Arc<Renewer>, lease: Arc<Lease>, end: MarkEnd) -> Result<bool, LockError> {
     lease.begin_claim_release();
-    let mut releases = BackgroundRelease::of_lease(&lease, lease.take_slot());
+    let mut releases = BackgroundRelease::of_lease(&lease);
     let request = MarkRequest {
-        key: lease.key.clone(),
+        key: lease.key().clone(),
         token: lease.document_token(),
         end,
     };
@@ -111,7 +111,7 @@ impl Renewer {
     pub(crate) fn completed(self: &Arc<Self>, lease: &Arc<Lease>) {
         self.forget(lease);
         lease.begin_claim_release();
-        let releases = BackgroundRelease::of_lease(lease, lease.take_slot());
+        let releases = BackgroundRelease::of_lease(lease);
         lease.complete();
         trace::done(&lease.fields());
         self.released(releases, true);

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Hold, Lease, QueueSlot, margin};
+use super::{Hold, Lease, margin};
 use crate::LossReason;
 use crate::lease::background_release::{self, BackgroundRelease};
 use crate::lease::given_up::GivenUp;
@@ -198,7 +198,7 @@ impl Renewer {
             if lease.may_outlive_deadline() {
                 let end = Instant::now() + margin(lease.options.expiry);
                 lease.begin_claim_release();
-                let releases = BackgroundRelease::of_lease(lease, lease.take_slot()).into_iter();
+                let releases = BackgroundRelease::of_lease(lease).into_iter();
                 // The next waiter in this process need not wait for the release.
                 let releases = releases.map(|release| release.without_turn().unused_from(end));
                 self.release_in_background(releases.collect());
@@ -231,7 +231,7 @@ impl Renewer {
             lock(&self.state).schedule.insert(Arc::clone(lease));
         } else {
             lease.note_shutdown_release();
-            self.release_claim(lease, lease.take_slot());
+            self.release_claim(lease);
         }
     }
 
@@ -253,9 +253,9 @@ impl Renewer {
     }
 
     /// Releases the claim of a lease that has ended, in the background.
-    pub(super) fn release_claim(self: &Arc<Self>, lease: &Lease, slot: QueueSlot) {
+    pub(super) fn release_claim(self: &Arc<Self>, lease: &Lease) {
         lease.begin_claim_release();
-        self.release_in_background(BackgroundRelease::of_lease(lease, slot));
+        self.release_in_background(BackgroundRelease::of_lease(lease));
     }
 
     /// Ends the task after one more round, which starts every release that is left, each on a task of its own that waits

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{Lease, QueueSlot, without_margin};
 use crate::meter::LockMeter;
 use crate::sync::lock;
-use crate::{FencingToken, LockError, LossReason, trace};
+use crate::{LockError, LossReason, trace};
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum LeaseState {
@@ -88,7 +88,7 @@ impl Lease {
         };
         LockError::Lost {
             name: self.name().to_owned(),
-            token: self.fencing_token().unwrap_or(FencingToken::NONE),
+            token: self.token(),
             reason,
         }
     }
@@ -125,17 +125,11 @@ impl Lease {
             return;
         }
         self.changed.notify_waiters();
-        let is_awaited = reason == LossReason::Expired && self.may_outlive_deadline();
-        let mut slot = lock(&self.slot);
-        let ended = std::mem::replace(&mut *slot, QueueSlot::Nothing);
-        if is_awaited {
-            // A shutdown waits until the claim is released. The slot is replaced under one lock of the mutex, because the
-            // renewer may take it at any time.
-            *slot = ended.without_turn();
-            drop(slot);
+        if reason == LossReason::Expired && self.may_outlive_deadline() {
+            // A shutdown waits until the claim is released.
+            lock(&self.slots).iter_mut().for_each(QueueSlot::pass_turn_on);
         } else {
-            drop(slot);
-            drop(ended);
+            drop(self.take_slots());
         }
         self.report_loss(reason);
     }
@@ -225,7 +219,7 @@ impl Lease {
 
     /// Whether the server no longer has the claim. A set is lost with the first of its names, and has the others.
     pub(super) fn is_gone(&self) -> bool {
-        self.members.is_empty() && matches!(*lock(&self.state), LeaseState::Lost(LossReason::Gone))
+        self.keys.len() == 1 && matches!(*lock(&self.state), LeaseState::Lost(LossReason::Gone))
     }
 
     /// Begins to measure the hold, unless it is over or a part of another one.

@@ -82,7 +82,7 @@ impl Parts {
             let Some(lease) = joined.as_ref().or(own) else {
                 continue;
             };
-            let token = lease.token_of(name.text()).unwrap_or(lease.token);
+            let token = lease.token_of(name.text()).unwrap_or(lease.token());
             tokens.push((Arc::clone(name.text()), token));
             if !leases.iter().any(|known| Arc::ptr_eq(known, lease)) {
                 leases.push(Arc::clone(lease));
@@ -90,7 +90,7 @@ impl Parts {
         }
         let view = View {
             tokens,
-            first: set.first,
+            title: set.title,
         };
         let first = leases.remove(0);
         LockContext::of_view(first, leases, view, &set.engine, set.template())

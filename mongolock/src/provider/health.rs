@@ -106,7 +106,7 @@ pub(super) async fn health(engine: &Engine) -> Health {
         smallest_remaining: leases.iter().map(|lease| lease.remaining()).min(),
         wake_up: wake_up(engine),
         index: engine.index_task.state(),
-        held: leases.iter().map(|lease| lease.keys().count()).sum(),
+        held: leases.iter().map(|lease| lease.keys().len()).sum(),
         waiting: engine.waiting(),
         is_shut_down: engine.refuses(false),
     }
@@ -139,7 +139,7 @@ pub(super) fn held(engine: &Engine) -> Vec<HeldInfo> {
     let of_lease = |lease: &Arc<Lease>| {
         let info = |(id, fencing_token): (&Arc<str>, _)| HeldInfo {
             name: slot::shown(id).to_owned(),
-            permit: lease.permit(),
+            permit: slot::permit(id),
             fencing_token,
             held_for: lease.acquired.elapsed(),
             remaining: lease.remaining(),

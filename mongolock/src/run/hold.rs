@@ -149,10 +149,10 @@ impl RunningHold {
         lease.ensure_held()?;
         let context = match lease.token_of(name.text()) {
             // The hold has other names as well.
-            Some(token) if !lease.members().is_empty() => {
+            Some(token) if lease.keys().len() > 1 => {
                 let view = View {
                     tokens: vec![(Arc::clone(name.text()), token)],
-                    first: 0,
+                    title: 0,
                 };
                 LockContext::of_view(lease, Vec::new(), view, outer.engine(), name.template())
             }

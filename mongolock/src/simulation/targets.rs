@@ -258,7 +258,7 @@ impl Worker {
     /// Checks that no more permits of the semaphore are held than the greatest number that a process knows.
     fn check_permits(&self, context: &LockContext) {
         let permits = self.world.plan.permits as usize;
-        let Some(semaphore) = context.lease().semaphore() else {
+        let Some((semaphore, _)) = slot::parts(&context.lease().key().name) else {
             return;
         };
         let held = self.world.server.ledger.live_permits(semaphore);

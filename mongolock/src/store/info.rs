@@ -149,10 +149,9 @@ impl From<Seen<'_>> for LockInfo {
             .saturating_sub(seen.now.timestamp_millis());
         let margin = margin_after(seen.lock_id, seen.takeover_margin).as_millis();
         let until_free = left.saturating_add(i64::try_from(margin).unwrap_or(i64::MAX));
-        let permit = slot::parts(seen.name);
         Self {
-            name: permit.map_or(seen.name, |(name, _)| name).to_owned(),
-            permit: permit.map(|(_, number)| number),
+            name: slot::shown(seen.name).to_owned(),
+            permit: slot::permit(seen.name),
             owner: lock_id::owner(seen.lock_id).map(str::to_owned),
             state: match (seen.lock_id, left) {
                 ("", _) => LockState::Released,

@@ -52,8 +52,8 @@ async fn a_claim_that_was_acquired_again_during_its_release_is_released_at_once(
 #[test]
 fn the_claim_of_a_lease_is_released_again_as_well() {
     let mut lease = lease("n", &Options::default());
-    lease.copies = Some(unanswered());
-    let releases = BackgroundRelease::of_lease(&lease, QueueSlot::Nothing);
+    lease.parts[0].copies = Some(unanswered());
+    let releases = BackgroundRelease::of_lease(&lease);
     assert!(releases[0].next(true).is_some_and(|next| next.is_turn));
 }
 
@@ -64,9 +64,9 @@ fn the_claim_of_a_lease_that_is_gone_is_released_as_a_precaution_if_at_all() {
     assert!(lease.may_have_claim());
     lease.lose(LossReason::Gone);
     assert!(!lease.may_have_claim());
-    lease.copies = Some(unanswered());
+    lease.parts[0].copies = Some(unanswered());
     assert!(lease.may_have_claim());
-    let releases = BackgroundRelease::of_lease(&lease, QueueSlot::Nothing);
+    let releases = BackgroundRelease::of_lease(&lease);
     assert!(releases[0].is_late && !releases[0].is_settled());
     lease.note_shutdown_release();
     assert!(!lease.may_have_claim());
