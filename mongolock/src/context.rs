@@ -15,7 +15,7 @@ use crate::commit;
 use crate::engine::Engine;
 use crate::lease::Lease;
 use crate::trace;
-use crate::{Busy, FencingToken, LockError, slot, task};
+use crate::{Busy, FencingToken, LockError, permit_id, task};
 
 tokio::task_local! {
     pub(crate) static CURRENT: LockContext;
@@ -108,7 +108,7 @@ impl LockContext {
     /// # }
     /// ```
     pub fn names(&self) -> impl Iterator<Item = &str> + Send {
-        self.tokens().map(|(name, _)| slot::shown(name))
+        self.tokens().map(|(name, _)| permit_id::shown(name))
     }
 
     /// The fencing token of this hold; see [`FencingToken`]. Of a [set](crate::LockSet) it is that of
@@ -165,7 +165,7 @@ impl LockContext {
             return self.lease().until_over().await;
         }
         // It is on the heap, because most calls depend on one lease.
-        Box::pin(task::any(self.leases().map(|lease| Box::pin(lease.until_over())))).await;
+        Box::pin(Lease::until_one_over(self.leases())).await;
     }
 
     /// The time until the lease ends if it is not renewed again; zero once the lock is no longer held.

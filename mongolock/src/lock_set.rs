@@ -11,7 +11,7 @@ use parts::Parts;
 use crate::acquire::{Acquire, AcquireSeveral, Search};
 use crate::context::LockContext;
 use crate::engine::Engine;
-use crate::lease::Hold;
+use crate::lease::{Hold, Lease};
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
 use crate::run::{self, Acquiring, OnLost, RunningHold};
@@ -209,27 +209,20 @@ impl LockSet {
                 on_lost,
             ));
         }
-        let slots = parts.inner_call_slots(on_busy).await?;
+        let turns = run::inner_turns(&parts.outer, parts.leases(), on_busy).await?;
         let mut own = None;
         if !parts.rest.is_empty() {
             let hold = tokio::select! {
                 biased;
-                hold = self.acquire_rest(&parts.rest, on_busy) => hold?,
-                () = parts.until_lost() => return Err(parts.lost_error()),
+                hold = self.acquire_rest(&parts.rest, on_busy) => Some(hold?),
+                () = Lease::until_one_over(parts.leases()) => None,
             };
-            let guard = self.guard(hold);
+            own = hold.map(|hold| self.guard(hold));
             parts.ensure_held()?;
-            own = Some(guard);
         }
         let context = parts.context(self, own.as_ref().map(LockGuard::lease));
         let await_release = self.options.await_release;
-        Ok(RunningHold::joined(
-            context,
-            own,
-            await_release,
-            slots.into(),
-            on_lost,
-        ))
+        Ok(RunningHold::joined(context, own, await_release, turns, on_lost))
     }
 
     /// Acquires the names that are not joined. The caller holds others meanwhile, so that the wait has a limit.

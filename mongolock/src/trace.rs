@@ -10,7 +10,7 @@ use tracing::{Level, Span, debug, error, info, span, trace, warn};
 
 use crate::meter::AcquireOutcome;
 use crate::name::RenderedName;
-use crate::{FencingToken, LockError, LossReason, lock_id, slot};
+use crate::{FencingToken, LockError, LossReason, lock_id, permit_id};
 
 macro_rules! target {
     () => {
@@ -87,12 +87,12 @@ pub(crate) struct HoldFields<'a> {
 impl HoldFields<'_> {
     /// The name that users know: for a permit that of its semaphore.
     fn name(&self) -> &str {
-        slot::shown(self.id)
+        permit_id::shown(self.id)
     }
 
     /// The number of the permit, if the lock is one.
     fn permit(&self) -> Option<u32> {
-        slot::permit(self.id)
+        permit_id::number(self.id)
     }
 
     fn owner(&self) -> &str {
@@ -154,7 +154,7 @@ pub(crate) fn retrying(name: &str, error: &LockError, pause: Duration) {
 pub(crate) fn look_failed(locks: usize, first: &str, error: &LockError, pause: Duration) {
     warn!(
         name: "mongolock.retrying", target: target!(),
-        { locks = locks, lock.name = slot::shown(first), error = %error, pause_ms = millis(pause) },
+        { locks = locks, lock.name = permit_id::shown(first), error = %error, pause_ms = millis(pause) },
         "a look at awaited locks failed, it is repeated"
     );
 }
@@ -254,7 +254,7 @@ pub(crate) fn forced(name: &str) {
     event!(
         info,
         "mongolock.forced",
-        { lock.name = slot::shown(name), lock.permit = slot::permit(name) },
+        { lock.name = permit_id::shown(name), lock.permit = permit_id::number(name) },
         "an operator released the lock by force"
     );
 }
@@ -283,7 +283,7 @@ pub(crate) fn renewal_failed(locks: usize, first: &str, error: &LockError) {
     event!(
         warn,
         "mongolock.renewal_failed",
-        { locks = locks, lock.name = slot::shown(first), error = %error.with_cause() },
+        { locks = locks, lock.name = permit_id::shown(first), error = %error.with_cause() },
         "renewal failed, retrying while the leases last"
     );
 }
@@ -292,7 +292,7 @@ pub(crate) fn release_failed(locks: usize, first: &str, error: &LockError) {
     event!(
         warn,
         "mongolock.release_failed",
-        { locks = locks, lock.name = slot::shown(first), error = %error.with_cause() },
+        { locks = locks, lock.name = permit_id::shown(first), error = %error.with_cause() },
         "release failed, the leases will expire"
     );
 }

@@ -17,7 +17,7 @@ use super::request::{Reply, Request, Shared};
 use super::target::Target;
 use crate::engine::Engine;
 use crate::few::Few;
-use crate::lease::background_release::BackgroundRelease;
+use crate::lease::claim_release::ClaimRelease;
 use crate::lease::{Entry, RequestPermit, Turn, without_margin};
 use crate::options::Options;
 use crate::queue::RequestNumber;
@@ -305,7 +305,7 @@ impl Claim {
             }
             given_up.then(|| self.shared.release(index, turn, true))
         });
-        let releases: Vec<BackgroundRelease> = releases.collect();
+        let releases: Vec<ClaimRelease> = releases.collect();
         if !releases.is_empty() {
             self.shared.engine.renewer.release_in_background(releases);
         }

@@ -12,8 +12,8 @@
 //!
 //! A release that finds the claim gone is reported as "gone" by [`release`], after the lease has ended.
 
-pub(crate) mod background_release;
 mod book;
+pub(crate) mod claim_release;
 mod commits;
 mod completion;
 pub(crate) mod copies;
@@ -46,7 +46,7 @@ use crate::options::Options;
 use crate::store::LeaseId;
 use crate::sync::lock;
 use crate::trace::HoldFields;
-use crate::{FencingToken, LockError, slot};
+use crate::{FencingToken, LockError, permit_id};
 
 /// The queues of this process, in which waiters hand holds over.
 pub(crate) type Queues = crate::queue::Queues<Hold>;
@@ -202,7 +202,7 @@ impl Lease {
     /// The fencing token for the name of [`key`](Self::key). A permit has none, because tokens of different permits do not order
     /// each other.
     pub(crate) fn token(&self) -> FencingToken {
-        match slot::permit(&self.key().name) {
+        match permit_id::number(&self.key().name) {
             Some(_) => FencingToken::NONE,
             None => self.parts[self.title].token,
         }
@@ -259,7 +259,7 @@ impl Lease {
 
     /// The name that users know: for a permit that of its semaphore.
     pub(crate) fn name(&self) -> &str {
-        slot::shown(&self.key().name)
+        permit_id::shown(&self.key().name)
     }
 
     /// The metrics of the caller that has received the hold.

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::background_release::BackgroundRelease;
+use super::claim_release::ClaimRelease;
 use super::renewer::Renewer;
 use super::{Lease, Turn};
 use crate::backoff::Backoff;
@@ -185,7 +185,7 @@ fn begin_sending(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease {
 async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockError> {
     lease.begin_claim_release();
     let (keys, min_hold) = (lease.keys(), lease.min_hold());
-    let mut releases = BackgroundRelease::of_lease(&lease);
+    let mut releases = ClaimRelease::of_lease(&lease);
     let by = Instant::now() + RELEASE_NO_REPLY;
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
     let mut is_first = true;
@@ -217,10 +217,7 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
         if driver_error::is_blocked_document(&error) {
             lease.note_blocked_release(&error);
         }
-        releases = releases
-            .into_iter()
-            .map(BackgroundRelease::without_turn)
-            .collect();
+        releases = releases.into_iter().map(ClaimRelease::without_turn).collect();
         for release in &mut releases {
             release.announce(&renewer.given_up);
         }
@@ -235,7 +232,7 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
 }
 
 /// The same releases again, each in a command of its own.
-fn each_alone(releases: Vec<BackgroundRelease>, at: Instant) -> Vec<BackgroundRelease> {
+fn each_alone(releases: Vec<ClaimRelease>, at: Instant) -> Vec<ClaimRelease> {
     releases.into_iter().map(|release| release.alone(at)).collect()
 }
 

@@ -113,7 +113,7 @@ impl Schedule {
                 break;
             }
             let Scheduled { lease, in_flight, .. } = &self.entries[id];
-            let Some(deadline) = lease.deadline().filter(|deadline| *deadline > now) else {
+            let Some(deadline) = lease.live_until(now) else {
                 due.expired.push(Arc::clone(lease));
                 continue;
             };

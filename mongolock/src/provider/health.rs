@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use crate::duration::{as_optional_seconds, as_seconds};
 use crate::engine::Engine;
 use crate::lease::Lease;
-use crate::{FencingToken, IndexState, LockError, slot};
+use crate::{FencingToken, IndexState, LockError, permit_id};
 
 /// The state of a provider and of its connection to MongoDB; returned by
 /// [`LockProvider::health`](crate::LockProvider::health).
@@ -138,8 +138,8 @@ pub(super) fn held(engine: &Engine) -> Vec<HeldInfo> {
     let leases = engine.renewer.held();
     let of_lease = |lease: &Arc<Lease>| {
         let info = |(id, fencing_token): (&Arc<str>, _)| HeldInfo {
-            name: slot::shown(id).to_owned(),
-            permit: slot::permit(id),
+            name: permit_id::shown(id).to_owned(),
+            permit: permit_id::number(id),
             fencing_token,
             held_for: lease.acquired.elapsed(),
             remaining: lease.remaining(),
