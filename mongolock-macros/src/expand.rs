@@ -173,14 +173,17 @@ fn options(lock: &Lock) -> TokenStream {
             DurationKey::MaxHold => quote_spanned!(span=> max_hold),
             DurationKey::OncePer => quote_spanned!(span=> once_per),
         };
-        options.extend(quote_spanned!(span=> .#setter(#millis)));
+        let duration = duration(*millis);
+        options.extend(quote_spanned!(span=> .#setter(#duration)));
     }
     match lock.acquire_timeout {
         Some(Timeout::Unlimited) => {
-            options.extend(quote_spanned!(span=> .acquire_timeout(::core::option::Option::None)));
+            let none = quote_spanned!(span=> ::core::option::Option::<::core::time::Duration>::None);
+            options.extend(quote_spanned!(span=> .acquire_timeout(#none)));
         }
         Some(Timeout::After(millis)) => {
-            options.extend(quote_spanned!(span=> .acquire_timeout(::core::option::Option::Some(#millis))));
+            let limit = duration(millis);
+            options.extend(quote_spanned!(span=> .acquire_timeout(#limit)));
         }
         None => {}
     }
@@ -197,6 +200,10 @@ fn options(lock: &Lock) -> TokenStream {
         options.extend(quote_spanned!(span=> .await_release(#await_release)));
     }
     options
+}
+
+fn duration(millis: u64) -> TokenStream {
+    quote_spanned!(Span::mixed_site()=> ::core::time::Duration::from_millis(#millis))
 }
 
 /// The lock name, or an array of the names.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::error::Busy;
 pub use crate::name::{Name, NameValue, SignedInteger, UnsignedInteger, declared_lock_name};
 use crate::once::Once;
-use crate::options::{OnBusy, Options};
+use crate::options::{self, OnBusy, Options};
 use crate::output::{self, Output};
 use crate::run::OnLost;
 pub use crate::run::{Acquired, Acquiring, Body};
@@ -156,11 +156,10 @@ impl<const N: usize> From<[Name; N]> for Names {
 }
 
 /// One call of an annotated function: its provider and its options.
+#[must_use]
 pub struct Call {
     provider: Result<LockProvider, LockError>,
     options: Arc<Options>,
-    /// Whether the attribute itself sets an `acquire_timeout`.
-    has_acquire_timeout: bool,
     on_lost: OnLost,
     /// The number of permits, if the name is that of a semaphore.
     permits: Option<u32>,
@@ -168,13 +167,11 @@ pub struct Call {
 
 impl Call {
     /// A call with the provider of the enclosing `LockProvider::scope`, or else the global one.
-    #[must_use]
     pub fn global() -> Self {
         Self::new(LockProvider::global())
     }
 
     /// A call with this provider.
-    #[must_use]
     pub fn on<P: ProviderValue + ?Sized>(provider: &P) -> Self {
         Self::new(Ok(provider.as_ref().clone()))
     }
@@ -187,52 +184,20 @@ impl Call {
         Self {
             provider,
             options,
-            has_acquire_timeout: false,
             on_lost: OnLost::Cancel,
             permits: None,
         }
     }
 
-    /// Sets `expiry`.
-    #[must_use]
-    pub fn expiry(mut self, millis: u64) -> Self {
-        Arc::make_mut(&mut self.options).expiry = Duration::from_millis(millis);
-        self
-    }
-
-    /// Sets `renew_interval`.
-    #[must_use]
-    pub fn renew_interval(mut self, millis: u64) -> Self {
-        Arc::make_mut(&mut self.options).renew_interval = Some(Duration::from_millis(millis));
-        self
-    }
-
-    /// Sets `acquire_timeout`; `None` waits without a limit.
-    #[must_use]
-    pub fn acquire_timeout(mut self, millis: Option<u64>) -> Self {
-        let options = Arc::make_mut(&mut self.options);
-        options.acquire_timeout = millis.map(Duration::from_millis);
-        options.has_own_timeout = true;
-        self.has_acquire_timeout = true;
-        self
-    }
-
-    /// Sets `min_hold`.
-    #[must_use]
-    pub fn min_hold(mut self, millis: u64) -> Self {
-        Arc::make_mut(&mut self.options).min_hold = Duration::from_millis(millis);
-        self
-    }
+    options::lease_setters!();
 
     /// Sets `once_per`.
-    #[must_use]
-    pub fn once_per(mut self, millis: u64) -> Self {
-        Arc::make_mut(&mut self.options).set_once(Once::PerPeriod(Duration::from_millis(millis)));
+    pub fn once_per(mut self, period: Duration) -> Self {
+        Arc::make_mut(&mut self.options).set_once(Once::PerPeriod(period));
         self
     }
 
     /// Sets `once`: marks are kept for the retention of the provider.
-    #[must_use]
     pub fn once(mut self) -> Self {
         if let Ok(provider) = &self.provider {
             Arc::make_mut(&mut self.options).set_once(Once::Kept(provider.retention()));
@@ -241,30 +206,14 @@ impl Call {
     }
 
     /// Sets `permits`: the name is that of a semaphore.
-    #[must_use]
     pub fn permits(mut self, permits: u32) -> Self {
         self.permits = Some(permits);
         self
     }
 
-    /// Sets `max_hold`.
-    #[must_use]
-    pub fn max_hold(mut self, millis: u64) -> Self {
-        Arc::make_mut(&mut self.options).max_hold = Some(Duration::from_millis(millis));
-        self
-    }
-
     /// Sets `on_lost = "continue"`.
-    #[must_use]
     pub fn continue_when_lost(mut self) -> Self {
         self.on_lost = OnLost::Continue;
-        self
-    }
-
-    /// Sets `release`: whether the call waits until the release is confirmed.
-    #[must_use]
-    pub fn await_release(mut self, await_release: bool) -> Self {
-        Arc::make_mut(&mut self.options).await_release = await_release;
         self
     }
 
@@ -319,7 +268,7 @@ impl Call {
     }
 
     fn on_busy_of_skip(&self) -> OnBusy {
-        if self.has_acquire_timeout {
+        if self.options.has_own_timeout {
             OnBusy::Wait
         } else {
             OnBusy::TryOnce

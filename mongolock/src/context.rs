@@ -14,8 +14,8 @@ pub(crate) use level::View;
 use crate::commit;
 use crate::engine::Engine;
 use crate::lease::Lease;
-use crate::trace::{self, HoldFields};
-use crate::{Busy, FencingToken, LockError, task};
+use crate::trace;
+use crate::{Busy, FencingToken, LockError, permit_id, task};
 
 tokio::task_local! {
     pub(crate) static CURRENT: LockContext;
@@ -60,8 +60,8 @@ impl LockContext {
     #[must_use]
     pub fn name(&self) -> &str {
         match &self.level.view {
-            Some(view) => &view.tokens[view.first].0,
-            None => &self.lease().key.name,
+            Some(view) => &view.tokens[view.title].0,
+            None => self.lease().name(),
         }
     }
 
@@ -108,7 +108,7 @@ impl LockContext {
     /// # }
     /// ```
     pub fn names(&self) -> impl Iterator<Item = &str> + Send {
-        self.tokens().map(|(name, _)| &**name)
+        self.tokens().map(|(name, _)| permit_id::shown(name))
     }
 
     /// The fencing token of this hold; see [`FencingToken`]. Of a [set](crate::LockSet) it is that of
@@ -120,8 +120,8 @@ impl LockContext {
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         match &self.level.view {
-            Some(view) => view.tokens[view.first].1,
-            None => self.lease().token,
+            Some(view) => view.tokens[view.title].1,
+            None => self.lease().token(),
         }
     }
 
@@ -130,11 +130,10 @@ impl LockContext {
     #[must_use]
     pub fn fencing_token_of(&self, name: &str) -> Option<FencingToken> {
         let mut tokens = self.tokens();
-        let token = tokens.find(|(own, _)| ***own == *name).map(|(_, token)| token);
-        token.filter(|token| *token != FencingToken::NONE)
+        tokens.find(|(own, _)| ***own == *name).map(|(_, token)| token)
     }
 
-    /// The names of the call and their tokens.
+    /// The ids of the call's locks and their tokens.
     fn tokens(&self) -> impl Iterator<Item = (&Arc<str>, FencingToken)> + Send {
         let view = self.level.view.as_deref();
         let viewed = view.into_iter().flat_map(|view| &view.tokens);
@@ -166,7 +165,7 @@ impl LockContext {
             return self.lease().until_over().await;
         }
         // It is on the heap, because most calls depend on one lease.
-        Box::pin(task::any(self.leases().map(|lease| Box::pin(lease.until_over())))).await;
+        Box::pin(Lease::until_one_over(self.leases())).await;
     }
 
     /// The time until the lease ends if it is not renewed again; zero once the lock is no longer held.
@@ -345,11 +344,10 @@ impl LockContext {
 
     /// The span of a body that runs under this context.
     pub(crate) fn hold_span(&self) -> Span {
-        let fields = HoldFields {
-            name: self.name(),
-            token: Some(self.fencing_token()).filter(|token| *token != FencingToken::NONE),
-            ..self.lease().fields()
-        };
+        let mut fields = self.lease().fields();
+        if self.level.view.is_some() {
+            (fields.id, fields.token) = (self.name(), self.fencing_token());
+        }
         if self.names().nth(1).is_none() {
             return trace::hold_span(&fields, self.template());
         }

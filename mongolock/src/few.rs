@@ -1,6 +1,6 @@
 //! One value or several, without an allocation for one.
 
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 /// The values of a lock, or those of a set: one for each of its names. There is at least one.
 #[derive(Debug, Clone)]
@@ -33,6 +33,15 @@ impl<T> Deref for Few<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
+        match self {
+            Self::One(value) => value,
+            Self::Several(values) => values,
+        }
+    }
+}
+
+impl<T> DerefMut for Few<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
         match self {
             Self::One(value) => value,
             Self::Several(values) => values,

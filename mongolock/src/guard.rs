@@ -53,13 +53,13 @@ impl LockGuard {
     /// The lock's name; of a set the name that the caller has written first.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.lease().key.name
+        &self.lease().key().name
     }
 
     /// The fencing token of this hold for [`name`](Self::name). It is greater than those of all earlier holds of that lock.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
-        self.lease().token
+        self.lease().token()
     }
 
     /// The names of all locks of the guard in their order, each once: one name, unless it is the guard of a set.

@@ -41,6 +41,7 @@ mod opaque;
 mod options;
 mod output;
 mod permit;
+mod permit_id;
 mod probe;
 mod provider;
 mod queue;
@@ -48,7 +49,6 @@ mod run;
 mod semaphore;
 #[cfg(test)]
 mod simulation;
-mod slot;
 mod store;
 mod sync;
 mod task;

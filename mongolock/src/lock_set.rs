@@ -11,7 +11,7 @@ use parts::Parts;
 use crate::acquire::{Acquire, AcquireSeveral, Search};
 use crate::context::LockContext;
 use crate::engine::Engine;
-use crate::lease::Hold;
+use crate::lease::{Hold, Lease};
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
 use crate::run::{self, Acquiring, OnLost, RunningHold};
@@ -51,14 +51,14 @@ pub struct LockSet {
     engine: Arc<Engine>,
     /// The names in their order, each once.
     names: Arc<[RenderedName]>,
-    /// The place of the name that the caller has written first.
-    first: usize,
+    /// The place of the name that stands for the set in errors and events: the one that the caller has written first.
+    title: usize,
     options: Arc<Options>,
 }
 
 impl LockSet {
     pub(crate) fn new(engine: &Arc<Engine>, mut names: Vec<RenderedName>) -> Self {
-        let first = names.first().map(|first| Arc::clone(first.text()));
+        let title = names.first().map(|title| Arc::clone(title.text()));
         // The sort is stable: of equal names the first one as written stays. One that could not be rendered comes before
         // them, so that it is refused.
         names.sort_by(|a, b| {
@@ -66,11 +66,11 @@ impl LockSet {
             by_text.then_with(|| a.check().is_ok().cmp(&b.check().is_ok()))
         });
         names.dedup_by(|later, kept| later.text() == kept.text());
-        let first = first.and_then(|first| names.iter().position(|name| *name.text() == first));
+        let title = title.and_then(|title| names.iter().position(|name| *name.text() == title));
         Self {
             engine: Arc::clone(engine),
             names: names.into(),
-            first: first.unwrap_or(0),
+            title: title.unwrap_or(0),
             options: Arc::clone(&engine.config.options),
         }
     }
@@ -90,8 +90,8 @@ impl LockSet {
     /// for a lock. Without one, a set has the template of the name that is written first.
     pub fn label(mut self, label: &'static str) -> Self {
         let mut names = self.names.to_vec();
-        if let Some(first) = names.get_mut(self.first) {
-            first.set_template(label);
+        if let Some(title) = names.get_mut(self.title) {
+            title.set_template(label);
         }
         self.names = names.into();
         self
@@ -209,27 +209,20 @@ impl LockSet {
                 on_lost,
             ));
         }
-        let slots = parts.inner_call_slots(on_busy).await?;
+        let turns = run::inner_turns(&parts.outer, parts.leases(), on_busy).await?;
         let mut own = None;
         if !parts.rest.is_empty() {
             let hold = tokio::select! {
                 biased;
-                hold = self.acquire_rest(&parts.rest, on_busy) => hold?,
-                () = parts.until_lost() => return Err(parts.lost_error()),
+                hold = self.acquire_rest(&parts.rest, on_busy) => Some(hold?),
+                () = Lease::until_one_over(parts.leases()) => None,
             };
-            let guard = self.guard(hold);
+            own = hold.map(|hold| self.guard(hold));
             parts.ensure_held()?;
-            own = Some(guard);
         }
         let context = parts.context(self, own.as_ref().map(LockGuard::lease));
         let await_release = self.options.await_release;
-        Ok(RunningHold::joined(
-            context,
-            own,
-            await_release,
-            slots.into(),
-            on_lost,
-        ))
+        Ok(RunningHold::joined(context, own, await_release, turns, on_lost))
     }
 
     /// Acquires the names that are not joined. The caller holds others meanwhile, so that the wait has a limit.
@@ -251,7 +244,7 @@ impl LockSet {
         AcquireSeveral::new(
             &self.engine,
             &self.names,
-            self.first,
+            self.title,
             &self.options,
             is_inside_hold,
         )
@@ -263,7 +256,7 @@ impl LockSet {
 
     /// The template of the name that the caller has written first.
     fn template(&self) -> Option<&'static str> {
-        self.names.get(self.first)?.template()
+        self.names.get(self.title)?.template()
     }
 
     fn check(&self) -> Result<(), LockError> {

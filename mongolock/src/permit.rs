@@ -2,7 +2,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::context::LockContext;
-use crate::{LockError, LockGuard, slot};
+use crate::{LockError, LockGuard, permit_id};
 
 /// A held permit of a [`Semaphore`](crate::Semaphore). Its lease is renewed in the background until the permit is released
 /// or dropped.
@@ -41,7 +41,7 @@ impl Permit {
     /// [`ForceRelease::permit`](crate::ForceRelease::permit) takes it.
     #[must_use]
     pub fn number(&self) -> u32 {
-        slot::parts(&self.0.lease().key.name).map_or(0, |(_, number)| number)
+        permit_id::number(&self.0.lease().key().name).unwrap_or_default()
     }
 
     /// The context of this hold, for code that must notice the loss of the permit. It has no fencing token.

@@ -39,6 +39,11 @@ impl FencingToken {
         Self(value)
     }
 
+    /// The token of a hold that has one.
+    pub(crate) fn if_any(self) -> Option<Self> {
+        (self != Self::NONE).then_some(self)
+    }
+
     /// The token as a number, as it is stored in documents and sent in messages.
     #[must_use]
     pub const fn get(self) -> i64 {

@@ -10,7 +10,7 @@ use tracing::{Level, Span, debug, error, info, span, trace, warn};
 
 use crate::meter::AcquireOutcome;
 use crate::name::RenderedName;
-use crate::{FencingToken, LockError, LossReason, lock_id, slot};
+use crate::{FencingToken, LockError, LossReason, lock_id, permit_id};
 
 macro_rules! target {
     () => {
@@ -74,24 +74,34 @@ pub(crate) fn acquire_ended(
 
 /// The fields of one hold in events.
 pub(crate) struct HoldFields<'a> {
-    pub(crate) name: &'a str,
-    /// The number of the permit, if the lock is one.
-    pub(crate) permit: Option<u32>,
+    /// The id of the lock's document.
+    pub(crate) id: &'a str,
     /// The id of the claim, which has the owner.
     pub(crate) lock_id: &'a str,
-    /// The fencing token; a permit has none.
-    pub(crate) token: Option<FencingToken>,
+    /// The token in the document.
+    pub(crate) token: FencingToken,
     pub(crate) acquired: Instant,
 }
 
+// Only an enabled span or event looks for these.
 impl HoldFields<'_> {
-    /// The owner, which only an enabled span or event looks for.
+    /// The name that users know: for a permit that of its semaphore.
+    fn name(&self) -> &str {
+        permit_id::shown(self.id)
+    }
+
+    /// The number of the permit, if the lock is one.
+    fn permit(&self) -> Option<u32> {
+        permit_id::number(self.id)
+    }
+
     fn owner(&self) -> &str {
         lock_id::owner(self.lock_id).unwrap_or_default()
     }
 
+    /// The fencing token; a permit has none.
     fn token(&self) -> Option<i64> {
-        self.token.map(FencingToken::get)
+        self.permit().is_none().then(|| self.token.get())
     }
 
     fn held_ms(&self) -> u64 {
@@ -103,7 +113,7 @@ impl HoldFields<'_> {
 pub(crate) fn hold_span(hold: &HoldFields<'_>, template: Option<&'static str>) -> Span {
     span!(
         target: target!(), Level::DEBUG, "mongolock.hold",
-        lock.name = hold.name, lock.permit = hold.permit, lock.template = template, lock.owner = hold.owner(),
+        lock.name = hold.name(), lock.permit = hold.permit(), lock.template = template, lock.owner = hold.owner(),
         lock.token = hold.token(), held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
     )
 }
@@ -112,7 +122,7 @@ pub(crate) fn hold_span(hold: &HoldFields<'_>, template: Option<&'static str>) -
 pub(crate) fn hold_set_span(hold: &HoldFields<'_>, template: Option<&'static str>, names: &[&str]) -> Span {
     span!(
         target: target!(), Level::DEBUG, "mongolock.hold",
-        lock.name = hold.name, lock.names = ?names, lock.template = template, lock.owner = hold.owner(),
+        lock.name = hold.name(), lock.names = ?names, lock.template = template, lock.owner = hold.owner(),
         lock.token = hold.token(), held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
     )
 }
@@ -154,7 +164,7 @@ pub(crate) fn split(requests: usize, error: &LockError) {
 pub(crate) fn look_failed(locks: usize, first: &str, error: &LockError, pause: Duration) {
     warn!(
         name: "mongolock.retrying", target: target!(),
-        { locks = locks, lock.name = slot::shown(first), error = %error, pause_ms = millis(pause) },
+        { locks = locks, lock.name = permit_id::shown(first), error = %error, pause_ms = millis(pause) },
         "a look at awaited locks failed, it is repeated"
     );
 }
@@ -163,7 +173,7 @@ pub(crate) fn acquired(hold: &HoldFields<'_>) {
     event!(
         debug,
         "mongolock.acquired",
-        { lock.name = hold.name, lock.permit = hold.permit, lock.owner = hold.owner(), lock.token = hold.token() },
+        { lock.name = hold.name(), lock.permit = hold.permit(), lock.owner = hold.owner(), lock.token = hold.token() },
         "lock acquired"
     );
 }
@@ -172,7 +182,7 @@ pub(crate) fn renewed(hold: &HoldFields<'_>) {
     event!(
         trace,
         "mongolock.renewed",
-        { lock.name = hold.name, lock.token = hold.token() },
+        { lock.name = hold.name(), lock.token = hold.token() },
         "lease renewed"
     );
 }
@@ -181,7 +191,7 @@ pub(crate) fn released(hold: &HoldFields<'_>) {
     event!(
         debug,
         "mongolock.released",
-        { lock.name = hold.name, lock.permit = hold.permit, lock.token = hold.token(), held_ms = hold.held_ms() },
+        { lock.name = hold.name(), lock.permit = hold.permit(), lock.token = hold.token(), held_ms = hold.held_ms() },
         "lock released"
     );
 }
@@ -191,7 +201,7 @@ pub(crate) fn done(hold: &HoldFields<'_>) {
     event!(
         debug,
         "mongolock.done",
-        { lock.name = hold.name, lock.owner = hold.owner(), lock.token = hold.token(), held_ms = hold.held_ms() },
+        { lock.name = hold.name(), lock.owner = hold.owner(), lock.token = hold.token(), held_ms = hold.held_ms() },
         "work done, lock marked"
     );
 }
@@ -201,7 +211,7 @@ pub(crate) fn done_retrying(hold: &HoldFields<'_>, error: &LockError, pause: Dur
         warn,
         "mongolock.done_retrying",
         {
-            lock.name = hold.name, lock.token = hold.token(), error = %error.with_cause(),
+            lock.name = hold.name(), lock.token = hold.token(), error = %error.with_cause(),
             pause_ms = millis(pause),
         },
         "the work is done, and marking the lock failed, retrying"
@@ -212,7 +222,7 @@ pub(crate) fn done_failed(hold: &HoldFields<'_>, error: &LockError) {
     event!(
         error,
         "mongolock.done_failed",
-        { lock.name = hold.name, lock.token = hold.token(), error = %error.with_cause() },
+        { lock.name = hold.name(), lock.token = hold.token(), error = %error.with_cause() },
         "the work is done, and the lock was not marked, the work may run again"
     );
 }
@@ -242,7 +252,7 @@ pub(crate) fn lost(hold: &HoldFields<'_>, reason: LossReason) {
         warn,
         "mongolock.lost",
         {
-            lock.name = hold.name, lock.permit = hold.permit, lock.token = hold.token(), held_ms = hold.held_ms(),
+            lock.name = hold.name(), lock.permit = hold.permit(), lock.token = hold.token(), held_ms = hold.held_ms(),
             reason = reason.as_str(),
         },
         "the lease ended before the work did"
@@ -254,7 +264,7 @@ pub(crate) fn forced(name: &str) {
     event!(
         info,
         "mongolock.forced",
-        { lock.name = slot::shown(name), lock.permit = slot::parts(name).map(|(_, number)| number) },
+        { lock.name = permit_id::shown(name), lock.permit = permit_id::number(name) },
         "an operator released the lock by force"
     );
 }
@@ -283,7 +293,7 @@ pub(crate) fn renewal_failed(locks: usize, first: &str, error: &LockError) {
     event!(
         warn,
         "mongolock.renewal_failed",
-        { locks = locks, lock.name = slot::shown(first), error = %error.with_cause() },
+        { locks = locks, lock.name = permit_id::shown(first), error = %error.with_cause() },
         "renewal failed, retrying while the leases last"
     );
 }
@@ -292,7 +302,7 @@ pub(crate) fn release_failed(locks: usize, first: &str, error: &LockError) {
     event!(
         warn,
         "mongolock.release_failed",
-        { locks = locks, lock.name = slot::shown(first), error = %error.with_cause() },
+        { locks = locks, lock.name = permit_id::shown(first), error = %error.with_cause() },
         "release failed, the leases will expire"
     );
 }

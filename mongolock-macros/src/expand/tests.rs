@@ -118,8 +118,9 @@ fn every_argument_is_in_the_expansion() {
     .to_string();
     for part in [
         quote!(c::attribute::Call::on(&self.p)),
-        quote!(.expiry(1000u64).renew_interval(10u64).min_hold(3000u64).max_hold(4000u64)),
-        quote!(.acquire_timeout(::core::option::Option::Some(2000u64)).continue_when_lost().await_release(false)),
+        quote!(.expiry(::core::time::Duration::from_millis(1000u64)).renew_interval),
+        quote!(.min_hold(::core::time::Duration::from_millis(3000u64)).max_hold),
+        quote!(.acquire_timeout(::core::time::Duration::from_millis(2000u64)).continue_when_lost().await_release(false)),
         quote!(c::attribute::Name::of_template("a<<:<self.type>:<a.0.b()>")),
         quote!(.text("a<:").escaped("self.type", ':', &self.r#type).text(":").value("a.0.b()", &(&a.0).b())),
         quote!(mongolock_call.wait(name).await),

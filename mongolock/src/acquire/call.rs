@@ -381,7 +381,7 @@ impl<'a> Waiting<'a> {
             Err(_) => AcquireOutcome::Error,
         };
         let hold = outcome.as_ref().ok().and_then(|tried| tried.as_ref().ok());
-        let token = hold.and_then(|hold| hold.lease().fencing_token());
+        let token = hold.and_then(|hold| hold.lease().token().if_any());
         trace::acquire_ended(span, self.call.begun.elapsed(), self.outcome, token);
     }
 }

@@ -17,7 +17,7 @@ use super::request::{Reply, Request, Shared};
 use super::target::Target;
 use crate::engine::Engine;
 use crate::few::Few;
-use crate::lease::background_release::BackgroundRelease;
+use crate::lease::claim_release::ClaimRelease;
 use crate::lease::{Entry, RequestPermit, Turn, without_margin};
 use crate::options::Options;
 use crate::queue::RequestNumber;
@@ -68,8 +68,7 @@ impl Claim {
         entry: &Arc<Entry>,
     ) -> Self {
         let (names, entries) = (Few::one(Arc::clone(name)), Few::one(Arc::clone(entry)));
-        let target = Target::Permit(Arc::clone(call.name.text()));
-        Self::new(call.engine, call.options, class, target, &names, entries)
+        Self::new(call.engine, call.options, class, Target::Permit, &names, entries)
     }
 
     /// A claim on all locks of these queues.
@@ -307,7 +306,7 @@ impl Claim {
             }
             given_up.then(|| self.shared.release(index, turn, true))
         });
-        let releases: Vec<BackgroundRelease> = releases.collect();
+        let releases: Vec<ClaimRelease> = releases.collect();
         if !releases.is_empty() {
             self.shared.engine.renewer.release_in_background(releases);
         }

@@ -7,11 +7,10 @@ use tokio::time::Instant;
 
 use super::asking::Held;
 use super::request::Shared;
-use super::target::Target;
 use crate::FencingToken;
-use crate::lease::{Grant, Lease, Member, QueueSlot, SetGrant, without_margin};
+use crate::lease::{Grant, Lease, Part, QueueSlot, without_margin};
 use crate::queue::Holder;
-use crate::store::{AcquireReply, Dates};
+use crate::store::AcquireReply;
 
 impl Shared {
     /// A lock that another claim has. It is the one that the call has waited for, if that has the same holder still.
@@ -50,60 +49,32 @@ impl Shared {
         sent: Instant,
         lasts: Duration,
     ) -> Lease {
-        if let Target::Set { first, .. } = self.target {
-            return self.lease_of_set(first, tokens, replies, sent, lasts);
-        }
-        let (token, last_token, dates) = granted(tokens, &replies[0]);
-        let once = dates.and_then(|dates| Some(self.options.once?.grant(dates.acquired_at, dates.now)));
+        let mut replies = replies.iter();
+        let mut once = None;
+        let parts = self.copies.map(|copies| match replies.next() {
+            Some(AcquireReply::Acquired {
+                last_token, dates, ..
+            }) => {
+                once = dates.and_then(|dates| Some(self.options.once?.grant(dates.acquired_at, dates.now)));
+                Part {
+                    token: FencingToken::new(last_token.get() - (tokens - 1)),
+                    last_token: *last_token,
+                    copies: copies.if_unsettled(),
+                }
+            }
+            Some(AcquireReply::Held { .. }) | None => unreachable!("every lock of the claim is acquired"),
+        });
         let grant = Grant {
-            token,
-            last_token,
-            copies: self.copies[0].if_unsettled(),
-            sent,
-            lasts,
-            semaphore: self.target.semaphore(),
-            once,
-        };
-        let (key, entry) = (self.keys[0].clone(), Arc::clone(&self.entries[0]));
-        Lease::new(key, grant, Arc::clone(&self.options), entry)
-    }
-
-    fn lease_of_set(
-        &self,
-        first: usize,
-        tokens: i64,
-        replies: &[AcquireReply],
-        sent: Instant,
-        lasts: Duration,
-    ) -> Lease {
-        let members = replies.iter().enumerate().map(|(index, reply)| {
-            let (token, last_token, _) = granted(tokens, reply);
-            Member::new(self.keys[index].clone(), (token, last_token), &self.copies[index])
-        });
-        let entries = self.entries.iter().map(|entry| QueueSlot::Entry {
-            entry: Arc::clone(entry),
-        });
-        let grant = SetGrant {
-            members: members.collect(),
-            first,
+            keys: self.keys.clone(),
+            parts,
+            title: self.target.title(),
             acquired: sent,
             deadline: sent + without_margin(lasts),
-            slot: QueueSlot::Several(entries.collect()),
+            once,
+            slots: self.entries.map(|entry| QueueSlot::Entry {
+                entry: Arc::clone(entry),
+            }),
         };
-        Lease::of_set(grant, Arc::clone(&self.options))
-    }
-}
-
-/// The first and the last token of a claim that has its lock, and what a once-only lease needs of the server's clock.
-fn granted(tokens: i64, reply: &AcquireReply) -> (FencingToken, FencingToken, Option<Dates>) {
-    match reply {
-        AcquireReply::Acquired {
-            last_token, dates, ..
-        } => (
-            FencingToken::new(last_token.get() - (tokens - 1)),
-            *last_token,
-            *dates,
-        ),
-        AcquireReply::Held { .. } => unreachable!("every lock of the claim is acquired"),
+        Lease::new(grant, Arc::clone(&self.options))
     }
 }

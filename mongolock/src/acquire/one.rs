@@ -14,7 +14,7 @@ use super::pacing::{Pacing, yields_until};
 use super::period::CallPeriod;
 use super::{AcquireSeveral, Next, Outcome, Tried};
 use crate::engine::Engine;
-use crate::lease::{Entry, Hold, QueueSlot, Turn};
+use crate::lease::{Entry, Hold, Turn};
 use crate::moment::Luck;
 use crate::name::RenderedName;
 use crate::once::{MarkEnd, Once};
@@ -276,9 +276,9 @@ impl<'a> Acquire<'a> {
             }
             MarkEnd::After(_) => None,
         });
-        let holder = Holder::local(&lease.key.lock_id, lease.acquired);
+        let holder = Holder::local(&lease.key().lock_id, lease.acquired);
         entry.front().set_held(holder.in_period(period));
-        lease.deliver(QueueSlot::Turn(turn), self.call.meter.as_ref());
+        lease.deliver([turn], self.call.meter.as_ref());
         hold
     }
 

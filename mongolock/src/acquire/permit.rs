@@ -19,16 +19,16 @@ use super::query;
 use super::{Next, Tried};
 use crate::backoff::Backoff;
 use crate::engine::Engine;
-use crate::lease::{Entry, Hold, QueueSlot, Turn};
+use crate::lease::{Entry, Hold, Turn};
 use crate::moment::Luck;
 use crate::name::RenderedName;
 use crate::opaque::boxed;
 use crate::options::Options;
 use crate::queue::Holder;
-use crate::store::{AdmissionClass, HeldSlots};
+use crate::store::{AdmissionClass, HeldPermits};
 use crate::sync::lock;
 use crate::timing::{LOOK_LIMIT, PERMIT_LIMIT};
-use crate::{LockError, slot, trace};
+use crate::{LockError, permit_id, trace};
 
 /// The number of claims after which a call pauses, because others were faster each time.
 const CLAIMS: u32 = 3;
@@ -114,7 +114,7 @@ impl<'a> AcquirePermit<'a> {
     ) -> Self {
         Self {
             call: Call::new(engine, name, options, is_inside_hold),
-            group: slot::group(name.text()),
+            group: permit_id::group(name.text()),
             permits,
             blocked: Mutex::default(),
         }
@@ -128,7 +128,7 @@ impl<'a> AcquirePermit<'a> {
     pub(crate) async fn available(&self) -> Result<u32, LockError> {
         self.call.engine.ensure_running();
         let entry = self.join();
-        let held = self.held_slots(&entry).await?;
+        let held = self.held_permits(&entry).await?;
         let held = held.keys().filter(|number| **number < self.permits).count();
         Ok(self.permits - u32::try_from(held).unwrap_or(self.permits))
     }
@@ -244,7 +244,7 @@ impl<'a> AcquirePermit<'a> {
         number: u32,
         class: Option<AdmissionClass>,
     ) -> Result<Option<Hold>, LockError> {
-        let id = slot::id(self.name(), number);
+        let id = permit_id::new(self.name(), number);
         let mut claim = Claim::of_permit(&self.call, class, &id, entry);
         // A slow server gets more time from the second request on.
         let has_time = deadline.is_none_or(|deadline| deadline > Instant::now() + PERMIT_LIMIT * 4);
@@ -294,7 +294,7 @@ impl<'a> AcquirePermit<'a> {
         class: Option<AdmissionClass>,
     ) -> Result<Found, LockError> {
         loop {
-            match self.held_slots(entry).await {
+            match self.held_permits(entry).await {
                 Ok(held) => {
                     let found = self.choose(&held);
                     if let Found::Full(holder) = &found {
@@ -310,7 +310,7 @@ impl<'a> AcquirePermit<'a> {
 
     /// One of the permits that look free. A permit whose claim this process has given up is as good as free, and comes first:
     /// the next claim releases it, and nobody has it until then.
-    fn choose(&self, held: &HeldSlots) -> Found {
+    fn choose(&self, held: &HeldPermits) -> Found {
         if let Some(most) = held.keys().max().filter(|most| **most >= self.permits)
             && self.call.engine.is_first_warning(&self.group)
         {
@@ -340,10 +340,10 @@ impl<'a> AcquirePermit<'a> {
     }
 
     /// The permits that are held.
-    async fn held_slots(&self, entry: &Arc<Entry>) -> Result<HeldSlots, LockError> {
+    async fn held_permits(&self, entry: &Arc<Entry>) -> Result<HeldPermits, LockError> {
         let (store, name) = (Arc::clone(&self.call.engine.store), Arc::clone(self.name()));
         let (permits, margin) = (self.permits, self.call.engine.config.options.takeover_margin);
-        let looking = || async move { store.slots(&name, permits, margin, LOOK_LIMIT).await };
+        let looking = || async move { store.held_permits(&name, permits, margin, LOOK_LIMIT).await };
         query::start(&self.call.engine.store, entry, looking).await
     }
 
@@ -367,7 +367,7 @@ impl<'a> AcquirePermit<'a> {
 
     /// Delivers the hold to the caller. The turn passes on, because other permits may be free.
     fn deliver(&self, hold: Hold) -> Hold {
-        hold.lease().deliver(QueueSlot::Nothing, self.call.meter.as_ref());
+        hold.lease().deliver(None, self.call.meter.as_ref());
         hold
     }
 }

@@ -9,7 +9,7 @@ use super::asking::given_up_after;
 use super::target::Target;
 use crate::engine::Engine;
 use crate::few::Few;
-use crate::lease::background_release::BackgroundRelease;
+use crate::lease::claim_release::ClaimRelease;
 use crate::lease::copies::Copies;
 use crate::lease::{Entry, QueueSlot, RequestPermit, Turn};
 use crate::options::Options;
@@ -57,19 +57,19 @@ pub(super) struct Request {
 impl Shared {
     /// Releases the claim on one of the names in the background, and again later if one of its requests may take effect late.
     /// That of a set has no turn in the line, because no caller had its lock.
-    pub(super) fn release(&self, index: usize, turn: Option<Turn>, repeats: bool) -> BackgroundRelease {
+    pub(super) fn release(&self, index: usize, turn: Option<Turn>, repeats: bool) -> ClaimRelease {
         let entry = || QueueSlot::Entry {
             entry: Arc::clone(&self.entries[index]),
         };
         let slot = turn.map_or_else(entry, QueueSlot::Turn);
-        let is_turn = !self.target.is_set();
+        let is_noted_in_line = !self.target.is_set();
         let copies = repeats.then(|| self.copies[index].clone());
-        BackgroundRelease::of_claim(
+        ClaimRelease::of_claim(
             self.keys[index].clone(),
             self.options.taken_for(),
             slot,
             copies,
-            is_turn,
+            is_noted_in_line,
         )
     }
 }

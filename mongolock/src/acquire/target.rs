@@ -11,8 +11,8 @@ use crate::lease::copies::Copies;
 #[derive(Clone)]
 pub(super) enum Target {
     Lock,
-    /// A permit of this semaphore.
-    Permit(Arc<str>),
+    /// A permit of a semaphore.
+    Permit,
     Set {
         /// The place of the name that stands for the set.
         first: usize,
@@ -26,7 +26,7 @@ impl Target {
     pub(super) fn kind(&self) -> Kind {
         match self {
             Self::Lock => Kind::Lock,
-            Self::Permit(_) => Kind::Permit,
+            Self::Permit => Kind::Permit,
             Self::Set { .. } => Kind::Set,
         }
     }
@@ -35,10 +35,11 @@ impl Target {
         matches!(self, Self::Set { .. })
     }
 
-    pub(super) fn semaphore(&self) -> Option<Arc<str>> {
+    /// The place of the name that stands for the claim.
+    pub(super) fn title(&self) -> usize {
         match self {
-            Self::Permit(semaphore) => Some(Arc::clone(semaphore)),
-            Self::Lock | Self::Set { .. } => None,
+            Self::Set { first, .. } => *first,
+            Self::Lock | Self::Permit => 0,
         }
     }
 
@@ -74,6 +75,6 @@ impl Target {
     /// Whether the lease can pass to another caller of this process: that of a set to one that waits for its first name, and
     /// that of a permit never.
     pub(super) fn may_hand_over(&self) -> bool {
-        !matches!(self, Self::Permit(_))
+        !matches!(self, Self::Permit)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::request;
 use crate::engine::Engine;
-use crate::{FencingToken, LockError, slot, trace};
+use crate::{FencingToken, LockError, permit_id, trace};
 
 /// A request that releases a lock by force; made by [`LockAdmin::force_release`](crate::LockAdmin::force_release).
 ///
@@ -109,7 +109,7 @@ impl ForceRelease {
         } = self;
         let name = match (name?, permit) {
             (name, None) => name,
-            (semaphore, Some(number)) => slot::id(&semaphore, number).to_string(),
+            (semaphore, Some(number)) => permit_id::new(&semaphore, number).to_string(),
         };
         let margin = engine.config.options.takeover_margin;
         let was_released = engine.store.force_release(&name, only_if, margin).await?;

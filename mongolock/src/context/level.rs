@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tokio::sync::Semaphore;
 
 use super::LockContext;
-use crate::FencingToken;
 use crate::engine::Engine;
 use crate::lease::{CancelShield, Lease};
 use crate::sync::lock;
+use crate::{FencingToken, permit_id};
 
 /// One nesting level of holds in a task.
 pub(super) struct Level {
@@ -28,7 +28,7 @@ pub(super) struct Level {
     outer: Mutex<Option<LockContext>>,
     /// Whether the call of this level is over: its guard is released or dropped, or the joined call has returned.
     has_ended: AtomicBool,
-    /// The slot for the joined calls directly under this level, which run one at a time.
+    /// The turn of the joined calls directly under this level, which run one at a time.
     inner_calls: OnceLock<Arc<Semaphore>>,
 }
 
@@ -36,8 +36,8 @@ pub(super) struct Level {
 pub(crate) struct View {
     /// The names in their order, and their tokens.
     pub(crate) tokens: Vec<(Arc<str>, FencingToken)>,
-    /// The place of the name that the caller has written first.
-    pub(crate) first: usize,
+    /// The place of the name that stands for all in errors and events: the one that the caller has written first.
+    pub(crate) title: usize,
 }
 
 impl Drop for Level {
@@ -52,13 +52,6 @@ impl Drop for Level {
 
 impl LockContext {
     pub(crate) fn new(lease: Arc<Lease>, engine: &Arc<Engine>, template: Option<&'static str>) -> Self {
-        if let Some(semaphore) = lease.semaphore() {
-            let view = View {
-                tokens: vec![(Arc::clone(semaphore), FencingToken::NONE)],
-                first: 0,
-            };
-            return Self::of_view(lease, Vec::new(), view, engine, template);
-        }
         let context = Self::within(lease, engine, template, Self::current());
         context.cut_ended_calls();
         context
@@ -123,7 +116,7 @@ impl LockContext {
 
     /// The context of the innermost enclosing call with a hold of this name, on the same provider, and the lease of the hold.
     ///
-    /// A call that has joined one name of a set encloses calls of its other names as well: it has the inner-call slot of the
+    /// A call that has joined one name of a set encloses calls of its other names as well: it has the inner turn of the
     /// set itself.
     pub(crate) fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<(Self, Arc<Lease>)> {
         Self::enclosing_with(engine, |lease| lease.token_of(name).is_some())
@@ -132,7 +125,7 @@ impl LockContext {
     /// The same for a permit of this semaphore.
     pub(crate) fn enclosing_permit(engine: &Arc<Engine>, semaphore: &str) -> Option<(Self, Arc<Lease>)> {
         Self::enclosing_with(engine, |lease| {
-            lease.semaphore().is_some_and(|own| **own == *semaphore)
+            permit_id::parts(&lease.key().name).is_some_and(|(own, _)| own == semaphore)
         })
     }
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use mongodb::ClientSession;
-use mongodb::bson::{Bson, Document};
+use mongodb::bson::Document;
 use mongodb::error::Error;
 use mongodb::options::{
     Collation, DeleteOptions, FindOneOptions, Hint, InsertOneOptions, ReplaceOptions, UpdateModifications,
@@ -169,79 +169,23 @@ fn find_options(
     options
 }
 
-/// The setters of the driver's own actions: the same names, types and meaning.
-macro_rules! setters {
-    ($options:ty: $($(#[$doc:meta])* $name:ident: $value:ty;)+) => {
-        impl FencedWrite<'_, $options> {
-            $(
-                $(#[$doc])*
+/// A setter of the driver's own actions for these kinds of writes; `with_options` sets what has none.
+macro_rules! setter {
+    ($doc:literal, $name:ident: $value:ty, $($options:ty),+) => {
+        $(
+            impl FencedWrite<'_, $options> {
+                #[doc = $doc]
                 pub fn $name(mut self, value: $value) -> Self {
                     self.options.$name = Some(value);
                     self
                 }
-            )+
-        }
+            }
+        )+
     };
 }
 
-setters! { InsertOneOptions:
-    /// Skips the validation of documents by the server.
-    bypass_document_validation: bool;
-    /// Sets the write concern of this write, instead of majority. Not allowed in a transaction.
-    write_concern: WriteConcern;
-    /// Sets a comment for the server's logs and profiler.
-    comment: Bson;
-}
-
-setters! { UpdateOptions:
-    /// Inserts a document if none matches the query.
-    upsert: bool;
-    /// Selects the array elements that are changed.
-    array_filters: Vec<Document>;
-    /// Skips the validation of documents by the server.
-    bypass_document_validation: bool;
-    /// Sets the rules by which strings are compared.
-    collation: Collation;
-    /// Sets the index that the server uses.
-    hint: Hint;
-    /// Sets the write concern of this write, instead of majority. Not allowed in a transaction.
-    write_concern: WriteConcern;
-    /// Sets variables for the expressions of the query and of the update.
-    let_vars: Document;
-    /// Sets a comment for the server's logs and profiler.
-    comment: Bson;
-    /// Sets the order that decides which of several matching documents is written. Needs MongoDB 8.0 or later.
-    sort: Document;
-}
-
-setters! { ReplaceOptions:
-    /// Inserts the document if none matches the query.
-    upsert: bool;
-    /// Skips the validation of documents by the server.
-    bypass_document_validation: bool;
-    /// Sets the rules by which strings are compared.
-    collation: Collation;
-    /// Sets the index that the server uses.
-    hint: Hint;
-    /// Sets the write concern of this write, instead of majority. Not allowed in a transaction.
-    write_concern: WriteConcern;
-    /// Sets variables for the expressions of the query.
-    let_vars: Document;
-    /// Sets a comment for the server's logs and profiler.
-    comment: Bson;
-    /// Sets the order that decides which of several matching documents is written. Needs MongoDB 8.0 or later.
-    sort: Document;
-}
-
-setters! { DeleteOptions:
-    /// Sets the rules by which strings are compared.
-    collation: Collation;
-    /// Sets the index that the server uses.
-    hint: Hint;
-    /// Sets the write concern of this write, instead of majority. Not allowed in a transaction.
-    write_concern: WriteConcern;
-    /// Sets variables for the expressions of the query.
-    let_vars: Document;
-    /// Sets a comment for the server's logs and profiler.
-    comment: Bson;
+setter! { "Inserts a document if none matches the query.", upsert: bool, UpdateOptions, ReplaceOptions }
+setter! {
+    "Sets the write concern of this write, instead of majority. Not allowed in a transaction.",
+    write_concern: WriteConcern, InsertOneOptions, UpdateOptions, ReplaceOptions, DeleteOptions
 }

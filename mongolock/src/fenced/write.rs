@@ -101,7 +101,7 @@ impl<O: Write> FencedWrite<'static, O> {
 }
 
 impl<O: Write> FencedWrite<'_, O> {
-    /// Sets all options, instead of those that were set before.
+    /// Sets all options, which are those of the driver, instead of those that were set before.
     pub fn with_options(mut self, options: impl Into<Option<O>>) -> Self {
         self.options = options.into().unwrap_or_default();
         self

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::background_release::BackgroundRelease;
+use super::claim_release::ClaimRelease;
 use super::release::{self, BegunRelease};
 use super::renewer::Renewer;
 use super::{Lease, margin};
@@ -38,9 +38,9 @@ pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>, end: MarkEnd) ->
 /// Sends requests until one of them is confirmed, and returns whether the claim had the lock until then.
 async fn complete(renewer: Arc<Renewer>, lease: Arc<Lease>, end: MarkEnd) -> Result<bool, LockError> {
     lease.begin_claim_release();
-    let mut releases = BackgroundRelease::of_lease(&lease, lease.take_slot());
+    let mut releases = ClaimRelease::of_lease(&lease);
     let request = MarkRequest {
-        key: lease.key.clone(),
+        key: lease.key().clone(),
         token: lease.document_token(),
         end,
     };
@@ -57,10 +57,7 @@ async fn complete(renewer: Arc<Renewer>, lease: Arc<Lease>, end: MarkEnd) -> Res
             None => (LockError::no_reply("mark", MARK_OVERDUE), Duration::ZERO),
         };
         // The next waiter in this process sends requests of its own, and finds out by itself whether the server works.
-        releases = releases
-            .into_iter()
-            .map(BackgroundRelease::without_turn)
-            .collect();
+        releases = releases.into_iter().map(ClaimRelease::without_turn).collect();
         let is_refused = driver_error::refuses_write(&error);
         if is_refused || driver_error::is_closed(&error) || has_ended_at_server(&lease) {
             trace::done_failed(&lease.fields(), &error);
@@ -111,7 +108,7 @@ impl Renewer {
     pub(crate) fn completed(self: &Arc<Self>, lease: &Arc<Lease>) {
         self.forget(lease);
         lease.begin_claim_release();
-        let releases = BackgroundRelease::of_lease(lease, lease.take_slot());
+        let releases = ClaimRelease::of_lease(lease);
         lease.complete();
         trace::done(&lease.fields());
         self.released(releases, true);

@@ -12,8 +12,8 @@
 //!
 //! A release that finds the claim gone is reported as "gone" by [`release`], after the lease has ended.
 
-pub(crate) mod background_release;
 mod book;
+pub(crate) mod claim_release;
 mod commits;
 mod completion;
 pub(crate) mod copies;
@@ -36,9 +36,9 @@ use tokio::time::Instant;
 use commits::Commits;
 pub(crate) use commits::{CancelShield, OpenCommit};
 pub(crate) use hold::Hold;
-pub(crate) use set::{Member, SetGrant};
 use state::{LeaseState, Work};
 
+use crate::few::Few;
 use crate::lease::copies::Copies;
 use crate::meter::LockMeter;
 use crate::once::OnceGrant;
@@ -46,7 +46,7 @@ use crate::options::Options;
 use crate::store::LeaseId;
 use crate::sync::lock;
 use crate::trace::HoldFields;
-use crate::{FencingToken, LockError, slot};
+use crate::{FencingToken, LockError, permit_id};
 
 /// The queues of this process, in which waiters hand holds over.
 pub(crate) type Queues = crate::queue::Queues<Hold>;
@@ -55,22 +55,33 @@ pub(crate) type Turn = crate::queue::Turn<Hold>;
 pub(crate) type QueueSlot = crate::queue::QueueSlot<Hold>;
 pub(crate) type RequestPermit = crate::queue::RequestPermit<Hold>;
 
-/// What the server has granted to an acquire request.
+/// What the server has granted to an acquire request: a lock, or each lock of a set. The lists have a value for each name.
 pub(crate) struct Grant {
-    /// The fencing token of the first hold.
+    /// The claims, in the order of their names.
+    pub(crate) keys: Few<LeaseId>,
+    pub(crate) parts: Few<Part>,
+    /// The place of the name that stands for a set in errors and events: the first one as the caller has written it.
+    pub(crate) title: usize,
+    /// The time at which the hold began: before the request was sent, because the lease cannot have begun earlier.
+    pub(crate) acquired: Instant,
+    /// The time at which the holder stops relying on the lease.
+    pub(crate) deadline: Instant,
+    /// What decides when the work under the lease is due again, if it may succeed only once.
+    pub(crate) once: Option<OnceGrant>,
+    /// The slots in the queues. They are kept in the lease and not in the guard, so that a lost lease passes its turns on at
+    /// once.
+    pub(crate) slots: Few<QueueSlot>,
+}
+
+/// What the server has granted for one name.
+#[derive(Clone)]
+pub(crate) struct Part {
+    /// The first of the tokens, which is that of the hold.
     pub(crate) token: FencingToken,
     /// The last of the tokens that were reserved for hand-overs in this process.
     pub(crate) last_token: FencingToken,
     /// The acquire requests of the claim, if one of them may still take effect: then its id is released late as well.
     pub(crate) copies: Option<Copies>,
-    /// The time before the request was sent: the lease cannot have begun earlier.
-    pub(crate) sent: Instant,
-    /// The time from `sent` for which the lease lasts.
-    pub(crate) lasts: Duration,
-    /// What decides when the work under the lease is due again, if it may succeed only once.
-    pub(crate) once: Option<OnceGrant>,
-    /// The name of the semaphore, if the lock is one of its permits.
-    pub(crate) semaphore: Option<Arc<str>>,
 }
 
 /// One hold of a lock in this process, shared by its guard, its contexts and the renewer.
@@ -78,29 +89,23 @@ pub(crate) struct Grant {
 /// A lease is live until it is released or lost, or until its deadline passes on the monotonic clock. It never becomes
 /// live again: clock and state are read together, and a renewal that is confirmed after the deadline is ignored.
 pub(crate) struct Lease {
-    /// The claim; of a set that of the name which the caller has written first.
-    pub(crate) key: LeaseId,
-    pub(crate) token: FencingToken,
+    /// The claims, in the order of their names.
+    keys: Few<LeaseId>,
+    /// What each claim was granted.
+    parts: Few<Part>,
+    /// The place of the name that stands for a set in errors and events.
+    title: usize,
     pub(crate) options: Arc<Options>,
     /// The time at which this hold began.
     pub(crate) acquired: Instant,
-    /// The names of a set; empty for the lease of a single lock.
-    members: Box<[Member]>,
-    /// The name of the semaphore, if the lock is one of its permits.
-    semaphore: Option<Arc<str>>,
     /// What decides when the work under the lease is due again, if it may succeed only once.
     pub(crate) once: Option<OnceGrant>,
-    /// The last of the tokens that were reserved for hand-overs in this process.
-    last_token: FencingToken,
     /// Whether the hold was handed over by another caller in this process, without a command.
     is_handed_over: bool,
     state: Mutex<LeaseState>,
     /// Notified when the lease ends, or when a body may be cancelled.
     changed: Notify,
-    /// The slot in the queue. It is kept here and not in the guard, so that a lost lease passes its turn on at once.
-    slot: Mutex<QueueSlot>,
-    /// The acquire requests of the claim, if one of them may still take effect.
-    copies: Option<Copies>,
+    slots: Mutex<Few<QueueSlot>>,
     /// Whether a renewal was sent and not confirmed: the claim may last longer than this process knows.
     unconfirmed: AtomicBool,
     /// Whether a caller has received the hold: from then on a minimum hold applies.
@@ -117,44 +122,21 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn new(key: LeaseId, grant: Grant, options: Arc<Options>, entry: Arc<Entry>) -> Self {
-        let deadline = grant.sent + without_margin(grant.lasts);
-        let slot = QueueSlot::Entry { entry };
+    pub(crate) fn new(grant: Grant, options: Arc<Options>) -> Self {
         Self {
-            once: grant.once,
-            semaphore: grant.semaphore,
-            last_token: grant.last_token,
-            copies: grant.copies,
-            ..Self::beginning(key, grant.token, options, grant.sent, deadline, slot)
-        }
-    }
-
-    /// A lease whose hold has just begun, without tokens for hand-overs.
-    fn beginning(
-        key: LeaseId,
-        token: FencingToken,
-        options: Arc<Options>,
-        acquired: Instant,
-        deadline: Instant,
-        slot: QueueSlot,
-    ) -> Self {
-        Self {
-            key,
-            token,
+            keys: grant.keys,
+            parts: grant.parts,
+            title: grant.title,
             options,
-            acquired,
-            once: None,
-            members: Box::default(),
-            semaphore: None,
-            last_token: token,
+            acquired: grant.acquired,
+            once: grant.once,
             is_handed_over: false,
             state: Mutex::new(LeaseState::Live {
-                deadline,
+                deadline: grant.deadline,
                 work: Work::UnderWay,
             }),
             changed: Notify::new(),
-            slot: Mutex::new(slot),
-            copies: None,
+            slots: Mutex::new(grant.slots),
             unconfirmed: AtomicBool::new(false),
             delivered: AtomicBool::new(false),
             released_by_shutdown: AtomicBool::new(false),
@@ -180,45 +162,75 @@ impl Lease {
     /// The next hold on the same claims, for another caller in this process: it has tokens of its own and the rest of the
     /// lease. `None` if no reserved token is left for one of the names.
     pub(crate) fn successor(&self, deadline: Instant) -> Option<Self> {
-        self.has_token_left().then(|| self.following(deadline, 1))
+        let mut parts = self.parts.iter();
+        let has_tokens_left = parts.all(|part| part.token < part.last_token);
+        has_tokens_left.then(|| self.following(deadline, 1, self.title))
     }
 
-    /// A hold on the same claims with the rest of the lease, whose tokens are greater by this number.
-    fn following(&self, deadline: Instant, more: i64) -> Self {
-        let later = |token: FencingToken| FencingToken::new(token.get() + more);
-        let member = |member: &Member| Member {
-            token: later(member.token),
-            ..member.clone()
+    /// A hold on the same claims with the rest of the lease, whose tokens are greater by this number, and for which this name
+    /// stands.
+    fn following(&self, deadline: Instant, more: i64, title: usize) -> Self {
+        let grant = Grant {
+            keys: self.keys.clone(),
+            parts: self.parts.map(|part| Part {
+                token: FencingToken::new(part.token.get() + more),
+                ..part.clone()
+            }),
+            title,
+            acquired: Instant::now(),
+            deadline,
+            once: self.once,
+            slots: self.take_slots(),
         };
         Self {
-            once: self.once,
-            members: self.members.iter().map(member).collect(),
-            last_token: self.last_token,
             is_handed_over: true,
-            copies: self.copies.clone(),
             unconfirmed: AtomicBool::new(self.unconfirmed.load(Ordering::Relaxed)),
-            ..Self::beginning(
-                self.key.clone(),
-                later(self.token),
-                Arc::clone(&self.options),
-                Instant::now(),
-                deadline,
-                QueueSlot::Nothing,
-            )
+            ..Self::new(grant, Arc::clone(&self.options))
+        }
+    }
+
+    /// The claims of the lease: one for each name, in their order.
+    pub(crate) fn keys(&self) -> &[LeaseId] {
+        &self.keys
+    }
+
+    /// The claim of the only lock; of a set that of the name which stands for it.
+    pub(crate) fn key(&self) -> &LeaseId {
+        &self.keys[self.title]
+    }
+
+    /// The fencing token for the name of [`key`](Self::key). A permit has none, because tokens of different permits do not order
+    /// each other.
+    pub(crate) fn token(&self) -> FencingToken {
+        match permit_id::number(&self.key().name) {
+            Some(_) => FencingToken::NONE,
+            None => self.parts[self.title].token,
         }
     }
 
     /// The token in the document of the claim.
     pub(super) fn document_token(&self) -> FencingToken {
-        self.last_token
+        self.parts[self.title].last_token
     }
 
-    /// Whether a reserved token is left for another hold on the same claim; of a set for each of its names.
-    fn has_token_left(&self) -> bool {
-        if self.members.is_empty() {
-            return self.token < self.last_token;
+    /// The ids of the locks and the tokens in their documents.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = (&Arc<str>, FencingToken)> {
+        let parts = self.keys.iter().zip(&*self.parts);
+        parts.map(|(key, part)| (&key.name, part.token))
+    }
+
+    /// The fencing token of this hold for one of its names.
+    pub(crate) fn token_of(&self, name: &str) -> Option<FencingToken> {
+        let mut tokens = self.tokens();
+        tokens.find(|(own, _)| ***own == *name).map(|(_, token)| token)
+    }
+
+    /// Whether the lease is that of a set of exactly these names; of a single lock if there are none.
+    pub(crate) fn is_set_of(&self, names: &[Arc<str>]) -> bool {
+        match &self.keys {
+            Few::One(_) => names.is_empty(),
+            Few::Several(keys) => keys.iter().map(|key| &key.name).eq(names),
         }
-        self.members.iter().all(|member| member.token < member.last_token)
     }
 
     /// Notes that a renewal is sent.
@@ -232,40 +244,22 @@ impl Lease {
         self.unconfirmed.load(Ordering::Relaxed) || !self.options.takeover_margin.is_zero()
     }
 
-    /// Notes that a caller has received the hold, and keeps the caller's turns until the hold ends. One turn stands beside those
-    /// of the other names of a set that was handed over. That of a permit has passed on, because other permits may be free.
-    pub(crate) fn deliver(&self, slot: QueueSlot, meter: Option<&LockMeter>) {
+    /// Notes that a caller has received the hold, and keeps the caller's turns until the hold ends: that of the first name alone
+    /// if the set was handed over, because the lease has the others, and none for a permit, because other permits may be free.
+    pub(crate) fn deliver(&self, turns: impl IntoIterator<Item = Turn>, meter: Option<&LockMeter>) {
         self.delivered.store(true, Ordering::Relaxed);
         self.measure(meter);
-        match slot {
-            QueueSlot::Turn(turn) => self.put_turn(turn),
-            QueueSlot::Several(_) => self.put_slot(slot),
-            QueueSlot::Entry { .. } | QueueSlot::Nothing => return,
+        for (slot, turn) in lock(&self.slots).iter_mut().zip(turns) {
+            *slot = QueueSlot::Turn(turn);
         }
         if self.deadline().is_none() {
-            drop(self.take_slot());
+            drop(self.take_slots());
         }
     }
 
     /// The name that users know: for a permit that of its semaphore.
     pub(crate) fn name(&self) -> &str {
-        self.semaphore.as_deref().unwrap_or(&self.key.name)
-    }
-
-    /// The semaphore, if the lock is one of its permits.
-    pub(crate) fn semaphore(&self) -> Option<&Arc<str>> {
-        self.semaphore.as_ref()
-    }
-
-    /// The number of the permit, if the lock is one.
-    pub(crate) fn permit(&self) -> Option<u32> {
-        self.semaphore.as_ref()?;
-        slot::parts(&self.key.name).map(|(_, number)| number)
-    }
-
-    /// The fencing token; a permit has none, because tokens of different permits do not order each other.
-    pub(crate) fn fencing_token(&self) -> Option<FencingToken> {
-        self.semaphore.is_none().then_some(self.token)
+        permit_id::shown(&self.key().name)
     }
 
     /// The metrics of the caller that has received the hold.
@@ -273,25 +267,36 @@ impl Lease {
         self.meter.get()
     }
 
-    pub(crate) fn put_slot(&self, slot: QueueSlot) {
-        *lock(&self.slot) = slot;
-    }
-
-    /// Keeps the turn of the first name, or of the only one.
-    pub(crate) fn put_turn(&self, turn: Turn) {
-        lock(&self.slot).put_first_turn(turn);
-    }
-
-    /// Notes in the queue that a release is sent whose call has returned.
-    pub(crate) fn note_release_sent(&self) {
-        for turn in lock(&self.slot).turns() {
-            turn.front().release_sent();
+    /// Takes the turn of the first name out, so that the hold can pass to the next caller of that queue; the slots of the other
+    /// names stay with the lease. `None` if one of the turns is missing.
+    pub(super) fn take_turn(&self) -> Option<Turn> {
+        let mut slots = lock(&self.slots);
+        let have_turns = slots.iter().all(|slot| matches!(slot, QueueSlot::Turn(_)));
+        match slots.first_mut().filter(|_| have_turns).map(std::mem::take) {
+            Some(QueueSlot::Turn(turn)) => Some(turn),
+            _ => None,
         }
     }
 
-    /// Takes the slot in the queue, to be dropped when the server has confirmed the release.
-    pub(crate) fn take_slot(&self) -> QueueSlot {
-        std::mem::replace(&mut *lock(&self.slot), QueueSlot::Nothing)
+    /// Puts the turn of the first name back.
+    pub(super) fn put_turn(&self, turn: Turn) {
+        lock(&self.slots)[0] = QueueSlot::Turn(turn);
+    }
+
+    /// Notes in the queues that a release is sent whose call has returned.
+    pub(crate) fn note_release_sent(&self) {
+        for slot in lock(&self.slots).iter() {
+            if let QueueSlot::Turn(turn) = slot {
+                turn.front().release_sent();
+            }
+        }
+    }
+
+    /// Takes the slots in the queues.
+    pub(crate) fn take_slots(&self) -> Few<QueueSlot> {
+        let mut slots = lock(&self.slots);
+        let none = slots.map(|_| QueueSlot::Nothing);
+        std::mem::replace(&mut slots, none)
     }
 
     /// The minimum hold, which is zero as long as no caller has received the hold.
@@ -311,8 +316,7 @@ impl Lease {
     /// Whether the claim may still have its lock after a loss. It has not if the server no longer has the claim and no
     /// acquire request can bring it back, and after a shutdown something else releases it.
     pub(super) fn may_have_claim(&self) -> bool {
-        let copies = self.copies.as_ref();
-        let may_return = || copies.is_some_and(Copies::may_take_effect);
+        let may_return = || self.copies().any(Copies::may_take_effect);
         (!self.is_gone() || may_return()) && !self.released_by_shutdown.load(Ordering::Relaxed)
     }
 
@@ -327,10 +331,11 @@ impl Lease {
 
     /// Notes that a release of the claim begins, so that an acquire request that takes effect later is noticed.
     pub(crate) fn begin_claim_release(&self) {
-        let members = self.members.iter().filter_map(|member| member.copies.as_ref());
-        for copies in self.copies.iter().chain(members) {
-            copies.begin_release();
-        }
+        self.copies().for_each(Copies::begin_release);
+    }
+
+    fn copies(&self) -> impl Iterator<Item = &Copies> {
+        self.parts.iter().filter_map(|part| part.copies.as_ref())
     }
 
     /// Whether the hold was handed over by another caller in this process, without a command.
@@ -344,13 +349,21 @@ impl Lease {
     }
 
     pub(crate) fn fields(&self) -> HoldFields<'_> {
+        self.fields_of(self.title)
+    }
+
+    fn fields_of(&self, index: usize) -> HoldFields<'_> {
         HoldFields {
-            name: self.name(),
-            permit: self.permit(),
-            lock_id: &self.key.lock_id,
-            token: self.fencing_token(),
+            id: &self.keys[index].name,
+            lock_id: &self.keys[index].lock_id,
+            token: self.parts[index].token,
             acquired: self.acquired,
         }
+    }
+
+    /// Reports an event for each name of the lease.
+    pub(crate) fn report(&self, event: impl Fn(&HoldFields<'_>)) {
+        (0..self.keys.len()).for_each(|index| event(&self.fields_of(index)));
     }
 }
 

@@ -9,13 +9,13 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::background_release::BackgroundRelease;
+use super::claim_release::ClaimRelease;
 use super::renewer::Renewer;
-use super::{Lease, QueueSlot, Turn};
+use super::{Lease, Turn};
 use crate::backoff::Backoff;
 use crate::moment::Luck;
 use crate::queue::Rivals;
-use crate::store::{LeaseId, driver_error};
+use crate::store::driver_error;
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPLY_LIMIT};
 use crate::{LockError, LossReason, task, trace};
 
@@ -79,7 +79,7 @@ pub(super) fn unawaited(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Result<()
 pub(super) fn in_background(renewer: &Arc<Renewer>, lease: &Arc<Lease>) {
     if let Ended::Unreleased = close(renewer, lease) {
         lease.report(trace::released);
-        renewer.release_claim(lease, lease.take_slot());
+        renewer.release_claim(lease);
     }
 }
 
@@ -99,9 +99,10 @@ fn close(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Ended {
     renewer.forget(lease);
     match lease.begin_release() {
         None => {
-            let slot = lease.take_slot();
             if lease.may_have_claim() {
-                renewer.release_claim(lease, slot);
+                renewer.release_claim(lease);
+            } else {
+                drop(lease.take_slots());
             }
             Ended::Lost
         }
@@ -112,7 +113,7 @@ fn close(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Ended {
 
 /// Hands the hold over to the next waiter in this process, without a command; `false` if that is not possible.
 fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> bool {
-    let Some((turn, others)) = turn_to_hand_over(renewer, lease, deadline) else {
+    let Some(turn) = turn_to_hand_over(renewer, lease, deadline) else {
         return false;
     };
     let next = if takes_over(&turn, lease)
@@ -125,11 +126,9 @@ fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> b
         None
     };
     let Some(next) = next else {
-        lease.put_slot(others);
         lease.put_turn(turn);
         return false;
     };
-    next.put_slot(others);
     lease.report(trace::released);
     if let Some(meter) = lease.meter() {
         meter.handed_over();
@@ -141,25 +140,22 @@ fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> b
 /// Whether the next caller in the queue can take the hold over: that of a set only if it wants the same set, and that of a
 /// single lock as far as is known.
 fn takes_over(turn: &Turn, lease: &Lease) -> bool {
-    if lease.members().is_empty() {
-        return turn.others_wait();
-    }
-    turn.next_set().is_some_and(|names| lease.is_set_of(&names))
+    let wants_set = || turn.next_set().is_some_and(|names| lease.is_set_of(&names));
+    lease.is_set_of(&[]) && turn.others_wait() || wants_set()
 }
 
 /// What is known of other processes that want the lock, or one of the locks of a set.
 fn rivals(renewer: &Renewer, lease: &Lease) -> Rivals {
-    let of_each = lease.keys().map(|key| renewer.lines.rivals(&key.name));
+    let of_each = lease.keys().iter().map(|key| renewer.lines.rivals(&key.name));
     of_each.reduce(Rivals::or).unwrap_or(Rivals::Unknown)
 }
 
-/// Takes the turn from a lease if its hold can pass to another caller; of a set that of the first name, with the slots of
-/// the others.
+/// Takes the turn from a lease if its hold can pass to another caller; of a set that of the first name.
 ///
 /// A hold is not handed over when little of the lease is left, when the lock has a minimum hold, when its work may succeed
 /// only once (the claim belongs to the period in which it was acquired), when the provider is shut down, or while a guarded
 /// commit may still be made: the claim guards the commit, and the next hold would use the same claim.
-fn turn_to_hand_over(renewer: &Renewer, lease: &Lease, deadline: Instant) -> Option<(Turn, QueueSlot)> {
+fn turn_to_hand_over(renewer: &Renewer, lease: &Lease, deadline: Instant) -> Option<Turn> {
     let long_enough = deadline.saturating_duration_since(Instant::now()) > lease.options.expiry / 2;
     if !long_enough
         || !lease.options.min_hold.is_zero()
@@ -169,8 +165,7 @@ fn turn_to_hand_over(renewer: &Renewer, lease: &Lease, deadline: Instant) -> Opt
     {
         return None;
     }
-    let taken = lease.take_slot().take_first_turn();
-    taken.map_err(|slot| lease.put_slot(slot)).ok()
+    lease.take_turn()
 }
 
 /// Sends the release, on a task of its own unless the store never waits.
@@ -189,21 +184,18 @@ fn begin_sending(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease {
 /// the first error: the next waiter then sends a request of its own and finds out by itself whether the server works.
 async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockError> {
     lease.begin_claim_release();
-    let members: Vec<LeaseId> = lease.members.iter().map(|member| member.key.clone()).collect();
-    // A single lock takes no allocation for its key.
-    let keys = if members.is_empty() {
-        std::slice::from_ref(&lease.key)
-    } else {
-        &members
-    };
-    let min_hold = lease.min_hold();
-    let mut releases = BackgroundRelease::of_lease(&lease, lease.take_slot());
+    let (keys, min_hold) = (lease.keys(), lease.min_hold());
+    let mut releases = ClaimRelease::of_lease(&lease);
     let by = Instant::now() + RELEASE_NO_REPLY;
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
     let mut is_first = true;
     loop {
         let store = renewer.store();
-        let token = (is_first && members.is_empty()).then_some(lease.last_token);
+        // What has failed goes alone.
+        let token = match &lease.parts[..] {
+            [part] if is_first => Some(part.last_token),
+            _ => None,
+        };
         let mut request = pin!(store.release(keys, min_hold, RELEASE_LIMIT, token));
         let reply = if store.never_waits() {
             Ok(request.as_mut().await)
@@ -225,7 +217,7 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
                 continue;
             }
             Err(error) if driver_error::forbids_release(&error) => {
-                trace::release_failed(keys.len(), &lease.key.name, &error);
+                trace::release_failed(keys.len(), &lease.key().name, &error);
                 renewer.released(releases, false);
                 return Err(error);
             }
@@ -234,10 +226,7 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
         if driver_error::is_blocked_document(&error) {
             lease.note_blocked_release(&error);
         }
-        releases = releases
-            .into_iter()
-            .map(BackgroundRelease::without_turn)
-            .collect();
+        releases = releases.into_iter().map(ClaimRelease::without_turn).collect();
         for release in &mut releases {
             release.announce(&renewer.given_up);
         }
@@ -252,7 +241,7 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
 }
 
 /// The same releases again, each in a command of its own.
-fn each_alone(releases: Vec<BackgroundRelease>, at: Instant) -> Vec<BackgroundRelease> {
+fn each_alone(releases: Vec<ClaimRelease>, at: Instant) -> Vec<ClaimRelease> {
     releases.into_iter().map(|release| release.alone(at)).collect()
 }
 

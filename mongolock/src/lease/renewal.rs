@@ -72,7 +72,7 @@ pub(crate) fn batches(renewals: Vec<Renewal>) -> Vec<RenewalBatch> {
         };
         let limit = limit(&lease, in_flight > 0);
         // All names of a set are renewed with one command.
-        let claims = lease.keys().count();
+        let claims = lease.keys().len();
         let mut open = batches.iter_mut().rev().take(OPEN_BATCHES);
         let expiry = lease.options.expiry;
         match open.find(|batch| batch.takes(size, limit, claims, expiry)) {
@@ -117,7 +117,7 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, admission: Admission, batch: Re
     let leases = &batch.leases;
     let with_expiry = |lease: &Arc<Lease>| {
         let expiry = lease.options.expiry;
-        let claims: Vec<_> = lease.keys().map(|key| (key.clone(), expiry)).collect();
+        let claims: Vec<_> = lease.keys().iter().map(|key| (key.clone(), expiry)).collect();
         claims
     };
     let claims: Vec<(LeaseId, Duration)> = leases.iter().flat_map(with_expiry).collect();
@@ -134,7 +134,7 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, admission: Admission, batch: Re
         Ok(reply) => {
             renewer.note_renewal();
             for lease in leases {
-                if lease.keys().all(|key| reply.includes(key)) {
+                if lease.keys().iter().all(|key| reply.includes(key)) {
                     if let Some(meter) = lease.meter() {
                         meter.renewed(lease.confirmed().elapsed());
                     }
@@ -145,7 +145,7 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, admission: Admission, batch: Re
                 } else {
                     lease.lose(LossReason::Gone);
                     // A lease that had expired before still has its slot, because its claim might have been there.
-                    drop(lease.take_slot());
+                    drop(lease.take_slots());
                     renewer.forget(lease);
                 }
             }

@@ -8,9 +8,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Hold, Lease, QueueSlot, margin};
+use super::{Hold, Lease, margin};
 use crate::LossReason;
-use crate::lease::background_release::{self, BackgroundRelease};
+use crate::lease::claim_release::{self, ClaimRelease};
 use crate::lease::given_up::GivenUp;
 use crate::lease::renewal;
 use crate::lease::schedule::{self, Schedule};
@@ -41,7 +41,7 @@ pub(crate) struct Renewer {
 struct RenewerState {
     schedule: Schedule,
     /// The pending releases by the time at which they are due; a number tells releases of one time apart.
-    releases: BTreeMap<(Instant, u64), BackgroundRelease>,
+    releases: BTreeMap<(Instant, u64), ClaimRelease>,
     /// The number of the release that was added last.
     last_number: u64,
     /// The time at which the task wakes up by itself; a lease that is due later need not wake it.
@@ -107,7 +107,7 @@ impl Renewer {
 
     /// Releases claims in the background. It needs no runtime: without one the releases wait for the next acquire or
     /// shutdown.
-    pub(crate) fn release_in_background(self: &Arc<Self>, mut releases: Vec<BackgroundRelease>) {
+    pub(crate) fn release_in_background(self: &Arc<Self>, mut releases: Vec<ClaimRelease>) {
         // Most releases have no follow-up, and the task need not wake up for them.
         let has_work = !releases.is_empty();
         let has_runtime = Handle::try_current().is_ok();
@@ -127,8 +127,8 @@ impl Renewer {
         } else if has_runtime {
             drop(state);
             // The task has ended.
-            for batch in background_release::batches(releases) {
-                crate::task::spawn(background_release::send(Arc::clone(self), batch));
+            for batch in claim_release::batches(releases) {
+                crate::task::spawn(claim_release::send(Arc::clone(self), batch));
             }
         }
     }
@@ -198,7 +198,7 @@ impl Renewer {
             if lease.may_outlive_deadline() {
                 let end = Instant::now() + margin(lease.options.expiry);
                 lease.begin_claim_release();
-                let releases = BackgroundRelease::of_lease(lease, lease.take_slot()).into_iter();
+                let releases = ClaimRelease::of_lease(lease).into_iter();
                 // The next waiter in this process need not wait for the release.
                 let releases = releases.map(|release| release.without_turn().unused_from(end));
                 self.release_in_background(releases.collect());
@@ -231,7 +231,7 @@ impl Renewer {
             lock(&self.state).schedule.insert(Arc::clone(lease));
         } else {
             lease.note_shutdown_release();
-            self.release_claim(lease, lease.take_slot());
+            self.release_claim(lease);
         }
     }
 
@@ -253,9 +253,9 @@ impl Renewer {
     }
 
     /// Releases the claim of a lease that has ended, in the background.
-    pub(super) fn release_claim(self: &Arc<Self>, lease: &Lease, slot: QueueSlot) {
+    pub(super) fn release_claim(self: &Arc<Self>, lease: &Lease) {
         lease.begin_claim_release();
-        self.release_in_background(BackgroundRelease::of_lease(lease, slot));
+        self.release_in_background(ClaimRelease::of_lease(lease));
     }
 
     /// Ends the task after one more round, which starts every release that is left, each on a task of its own that waits
@@ -274,7 +274,7 @@ impl Renewer {
 }
 
 impl RenewerState {
-    fn add(&mut self, releases: Vec<BackgroundRelease>) {
+    fn add(&mut self, releases: Vec<ClaimRelease>) {
         for release in releases {
             self.last_number += 1;
             self.releases.insert((release.at, self.last_number), release);
@@ -283,7 +283,7 @@ impl RenewerState {
 
     /// Takes out the releases that are due, or all of them in the last round. Late releases that are no longer needed are
     /// dropped.
-    fn take_releases(&mut self, now: Instant) -> Vec<BackgroundRelease> {
+    fn take_releases(&mut self, now: Instant) -> Vec<ClaimRelease> {
         let due = if self.stopped {
             std::mem::take(&mut self.releases)
         } else {

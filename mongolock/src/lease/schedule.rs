@@ -113,7 +113,7 @@ impl Schedule {
                 break;
             }
             let Scheduled { lease, in_flight, .. } = &self.entries[id];
-            let Some(deadline) = lease.deadline().filter(|deadline| *deadline > now) else {
+            let Some(deadline) = lease.live_until(now) else {
                 due.expired.push(Arc::clone(lease));
                 continue;
             };
@@ -248,7 +248,7 @@ mod tests {
         let due = schedule.take_due(Instant::now(), most);
         let leases: Vec<Arc<Lease>> = due.renewals.into_iter().map(|due| due.lease).collect();
         schedule.sent(Instant::now(), &leases);
-        let names = leases.iter().map(|lease| lease.key.name.to_string());
+        let names = leases.iter().map(|lease| lease.key().name.to_string());
         (names.collect(), due.is_cut_short)
     }
 

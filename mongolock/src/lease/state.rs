@@ -1,5 +1,6 @@
 //! The state of a lease: it is live until it is released, done or lost, and never becomes live again.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tokio::time::Instant;
 use super::{Lease, QueueSlot, without_margin};
 use crate::meter::LockMeter;
 use crate::sync::lock;
-use crate::{FencingToken, LockError, LossReason, trace};
+use crate::{LockError, LossReason, task, trace};
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum LeaseState {
@@ -32,6 +33,16 @@ pub(super) enum Work {
     Committing,
     /// The work has succeeded, and nothing but the reply to the request for its mark ends the lease.
     Marking,
+}
+
+impl LeaseState {
+    /// The deadline of a live lease, if it has not passed. Nothing else decides that a lease is over.
+    fn live_until(self, now: Instant) -> Option<Instant> {
+        match self {
+            Self::Live { deadline, .. } => Some(deadline).filter(|deadline| *deadline > now),
+            Self::Released | Self::Done | Self::Lost(_) => None,
+        }
+    }
 }
 
 impl Lease {
@@ -64,10 +75,15 @@ impl Lease {
     pub(crate) fn remaining(&self) -> Duration {
         let state = lock(&self.state);
         // The clock is read under the mutex, so that a lease that was over stays over.
-        match *state {
-            LeaseState::Live { deadline, .. } => deadline.saturating_duration_since(Instant::now()),
-            LeaseState::Released | LeaseState::Done | LeaseState::Lost(_) => Duration::ZERO,
-        }
+        let now = Instant::now();
+        state
+            .live_until(now)
+            .map_or(Duration::ZERO, |deadline| deadline - now)
+    }
+
+    /// The deadline, unless the lease is over at this time.
+    pub(super) fn live_until(&self, now: Instant) -> Option<Instant> {
+        lock(&self.state).live_until(now)
     }
 
     pub(crate) fn ensure_held(&self) -> Result<(), LockError> {
@@ -88,7 +104,7 @@ impl Lease {
         };
         LockError::Lost {
             name: self.name().to_owned(),
-            token: self.fencing_token().unwrap_or(FencingToken::NONE),
+            token: self.token(),
             reason,
         }
     }
@@ -98,12 +114,18 @@ impl Lease {
         self.until(Self::is_over).await;
     }
 
+    /// Resolves once one of these leases is over.
+    pub(crate) async fn until_one_over(leases: impl Iterator<Item = &Arc<Self>>) {
+        task::any(leases.map(|lease| Box::pin(lease.until_over()))).await;
+    }
+
     /// Moves the deadline after a confirmed renewal. It counts from the time at which the renewal was sent; of two
     /// renewals the one that was sent later decides. A lease that is over stays over.
     pub(crate) fn extend(&self, sent: Instant) {
         let mut state = lock(&self.state);
+        let is_live = state.live_until(Instant::now()).is_some();
         if let LeaseState::Live { deadline, .. } = &mut *state
-            && *deadline > Instant::now()
+            && is_live
         {
             *deadline = (*deadline).max(sent + without_margin(self.options.expiry));
             self.unconfirmed.store(false, Ordering::Relaxed);
@@ -125,17 +147,11 @@ impl Lease {
             return;
         }
         self.changed.notify_waiters();
-        let is_awaited = reason == LossReason::Expired && self.may_outlive_deadline();
-        let mut slot = lock(&self.slot);
-        let ended = std::mem::replace(&mut *slot, QueueSlot::Nothing);
-        if is_awaited {
-            // A shutdown waits until the claim is released. The slot is replaced under one lock of the mutex, because the
-            // renewer may take it at any time.
-            *slot = ended.without_turn();
-            drop(slot);
+        if reason == LossReason::Expired && self.may_outlive_deadline() {
+            // A shutdown waits until the claim is released.
+            lock(&self.slots).iter_mut().for_each(QueueSlot::pass_turn_on);
         } else {
-            drop(slot);
-            drop(ended);
+            drop(self.take_slots());
         }
         self.report_loss(reason);
     }
@@ -160,13 +176,14 @@ impl Lease {
     }
 
     fn begin_completion(&self, next: Work) -> bool {
-        match &mut *lock(&self.state) {
-            LeaseState::Live { deadline, work } if *deadline > Instant::now() => {
-                *work = next;
-                true
-            }
-            _ => false,
+        let mut state = lock(&self.state);
+        let is_live = state.live_until(Instant::now()).is_some();
+        if let LeaseState::Live { work, .. } = &mut *state
+            && is_live
+        {
+            *work = next;
         }
+        is_live
     }
 
     /// Notes that the mark was not written, and that the lease goes on.
@@ -225,7 +242,7 @@ impl Lease {
 
     /// Whether the server no longer has the claim. A set is lost with the first of its names, and has the others.
     pub(super) fn is_gone(&self) -> bool {
-        self.members.is_empty() && matches!(*lock(&self.state), LeaseState::Lost(LossReason::Gone))
+        self.keys.len() == 1 && matches!(*lock(&self.state), LeaseState::Lost(LossReason::Gone))
     }
 
     /// Begins to measure the hold, unless it is over or a part of another one.
@@ -254,7 +271,7 @@ impl Lease {
             if ended(self) {
                 return;
             }
-            match self.deadline().filter(|deadline| *deadline > Instant::now()) {
+            match self.live_until(Instant::now()) {
                 Some(deadline) => drop(tokio::time::timeout_at(deadline, changed).await),
                 None => changed.await,
             }

@@ -18,20 +18,24 @@ pub(super) fn lease(name: &str, options: &Options) -> Lease {
 pub(super) fn lease_of(name: &str, options: Options) -> Lease {
     let options = Arc::new(options);
     let grant = Grant {
+        keys: Few::one(LeaseId {
+            name: Arc::from(name),
+            lock_id: Arc::from("owner#1"),
+        }),
+        parts: Few::one(Part {
+            token: FencingToken::new(1),
+            last_token: FencingToken::new(3),
+            copies: None,
+        }),
+        title: 0,
+        acquired: Instant::now(),
+        deadline: Instant::now() + without_margin(options.expiry),
         once: None,
-        semaphore: None,
-        token: FencingToken::new(1),
-        last_token: FencingToken::new(3),
-        copies: None,
-        sent: Instant::now(),
-        lasts: options.expiry,
+        slots: Few::one(QueueSlot::Entry {
+            entry: Queues::new().join(&Arc::from(name)),
+        }),
     };
-    let key = LeaseId {
-        name: Arc::from(name),
-        lock_id: Arc::from("owner#1"),
-    };
-    let entry = Queues::new().join(&key.name);
-    Lease::new(key, grant, options, entry)
+    Lease::new(grant, options)
 }
 
 /// A renewer whose task is not started, with a store that has no locks.
@@ -65,7 +69,7 @@ async fn the_holds_of_a_claim_share_its_tokens_its_deadline_and_its_renewals() {
     let deadline = first.deadline().unwrap();
     let second = first.successor(deadline).unwrap();
     let third = second.successor(deadline).unwrap();
-    assert_eq!([second.token.get(), third.token.get()], [2, 3]);
+    assert_eq!([second.token().get(), third.token().get()], [2, 3]);
     assert!(third.successor(deadline).is_none(), "no reserved token is left");
     assert_eq!(third.deadline(), Some(deadline));
     assert!(third.may_outlive_deadline(), "the renewal is not confirmed");

@@ -35,8 +35,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::permit_id;
 use crate::queue::Rivals;
-use crate::slot;
 use crate::store::{ProviderMark, Store};
 use crate::sync::lock;
 use crate::timing::{LINE_REACQUIRED, LINE_REACQUIRED_EVERY, LINE_SLOTS_MAX};
@@ -238,7 +238,7 @@ impl Lines {
         if !self.is_fair {
             return;
         }
-        let name = slot::awaited(name);
+        let name = permit_id::awaited(name);
         let now = Instant::now();
         self.recent.add(now, name);
         if self.with_line(name, |line| line.released(now)).is_some() {

@@ -18,7 +18,7 @@ use crate::sync::lock;
 use crate::timing::{
     LINE_LOOK_LIMIT, LOOK_ALLOWED_POLL, LOOK_GAP_MAX, LOOK_GAP_PER_NAME, LOOK_LIMIT, LOOKER_CHECK,
 };
-use crate::{LockError, lock_id, slot, trace};
+use crate::{LockError, lock_id, permit_id, trace};
 
 /// The number of waiters from which on one query looks at their locks. Fewer of them send requests of their own: a free
 /// lock is acquired with one command then, and not with two.
@@ -148,7 +148,7 @@ impl ReleaseNotifier {
         }
         let is_few = state.waiters.len() < state.look_from;
         // No document has the name that stands for all permits of a semaphore.
-        state.wake_due(now, |name| is_few || slot::is_group(name));
+        state.wake_due(now, |name| is_few || permit_id::is_group(name));
         if is_few && !state.waiters.is_look_due(now) {
             return LookerStep::Wait(state.waiters.first_due());
         }
@@ -163,7 +163,7 @@ impl ReleaseNotifier {
         if is_few {
             names.retain(|name| state.waiters.looks(name));
         } else {
-            names.retain(|name| !slot::is_group(name) || state.waiters.looks(name));
+            names.retain(|name| !permit_id::is_group(name) || state.waiters.looks(name));
         }
         if names.is_empty() {
             return LookerStep::Wait(Some(first));
@@ -212,7 +212,7 @@ impl ReleaseNotifier {
             let is_own = lease.is_some_and(|lease| lease.holder.as_ref().is_some_and(is_own));
             let Some(lease) = lease.filter(|_| !is_own) else {
                 // No document has the name that stands for all permits of a semaphore.
-                if !slot::is_group(name) {
+                if !permit_id::is_group(name) {
                     waiter.entry.front().set_no_holder();
                 }
                 // No waiter before it in line can acquire a lock that only this process can release.

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use crate::duration::{as_optional_seconds, as_seconds};
 use crate::engine::Engine;
 use crate::lease::Lease;
-use crate::{FencingToken, IndexState, LockError, slot};
+use crate::{FencingToken, IndexState, LockError, permit_id};
 
 /// The state of a provider and of its connection to MongoDB; returned by
 /// [`LockProvider::health`](crate::LockProvider::health).
@@ -106,7 +106,7 @@ pub(super) async fn health(engine: &Engine) -> Health {
         smallest_remaining: leases.iter().map(|lease| lease.remaining()).min(),
         wake_up: wake_up(engine),
         index: engine.index_task.state(),
-        held: leases.iter().map(|lease| lease.keys().count()).sum(),
+        held: leases.iter().map(|lease| lease.keys().len()).sum(),
         waiting: engine.waiting(),
         is_shut_down: engine.refuses(false),
     }
@@ -138,8 +138,8 @@ pub(super) fn held(engine: &Engine) -> Vec<HeldInfo> {
     let leases = engine.renewer.held();
     let of_lease = |lease: &Arc<Lease>| {
         let info = |(id, fencing_token): (&Arc<str>, _)| HeldInfo {
-            name: slot::shown(id).to_owned(),
-            permit: lease.permit(),
+            name: permit_id::shown(id).to_owned(),
+            permit: permit_id::number(id),
             fencing_token,
             held_for: lease.acquired.elapsed(),
             remaining: lease.remaining(),

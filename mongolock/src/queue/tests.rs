@@ -77,25 +77,6 @@ async fn a_turn_tells_which_set_the_next_caller_wants() {
 }
 
 #[tokio::test]
-async fn the_first_turn_of_a_set_passes_while_the_others_stay() {
-    let queues = Queues::<()>::new();
-    let entries = ["a", "b"].map(|name| join(&queues, name));
-    let turns = entries
-        .each_ref()
-        .map(|entry| QueueSlot::Turn(entry.try_turn().unwrap()));
-    let Ok((first, mut others)) = QueueSlot::Several(turns.into()).take_first_turn() else {
-        panic!("both turns are there");
-    };
-    drop(first);
-    assert_eq!(others.turns().count(), 1);
-    assert!(entries[1].try_turn().is_none());
-    others.put_first_turn(entries[0].try_turn().unwrap());
-    assert_eq!(others.turns().count(), 2);
-    let without = others.without_turn();
-    assert!(without.take_first_turn().is_err(), "no turn is left");
-}
-
-#[tokio::test]
 async fn the_requests_in_flight_are_counted() {
     let queues = Queues::<()>::new();
     let entry = join(&queues, "n");

@@ -12,7 +12,6 @@ use tracing::Span;
 
 use super::AnyBody;
 use crate::context::{CURRENT, LockContext, View};
-use crate::few::Few;
 use crate::lease::Lease;
 use crate::name::RenderedName;
 use crate::options::OnBusy;
@@ -49,8 +48,8 @@ struct Own {
 /// A call within enclosing holds of its names. It is on the heap to keep other calls small.
 struct Joined {
     context: LockContext,
-    /// The inner-call slots of the enclosing holds, under each of which only one joined call runs at a time.
-    _slots: Few<OwnedSemaphorePermit>,
+    /// The inner turns of the enclosing holds, under each of which only one joined call runs at a time.
+    _turns: Vec<OwnedSemaphorePermit>,
 }
 
 impl Drop for Joined {
@@ -115,12 +114,12 @@ impl RunningHold {
         context: LockContext,
         own: Option<LockGuard>,
         await_release: bool,
-        slots: Few<OwnedSemaphorePermit>,
+        turns: Vec<OwnedSemaphorePermit>,
         on_lost: OnLost,
     ) -> Self {
         let joined = Joined {
             context: context.clone(),
-            _slots: slots,
+            _turns: turns,
         };
         Self {
             context,
@@ -142,23 +141,20 @@ impl RunningHold {
         on_busy: OnBusy,
         on_lost: OnLost,
     ) -> Result<Self, LockError> {
-        lease.ensure_held()?;
-        let slot = inner_call_slot(outer, on_busy, lease.until_over()).await;
-        let slot = slot.ok_or_else(|| lease.lost_error())??;
-        // The hold may have ended during the wait for another inner call.
-        lease.ensure_held()?;
+        let joined = std::iter::once(&lease);
+        let turns = inner_turns(std::slice::from_ref(outer), joined, on_busy).await?;
         let context = match lease.token_of(name.text()) {
             // The hold has other names as well.
-            Some(token) if !lease.members().is_empty() => {
+            Some(token) if lease.keys().len() > 1 => {
                 let view = View {
                     tokens: vec![(Arc::clone(name.text()), token)],
-                    first: 0,
+                    title: 0,
                 };
                 LockContext::of_view(lease, Vec::new(), view, outer.engine(), name.template())
             }
             _ => LockContext::new(lease, outer.engine(), name.template()),
         };
-        Ok(Self::joined(context, None, true, Few::one(slot), on_lost))
+        Ok(Self::joined(context, None, true, turns, on_lost))
     }
 
     /// The hold with the span in which its body runs.
@@ -273,23 +269,29 @@ impl Source {
     }
 }
 
-/// The slot of a call that joins an enclosing one; `None` if the hold ends first. Without waiting, an occupied slot is an
-/// error.
-pub(crate) async fn inner_call_slot(
-    outer: &LockContext,
+/// The inner turns of enclosing calls, of which these leases are joined: calls that join one of them run one at a time,
+/// whichever of its names they need. Without waiting, an occupied turn is an error.
+pub(crate) async fn inner_turns(
+    outer: &[LockContext],
+    joined: impl Iterator<Item = &Arc<Lease>> + Clone,
     on_busy: OnBusy,
-    until_lost: impl Future<Output = ()>,
-) -> Option<Result<OwnedSemaphorePermit, LockError>> {
-    let inner_calls = outer.inner_calls();
-    let slot = match on_busy {
-        OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
-        OnBusy::Wait => tokio::select! {
-            biased;
-            slot = inner_calls.acquire_owned() => slot.ok(),
-            () = until_lost => return None,
-        },
-    };
-    Some(slot.ok_or_else(|| outer.busy_error()))
+) -> Result<Vec<OwnedSemaphorePermit>, LockError> {
+    let mut turns = Vec::with_capacity(outer.len());
+    for outer in outer {
+        let inner_calls = outer.inner_calls();
+        let turn = match on_busy {
+            OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
+            OnBusy::Wait => tokio::select! {
+                biased;
+                turn = inner_calls.acquire_owned() => turn.ok(),
+                () = Lease::until_one_over(joined.clone()) => None,
+            },
+        };
+        // A hold may have ended during the wait for another inner call.
+        joined.clone().try_for_each(|lease| lease.ensure_held())?;
+        turns.push(turn.ok_or_else(|| outer.busy_error())?);
+    }
+    Ok(turns)
 }
 
 /// Returns an error if the caller itself holds the lock: waiting for it would be a deadlock.

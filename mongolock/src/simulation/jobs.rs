@@ -162,13 +162,13 @@ impl Worker {
         let works = &self.world.server.works;
         match lease.once {
             Some(once) => {
-                for breach in works.begin(&self.process, &lease.key, once, job.once) {
+                for breach in works.begin(&self.process, lease.key(), once, job.once) {
                     self.check(false, || breach);
                 }
             }
             None => self.check(false, || format!("{} is not held for one work", job.name)),
         }
-        lease.key.clone()
+        lease.key().clone()
     }
 
     /// Notes the success of a body, unless its lease is over: then another process may run the job.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::lease::Lease;
-use crate::slot;
+use crate::permit_id;
 use crate::store::LeaseId;
 use crate::sync::lock;
 
@@ -234,7 +234,7 @@ impl Ledger {
     /// The number of permits of a semaphore that are held.
     pub(super) fn live_permits(&self, semaphore: &str) -> usize {
         let names = lock(&self.names);
-        let is_permit = |name: &str| slot::parts(name).is_some_and(|(of, _)| of == semaphore);
+        let is_permit = |name: &str| permit_id::parts(name).is_some_and(|(of, _)| of == semaphore);
         let permits = names.iter().filter(|(name, _)| is_permit(name));
         permits.map(|(_, record)| record.live().count()).sum()
     }

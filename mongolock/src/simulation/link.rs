@@ -27,7 +27,7 @@ use crate::store::{
 };
 use crate::sync::lock;
 use crate::task::driver_call;
-use crate::{LockError, slot};
+use crate::{LockError, permit_id};
 
 /// The time for which a majority read does not show a write that was not confirmed: the server writes its journal as often.
 const UNCONFIRMED: Duration = Duration::from_millis(100);
@@ -182,9 +182,9 @@ impl Link {
     ) -> Result<RunningLeases, LockError> {
         let names: Vec<Arc<str>> = match looked {
             Looked::Names(names) => names.to_vec(),
-            Looked::Permits { semaphore, permits } => {
-                (0..permits).map(|number| slot::id(semaphore, number)).collect()
-            }
+            Looked::Permits { semaphore, permits } => (0..permits)
+                .map(|number| permit_id::new(semaphore, number))
+                .collect(),
         };
         let (contacts, sent) = (&self.process.contacts, Instant::now());
         let _asking: Vec<_> = names.iter().map(|name| contacts.asks(name)).collect();

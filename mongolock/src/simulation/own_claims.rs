@@ -16,7 +16,7 @@ use crate::provider::LockProviderBuilder;
 use crate::queue::FrontStatus;
 use crate::store::{AcquireRequest, LeaseId, ProviderMark};
 use crate::timing::LINE_MARGIN;
-use crate::{LockError, LockProvider, slot};
+use crate::{LockError, LockProvider, permit_id};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -187,7 +187,7 @@ async fn acquires_during_a_pause<T>(acquire: impl AsyncFnOnce(LockProvider) -> T
         .with_defaults();
     let begun = Instant::now();
     let at = |millis| begun + Duration::from_millis(millis);
-    for document in ["a", &slot::id("s", 0)] {
+    for document in ["a", &permit_id::new("s", 0)] {
         server.blocks.block(document, at(2300));
     }
     let silence = async {
@@ -242,9 +242,9 @@ fn a_permit_that_is_found_held_says_nothing_of_the_line() {
         let provider = LockProviderBuilder::simulated(link).with_defaults();
         for number in 0..2 {
             let other = ProviderMark::random().new_lock_id("rival");
-            claim(&server, &slot::id("s", number), &other);
+            claim(&server, &permit_id::new("s", number), &other);
         }
-        let group = slot::group("s");
+        let group = permit_id::group("s");
         let engine = provider.engine();
         let _used = engine.queues.join(&group);
         server.add_expired_waiters(&group, 3);

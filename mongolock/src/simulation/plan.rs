@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 use super::between;
 use super::knobs::Knobs;
-use crate::slot;
+use crate::permit_id;
 
 /// What can go wrong in a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -278,7 +278,7 @@ impl Plan {
     pub(super) fn document(&self, rng: &mut Rng) -> String {
         let name = rng.usize(0..self.names).to_string();
         if self.scenario == Scenario::Permits {
-            return slot::id(&name, rng.u32(0..self.permits)).to_string();
+            return permit_id::new(&name, rng.u32(0..self.permits)).to_string();
         }
         name
     }

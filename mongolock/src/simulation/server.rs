@@ -15,7 +15,7 @@ use super::process::number_in;
 use super::tenure::Tenures;
 use super::turns::Turns;
 use super::works::Works;
-use crate::slot;
+use crate::permit_id;
 use crate::store::LeaseId;
 use crate::store::{AcquireReply, AcquireRequest, MemoryStore, ProviderMark, WaiterEntry};
 use crate::sync::lock;
@@ -118,7 +118,7 @@ impl Server {
         let answer = self.memory.claim_at(now, key, ask);
         self.observe(&key.name);
         if let AcquireReply::Acquired { last_token, .. } = &answer {
-            if slot::parts(&key.name).is_some() && self.memory.locks_of(&key.lock_id) > 1 {
+            if permit_id::parts(&key.name).is_some() && self.memory.locks_of(&key.lock_id) > 1 {
                 self.ledger
                     .breach(format!("the claim {} has a second permit", key.lock_id));
             }

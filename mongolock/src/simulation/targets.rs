@@ -13,7 +13,7 @@ use super::plan::Scenario;
 use super::verdict::ONE_ANSWER;
 use super::wish::{End, How, Wish};
 use super::worker::Worker;
-use crate::{DistributedLock, LockContext, LockError, LockGuard, LockSet, Permit, Semaphore, slot};
+use crate::{DistributedLock, LockContext, LockError, LockGuard, LockSet, Permit, Semaphore, permit_id};
 
 /// The longest time for a call inside another one: it waits for 10 s at most, works for a moment and releases its locks.
 const INNER_LIMIT: Duration = Duration::from_secs(20);
@@ -123,7 +123,7 @@ impl Worker {
         let documents = names.iter().map(name_of);
         let documents: Vec<Arc<str>> = if self.world.plan.scenario == Scenario::Permits {
             documents
-                .flat_map(|name| (0..permits).map(move |number| slot::id(&name, number)))
+                .flat_map(|name| (0..permits).map(move |number| permit_id::new(&name, number)))
                 .collect()
         } else {
             documents.collect()
@@ -258,7 +258,7 @@ impl Worker {
     /// Checks that no more permits of the semaphore are held than the greatest number that a process knows.
     fn check_permits(&self, context: &LockContext) {
         let permits = self.world.plan.permits as usize;
-        let Some(semaphore) = context.lease().semaphore() else {
+        let Some((semaphore, _)) = permit_id::parts(&context.lease().key().name) else {
             return;
         };
         let held = self.world.server.ledger.live_permits(semaphore);

@@ -10,7 +10,7 @@ use super::order::Order;
 use super::process::Process;
 use super::server::{Command, Server};
 use crate::engine::Engine;
-use crate::slot;
+use crate::permit_id;
 use crate::store::{AcquireReply, LeaseId, LockEvent};
 use crate::sync::lock;
 
@@ -138,7 +138,7 @@ impl WakeUps {
     pub(super) fn call_ended(&self, name: &str) {
         let names = &mut *lock(&self.names);
         for (awaited, state) in names.iter_mut() {
-            if **awaited == *name || slot::group(name) == *awaited {
+            if **awaited == *name || permit_id::group(name) == *awaited {
                 state.since = Instant::now();
             }
         }
@@ -146,7 +146,7 @@ impl WakeUps {
 
     /// Notes the reply to a claim. A permit leaves the turn of its semaphore to the next caller.
     pub(super) fn replied(&self, key: &LeaseId, reply: &AcquireReply) {
-        let is_permit = slot::parts(&key.name).is_some();
+        let is_permit = permit_id::parts(&key.name).is_some();
         if matches!(reply, AcquireReply::Acquired { .. }) && !is_permit {
             self.change(&key.name, |name| name.claim = Some(Arc::clone(&key.lock_id)));
         }
@@ -243,5 +243,5 @@ async fn watch(server: Arc<Server>, process: Arc<Process>, name: Arc<str>) {
 
 /// The name by which callers wait for this document.
 fn awaited(document: &str) -> Arc<str> {
-    Arc::from(slot::awaited(document))
+    Arc::from(permit_id::awaited(document))
 }

@@ -170,11 +170,11 @@ impl Worker {
             world.server.ledger.begin(begun, promise);
             self.process.contacts.hold(&key.name)
         };
-        let names: Vec<&Arc<str>> = lease.keys().map(|key| &key.name).collect();
+        let names: Vec<&Arc<str>> = lease.keys().iter().map(|key| &key.name).collect();
         for breach in world.server.turns.hold_begins(process, &names) {
             self.check(false, || breach);
         }
-        lease.keys().zip(tokens).map(begin).collect()
+        lease.keys().iter().zip(tokens).map(begin).collect()
     }
 
     fn failed(&self, wish: &Wish, call: &JudgedCall, error: LockError) -> Result<(), LockError> {

@@ -11,7 +11,7 @@ use super::{WaitersByName, waiters};
 use crate::lock_id::MARK_PREFIX;
 use crate::store::info::{Page, Seen};
 use crate::timing::COMMAND_LIMIT;
-use crate::{FencingToken, LockError, LockFilter, LockInfo, LockState, slot};
+use crate::{FencingToken, LockError, LockFilter, LockInfo, LockState, permit_id};
 
 /// The largest number of locks that one query returns. It bounds the memory of a stream, and the time that one query
 /// takes.
@@ -83,7 +83,7 @@ impl MongoStore {
     /// The waiters for these locks. Without the right to read them, or after another error, none are known: the locks
     /// themselves can be read all the same.
     async fn lines_of(&self, locks: &[Document]) -> WaitersByName {
-        let awaited = |lock: &Document| Arc::from(slot::awaited(name_of(lock)));
+        let awaited = |lock: &Document| Arc::from(permit_id::awaited(name_of(lock)));
         let names: Vec<Arc<str>> = locks.iter().map(awaited).collect();
         if names.is_empty() {
             return WaitersByName::new();
@@ -205,7 +205,7 @@ pub(super) fn info(
         token: token.map_err(|_| unfit("fencingToken", "a 64-bit integer"))?,
         now: *date("now")?,
         takeover_margin,
-        waiters: waiters::infos(lines.get(slot::awaited(name)), text("lockId")?),
+        waiters: waiters::infos(lines.get(permit_id::awaited(name)), text("lockId")?),
     };
     Ok(seen.into())
 }

@@ -19,7 +19,7 @@ use crate::store::driver_error;
 use crate::store::takeover::is_claim;
 use crate::task::with_reply_limit;
 use crate::timing::{COMMAND_LIMIT, STREAM_AWAIT};
-use crate::{LockError, slot};
+use crate::{LockError, permit_id};
 
 /// The locks that a stream reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl StreamFilter {
     pub(crate) fn admits(&self, name: &str) -> bool {
         match self {
             Self::All => true,
-            Self::Names(names) => names.contains(slot::awaited(name)),
+            Self::Names(names) => names.contains(permit_id::awaited(name)),
         }
     }
 }
@@ -238,7 +238,7 @@ fn pipeline(filter: &StreamFilter) -> [Document; 2] {
         let (groups, names): (Vec<&str>, Vec<&str>) = names
             .iter()
             .map(AsRef::as_ref)
-            .partition(|name| slot::is_group(name));
+            .partition(|name| permit_id::is_group(name));
         let mut ids = vec![doc! { "documentKey._id": { "$in": names } }];
         // Any permit of the semaphore.
         let of_group =

@@ -15,7 +15,7 @@ use super::{AcquireReply, AcquireRequest, Claimed, Dates, LeaseId, ProviderMark,
 use crate::few::Few;
 use crate::task::driver_call;
 use crate::timing::LATE_COMMAND;
-use crate::{FencingToken, LockError, slot};
+use crate::{FencingToken, LockError, permit_id};
 
 impl MongoStore {
     /// Takes those of these locks that are free: a single one with one command, several with a command and a query.
@@ -332,7 +332,7 @@ pub(super) fn wrong_type(error: &mongodb::error::Error) -> String {
 
 pub(super) fn corrupt(name: &str, problem: String) -> LockError {
     LockError::CorruptDocument {
-        name: slot::shown(name).to_owned(),
+        name: permit_id::shown(name).to_owned(),
         problem,
     }
 }

@@ -7,19 +7,19 @@ use std::time::Duration;
 use mongodb::ClientSession;
 use tokio::time::Instant;
 
-use super::look::held_slots;
+use super::look::held_permits;
 use super::{
     AcquireReply, AcquireRequest, Admission, AdmissionClass, Admissions, ClaimItem, Claimed, GuardChange,
-    GuardOutcome, HeldSlots, IndexCheck, IndexState, Lane, LeaseId, LockFilter, LockInfo, LockStream, Looked,
-    MarkReply, MarkRequest, MongoStore, Outcomes, Page, ProviderMark, ReleaseItem, RenewReply, RunningLeases,
-    Store, StreamFilter, WaiterEntry, WaitersByName, WaitersState,
+    GuardOutcome, HeldPermits, IndexCheck, IndexState, Lane, LeaseId, LockFilter, LockInfo, LockStream,
+    Looked, MarkReply, MarkRequest, MongoStore, Outcomes, Page, ProviderMark, ReleaseItem, RenewReply,
+    RunningLeases, Store, StreamFilter, WaiterEntry, WaitersByName, WaitersState,
 };
 use crate::few::Few;
 use crate::meter::CommandKind;
 use crate::options::TtlOptions;
 #[cfg(test)]
 use crate::task::{with_reply_limit, within};
-use crate::{FencingToken, LockError, slot};
+use crate::{FencingToken, LockError, permit_id};
 
 /// Sends a command by its kind, with the time for which it waits for the reply. The method of a store has the name and the
 /// values of the command; those that wait for a server get the limit as well.
@@ -285,7 +285,7 @@ impl Store {
     ) -> Result<GuardOutcome, LockError> {
         let Some(store) = self.mongo() else {
             return Err(LockError::NoTransaction {
-                name: slot::shown(&key.name).to_owned(),
+                name: permit_id::shown(&key.name).to_owned(),
                 reason: "the lock is in memory, and only MongoDB has transactions".to_owned(),
             });
         };
@@ -368,15 +368,15 @@ impl Store {
 
     /// Looks at all permits of a semaphore, also at those beyond this number. The reply is only a hint, as that to a look. The
     /// caller has the admission.
-    pub(crate) async fn slots(
+    pub(crate) async fn held_permits(
         &self,
         semaphore: &str,
         permits: u32,
         takeover_margin: Duration,
         limit: Duration,
-    ) -> Result<HeldSlots, LockError> {
+    ) -> Result<HeldPermits, LockError> {
         let looked = Looked::Permits { semaphore, permits };
-        Ok(held_slots(
+        Ok(held_permits(
             self.look(looked, takeover_margin, limit).await?,
             semaphore,
         ))

@@ -10,7 +10,7 @@ pub(crate) use crate::error::driver_text::sentence;
 use crate::error::driver_text::{coded, is_refused_connection, is_refused_elsewhere};
 use crate::error::failure::Failure;
 use crate::store::reply::may_be_applied;
-use crate::{LockError, slot};
+use crate::{LockError, permit_id};
 
 /// The codes of transient errors: the server fails over, shuts down, is overloaded or out of time, or the command is in
 /// conflict with another write. They are taken from the server's `error_codes.yml`: first its retryable errors, then
@@ -213,7 +213,7 @@ pub(crate) fn is_out_of_time(error: &LockError) -> bool {
 /// The error for a command that ran out of time or into a conflict at the document of a lock: MongoDB works, and a foreign
 /// transaction or another long operation has to end first.
 pub(crate) fn blocked(name: &str, source: Error) -> LockError {
-    let name = slot::shown(name).to_owned();
+    let name = permit_id::shown(name).to_owned();
     Failure::BlockedDocument { name, source }.into_error()
 }
 

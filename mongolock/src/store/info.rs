@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::takeover::margin_after;
 use crate::duration::as_seconds;
-use crate::{FencingToken, LockError, lock_id, slot};
+use crate::{FencingToken, LockError, lock_id, permit_id};
 
 /// The first moment of the year 0 in milliseconds since 1970: RFC 3339 has no earlier one.
 const FIRST_DATE: i64 = -62_167_219_200_000;
@@ -149,10 +149,9 @@ impl From<Seen<'_>> for LockInfo {
             .saturating_sub(seen.now.timestamp_millis());
         let margin = margin_after(seen.lock_id, seen.takeover_margin).as_millis();
         let until_free = left.saturating_add(i64::try_from(margin).unwrap_or(i64::MAX));
-        let permit = slot::parts(seen.name);
         Self {
-            name: permit.map_or(seen.name, |(name, _)| name).to_owned(),
-            permit: permit.map(|(_, number)| number),
+            name: permit_id::shown(seen.name).to_owned(),
+            permit: permit_id::number(seen.name),
             owner: lock_id::owner(seen.lock_id).map(str::to_owned),
             state: match (seen.lock_id, left) {
                 ("", _) => LockState::Released,

@@ -9,10 +9,10 @@ use mongodb::bson::{Bson, Document, doc};
 use super::memory::MemoryStore;
 use super::mongo::{MongoStore, Query, millis};
 use super::takeover::{free, margin_after};
-use crate::{LockError, slot};
+use crate::{LockError, permit_id};
 
 /// The largest number of permits that one query returns: twice those that a semaphore can have.
-const MOST_SLOTS: usize = 2000;
+const MOST_FOUND: usize = 2000;
 
 /// The running leases that a look has found, by the names of their locks. Every other name of the look is free.
 pub(crate) type RunningLeases = HashMap<Arc<str>, RunningLease>;
@@ -29,7 +29,7 @@ pub(crate) struct RunningLease {
 }
 
 /// The permits of a semaphore that are held, by their numbers; every other permit is free.
-pub(crate) type HeldSlots = HashMap<u32, RunningLease>;
+pub(crate) type HeldPermits = HashMap<u32, RunningLease>;
 
 /// The locks that a look reads.
 #[derive(Clone, Copy)]
@@ -60,8 +60,9 @@ impl MongoStore {
                 (doc! { "$in": names }, most)
             }
             Looked::Permits { semaphore, .. } => {
-                let ids = doc! { "$gte": &*slot::group(semaphore), "$lt": slot::end_of_ids(semaphore) };
-                (ids, MOST_SLOTS)
+                let ids =
+                    doc! { "$gte": &*permit_id::group(semaphore), "$lt": permit_id::end_of_ids(semaphore) };
+                (ids, MOST_FOUND)
             }
         };
         let query = Query {
@@ -144,14 +145,14 @@ impl MemoryStore {
 }
 
 /// What a look at all permits of this semaphore has found.
-pub(super) fn held_slots(running: RunningLeases, semaphore: &str) -> HeldSlots {
+pub(super) fn held_permits(running: RunningLeases, semaphore: &str) -> HeldPermits {
     let held = |(id, lease): (Arc<str>, RunningLease)| Some((number_of(&id, semaphore)?, lease));
     running.into_iter().filter_map(held).collect()
 }
 
 /// The number of a permit of this semaphore.
 fn number_of(id: &str, semaphore: &str) -> Option<u32> {
-    slot::parts(id)
+    permit_id::parts(id)
         .filter(|(name, _)| *name == semaphore)
         .map(|(_, number)| number)
 }

@@ -28,7 +28,7 @@ use crate::store::takeover::margin_after;
 use crate::sync::lock;
 use crate::timing::LATE_COMMAND;
 use crate::{FencingToken, LockFilter, LockInfo};
-use crate::{lock_id, slot};
+use crate::{lock_id, permit_id};
 
 /// The time of the store's clock at its start: tokens are derived from the time, and a token of 0 would look like no
 /// token.
@@ -381,7 +381,7 @@ impl MemoryStore {
             token: document.token,
             now: self.date(now),
             takeover_margin,
-            waiters: self.waiter_infos(slot::awaited(name), &document.lock_id),
+            waiters: self.waiter_infos(permit_id::awaited(name), &document.lock_id),
         };
         seen.into()
     }

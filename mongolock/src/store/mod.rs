@@ -49,7 +49,7 @@ pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
 pub(crate) use info::Page;
 pub use info::{LockInfo, LockState, WaiterInfo};
-pub(crate) use look::{HeldSlots, Looked, RunningLease, RunningLeases};
+pub(crate) use look::{HeldPermits, Looked, RunningLease, RunningLeases};
 pub(crate) use mark::{MarkReply, MarkRequest};
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::{BackgroundClient, MongoStore, WAITERS_SUFFIX};

@@ -41,7 +41,7 @@ fn a_permit_whose_document_is_blocked_comes_last() {
     let (provider, name) = (LockProvider::in_memory(), RenderedName::new("s"));
     let options = Arc::new(Options::default());
     let call = AcquirePermit::new(provider.engine(), &name, 2, &options, false);
-    let held = HeldSlots::default();
+    let held = HeldPermits::default();
     lock(&call.blocked).push(0);
     for _ in 0..20 {
         assert!(matches!(call.choose(&held), Found::Free(1)));

@@ -48,7 +48,7 @@ async fn a_call_that_waits_for_the_first_lock_takes_the_whole_set_over() {
     let mut hold = acquired.unwrap().unwrap();
     assert!(hold.lease().is_handed_over());
     assert_eq!(hold.lease().name(), "b");
-    assert_eq!(hold.lease().token.get(), token.get() + 1);
+    assert_eq!(hold.lease().token().get(), token.get() + 1);
     hold.release().await.unwrap();
 }
 

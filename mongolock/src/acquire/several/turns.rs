@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::super::one::yields;
 use super::AcquireSeveral;
-use crate::lease::{Entry, Hold, QueueSlot, Turn};
+use crate::lease::{Entry, Hold, Turn};
 use crate::opaque::boxed;
 use crate::queue::Holder;
 use crate::trace;
@@ -83,17 +83,15 @@ impl AcquireSeveral<'_> {
     /// Delivers the hold to the caller: the turns go with the lease, and the waiters behind wait for its holder.
     pub(super) fn deliver(&self, hold: Hold, entries: &[Arc<Entry>], turns: Vec<Option<Turn>>) -> Hold {
         note_held(&hold, entries);
-        let turns = turns.into_iter().flatten().map(QueueSlot::Turn).collect();
-        hold.lease()
-            .deliver(QueueSlot::Several(turns), self.call.meter.as_ref());
+        let turns = turns.into_iter().flatten();
+        hold.lease().deliver(turns, self.call.meter.as_ref());
         hold
     }
 
     /// The same for a hold that was handed over, whose other turns it has.
     pub(super) fn deliver_taken_over(&self, hold: Hold, entries: &[Arc<Entry>], turn: Turn) -> Hold {
         note_held(&hold, entries);
-        hold.lease()
-            .deliver(QueueSlot::Turn(turn), self.call.meter.as_ref());
+        hold.lease().deliver([turn], self.call.meter.as_ref());
         hold
     }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{MOST_DUE, Renewer};
 use crate::lease::Lease;
-use crate::lease::background_release::{self, BackgroundRelease};
+use crate::lease::claim_release::{self, ClaimRelease};
 use crate::lease::renewal::{self, RenewalBatch};
 use crate::store::{Admission, AdmissionClass};
 use crate::sync::lock;
@@ -21,7 +21,7 @@ pub(super) struct DueWork {
     /// Among which commands the next batch is admitted, if there is no room for it now.
     pub(super) waits_for: Option<AdmissionClass>,
     /// Claims to release, one batch for each command.
-    releases: Vec<Vec<BackgroundRelease>>,
+    releases: Vec<Vec<ClaimRelease>>,
     /// The time of the next round if nothing wakes the task before.
     pub(super) next_round: Option<Instant>,
     /// Whether this is the last round.
@@ -72,7 +72,7 @@ impl Renewer {
             expired: due.expired,
             renewals,
             waits_for,
-            releases: background_release::batches(releases),
+            releases: claim_release::batches(releases),
             next_round,
             is_last,
         }
@@ -90,7 +90,7 @@ pub(super) async fn run(renewer: Arc<Renewer>) {
             crate::task::spawn(renewal::renew(Arc::clone(&renewer), admission, batch));
         }
         for batch in work.releases {
-            crate::task::spawn(background_release::send(Arc::clone(&renewer), batch));
+            crate::task::spawn(claim_release::send(Arc::clone(&renewer), batch));
         }
         if work.is_last {
             return;

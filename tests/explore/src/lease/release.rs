@@ -1,4 +1,4 @@
-//! The release of a claim, by the call that held it or in the background: what `background_release.rs` of the library does, and
+//! The release of a claim, by the call that held it or in the background: what `claim_release.rs` of the library does, and
 //! the loop of `release::send`. Each release is sent in a command of its own.
 
 use std::time::Duration;
@@ -94,7 +94,7 @@ impl Release {
         }
     }
 
-    /// `BackgroundRelease::of_lease`.
+    /// `ClaimRelease::of_lease`.
     pub(super) fn of_lease(lease: &Lease, taken_for: Duration) -> Self {
         Self {
             has_copies: lease.has_copies,
@@ -102,7 +102,7 @@ impl Release {
         }
     }
 
-    /// `BackgroundRelease::of_claim`.
+    /// `ClaimRelease::of_claim`.
     pub(crate) fn of_claim(id: Id, taken_for: Duration, has_copies: bool) -> Self {
         Self {
             has_copies,
@@ -173,7 +173,7 @@ impl Process {
         true
     }
 
-    /// `BackgroundRelease::is_settled`: it is a late one, and all requests are answered.
+    /// `ClaimRelease::is_settled`: it is a late one, and all requests are answered.
     fn is_settled(&self, index: usize) -> bool {
         let release = &self.releases[index];
         let book = self.books.iter().find(|(id, _)| *id == release.id);
@@ -190,7 +190,7 @@ impl Process {
         }
     }
 
-    /// `QueueSlot::without_turn`.
+    /// `QueueSlot::pass_turn_on`.
     fn pass_turn_of(&mut self, cx: &Cx<'_>, index: usize) {
         let release = &mut self.releases[index];
         if release.has_turn && !cx.setup.has(Mutant::TurnStaysAfterFailedRelease) {
@@ -217,7 +217,7 @@ impl Process {
         }
     }
 
-    /// `BackgroundRelease::alone`.
+    /// `ClaimRelease::alone`.
     fn release_alone(&mut self, index: usize, at: Instant) {
         let release = self.releases.swap_remove(index);
         self.release_in_background(Release {

@@ -1,7 +1,7 @@
 //! Upserts and duplicate keys: which of them are a stale token, and which are the driver's own error.
 
 use mongodb::bson::{Document, doc};
-use mongodb::options::{Collation, CollationStrength};
+use mongodb::options::{Collation, CollationStrength, UpdateOptions};
 use mongolock::{FencedExt, FencingToken, LockError};
 use mongolock_tests::{names, recorded};
 
@@ -99,11 +99,9 @@ async fn a_collation_lets_no_stale_upsert_insert() {
     scene.reports.insert_one(written).await.unwrap();
     let strength = CollationStrength::Secondary;
     let no_case = Collation::builder().locale("en").strength(strength).build();
-    let late = scene
-        .holder(9)
-        .update_one(doc! { "_id": "a" }, retitle())
-        .upsert(true);
-    scene.refuses(late.collation(no_case)).await;
+    let options = UpdateOptions::builder().upsert(true).collation(no_case).build();
+    let late = scene.holder(9).update_one(doc! { "_id": "a" }, retitle());
+    scene.refuses(late.with_options(options)).await;
 }
 
 /// An upsert whose query has a condition beside its key ends after a few commands if the condition is not met.

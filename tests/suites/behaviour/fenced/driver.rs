@@ -31,16 +31,19 @@ async fn options_are_passed_through() {
         .locale("en")
         .strength(CollationStrength::Primary)
         .build();
+    let options = UpdateOptions::builder()
+        .array_filters(vec![doc! { "one": "b" }])
+        .collation(no_case)
+        .let_vars(doc! { "which": 1 })
+        .hint(Hint::Keys(doc! { "_id": 1 }))
+        .comment(bson!("by hand"))
+        .build();
     let wanted = || doc! { "title": "OLD", "$expr": { "$eq": ["$_id", "$$which"] } };
     let write = |token: i64| {
         reports
             .fenced(FencingToken::from(token))
             .update_one(wanted(), doc! { "$set": { "tags.$[one]": "c" } })
-            .array_filters(vec![doc! { "one": "b" }])
-            .collation(no_case.clone())
-            .let_vars(doc! { "which": 1 })
-            .hint(Hint::Keys(doc! { "_id": 1 }))
-            .comment(bson!("by hand"))
+            .with_options(options.clone())
     };
     assert_eq!(write(11).await.unwrap().modified_count, 1);
     let sent = commands.take();

@@ -7,19 +7,20 @@ use tokio::time::Instant;
 
 use super::QueueSlot;
 use crate::backoff::Backoff;
-use crate::lease::Lease;
 use crate::lease::book::NextRelease;
 use crate::lease::copies::Copies;
 use crate::lease::given_up::{GivenUp, Pending};
 use crate::lease::renewal::BATCH;
 use crate::lease::renewer::Renewer;
+use crate::lease::{Lease, Part};
 use crate::moment::Luck;
 use crate::store::{AdmissionClass, LeaseId, driver_error};
+use crate::sync::lock;
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPEAT_LIMIT};
 use crate::{LockError, trace};
 
 /// The release of a claim that this process no longer needs, made by the renewer's task.
-pub(crate) struct BackgroundRelease {
+pub(crate) struct ClaimRelease {
     /// The lock's name and the id of the claim.
     pub(crate) key: LeaseId,
     /// The minimum hold that the release leaves in the document.
@@ -43,10 +44,10 @@ pub(crate) struct BackgroundRelease {
     pending: Option<Pending>,
     /// Whether the claim counts as an acquisition in the line of its lock; that of a round that got only a part of its set
     /// does not.
-    is_turn: bool,
+    is_noted_in_line: bool,
 }
 
-impl BackgroundRelease {
+impl ClaimRelease {
     fn new(key: LeaseId, min_hold: Duration, taken_for: Duration, slot: QueueSlot) -> Self {
         let now = Instant::now();
         Self {
@@ -60,40 +61,36 @@ impl BackgroundRelease {
             copies: None,
             is_late: false,
             pending: None,
-            is_turn: true,
+            is_noted_in_line: true,
         }
     }
 
-    /// Releases a claim that never became a lease; `is_turn` says whether it counts as an acquisition in the line of its lock.
+    /// Releases a claim that never became a lease; `is_noted_in_line` says whether it counts as an acquisition in the line of its lock.
     pub(crate) fn of_claim(
         key: LeaseId,
         taken_for: Duration,
         slot: QueueSlot,
         copies: Option<Copies>,
-        is_turn: bool,
+        is_noted_in_line: bool,
     ) -> Self {
         Self {
             copies,
-            is_turn,
+            is_noted_in_line,
             ..Self::new(key, Duration::ZERO, taken_for, slot)
         }
     }
 
-    /// Releases the claims of a lease that has ended: one release for each of its names.
-    pub(super) fn of_lease(lease: &Lease, slot: QueueSlot) -> Vec<Self> {
-        let of_claim = |key: &LeaseId, copies: Option<&Copies>, slot| Self {
-            copies: copies.cloned(),
-            ..Self::new(key.clone(), lease.min_hold(), lease.options.taken_for(), slot)
+    /// Releases the claims of a lease that has ended: one release for each of its names, which takes its slot.
+    pub(super) fn of_lease(lease: &Lease) -> Vec<Self> {
+        let (min_hold, taken_for, is_late) = (lease.min_hold(), lease.options.taken_for(), lease.is_gone());
+        let mut slots = lock(&lease.slots);
+        let claims = lease.keys.iter().zip(&*lease.parts).zip(slots.iter_mut());
+        let release = |((key, part), slot): ((&LeaseId, &Part), _)| Self {
+            copies: part.copies.clone(),
+            is_late,
+            ..Self::new(key.clone(), min_hold, taken_for, std::mem::take(slot))
         };
-        if lease.members.is_empty() {
-            let mut release = of_claim(&lease.key, lease.copies.as_ref(), slot);
-            release.is_late = lease.is_gone();
-            return vec![release];
-        }
-        let members = lease.members.iter().zip(slot.split(lease.members.len()));
-        members
-            .map(|(member, slot)| of_claim(&member.key, member.copies.as_ref(), slot))
-            .collect()
+        claims.map(release).collect()
     }
 
     /// The release that follows this one when this one has ended: at once if the claim may have been acquired again,
@@ -116,7 +113,7 @@ impl BackgroundRelease {
             is_late,
             copies: Some(copies),
             pending: self.pending.clone(),
-            is_turn: self.is_turn,
+            is_noted_in_line: self.is_noted_in_line,
             ..Self::new(self.key.clone(), min_hold, self.taken_for, QueueSlot::Nothing)
         })
     }
@@ -151,11 +148,9 @@ impl BackgroundRelease {
 
     /// Passes the turn on after a command that has failed or is without a reply: the next waiter sends a request of its
     /// own and finds out by itself whether the server works.
-    pub(crate) fn without_turn(self) -> Self {
-        Self {
-            slot: self.slot.without_turn(),
-            ..self
-        }
+    pub(crate) fn without_turn(mut self) -> Self {
+        self.slot.pass_turn_on();
+        self
     }
 
     pub(crate) fn rescheduled(self, at: Instant) -> Self {
@@ -186,10 +181,10 @@ impl BackgroundRelease {
 impl Renewer {
     /// Schedules the late releases of ids whose acquire requests may take effect late. It is called when a release has
     /// ended, confirmed or given up, and not before: two releases of one claim must not overtake each other.
-    pub(super) fn released(self: &Arc<Self>, ended: Vec<BackgroundRelease>, is_confirmed: bool) {
+    pub(super) fn released(self: &Arc<Self>, ended: Vec<ClaimRelease>, is_confirmed: bool) {
         if is_confirmed {
             for release in &ended {
-                if release.is_turn {
+                if release.is_noted_in_line {
                     self.lines.released(&release.key.name);
                 }
                 release.slot.note_freed();
@@ -208,9 +203,9 @@ impl Renewer {
 ///
 /// The server stops at a document that a foreign transaction has changed, and the rest of the command waits: after a
 /// command that failed for that reason each claim has a command of its own.
-pub(crate) fn batches(releases: Vec<BackgroundRelease>) -> Vec<Vec<BackgroundRelease>> {
+pub(crate) fn batches(releases: Vec<ClaimRelease>) -> Vec<Vec<ClaimRelease>> {
     let now = Instant::now();
-    let mut groups: BTreeMap<(Duration, Instant, u32), Vec<BackgroundRelease>> = BTreeMap::new();
+    let mut groups: BTreeMap<(Duration, Instant, u32), Vec<ClaimRelease>> = BTreeMap::new();
     for release in releases {
         let group = (release.min_hold, release.at.max(now), release.failures);
         groups.entry(group).or_default().push(release);
@@ -228,7 +223,7 @@ pub(crate) fn batches(releases: Vec<BackgroundRelease>) -> Vec<Vec<BackgroundRel
 
 /// Releases claims with one command when they are due, and again after an error until the last of them no longer keeps
 /// its lock taken. Without a reply the renewer's task repeats each of them alone.
-pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<BackgroundRelease>) {
+pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<ClaimRelease>) {
     let Some(first) = batch.first() else {
         return;
     };
@@ -257,7 +252,7 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<BackgroundRelease
             return renewer.released(batch, true);
         };
         drop(admission);
-        batch = batch.into_iter().map(BackgroundRelease::without_turn).collect();
+        batch = batch.into_iter().map(ClaimRelease::without_turn).collect();
         let pause = backoff.next(Luck::draw());
         if driver_error::forbids_release(&error) || Instant::now() + pause >= last_end {
             return give_up(&renewer, batch, &error);
@@ -270,13 +265,13 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<BackgroundRelease
 }
 
 /// The time at which the last claim of a batch no longer keeps its lock taken at the server.
-fn last_end(batch: &[BackgroundRelease]) -> Instant {
-    let ends = batch.iter().map(BackgroundRelease::ends_at);
+fn last_end(batch: &[ClaimRelease]) -> Instant {
+    let ends = batch.iter().map(ClaimRelease::ends_at);
     ends.max().unwrap_or_else(Instant::now)
 }
 
 /// Schedules the release of each claim in a command of its own, unless all of them have ended.
-fn repeat_alone(renewer: &Arc<Renewer>, batch: Vec<BackgroundRelease>, last_end: Instant, error: &LockError) {
+fn repeat_alone(renewer: &Arc<Renewer>, batch: Vec<ClaimRelease>, last_end: Instant, error: &LockError) {
     let now = Instant::now();
     if now < last_end {
         renewer.release_in_background(batch.into_iter().map(|release| release.alone(now)).collect());
@@ -286,9 +281,9 @@ fn repeat_alone(renewer: &Arc<Renewer>, batch: Vec<BackgroundRelease>, last_end:
 }
 
 /// Ends releases that have failed, and reports those of claims that may still have their locks.
-fn give_up(renewer: &Arc<Renewer>, batch: Vec<BackgroundRelease>, error: &LockError) {
+fn give_up(renewer: &Arc<Renewer>, batch: Vec<ClaimRelease>, error: &LockError) {
     // A late release is a precaution, which ends with the provider.
-    let is_precaution = |release: &BackgroundRelease| release.is_late && driver_error::is_closed(error);
+    let is_precaution = |release: &ClaimRelease| release.is_late && driver_error::is_closed(error);
     let mut held = batch.iter().filter(|release| !is_precaution(release));
     if let Some(first) = held.next()
         && renewer.store().has_been_connected()

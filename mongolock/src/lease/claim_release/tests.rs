@@ -20,8 +20,8 @@ fn unanswered() -> Copies {
     copies
 }
 
-fn of_round(copies: &Copies) -> BackgroundRelease {
-    BackgroundRelease::of_claim(key(), TAKEN_FOR, QueueSlot::Nothing, Some(copies.clone()), false)
+fn of_round(copies: &Copies) -> ClaimRelease {
+    ClaimRelease::of_claim(key(), TAKEN_FOR, QueueSlot::Nothing, Some(copies.clone()), false)
 }
 
 #[tokio::test(start_paused = true)]
@@ -30,7 +30,7 @@ async fn a_claim_is_released_again_as_long_as_a_request_may_take_effect() {
     let (mut release, mut times) = (of_round(&copies), Vec::new());
     while let Some(next) = release.next(true) {
         assert!(next.is_late && !next.is_settled());
-        assert!(!next.is_turn, "no caller has had a turn");
+        assert!(!next.is_noted_in_line, "no caller has had a turn");
         tokio::time::sleep_until(next.at).await;
         times.push(begun.elapsed().as_millis());
         release = next;
@@ -52,9 +52,9 @@ async fn a_claim_that_was_acquired_again_during_its_release_is_released_at_once(
 #[test]
 fn the_claim_of_a_lease_is_released_again_as_well() {
     let mut lease = lease("n", &Options::default());
-    lease.copies = Some(unanswered());
-    let releases = BackgroundRelease::of_lease(&lease, QueueSlot::Nothing);
-    assert!(releases[0].next(true).is_some_and(|next| next.is_turn));
+    lease.parts[0].copies = Some(unanswered());
+    let releases = ClaimRelease::of_lease(&lease);
+    assert!(releases[0].next(true).is_some_and(|next| next.is_noted_in_line));
 }
 
 /// What is left to release is an acquire request that takes effect late.
@@ -64,9 +64,9 @@ fn the_claim_of_a_lease_that_is_gone_is_released_as_a_precaution_if_at_all() {
     assert!(lease.may_have_claim());
     lease.lose(LossReason::Gone);
     assert!(!lease.may_have_claim());
-    lease.copies = Some(unanswered());
+    lease.parts[0].copies = Some(unanswered());
     assert!(lease.may_have_claim());
-    let releases = BackgroundRelease::of_lease(&lease, QueueSlot::Nothing);
+    let releases = ClaimRelease::of_lease(&lease);
     assert!(releases[0].is_late && !releases[0].is_settled());
     lease.note_shutdown_release();
     assert!(!lease.may_have_claim());
@@ -112,7 +112,7 @@ async fn a_repetition_alone_gives_up_when_the_first_release_would_have() {
 fn the_turn_passes_on_and_a_shutdown_still_waits() {
     let entry = Queues::new().join(&key().name);
     let slot = QueueSlot::Turn(entry.try_turn().unwrap());
-    let release = BackgroundRelease::of_claim(key(), TAKEN_FOR, slot, Some(unanswered()), false);
+    let release = ClaimRelease::of_claim(key(), TAKEN_FOR, slot, Some(unanswered()), false);
     assert!(entry.try_turn().is_none());
     let release = release.without_turn();
     assert!(entry.try_turn().is_some() && release.is_awaited());

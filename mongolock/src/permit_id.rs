@@ -10,7 +10,7 @@ const SEPARATOR: char = '\u{1f}';
 const AFTER_SEPARATOR: char = ' ';
 
 /// The `_id` of the document of a permit.
-pub(crate) fn id(semaphore: &str, number: u32) -> Arc<str> {
+pub(crate) fn new(semaphore: &str, number: u32) -> Arc<str> {
     Arc::from(format!("{semaphore}{SEPARATOR}{number}"))
 }
 
@@ -38,6 +38,11 @@ pub(crate) fn parts(id: &str) -> Option<(&str, u32)> {
     (number.to_string() == digits).then_some((semaphore, number))
 }
 
+/// The number of the permit that has this `_id`; `None` for any other lock.
+pub(crate) fn number(id: &str) -> Option<u32> {
+    parts(id).map(|(_, number)| number)
+}
+
 /// The name that users know: for a permit that of its semaphore.
 pub(crate) fn shown(id: &str) -> &str {
     parts(id).map_or(id, |(semaphore, _)| semaphore)
@@ -59,7 +64,7 @@ mod tests {
     #[test]
     fn an_id_has_the_name_and_the_number() {
         for (name, number) in [("export", 0), ("export:Ä", 999), ("a b", u32::MAX)] {
-            let id = id(name, number);
+            let id = new(name, number);
             assert_eq!(parts(&id), Some((name, number)));
             assert_eq!((shown(&id), shown(name)), (name, name));
             assert_eq!(awaited(&id), &*group(name));
