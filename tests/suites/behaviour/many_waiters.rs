@@ -18,6 +18,10 @@ use tokio::time::{sleep, timeout};
 
 use crate::fixture::Fixture;
 
+/// The number of claims that are in flight, each with a command of its own, before the others gather; fewer than that never
+/// do.
+const IN_LANE: usize = 4;
+
 /// The number of commands that may be in flight in one provider, however large the pool of its client is.
 const ADMITTED: usize = 128;
 
@@ -226,7 +230,7 @@ async fn first_requests_are_sent_a_few_at_a_time() {
         let fixture = Fixture::mongodb().await;
         let (provider, in_flight, point) = answered_late(&fixture, pool).await;
         let waiters = wait_for(&provider, ADMITTED * 2);
-        in_flight.until(admitted / 2).await;
+        in_flight.until(IN_LANE).await;
         must(point.clear().await);
         timeout(AMPLE, all_served(waiters))
             .await
@@ -242,7 +246,7 @@ async fn a_call_that_was_never_sent_is_not_busy() {
     let fixture = Fixture::mongodb().await;
     let (provider, in_flight, point) = answered_late(&fixture, 1000).await;
     let waiters = wait_for(&provider, ADMITTED * 2);
-    in_flight.until(ADMITTED / 2).await;
+    in_flight.until(IN_LANE).await;
     let late = provider.lock("late").acquire_timeout(LATE / 10);
     let error = late.acquire().await.unwrap_err();
     assert!(matches!(error, LockError::Mongo(_)), "{error}");
