@@ -22,6 +22,7 @@ mod describe;
 mod fencing;
 mod held;
 mod listeners;
+mod load;
 mod memory;
 mod names;
 mod order;
@@ -30,6 +31,7 @@ mod plot;
 mod processes;
 mod queue;
 mod report;
+mod rivals;
 mod run;
 mod samples;
 mod server;
@@ -46,12 +48,13 @@ use crate::report::Report;
 use crate::setting::Setting;
 
 /// The groups with what they measure, and how long they take, exactly and with `--quick`.
-const GROUPS: [(&str, &str, &str); 19] = [
+const GROUPS: [(&str, &str, &str); 20] = [
     (
         "uncontended",
         "acquire and release, beside two floors",
         "2 min / 15 s",
     ),
+    ("load", "many tasks, each with a lock of its own", "9 min / 70 s"),
     (
         "attribute",
         "the attribute beside `run`, and in memory",
@@ -182,6 +185,7 @@ async fn main() -> anyhow::Result<()> {
 async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     match group {
         "uncontended" => uncontended::measure(setting, report).await,
+        "load" => load::measure(setting, report).await,
         "attribute" => attribute::measure(setting, report).await,
         "contended" => contended::measure(setting, report).await,
         "processes" => processes::measure(setting, report).await,
