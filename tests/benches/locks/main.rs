@@ -1,10 +1,10 @@
 //! What locking costs, beside what the same work costs without mongolock.
 //!
-//! `cargo bench -p mongolock-tests --bench locks` prints a table and writes two files into cargo's target directory:
-//! `mongolock-bench.json` with all figures, and `mongolock-waits.svg`, a plot of waits by process. `-- --list` names the
-//! groups, `-- --only <group>` runs one of them, and `-- --quick` makes everything shorter and less exact. The group `soak`
-//! runs only if it is named, and writes `mongolock-soak.svg`
-//! and `mongolock-soak.csv`, with all sections and faults.
+//! `cargo bench -p mongolock-tests --bench locks` prints a table and writes three files into cargo's target directory:
+//! `mongolock-bench.json` with all figures, `mongolock-waits.svg`, a plot of waits by process, and `mongolock-load.svg`, one
+//! of cycles over tasks. `-- --list` names the groups, `-- --only <group>` runs one of them, and `-- --quick` makes
+//! everything shorter and less exact. The group `soak` runs only if it is named, and writes `mongolock-soak.svg` and
+//! `mongolock-soak.csv`, with all sections and faults.
 //!
 //! The speed of the machine must not decide whether a goal is met. Most goals are therefore ratios to a floor: commands
 //! through the driver alone, or the same work without a lock. Floor and library are measured in turns within one run, and
