@@ -54,7 +54,7 @@ const GROUPS: [(&str, &str, &str); 20] = [
         "acquire and release, beside two floors",
         "2 min / 15 s",
     ),
-    ("load", "many tasks, each with a lock of its own", "9 min / 70 s"),
+    ("load", "many tasks, each with a lock of its own", "11 min / 75 s"),
     (
         "attribute",
         "the attribute beside `run`, and in memory",

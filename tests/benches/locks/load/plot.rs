@@ -56,6 +56,8 @@ fn chart<B: DrawingBackend>(
         .configure_mesh()
         .light_line_style(WHITE)
         .x_desc("tasks")
+        .x_label_formatter(&|tasks| format!("{tasks:.0}"))
+        .y_label_formatter(&|rate| format!("{rate:.0}"))
         .y_desc("cycles of acquire and release per second")
         .draw()?;
     for (index, line) in lines.iter().enumerate() {
