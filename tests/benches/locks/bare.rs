@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Document, doc};
 use mongodb::options::{Acknowledgment, CollectionOptions, ReadPreference, SelectionCriteria, WriteConcern};
 use mongodb::{Collection, Database};
 use tokio::time::sleep;
@@ -85,18 +85,19 @@ impl Own {
 }
 
 fn claim() -> Document {
-    let if_free =
-        |taken: Bson, old: &str| doc! { "$cond": [{ "$lte": ["$expiresAt", "$$NOW"] }, taken, old] };
+    let free = doc! { "$lte": ["$expiresAt", "$$NOW"] };
     let next_token = doc! { "$max": [
         { "$add": ["$fencingToken", 1_i64] },
         { "$multiply": [{ "$toLong": "$$NOW" }, 1000_i64] },
     ] };
-    doc! { "$set": {
-        "lockId": if_free(doc! { "$literal": LOCK_ID }.into(), "$lockId"),
-        "acquiredAt": if_free("$$NOW".into(), "$acquiredAt"),
-        "expiresAt": if_free(doc! { "$add": ["$$NOW", EXPIRY_MILLIS] }.into(), "$expiresAt"),
-        "fencingToken": if_free(doc! { "$add": [next_token, 0_i64] }.into(), "$fencingToken"),
-    } }
+    let taken = doc! {
+        "lockId": { "$literal": LOCK_ID },
+        "acquiredAt": "$$NOW",
+        "expiresAt": { "$add": ["$$NOW", EXPIRY_MILLIS] },
+        "fencingToken": { "$add": [next_token, 0_i64] },
+    };
+    let merged = doc! { "$mergeObjects": ["$$ROOT", taken] };
+    doc! { "$replaceWith": { "$cond": [free, merged, "$$ROOT"] } }
 }
 
 /// The two cheapest commands with majority write concern that any lock could use: an insert, which fails while another

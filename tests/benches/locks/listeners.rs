@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::report::Report;
 use crate::samples::{Samples, Turns, number, per_second};
-use crate::server::{Load, Server};
+use crate::server::Server;
 use crate::setting::Setting;
 use crate::worker::warm_up;
 
@@ -41,7 +41,7 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     let mut wake_ups = Samples::default();
     for _ in 0..setting.pick(3, 2) {
         let (cycles, load) = server.during(release_foreign(&foreign, time)).await?;
-        let floor = of_each(cycles, load);
+        let floor = load.of_each(cycles);
         without.add(floor);
 
         let mut room = Room::open(setting, count).await?;
@@ -50,8 +50,8 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
         room.close().await?;
         wake_ups.extend(woken);
         // A wake-up is a cycle of the holder and one of the listener.
-        with.add(of_each(cycles, load));
-        ratios.add(of_each(cycles, load) / floor);
+        with.add(load.of_each(cycles));
+        ratios.add(load.of_each(cycles) / floor);
         rates.add(per_second(cycles, load.time));
         commands.add(load.commands);
     }
@@ -80,11 +80,6 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
         "wake-ups",
     );
     Ok(())
-}
-
-/// The processor's time of one cycle in microseconds.
-fn of_each(cycles: u64, load: Load) -> f64 {
-    load.cores * load.time.as_secs_f64() * 1e6 / number(cycles)
 }
 
 /// Acquires and releases locks at an even rate, and returns how many cycles there were.

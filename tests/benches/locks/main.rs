@@ -1,10 +1,10 @@
 //! What locking costs, beside what the same work costs without mongolock.
 //!
-//! `cargo bench -p mongolock-tests --bench locks` prints a table and writes two files into cargo's target directory:
-//! `mongolock-bench.json` with all figures, and `mongolock-waits.svg`, a plot of waits by process. `-- --list` names the
-//! groups, `-- --only <group>` runs one of them, and `-- --quick` makes everything shorter and less exact. The group `soak`
-//! runs only if it is named, and writes `mongolock-soak.svg`
-//! and `mongolock-soak.csv`, with all sections and faults.
+//! `cargo bench -p mongolock-tests --bench locks` prints a table and writes three files into cargo's target directory:
+//! `mongolock-bench.json` with all figures, `mongolock-waits.svg`, a plot of waits by process, and `mongolock-load.svg`, one
+//! of cycles over tasks. `-- --list` names the groups, `-- --only <group>` runs one of them, and `-- --quick` makes
+//! everything shorter and less exact. The group `soak` runs only if it is named, and writes `mongolock-soak.svg` and
+//! `mongolock-soak.csv`, with all sections and faults.
 //!
 //! The speed of the machine must not decide whether a goal is met. Most goals are therefore ratios to a floor: commands
 //! through the driver alone, or the same work without a lock. Floor and library are measured in turns within one run, and
@@ -22,6 +22,7 @@ mod describe;
 mod fencing;
 mod held;
 mod listeners;
+mod load;
 mod memory;
 mod names;
 mod order;
@@ -30,6 +31,7 @@ mod plot;
 mod processes;
 mod queue;
 mod report;
+mod rivals;
 mod run;
 mod samples;
 mod server;
@@ -46,12 +48,13 @@ use crate::report::Report;
 use crate::setting::Setting;
 
 /// The groups with what they measure, and how long they take, exactly and with `--quick`.
-const GROUPS: [(&str, &str, &str); 19] = [
+const GROUPS: [(&str, &str, &str); 20] = [
     (
         "uncontended",
         "acquire and release, beside two floors",
         "2 min / 15 s",
     ),
+    ("load", "many tasks, each with a lock of its own", "11 min / 75 s"),
     (
         "attribute",
         "the attribute beside `run`, and in memory",
@@ -182,6 +185,7 @@ async fn main() -> anyhow::Result<()> {
 async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     match group {
         "uncontended" => uncontended::measure(setting, report).await,
+        "load" => load::measure(setting, report).await,
         "attribute" => attribute::measure(setting, report).await,
         "contended" => contended::measure(setting, report).await,
         "processes" => processes::measure(setting, report).await,

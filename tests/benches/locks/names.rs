@@ -15,9 +15,9 @@ use tokio::time::sleep;
 
 use crate::child::Process;
 use crate::report::Report;
+use crate::rivals::faster_floor;
 use crate::samples::{Samples, Turns, number};
 use crate::setting::{self, Setting};
-use crate::uncontended::faster_floor;
 use crate::worker::{Job, SECTION, print, ready, warm_up};
 
 const PROCESSES: usize = 2;
@@ -49,13 +49,12 @@ struct Used {
 }
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let floor_cycles = setting.pick(120, 30);
     let mut floor = Turns::default();
-    floor.add(faster_floor(setting, floor_cycles).await?);
+    floor.add(faster_floor(setting).await?);
     let mut results = Vec::new();
     for has_sections in [false, true] {
         results.push(compete(setting, has_sections).await?);
-        floor.add(faster_floor(setting, floor_cycles).await?);
+        floor.add(faster_floor(setting).await?);
     }
     report.turns("the faster floor of 64 tasks: holds", &floor, "/s");
     for (used, has_sections) in results.iter().zip([false, true]) {

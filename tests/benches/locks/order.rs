@@ -243,8 +243,8 @@ fn longest_and_time(shape: &Shape<'_>, run: &Run, longest: Duration, time: f64, 
     report.at_most(time, name, run.over_ideal(), "x");
 }
 
-/// A proxy that delays each message.
-async fn far_proxy(address: &str) -> anyhow::Result<Proxy> {
+/// A proxy that delays each message by [`FAR`].
+pub(crate) async fn far_proxy(address: &str) -> anyhow::Result<Proxy> {
     let proxy = Proxy::start(address).await?;
     proxy.set_delay(Direction::ToServer, FAR);
     proxy.set_delay(Direction::ToClient, FAR);

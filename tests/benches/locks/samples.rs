@@ -29,21 +29,25 @@ impl Samples {
     }
 
     pub(crate) fn p50(&self) -> Duration {
-        self.percentile(50)
+        self.percentile(500)
     }
 
     pub(crate) fn p95(&self) -> Duration {
-        self.percentile(95)
+        self.percentile(950)
     }
 
     pub(crate) fn p99(&self) -> Duration {
-        self.percentile(99)
+        self.percentile(990)
     }
 
-    fn percentile(&self, percent: usize) -> Duration {
+    pub(crate) fn p999(&self) -> Duration {
+        self.percentile(999)
+    }
+
+    fn percentile(&self, per_mille: usize) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
-        let index = sorted.len() * percent / 100;
+        let index = sorted.len() * per_mille / 1000;
         sorted
             .get(index.min(sorted.len().saturating_sub(1)))
             .copied()

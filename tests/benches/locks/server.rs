@@ -34,6 +34,13 @@ pub(crate) struct Load {
     pub(crate) time: Duration,
 }
 
+impl Load {
+    /// The processor's time of one cycle in microseconds.
+    pub(crate) fn of_each(&self, cycles: impl TryInto<u64>) -> f64 {
+        self.cores * self.time.as_secs_f64() * 1e6 / number(cycles)
+    }
+}
+
 impl Server {
     pub(crate) async fn of(client: &Client) -> anyhow::Result<Self> {
         let admin = client.database("admin");

@@ -7,7 +7,7 @@ use mongolock::{LockError, LockProvider};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use crate::{awaited, clock, held, names, queue, sets, setting, soak};
+use crate::{awaited, clock, held, load, names, queue, sets, setting, soak};
 
 /// The length that a section asks for. The runtime's timer rounds it up to whole milliseconds, so that the real length is
 /// measured.
@@ -22,6 +22,7 @@ pub(crate) enum Job {
     Hold(held::Holding),
     WaitInMemory,
     UseNames(names::Use),
+    Load(load::Share),
     Await(awaited::Waiting),
     Queue(queue::Queueing),
     Soak(soak::Soaking),
@@ -88,6 +89,7 @@ pub(crate) async fn run(order: &str) -> anyhow::Result<()> {
         Job::Hold(holding) => held::hold(&uri, &database, holding).await,
         Job::WaitInMemory => held::wait_in_memory().await,
         Job::UseNames(usage) => names::use_names(&uri, &database, usage).await,
+        Job::Load(share) => load::share(&uri, &database, share).await,
         Job::Queue(queueing) => queue::queue(&uri, &database, queueing).await,
         Job::Soak(soaking) => soak::ask(&uri, &database, soaking).await,
         Job::Await(waiting) => awaited::wait(&uri, &database, waiting).await,
