@@ -1,7 +1,6 @@
 //! Calls of many tasks at once: what waits for room among the commands in flight becomes one command. Its faults must not
 //! reach the calls.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use mongodb::bson::{Document, doc};
@@ -81,8 +80,6 @@ async fn calls_that_wait_for_room_cost_few_commands() {
     let (provider, commands) = provider(&db).await;
     commands.clear();
     let guards = acquire(&provider, 0..CALLS).await;
-    let tokens: HashSet<_> = guards.iter().map(|guard| guard.fencing_token()).collect();
-    assert!(!tokens.is_empty());
     let sent = commands.take();
     let alone = sent
         .iter()
