@@ -245,6 +245,15 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// The hold that was handed over with the turn, if it is one of all these names, or of a single lock if there are none. That
+    /// of a set stands for its name at the place `first`. Another hold stays with the turn.
+    pub(super) fn take_over(&self, turn: &Turn, names: &[Arc<str>], first: usize) -> Option<Hold> {
+        let hold = turn.take_over_if(|hold| hold.taken_over(names, self.options))?;
+        let hold = hold.standing_for(first);
+        hold.lease().report(trace::acquired);
+        Some(hold)
+    }
+
     /// What the call does after this outcome. A claim of this process that has the lock of this name is released before.
     pub(super) async fn next_after(
         &self,
@@ -347,6 +356,21 @@ impl<'a> Call<'a> {
     pub(super) fn shut_down_error(&self) -> LockError {
         LockError::ShutDown {
             name: self.name.text().to_string(),
+        }
+    }
+}
+
+/// Releases holds that were handed over with turns: they have claims of their own. Cancel safe: all of them are taken first,
+/// and each releases itself when it is dropped.
+pub(super) async fn release_handed_over(turns: &[Turn]) {
+    let taken = turns.iter().filter_map(|turn| {
+        let handed_over = turn.take_over()?;
+        Some((turn, turn.front().request_sent(), handed_over))
+    });
+    for (turn, release, handed_over) in taken.collect::<Vec<_>>() {
+        // No request for this name need follow for a while, so that nothing else would note the reply.
+        if boxed(handed_over.release_for_next()).await {
+            turn.front().replied(release);
         }
     }
 }

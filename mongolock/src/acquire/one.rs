@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::call::{BusyLock, Call, Search};
+use super::call::{BusyLock, Call, Search, release_handed_over};
 use super::claim::{Claim, late_outcome};
 use super::pacing::{Pacing, yields_until};
 use super::period::CallPeriod;
-use super::{AcquireSeveral, Next, Outcome, Tried};
+use super::{Next, Outcome, Tried};
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, QueueSlot, Turn};
-use crate::moment::Luck;
+use crate::moment::Moment;
 use crate::name::RenderedName;
 use crate::once::{MarkEnd, Once};
 use crate::opaque::boxed;
@@ -30,8 +30,9 @@ const FIRST: Option<AdmissionClass> = Some(AdmissionClass::First);
 /// One call that acquires a lock.
 pub(crate) struct Acquire<'a> {
     pub(super) call: Call<'a>,
-    /// The call for several locks of which this one acquires the first: it takes over a hold of them all.
-    pub(super) set: Option<&'a AcquireSeveral<'a>>,
+    /// The names of the set whose first lock the call acquires, and the place of the one that stands for the set: the call takes
+    /// over a hold of them all.
+    set: Option<(SetNames, usize)>,
     /// Whether the lock is one of a set, which are acquired one by one.
     is_part: bool,
     /// The period that the call belongs to, if its work may succeed once in each period.
@@ -125,8 +126,8 @@ impl<'a> Acquire<'a> {
         Self::of(Call::new(engine, name, options, is_inside_hold))
     }
 
-    /// The acquisition of one lock of a set; the call for the first one takes a hold of the whole set over.
-    pub(super) fn of_part(call: Call<'a>, set: Option<&'a AcquireSeveral<'a>>) -> Self {
+    /// The acquisition of one lock of a set; the call for the first one takes a hold of this whole set over.
+    pub(super) fn of_part(call: Call<'a>, set: Option<(SetNames, usize)>) -> Self {
         Self {
             set,
             is_part: true,
@@ -149,7 +150,7 @@ impl<'a> Acquire<'a> {
     }
 
     fn set(&self) -> Option<SetNames> {
-        self.set.map(AcquireSeveral::set)
+        self.set.as_ref().map(|(names, _)| Arc::clone(names))
     }
 
     /// Sends requests until a reply says whether the lock is free.
@@ -159,7 +160,7 @@ impl<'a> Acquire<'a> {
         turn: &Turn,
         deadline: Instant,
     ) -> Result<Result<Hold, Holder>, LockError> {
-        if let Some(hold) = self.take_over_hold(entry, turn).await {
+        if let Some(hold) = self.take_over(turn).await {
             return Ok(Ok(hold));
         }
         let mut pacing = Pacing::new(self.call.engine, turn, self.call.begun);
@@ -227,7 +228,7 @@ impl<'a> Acquire<'a> {
             turn
         };
         if first.is_none()
-            && let Some(hold) = self.take_over_or_yield(entry, &turn).await
+            && let Some(hold) = self.take_over_or_yield(&turn).await
         {
             return Ok(self.deliver(hold, entry, turn));
         }
@@ -338,35 +339,27 @@ impl<'a> Acquire<'a> {
 
     /// The hold that was handed over with the turn. If there is none, other processes get a moment to acquire the lock
     /// when the hand-over budget of this process is used up.
-    async fn take_over_or_yield(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
-        let taken_over = self.take_over_hold(entry, turn).await;
-        if taken_over.is_none()
-            && let Some(pause) = yields(turn)
-        {
-            tokio::time::sleep(pause).await;
+    async fn take_over_or_yield(&self, turn: &Turn) -> Option<Hold> {
+        let taken_over = self.take_over(turn).await;
+        if taken_over.is_none() {
+            let pause = turn.budget().take_yield(Moment::present());
+            if let Some(pause) = pause {
+                sleep(pause).await;
+            }
         }
         taken_over
     }
 
-    /// The hold that was handed over with the turn, if its options are those of this call; otherwise it is released.
-    async fn take_over_hold(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
-        if let Some(hold) = self.set.and_then(|set| set.take_over(turn)) {
-            return Some(hold);
+    /// The hold that was handed over with the turn, if it is one that this call wants; otherwise it is released.
+    async fn take_over(&self, turn: &Turn) -> Option<Hold> {
+        let call = &self.call;
+        let whole = |(names, first): &(SetNames, usize)| call.take_over(turn, names, *first);
+        let whole_set = self.set.as_ref().and_then(whole);
+        let taken_over = whole_set.or_else(|| call.take_over(turn, &[], 0));
+        if taken_over.is_none() {
+            release_handed_over(std::slice::from_ref(turn)).await;
         }
-        match turn.take_over()?.taken_over(&[], self.call.options) {
-            Ok(hold) => {
-                trace::acquired(&hold.lease().fields());
-                Some(hold)
-            }
-            Err(other) => {
-                // The outcome of the release does not matter to this call; a missing reply does.
-                let release = entry.front().request_sent();
-                if boxed(other.release_for_next()).await {
-                    entry.front().replied(release);
-                }
-                None
-            }
-        }
+        taken_over
     }
 
     fn new_claim(&self, class: Option<AdmissionClass>, entry: &Arc<Entry>) -> Claim {
@@ -377,13 +370,6 @@ impl<'a> Acquire<'a> {
             claim
         }
     }
-}
-
-/// The pause of a caller before its request, if the row of hand-overs before it has used its time up.
-pub(super) fn yields(turn: &Turn) -> Option<Duration> {
-    let mut budget = turn.budget();
-    let must_yield = budget.must_yield();
-    must_yield.then(|| budget.yield_to_others(Luck::draw()))
 }
 
 #[cfg(test)]

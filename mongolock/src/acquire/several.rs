@@ -18,10 +18,10 @@ use tokio::time::{Instant, sleep};
 use tracing::Span;
 
 use self::round::{Round, Rounds};
-use self::turns::{Turns, release_handed_over};
+use self::turns::Turns;
 use super::Tried;
 use super::asking::Held;
-use super::call::{BusyLock, Call, Search};
+use super::call::{BusyLock, Call, Search, release_handed_over};
 use super::pacing::{Pacing, yields_until};
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};

@@ -67,7 +67,7 @@ impl AcquireSeveral<'_> {
             meter: None,
             begun: Instant::now(),
         };
-        Acquire::of_part(call, (index == 0).then_some(self))
+        Acquire::of_part(call, (index == 0).then(|| (self.set(), self.first)))
     }
 }
 

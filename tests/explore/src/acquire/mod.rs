@@ -17,7 +17,7 @@ pub(crate) use told::{Check, Told};
 
 use crate::id::Id;
 use crate::lease::Lease;
-use crate::moment::Luck;
+use crate::moment::Moment;
 use crate::mutant::Mutant;
 use crate::network::{Body, Failure};
 use crate::process::{Caller, Cx, Process};
@@ -142,8 +142,10 @@ impl Process {
             Some(Err(_)) => cx.judge.breach("a hold that is over is handed over"),
             None => {}
         }
-        if !call.is_try && self.queue.budget.must_yield() {
-            let until = Instant::now() + self.queue.budget.yield_to_others(Luck::draw());
+        if !call.is_try
+            && let Some(pause) = self.queue.budget.take_yield(Moment::present())
+        {
+            let until = Instant::now() + pause;
             call.phase = Phase::Yields { until };
         } else {
             self.wait_while_yielding(cx, &mut call);
