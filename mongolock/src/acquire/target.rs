@@ -11,8 +11,13 @@ use crate::lease::copies::Copies;
 #[derive(Clone)]
 pub(super) enum Target {
     Lock,
-    /// A permit of this semaphore.
-    Permit(Arc<str>),
+    /// One lock of a set, which are acquired one by one: it reserves tokens, with which the whole set can be handed over.
+    Part,
+    Permit {
+        semaphore: Arc<str>,
+        /// The name of the permit.
+        name: Arc<str>,
+    },
     Set {
         /// The place of the name that stands for the set.
         first: usize,
@@ -25,8 +30,8 @@ pub(super) enum Target {
 impl Target {
     pub(super) fn kind(&self) -> Kind {
         match self {
-            Self::Lock => Kind::Lock,
-            Self::Permit(_) => Kind::Permit,
+            Self::Lock | Self::Part => Kind::Lock,
+            Self::Permit { .. } => Kind::Permit,
             Self::Set { .. } => Kind::Set,
         }
     }
@@ -35,10 +40,18 @@ impl Target {
         matches!(self, Self::Set { .. })
     }
 
+    /// The name of the permit; locks have those of their queues.
+    pub(super) fn permit(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Permit { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
     pub(super) fn semaphore(&self) -> Option<Arc<str>> {
         match self {
-            Self::Permit(semaphore) => Some(Arc::clone(semaphore)),
-            Self::Lock | Self::Set { .. } => None,
+            Self::Permit { semaphore, .. } => Some(Arc::clone(semaphore)),
+            _ => None,
         }
     }
 
@@ -74,6 +87,6 @@ impl Target {
     /// Whether the lease can pass to another caller of this process: that of a set to one that waits for its first name, and
     /// that of a permit never.
     pub(super) fn may_hand_over(&self) -> bool {
-        !matches!(self, Self::Permit(_))
+        !matches!(self, Self::Permit { .. })
     }
 }
