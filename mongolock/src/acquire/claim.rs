@@ -174,11 +174,6 @@ impl Claim {
         }
     }
 
-    /// Whether the reply of a store that never waits is there.
-    pub(super) fn has_reply(&self) -> bool {
-        self.reply.is_some()
-    }
-
     /// The outcome of the next request in flight; waits forever if there is none and another one may be sent.
     pub(super) async fn next_outcome(&mut self) -> Outcome {
         if self.reply.is_some() {

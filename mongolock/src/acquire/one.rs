@@ -208,9 +208,6 @@ impl<'a> Acquire<'a> {
         let Some(overdue) = claim.try_send() else {
             return Ok(None);
         };
-        if claim.has_reply() {
-            return Ok(Some(claim.next_outcome().await));
-        }
         tokio::select! {
             biased;
             outcome = tokio::time::timeout_at(overdue, claim.next_outcome()) => Ok(outcome.ok()),

@@ -117,7 +117,11 @@ impl Search for AcquirePermit<'_> {
         let call_id = call.engine.mark.new_lock_id(&call.engine.owner);
         loop {
             let pause = match claims.some().await? {
-                Claimed::Acquired(hold) => return Ok(Ok(self.deliver(hold))),
+                Claimed::Acquired(hold) => {
+                    // The turn passes on, because other permits may be free.
+                    hold.lease().deliver(QueueSlot::Nothing, call.meter.as_ref());
+                    return Ok(Ok(hold));
+                }
                 Claimed::Full(holder) if call.is_try => return Ok(Err(BusyLock::new(self.name(), holder))),
                 Claimed::Full(holder) => {
                     claims.class = AdmissionClass::Woken;
@@ -213,12 +217,6 @@ impl<'a> AcquirePermit<'a> {
         let (permits, margin) = (self.permits, self.call.engine.config.options.takeover_margin);
         let looking = || async move { store.slots(&name, permits, margin, LOOK_LIMIT).await };
         query::start(&self.call.engine.store, entry, looking).await
-    }
-
-    /// Delivers the hold to the caller. The turn passes on, because other permits may be free.
-    fn deliver(&self, hold: Hold) -> Hold {
-        hold.lease().deliver(QueueSlot::Nothing, self.call.meter.as_ref());
-        hold
     }
 }
 

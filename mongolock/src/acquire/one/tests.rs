@@ -43,6 +43,17 @@ async fn a_hold_that_ends_meanwhile_is_acquired_anew() {
     assert_ne!(*claim.lock_id(), first_id, "the first claim is released");
 }
 
+/// The first request needs no future on the heap, and no permit that is waited for.
+#[tokio::test]
+async fn a_free_lock_is_acquired_when_the_call_begins() {
+    let provider = LockProvider::in_memory();
+    let (engine, name) = (provider.engine(), RenderedName::new("n"));
+    let options = Arc::new(Options::default());
+    let acquire = Acquire::new(engine, &name, &options, false, OnBusy::Wait);
+    let begun = acquire.begin(&acquire.join()).await;
+    assert!(matches!(begun, Ok(Ok(_))));
+}
+
 /// Thousands of calls may wait at the same time, each in a future of its own.
 #[tokio::test]
 async fn the_future_of_a_wait_is_small() {

@@ -15,7 +15,7 @@ use crate::acquire::target::Target;
 use crate::acquire::{Next, Outcome};
 use crate::backoff::Backoff;
 use crate::few::Few;
-use crate::lease::{Entry, Hold, Turn};
+use crate::lease::{Entry, Hold, QueueSlot, Turn};
 use crate::moment::Luck;
 use crate::name::RenderedName;
 use crate::queue::Holder;
@@ -87,7 +87,11 @@ impl AcquireSeveral<'_> {
             }
             let entry = &entries[self.awaited.load(Relaxed)];
             let (error, leaves) = match self.call.next_after(entry, &mut claim, outcome).await {
-                Next::Deliver(hold) => return Ok(Round::Acquired(self.deliver(hold, entries, turns))),
+                Next::Deliver(hold) => {
+                    let turns = turns.into_iter().flatten().map(QueueSlot::Turn).collect();
+                    let hold = self.deliver(hold, entries, QueueSlot::Several(turns));
+                    return Ok(Round::Acquired(hold));
+                }
                 Next::ClaimAnew | Next::Again => return Ok(Round::Unclear),
                 Next::Held(held) => {
                     entry.front().set_holder(held.holder.clone());

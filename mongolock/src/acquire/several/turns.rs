@@ -28,13 +28,10 @@ impl AcquireSeveral<'_> {
     /// A hold of the whole set that was handed over with the turn of the first name, delivered with it: it has the turns of the
     /// others.
     fn take_over(&self, entries: &[Arc<Entry>], turn: Turn) -> Result<Hold, Turn> {
-        let Some(hold) = self.call.take_over(&turn, &self.set, self.first) else {
-            return Err(turn);
-        };
-        note_held(&hold, entries);
-        hold.lease()
-            .deliver(QueueSlot::Turn(turn), self.call.meter.as_ref());
-        Ok(hold)
+        match self.call.take_over(&turn, &self.set, self.first) {
+            Some(hold) => Ok(self.deliver(hold, entries, QueueSlot::Turn(turn))),
+            None => Err(turn),
+        }
     }
 
     /// Waits until this call has the turns of all names. While one of them is missing it waits for that one alone.
@@ -78,11 +75,9 @@ impl AcquireSeveral<'_> {
     }
 
     /// Delivers the hold to the caller: the turns go with the lease, and the waiters behind wait for its holder.
-    pub(super) fn deliver(&self, hold: Hold, entries: &[Arc<Entry>], turns: Vec<Option<Turn>>) -> Hold {
+    pub(super) fn deliver(&self, hold: Hold, entries: &[Arc<Entry>], turns: QueueSlot) -> Hold {
         note_held(&hold, entries);
-        let turns = turns.into_iter().flatten().map(QueueSlot::Turn).collect();
-        hold.lease()
-            .deliver(QueueSlot::Several(turns), self.call.meter.as_ref());
+        hold.lease().deliver(turns, self.call.meter.as_ref());
         hold
     }
 
