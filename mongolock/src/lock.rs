@@ -196,7 +196,7 @@ impl DistributedLock {
         async move {
             lock.check()?;
             lock.refuse_own()?;
-            let hold = lock.acquiring().wait().await?;
+            let hold = lock.acquiring(OnBusy::Wait).acquire().await?;
             Ok(lock.guard(hold))
         }
     }
@@ -221,7 +221,7 @@ impl DistributedLock {
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>, LockError> {
         self.check()?;
         self.refuse_own()?;
-        let hold = self.acquiring().try_once().await?.ok();
+        let hold = self.acquiring(OnBusy::TryOnce).make().await?.ok();
         Ok(hold.map(|hold| self.guard(hold)))
     }
 
@@ -276,7 +276,7 @@ impl DistributedLock {
         if let Some((outer, lease)) = LockContext::enclosing(&self.engine, self.name()) {
             return RunningHold::join(&outer, lease, &self.name, on_busy, on_lost).await;
         }
-        let hold = self.acquiring().acquire(on_busy).await?;
+        let hold = self.acquiring(on_busy).acquire().await?;
         Ok(RunningHold::own(
             self.guard(hold),
             self.options.await_release,
@@ -288,9 +288,9 @@ impl DistributedLock {
         LockGuard::new(hold, &self.engine, self.name.template())
     }
 
-    fn acquiring(&self) -> Acquire<'_> {
+    fn acquiring(&self, on_busy: OnBusy) -> Acquire<'_> {
         let is_inside_hold = LockContext::is_inside_hold(&self.engine);
-        Acquire::new(&self.engine, &self.name, &self.options, is_inside_hold)
+        Acquire::new(&self.engine, &self.name, &self.options, is_inside_hold, on_busy)
     }
 
     fn check(&self) -> Result<(), LockError> {

@@ -121,7 +121,7 @@ impl LockSet {
         async move {
             set.check()?;
             set.refuse_own()?;
-            let hold = set.acquiring().wait().await?;
+            let hold = set.acquiring(OnBusy::Wait).acquire().await?;
             Ok(set.guard(hold))
         }
     }
@@ -146,7 +146,7 @@ impl LockSet {
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>, LockError> {
         self.check()?;
         self.refuse_own()?;
-        let hold = self.acquiring().try_once().await?.ok();
+        let hold = self.acquiring(OnBusy::TryOnce).make().await?.ok();
         Ok(hold.map(|hold| self.guard(hold)))
     }
 
@@ -202,7 +202,7 @@ impl LockSet {
         self.check()?;
         let parts = Parts::of(&self.engine, &self.names);
         if parts.outer.is_empty() {
-            let hold = self.acquiring().acquire(on_busy).await?;
+            let hold = self.acquiring(on_busy).acquire().await?;
             return Ok(RunningHold::own(
                 self.guard(hold),
                 self.options.await_release,
@@ -232,14 +232,14 @@ impl LockSet {
         options.acquire_timeout = Some(limit.min(NESTED_SET_LIMIT));
         let options = Arc::new(options);
         if let [name] = rest {
-            let acquire = Acquire::new(&self.engine, name, &options, true);
-            return acquire.acquire(on_busy).await;
+            let acquire = Acquire::new(&self.engine, name, &options, true, on_busy);
+            return acquire.acquire().await;
         }
-        let acquire = AcquireSeveral::new(&self.engine, rest, 0, &options, true);
-        acquire.acquire(on_busy).await
+        let acquire = AcquireSeveral::new(&self.engine, rest, 0, &options, true, on_busy);
+        acquire.acquire().await
     }
 
-    fn acquiring(&self) -> AcquireSeveral<'_> {
+    fn acquiring(&self, on_busy: OnBusy) -> AcquireSeveral<'_> {
         let is_inside_hold = LockContext::is_inside_hold(&self.engine);
         AcquireSeveral::new(
             &self.engine,
@@ -247,6 +247,7 @@ impl LockSet {
             self.title,
             &self.options,
             is_inside_hold,
+            on_busy,
         )
     }
 

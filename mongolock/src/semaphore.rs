@@ -118,7 +118,7 @@ impl Semaphore {
         async move {
             semaphore.check()?;
             semaphore.refuse_own()?;
-            let hold = semaphore.acquiring().wait().await?;
+            let hold = semaphore.acquiring(OnBusy::Wait).acquire().await?;
             Ok(Permit::new(semaphore.guard(hold)))
         }
     }
@@ -144,7 +144,7 @@ impl Semaphore {
     pub async fn try_acquire(&self) -> Result<Option<Permit>, LockError> {
         self.check()?;
         self.refuse_own()?;
-        let hold = self.acquiring().try_once().await?.ok();
+        let hold = self.acquiring(OnBusy::TryOnce).make().await?.ok();
         Ok(hold.map(|hold| Permit::new(self.guard(hold))))
     }
 
@@ -164,7 +164,7 @@ impl Semaphore {
     /// Outside a tokio runtime with time enabled.
     pub async fn available(&self) -> Result<u32, LockError> {
         self.check()?;
-        self.acquiring().available().await
+        self.acquiring(OnBusy::TryOnce).available().await
     }
 
     /// Runs a body under a permit and then releases it.
@@ -218,7 +218,7 @@ impl Semaphore {
         if let Some((outer, lease)) = self.own() {
             return RunningHold::join(&outer, lease, &self.name, on_busy, on_lost).await;
         }
-        let hold = self.acquiring().acquire(on_busy).await?;
+        let hold = self.acquiring(on_busy).acquire().await?;
         Ok(RunningHold::own(
             self.guard(hold),
             self.options.await_release,
@@ -231,7 +231,7 @@ impl Semaphore {
         LockContext::enclosing_permit(&self.engine, self.name())
     }
 
-    fn acquiring(&self) -> AcquirePermit<'_> {
+    fn acquiring(&self, on_busy: OnBusy) -> AcquirePermit<'_> {
         let is_inside_hold = LockContext::is_inside_hold(&self.engine);
         AcquirePermit::new(
             &self.engine,
@@ -239,6 +239,7 @@ impl Semaphore {
             self.permits,
             &self.options,
             is_inside_hold,
+            on_busy,
         )
     }
 

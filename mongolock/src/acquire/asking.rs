@@ -41,8 +41,10 @@ pub(super) const MOST_REQUESTS: u8 = 3;
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Asking {
     kind: Kind,
-    /// Among which commands of the provider each request is admitted; `None` for a single try.
-    class: Option<AdmissionClass>,
+    /// Among which commands of the provider the first of the next requests is admitted, if none is in flight.
+    class: AdmissionClass,
+    /// Whether the call makes a single try.
+    is_try: bool,
     /// How the last request has ended.
     last: LastEnd,
     /// Whether the limit of the next request at the server is [`PERMIT_LIMIT`] at most.
@@ -158,21 +160,21 @@ impl LastEnd {
 }
 
 impl Asking {
-    /// The requests of a claim. The first one has this class; `None` is that of a single try, which does not wait behind the
-    /// first requests of waiting calls.
-    pub(super) fn new(kind: Kind, class: Option<AdmissionClass>) -> Self {
+    /// The requests of a claim. The first one has this class.
+    pub(super) fn new(kind: Kind, class: AdmissionClass, is_try: bool) -> Self {
         Self {
             kind,
             class,
+            is_try,
             last: LastEnd::Replied,
             has_short_limit: false,
             left: (kind == Kind::Set).then_some(MOST_REQUESTS),
         }
     }
 
-    /// Among which commands the first of the next requests is admitted, if none is in flight.
-    pub(super) fn class(&self) -> Option<AdmissionClass> {
-        self.class
+    /// Those of another claim of the same call.
+    pub(super) fn anew(&self) -> Self {
+        Self::new(self.kind, self.class, self.is_try)
     }
 
     /// Has the next request have [`PERMIT_LIMIT`] at the server at most: the call can go on with another permit.
@@ -206,7 +208,7 @@ impl Asking {
         if self.last != LastEnd::Replied {
             AdmissionClass::Repeated
         } else if in_flight == 0 {
-            self.class.unwrap_or(AdmissionClass::Woken)
+            self.class
         } else {
             AdmissionClass::Copy
         }
@@ -260,7 +262,7 @@ impl Asking {
             Outcome::AlreadyOver => Next::ClaimAnew,
             Outcome::Held(held) => {
                 // The next request is that of a caller that was woken.
-                self.class = self.class.map(|_| AdmissionClass::Woken);
+                self.class = AdmissionClass::Woken;
                 match held.holder.lock_id().and_then(|id| given_up(id)) {
                     Some(min_hold) => return After::Clear(held, min_hold),
                     None => Next::Held(held),
@@ -277,7 +279,7 @@ impl Asking {
 
     /// What the caller does after this error of a request, or of the release of a claim that this process has given up.
     pub(super) fn next_after_error<H>(&self, error: LockError) -> Next<H> {
-        if ends_call(&error, self.class.is_none()) {
+        if ends_call(&error, self.is_try) {
             return Next::End(error);
         }
         let is_blocked = driver_error::is_blocked_document(&error);

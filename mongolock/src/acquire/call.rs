@@ -1,13 +1,15 @@
 //! What calls for a lock, for a permit and for a set have in common: their limits, their errors and their measurement.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 use tracing::{Instrument, Span};
 
-use super::asking::{After, Asking, Kind};
+use super::asking::{After, Kind};
+use super::claim::Claim;
 use super::{Next, Outcome, Tried};
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
@@ -16,9 +18,8 @@ use crate::name::RenderedName;
 use crate::opaque::boxed;
 use crate::options::{OnBusy, Options};
 use crate::queue::{FrontStatus, Holder, SetNames};
-use crate::store::{ACQUIRE_REQUEST, LeaseId, ProviderMark, driver_error};
-use crate::timing::{ACQUIRE_OVERDUE, RELEASE_LIMIT};
-use crate::{LockError, task, trace};
+use crate::store::{ACQUIRE_REQUEST, AdmissionClass, driver_error};
+use crate::{LockError, trace};
 
 /// One call that acquires something.
 pub(crate) struct Call<'a> {
@@ -32,12 +33,23 @@ pub(crate) struct Call<'a> {
     pub(super) meter: Option<LockMeter>,
     /// The time at which the call began.
     pub(super) begun: Instant,
+    /// The time at which the call ends; `None` if it waits as long as the server replies.
+    pub(super) deadline: Option<Instant>,
+    on_busy: OnBusy,
+    /// Whether the call makes a single try: also one that waits with a timeout of zero.
+    pub(super) is_try: bool,
 }
 
 /// What a call looks for: one lock, all locks of a set, or any permit.
 pub(crate) trait Search: Sync {
     /// The queues of the names that the call wants.
     type Queues: Send + Sync;
+
+    /// What a call has already when its search begins.
+    type Begun: Default + Send + Sync;
+
+    /// Whether a try whose time is up is busy if a holder is known. Otherwise only its own search finds that.
+    const IS_BUSY_WHILE_HELD: bool = true;
 
     fn call(&self) -> &Call<'_>;
 
@@ -52,112 +64,75 @@ pub(crate) trait Search: Sync {
     /// The name that the call waits for at present, and its queue: they decide the error of a call whose time is up.
     fn awaited<'s>(&'s self, queues: &'s Self::Queues) -> (&'s Arc<str>, &'s Arc<Entry>);
 
-    /// Sends requests until it is known whether what the call wants is free; it waits for no holder.
-    fn attempt(
+    /// Acquires what the call wants if that needs no longer wait.
+    fn begin(
         &self,
-        queues: &Self::Queues,
-        deadline: Instant,
-    ) -> impl Future<Output = Result<Tried, LockError>> + Send + Sync;
+        _: &Self::Queues,
+    ) -> impl Future<Output = Result<Result<Hold, Self::Begun>, LockError>> + Send {
+        async { Ok(Err(Self::Begun::default())) }
+    }
 
-    /// Waits until the deadline.
+    /// Sends requests until what the call wants is acquired. A single try waits for no holder.
     fn search(
         &self,
-        queues: Self::Queues,
-        deadline: Option<Instant>,
-    ) -> impl Future<Output = Result<Hold, LockError>> + Send;
-
-    /// Waits until the deadline or, without one, until the server has not replied for too long.
-    fn time_is_up(
-        &self,
         queues: &Self::Queues,
-        deadline: Option<Instant>,
-    ) -> impl Future<Output = ()> + Send + Sync {
+        begun: Self::Begun,
+    ) -> impl Future<Output = Result<Tried, LockError>> + Send + Sync;
+
+    /// Waits until the time of the call is up.
+    fn time_is_up(&self, queues: &Self::Queues) -> impl Future<Output = ()> + Send + Sync {
         async move {
             let (_, entry) = self.awaited(queues);
-            self.call().deadline(entry, deadline).await;
+            self.call().time_is_up(entry).await;
         }
     }
 
-    /// The outcome of a try whose time is up, while the last status is that this holder has the lock.
-    fn held_by(&self, name: &Arc<str>, holder: Holder) -> Result<Tried, LockError> {
-        Ok(Err(BusyLock::new(name, holder)))
-    }
-
-    /// One step of the call; `None` if its time is up before.
-    async fn bounded<F: Future>(
+    /// The search, until the time of the call is up.
+    fn bounded(
         &self,
         queues: &Self::Queues,
-        deadline: Option<Instant>,
-        step: F,
-    ) -> Result<Option<F::Output>, LockError> {
-        let call = self.call();
-        tokio::select! {
-            biased;
-            output = step => Ok(Some(output)),
-            () = call.engine.until_refused(call.is_inside_hold) => Err(call.shut_down_error()),
-            () = self.time_is_up(queues, deadline) => Ok(None),
+        begun: Self::Begun,
+    ) -> impl Future<Output = Result<Tried, LockError>> + Send + Sync {
+        async move {
+            let call = self.call();
+            // The search is pinned here, because a future that is passed on takes its room twice.
+            let searching = pin!(self.search(queues, begun));
+            tokio::select! {
+                biased;
+                outcome = searching => return outcome,
+                () = call.engine.until_refused(call.is_inside_hold) => return Err(call.shut_down_error()),
+                () = self.time_is_up(queues) => {}
+            }
+            let (name, entry) = self.awaited(queues);
+            match entry.front().status().holder() {
+                Ok(holder) if call.is_try && Self::IS_BUSY_WHILE_HELD => Ok(Err(BusyLock::new(name, holder))),
+                Ok(holder) => Err(call.timeout_error(name, &holder)),
+                Err(status) => Err(call.error_without_holder(entry, status)),
+            }
         }
     }
 
-    /// The error of a wait whose time is up.
-    fn gave_up(&self, queues: &Self::Queues) -> LockError {
-        let (name, entry) = self.awaited(queues);
-        self.call().gave_up_error(name, entry, entry.front().status())
-    }
-
-    async fn attempt_once(&self) -> Result<Tried, LockError> {
-        let call = self.call();
-        call.ensure_open()?;
-        let queues = self.join();
-        let deadline = call.begun + call.options.attempt_limit();
-        let trying = boxed(self.attempt(&queues, deadline));
-        if let Some(tried) = self.bounded(&queues, Some(deadline), trying).await? {
-            return tried;
-        }
-        let (name, entry) = self.awaited(&queues);
-        match entry.front().status().holder() {
-            Ok(holder) => self.held_by(name, holder),
-            Err(status) => Err(call.gave_up_error(name, entry, status)),
-        }
-    }
-
-    /// Waits until the acquire timeout.
-    async fn wait(&self) -> Result<Hold, LockError> {
+    /// Makes the call: the hold or, for a single try, a lock that another holder has. A longer search runs in a future on the
+    /// heap: it may cost an allocation, and the future of a call stays small.
+    async fn make(&self) -> Result<Tried, LockError> {
         let call = self.call();
         let (waiting, span) = (Waiting::begin(call), self.span());
-        let outcome = match call.options.wait_limit() {
-            // A call with a timeout of zero still makes one try.
-            Some(Duration::ZERO) => self.attempt_once().instrument(span.clone()).await,
-            limit => {
-                let deadline = limit.map(|limit| call.begun + limit);
-                let searching = async {
-                    call.ensure_open()?;
-                    self.search(self.join(), deadline).await
-                };
-                searching.instrument(span.clone()).await.map(Ok)
+        let searching = async {
+            call.ensure_open()?;
+            let queues = self.join();
+            match self.begin(&queues).await? {
+                Ok(hold) => Ok(Ok(hold)),
+                Err(begun) => boxed(self.bounded(&queues, begun)).await,
             }
         };
-        waiting.finish(&span, &outcome);
-        outcome?.map_err(|busy| call.timeout_error(&busy.name, &busy.holder))
-    }
-
-    /// Makes a single try.
-    async fn try_once(&self) -> Result<Tried, LockError> {
-        let (waiting, span) = (Waiting::begin(self.call()), self.span());
-        let outcome = self.attempt_once().instrument(span.clone()).await;
+        let outcome = searching.instrument(span.clone()).await;
         waiting.finish(&span, &outcome);
         outcome
     }
 
-    /// Acquires as the caller wants it: it waits, or it makes a single try that fails if the lock is busy.
-    async fn acquire(&self, on_busy: OnBusy) -> Result<Hold, LockError> {
-        match on_busy {
-            OnBusy::Wait => self.wait().await,
-            OnBusy::TryOnce => {
-                let tried = self.try_once().await?;
-                tried.map_err(|busy| busy.error(&self.call().engine.mark))
-            }
-        }
+    /// Makes the call; it fails if the lock is busy.
+    async fn acquire(&self) -> Result<Hold, LockError> {
+        self.make().await?.map_err(|busy| self.call().busy_error(&busy))
     }
 }
 
@@ -172,11 +147,6 @@ impl BusyLock {
         let name = Arc::clone(name);
         Self { name, holder }
     }
-
-    /// The error of a call that does not wait, of a provider with this mark.
-    fn error(&self, own: &ProviderMark) -> LockError {
-        self.holder.busy_error(Instant::now(), &self.name, own)
-    }
 }
 
 impl<'a> Call<'a> {
@@ -185,14 +155,45 @@ impl<'a> Call<'a> {
         name: &'a RenderedName,
         options: &'a Arc<Options>,
         is_inside_hold: bool,
+        on_busy: OnBusy,
     ) -> Self {
+        let (begun, wait_limit) = (Instant::now(), options.wait_limit());
+        let is_try = on_busy == OnBusy::TryOnce || wait_limit == Some(Duration::ZERO);
+        let limit = if is_try {
+            Some(options.attempt_limit())
+        } else {
+            wait_limit
+        };
         Self {
             engine,
             name,
             options,
             is_inside_hold,
             meter: Some(engine.meter.of(name.template())),
+            begun,
+            deadline: limit.map(|limit| begun + limit),
+            on_busy,
+            is_try,
+        }
+    }
+
+    /// The call for another name that is a part of this one, ends with it, and does not count as a call of its own.
+    pub(super) fn part<'b>(&'b self, name: &'b RenderedName, options: &'b Arc<Options>) -> Call<'b> {
+        Call {
+            name,
+            options,
+            meter: None,
             begun: Instant::now(),
+            ..*self
+        }
+    }
+
+    /// Among which commands the first request is admitted. That of a single try does not wait behind those of waiting calls.
+    pub(super) fn first_class(&self) -> AdmissionClass {
+        if self.is_try {
+            AdmissionClass::Woken
+        } else {
+            AdmissionClass::First
         }
     }
 
@@ -210,8 +211,8 @@ impl<'a> Call<'a> {
     }
 
     /// Waits until the deadline or, without one, until the server has not replied for too long.
-    pub(super) async fn deadline(&self, entry: &Entry, deadline: Option<Instant>) {
-        match deadline {
+    pub(super) async fn time_is_up(&self, entry: &Entry) {
+        match self.deadline {
             Some(deadline) => sleep_until(deadline).await,
             None => entry.front().no_reply(self.begun).await,
         }
@@ -225,17 +226,16 @@ impl<'a> Call<'a> {
         entry: &Arc<Entry>,
         set: Option<SetNames>,
     ) -> Result<Result<Turn, Holder>, LockError> {
-        let by = self.begun + self.options.attempt_limit();
         let status = tokio::select! {
             biased;
             status = entry.front().first_status() => status,
             turn = entry.turn_for(set) => return Ok(Ok(turn)),
-            () = sleep_until(by) => entry.front().status(),
+            () = self.time_is_up(entry) => entry.front().status(),
         };
         match status {
             FrontStatus::Failed(error) => Err(*error),
             FrontStatus::NoReply if entry.front().is_reply_slow() => {
-                Err(self.gave_up_error(entry.name(), entry, FrontStatus::NoReply))
+                Err(self.error_without_holder(entry, FrontStatus::NoReply))
             }
             // The lock is not busy: the release of a call in this process has no reply.
             _ if entry.front().is_releasing() => {
@@ -245,14 +245,18 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What the call does after this outcome. A claim of this process that has the lock of this name is released before.
-    pub(super) async fn next_after(
-        &self,
-        entry: &Arc<Entry>,
-        asking: &mut Asking,
-        name: &Arc<str>,
-        outcome: Outcome,
-    ) -> Next {
+    /// The hold that was handed over with the turn, if it is one of all these names, or of a single lock if there are none. That
+    /// of a set stands for its name at the place `first`. Another hold stays with the turn.
+    pub(super) fn take_over(&self, turn: &Turn, names: &[Arc<str>], first: usize) -> Option<Hold> {
+        let hold = turn.take_over_if(|hold| hold.taken_over(names, self.options))?;
+        let hold = hold.standing_for(first);
+        hold.lease().report(trace::acquired);
+        Some(hold)
+    }
+
+    /// What the call does after this outcome. A claim that this process has given up and that has the lock is released before.
+    /// `entry` is the queue of the name that the call waits for.
+    pub(super) async fn next_after(&self, entry: &Arc<Entry>, claim: &mut Claim, outcome: Outcome) -> Next {
         if self.is_refused() {
             return Next::Stop;
         }
@@ -263,12 +267,13 @@ impl<'a> Call<'a> {
             FrontStatus::Failed(_) | FrontStatus::NoReply => false,
         };
         let given_up = |id: &str| self.given_up(id);
-        let next = match asking.next_after(outcome, given_up, knows_holder) {
+        let outcome = outcome.read(|hold| hold.lease().is_over());
+        let next = match claim.asking.next_after(outcome, given_up, knows_holder) {
             After::Clear(held, min_hold) => {
                 // The future is large and seldom needed.
-                match boxed(self.release_given_up(entry, name, &held.holder, min_hold)).await {
+                match boxed(claim.clear(&held, min_hold)).await {
                     Ok(()) => Next::Again,
-                    Err(error) => asking.next_after_error(error),
+                    Err(error) => claim.asking.next_after_error(error),
                 }
             }
             After::Next(next) => next,
@@ -287,55 +292,27 @@ impl<'a> Call<'a> {
         self.engine.renewer.given_up.find(Instant::now(), lock_id)
     }
 
-    /// Releases a claim that this process has given up and that a reply has named: a lost reply or a cancelled call must not
-    /// make the lock busy.
-    async fn release_given_up(
-        &self,
-        entry: &Arc<Entry>,
-        name: &Arc<str>,
-        holder: &Holder,
-        min_hold: Duration,
-    ) -> Result<(), LockError> {
-        let Some(lock_id) = holder.lock_id().cloned() else {
-            return Ok(());
-        };
-        let name = Arc::clone(name);
-        let key = LeaseId { name, lock_id };
-        let store = Arc::clone(&self.engine.store);
-        entry.front().set_no_holder();
-        let number = entry.front().release_sent();
-        let entry = Arc::clone(entry);
-        let release = async move {
-            let reply = store
-                .release(std::slice::from_ref(&key), min_hold, RELEASE_LIMIT, None)
-                .await;
-            if reply.is_ok() {
-                entry.front().released(number);
-            }
-            reply
-        };
-        // Without a reply the next acquire request shows whether the claim still has the lock.
-        match tokio::time::timeout(ACQUIRE_OVERDUE, task::start(release)).await {
-            Ok(reply) => reply.map(drop),
-            Err(_) => Ok(()),
+    /// The error of a call that ends now, while no holder is known.
+    fn error_without_holder(&self, entry: &Entry, status: FrontStatus) -> LockError {
+        if let FrontStatus::Failed(error) = status {
+            return *error;
         }
+        // A reply to an earlier caller may be missing for longer than this call lasts.
+        let waited = self.begun.elapsed().max(entry.front().without_reply());
+        let request = if entry.front().is_releasing() {
+            "release"
+        } else {
+            ACQUIRE_REQUEST
+        };
+        self.engine.store.unanswered(request, waited)
     }
 
-    /// The error of a call for this name that ends now, by what is known of the lock.
-    pub(super) fn gave_up_error(&self, name: &str, entry: &Entry, status: FrontStatus) -> LockError {
-        match status.holder() {
-            Ok(holder) => self.timeout_error(name, &holder),
-            Err(FrontStatus::Failed(error)) => *error,
-            Err(_) => {
-                // A reply to an earlier caller may be missing for longer than this call lasts.
-                let waited = self.begun.elapsed().max(entry.front().without_reply());
-                let request = if entry.front().is_releasing() {
-                    "release"
-                } else {
-                    ACQUIRE_REQUEST
-                };
-                self.engine.store.unanswered(request, waited)
-            }
+    /// The error of a call that has found this lock held.
+    fn busy_error(&self, busy: &BusyLock) -> LockError {
+        let BusyLock { name, holder } = busy;
+        match self.on_busy {
+            OnBusy::Wait => self.timeout_error(name, holder),
+            OnBusy::TryOnce => holder.busy_error(Instant::now(), name, &self.engine.mark),
         }
     }
 
@@ -347,6 +324,21 @@ impl<'a> Call<'a> {
     pub(super) fn shut_down_error(&self) -> LockError {
         LockError::ShutDown {
             name: self.name.text().to_string(),
+        }
+    }
+}
+
+/// Releases holds that were handed over with turns: they have claims of their own. Cancel safe: all of them are taken first,
+/// and each releases itself when it is dropped.
+pub(super) async fn release_handed_over(turns: &[Turn]) {
+    let taken = turns.iter().filter_map(|turn| {
+        let handed_over = turn.take_over()?;
+        Some((turn, turn.front().request_sent(), handed_over))
+    });
+    for (turn, release, handed_over) in taken.collect::<Vec<_>>() {
+        // No request for this name need follow for a while, so that nothing else would note the reply.
+        if boxed(handed_over.release_for_next()).await {
+            turn.front().replied(release);
         }
     }
 }

@@ -1,34 +1,34 @@
-//! One claim on a lock, on a permit, or on all locks of a set: its requests in flight, and what becomes of it.
+//! One claim: its requests in flight, and what becomes of it.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::task::coop::consume_budget;
 use tokio::task::{JoinError, JoinHandle};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument;
 
 use super::Outcome;
-use super::asking::{Ask, Asking, LastEnd, is_out_of_time};
+use super::asking::{Ask, Asking, Held, LastEnd, is_out_of_time};
 use super::call::Call;
 use super::request::{Reply, Request, Shared};
 use super::target::Target;
-use crate::engine::Engine;
 use crate::few::Few;
 use crate::lease::claim_release::ClaimRelease;
 use crate::lease::{Entry, RequestPermit, Turn, without_margin};
-use crate::options::Options;
+use crate::opaque::{BoxedFuture, boxed};
 use crate::queue::RequestNumber;
 use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, Lane, LeaseId};
-use crate::timing::{ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE};
+use crate::timing::{ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, RELEASE_LIMIT};
 use crate::{LockError, task, trace};
 
-/// The number of tokens that are reserved when others wait in this process: one for each hold that can be handed over.
+/// The number of holds that can be handed over on one claim.
 const HANDOVERS: i64 = 1000;
 
-/// One logical acquisition, with an id of its own.
+/// One acquisition of a lock, of a permit or of all locks of a set, with an id of its own.
 ///
 /// Its requests are copies of one another. Each is sent on a task of its own and runs to its end even if the caller is
 /// cancelled. Sending it again is harmless, because the server then finds the id in the documents. A claim that is dropped
@@ -37,7 +37,7 @@ const HANDOVERS: i64 = 1000;
 /// claim that was released is never sent again, because a late release of it would end a later lease.
 pub(super) struct Claim {
     shared: Arc<Shared>,
-    /// The number of tokens of each name that every copy asks for: the reply to any of them is read with the same number.
+    /// [`AcquireRequest::tokens`] of every copy: the reply to any of them is read with the same number.
     tokens: i64,
     /// The requests in flight.
     requests: Vec<JoinHandle<Option<Reply>>>,
@@ -46,6 +46,8 @@ pub(super) struct Claim {
     numbers: Option<Few<RequestNumber>>,
     /// What is sent next and when, and what follows when a request has ended.
     pub(super) asking: Asking,
+    /// The time at which the call ends.
+    deadline: Option<Instant>,
     /// The reply of a store that never waits, until the caller takes it. It is boxed, because most stores wait.
     reply: Option<Box<Reply>>,
     /// Whether the claim is neither released nor that of a lease, which then releases it.
@@ -53,82 +55,46 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// A claim on the lock of this queue. `class` says among which commands its first request is admitted; `None` for a single
-    /// try, whose request does not wait behind the first ones of waiting calls.
-    pub(super) fn of_lock(call: &Call<'_>, class: Option<AdmissionClass>, entry: &Arc<Entry>) -> Self {
-        let (names, entries) = (Few::one(Arc::clone(entry.name())), Few::one(Arc::clone(entry)));
-        Self::new(call.engine, call.options, class, Target::Lock, &names, entries)
-    }
-
-    /// A claim on the permit with this name of the semaphore of this queue.
-    pub(super) fn of_permit(
+    /// A claim of this call on the target, whose names have these queues. The first request has this class.
+    pub(super) fn new(
         call: &Call<'_>,
-        class: Option<AdmissionClass>,
-        name: &Arc<str>,
-        entry: &Arc<Entry>,
-    ) -> Self {
-        let (names, entries) = (Few::one(Arc::clone(name)), Few::one(Arc::clone(entry)));
-        Self::new(call.engine, call.options, class, Target::Permit, &names, entries)
-    }
-
-    /// A claim on all locks of these queues.
-    pub(super) fn of_set(
-        call: &Call<'_>,
-        class: Option<AdmissionClass>,
+        class: AdmissionClass,
         target: Target,
-        entries: &[Arc<Entry>],
-    ) -> Self {
-        let entries = Few::from(entries.to_vec());
-        let names = entries.map(|entry| Arc::clone(entry.name()));
-        Self::new(call.engine, call.options, class, target, &names, entries)
-    }
-
-    fn new(
-        engine: &Arc<Engine>,
-        options: &Arc<Options>,
-        class: Option<AdmissionClass>,
-        target: Target,
-        names: &Few<Arc<str>>,
         entries: Few<Arc<Entry>>,
     ) -> Self {
-        let (asking, lock_id) = (Asking::new(target.kind(), class), target.new_lock_id(engine));
-        let key = |name: &Arc<str>| LeaseId {
-            name: Arc::clone(name),
+        let (engine, lock_id) = (call.engine, target.new_lock_id(call.engine));
+        let key = |entry: &Arc<Entry>| LeaseId {
+            name: Arc::clone(target.permit().unwrap_or(entry.name())),
             lock_id: Arc::clone(&lock_id),
         };
-        let shared = Shared {
-            engine: Arc::clone(engine),
-            copies: target.copies(names.len()),
-            target,
-            keys: names.map(key),
-            options: Arc::clone(options),
-            entries,
-        };
         Self {
-            shared: Arc::new(shared),
-            tokens: 1,
+            tokens: if matches!(target, Target::Part) {
+                HANDOVERS
+            } else {
+                1
+            },
             requests: Vec::new(),
             numbers: None,
-            asking,
+            asking: Asking::new(target.kind(), class, call.is_try),
+            deadline: call.deadline,
             reply: None,
             is_open: true,
+            shared: Arc::new(Shared {
+                engine: Arc::clone(engine),
+                keys: entries.map(key),
+                options: Arc::clone(call.options),
+                copies: target.copies(entries.len()),
+                target,
+                entries,
+            }),
         }
     }
 
-    /// The same claim for a part of a set: it reserves tokens, with which the whole set can be handed over.
-    pub(super) fn with_handovers(mut self) -> Self {
-        self.tokens = HANDOVERS;
-        self
-    }
-
     /// A claim of the same call with a new id.
-    pub(super) fn anew(&self) -> Self {
-        let shared = &*self.shared;
-        let names = shared.keys.map(|key| Arc::clone(&key.name));
-        let (target, entries) = (shared.target.clone(), shared.entries.clone());
-        let class = self.asking.class();
-        let mut claim = Self::new(&shared.engine, &shared.options, class, target, &names, entries);
-        claim.tokens = self.tokens;
+    pub(super) fn anew(&self, call: &Call<'_>) -> Self {
+        let Shared { target, entries, .. } = &*self.shared;
+        let mut claim = Self::new(call, call.first_class(), target.clone(), entries.clone());
+        (claim.asking, claim.tokens) = (self.asking.anew(), self.tokens);
         claim
     }
 
@@ -143,19 +109,41 @@ impl Claim {
     }
 
     /// Sends the first request if that needs no waiting, and returns the time at which its reply is overdue.
-    pub(super) fn try_send(&mut self, deadline: Option<Instant>) -> Option<Instant> {
+    pub(super) fn try_send(&mut self) -> Option<Instant> {
         let permit = self.shared.entries[0].try_request_permit()?;
         let admissions = self.shared.engine.store.admissions();
-        let admission =
-            admissions.try_admit(AdmissionClass::First, self.shared.lane(AdmissionClass::First))?;
-        self.send(permit, admission, deadline);
+        let class = AdmissionClass::First;
+        let admission = admissions.try_admit(class, self.shared.lane(class))?;
+        self.send(permit, admission);
         let overdue = Instant::now() + ACQUIRE_OVERDUE;
-        Some(deadline.map_or(overdue, |deadline| deadline.min(overdue)))
+        Some(self.deadline.map_or(overdue, |deadline| deadline.min(overdue)))
+    }
+
+    /// The outcome of the next request, or of an earlier one in flight. It is on the heap, because a request takes more room than
+    /// a pause, and does not last long.
+    pub(super) fn request(&mut self) -> BoxedFuture<'_, Outcome> {
+        boxed(self.send_until_outcome())
+    }
+
+    /// The same after a pause, which the reply to an earlier request ends: it may be an acquisition. (The pause is pinned by the
+    /// caller, because a future that is passed on takes its room twice.)
+    pub(super) async fn outcome_after(&mut self, pause: Pin<&mut impl Future<Output = ()>>) -> Outcome {
+        let late = async {
+            tokio::select! {
+                biased;
+                outcome = self.next_outcome() => Some(outcome),
+                () = pause => None,
+            }
+        };
+        if let Some(outcome) = late.await {
+            return outcome;
+        }
+        self.request().await
     }
 
     /// Sends a request, and a copy on another connection when a reply is overdue, until one of them has an outcome;
     /// nothing is sent after the deadline. Cancel safe: the requests go on.
-    pub(super) async fn request(&mut self, deadline: Option<Instant>) -> Outcome {
+    async fn send_until_outcome(&mut self) -> Outcome {
         let shared = Arc::clone(&self.shared);
         let mut asked = None;
         loop {
@@ -179,17 +167,12 @@ impl Claim {
                     tokio::select! {
                         biased;
                         outcome = self.next_outcome() => return outcome,
-                        (admission, permit) = allowed => self.send(permit, admission, deadline),
+                        (admission, permit) = allowed => self.send(permit, admission),
                     }
                     asked = Some(Instant::now());
                 }
             }
         }
-    }
-
-    /// Whether the reply of a store that never waits is there.
-    pub(super) fn has_reply(&self) -> bool {
-        self.reply.is_some()
     }
 
     /// The outcome of the next request in flight; waits forever if there is none and another one may be sent.
@@ -215,10 +198,10 @@ impl Claim {
         }
     }
 
-    fn send(&mut self, permit: RequestPermit, admission: Admission, deadline: Option<Instant>) {
+    fn send(&mut self, permit: RequestPermit, admission: Admission) {
         let limit = self
             .asking
-            .admitted(Instant::now(), deadline, admission.is_crowded);
+            .admitted(Instant::now(), self.deadline, admission.is_crowded);
         let Some(limit) = limit else { return };
         let shared = &self.shared;
         let may_hand_over = shared.target.may_hand_over() && shared.entries[0].others_wait();
@@ -290,6 +273,37 @@ impl Claim {
         Outcome::Acquired(shared.engine.renewer.hold(lease))
     }
 
+    /// Releases another claim, which this process has given up and which has a lock of this one: a lost reply or a cancelled call
+    /// must not make the lock busy.
+    pub(super) async fn clear(&self, other: &Held, min_hold: Duration) -> Result<(), LockError> {
+        let Some(lock_id) = other.holder.lock_id().cloned() else {
+            return Ok(());
+        };
+        let Shared {
+            engine,
+            keys,
+            entries,
+            ..
+        } = &*self.shared;
+        let (store, entry) = (Arc::clone(&engine.store), Arc::clone(&entries[other.index]));
+        let name = Arc::clone(&keys[other.index].name);
+        entry.front().set_no_holder();
+        let number = entry.front().release_sent();
+        let release = async move {
+            let key = LeaseId { name, lock_id };
+            let reply = store.release(&[key], min_hold, RELEASE_LIMIT, None).await;
+            if reply.is_ok() {
+                entry.front().released(number);
+            }
+            reply
+        };
+        // Without a reply the next acquire request shows whether the claim still has the lock.
+        match timeout(ACQUIRE_OVERDUE, task::start(release)).await {
+            Ok(reply) => reply.map(drop),
+            Err(_) => Ok(()),
+        }
+    }
+
     /// Gives the claim back: each lock that it may have. The turns of these names pass on when that is confirmed, so that the
     /// next caller in this process does not meet the claim.
     pub(super) fn give_back(&mut self, turns: &mut [Option<Turn>]) {
@@ -335,18 +349,6 @@ impl Shared {
         let admissions = self.engine.store.admissions();
         (admissions.admit(class, self.lane(class)).await, permit)
     }
-}
-
-/// Waits for this pause between two requests of a claim. The reply to an earlier one ends it: it may be an acquisition. (Both
-/// futures are pinned by the caller, because a future that is passed on takes its room twice.)
-pub(super) fn late_outcome<T>(
-    mut outcome: Pin<&mut impl Future<Output = T>>,
-    mut pause: Pin<&mut impl Future<Output = ()>>,
-) -> impl Future<Output = Option<T>> {
-    poll_fn(move |cx| match outcome.as_mut().poll(cx) {
-        Poll::Ready(late) => Poll::Ready(Some(late)),
-        Poll::Pending => pause.as_mut().poll(cx).map(|()| None),
-    })
 }
 
 /// Takes out the first task that has ended, and returns its output.

@@ -8,32 +8,31 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::call::{BusyLock, Call, Search};
-use super::claim::{Claim, late_outcome};
+use super::call::{BusyLock, Call, Search, release_handed_over};
+use super::claim::Claim;
 use super::pacing::{Pacing, yields_until};
 use super::period::CallPeriod;
-use super::{AcquireSeveral, Next, Outcome, Tried};
+use super::target::Target;
+use super::{Next, Outcome, Tried};
 use crate::engine::Engine;
+use crate::few::Few;
 use crate::lease::{Entry, Hold, Turn};
-use crate::moment::Luck;
+use crate::moment::Moment;
 use crate::name::RenderedName;
 use crate::once::{MarkEnd, Once};
 use crate::opaque::boxed;
-use crate::options::Options;
+use crate::options::{OnBusy, Options};
 use crate::queue::{Holder, Period, SetNames};
-use crate::store::AdmissionClass;
 use crate::{LockError, trace};
-
-/// Among which requests the first one of a waiting call is admitted.
-const FIRST: Option<AdmissionClass> = Some(AdmissionClass::First);
 
 /// One call that acquires a lock.
 pub(crate) struct Acquire<'a> {
     pub(super) call: Call<'a>,
-    /// The call for several locks of which this one acquires the first: it takes over a hold of them all.
-    pub(super) set: Option<&'a AcquireSeveral<'a>>,
-    /// Whether the lock is one of a set, which are acquired one by one.
-    is_part: bool,
+    /// The names of the set whose first lock the call acquires, and the place of the one that stands for the set: the call takes
+    /// over a hold of them all.
+    set: Option<(SetNames, usize)>,
+    /// The lock alone, or as one of a set.
+    target: Target,
     /// The period that the call belongs to, if its work may succeed once in each period.
     period: CallPeriod,
     /// How long the call has waited behind others of this process before its first request.
@@ -50,12 +49,19 @@ enum Step {
     Retry(Duration),
 }
 
-/// The first request of a call, which was sent before the call began to wait, and its outcome if there is one. It is on the
-/// heap, so that the future of a waiting call stays small.
-type First = Box<(Claim, Option<Outcome>)>;
+/// What a call has when its search begins.
+#[derive(Default)]
+pub(crate) struct Begun {
+    /// Present if no other caller in this process had it.
+    turn: Option<Turn>,
+    /// The first request, if it was sent at once, and its outcome if there is one. It is on the heap, so that the future of a
+    /// waiting call stays small.
+    first: Option<(Box<Claim>, Option<Box<Outcome>>)>,
+}
 
 impl Search for Acquire<'_> {
     type Queues = Arc<Entry>;
+    type Begun = Begun;
 
     fn call(&self) -> &Call<'_> {
         &self.call
@@ -69,49 +75,93 @@ impl Search for Acquire<'_> {
         (self.name(), entry)
     }
 
-    /// No request is sent if another caller in this process holds the lock or waits for it.
-    async fn attempt(&self, entry: &Arc<Entry>, deadline: Instant) -> Result<Tried, LockError> {
+    /// Sends a request at once if no other caller in this process holds the lock or waits for it.
+    async fn begin(&self, entry: &Arc<Entry>) -> Result<Result<Hold, Begun>, LockError> {
+        let call = &self.call;
+        let is_free = |turn: &Turn| turn.is_fresh() && yields_until(call.engine, self.name()).is_none();
         let turn = match entry.try_turn() {
+            Some(turn) if !call.is_try && is_free(&turn) => turn,
+            turn => return Ok(Err(Begun { turn, first: None })),
+        };
+        let mut claim = self.new_claim(entry);
+        Ok(match self.first_outcome(&mut claim).await? {
+            Some(Outcome::Acquired(hold))
+                if !hold.lease().is_over() && call.options.once.is_none() && !call.is_refused() =>
+            {
+                Ok(self.deliver(hold, entry, turn))
+            }
+            outcome => Err(Begun {
+                turn: Some(turn),
+                first: Some((Box::new(claim), outcome.map(Box::new))),
+            }),
+        })
+    }
+
+    /// Waits for the turn, and then sends requests until the lock is acquired. A single try sends none if another caller in this
+    /// process holds the lock or waits for it.
+    async fn search(&self, entry: &Arc<Entry>, Begun { turn, first }: Begun) -> Result<Tried, LockError> {
+        let call = &self.call;
+        let turn = match turn {
             Some(turn) => turn,
-            None => match self.call.turn_unless_busy(entry, self.set()).await? {
+            // It is on the heap, because every waiter would have room for it.
+            None if call.is_try => match boxed(call.turn_unless_busy(entry, self.set())).await? {
                 Ok(turn) => turn,
                 Err(holder) => return Ok(Err(BusyLock::new(self.name(), holder))),
             },
-        };
-        let tried = self.request_until_reply(entry, &turn, deadline).await?;
-        Ok(tried
-            .map(|hold| self.deliver(hold, entry, turn))
-            .map_err(|holder| BusyLock::new(self.name(), holder)))
-    }
-
-    /// Sends a request at once if no other caller in this process holds the lock or waits for it. A longer wait runs in a
-    /// future on the heap: it may cost an allocation, and the future of a call stays small.
-    async fn search(&self, entry: Arc<Entry>, deadline: Option<Instant>) -> Result<Hold, LockError> {
-        let (turn, first) = match entry.try_turn() {
-            Some(turn) if turn.is_fresh() && yields_until(self.call.engine, self.name()).is_none() => {
-                let mut claim = self.new_claim(FIRST, &entry);
-                match self.first_outcome(&mut claim, deadline).await? {
-                    Some(Outcome::Acquired(hold))
-                        if !hold.lease().is_over()
-                            && self.call.options.once.is_none()
-                            && !self.call.is_refused() =>
-                    {
-                        return Ok(self.deliver(hold, &entry, turn));
-                    }
-                    outcome => (Some(turn), Some(Box::new((claim, outcome)))),
-                }
+            None => {
+                let turn = entry.turn_for(self.set()).await;
+                self.waited.get_or_init(|| call.begun.elapsed());
+                turn
             }
-            turn => (turn, None),
         };
-        boxed(self.wait_until_deadline(entry, turn, first, deadline)).await
+        if first.is_none()
+            && let Some(hold) = self.take_over(&turn).await
+        {
+            return Ok(Ok(self.deliver(hold, entry, turn)));
+        }
+        let mut pacing = Pacing::new(call, &turn);
+        if first.is_none() && !call.is_try {
+            let pause = turn.budget().take_yield(Moment::present());
+            if let Some(pause) = pause {
+                sleep(pause).await;
+            }
+            pacing.wait_while_yielding().await;
+        }
+        let (mut claim, outcome) = first.unwrap_or_else(|| (Box::new(self.new_claim(entry)), None));
+        let mut outcome = match outcome {
+            Some(outcome) => *outcome,
+            None => claim.request().await,
+        };
+        loop {
+            // It takes more room than a pause, and does not last long.
+            let step = Box::pin(self.step(entry, &mut claim, &mut pacing, outcome));
+            let pause = match step.await? {
+                Step::Acquired(hold) => {
+                    // The turn goes with the lease. A late reply to a query of the notifier must not replace the holder that
+                    // is noted now.
+                    drop(pacing);
+                    return Ok(Ok(self.deliver(hold, entry, turn)));
+                }
+                Step::Held(holder) if call.is_try => return Ok(Err(BusyLock::new(self.name(), holder))),
+                Step::Held(holder) => {
+                    turn.budget().shrink();
+                    let remaining = holder.remaining(Instant::now());
+                    let pause = pacing.after_held(claim.lock_id(), remaining);
+                    trace::waiting(self.name(), remaining, pause);
+                    pause
+                }
+                Step::Retry(pause) => pause,
+            };
+            outcome = claim.outcome_after(pin!(pacing.pause(pause))).await;
+        }
     }
 
-    async fn time_is_up(&self, entry: &Arc<Entry>, deadline: Option<Instant>) {
+    async fn time_is_up(&self, entry: &Arc<Entry>) {
         if let Some(once @ Once::PerPeriod(_)) = self.call.options.once {
             // It is on the heap, because every waiter would have room for it, and few have periods.
-            return boxed(self.deadline_or_period_end(entry, deadline, once)).await;
+            return boxed(self.time_or_period_is_up(entry, once)).await;
         }
-        self.call.deadline(entry, deadline).await;
+        self.call.time_is_up(entry).await;
     }
 }
 
@@ -121,15 +171,16 @@ impl<'a> Acquire<'a> {
         name: &'a RenderedName,
         options: &'a Arc<Options>,
         is_inside_hold: bool,
+        on_busy: OnBusy,
     ) -> Self {
-        Self::of(Call::new(engine, name, options, is_inside_hold))
+        Self::of(Call::new(engine, name, options, is_inside_hold, on_busy))
     }
 
-    /// The acquisition of one lock of a set; the call for the first one takes a hold of the whole set over.
-    pub(super) fn of_part(call: Call<'a>, set: Option<&'a AcquireSeveral<'a>>) -> Self {
+    /// The acquisition of one lock of a set; the call for the first one takes a hold of this whole set over.
+    pub(super) fn of_part(call: Call<'a>, set: Option<(SetNames, usize)>) -> Self {
         Self {
             set,
-            is_part: true,
+            target: Target::Part,
             ..Self::of(call)
         }
     }
@@ -138,7 +189,7 @@ impl<'a> Acquire<'a> {
         Self {
             call,
             set: None,
-            is_part: false,
+            target: Target::Lock,
             period: CallPeriod::default(),
             waited: OnceLock::new(),
         }
@@ -149,117 +200,18 @@ impl<'a> Acquire<'a> {
     }
 
     fn set(&self) -> Option<SetNames> {
-        self.set.map(AcquireSeveral::set)
-    }
-
-    /// Sends requests until a reply says whether the lock is free.
-    async fn request_until_reply(
-        &self,
-        entry: &Arc<Entry>,
-        turn: &Turn,
-        deadline: Instant,
-    ) -> Result<Result<Hold, Holder>, LockError> {
-        if let Some(hold) = self.take_over_hold(entry, turn).await {
-            return Ok(Ok(hold));
-        }
-        let mut pacing = Pacing::new(self.call.engine, turn, self.call.begun);
-        let (mut claim, mut late) = (self.new_claim(None, entry), None);
-        loop {
-            let outcome = match late.take() {
-                Some(outcome) => outcome,
-                None => claim.request(Some(deadline)).await,
-            };
-            match self.step(entry, &mut claim, &mut pacing, outcome).await? {
-                Step::Acquired(hold) => return Ok(Ok(hold)),
-                Step::Held(holder) => return Ok(Err(holder)),
-                Step::Retry(pause) => {
-                    late = late_outcome(pin!(claim.next_outcome()), pin!(sleep(pause))).await;
-                }
-            }
-        }
+        self.set.as_ref().map(|(names, _)| Arc::clone(names))
     }
 
     /// The outcome of the first request; `None` if it cannot be sent at once or its reply is overdue.
-    async fn first_outcome(
-        &self,
-        claim: &mut Claim,
-        deadline: Option<Instant>,
-    ) -> Result<Option<Outcome>, LockError> {
-        let Some(overdue) = claim.try_send(deadline) else {
+    async fn first_outcome(&self, claim: &mut Claim) -> Result<Option<Outcome>, LockError> {
+        let Some(overdue) = claim.try_send() else {
             return Ok(None);
         };
-        if claim.has_reply() {
-            return Ok(Some(claim.next_outcome().await));
-        }
         tokio::select! {
             biased;
             outcome = tokio::time::timeout_at(overdue, claim.next_outcome()) => Ok(outcome.ok()),
             () = self.call.engine.until_refused(self.call.is_inside_hold) => Err(self.call.shut_down_error()),
-        }
-    }
-
-    async fn wait_until_deadline(
-        &self,
-        entry: Arc<Entry>,
-        turn: Option<Turn>,
-        first: Option<First>,
-        deadline: Option<Instant>,
-    ) -> Result<Hold, LockError> {
-        // The wait is pinned here, because a future that is passed on takes its room twice.
-        let waiting = pin!(self.wait_for_lock(&entry, turn, first, deadline));
-        let result = self.bounded(&entry, deadline, waiting).await?;
-        result.unwrap_or_else(|| Err(self.gave_up(&entry)))
-    }
-
-    /// Waits for the turn, and then sends requests until the lock is acquired.
-    async fn wait_for_lock(
-        &self,
-        entry: &Arc<Entry>,
-        turn: Option<Turn>,
-        first: Option<First>,
-        deadline: Option<Instant>,
-    ) -> Result<Hold, LockError> {
-        let turn = if let Some(turn) = turn {
-            turn
-        } else {
-            let turn = entry.turn_for(self.set()).await;
-            self.waited.get_or_init(|| self.call.begun.elapsed());
-            turn
-        };
-        if first.is_none()
-            && let Some(hold) = self.take_over_or_yield(entry, &turn).await
-        {
-            return Ok(self.deliver(hold, entry, turn));
-        }
-        let mut pacing = Pacing::new(self.call.engine, &turn, self.call.begun);
-        if first.is_none() {
-            pacing
-                .wait_while_yielding(deadline, self.call.options.once.is_some())
-                .await;
-        }
-        let (mut claim, mut outcome) =
-            first.map_or_else(|| (self.new_claim(FIRST, entry), None), |first| *first);
-        loop {
-            // A request takes more room than a pause, so that it has room of its own only as long as it lasts.
-            let step = Box::pin(self.next_step(entry, &mut claim, &mut pacing, outcome, deadline));
-            let pause = match step.await? {
-                Step::Acquired(hold) => {
-                    // The turn goes with the lease. A late reply to a query of the notifier must not replace the holder that
-                    // is noted now.
-                    drop(pacing);
-                    return Ok(self.deliver(hold, entry, turn));
-                }
-                Step::Held(holder) => {
-                    turn.budget().shrink();
-                    let remaining = holder.remaining(Instant::now());
-                    let pause =
-                        pacing.after_held(claim.lock_id(), self.call.options.once.is_some(), remaining);
-                    trace::waiting(self.name(), remaining, pause);
-                    pause
-                }
-                Step::Retry(pause) => pause,
-            };
-            outcome = late_outcome(pin!(claim.next_outcome()), pin!(pacing.pause(pause))).await;
         }
     }
 
@@ -282,22 +234,6 @@ impl<'a> Acquire<'a> {
         hold
     }
 
-    /// Sends a request, unless there is an outcome already, and decides what the call does after it.
-    async fn next_step(
-        &self,
-        entry: &Arc<Entry>,
-        claim: &mut Claim,
-        pacing: &mut Pacing<'_>,
-        outcome: Option<Outcome>,
-        deadline: Option<Instant>,
-    ) -> Result<Step, LockError> {
-        let outcome = match outcome {
-            Some(outcome) => outcome,
-            None => claim.request(deadline).await,
-        };
-        self.step(entry, claim, pacing, outcome).await
-    }
-
     /// Decides what the call does after the outcome of a request.
     async fn step(
         &self,
@@ -306,16 +242,16 @@ impl<'a> Acquire<'a> {
         pacing: &mut Pacing<'_>,
         outcome: Outcome,
     ) -> Result<Step, LockError> {
-        let outcome = match outcome.read(|hold| hold.lease().is_over()) {
-            Outcome::Acquired(hold) if !self.call.is_refused() => Outcome::Acquired(self.in_period(hold)?),
-            Outcome::Held(held) if !self.call.is_refused() => Outcome::Held(self.unless_done(held)?),
+        let outcome = match outcome {
+            other if self.call.is_refused() => other,
+            Outcome::Acquired(hold) if !hold.lease().is_over() => Outcome::Acquired(self.in_period(hold)?),
+            Outcome::Held(held) => Outcome::Held(self.unless_done(held)?),
             other => other,
         };
-        let (asking, name) = (&mut claim.asking, self.name());
-        match self.call.next_after(entry, asking, name, outcome).await {
+        match self.call.next_after(entry, claim, outcome).await {
             Next::Deliver(hold) => Ok(Step::Acquired(hold)),
             Next::ClaimAnew => {
-                *claim = claim.anew();
+                *claim = claim.anew(&self.call);
                 Ok(Step::Retry(Duration::ZERO))
             }
             Next::Again => Ok(Step::Retry(Duration::ZERO)),
@@ -336,54 +272,22 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// The hold that was handed over with the turn. If there is none, other processes get a moment to acquire the lock
-    /// when the hand-over budget of this process is used up.
-    async fn take_over_or_yield(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
-        let taken_over = self.take_over_hold(entry, turn).await;
-        if taken_over.is_none()
-            && let Some(pause) = yields(turn)
-        {
-            tokio::time::sleep(pause).await;
+    /// The hold that was handed over with the turn, if it is one that this call wants; otherwise it is released.
+    async fn take_over(&self, turn: &Turn) -> Option<Hold> {
+        let call = &self.call;
+        let whole = |(names, first): &(SetNames, usize)| call.take_over(turn, names, *first);
+        let whole_set = self.set.as_ref().and_then(whole);
+        let taken_over = whole_set.or_else(|| call.take_over(turn, &[], 0));
+        if taken_over.is_none() {
+            release_handed_over(std::slice::from_ref(turn)).await;
         }
         taken_over
     }
 
-    /// The hold that was handed over with the turn, if its options are those of this call; otherwise it is released.
-    async fn take_over_hold(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
-        if let Some(hold) = self.set.and_then(|set| set.take_over(turn)) {
-            return Some(hold);
-        }
-        match turn.take_over()?.taken_over(&[], self.call.options) {
-            Ok(hold) => {
-                trace::acquired(&hold.lease().fields());
-                Some(hold)
-            }
-            Err(other) => {
-                // The outcome of the release does not matter to this call; a missing reply does.
-                let release = entry.front().request_sent();
-                if boxed(other.release_for_next()).await {
-                    entry.front().replied(release);
-                }
-                None
-            }
-        }
+    fn new_claim(&self, entry: &Arc<Entry>) -> Claim {
+        let entries = Few::one(Arc::clone(entry));
+        Claim::new(&self.call, self.call.first_class(), self.target.clone(), entries)
     }
-
-    fn new_claim(&self, class: Option<AdmissionClass>, entry: &Arc<Entry>) -> Claim {
-        let claim = Claim::of_lock(&self.call, class, entry);
-        if self.is_part {
-            claim.with_handovers()
-        } else {
-            claim
-        }
-    }
-}
-
-/// The pause of a caller before its request, if the row of hand-overs before it has used its time up.
-pub(super) fn yields(turn: &Turn) -> Option<Duration> {
-    let mut budget = turn.budget();
-    let must_yield = budget.must_yield();
-    must_yield.then(|| budget.yield_to_others(Luck::draw()))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::call::Call;
 use crate::engine::Engine;
 use crate::lease::Turn;
 use crate::moment::Moment;
@@ -10,10 +11,8 @@ use crate::notifier::{Counted, Pauses, Subscription, left_to_others};
 
 /// The pauses between the requests of the caller that has the turn of a name. They last no longer than the turn.
 pub(crate) struct Pacing<'a> {
-    engine: &'a Arc<Engine>,
+    call: &'a Call<'a>,
     turn: &'a Turn,
-    /// The time at which the call began.
-    begun: Instant,
     pauses: Pauses,
     subscription: Option<Subscription<'a>>,
     /// Given after the first "held" reply: this waiter is one of those that the notifier counts.
@@ -26,12 +25,11 @@ pub(crate) struct Pacing<'a> {
 }
 
 impl<'a> Pacing<'a> {
-    pub(crate) fn new(engine: &'a Arc<Engine>, turn: &'a Turn, begun: Instant) -> Self {
+    pub(crate) fn new(call: &'a Call<'a>, turn: &'a Turn) -> Self {
         Self {
-            engine,
+            call,
             turn,
-            begun,
-            pauses: Pauses::new(engine.backoff(), 0),
+            pauses: Pauses::new(call.engine.backoff(), 0),
             subscription: None,
             counted: None,
             is_resting: false,
@@ -47,7 +45,7 @@ impl<'a> Pacing<'a> {
 
     /// The same for a call that has had replies of this number in an earlier turn, which found the lock held.
     pub(crate) fn after_replies(self, held_replies: u32) -> Self {
-        let pauses = Pauses::new(self.engine.backoff(), held_replies);
+        let pauses = Pauses::new(self.call.engine.backoff(), held_replies);
         Self { pauses, ..self }
     }
 
@@ -64,21 +62,17 @@ impl<'a> Pacing<'a> {
 
     /// The longest pause after a reply to a request of this claim that found the lock held; a wake-up may end it early, and
     /// a look at the lock may make it longer.
-    pub(crate) fn after_held(
-        &mut self,
-        lock_id: &Arc<str>,
-        ends_with_mark: bool,
-        remaining: Option<Duration>,
-    ) -> Duration {
-        let entry = self.turn.entry();
-        let name = entry.name();
-        let notifier = &self.engine.notifier;
+    pub(crate) fn after_held(&mut self, lock_id: &Arc<str>, remaining: Option<Duration>) -> Duration {
+        let name = self.turn.entry().name();
+        let Engine {
+            config,
+            lines,
+            notifier,
+            ..
+        } = &**self.call.engine;
         self.counted.get_or_insert_with(|| notifier.count());
-        let lines = &self.engine.lines;
         let is_in_line = lines.standing(name).is_some();
-        let registers = self
-            .pauses
-            .held(self.engine.config.fair, is_in_line, notifier.has_many());
+        let registers = self.pauses.held(config.fair, is_in_line, notifier.has_many());
         if registers.stream {
             self.subscribe();
         }
@@ -87,7 +81,7 @@ impl<'a> Pacing<'a> {
         }
         self.is_resting = self.subscription.is_some();
         if let Some(subscription) = &self.subscription {
-            subscription.set_claim(lock_id, ends_with_mark);
+            subscription.set_claim(lock_id, self.ends_with_mark());
             return subscription.rest(remaining);
         }
         self.pauses.after_held(Moment::present(), remaining)
@@ -95,19 +89,18 @@ impl<'a> Pacing<'a> {
 
     /// Waits before the first request while this provider leaves the lock to others: after its own release, or because they
     /// stand before it in line. A call with a deadline keeps some of its time. Cancel safe.
-    ///
-    /// A mark ends it as a release does if `ends_with_mark` says so: the first request of the call finds it then.
-    pub(crate) async fn wait_while_yielding(&mut self, deadline: Option<Instant>, ends_with_mark: bool) {
-        let entry = self.turn.entry();
-        if self.engine.lines.standing(entry.name()).is_none() {
+    pub(crate) async fn wait_while_yielding(&mut self) {
+        let (engine, entry) = (self.call.engine, self.turn.entry());
+        if engine.lines.standing(entry.name()).is_none() {
             return;
         }
         // The provider keeps its place as long as this caller waits.
         self.enter();
-        let Some(until) = yields_until(self.engine, entry.name()) else {
+        let Some(until) = yields_until(engine, entry.name()) else {
             return;
         };
         entry.front().yield_lock();
+        let (deadline, ends_with_mark) = (self.call.deadline, self.ends_with_mark());
         let subscription = self.subscribe();
         subscription.rest_while_yielding(until, ends_with_mark);
         match deadline {
@@ -119,21 +112,26 @@ impl<'a> Pacing<'a> {
         }
     }
 
+    /// Whether a mark ends a rest as a release does: the next request of the call finds it then.
+    fn ends_with_mark(&self) -> bool {
+        self.call.options.once.is_some()
+    }
+
     /// Enters the line of the name, or keeps the place there.
     fn enter(&self) {
-        let Engine { lines, notifier, .. } = &**self.engine;
+        let Engine { lines, notifier, .. } = &**self.call.engine;
         let (entry, has_stream) = (self.turn.entry(), notifier.expects_stream());
         lines.enter(
             entry.name(),
             entry.user(),
             self.width,
             has_stream,
-            Some(self.begun),
+            Some(self.call.begun),
         );
     }
 
     fn subscribe(&mut self) -> &Subscription<'a> {
-        let (notifier, turn, pauses) = (&self.engine.notifier, self.turn, &self.pauses);
+        let (notifier, turn, pauses) = (&self.call.engine.notifier, self.turn, &self.pauses);
         self.subscription
             .get_or_insert_with(|| notifier.subscribe(turn, pauses.backoff()))
     }
@@ -162,7 +160,9 @@ mod tests {
 
     use super::*;
     use crate::LockProvider;
+    use crate::name::RenderedName;
     use crate::notifier::{OWN_REQUESTS, REPLIES_BEFORE_STREAM};
+    use crate::options::OnBusy;
     use crate::queue::FrontStatus;
 
     /// A claim of this process that had the lock was just released: no event and no time would end another rest soon.
@@ -172,9 +172,11 @@ mod tests {
         let (engine, name) = (provider.engine(), Arc::from("n"));
         let entry = engine.queues.join(&name);
         let turn = entry.try_turn().unwrap();
-        let mut pacing = Pacing::new(engine, &turn, Instant::now());
+        let (rendered, options) = (RenderedName::new("n"), Arc::default());
+        let call = Call::new(engine, &rendered, &options, false, OnBusy::Wait);
+        let mut pacing = Pacing::new(&call, &turn);
         for _ in 0..=REPLIES_BEFORE_STREAM {
-            let longest = pacing.after_held(&"own".into(), false, None);
+            let longest = pacing.after_held(&"own".into(), None);
             pacing.pause(longest).await;
         }
         assert!(pacing.subscription.is_some());
@@ -204,10 +206,12 @@ mod tests {
         let entry = engine.queues.join(&name);
         assert!(yields_until(engine, &name).is_some());
         assert!(matches!(entry.front().status(), FrontStatus::NoReply));
-        let now = Instant::now();
         let turn = entry.try_turn().unwrap();
-        let mut pacing = Pacing::new(engine, &turn, now);
-        pacing.wait_while_yielding(Some(now + OWN_REQUESTS), false).await;
+        let (rendered, options) = (RenderedName::new("n"), Arc::default());
+        let mut call = Call::new(engine, &rendered, &options, false, OnBusy::Wait);
+        call.deadline = Some(call.begun + OWN_REQUESTS);
+        let mut pacing = Pacing::new(&call, &turn);
+        pacing.wait_while_yielding().await;
         assert!(matches!(entry.front().status(), FrontStatus::Held(_)));
     }
 }

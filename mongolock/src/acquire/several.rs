@@ -14,22 +14,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tracing::Span;
 
 use self::round::{Round, Rounds};
-use self::turns::{Turns, release_handed_over};
+use self::turns::Turns;
 use super::Tried;
 use super::asking::Held;
-use super::call::{BusyLock, Call, Search};
+use super::call::{BusyLock, Call, Search, release_handed_over};
 use super::pacing::{Pacing, yields_until};
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
 use crate::name::RenderedName;
-use crate::opaque::boxed;
-use crate::options::Options;
+use crate::options::{OnBusy, Options};
 use crate::queue::{Holder, SetNames};
-use crate::store::AdmissionClass;
 use crate::{LockError, trace};
 
 /// The pause between two checks for which name a call waits, while it waits for a reply without a limit.
@@ -50,6 +48,7 @@ pub(crate) struct AcquireSeveral<'a> {
 
 impl Search for AcquireSeveral<'_> {
     type Queues = Vec<Arc<Entry>>;
+    type Begun = ();
 
     fn call(&self) -> &Call<'_> {
         &self.call
@@ -71,42 +70,18 @@ impl Search for AcquireSeveral<'_> {
         (entry.name(), entry)
     }
 
-    /// Rounds until replies say whether the locks are free. It ends at the first lock that is held.
-    async fn attempt(&self, entries: &Vec<Arc<Entry>>, deadline: Instant) -> Result<Tried, LockError> {
-        let (mut kept, mut rounds) = (None, Rounds::new(None, self.call.engine.backoff()));
-        loop {
-            let turns = match self.try_turns(entries, kept.take()) {
-                Ok(Turns::TakenOver(hold)) => return Ok(Ok(hold)),
-                Ok(Turns::All(turns)) => turns,
-                Err(index) => {
-                    self.awaited.store(index, Relaxed);
-                    let set = (index == 0).then(|| self.set());
-                    match self.call.turn_unless_busy(&entries[index], set).await? {
-                        Ok(turn) => kept = Some((index, turn)),
-                        Err(holder) => return Ok(Err(self.busy(index, holder))),
-                    }
-                    continue;
-                }
-            };
-            release_handed_over(&turns).await;
-            match self.round(entries, turns, &mut rounds, Some(deadline)).await? {
-                Round::Acquired(hold) => return Ok(Ok(hold)),
-                Round::Held(held, ..) => return Ok(Err(self.busy(held.index, held.holder))),
-                Round::Unclear => {}
-            }
+    async fn search(&self, entries: &Vec<Arc<Entry>>, (): ()) -> Result<Tried, LockError> {
+        if self.call.is_try {
+            self.attempt(entries).await
+        } else {
+            self.wait_for_locks(entries).await.map(Ok)
         }
     }
 
-    async fn search(&self, entries: Vec<Arc<Entry>>, deadline: Option<Instant>) -> Result<Hold, LockError> {
-        let waiting = boxed(self.wait_for_locks(&entries, deadline));
-        let result = self.bounded(&entries, deadline, waiting).await?;
-        result.unwrap_or_else(|| Err(self.gave_up(&entries)))
-    }
-
     /// The name that the call waits for changes.
-    async fn time_is_up(&self, entries: &Vec<Arc<Entry>>, deadline: Option<Instant>) {
-        if deadline.is_some() {
-            return self.call.deadline(&entries[0], deadline).await;
+    async fn time_is_up(&self, entries: &Vec<Arc<Entry>>) {
+        if self.call.deadline.is_some() {
+            return self.call.time_is_up(&entries[0]).await;
         }
         loop {
             let front = entries[self.awaited.load(Relaxed)].front();
@@ -126,9 +101,10 @@ impl<'a> AcquireSeveral<'a> {
         first: usize,
         options: &'a Arc<Options>,
         is_inside_hold: bool,
+        on_busy: OnBusy,
     ) -> Self {
         Self {
-            call: Call::new(engine, &names[first], options, is_inside_hold),
+            call: Call::new(engine, &names[first], options, is_inside_hold, on_busy),
             names,
             set: names.iter().map(|name| Arc::clone(name.text())).collect(),
             first,
@@ -141,32 +117,50 @@ impl<'a> AcquireSeveral<'a> {
         Arc::clone(&self.set)
     }
 
-    async fn wait_for_locks(
-        &self,
-        entries: &[Arc<Entry>],
-        deadline: Option<Instant>,
-    ) -> Result<Hold, LockError> {
+    /// Rounds until replies say whether the locks are free. It ends at the first lock that is held.
+    async fn attempt(&self, entries: &[Arc<Entry>]) -> Result<Tried, LockError> {
+        let (mut kept, mut rounds) = (None, Rounds::new(&self.call));
         loop {
-            if let Some(hold) = self.some_rounds(entries, deadline).await? {
+            let turns = match self.try_turns(entries, kept.take()) {
+                Ok(Turns::TakenOver(hold)) => return Ok(Ok(hold)),
+                Ok(Turns::All(turns)) => turns,
+                Err(index) => {
+                    self.awaited.store(index, Relaxed);
+                    let set = (index == 0).then(|| self.set());
+                    match self.call.turn_unless_busy(&entries[index], set).await? {
+                        Ok(turn) => kept = Some((index, turn)),
+                        Err(holder) => return Ok(Err(self.busy(index, holder))),
+                    }
+                    continue;
+                }
+            };
+            release_handed_over(&turns).await;
+            match self.round(entries, turns, &mut rounds).await? {
+                Round::Acquired(hold) => return Ok(Ok(hold)),
+                Round::Held(held, ..) => return Ok(Err(self.busy(held.index, held.holder))),
+                Round::Unclear => {}
+            }
+        }
+    }
+
+    async fn wait_for_locks(&self, entries: &[Arc<Entry>]) -> Result<Hold, LockError> {
+        loop {
+            if let Some(hold) = self.some_rounds(entries).await? {
                 return Ok(hold);
             }
-            if let Some(hold) = self.one_by_one(deadline).await? {
+            if let Some(hold) = self.one_by_one().await? {
                 return Ok(hold);
             }
         }
     }
 
     /// Makes [`ROUNDS`] rounds; `None` if a lock was held in each of them, or if the turns for one never came together.
-    async fn some_rounds(
-        &self,
-        entries: &[Arc<Entry>],
-        deadline: Option<Instant>,
-    ) -> Result<Option<Hold>, LockError> {
+    async fn some_rounds(&self, entries: &[Arc<Entry>]) -> Result<Option<Hold>, LockError> {
         let mut kept: Option<(usize, Turn)> = None;
         // The name that the call has waited for, and the number of replies that found its lock held. The pauses themselves last
         // no longer than the turn of the name.
         let mut waited = (0, 0);
-        let mut rounds = Rounds::new(Some(AdmissionClass::First), self.call.engine.backoff());
+        let mut rounds = Rounds::new(&self.call);
         let mut has_yielded = false;
         loop {
             let turns = match self.turns(entries, kept.take()).await {
@@ -178,12 +172,12 @@ impl<'a> AcquireSeveral<'a> {
                 has_yielded = true;
                 let turn = turns.into_iter().nth(index);
                 if let Some(turn) = &turn {
-                    self.pacing(turn).wait_while_yielding(deadline, false).await;
+                    Pacing::new(&self.call, turn).wait_while_yielding().await;
                 }
                 kept = turn.map(|turn| (index, turn));
                 continue;
             }
-            match self.round(entries, turns, &mut rounds, deadline).await? {
+            match self.round(entries, turns, &mut rounds).await? {
                 Round::Acquired(hold) => return Ok(Some(hold)),
                 Round::Unclear => {}
                 Round::Held(Held { index, holder, .. }, lock_id, turn) => {
@@ -194,7 +188,7 @@ impl<'a> AcquireSeveral<'a> {
                     // From here on the call holds nothing but the turn of the one name that it waits for.
                     if let Some(turn) = &turn {
                         let replies = if waited.0 == index { waited.1 } else { 0 };
-                        let mut pacing = self.pacing(turn).after_replies(replies);
+                        let mut pacing = Pacing::new(&self.call, turn).after_replies(replies);
                         self.wait_until_free(turn.entry(), &mut pacing, &lock_id, holder)
                             .await?;
                         waited = (index, pacing.held_replies());
@@ -210,11 +204,6 @@ impl<'a> AcquireSeveral<'a> {
         self.names
             .iter()
             .position(|name| yields_until(self.call.engine, name.text()).is_some())
-    }
-
-    /// The pauses of a call that waits for the name of this turn.
-    fn pacing<'b>(&'b self, turn: &'b Turn) -> Pacing<'b> {
-        Pacing::new(self.call.engine, turn, self.call.begun)
     }
 
     fn busy(&self, index: usize, holder: Holder) -> BusyLock {

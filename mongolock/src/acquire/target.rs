@@ -11,8 +11,10 @@ use crate::lease::copies::Copies;
 #[derive(Clone)]
 pub(super) enum Target {
     Lock,
-    /// A permit of a semaphore.
-    Permit,
+    /// One lock of a set, which are acquired one by one: it reserves tokens, with which the whole set can be handed over.
+    Part,
+    /// The permit with this name.
+    Permit(Arc<str>),
     Set {
         /// The place of the name that stands for the set.
         first: usize,
@@ -25,8 +27,8 @@ pub(super) enum Target {
 impl Target {
     pub(super) fn kind(&self) -> Kind {
         match self {
-            Self::Lock => Kind::Lock,
-            Self::Permit => Kind::Permit,
+            Self::Lock | Self::Part => Kind::Lock,
+            Self::Permit(_) => Kind::Permit,
             Self::Set { .. } => Kind::Set,
         }
     }
@@ -35,11 +37,19 @@ impl Target {
         matches!(self, Self::Set { .. })
     }
 
+    /// The name of the permit; locks have those of their queues.
+    pub(super) fn permit(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Permit(name) => Some(name),
+            _ => None,
+        }
+    }
+
     /// The place of the name that stands for the claim.
     pub(super) fn title(&self) -> usize {
         match self {
             Self::Set { first, .. } => *first,
-            Self::Lock | Self::Permit => 0,
+            _ => 0,
         }
     }
 
@@ -75,6 +85,6 @@ impl Target {
     /// Whether the lease can pass to another caller of this process: that of a set to one that waits for its first name, and
     /// that of a permit never.
     pub(super) fn may_hand_over(&self) -> bool {
-        !matches!(self, Self::Permit)
+        !matches!(self, Self::Permit(_))
     }
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::moment::Luck;
+use crate::moment::Moment;
 use crate::timing::{
     HANDOVER_MAX, HANDOVER_MAX_SLOW, HANDOVER_MIN, HANDOVER_OPEN, HANDOVER_POLLING, HANDOVER_REQUESTS,
 };
@@ -154,11 +154,14 @@ impl HandoverBudget {
         self.is_used_up
     }
 
-    /// The pause before the next acquire request, in which other processes can acquire the lock. The next row may be longer.
-    pub(crate) fn yield_to_others(&mut self, luck: Luck) -> Duration {
-        self.is_used_up = false;
+    /// The pause before the next acquire request, in which other processes can acquire the lock, if the last row has used up
+    /// its time; the next row may be longer then.
+    pub(crate) fn take_yield(&mut self, moment: Moment) -> Option<Duration> {
+        if !std::mem::take(&mut self.is_used_up) {
+            return None;
+        }
         self.grow();
-        luck.millis(2..=5)
+        Some(moment.luck().millis(2..=5))
     }
 
     /// Shortens the budget, because another process holds the lock.
@@ -218,9 +221,9 @@ mod tests {
         assert!(!budget.must_yield());
         assert_eq!(row_length(&mut budget, fast, Rivals::Unknown), HANDOVER_MIN);
         assert!(budget.must_yield());
-        let pause = budget.yield_to_others(Luck::draw());
+        let pause = budget.take_yield(Moment::present()).unwrap();
         assert!((2..=5).contains(&pause.as_millis()), "{pause:?}");
-        assert!(!budget.must_yield(), "it has yielded");
+        assert!(budget.take_yield(Moment::present()).is_none(), "it has yielded");
         assert_eq!(
             row_length(&mut budget, fast, Rivals::Unknown),
             HANDOVER_MIN * 2,

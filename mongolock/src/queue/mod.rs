@@ -295,9 +295,10 @@ impl<H> Turn<H> {
         self.entry.handed_over.take()
     }
 
-    /// Puts a hold back that this caller does not take over. It stays with the turn.
-    pub(crate) fn put_back(&self, hold: H) {
-        self.entry.handed_over.put(hold);
+    /// The same for a caller that takes only some holds over: the others, which `wanted` returns as an error, stay with the turn.
+    pub(crate) fn take_over_if(&self, wanted: impl FnOnce(H) -> Result<H, H>) -> Option<H> {
+        let refused = |other| self.entry.handed_over.put(other);
+        wanted(self.take_over()?).map_err(refused).ok()
     }
 }
 

@@ -49,12 +49,12 @@ async fn passing_a_turn_on_passes_its_hold_on() {
     let front = join(&queues, "n");
     let hold = Arc::new(());
     let turn = front.try_turn().unwrap();
-    turn.put_back(Arc::clone(&hold));
+    turn.entry.handed_over.put(Arc::clone(&hold));
     turn.pass_on();
     assert_eq!(Arc::strong_count(&hold), 1, "no caller waits for it");
 
     let turn = front.try_turn().unwrap();
-    turn.put_back(Arc::clone(&hold));
+    turn.entry.handed_over.put(Arc::clone(&hold));
     let waiting = tokio::spawn(async move { front.turn().await.take_over().is_some() });
     tokio::task::yield_now().await;
     turn.pass_on();

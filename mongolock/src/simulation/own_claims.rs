@@ -261,3 +261,52 @@ fn a_permit_that_is_found_held_says_nothing_of_the_line() {
         assert_eq!(place(), ahead);
     });
 }
+
+/// A round meets a claim that its process has given up, and the release of that claim fails. The ids of the round and of the
+/// hold that the call acquires later; `None` if the release was too early to fail.
+async fn acquires_after_a_failed_release(seed: u64) -> Option<[Arc<str>; 2]> {
+    let (server, link) = world(seed);
+    let provider = LockProviderBuilder::simulated(link).with_defaults();
+    let engine = provider.engine();
+    let own: Arc<str> = Arc::from("own#1");
+    let _given_up = engine.renewer.given_up.add(&own, Duration::ZERO, Instant::now());
+    let own = claim(&server, "b", &own);
+    let entry = engine.queues.join(&Arc::from("b"));
+    let set = provider.lock_all(["a", "b"]).acquire_timeout(None);
+    let waiting = tokio::spawn(async move { set.acquire().await });
+    arrival(&server, LOOKS).await;
+    server.refuses.store(true, Relaxed);
+    server.silent.store(true, Relaxed);
+    let holder = || {
+        let running = server
+            .memory
+            .running_lease(server.memory.now(), "a", Duration::ZERO);
+        running?.holder
+    };
+    let round = holder();
+    if entry.front().is_releasing() {
+        return None;
+    }
+    while !matches!(entry.front().status(), FrontStatus::Failed(_)) {
+        sleep(Duration::from_micros(100)).await;
+    }
+    server.memory.release(&[own], Duration::ZERO);
+    server.silent.store(false, Relaxed);
+    let _guard = waiting.await.unwrap().unwrap();
+    Some([round?, holder()?])
+}
+
+/// It was given back when it met that claim, so that a late release of it would end the hold.
+#[test]
+fn a_round_that_was_given_back_is_not_sent_again() {
+    in_virtual_time(async {
+        let mut rounds = 0;
+        for seed in 0..20 {
+            if let Some([round, hold]) = acquires_after_a_failed_release(seed).await {
+                assert_ne!(round, hold, "it is another round");
+                rounds += 1;
+            }
+        }
+        assert!(rounds > 0, "a release has failed");
+    });
+}

@@ -4,8 +4,11 @@ use crate::error::failure::Failure;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn asking() -> (Asking, Instant) {
-    let first = Some(AdmissionClass::First);
-    (Asking::new(Kind::Lock, first), Instant::now())
+    (of_kind(Kind::Lock), Instant::now())
+}
+
+fn of_kind(kind: Kind) -> Asking {
+    Asking::new(kind, AdmissionClass::First, false)
 }
 
 fn next_after(asking: &mut Asking, outcome: Outcome<()>) -> After<()> {
@@ -33,9 +36,7 @@ fn broken() -> LockError {
 #[test]
 fn what_follows_the_end_of_a_request() {
     let kinds = [Kind::Lock, Kind::Permit, Kind::Set];
-    let after = |outcome: fn() -> Outcome<()>| {
-        kinds.map(|kind| next_after(&mut Asking::new(kind, Some(AdmissionClass::First)), outcome()))
-    };
+    let after = |outcome: fn() -> Outcome<()>| kinds.map(|kind| next_after(&mut of_kind(kind), outcome()));
     assert!(matches!(
         after(|| held_by("own")),
         [After::Clear(_, SECOND), After::Clear(..), After::Clear(..)]
@@ -133,8 +134,6 @@ fn the_class_of_the_next_request_follows_from_the_last_one() {
     );
     asking.ended(LastEnd::Failed);
     assert_eq!(asking.next(now, None, 1), Ask::Send(AdmissionClass::Repeated));
-    let single_try = Asking::new(Kind::Lock, None);
-    assert_eq!(single_try.next(now, None, 0), Ask::Send(AdmissionClass::Woken));
 }
 
 #[test]
@@ -148,7 +147,7 @@ fn copies_come_later_while_another_operation_blocks_the_document() {
 
 #[test]
 fn a_round_sends_a_bounded_number_of_requests() {
-    let (mut asking, mut now, mut asked) = (Asking::new(Kind::Set, None), Instant::now(), None);
+    let (mut asking, mut now, mut asked) = (of_kind(Kind::Set), Instant::now(), None);
     for in_flight in 0..usize::from(MOST_REQUESTS) {
         assert!(matches!(asking.next(now, asked, in_flight), Ask::Send(_)));
         asking.admitted(now, None, false);

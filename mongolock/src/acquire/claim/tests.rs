@@ -1,5 +1,6 @@
 use super::*;
 use crate::name::RenderedName;
+use crate::options::OnBusy;
 use crate::store::driver_error;
 use crate::timing::{ACQUIRE_LIMIT_MIN, SLOW_REPLY};
 
@@ -12,8 +13,13 @@ fn blocked() -> LockError {
 async fn a_request_with_a_short_limit_is_out_of_time_and_not_failed() {
     let provider = crate::LockProvider::in_memory();
     let (engine, name, options) = (provider.engine(), RenderedName::new("n"), Arc::default());
-    let call = Call::new(engine, &name, &options, false);
-    let mut claim = Claim::of_lock(&call, None, &engine.queues.join(name.text()));
+    let call = Call::new(engine, &name, &options, false, OnBusy::Wait);
+    let mut claim = Claim::new(
+        &call,
+        call.first_class(),
+        Target::Lock,
+        Few::one(engine.queues.join(name.text())),
+    );
     let mut outcome = |limit| {
         claim.outcome(Reply {
             sent: Instant::now(),
@@ -35,13 +41,13 @@ async fn a_set_has_three_requests_at_most() {
         awaited: None,
     };
     let (name, options) = (RenderedName::new("a"), Arc::default());
-    let call = Call::new(engine, &name, &options, false);
-    let mut claim = Claim::of_set(&call, None, target, &entries);
+    let call = Call::new(engine, &name, &options, false, OnBusy::Wait);
+    let mut claim = Claim::new(&call, call.first_class(), target, Few::from(entries.to_vec()));
     for _ in 0..crate::acquire::asking::MOST_REQUESTS {
         assert!(claim.asking.may_repeat());
         let permit = entries[0].request_permit().await;
         let admission = engine.store.admissions().admit(AdmissionClass::Copy, None).await;
-        claim.send(permit, admission, None);
+        claim.send(permit, admission);
     }
     assert!(!claim.asking.may_repeat());
 }

@@ -11,8 +11,8 @@ use crate::queue::Holder;
 use crate::{LockError, lock_id, trace};
 
 impl Acquire<'_> {
-    /// The deadline of a call that ends with its period as well.
-    pub(super) async fn deadline_or_period_end(&self, entry: &Entry, deadline: Option<Instant>, once: Once) {
+    /// Waits until the time of a call is up that ends with its period as well.
+    pub(super) async fn time_or_period_is_up(&self, entry: &Entry, once: Once) {
         let known = |period| {
             self.period.adopt(once, period, self.call.begun);
             self.period.known()
@@ -24,7 +24,7 @@ impl Acquire<'_> {
         };
         tokio::select! {
             biased;
-            () = self.call.deadline(entry, deadline) => {}
+            () = self.call.time_is_up(entry) => {}
             () = period_end => {}
         }
     }

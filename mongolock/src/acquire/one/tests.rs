@@ -27,13 +27,13 @@ async fn a_hold_that_ends_meanwhile_is_acquired_anew() {
     let provider = LockProvider::in_memory();
     let (engine, name) = (provider.engine(), RenderedName::new("n"));
     let options = Arc::new(Options::default());
-    let acquire = Acquire::new(engine, &name, &options, false);
+    let acquire = Acquire::new(engine, &name, &options, false, OnBusy::Wait);
     let entry = engine.queues.join(name.text());
-    let mut claim = acquire.new_claim(FIRST, &entry);
+    let mut claim = acquire.new_claim(&entry);
     let turn = entry.try_turn().unwrap();
-    let mut pacing = Pacing::new(engine, &turn, acquire.call.begun);
+    let mut pacing = Pacing::new(&acquire.call, &turn);
     let first_id = Arc::clone(claim.lock_id());
-    let outcome = claim.request(None).await;
+    let outcome = claim.request().await;
     let Outcome::Acquired(hold) = &outcome else {
         panic!("the lock is free");
     };
@@ -43,14 +43,25 @@ async fn a_hold_that_ends_meanwhile_is_acquired_anew() {
     assert_ne!(*claim.lock_id(), first_id, "the first claim is released");
 }
 
+/// The first request needs no future on the heap, and no permit that is waited for.
+#[tokio::test]
+async fn a_free_lock_is_acquired_when_the_call_begins() {
+    let provider = LockProvider::in_memory();
+    let (engine, name) = (provider.engine(), RenderedName::new("n"));
+    let options = Arc::new(Options::default());
+    let acquire = Acquire::new(engine, &name, &options, false, OnBusy::Wait);
+    let begun = acquire.begin(&acquire.join()).await;
+    assert!(matches!(begun, Ok(Ok(_))));
+}
+
 /// Thousands of calls may wait at the same time, each in a future of its own.
 #[tokio::test]
 async fn the_future_of_a_wait_is_small() {
     let provider = LockProvider::in_memory();
     let (engine, name) = (provider.engine(), RenderedName::new("n"));
     let options = Arc::new(Options::default());
-    let acquire = Acquire::new(engine, &name, &options, false);
+    let acquire = Acquire::new(engine, &name, &options, false, OnBusy::Wait);
     let entry = engine.queues.join(name.text());
-    let size = size_of_val(&acquire.wait_until_deadline(entry, None, None, None));
+    let size = size_of_val(&acquire.bounded(&entry, Begun::default()));
     assert!(size <= 1152, "{size}");
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::AcquireSeveral;
 use super::turns::note_held;
 use crate::acquire::Acquire;
-use crate::acquire::call::{Call, Search};
+use crate::acquire::call::Search;
 use crate::lease::Hold;
 use crate::opaque::boxed;
 use crate::options::Options;
@@ -18,14 +18,12 @@ use crate::{Busy, LockError, task};
 impl AcquireSeveral<'_> {
     /// Acquires the locks one after the other, each as a single lock, unless the whole set is handed over while the call
     /// waits for the first; `None` if one was lost in the meantime, and all of them are given back.
-    pub(super) async fn one_by_one(&self, deadline: Option<Instant>) -> Result<Option<Hold>, LockError> {
+    pub(super) async fn one_by_one(&self) -> Result<Option<Hold>, LockError> {
         let mut holds: Vec<Hold> = Vec::with_capacity(self.names.len());
         for index in 0..self.names.len() {
             self.awaited.store(index, Relaxed);
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             // The minimum and the maximum hold begin when the caller has all locks.
             let options = Arc::new(Options {
-                acquire_timeout: left.map(|left| left.max(Duration::from_millis(1))),
                 min_hold: Duration::ZERO,
                 max_hold: None,
                 ..Options::clone(self.call.options)
@@ -33,7 +31,7 @@ impl AcquireSeveral<'_> {
             let acquire = self.part(index, &options);
             let hold = tokio::select! {
                 biased;
-                acquired = boxed(acquire.wait()) => acquired.map_err(|error| self.in_set(error))?,
+                acquired = boxed(acquire.acquire()) => acquired.map_err(|error| self.in_set(error))?,
                 () = first_end(&holds) => return Ok(None),
             };
             if hold.lease().is_set_of(&self.set) {
@@ -59,15 +57,8 @@ impl AcquireSeveral<'_> {
 
     /// The acquisition of one of the locks, which does not count as a call of its own.
     fn part<'b>(&'b self, index: usize, options: &'b Arc<Options>) -> Acquire<'b> {
-        let call = Call {
-            engine: self.call.engine,
-            name: &self.names[index],
-            options,
-            is_inside_hold: self.call.is_inside_hold,
-            meter: None,
-            begun: Instant::now(),
-        };
-        Acquire::of_part(call, (index == 0).then_some(self))
+        let call = self.call.part(&self.names[index], options);
+        Acquire::of_part(call, (index == 0).then(|| (self.set(), self.first)))
     }
 }
 

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::AcquireSeveral;
 use crate::acquire::asking::Held;
-use crate::acquire::claim::{Claim, late_outcome};
+use crate::acquire::call::Call;
+use crate::acquire::claim::Claim;
 use crate::acquire::target::Target;
 use crate::acquire::{Next, Outcome};
 use crate::backoff::Backoff;
+use crate::few::Few;
 use crate::lease::{Entry, Hold, Turn};
 use crate::moment::Luck;
 use crate::name::RenderedName;
@@ -25,8 +27,8 @@ const ROUNDS: u32 = 3;
 
 /// The rounds of a call.
 pub(super) struct Rounds {
-    /// Among which requests those of the next round are admitted; `None` for a single try.
-    class: Option<AdmissionClass>,
+    /// Among which requests those of the next round are admitted.
+    class: AdmissionClass,
     backoff: Backoff,
     /// The number of rounds in which a lock was held.
     held: u32,
@@ -35,10 +37,10 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    pub(super) fn new(class: Option<AdmissionClass>, backoff: Backoff) -> Self {
+    pub(super) fn new(call: &Call<'_>) -> Self {
         Self {
-            class,
-            backoff,
+            class: call.first_class(),
+            backoff: call.engine.backoff(),
             held: 0,
             awaited: None,
         }
@@ -48,7 +50,7 @@ impl Rounds {
     /// without a look may meet the same holder again and do not count then: the call would go on to hold other locks while it
     /// waits for that one.
     pub(super) fn was_last(&mut self, index: usize, holder: &Holder) -> bool {
-        self.class = Some(AdmissionClass::Woken);
+        self.class = AdmissionClass::Woken;
         let awaited = holder.lock_id().map(|lock_id| (index, Arc::clone(lock_id)));
         let is_same = awaited.is_some() && awaited == self.awaited;
         self.held += u32::from(!is_same);
@@ -73,28 +75,22 @@ impl AcquireSeveral<'_> {
         entries: &[Arc<Entry>],
         turns: Vec<Turn>,
         rounds: &mut Rounds,
-        deadline: Option<Instant>,
     ) -> Result<Round, LockError> {
         let mut turns: Vec<Option<Turn>> = turns.into_iter().map(Some).collect();
         let (first, awaited) = (self.first, rounds.awaited.clone());
         let target = Target::Set { first, awaited };
-        let mut claim = Claim::of_set(&self.call, rounds.class, target, entries);
-        let mut late = None;
+        let mut claim = Claim::new(&self.call, rounds.class, target, Few::from(entries.to_vec()));
+        let mut outcome = claim.request().await;
         loop {
-            let outcome = match late.take() {
-                Some(outcome) => outcome,
-                None => claim.request(deadline).await,
-            };
             if let Outcome::Held(held) = &outcome {
                 self.give_back_to_wait(&mut claim, &mut turns, held);
             }
             let entry = &entries[self.awaited.load(Relaxed)];
-            let outcome = outcome.read(|hold| hold.lease().is_over());
-            let next = self
-                .call
-                .next_after(entry, &mut claim.asking, entry.name(), outcome);
-            let (error, leaves) = match next.await {
-                Next::Deliver(hold) => return Ok(Round::Acquired(self.deliver(hold, entries, turns))),
+            let (error, leaves) = match self.call.next_after(entry, &mut claim, outcome).await {
+                Next::Deliver(hold) => {
+                    let hold = self.deliver(hold, entries, turns.into_iter().flatten());
+                    return Ok(Round::Acquired(hold));
+                }
                 Next::ClaimAnew | Next::Again => return Ok(Round::Unclear),
                 Next::Held(held) => {
                     entry.front().set_holder(held.holder.clone());
@@ -118,7 +114,7 @@ impl AcquireSeveral<'_> {
                 sleep(pause).await;
                 return Ok(Round::Unclear);
             }
-            late = late_outcome(pin!(claim.next_outcome()), pin!(sleep(pause))).await;
+            outcome = claim.outcome_after(pin!(sleep(pause))).await;
         }
     }
 

@@ -1,3 +1,5 @@
+use tokio::time::Instant;
+
 use super::*;
 use crate::LockProvider;
 
@@ -13,11 +15,12 @@ async fn the_hold_of_names_that_were_acquired_one_by_one_begins_with_the_last() 
     });
     let names = [RenderedName::new("a"), RenderedName::new("b")];
     let options = Arc::new(Options {
+        acquire_timeout: None,
         max_hold: Some(Duration::from_secs(60)),
         ..Options::default()
     });
-    let call = AcquireSeveral::new(provider.engine(), &names, 0, &options, false);
-    let mut hold = call.one_by_one(None).await.unwrap().unwrap();
+    let call = AcquireSeveral::new(provider.engine(), &names, 0, &options, false, OnBusy::Wait);
+    let mut hold = call.one_by_one().await.unwrap().unwrap();
     assert!(call.call.begun.elapsed() >= Duration::from_secs(100));
     assert!(hold.lease().acquired.elapsed() < Duration::from_secs(1));
     assert!(hold.lease().is_renewable(Instant::now()));
@@ -34,7 +37,7 @@ async fn a_call_that_waits_for_the_first_lock_takes_the_whole_set_over() {
     tokio::task::yield_now().await;
     let names = ["a", "b"].map(RenderedName::new);
     let options = Arc::default();
-    let call = AcquireSeveral::new(provider.engine(), &names, 1, &options, false);
+    let call = AcquireSeveral::new(provider.engine(), &names, 1, &options, false, OnBusy::Wait);
     let release = async {
         tokio::task::yield_now().await;
         first.release().await.unwrap();
@@ -44,7 +47,7 @@ async fn a_call_that_waits_for_the_first_lock_takes_the_whole_set_over() {
         second.release().await.unwrap();
         token
     };
-    let (acquired, token) = tokio::join!(call.one_by_one(None), release);
+    let (acquired, token) = tokio::join!(call.one_by_one(), release);
     let mut hold = acquired.unwrap().unwrap();
     assert!(hold.lease().is_handed_over());
     assert_eq!(hold.lease().name(), "b");
@@ -61,11 +64,11 @@ async fn a_lock_that_is_given_back_has_no_minimum_hold() {
     let names = ["a", "b"].map(RenderedName::new);
     let options = Arc::new(Options {
         min_hold: Duration::from_secs(60),
+        acquire_timeout: Some(Duration::from_secs(1)),
         ..Options::default()
     });
-    let call = AcquireSeveral::new(provider.engine(), &names, 0, &options, false);
-    let deadline = Instant::now() + Duration::from_secs(1);
-    let outcome = call.one_by_one(Some(deadline)).await;
+    let call = AcquireSeveral::new(provider.engine(), &names, 0, &options, false, OnBusy::Wait);
+    let outcome = call.one_by_one().await;
     assert!(matches!(outcome, Err(LockError::Timeout { .. })));
     let begun = Instant::now();
     let free = rival.lock("a").acquire_timeout(None).acquire().await;
@@ -75,7 +78,9 @@ async fn a_lock_that_is_given_back_has_no_minimum_hold() {
 #[tokio::test]
 async fn rounds_that_meet_the_same_holder_count_once() {
     let provider = LockProvider::in_memory();
-    let new = || Rounds::new(None, provider.engine().backoff());
+    let (name, options) = (RenderedName::new("n"), Arc::default());
+    let call = Call::new(provider.engine(), &name, &options, false, OnBusy::Wait);
+    let new = || Rounds::new(&call);
     let held_by = |id: Option<&str>| Holder::new(Instant::now(), id.map(Arc::from), None, None);
     let met = [Some("one"), Some("one"), Some("two"), Some("two"), None];
     let mut rounds = new();
@@ -92,10 +97,10 @@ async fn rounds_that_meet_the_same_holder_count_once() {
 async fn free_locks_are_acquired_by_the_first_round() {
     let provider = LockProvider::in_memory();
     let (names, options) = (["a", "b"].map(RenderedName::new), Arc::default());
-    let call = AcquireSeveral::new(provider.engine(), &names, 0, &options, false);
+    let call = AcquireSeveral::new(provider.engine(), &names, 0, &options, false, OnBusy::Wait);
     let entries = call.join();
     let turns = entries.iter().filter_map(Entry::try_turn).collect();
-    let mut rounds = Rounds::new(None, provider.engine().backoff());
-    let round = call.round(&entries, turns, &mut rounds, None);
+    let mut rounds = Rounds::new(&call.call);
+    let round = call.round(&entries, turns, &mut rounds);
     assert!(matches!(round.await, Ok(Round::Acquired(_))));
 }

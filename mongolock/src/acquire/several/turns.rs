@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::super::one::yields;
 use super::AcquireSeveral;
+use crate::acquire::call::release_handed_over;
 use crate::lease::{Entry, Hold, Turn};
-use crate::opaque::boxed;
+use crate::moment::Moment;
 use crate::queue::Holder;
-use crate::trace;
 
 /// The number of waits for a missing turn of this process after which the locks are acquired one by one.
 const TURNS: u32 = 5;
@@ -26,18 +25,12 @@ pub(super) enum Turns {
 }
 
 impl AcquireSeveral<'_> {
-    /// A hold of the whole set that was handed over with the turn of the first name. The turns of the others come with it.
-    pub(in crate::acquire) fn take_over(&self, turn: &Turn) -> Option<Hold> {
-        match turn.take_over()?.taken_over(&self.set, self.call.options) {
-            Ok(hold) => {
-                let hold = hold.standing_for(self.first);
-                hold.lease().report(trace::acquired);
-                Some(hold)
-            }
-            Err(other) => {
-                turn.put_back(other);
-                None
-            }
+    /// A hold of the whole set that was handed over with the turn of the first name, delivered with it: it has the turns of the
+    /// others.
+    fn take_over(&self, entries: &[Arc<Entry>], turn: Turn) -> Result<Hold, Turn> {
+        match self.call.take_over(&turn, &self.set, self.first) {
+            Some(hold) => Ok(self.deliver(hold, entries, [turn])),
+            None => Err(turn),
         }
     }
 
@@ -60,19 +53,20 @@ impl AcquireSeveral<'_> {
                     missing += 1;
                     self.awaited.store(index, Relaxed);
                     let set = (index == 0).then(|| self.set());
-                    let turn = entries[index].turn_for(set).await;
-                    if let Some(hold) = self.take_over(&turn) {
-                        return Some(Turns::TakenOver(self.deliver_taken_over(hold, entries, turn)));
+                    match self.take_over(entries, entries[index].turn_for(set).await) {
+                        Ok(hold) => return Some(Turns::TakenOver(hold)),
+                        Err(turn) => {
+                            release_handed_over(std::slice::from_ref(&turn)).await;
+                            kept = Some((index, turn));
+                        }
                     }
-                    release_handed_over(std::slice::from_ref(&turn)).await;
-                    kept = Some((index, turn));
                 }
             }
         };
         release_handed_over(&turns).await;
         let mut pause = Duration::ZERO;
         for turn in &turns {
-            pause = pause.max(yields(turn).unwrap_or_default());
+            pause = pause.max(turn.budget().take_yield(Moment::present()).unwrap_or_default());
         }
         if !pause.is_zero() {
             sleep(pause).await;
@@ -81,17 +75,14 @@ impl AcquireSeveral<'_> {
     }
 
     /// Delivers the hold to the caller: the turns go with the lease, and the waiters behind wait for its holder.
-    pub(super) fn deliver(&self, hold: Hold, entries: &[Arc<Entry>], turns: Vec<Option<Turn>>) -> Hold {
+    pub(super) fn deliver(
+        &self,
+        hold: Hold,
+        entries: &[Arc<Entry>],
+        turns: impl IntoIterator<Item = Turn>,
+    ) -> Hold {
         note_held(&hold, entries);
-        let turns = turns.into_iter().flatten();
         hold.lease().deliver(turns, self.call.meter.as_ref());
-        hold
-    }
-
-    /// The same for a hold that was handed over, whose other turns it has.
-    pub(super) fn deliver_taken_over(&self, hold: Hold, entries: &[Arc<Entry>], turn: Turn) -> Hold {
-        note_held(&hold, entries);
-        hold.lease().deliver([turn], self.call.meter.as_ref());
         hold
     }
 
@@ -105,17 +96,14 @@ impl AcquireSeveral<'_> {
         let mut turns = Vec::with_capacity(entries.len());
         for (index, entry) in entries.iter().enumerate() {
             let own = kept.take_if(|(own, _)| *own == index).map(|(_, turn)| turn);
-            if let Some(turn) = own.or_else(|| entry.try_turn()) {
-                if index == 0
-                    && let Some(hold) = self.take_over(&turn)
-                {
-                    return Ok(Turns::TakenOver(self.deliver_taken_over(hold, entries, turn)));
-                }
-                turns.push(turn);
-            } else {
+            let Some(turn) = own.or_else(|| entry.try_turn()) else {
                 let later = kept.map(|(_, turn)| turn);
                 turns.into_iter().chain(later).for_each(Turn::pass_on);
                 return Err(index);
+            };
+            match self.take_over(entries, turn) {
+                Ok(hold) => return Ok(Turns::TakenOver(hold)),
+                Err(turn) => turns.push(turn),
             }
         }
         Ok(Turns::All(turns))
@@ -128,20 +116,5 @@ pub(super) fn note_held(hold: &Hold, entries: &[Arc<Entry>]) {
         entry
             .front()
             .set_held(Holder::local(&key.lock_id, hold.lease().acquired));
-    }
-}
-
-/// Releases holds that were handed over with turns: they have claims of their own. Cancel safe: all of them are taken first,
-/// and each releases itself when it is dropped.
-pub(super) async fn release_handed_over(turns: &[Turn]) {
-    let taken = turns.iter().filter_map(|turn| {
-        let handed_over = turn.take_over()?;
-        Some((turn, turn.front().request_sent(), handed_over))
-    });
-    for (turn, release, handed_over) in taken.collect::<Vec<_>>() {
-        // No request for this name need follow for a while, so that nothing else would note the reply.
-        if boxed(handed_over.release_for_next()).await {
-            turn.front().replied(release);
-        }
     }
 }

@@ -31,7 +31,7 @@ impl AcquireSeveral<'_> {
         let name = entry.name();
         loop {
             let remaining = holder.remaining(Instant::now());
-            let pause = pacing.after_held(lock_id, false, remaining);
+            let pause = pacing.after_held(lock_id, remaining);
             trace::waiting(name, remaining, pause);
             pacing.pause(pause).await;
             if self.asks_in_its_place(name) {

@@ -46,12 +46,16 @@ pub(super) struct Reply {
 impl Process {
     /// `Acquire::new_claim`.
     pub(super) fn new_attempt(&mut self, is_try: bool) -> Attempt {
-        let class = (!is_try).then_some(AdmissionClass::First);
+        let class = if is_try {
+            AdmissionClass::Woken
+        } else {
+            AdmissionClass::First
+        };
         Attempt {
             id: self.new_id(),
             tokens: 1,
             number: None,
-            asking: Asking::new(Kind::Lock, class),
+            asking: Asking::new(Kind::Lock, class, is_try),
             requests: Vec::new(),
             is_lease: false,
         }
@@ -63,7 +67,7 @@ impl Process {
             id: self.new_id(),
             tokens: attempt.tokens,
             number: None,
-            asking: Asking::new(Kind::Lock, attempt.asking.class()),
+            asking: attempt.asking.anew(),
             requests: Vec::new(),
             is_lease: false,
         }

@@ -17,7 +17,7 @@ pub(crate) use told::{Check, Told};
 
 use crate::id::Id;
 use crate::lease::Lease;
-use crate::moment::Luck;
+use crate::moment::Moment;
 use crate::mutant::Mutant;
 use crate::network::{Body, Failure};
 use crate::process::{Caller, Cx, Process};
@@ -49,24 +49,24 @@ pub(crate) enum Phase {
     InQueue,
     /// `turn_unless_busy` of a single try, which is in the queue as well.
     Asks(Check),
-    /// `take_over_or_yield`.
+    /// The pause of `Acquire::search` after `take_yield`.
     Yields { until: Instant },
     /// `Pacing::wait_while_yielding`.
     Place { until: Option<Instant> },
-    /// `first_outcome`.
+    /// `Acquire::first_outcome`.
     First { overdue: Instant },
     /// `Claim::request`. Without a time it waits for a permit.
     Requests {
         asked: Option<Instant>,
         overdue: Option<Instant>,
     },
-    /// `release_given_up`.
+    /// `Claim::clear`.
     Clears {
         no: u32,
         until: Instant,
         result: Option<Result<(), Failure>>,
     },
-    /// `late_outcome` of the next outcome and a pause.
+    /// `Claim::outcome_after`.
     Pauses(Pause),
 }
 
@@ -78,7 +78,7 @@ enum Polled {
 }
 
 impl Process {
-    /// A call begins: `wait_in_turn`, or `attempt_once` of a single try.
+    /// A call begins: `Acquire::begin`, or the wait for the turn.
     pub(crate) fn call(&mut self, cx: &mut Cx<'_>, caller: usize) {
         let begun = Instant::now();
         let is_try = cx.setup.tries && caller + 1 == cx.setup.callers;
@@ -108,7 +108,7 @@ impl Process {
         self.callers[caller] = Caller::Waits(call);
     }
 
-    /// The first request of a call, if it needs no waiting: `Claim::try_send` and `first_outcome`.
+    /// The first request of a call, if it needs no waiting: `Claim::try_send` and `Acquire::first_outcome`.
     fn try_send(&mut self, cx: &mut Cx<'_>, call: &mut Call) -> Phase {
         let mut attempt = self.new_attempt(call.is_try);
         let may_send = self.requests.len() < MAX_REQUESTS;
@@ -134,7 +134,7 @@ impl Process {
         }
     }
 
-    /// The caller with the turn: the begin of `wait_for_lock`, or of `request_until_reply`.
+    /// The caller with the turn: `Acquire::search`.
     fn take_turn(&mut self, cx: &mut Cx<'_>, caller: usize, mut call: Box<Call>) {
         match self.queue.handed_over.take().map(Lease::taken_over) {
             Some(Ok(lease)) => return self.end_call(cx, caller, *call, Told::Hold(lease)),
@@ -142,8 +142,10 @@ impl Process {
             Some(Err(_)) => cx.judge.breach("a hold that is over is handed over"),
             None => {}
         }
-        if !call.is_try && self.queue.budget.must_yield() {
-            let until = Instant::now() + self.queue.budget.yield_to_others(Luck::draw());
+        if !call.is_try
+            && let Some(pause) = self.queue.budget.take_yield(Moment::present())
+        {
+            let until = Instant::now() + pause;
             call.phase = Phase::Yields { until };
         } else {
             self.wait_while_yielding(cx, &mut call);
@@ -233,7 +235,7 @@ impl Process {
         }
     }
 
-    /// The loop of `wait_for_lock`: the outcome that is there, or another request.
+    /// The loop of `Acquire::search`: the outcome that is there, or another request.
     fn goes_on(&mut self, cx: &mut Cx<'_>, call: &mut Call, outcome: Option<Outcome>) -> Polled {
         let Some(outcome) = outcome else {
             call.phase = REQUESTS;
@@ -336,7 +338,7 @@ impl Process {
         Polled::GoesOn
     }
 
-    /// `release_given_up`.
+    /// `Claim::clear`.
     fn begin_clear(&mut self, cx: &mut Cx<'_>, call: &mut Call, held: &Held) {
         let Some(id) = held.holder.lock_id().and_then(|id| Id::of(id)) else {
             return call.pause(Duration::ZERO);
@@ -368,7 +370,7 @@ impl Process {
         }
     }
 
-    /// The end of `release_given_up`.
+    /// The end of `Claim::clear`.
     fn clear(&mut self, call: &mut Call, until: Instant, result: Option<Result<(), Failure>>) -> Polled {
         match result {
             None if until > Instant::now() => return Polled::Pending,
