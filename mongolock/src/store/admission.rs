@@ -93,6 +93,10 @@ pub(crate) struct Lane(pub(crate) usize);
 ///
 /// Each group of classes has one place that no other group uses, so that none of them ever waits for another. The other
 /// places are for all. What may wait for a blocked document or a dead connection cannot use up the places of its group.
+///
+/// Requests of lanes may use two places more while nothing else waits: that of copies, and one of those that are left free.
+/// They are sent as those that were admitted together, and so keep such a place for [`LANE_LIMIT`] at most: copies can wait for
+/// so long.
 pub(crate) struct Admissions {
     /// The number of commands that may be in flight.
     size: usize,
@@ -163,6 +167,12 @@ impl AdmissionClass {
         usize::from(matches!(self, Self::Release | Self::RepeatedRelease))
     }
 
+    /// The number of replies for which a command with this number of requests of a lane waits, one after the other: a query
+    /// follows an update with many claims.
+    fn replies(self, requests: usize) -> u32 {
+        if requests > 1 && self.budget() == 0 { 2 } else { 1 }
+    }
+
     /// The number of requests that wait from which on they become one command: with fewer, one command for each is faster.
     fn least_in_group(self) -> usize {
         if self.budget() == 0 { 4 } else { 2 }
@@ -178,6 +188,22 @@ impl State {
         }
         let index = waiting.iter().position(|waiting| waiting.lane.is_none())?;
         waiting.remove(index)
+    }
+
+    /// The lane of the command that [`State::take_first`] takes out, if it has one.
+    fn first_lane(&self, class: AdmissionClass) -> Option<Lane> {
+        let first = self.waiting[class as usize].front()?;
+        first.lane.filter(|_| self.budgets[class.budget()].has_room())
+    }
+
+    /// Whether a command without a lane waits for room.
+    fn others_wait(&self) -> bool {
+        let classes = BEFORE_CLAIMS.iter().chain(&IN_TURNS).copied();
+        classes.into_iter().any(|class| {
+            let first = self.waiting[class as usize].front();
+            let needs_room = self.in_flight[class as usize] < class.most();
+            needs_room && first.is_some_and(|first| first.lane.is_none())
+        })
     }
 
     /// The number of commands of a group in flight.
@@ -211,18 +237,12 @@ impl Admissions {
         lane: Option<Lane>,
     ) -> Option<Admission> {
         let mut state = lock(&self.state);
-        let has_room =
-            self.has_room(&state, class) && (lane.is_none() || state.budgets[class.budget()].has_room());
+        let has_room = self.has_room(&state, class, lane)
+            && (lane.is_none() || state.budgets[class.budget()].has_room());
         if !state.waiting[class as usize].is_empty() || !has_room {
             return None;
         }
-        let (is_crowded, in_flight) = self.begin(&mut state, class, lane, 1);
-        Some(Admission {
-            permission: Permission::Alone {
-                _in_flight: in_flight,
-            },
-            is_crowded,
-        })
+        self.begin(&mut state, class, lane, 1).next()
     }
 
     /// Waits for the permission for one command; that for a request of a lane may be together with others. Cancel safe: a
@@ -265,18 +285,19 @@ impl Admissions {
     #[cfg(test)]
     pub(crate) fn is_full(&self) -> bool {
         let state = lock(&self.state);
-        !self.has_room(&state, AdmissionClass::Woken)
+        !self.has_room(&state, AdmissionClass::Woken, None)
             || !state.budgets[AdmissionClass::Woken.budget()].has_room()
     }
 
-    /// Begins a command with this number of requests, and returns whether few places are left.
+    /// Begins a command with this number of requests, and returns the permission of each.
     fn begin(
         self: &Arc<Self>,
         state: &mut State,
         class: AdmissionClass,
         lane: Option<Lane>,
         requests: usize,
-    ) -> (bool, InFlight) {
+    ) -> impl Iterator<Item = Admission> + use<> {
+        let is_brief = requests > 1 || !self.has_room(state, class, None);
         let is_crowded = match class {
             AdmissionClass::Repeated => false,
             AdmissionClass::Copy => true,
@@ -287,12 +308,27 @@ impl Admissions {
         let in_flight = InFlight {
             admissions: Arc::clone(self),
             class,
-            in_lane: lane.map(|_| state.budgets[class.budget()].begin(requests)),
+            in_lane: lane.map(|_| state.budgets[class.budget()].begin(requests, class.replies(requests))),
         };
-        (is_crowded, in_flight)
+        let (alone, members) = if is_brief {
+            (None, Some(Group::members(in_flight, requests)))
+        } else {
+            let alone = Permission::Alone {
+                _in_flight: in_flight,
+            };
+            (Some(alone), None)
+        };
+        let together = members.into_iter().flatten().map(Permission::Together);
+        let permissions = alone.into_iter().chain(together);
+        permissions.map(move |permission| Admission {
+            permission,
+            is_crowded,
+        })
     }
 
-    fn has_room(&self, state: &State, class: AdmissionClass) -> bool {
+    /// Whether a command may begin. The first renewal, and requests of lanes while nothing else waits, may also use the two
+    /// places that requests of lanes keep for a short time only.
+    fn has_room(&self, state: &State, class: AdmissionClass, lane: Option<Lane>) -> bool {
         if state.in_flight[class as usize] >= class.most() {
             return false;
         }
@@ -301,37 +337,34 @@ impl Admissions {
             return true;
         }
         // A pool that has too few connections has no reserved places.
-        let has_reserve = self.size >= GROUPS.len();
-        let is_unused = |group: &&[AdmissionClass]| !group.contains(&class) && state.in_group(group) == 0;
-        let reserved = GROUPS.into_iter().filter(is_unused).count() * usize::from(has_reserve);
-        in_flight + reserved < self.size
+        if self.size < GROUPS.len() {
+            return in_flight < self.size;
+        }
+        let may_use_more = match class {
+            AdmissionClass::Renewal | AdmissionClass::RepeatedRenewal => state.in_group(class.group()) == 0,
+            _ => lane.is_some() && !state.others_wait(),
+        };
+        let reserved = GROUPS.into_iter().filter(|group| {
+            let is_unused = !group.contains(&class) && state.in_group(group) == 0;
+            is_unused && !(may_use_more && group.contains(&AdmissionClass::Copy))
+        });
+        in_flight + reserved.count() < self.size + usize::from(may_use_more)
     }
 
     /// Admits those that wait, as long as there is room.
     fn admit_waiting(self: &Arc<Self>) {
         loop {
-            let (next, is_crowded, in_flight) = {
+            let (next, admissions) = {
                 let state = &mut *lock(&self.state);
                 let Some((class, next)) = self.take_next(state) else {
                     return;
                 };
-                let (is_crowded, in_flight) = self.begin(state, class, next[0].lane, next.len());
-                (next, is_crowded, in_flight)
+                let admissions = self.begin(state, class, next[0].lane, next.len());
+                (next, admissions)
             };
-            let permissions = match next.len() {
-                1 => vec![Permission::Alone {
-                    _in_flight: in_flight,
-                }],
-                members => Group::members(in_flight, members)
-                    .map(Permission::Together)
-                    .collect(),
-            };
-            for (waiting, permission) in next.into_iter().zip(permissions) {
+            for (waiting, admission) in next.into_iter().zip(admissions) {
                 // A command that was dropped in this moment gives its place back.
-                drop(waiting.sender.send(Admission {
-                    permission,
-                    is_crowded,
-                }));
+                drop(waiting.sender.send(admission));
             }
         }
     }
@@ -346,7 +379,7 @@ impl Admissions {
         for class in BEFORE_CLAIMS.iter().chain(claims).copied() {
             // Most of the time nothing waits, and then the room need not be counted.
             while !state.waiting[class as usize].is_empty()
-                && self.has_room(state, class)
+                && self.has_room(state, class, state.first_lane(class))
                 && let Some(first) = state.take_first(class)
             {
                 if first.sender.is_closed() {

@@ -324,7 +324,7 @@ impl Store {
         limit: Duration,
     ) -> Result<Vec<Answer<T>>, LockError> {
         if let [item] = items {
-            return Ok(vec![item.send_alone(self, limit).await]);
+            return Ok(vec![Ok(item.send_alone(self, limit).await?)]);
         }
         self.count_gathered(T::KIND, items.len());
         let by = Instant::now() + limit;

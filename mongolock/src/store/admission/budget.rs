@@ -52,6 +52,8 @@ pub(super) struct Budget {
 pub(super) struct InLane {
     begun: Instant,
     weight: u32,
+    /// The number of replies for which it waits, one after the other.
+    replies: u32,
 }
 
 impl Default for Budget {
@@ -80,11 +82,12 @@ impl Budget {
             .sum()
     }
 
-    /// Begins a command with this number of requests.
-    pub(super) fn begin(&mut self, requests: usize) -> InLane {
+    /// Begins a command with this number of requests, which waits for so many replies, one after the other.
+    pub(super) fn begin(&mut self, requests: usize, replies: u32) -> InLane {
         let command = InLane {
             begun: Instant::now(),
             weight: if requests == 1 { ALONE } else { TOGETHER },
+            replies,
         };
         self.in_flight.push(command);
         command
@@ -96,7 +99,7 @@ impl Budget {
         if let Some(index) = self.in_flight.iter().position(|other| *other == command) {
             self.in_flight.swap_remove(index);
         }
-        let took = command.begun.elapsed().as_secs_f64();
+        let took = command.begun.elapsed().as_secs_f64() / f64::from(command.replies);
         self.fastest = took.min(self.fastest * FORGOTTEN);
         if took > self.fastest * SLOW {
             self.most = (self.most * LESS).max(LEAST);
@@ -118,7 +121,7 @@ mod tests {
     async fn use_up(budget: &mut Budget, took: Duration) -> usize {
         let mut begun = Vec::new();
         while budget.has_room() {
-            begun.push(budget.begin(1));
+            begun.push(budget.begin(1, 1));
         }
         advance(took).await;
         let number = begun.len();
@@ -144,7 +147,7 @@ mod tests {
     async fn a_budget_that_is_not_used_up_does_not_grow() {
         let mut budget = Budget::default();
         for _ in 0..1000 {
-            let command = budget.begin(1);
+            let command = budget.begin(1, 1);
             advance(MS).await;
             budget.end(command);
         }
@@ -158,7 +161,7 @@ mod tests {
         while budget.most > LEAST {
             use_up(&mut budget, 9 * MS).await;
         }
-        let command = budget.begin(64);
+        let command = budget.begin(64, 1);
         assert!(!budget.has_room());
         budget.end(command);
         assert!(budget.has_room());
@@ -169,7 +172,7 @@ mod tests {
     async fn commands_that_wait_for_long_do_not_count() {
         let mut budget = Budget::default();
         while budget.has_room() {
-            budget.begin(1);
+            budget.begin(1, 1);
         }
         advance(LANE_LIMIT.saturating_sub(MS)).await;
         assert!(!budget.has_room());

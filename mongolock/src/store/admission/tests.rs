@@ -98,6 +98,41 @@ async fn renewals_come_first_then_releases_and_calls_in_turns() {
     }
 }
 
+/// Requests of lanes keep no place for long, so that they may use those of copies, which can wait for a while; a renewal cannot.
+#[tokio::test]
+async fn requests_of_lanes_use_two_places_more_and_renewals_and_releases_keep_theirs() {
+    const LANE: Option<Lane> = Some(Lane(1));
+    let admissions = Admissions::new(DEFAULT_POOL);
+    let is_alone = |admission: Admission| admission.into_member().is_err();
+    let mut claims: Vec<_> = std::iter::from_fn(|| admissions.try_admit(First, LANE)).collect();
+    assert_eq!(claims.len(), 7);
+    let (release, renewal) = (
+        admissions.try_admit(Release, LANE),
+        admissions.try_admit(Renewal, None),
+    );
+    assert!(!is_alone(release.unwrap()) && is_alone(renewal.unwrap()));
+    let last = claims.pop().unwrap();
+    assert!(!is_alone(last) && !is_alone(claims.pop().unwrap()));
+    assert!(claims.into_iter().all(is_alone));
+}
+
+/// Otherwise they would never leave a place to what has none of its own.
+#[tokio::test]
+async fn requests_of_lanes_use_no_places_more_while_others_wait() {
+    const LANE: Option<Lane> = Some(Lane(1));
+    for other in [Copy, First, Line] {
+        let admissions = Admissions::new(DEFAULT_POOL);
+        let mut claims: Vec<_> = std::iter::from_fn(|| admissions.try_admit(Woken, LANE)).collect();
+        let mut waiting = Box::pin(admissions.admit(other, None));
+        assert!(is_pending(waiting.as_mut()).await);
+        while is_pending(waiting.as_mut()).await {
+            assert!(admissions.try_admit(Woken, LANE).is_none());
+            drop(claims.pop());
+        }
+        assert!((4..=6).contains(&claims.len()), "{other:?}: {}", claims.len());
+    }
+}
+
 #[tokio::test]
 async fn a_dropped_wait_gives_its_position_and_its_place_up() {
     let admissions = Admissions::new(3);
