@@ -106,7 +106,7 @@ impl Ledger {
             "has a smaller token than one before in its process",
         );
         // The reply to an acquire request may arrive after an operator has ended the claim.
-        let is_forced = lock(&self.forced).contains_key(key);
+        let is_forced = self.was_forced(key);
         if promise.has_sound_clock && !is_forced {
             self.check_exclusive(record, begun, promise);
         }
@@ -154,7 +154,7 @@ impl Ledger {
         let by_neighbour = record
             .neighbour
             .as_ref()
-            .is_some_and(|(key, until)| Instant::now() < *until && !lock(&self.forced).contains_key(key));
+            .is_some_and(|(key, until)| Instant::now() < *until && !self.was_forced(key));
         by_neighbour
             || record
                 .live()
@@ -174,6 +174,11 @@ impl Ledger {
             lock_id,
         };
         lock(&self.forced).extend(lock_id.map(|id| (key(id), Instant::now())));
+    }
+
+    /// Whether an operator has ended this claim.
+    pub(super) fn was_forced(&self, key: &LeaseId) -> bool {
+        lock(&self.forced).contains_key(key)
     }
 
     /// Notes that a process of DistributedLock.MongoDB holds the lock until then.
@@ -212,7 +217,7 @@ impl Ledger {
         let names = lock(&self.names);
         let Some(record) = names.get(name) else { return };
         for (holder, key) in record.live() {
-            if lock(&self.forced).contains_key(key) {
+            if self.was_forced(key) {
                 continue;
             }
             let own = lease.filter(|(id, _)| *id == key.lock_id);
