@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SEEDS = "560"  # 20 of the scenario
+SEEDS = "1960"  # 70 of the scenario
 
 GATHER, REQUEST = "mongolock/src/store/gather.rs", "mongolock/src/acquire/request.rs"
 LINK, BOOK = "mongolock/src/simulation/link.rs", "mongolock/src/lease/book.rs"
@@ -71,7 +71,7 @@ def outcome():
     command = ["cargo", "test", "-p", "mongolock", "--lib", "--locked", "--",
                "gather", "admission", "book", "many_calls_at_once"]
     try:
-        ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+        ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
     except subprocess.TimeoutExpired:
         return "killed", "does not end"
     said = ran.stdout + ran.stderr
