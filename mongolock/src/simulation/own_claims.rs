@@ -14,7 +14,7 @@ use super::server::Server;
 use super::tests::in_virtual_time;
 use crate::provider::LockProviderBuilder;
 use crate::queue::FrontStatus;
-use crate::store::{AcquireRequest, LeaseId, ProviderMark};
+use crate::store::{AcquireRequest, LeaseId, ProviderMark, Store};
 use crate::timing::LINE_MARGIN;
 use crate::{LockError, LockProvider, permit_id};
 
@@ -34,6 +34,14 @@ fn world(seed: u64) -> (Arc<Server>, Link) {
     let (knobs, rng) = (Knobs::default(), fastrand::Rng::with_seed(seed));
     let link = Link::new(&server, &Process::new(0, 0, 0), &knobs, rng);
     (server, link)
+}
+
+/// A store whose server never replies.
+pub(crate) fn silent_store() -> Arc<Store> {
+    let (server, link) = world(0);
+    server.silent.store(true, Relaxed);
+    let provider = LockProviderBuilder::simulated(link).with_defaults();
+    Arc::clone(&provider.engine().store)
 }
 
 /// Has this claim acquire a lock for an hour.

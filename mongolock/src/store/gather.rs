@@ -306,7 +306,9 @@ impl Store {
                 // A caller whose task has ended needs no answer.
                 .for_each(|(answer, outcome)| drop(answer.send(outcome))),
             Err(error) => {
-                trace::split(answers.len(), &error);
+                if answers.len() > 1 {
+                    trace::split(answers.len(), &error);
+                }
                 for answer in answers {
                     drop(answer.send(Err(of_each(error.clone()))));
                 }

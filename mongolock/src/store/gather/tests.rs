@@ -109,6 +109,28 @@ async fn a_group_without_members_ends() {
     assert_eq!(admissions.in_flight(), 0);
 }
 
+/// A dead connection keeps neither the others of the lane nor these requests: each goes alone.
+#[tokio::test(start_paused = true)]
+async fn a_command_without_a_reply_ends_soon_after_its_limit() {
+    let store = crate::simulation::silent_store();
+    let (admissions, members) = group(2).await;
+    let begun = Instant::now();
+    let requests = members.into_iter().enumerate();
+    let sent: Vec<_> = requests
+        .map(|(index, member)| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move { store.together(member, item(index), ITEM_LIMIT).await })
+        })
+        .collect();
+    for request in sent {
+        assert!(driver_error::failed_together(
+            &request.await.unwrap().unwrap_err()
+        ));
+    }
+    assert_eq!(begun.elapsed(), TOGETHER_LIMIT + LANE_GRACE);
+    assert_eq!(admissions.in_flight(), 0);
+}
+
 /// What a release of several claims says of each, by the document after it.
 #[test]
 fn the_document_says_whether_a_claim_was_released() {
