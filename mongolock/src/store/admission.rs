@@ -297,7 +297,7 @@ impl Admissions {
         lane: Option<Lane>,
         requests: usize,
     ) -> impl Iterator<Item = Admission> + use<> {
-        let is_brief = requests > 1 || !self.has_room(state, class, None);
+        let is_brief = lane.is_some() && (requests > 1 || !self.has_room(state, class, None));
         let is_crowded = match class {
             AdmissionClass::Repeated => false,
             AdmissionClass::Copy => true,
