@@ -42,7 +42,7 @@ use fastrand::Rng;
 
 pub(crate) use hints::Hints;
 pub(crate) use link::Link;
-pub(crate) use own_claims::silent_store;
+pub(crate) use own_claims::silent_provider;
 pub(crate) use process::spawn;
 
 /// A random duration in whole milliseconds.

@@ -14,7 +14,7 @@ use super::server::Server;
 use super::tests::in_virtual_time;
 use crate::provider::LockProviderBuilder;
 use crate::queue::FrontStatus;
-use crate::store::{AcquireRequest, LeaseId, ProviderMark, Store};
+use crate::store::{AcquireRequest, LeaseId, ProviderMark};
 use crate::timing::LINE_MARGIN;
 use crate::{LockError, LockProvider, permit_id};
 
@@ -36,12 +36,11 @@ fn world(seed: u64) -> (Arc<Server>, Link) {
     (server, link)
 }
 
-/// A store whose server never replies.
-pub(crate) fn silent_store() -> Arc<Store> {
+/// A provider whose server never replies.
+pub(crate) fn silent_provider() -> LockProvider {
     let (server, link) = world(0);
     server.silent.store(true, Relaxed);
-    let provider = LockProviderBuilder::simulated(link).with_defaults();
-    Arc::clone(&provider.engine().store)
+    LockProviderBuilder::simulated(link).with_defaults()
 }
 
 /// Has this claim acquire a lock for an hour.

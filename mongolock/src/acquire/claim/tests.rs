@@ -2,7 +2,7 @@ use super::*;
 use crate::name::RenderedName;
 use crate::options::OnBusy;
 use crate::store::driver_error;
-use crate::timing::{ACQUIRE_LIMIT_MIN, SLOW_REPLY};
+use crate::timing::{ACQUIRE_LIMIT_MIN, DEAD_CONNECTION, SLOW_REPLY};
 
 fn blocked() -> LockError {
     driver_error::blocked("n", mongodb::error::Error::custom("blocked"))
@@ -50,4 +50,40 @@ async fn a_set_has_three_requests_at_most() {
         claim.send(permit, admission);
     }
     assert!(!claim.asking.may_repeat());
+}
+
+/// A reply to another copy may still come, and another request may be sent for a lock at any time.
+#[tokio::test(start_paused = true)]
+async fn a_claim_without_replies_ends_only_if_it_may_send_no_other_request() {
+    let provider = crate::simulation::silent_provider();
+    let engine = provider.engine();
+    let (name, options) = (RenderedName::new("a"), Arc::default());
+    let call = || Call::new(engine, &name, &options, false, OnBusy::Wait);
+    let entries = ["a", "b"].map(|name| engine.queues.join(&Arc::from(name)));
+    let send = async |claim: &mut Claim, class| {
+        let permit = entries[0].request_permit().await;
+        claim.send(permit, engine.store.admissions().admit(class, None).await);
+    };
+    let first = call().first_class();
+    let mut of_lock = Claim::new(&call(), first, Target::Lock, Few::one(Arc::clone(&entries[0])));
+    send(&mut of_lock, first).await;
+    let ended = timeout(DEAD_CONNECTION * 2, of_lock.next_outcome()).await;
+    assert!(ended.is_err() && of_lock.requests.is_empty());
+
+    let target = Target::Set {
+        first: 0,
+        awaited: None,
+    };
+    let mut of_set = Claim::new(&call(), first, target, Few::from(entries.to_vec()));
+    let later = Duration::from_secs(1);
+    send(&mut of_set, first).await;
+    send(&mut of_set, AdmissionClass::Copy).await;
+    tokio::time::advance(later).await;
+    send(&mut of_set, AdmissionClass::Copy).await;
+    let begun = Instant::now();
+    match of_set.next_outcome().await {
+        Outcome::Failed(error) => assert!(driver_error::is_no_reply(&error), "{error}"),
+        _ => panic!("nothing has replied"),
+    }
+    assert!(of_set.requests.is_empty() && begun.elapsed() >= ACQUIRE_NO_REPLY);
 }

@@ -112,7 +112,7 @@ async fn a_group_without_members_ends() {
 /// A dead connection keeps neither the others of the lane nor these requests: each goes alone.
 #[tokio::test(start_paused = true)]
 async fn a_command_without_a_reply_ends_soon_after_its_limit() {
-    let store = crate::simulation::silent_store();
+    let store = Arc::clone(&crate::simulation::silent_provider().engine().store);
     let (admissions, members) = group(2).await;
     let begun = Instant::now();
     let requests = members.into_iter().enumerate();
