@@ -1,6 +1,7 @@
 use super::*;
 use crate::name::RenderedName;
-use crate::options::OnBusy;
+use crate::once::Once;
+use crate::options::{OnBusy, Options};
 use crate::store::driver_error;
 use crate::timing::{ACQUIRE_LIMIT_MIN, DEAD_CONNECTION, SLOW_REPLY};
 
@@ -86,4 +87,64 @@ async fn a_claim_without_replies_ends_only_if_it_may_send_no_other_request() {
         _ => panic!("nothing has replied"),
     }
     assert!(of_set.requests.is_empty() && begun.elapsed() >= ACQUIRE_NO_REPLY);
+}
+
+#[tokio::test]
+async fn only_the_first_and_woken_requests_for_one_lock_go_with_others() {
+    let provider = crate::simulation::silent_provider();
+    let engine = provider.engine();
+    let name = RenderedName::new("a");
+    let entry = |name| engine.queues.join(&Arc::from(name));
+    let claim = |target, entries, once| {
+        let options = Arc::new(Options {
+            once,
+            ..Options::default()
+        });
+        let call = Call::new(engine, &name, &options, false, OnBusy::Wait);
+        Claim::new(&call, call.first_class(), target, entries)
+    };
+    let set = Target::Set {
+        first: 0,
+        awaited: None,
+    };
+    let lock = claim(Target::Lock, Few::one(entry("a")), None);
+    let set = claim(set, Few::from(vec![entry("a"), entry("b")]), None);
+    let of_work = claim(
+        Target::Lock,
+        Few::one(entry("a")),
+        Some(Once::Kept(Duration::from_secs(60))),
+    );
+    for (class, is_fresh) in [
+        (AdmissionClass::First, true),
+        (AdmissionClass::Woken, true),
+        (AdmissionClass::Repeated, false),
+        (AdmissionClass::Copy, false),
+    ] {
+        assert_eq!(lock.shared.lane(class).is_some(), is_fresh, "{class:?}");
+        assert!(set.shared.lane(class).is_none() && of_work.shared.lane(class).is_none());
+    }
+}
+
+/// A reply may be read long after it was sent, and after the provider was shut down.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_over_or_too_late_for_its_provider_is_not_delivered() {
+    let provider = crate::LockProvider::in_memory();
+    let (engine, name, options) = (provider.engine(), RenderedName::new("n"), Arc::default());
+    let acquired = |sent| {
+        let call = Call::new(engine, &name, &options, false, OnBusy::Wait);
+        let entries = Few::one(engine.queues.join(name.text()));
+        let mut claim = Claim::new(&call, call.first_class(), Target::Lock, entries);
+        let reply = AcquireReply::Acquired {
+            last_token: 1.into(),
+            remaining: None,
+            dates: None,
+        };
+        claim.acquired(sent, &[reply])
+    };
+    let sent = Instant::now();
+    assert!(matches!(acquired(sent), Outcome::Acquired(_)));
+    tokio::time::advance(without_margin(options.expiry)).await;
+    assert!(matches!(acquired(sent), Outcome::AlreadyOver));
+    engine.shut_down(None).await;
+    assert!(matches!(acquired(Instant::now()), Outcome::AlreadyOver));
 }
