@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongolock::{FencingToken, LockInfo, LockState};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -92,6 +92,9 @@ async fn holds_that_are_handed_over_share_the_token_of_the_document(fixture: Fix
         waiters.spawn(async move { lock.acquire().await.unwrap() });
         tokio::task::yield_now().await;
     }
+    // The first request has been refused: only the next one reserves tokens for those behind it.
+    let in_line = || async { (!info(&fixture, "queue").await.waiters.is_empty()).then_some(()) };
+    must(eventually(AMPLE, "the provider waits in line", in_line).await);
     before.release().await.unwrap();
     let holder = waiters.join_next().await.unwrap().unwrap();
     let seen = info(&fixture, "queue").await.fencing_token;
