@@ -225,9 +225,12 @@ async fn a_cancelled_waiter_for_a_set_keeps_no_claim(fixture: Fixture) {
     assert_released(&fixture.rival().lock("b")).await;
 }
 
+/// On a busy machine most releases come too late for a hand-over, so the rounds go on until there was one.
 async fn a_set_goes_on_to_the_next_waiter_when_one_is_cancelled(fixture: Fixture) {
-    let mut went_on = 0;
-    for _ in 0..20 {
+    let (begun, mut rounds, mut went_on) = (Instant::now(), 0, 0);
+    while rounds < 20 || went_on == 0 {
+        assert!(begun.elapsed() < AMPLE, "the set was released each time");
+        rounds += 1;
         let blocker = fixture.rival().lock_all(ORDERS[0]).await.unwrap();
         let mut waiters = Vec::new();
         for _ in 0..3 {
@@ -251,7 +254,6 @@ async fn a_set_goes_on_to_the_next_waiter_when_one_is_cancelled(fixture: Fixture
             drop(second);
         }
     }
-    assert!(went_on >= 1, "the set was released each time");
     assert_released(&fixture.rival().lock("a")).await;
     assert_released(&fixture.rival().lock("b")).await;
 }
