@@ -65,8 +65,13 @@ pub(crate) const LANE_LIMIT: Duration = millis(800);
 /// code.
 pub(crate) const GATHER_LIMIT: Duration = millis(2);
 
-/// The pause before a command with several requests is sent again that the server has rejected for overload.
-pub(crate) const OVERLOAD_PAUSE: Duration = millis(50);
+/// The pause after a rejection for overload, before the next acquire request may take the place of the rejected one: it grows
+/// by a tenth with each rejection in a row.
+pub(crate) const OVERLOAD_PAUSE_MIN: Duration = millis(25);
+
+/// The longest such pause: a server that rejects everything gets some eight requests a second from each provider, and the
+/// end of its overload is found within this time.
+pub(crate) const OVERLOAD_PAUSE_MAX: Duration = millis(500);
 
 /// The pause before the next query for many waiters while enough of them are in flight.
 pub(crate) const LOOK_ALLOWED_POLL: Duration = millis(100);
@@ -142,6 +147,20 @@ pub(crate) const RENEWAL_STATEMENT: Duration = millis(2);
 
 /// The pause before a failed renewal is repeated, while the lease lasts.
 pub(crate) const RENEWAL_RETRY: Duration = millis(250);
+
+/// The part of the rest of a lease after which a renewal is repeated that the server has rejected for overload: a lease lasts
+/// for a hundred such repetitions.
+pub(crate) const REJECTED_RENEWAL_PART: u32 = 128;
+
+/// The bounds of that pause: a shorter one would add to the load, and a longer one wastes the first reply after the overload.
+pub(crate) const REJECTED_RENEWAL_PAUSE: RangeInclusive<Duration> = millis(20)..=millis(250);
+
+/// The time after which a renewal without a reply is sent again while the server rejects commands: the driver repeats a
+/// rejected command after pauses of its own, which are longer.
+pub(crate) const REJECTED_RENEWAL_COPY: Duration = millis(50);
+
+/// The time for which a rejection for overload, or a failed connection, counts as the reason why replies are missing.
+pub(crate) const OVERLOAD_MEMORY: Duration = seconds(10);
 
 /// The time after which a hold that was handed over is first renewed: most holds have ended by then, and an operator may
 /// have released the claim just before the hand-over, which sends no command.

@@ -44,6 +44,12 @@ impl FailPoint {
         self
     }
 
+    /// Hits this part of the commands, between 0 and 1, at random until it is cleared.
+    pub fn part(mut self, part: f64) -> Self {
+        self.mode = doc! { "activationProbability": part }.into();
+        self
+    }
+
     /// The command is not run, and its reply is this error.
     pub fn error_code(self, code: i32) -> Self {
         self.with("errorCode", code)

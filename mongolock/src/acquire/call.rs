@@ -370,6 +370,7 @@ impl<'a> Waiting<'a> {
             Err(LockError::Timeout { .. }) => AcquireOutcome::Timeout,
             Err(LockError::Done { .. }) => AcquireOutcome::Done,
             Err(LockError::ShutDown { .. }) => AcquireOutcome::ShutDown,
+            Err(error) if driver_error::is_overload(error) => AcquireOutcome::Overloaded,
             Err(_) => AcquireOutcome::Error,
         };
         let hold = outcome.as_ref().ok().and_then(|tried| tried.as_ref().ok());

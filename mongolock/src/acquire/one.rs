@@ -260,7 +260,7 @@ impl<'a> Acquire<'a> {
                 Ok(Step::Held(held.holder))
             }
             Next::Pause(error) | Next::Leave(error) => {
-                let pause = pacing.after_error();
+                let pause = pacing.after_error(error.as_ref());
                 if let Some(error) = error {
                     trace::retrying(self.name(), &error, pause);
                     entry.front().set_failed(error);

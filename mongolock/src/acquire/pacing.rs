@@ -4,10 +4,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::call::Call;
+use crate::LockError;
 use crate::engine::Engine;
 use crate::lease::Turn;
 use crate::moment::Moment;
 use crate::notifier::{Counted, Pauses, Subscription, left_to_others};
+use crate::store::driver_error;
 
 /// The pauses between the requests of the caller that has the turn of a name. They last no longer than the turn.
 pub(crate) struct Pacing<'a> {
@@ -54,9 +56,13 @@ impl<'a> Pacing<'a> {
         self.pauses.held_replies()
     }
 
-    /// The pause after a request that ended with an error.
-    pub(crate) fn after_error(&mut self) -> Duration {
+    /// The pause after a request that ended with an error, or that was of no use.
+    pub(crate) fn after_error(&mut self, error: Option<&LockError>) -> Duration {
         self.is_resting = false;
+        if error.is_some_and(driver_error::is_overload) {
+            // All calls of the provider have this pause in common, because they make the load together.
+            return self.call.engine.store.admissions().pause_after_rejection();
+        }
         self.pauses.after_error(Moment::present())
     }
 

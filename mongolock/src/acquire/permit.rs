@@ -131,7 +131,7 @@ impl Search for AcquirePermit<'_> {
                     pause
                 }
                 // The releases that these claims were for are over: no event would end a wait.
-                Claimed::Overtaken => pacing.after_error(),
+                Claimed::Overtaken => pacing.after_error(None),
             };
             self.pause(entry, &mut pacing, pause).await;
         }

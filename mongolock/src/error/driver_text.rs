@@ -1,12 +1,21 @@
 //! What the driver's errors say, without the commands and replies that they quote.
 
-use mongodb::error::{Error, ErrorKind, WriteFailure};
+use mongodb::error::{Error, ErrorKind, SYSTEM_OVERLOADED_ERROR, WriteFailure};
 
 /// The longest text of the server that is repeated, in characters.
 const MOST: usize = 300;
 
 /// The server's code for a log-in with a wrong user or password, as a text quotes it of which no typed error is left.
 const AUTHENTICATION_FAILED: &str = "code: 18,";
+
+/// The server's code for a command that it has rejected for overload.
+pub(crate) const OVERLOADED: i32 = 462;
+
+/// Whether the server has rejected a command for overload. The driver gives the label also to connections that fail before
+/// the handshake, which can have many reasons.
+pub(crate) fn says_overloaded(error: &Error) -> bool {
+    coded(error).is_some_and(|(code, ..)| code == OVERLOADED || error.contains_label(SYSTEM_OVERLOADED_ERROR))
+}
 
 /// The code of an error of the server, and the code's name and message.
 pub(crate) fn coded(error: &Error) -> Option<(i32, &str, &str)> {

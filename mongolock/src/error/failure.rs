@@ -21,6 +21,9 @@ pub(crate) enum Failure {
         /// What is known of the connections, with its own punctuation; empty if nothing is.
         note: String,
     },
+    /// A request without an outcome, while the server rejects commands for overload.
+    #[error("MongoDB is overloaded: no outcome of the {request} within {}", Rounded(*waited))]
+    Overloaded { request: String, waited: Duration },
     /// No server of the deployment can be reached.
     #[error("MongoDB at {address} cannot be reached: {reason}{}", also(*others))]
     Unreachable {
@@ -97,6 +100,7 @@ impl Failure {
         match self {
             Self::RefusedLogIn { .. } | Self::WrongSet { .. } | Self::EndedRuntime => false,
             Self::NoReply { .. }
+            | Self::Overloaded { .. }
             | Self::Unreachable { .. }
             | Self::RuntimeEnded
             | Self::Closed
@@ -118,7 +122,7 @@ impl Failure {
 
     fn io_kind(&self) -> io::ErrorKind {
         match self {
-            Self::NoReply { .. } => io::ErrorKind::TimedOut,
+            Self::NoReply { .. } | Self::Overloaded { .. } => io::ErrorKind::TimedOut,
             Self::Unreachable { kind, .. } => *kind,
             Self::ConnectionString { .. } | Self::WrongSet { .. } => io::ErrorKind::InvalidInput,
             Self::RefusedLogIn { .. } => io::ErrorKind::PermissionDenied,

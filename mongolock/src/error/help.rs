@@ -11,6 +11,10 @@ const UNAUTHORIZED: i32 = 13;
 /// What to do about a log-in that was refused.
 const LOG_IN: &str = "Check the user name, the password and `authSource` in the connection string.";
 
+/// What to do about a server that rejects commands for overload.
+const OVERLOAD: &str = "Retry later, with fewer calls at a time: MongoDB rejects commands until its load falls, and leases are \
+                        renewed meanwhile. A limit of the server may exempt the client of `LockProviderBuilder::background_client`.";
+
 impl LockError {
     /// What to do about the error, in one or two sentences for the operator or the developer of the program.
     ///
@@ -104,6 +108,8 @@ fn mongo_help(error: &Error) -> &'static str {
             "Check the host and the port in the connection string, that MongoDB runs, and that this host may connect \
              to it (firewall, bind address, TLS)."
         }
+        (Some(Failure::Overloaded { .. }), _) => OVERLOAD,
+        (None, _) if driver_text::says_overloaded(error) => OVERLOAD,
         (Some(Failure::RefusedLogIn { .. }), _) | (None, ErrorKind::Authentication { .. }) => LOG_IN,
         (None, _) if driver_text::is_refused_elsewhere(error) => LOG_IN,
         (Some(Failure::WrongSet { .. }), _) => "Correct `replicaSet` in the connection string, or the hosts.",

@@ -150,6 +150,7 @@ fn write_mongo(f: &mut Formatter<'_>, error: &Error) -> fmt::Result {
         ErrorKind::InvalidTlsConfig { .. } => f.write_str("the TLS configuration for MongoDB is invalid"),
         ErrorKind::InvalidArgument { .. } => f.write_str("the MongoDB driver refused an argument"),
         ErrorKind::Transaction { .. } => f.write_str("the MongoDB transaction failed"),
+        _ if driver_text::says_overloaded(error) => write_code(f, "is overloaded", error),
         ErrorKind::Command(_) => write_code(f, "refused an operation", error),
         ErrorKind::Write(WriteFailure::WriteError(_)) => write_code(f, "refused a write", error),
         ErrorKind::Write(WriteFailure::WriteConcernError(_)) => {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::lease::Lease;
 use crate::lease::renewer::Renewer;
 use crate::lease::schedule::Renewal;
-use crate::store::{Admission, AdmissionClass, LeaseId, driver_error};
+use crate::store::{Admission, AdmissionClass, LeaseId, Trouble, driver_error};
 use crate::timing::{
     RENEWAL_LIMIT_MAX, RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_PART, RENEWAL_REPEATED_LIMIT_MIN, RENEWAL_STATEMENT,
 };
@@ -25,8 +25,8 @@ pub(crate) struct RenewalBatch {
     pub(crate) leases: Vec<Arc<Lease>>,
     /// The shortest limit at the server that one of the leases has.
     limit: Duration,
-    /// The largest number of claims.
-    size: usize,
+    /// How often the renewals were repeated in smaller groups.
+    pub(super) splits: u32,
     /// The number of claims.
     claims: usize,
     /// The expiries of the leases: the command has a statement for each.
@@ -36,19 +36,19 @@ pub(crate) struct RenewalBatch {
 impl RenewalBatch {
     /// Among which commands of the provider this one is admitted.
     pub(crate) fn class(&self) -> AdmissionClass {
-        if self.size == BATCH {
+        if self.splits == 0 {
             AdmissionClass::Renewal
         } else {
             AdmissionClass::RepeatedRenewal
         }
     }
 
-    fn takes(&self, size: usize, limit: Duration, claims: usize, expiry: Duration) -> bool {
+    fn takes(&self, splits: u32, limit: Duration, claims: usize, expiry: Duration) -> bool {
         let most = self.limit.min(limit).as_millis() / RENEWAL_STATEMENT.as_millis();
         let has_time = || most > self.expiries.len() as u128;
-        self.size == size
+        self.splits == splits
             && band(self.limit) == band(limit)
-            && self.claims + claims <= size
+            && self.claims + claims <= size(splits)
             && (self.expiries.contains(&expiry) || has_time())
     }
 }
@@ -57,25 +57,24 @@ impl RenewalBatch {
 ///
 /// The server runs the statements of a command one after the other, and stops at a document that a foreign transaction has
 /// changed: the rest of the command waits. After a command without a reply its leases are therefore renewed in small groups,
-/// and then one by one.
+/// and then one by one, unless there is another reason why replies are missing.
 ///
 /// A command has one limit at the server, the shortest of its leases, and no more statements than a busy server runs in that
 /// time. Leases whose limits are far apart are not mixed: the
 /// limit of a lease of 100 ms is too short for a command of 500 statements.
-pub(crate) fn batches(renewals: Vec<Renewal>) -> Vec<RenewalBatch> {
+pub(crate) fn batches(renewals: Vec<Renewal>, trouble: Trouble) -> Vec<RenewalBatch> {
     let mut batches: Vec<RenewalBatch> = Vec::new();
-    for Renewal { lease, in_flight } in renewals {
-        let size = match in_flight {
-            0 => BATCH,
-            1 => SMALL_BATCH,
-            _ => 1,
+    for Renewal { lease, splits } in renewals {
+        let splits = match trouble {
+            Trouble::Connections => 0,
+            Trouble::Rejections | Trouble::None => splits.min(MOST_SPLITS),
         };
-        let limit = limit(&lease, in_flight > 0);
+        let limit = limit(&lease, splits > 0);
         // All names of a set are renewed with one command.
         let claims = lease.keys().len();
         let mut open = batches.iter_mut().rev().take(OPEN_BATCHES);
         let expiry = lease.options.expiry;
-        match open.find(|batch| batch.takes(size, limit, claims, expiry)) {
+        match open.find(|batch| batch.takes(splits, limit, claims, expiry)) {
             Some(batch) => {
                 batch.limit = batch.limit.min(limit);
                 batch.claims += claims;
@@ -85,13 +84,25 @@ pub(crate) fn batches(renewals: Vec<Renewal>) -> Vec<RenewalBatch> {
             None => batches.push(RenewalBatch {
                 leases: vec![lease],
                 limit,
-                size,
+                splits,
                 claims,
                 expiries: BTreeSet::from([expiry]),
             }),
         }
     }
     batches
+}
+
+/// How often the group of a renewal gets smaller.
+const MOST_SPLITS: u32 = 2;
+
+/// The largest number of claims in one command with leases that were split so often.
+fn size(splits: u32) -> usize {
+    match splits {
+        0 => BATCH,
+        1 => SMALL_BATCH,
+        _ => 1,
+    }
 }
 
 /// The number of the last batches to which a lease is added: at least one for each size and each [`band`] of limits.
@@ -153,6 +164,9 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, admission: Admission, batch: Re
         }
         Err(error) => {
             trace::renewal_failed(claims.len(), &first.name, &error);
+            if driver_error::is_overload(&error) {
+                return renewer.renewal_rejected(leases, batch.splits);
+            }
             // Such an error is about one document, and the statements behind it were not run.
             let is_of_one = driver_error::is_out_of_time(&error) || driver_error::refuses_write(&error);
             renewer.renewal_failed(leases, is_of_one);
@@ -166,7 +180,7 @@ mod tests {
     use crate::lease::tests::lease_of;
     use crate::options::Options;
 
-    fn renewals(number: usize, expiry: impl Fn(usize) -> Duration, in_flight: u32) -> Vec<Renewal> {
+    fn renewals(number: usize, expiry: impl Fn(usize) -> Duration, splits: u32) -> Vec<Renewal> {
         let renewal = |number| {
             let options = Options {
                 expiry: expiry(number),
@@ -174,7 +188,7 @@ mod tests {
             };
             Renewal {
                 lease: Arc::new(lease_of(&number.to_string(), options)),
-                in_flight,
+                splits,
             }
         };
         (0..number).map(renewal).collect()
@@ -187,7 +201,7 @@ mod tests {
     #[tokio::test]
     async fn leases_of_different_expiries_share_a_command() {
         let different = |number: usize| Duration::from_millis(30_000 + number as u64);
-        let batches = batches(renewals(1200, different, 0));
+        let batches = batches(renewals(1200, different, 0), Trouble::None);
         assert_eq!(sizes(&batches), [500, 500, 200]);
         assert_eq!(batches[0].limit, RENEWAL_LIMIT_MAX);
         assert_eq!(batches[0].class(), AdmissionClass::Renewal);
@@ -196,7 +210,7 @@ mod tests {
     #[tokio::test]
     async fn a_command_has_the_shortest_limit_and_mixes_only_similar_ones() {
         let expiry = |number: usize| Duration::from_millis([2000, 3000, 30_000, 100][number % 4]);
-        let batches = batches(renewals(40, expiry, 0));
+        let batches = batches(renewals(40, expiry, 0), Trouble::None);
         let limits: Vec<u128> = batches.iter().map(|batch| batch.limit.as_millis()).collect();
         assert_eq!((sizes(&batches), limits), (vec![20, 10, 10], vec![333, 5000, 50]));
     }
@@ -205,19 +219,24 @@ mod tests {
     #[tokio::test]
     async fn a_command_with_a_short_limit_has_few_statements() {
         let different = |number: usize| Duration::from_millis(1200 + number as u64 % 150);
-        assert_eq!(sizes(&batches(renewals(150, different, 0))), [100, 50]);
+        assert_eq!(
+            sizes(&batches(renewals(150, different, 0), Trouble::None)),
+            [100, 50]
+        );
         let one = |_| Duration::from_millis(1200);
-        assert_eq!(sizes(&batches(renewals(150, one, 0))), [150]);
+        assert_eq!(sizes(&batches(renewals(150, one, 0), Trouble::None)), [150]);
     }
 
     /// A blocked document keeps few others waiting, and not for long.
     #[tokio::test]
     async fn repeated_renewals_are_small_and_have_a_short_limit() {
         let expiry = |_| Duration::from_secs(30);
-        let small = batches(renewals(60, expiry, 1));
+        let small = batches(renewals(60, expiry, 1), Trouble::Rejections);
         assert_eq!(sizes(&small), [25, 25, 10]);
         assert_eq!(small[0].limit, Duration::from_secs(1));
         assert_eq!(small[0].class(), AdmissionClass::RepeatedRenewal);
-        assert_eq!(sizes(&batches(renewals(3, expiry, 2))), [1, 1, 1]);
+        assert_eq!(sizes(&batches(renewals(3, expiry, 2), Trouble::None)), [1, 1, 1]);
+        let after_outage = batches(renewals(60, expiry, 2), Trouble::Connections);
+        assert_eq!(sizes(&after_outage), [60]);
     }
 }

@@ -2,6 +2,7 @@ mod round;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -17,7 +18,7 @@ use crate::lease::schedule::{self, Schedule};
 use crate::line::Lines;
 use crate::store::Store;
 use crate::sync::lock;
-use crate::timing::RENEWAL_RETRY;
+use crate::timing::{REJECTED_RENEWAL_PART, REJECTED_RENEWAL_PAUSE, RENEWAL_RETRY};
 
 /// The number of leases that one round looks at, of those with little time left and of the others: as many as are in flight
 /// at a time in a process that holds 100,000 locks.
@@ -174,6 +175,19 @@ impl Renewer {
         } else {
             self.replan(leases, retry);
         }
+    }
+
+    /// Plans the repetition of a renewal that the server has rejected for overload: soon, because nothing else keeps the leases,
+    /// and in groups of the same size.
+    pub(super) fn renewal_rejected(&self, leases: &[Arc<Lease>], splits: u32) {
+        let now = Instant::now();
+        let first_deadline = leases.iter().filter_map(|lease| lease.deadline()).min();
+        let left = first_deadline.map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(now));
+        let (least, most) = (*REJECTED_RENEWAL_PAUSE.start(), *REJECTED_RENEWAL_PAUSE.end());
+        let pause = (left / REJECTED_RENEWAL_PART).clamp(least, most);
+        let at = now + pause.mul_f64(1.0 + schedule::jitter());
+        lock(&self.state).schedule.rejected(leases, at, splits);
+        self.wake.notify_one();
     }
 
     /// Renews these leases now, to find out which of them were ended at the server.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::lease::Lease;
-use crate::timing::HANDED_OVER_CHECK;
+use crate::store::Trouble;
+use crate::timing::{HANDED_OVER_CHECK, REJECTED_RENEWAL_COPY};
 
 /// The times at which leases are renewed, or end if no renewal is confirmed. It is plain data, driven by the renewer.
 #[derive(Default)]
@@ -23,6 +24,9 @@ type DueOrder = (Instant, u64, Id);
 /// The number of renewals of one lease that may be in flight: each of them occupies a connection.
 const MAX_IN_FLIGHT: u32 = 3;
 
+/// The same while the server rejects commands: the driver may be pausing in them.
+const MAX_IN_FLIGHT_REJECTED: u32 = 8;
+
 /// The address of a lease, which is unique for as long as the schedule keeps the lease.
 type Id = usize;
 
@@ -33,6 +37,8 @@ struct Scheduled {
     number: u64,
     /// The number of renewals that were sent since the last reply.
     in_flight: u32,
+    /// How often its renewal was repeated in a smaller group.
+    splits: u32,
 }
 
 /// The leases that are due.
@@ -51,8 +57,8 @@ pub(crate) struct Due {
 /// A lease that is due for a renewal.
 pub(crate) struct Renewal {
     pub(crate) lease: Arc<Lease>,
-    /// The number of earlier renewals that are still without a reply.
-    pub(crate) in_flight: u32,
+    /// How often its renewal was repeated in a smaller group.
+    pub(crate) splits: u32,
 }
 
 impl Schedule {
@@ -63,7 +69,7 @@ impl Schedule {
             renewal = renewal.min(Instant::now() + HANDED_OVER_CHECK);
         }
         let at = next_due(&lease, renewal);
-        self.put(lease, at, 0);
+        self.put(lease, at, 0, 0);
         at
     }
 
@@ -77,16 +83,28 @@ impl Schedule {
     pub(crate) fn replan(&mut self, lease: &Arc<Lease>, renewal: Instant) {
         if self.entries.contains_key(&id(lease)) {
             self.remove(lease);
-            self.put(Arc::clone(lease), next_due(lease, renewal), 0);
+            self.put(Arc::clone(lease), next_due(lease, renewal), 0, 0);
         }
     }
 
     /// Renews leases that are still scheduled once more, in smaller groups than before.
     pub(crate) fn split(&mut self, leases: &[Arc<Lease>], at: impl Fn(&Lease) -> Instant) {
         for lease in leases {
-            if let Some(in_flight) = self.entries.get(&id(lease)).map(|entry| entry.in_flight) {
+            if let Some(entry) = self.entries.get(&id(lease)) {
+                let (in_flight, splits) = (entry.in_flight.max(1), entry.splits.max(1));
                 self.remove(lease);
-                self.put(Arc::clone(lease), next_due(lease, at(lease)), in_flight.max(1));
+                self.put(Arc::clone(lease), next_due(lease, at(lease)), in_flight, splits);
+            }
+        }
+    }
+
+    /// Renews leases that are still scheduled once more, in groups of the size that the rejected one had.
+    pub(crate) fn rejected(&mut self, leases: &[Arc<Lease>], at: Instant, splits: u32) {
+        for lease in leases {
+            if let Some(entry) = self.entries.get(&id(lease)) {
+                let in_flight = entry.in_flight.saturating_sub(1);
+                self.remove(lease);
+                self.put(Arc::clone(lease), next_due(lease, at), in_flight, splits);
             }
         }
     }
@@ -112,7 +130,12 @@ impl Schedule {
             if *at > horizon {
                 break;
             }
-            let Scheduled { lease, in_flight, .. } = &self.entries[id];
+            let Scheduled {
+                lease,
+                in_flight,
+                splits,
+                ..
+            } = &self.entries[id];
             let Some(deadline) = lease.live_until(now) else {
                 due.expired.push(Arc::clone(lease));
                 continue;
@@ -143,20 +166,20 @@ impl Schedule {
             }
             list.push(Renewal {
                 lease: Arc::clone(lease),
-                in_flight: *in_flight,
+                splits: *splits,
             });
         }
         due.renewals.append(&mut others);
         for lease in &due.expired {
             self.remove(lease);
         }
-        self.schedule_retries(now, not_renewed);
+        self.schedule_retries(now, not_renewed, Trouble::None);
         due
     }
 
     /// Notes that a renewal of these leases is sent now.
-    pub(crate) fn sent(&mut self, now: Instant, leases: &[Arc<Lease>]) {
-        self.schedule_retries(now, leases.iter().map(id).collect());
+    pub(crate) fn sent(&mut self, now: Instant, leases: &[Arc<Lease>], trouble: Trouble) {
+        self.schedule_retries(now, leases.iter().map(id).collect(), trouble);
     }
 
     pub(crate) fn drain(&mut self) -> Vec<Arc<Lease>> {
@@ -167,8 +190,15 @@ impl Schedule {
     }
 
     /// Schedules the next renewal of leases whose renewal is sent now, in case it hangs: there are retries while time is
-    /// left, and the lease ends at its deadline in any case.
-    fn schedule_retries(&mut self, now: Instant, renewed: Vec<Id>) {
+    /// left, and the lease ends at its deadline in any case. The repetition has a smaller group, because a document of this one
+    /// may be blocked; but not if there is another reason why the reply may be missing.
+    fn schedule_retries(&mut self, now: Instant, renewed: Vec<Id>, trouble: Trouble) {
+        let rejects = trouble == Trouble::Rejections;
+        let most = if rejects {
+            MAX_IN_FLIGHT_REJECTED
+        } else {
+            MAX_IN_FLIGHT
+        };
         for id in renewed {
             let Some(entry) = self.entries.remove(&id) else {
                 continue;
@@ -179,17 +209,18 @@ impl Schedule {
                 .lease
                 .deadline()
                 .map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(now));
-            let attempt_timeout = if entry.in_flight < MAX_IN_FLIGHT {
-                entry.lease.options.renew_interval().min(left / 4)
-            } else {
-                left
+            let attempt_timeout = match entry.lease.options.renew_interval().min(left / 4) {
+                _ if entry.in_flight >= most => left,
+                part if rejects => part.min(REJECTED_RENEWAL_COPY),
+                part => part,
             };
             let at = next_due(&entry.lease, now + attempt_timeout);
-            self.put(entry.lease, at, entry.in_flight + 1);
+            let splits = entry.splits + u32::from(trouble == Trouble::None);
+            self.put(entry.lease, at, entry.in_flight + 1, splits);
         }
     }
 
-    fn put(&mut self, lease: Arc<Lease>, at: Instant, in_flight: u32) {
+    fn put(&mut self, lease: Arc<Lease>, at: Instant, in_flight: u32, splits: u32) {
         let id = id(&lease);
         self.last_number += 1;
         let number = self.last_number;
@@ -199,6 +230,7 @@ impl Schedule {
             at,
             number,
             in_flight,
+            splits,
         };
         self.entries.insert(id, entry);
     }
@@ -247,7 +279,7 @@ mod tests {
     fn take(schedule: &mut Schedule, most: usize) -> (Vec<String>, bool) {
         let due = schedule.take_due(Instant::now(), most);
         let leases: Vec<Arc<Lease>> = due.renewals.into_iter().map(|due| due.lease).collect();
-        schedule.sent(Instant::now(), &leases);
+        schedule.sent(Instant::now(), &leases, Trouble::None);
         let names = leases.iter().map(|lease| lease.key().name.to_string());
         (names.collect(), due.is_cut_short)
     }
@@ -296,6 +328,42 @@ mod tests {
         schedule.insert(Arc::new(crate::lease::tests::lease_of("b", short)));
         tokio::time::sleep(EXPIRY * 2 / 5).await;
         assert_eq!(take(&mut schedule, 1).0, ["b", "a"]);
+    }
+
+    /// How often the lease that is due was repeated in a smaller group.
+    fn splits_of_due(schedule: &mut Schedule, trouble: Trouble) -> u32 {
+        let now = Instant::now();
+        let due = schedule.take_due(now, 1).renewals.remove(0);
+        schedule.sent(now, &[due.lease], trouble);
+        due.splits
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn renewals_are_split_for_a_missing_reply_unless_the_server_rejects_commands() {
+        let mut schedule = Schedule::default();
+        let lease = lease("a");
+        schedule.insert(Arc::clone(&lease));
+        let mut next = async |trouble| {
+            tokio::time::sleep_until(schedule.next().unwrap()).await;
+            splits_of_due(&mut schedule, trouble)
+        };
+        for _ in 0..MAX_IN_FLIGHT_REJECTED {
+            let begun = Instant::now();
+            assert_eq!(next(Trouble::Rejections).await, 0);
+            assert!(begun == Instant::now() || begun.elapsed() >= REJECTED_RENEWAL_COPY);
+        }
+        assert!(
+            schedule.next().unwrap() < lease.deadline().unwrap(),
+            "one is left"
+        );
+        schedule.rejected(&[Arc::clone(&lease)], Instant::now(), 0);
+        assert_eq!(splits_of_due(&mut schedule, Trouble::Connections), 0);
+        schedule.replan(&lease, Instant::now());
+        assert_eq!(splits_of_due(&mut schedule, Trouble::None), 0);
+        tokio::time::sleep_until(schedule.next().unwrap()).await;
+        assert_eq!(splits_of_due(&mut schedule, Trouble::None), 1);
+        schedule.rejected(&[Arc::clone(&lease)], Instant::now(), 1);
+        assert_eq!(splits_of_due(&mut schedule, Trouble::Rejections), 1);
     }
 
     /// An operator's release may go unnoticed before the hand-over.

@@ -23,6 +23,8 @@ pub(crate) enum AcquireOutcome {
     /// The work under the lock is done and succeeds only once.
     Done,
     ShutDown,
+    /// The server rejects commands for overload.
+    Overloaded,
     Error,
     /// The caller has dropped the future.
     Cancelled,
@@ -56,6 +58,7 @@ impl AcquireOutcome {
             Self::Timeout => "timeout",
             Self::Done => "done",
             Self::ShutDown => "shut_down",
+            Self::Overloaded => "overloaded",
             Self::Error => "error",
             Self::Cancelled => "cancelled",
         }

@@ -44,6 +44,7 @@ struct Handles {
     timeout: Counter,
     done: Counter,
     shut_down: Counter,
+    overloaded: Counter,
     error: Counter,
     cancelled: Counter,
     wait: Histogram,
@@ -99,6 +100,7 @@ impl Handles {
             timeout: acquires(AcquireOutcome::Timeout),
             done: acquires(AcquireOutcome::Done),
             shut_down: acquires(AcquireOutcome::ShutDown),
+            overloaded: acquires(AcquireOutcome::Overloaded),
             error: acquires(AcquireOutcome::Error),
             cancelled: acquires(AcquireOutcome::Cancelled),
             wait: histogram!(WAIT, "lock" => label),
@@ -129,6 +131,7 @@ impl LockMeter {
             AcquireOutcome::Timeout => &handles.timeout,
             AcquireOutcome::Done => &handles.done,
             AcquireOutcome::ShutDown => &handles.shut_down,
+            AcquireOutcome::Overloaded => &handles.overloaded,
             AcquireOutcome::Error => &handles.error,
             AcquireOutcome::Cancelled => &handles.cancelled,
         };

@@ -20,8 +20,8 @@ use crate::{FencingToken, IndexState, LockError, permit_id};
 /// # let provider = mongolock::LockProvider::in_memory();
 /// let _guard = provider.lock("report:1").await?;
 /// let json = serde_json::to_value(provider.health().await)?;
-/// // {"is_reachable":true,"has_primary":true,"error":null,"last_renewal":null,"smallest_remaining":29.6,
-/// //  "wake_up":"idle","index":{"state":"ready"},"held":1,"waiting":0,"is_shut_down":false}
+/// // {"is_reachable":true,"has_primary":true,"error":null,"overloaded_since":null,"last_renewal":null,
+/// //  "smallest_remaining":29.6,"wake_up":"idle","index":{"state":"ready"},"held":1,"waiting":0,"is_shut_down":false}
 /// assert_eq!(json["held"], 1);
 /// # Ok(())
 /// # }
@@ -38,6 +38,10 @@ pub struct Health {
     /// (error codes 13 and 18). As long as there is one, each check asks the server again.
     #[serde(serialize_with = "as_text")]
     pub error: Option<LockError>,
+    /// For how long MongoDB has rejected commands of this provider for overload (error code 462, or the label
+    /// `SystemOverloadedError`); `None` if it has rejected none in the last 10 s. Leases are renewed before anything else then.
+    #[serde(serialize_with = "as_optional_seconds")]
+    pub overloaded_since: Option<Duration>,
     /// How long ago a renewal was last confirmed; `None` if this provider has not renewed a lease yet. A lease is first
     /// renewed one `renew_interval` after its acquisition.
     #[serde(serialize_with = "as_optional_seconds")]
@@ -102,6 +106,7 @@ pub(super) async fn health(engine: &Engine) -> Health {
         is_reachable: reply.is_ok(),
         has_primary: *reply.as_ref().unwrap_or(&false),
         error: reply.err().or_else(|| engine.store.refusal()),
+        overloaded_since: engine.store.overloaded_for(),
         last_renewal: engine.renewer.last_renewal().map(|at| at.elapsed()),
         smallest_remaining: leases.iter().map(|lease| lease.remaining()).min(),
         wake_up: wake_up(engine),

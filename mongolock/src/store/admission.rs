@@ -6,17 +6,23 @@
 //! them an idle pool serves two entries a second. So a command waits here, before it is given to the driver.
 
 mod budget;
+mod restraint;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use self::budget::{Budget, InLane};
+use self::restraint::Restraint;
+use super::driver_error;
 use super::gather::{Group, Member};
+use super::overload::Overload;
+use crate::LockError;
 use crate::sync::lock;
 use crate::timing::LANE_LIMIT;
 
@@ -72,6 +78,15 @@ const IN_TURNS: [AdmissionClass; 3] = [
     AdmissionClass::Repeated,
 ];
 
+/// The classes that give way while the server rejects commands for overload.
+const GIVING_WAY: [AdmissionClass; 5] = [
+    AdmissionClass::First,
+    AdmissionClass::Woken,
+    AdmissionClass::Repeated,
+    AdmissionClass::Copy,
+    AdmissionClass::RepeatedRelease,
+];
+
 /// The classes that share one reserved place, by their groups.
 const GROUPS: [&[AdmissionClass]; 4] = [
     &[AdmissionClass::Renewal, AdmissionClass::RepeatedRenewal],
@@ -101,6 +116,8 @@ pub(crate) struct Admissions {
     /// The number of commands that may be in flight.
     size: usize,
     state: Mutex<State>,
+    /// What the outcomes of the commands say about the server.
+    overload: Overload,
 }
 
 #[derive(Default)]
@@ -113,6 +130,8 @@ struct State {
     next_claim: usize,
     /// How many commands with requests of a lane may be in flight: claims, and releases.
     budgets: [Budget; 2],
+    /// How many commands give way while the server rejects commands.
+    restraint: Restraint,
 }
 
 /// A command that waits for its permission.
@@ -227,7 +246,31 @@ impl Admissions {
         Arc::new(Self {
             size,
             state: Mutex::default(),
+            overload: Overload::default(),
         })
+    }
+
+    pub(crate) fn overload(&self) -> &Overload {
+        &self.overload
+    }
+
+    /// Notes what the outcome of a command says about the server.
+    pub(crate) fn note<T>(&self, outcome: &Result<T, LockError>) {
+        self.overload.note(outcome);
+        match outcome {
+            Ok(_) => lock(&self.state).restraint.succeeded(self.size),
+            Err(error) if driver_error::is_overload(error) => {
+                let state = &mut *lock(&self.state);
+                let in_flight = state.in_group(&GIVING_WAY);
+                state.restraint.rejected(Instant::now(), in_flight);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// The pause before a request is repeated that the server has rejected for overload.
+    pub(crate) fn pause_after_rejection(&self) -> Duration {
+        lock(&self.state).restraint.pause()
     }
 
     /// The permission for a command if it can be sent at once; `None` while there is no room, or others of its class wait.
@@ -262,9 +305,9 @@ impl Admissions {
             // There may be room since the caller has found none.
             self.admit_waiting();
             let ended = loop {
-                match timeout(LANE_LIMIT, &mut admitted).await {
+                match timeout(self.until_check(), &mut admitted).await {
                     Ok(ended) => break ended,
-                    // The budget of a lane no longer counts commands that were in flight then.
+                    // The budget of a lane no longer counts commands that were in flight then, or a pause has ended.
                     Err(_) => self.admit_waiting(),
                 }
             };
@@ -273,6 +316,17 @@ impl Admissions {
                 return admission;
             }
         }
+    }
+
+    /// The time after which a command that waits looks for room itself. Of many that wait, each looks less often.
+    fn until_check(&self) -> Duration {
+        let state = lock(&self.state);
+        let Some(until_room) = state.restraint.until_room() else {
+            return LANE_LIMIT;
+        };
+        let waiting: usize = state.waiting.iter().map(VecDeque::len).sum();
+        let least = Duration::from_millis(u64::try_from(waiting).unwrap_or(u64::MAX));
+        until_room.max(least).min(LANE_LIMIT)
     }
 
     /// The number of commands in flight.
@@ -330,6 +384,9 @@ impl Admissions {
     /// places that requests of lanes keep for a short time only.
     fn has_room(&self, state: &State, class: AdmissionClass, lane: Option<Lane>) -> bool {
         if state.in_flight[class as usize] >= class.most() {
+            return false;
+        }
+        if GIVING_WAY.contains(&class) && !state.restraint.has_room(state.in_group(&GIVING_WAY)) {
             return false;
         }
         let in_flight: usize = state.in_flight.iter().sum();

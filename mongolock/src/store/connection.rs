@@ -48,6 +48,8 @@ impl Connection {
 pub(crate) async fn connect(uri: &str) -> Result<Arc<Connection>, LockError> {
     let refused = |error| refused(uri, error);
     let mut options = ClientOptions::parse(uri).await.map_err(refused)?;
+    // This library repeats what the server rejects for overload itself: renewals soon, and other commands later.
+    options.max_adaptive_retries.get_or_insert(0);
     let observation = ClientObservation::begin(&mut options);
     let client = Client::with_options(options).map_err(refused)?;
     Ok(Arc::new(Connection {

@@ -14,6 +14,7 @@ use super::{
     Looked, MarkReply, MarkRequest, MongoStore, Outcomes, Page, ProviderMark, ReleaseItem, RenewReply,
     RunningLeases, Store, StreamFilter, WaiterEntry, WaitersByName, WaitersState,
 };
+use crate::error::failure::Failure;
 use crate::few::Few;
 use crate::meter::CommandKind;
 use crate::options::TtlOptions;
@@ -115,6 +116,10 @@ impl Store {
 
     /// The error of a request without a reply, with what the driver has said about its connections.
     pub(crate) fn unanswered(&self, request: &str, waited: Duration) -> LockError {
+        if self.overloaded_for().is_some() {
+            let request = request.to_owned();
+            return Failure::Overloaded { request, waited }.into_error();
+        }
         let Some(store) = self.mongo() else {
             return LockError::no_reply(request, waited);
         };
@@ -167,6 +172,18 @@ impl Store {
         }
     }
 
+    /// For how long the server has rejected commands of this provider for overload; `None` if it has rejected none lately.
+    pub(crate) fn overloaded_for(&self) -> Option<Duration> {
+        let of = |admissions: &Admissions| admissions.overload().duration();
+        of(self.admissions()).max(of(self.background_admissions()))
+    }
+
+    /// Notes what the outcome of a command of a call says about the server.
+    fn noted<T>(&self, outcome: Result<T, LockError>) -> Result<T, LockError> {
+        self.admissions().note(&outcome);
+        outcome
+    }
+
     /// Takes those of these locks that are free. Several keys have one id in common and different names: one command claims
     /// their locks, and a query finds out which of them the claims have. Repeating it with the same keys is harmless. An
     /// error of the query alone is the inner one. A claim that was admitted together with others goes in one command with
@@ -196,7 +213,7 @@ impl Store {
         request: AcquireRequest,
         limit: Duration,
     ) -> Result<Claimed, LockError> {
-        send!(self, Acquire, claim(keys, request), limit)
+        self.noted(send!(self, Acquire, claim(keys, request), limit))
     }
 
     /// Takes those of these locks that are free, for different calls.
@@ -205,7 +222,7 @@ impl Store {
         items: &[ClaimItem],
         limit: Duration,
     ) -> Result<Outcomes<AcquireReply>, LockError> {
-        send!(self, Acquire, claim_each(items), limit)
+        self.noted(send!(self, Acquire, claim_each(items), limit))
     }
 
     /// Renews these claims, each for its expiry. If not all of them have their locks, a second command finds out which do.
@@ -214,7 +231,9 @@ impl Store {
         claims: &[(LeaseId, Duration)],
         limit: Duration,
     ) -> Result<RenewReply, LockError> {
-        send!(self, Renew within limit, renew(claims))
+        let outcome = send!(self, Renew within limit, renew(claims));
+        self.background_admissions().note(&outcome);
+        outcome
     }
 
     /// Releases the claims of one hold; `false` if one of them does not have its lock. The server ends the command at the
@@ -247,7 +266,7 @@ impl Store {
         min_hold: Duration,
         limit: Duration,
     ) -> Result<bool, LockError> {
-        send!(self, Release within limit, release(keys, min_hold))
+        self.noted(send!(self, Release within limit, release(keys, min_hold)))
     }
 
     /// Releases the claims of different holds, and says of each whether it had its lock.
@@ -256,7 +275,7 @@ impl Store {
         items: &[ReleaseItem],
         limit: Duration,
     ) -> Result<Outcomes<bool>, LockError> {
-        send!(self, Release, release_each(items), limit)
+        self.noted(send!(self, Release, release_each(items), limit))
     }
 
     /// Replaces a claim by the mark that its work is done, or releases it if the period is over. It ends the hold, as a release
@@ -272,7 +291,9 @@ impl Store {
         min_hold: Duration,
         limit: Duration,
     ) -> Result<(), LockError> {
-        send!(self, Release within limit, release_many(keys, min_hold))
+        let outcome = send!(self, Release within limit, release_many(keys, min_hold));
+        self.background_admissions().note(&outcome);
+        outcome
     }
 
     /// Guards a commit: it changes the document of this claim within the session's transaction. If that fails, a second

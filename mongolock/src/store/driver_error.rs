@@ -7,7 +7,9 @@ use mongodb::error::{
 };
 
 pub(crate) use crate::error::driver_text::sentence;
-use crate::error::driver_text::{coded, is_refused_connection, is_refused_elsewhere};
+use crate::error::driver_text::{
+    OVERLOADED, coded, is_refused_connection, is_refused_elsewhere, says_overloaded,
+};
 use crate::error::failure::Failure;
 use crate::store::reply::may_be_applied;
 use crate::{LockError, permit_id};
@@ -15,8 +17,8 @@ use crate::{LockError, permit_id};
 /// The codes of transient errors: the server fails over, shuts down, is overloaded or out of time, or the command is in
 /// conflict with another write. They are taken from the server's `error_codes.yml`: first its retryable errors, then
 /// others that pass without intervention.
-const TRANSIENT: [i32; 28] = [
-    6, 7, 63, 89, 91, 133, 134, 150, 189, 234, 262, 462, 9001, 10058, 10107, 11600, 11601, 11602, 13388,
+const TRANSIENT: [i32; 29] = [
+    6, 7, 63, 89, 91, 133, 134, 150, 189, 234, 262, 462, 463, 9001, 10058, 10107, 11600, 11601, 11602, 13388,
     13435, 13436, // retryable
     24, 46, 50, 112, // lock timeout, lock busy, out of time, write conflict
     43, 175, 237, // the cursor of a query was lost, its collection was dropped, or it was killed
@@ -39,8 +41,6 @@ const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];
 const ILLEGAL_OPERATION: i32 = 20;
 const MAX_TIME_EXPIRED: i32 = 50;
 const WRITE_CONFLICT: i32 = 112;
-/// The code of a rejection for overload.
-const OVERLOADED: i32 = 462;
 /// The label of an error of a command that has written nothing.
 const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
 /// The code of "The $changeStream stage is only supported on replica sets".
@@ -133,7 +133,7 @@ pub(crate) fn was_not_applied(error: &LockError) -> bool {
         _ if is_refused_connection(driver_error) => true,
         _ => {
             let is_unsent = Failure::of(driver_error).is_some_and(Failure::is_unsent);
-            is_unsent || is_overload(error) || is_permanent(error)
+            is_unsent || wrote_nothing(error) || is_permanent(error)
         }
     }
 }
@@ -225,10 +225,27 @@ pub(crate) fn of_release(names: &str, error: LockError) -> LockError {
     }
 }
 
-/// Whether the server has rejected the command for overload, without having written anything.
-pub(crate) fn is_overload(error: &LockError) -> bool {
+/// Whether the server says that the command has written nothing.
+pub(crate) fn wrote_nothing(error: &LockError) -> bool {
     matches!(error, LockError::Mongo(error)
         if code(error) == Some(OVERLOADED) || error.contains_label(NO_WRITES_PERFORMED))
+}
+
+/// Whether the server has rejected the command for overload, or others while the reply was missing.
+pub(crate) fn is_overload(error: &LockError) -> bool {
+    let is_rejection = of_driver(error).is_some_and(says_overloaded);
+    is_rejection || matches!(failure(error), Some(Failure::Overloaded { .. }))
+}
+
+/// Whether a connection has failed, or none could be made.
+pub(crate) fn is_of_connection(error: &LockError) -> bool {
+    let of_driver = of_driver(error).is_some_and(|error| {
+        matches!(
+            &*error.kind,
+            ErrorKind::Io(_) | ErrorKind::ServerSelection { .. } | ErrorKind::ConnectionPoolCleared { .. }
+        )
+    });
+    of_driver || is_unreachable(error)
 }
 
 /// Whether the request has failed in one command with others, and goes alone next.
@@ -248,7 +265,10 @@ pub(crate) fn blocks(error: &LockError, name: &str) -> bool {
 
 /// Whether there was no reply to the request.
 pub(crate) fn is_no_reply(error: &LockError) -> bool {
-    matches!(failure(error), Some(Failure::NoReply { .. }))
+    matches!(
+        failure(error),
+        Some(Failure::NoReply { .. } | Failure::Overloaded { .. })
+    )
 }
 
 /// Whether no server can be reached by what the driver's heartbeats say.

@@ -23,7 +23,7 @@ use crate::error::failure::Failure;
 use crate::few::Few;
 use crate::meter::CommandKind;
 use crate::sync::lock;
-use crate::timing::{GATHER_LIMIT, LANE_GRACE, OVERLOAD_PAUSE, TOGETHER_LIMIT};
+use crate::timing::{GATHER_LIMIT, LANE_GRACE, TOGETHER_LIMIT};
 use crate::{FencingToken, LockError, task, trace};
 
 /// A claim on one lock.
@@ -333,8 +333,12 @@ impl Store {
         loop {
             let left = by.saturating_duration_since(Instant::now());
             match T::send_together(items, self, left).await {
-                Err(error) if driver_error::is_overload(&error) && left > OVERLOAD_PAUSE => {
-                    sleep(OVERLOAD_PAUSE).await;
+                Err(error) if driver_error::wrote_nothing(&error) => {
+                    let pause = self.admissions().pause_after_rejection();
+                    if left <= pause {
+                        return Err(error);
+                    }
+                    sleep(pause).await;
                 }
                 reply => return reply,
             }

@@ -22,6 +22,7 @@ mod noted;
 mod observed;
 mod orderly_end;
 mod outage;
+mod overload;
 mod paused;
 mod permits;
 mod previous_version;

@@ -50,7 +50,7 @@ impl AcquireSeveral<'_> {
                     }
                     Err(error) if ends_call(&error, false) => return Err(error),
                     Err(error) => {
-                        let pause = pacing.after_error();
+                        let pause = pacing.after_error(Some(&error));
                         self.failed(std::slice::from_ref(entry), error, pause);
                         pacing.pause(pause).await;
                     }

@@ -32,20 +32,22 @@ impl Renewer {
     /// What is due now. `admitted` is what the task has waited for.
     pub(super) fn due_work(&self, mut admitted: Option<(AdmissionClass, Admission)>) -> DueWork {
         let now = Instant::now();
+        let admissions = self.store.background_admissions();
+        let trouble = admissions.overload().trouble();
         let mut state = lock(&self.state);
         let due = state.schedule.take_due(now, MOST_DUE);
         let mut waits_for = None;
         let mut renewals = Vec::new();
-        for batch in renewal::batches(due.renewals) {
+        for batch in renewal::batches(due.renewals, trouble) {
             let class = batch.class();
             let waited = admitted.take_if(|(admitted, _)| *admitted == class);
             let admission = match waited {
                 Some((_, admission)) => Some(admission),
-                None => self.store.background_admissions().try_admit(class, None),
+                None => admissions.try_admit(class, None),
             };
             match admission {
                 Some(admission) => {
-                    state.schedule.sent(now, &batch.leases);
+                    state.schedule.sent(now, &batch.leases, trouble);
                     renewals.push((admission, batch));
                 }
                 // First renewals are admitted as soon as repeated ones, or earlier.

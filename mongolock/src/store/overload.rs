@@ -1,0 +1,131 @@
+//! What the outcomes of a provider's commands say about its server: whether it rejects commands for overload, and whether
+//! connections to it fail.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::driver_error;
+use crate::LockError;
+use crate::sync::lock;
+use crate::timing::OVERLOAD_MEMORY;
+
+/// The failures of the commands on one client.
+#[derive(Default)]
+pub(crate) struct Overload {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The first of the rejections for overload between which less than [`OVERLOAD_MEMORY`] has passed, and the last one.
+    rejections: Option<(Instant, Instant)>,
+    /// The time at which a command last failed because a server could not be reached.
+    failed: Option<Instant>,
+}
+
+/// Why commands of the last [`OVERLOAD_MEMORY`] have failed, apart from what concerns single documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    None,
+    /// Connections have failed.
+    Connections,
+    /// The server has rejected commands for overload.
+    Rejections,
+}
+
+impl Overload {
+    /// Notes how a command has ended.
+    pub(super) fn note<T>(&self, outcome: &Result<T, LockError>) {
+        let Err(error) = outcome else {
+            return;
+        };
+        let now = Instant::now();
+        if driver_error::is_overload(error) {
+            let mut state = lock(&self.state);
+            let first = state.since(now).unwrap_or(now);
+            state.rejections = Some((first, now));
+        } else if driver_error::is_of_connection(error) {
+            lock(&self.state).failed = Some(now);
+        }
+    }
+
+    /// For how long the server has rejected commands; `None` if it has rejected none in the last [`OVERLOAD_MEMORY`].
+    pub(crate) fn duration(&self) -> Option<Duration> {
+        let now = Instant::now();
+        lock(&self.state).since(now).map(|since| now - since)
+    }
+
+    /// What may be the reason why a reply is missing.
+    pub(crate) fn trouble(&self) -> Trouble {
+        let now = Instant::now();
+        let state = lock(&self.state);
+        if state.since(now).is_some() {
+            Trouble::Rejections
+        } else if state.failed.is_some_and(|at| now - at < OVERLOAD_MEMORY) {
+            Trouble::Connections
+        } else {
+            Trouble::None
+        }
+    }
+}
+
+impl State {
+    fn since(&self, now: Instant) -> Option<Instant> {
+        let (first, last) = self.rejections?;
+        (now - last < OVERLOAD_MEMORY).then_some(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use mongodb::error::{Error, ErrorKind};
+
+    use super::*;
+    use crate::error::driver_text::OVERLOADED;
+    use crate::error::failure::Failure;
+
+    fn rejection() -> LockError {
+        let said = serde_json::json!({ "code": OVERLOADED, "codeName": "", "errmsg": "busy" });
+        Error::from(ErrorKind::Command(serde_json::from_value(said).unwrap())).into()
+    }
+
+    fn failed(error: LockError) -> Result<(), LockError> {
+        Err(error)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_overload_lasts_as_long_as_rejections_follow_each_other() {
+        let overload = Overload::default();
+        overload.note(&Ok(()));
+        assert_eq!((overload.duration(), overload.trouble()), (None, Trouble::None));
+        let rejected = || failed(rejection());
+        overload.note(&rejected());
+        tokio::time::sleep(OVERLOAD_MEMORY / 2).await;
+        overload.note(&rejected());
+        tokio::time::sleep(OVERLOAD_MEMORY * 3 / 4).await;
+        assert_eq!(overload.duration(), Some(OVERLOAD_MEMORY * 5 / 4));
+        assert_eq!(overload.trouble(), Trouble::Rejections);
+        tokio::time::sleep(OVERLOAD_MEMORY / 4).await;
+        assert_eq!((overload.duration(), overload.trouble()), (None, Trouble::None));
+        overload.note(&rejected());
+        assert_eq!(overload.duration(), Some(Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failed_connections_are_no_overload() {
+        let overload = Overload::default();
+        overload.note(&failed(Failure::StreamEnded.into_error()));
+        assert_eq!(overload.trouble(), Trouble::None);
+        overload.note(&failed(Error::from(io::Error::other("cut")).into()));
+        assert_eq!(
+            (overload.duration(), overload.trouble()),
+            (None, Trouble::Connections)
+        );
+        tokio::time::sleep(OVERLOAD_MEMORY).await;
+        assert_eq!(overload.trouble(), Trouble::None);
+    }
+}
