@@ -13,7 +13,7 @@ use crate::lease::{CancelShield, Lease, OpenCommit};
 use crate::moment::Luck;
 use crate::options::not_once;
 use crate::store::driver_error;
-use crate::store::reply::labelled;
+use crate::store::reply::{labelled, with_label};
 use crate::store::{GuardChange, GuardOutcome, LeaseId, Store};
 use crate::timing::{COMMIT_LIMIT, COMMIT_NO_REPLY};
 use crate::{LockError, LossReason};
@@ -34,12 +34,12 @@ pub(crate) async fn guarded(
 ) -> Result<(), LockError> {
     let open = leases.iter().map(|lease| lease.begin_commit()).collect();
     if let Err(error) = guard_all(leases, store, change, session).await {
-        abort(session).await;
+        abort(store, session).await;
         ended(open, false);
         return Err(error);
     }
     let _shields = shields();
-    commit(leases[0], open, session).await
+    commit(leases[0], store, open, session).await
 }
 
 fn ended(open: Vec<OpenCommit<'_>>, made: bool) {
@@ -82,17 +82,18 @@ pub(crate) async fn guarded_done(
     shields: impl FnOnce() -> Vec<CancelShield>,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
+    let store = renewer.store();
     let Some(once) = lease.once else {
-        abort(session).await;
+        abort(store, session).await;
         return Err(not_once("commit_done"));
     };
-    ensure_transaction(lease, session).await?;
+    ensure_transaction(lease, store, session).await?;
     if !lease.begin_commit_with_mark() {
-        abort(session).await;
+        abort(store, session).await;
         return Err(lease.lost_error());
     }
     let change = |_: &Lease| GuardChange::Mark(once.mark_end);
-    let committed = guarded(&[lease], renewer.store(), change, shields, session).await;
+    let committed = guarded(&[lease], store, change, shields, session).await;
     match &committed {
         Ok(()) => renewer.completed(lease),
         Err(_) if lease.may_commit() => renewer.go_on(lease),
@@ -105,10 +106,14 @@ pub(crate) async fn guarded_done(
 /// would say that work is done that is never committed.
 ///
 /// The driver tells only by refusing to begin a second transaction, for which it sends nothing.
-async fn ensure_transaction(lease: &Lease, session: &mut ClientSession) -> Result<(), LockError> {
+async fn ensure_transaction(
+    lease: &Lease,
+    store: &Store,
+    session: &mut ClientSession,
+) -> Result<(), LockError> {
     let error = match session.start_transaction().await {
         Ok(()) => {
-            abort(session).await;
+            abort(store, session).await;
             return Err(none_to_guard(lease, NOT_BEGUN));
         }
         Err(error) => error,
@@ -122,8 +127,30 @@ async fn ensure_transaction(lease: &Lease, session: &mut ClientSession) -> Resul
 
 /// Ends the transaction of a session. An error is ignored, because the server itself ends a transaction that is not
 /// aborted.
-async fn abort(session: &mut ClientSession) {
+async fn abort(store: &Store, session: &mut ClientSession) {
     let _ = timeout(COMMIT_NO_REPLY, session.abort_transaction()).await;
+    // The driver does not say whether the server has rejected that.
+    if store.overloaded_for().is_some() {
+        end_open(store, session).await;
+    }
+}
+
+/// Ends the transaction that the server may still have for the session: it would block the locks' documents, also for their
+/// holder, until the server ends it itself. The server aborts the transaction of a session when the session begins another one.
+async fn end_open(store: &Store, session: &mut ClientSession) {
+    let until = Instant::now() + COMMIT_NO_REPLY;
+    let mut backoff = pauses();
+    while session.start_transaction().await.is_ok() {
+        let begun = timeout(COMMIT_NO_REPLY, store.begin_transaction(session)).await;
+        let _ = timeout(COMMIT_NO_REPLY, session.abort_transaction()).await;
+        let pause = backoff.next(Luck::draw());
+        match begun {
+            Ok(Err(error)) if driver_error::is_rejected(&error) && Instant::now() + pause < until => {
+                tokio::time::sleep(pause).await;
+            }
+            _ => return,
+        }
+    }
 }
 
 /// Sends the last statement of the transaction, which changes the lock's document: no other client can acquire the lock
@@ -138,12 +165,7 @@ async fn guard(
     change: GuardChange,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
-    lease.ensure_held()?;
-    let guarding = store.guard(key, change, session);
-    match timeout(COMMIT_NO_REPLY, guarding)
-        .await
-        .unwrap_or_else(|_| Err(no_guard()))
-    {
+    match send_guard(lease, key, store, change, session).await {
         Ok(GuardOutcome::Guarded) => Ok(()),
         Ok(GuardOutcome::Lost) => {
             lease.cancel_completion();
@@ -158,15 +180,50 @@ async fn guard(
     }
 }
 
+/// Sends that statement until the server does not reject it. If it does so for too long, the error says that the transaction
+/// can be repeated as a whole.
+async fn send_guard(
+    lease: &Lease,
+    key: &LeaseId,
+    store: &Store,
+    change: GuardChange,
+    session: &mut ClientSession,
+) -> Result<GuardOutcome, LockError> {
+    let until = Instant::now() + COMMIT_LIMIT;
+    let mut backoff = pauses();
+    loop {
+        lease.ensure_held()?;
+        let Ok(reply) = timeout(COMMIT_NO_REPLY, store.guard(key, change, session)).await else {
+            return Err(no_guard().into());
+        };
+        match reply {
+            Err(LockError::Mongo(error)) if driver_error::is_rejected(&error) => {
+                let pause = backoff.next(Luck::draw());
+                if Instant::now() + pause >= until {
+                    return Err(with_label(&error, TRANSIENT_TRANSACTION_ERROR).into());
+                }
+                tokio::time::sleep(pause).await;
+            }
+            reply => return reply,
+        }
+    }
+}
+
+/// The pauses between the repetitions of a command in a transaction.
+fn pauses() -> Backoff {
+    Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1))
+}
+
 /// Sends the commit until its outcome is known or its time limit has passed. Repeating it is safe, because the server
 /// commits a transaction only once.
 async fn commit(
     lease: &Lease,
+    store: &Store,
     open: Vec<OpenCommit<'_>>,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
     let until = Instant::now() + COMMIT_LIMIT;
-    let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
+    let mut backoff = pauses();
     let mut was_unknown = false;
     loop {
         let error = match timeout(COMMIT_NO_REPLY, session.commit_transaction()).await {
@@ -182,11 +239,17 @@ async fn commit(
         };
         was_unknown |= error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT);
         let pause = backoff.next(Luck::draw());
-        if is_unknown(&error) && Instant::now() + pause < until {
+        let is_repeated = is_unknown(&error) || driver_error::is_rejected(&error);
+        if is_repeated && Instant::now() + pause < until {
             tokio::time::sleep(pause).await;
             continue;
         }
-        if !was_unknown || error.contains_label(TRANSIENT_TRANSACTION_ERROR) {
+        let was_aborted = error.contains_label(TRANSIENT_TRANSACTION_ERROR);
+        let has_transaction = !was_aborted && !driver_error::is_no_transaction(&error);
+        if has_transaction && !was_unknown {
+            end_open(store, session).await;
+        }
+        if !was_unknown || was_aborted {
             ended(open, false);
         }
         return Err(if driver_error::is_no_transaction(&error) {
@@ -203,12 +266,11 @@ fn is_unknown(error: &Error) -> bool {
 }
 
 /// The error for a guarding statement without a reply: the transaction is aborted, and can be repeated as a whole.
-fn no_guard() -> LockError {
+fn no_guard() -> Error {
     labelled(
         TRANSIENT_TRANSACTION_ERROR,
         "timed out waiting for the reply to the statement that guards the commit",
     )
-    .into()
 }
 
 fn none_to_guard(lease: &Lease, reason: &str) -> LockError {

@@ -201,6 +201,10 @@ impl LockContext {
     /// the commit the last step of a body. While it is in flight, the loss of the lock does not cancel the body; after
     /// it, a successful body stays successful, even if the lock is lost then.
     ///
+    /// While MongoDB rejects commands for overload, the statement and the commit are each repeated for 30 s. The statements of
+    /// the application are not: the driver sends each of them three times, so one in eight fails while half of the commands are
+    /// rejected, and its error has no label with which `and_run2` would repeat the transaction.
+    ///
     /// ```no_run
     /// use mongodb::bson::{Document, doc};
     /// use mongodb::{Client, Collection};

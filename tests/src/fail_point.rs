@@ -44,6 +44,12 @@ impl FailPoint {
         self
     }
 
+    /// Lets this many commands pass, and hits all later ones until it is cleared.
+    pub fn after(mut self, commands: u32) -> Self {
+        self.mode = doc! { "skip": i64::from(commands) }.into();
+        self
+    }
+
     /// Hits this part of the commands, between 0 and 1, at random until it is cleared.
     pub fn part(mut self, part: f64) -> Self {
         self.mode = doc! { "activationProbability": part }.into();

@@ -21,7 +21,7 @@ use crate::lease::claim_release::ClaimRelease;
 use crate::lease::{Entry, RequestPermit, Turn, without_margin};
 use crate::opaque::{BoxedFuture, boxed};
 use crate::queue::RequestNumber;
-use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, Lane, LeaseId};
+use crate::store::{ACQUIRE_REQUEST, AcquireReply, AcquireRequest, Admission, AdmissionClass, Lane, LeaseId};
 use crate::timing::{ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, RELEASE_LIMIT};
 use crate::{LockError, task, trace};
 
@@ -189,7 +189,10 @@ impl Claim {
                 Ok(Some(reply)) => return self.outcome(reply),
                 // A request without a reply was given up; another copy may have one.
                 Ok(None) if !self.requests.is_empty() || self.asking.may_repeat() => {}
-                Ok(None) => return Outcome::Failed(LockError::no_reply("acquire request", ACQUIRE_NO_REPLY)),
+                Ok(None) => {
+                    let store = &self.shared.engine.store;
+                    return Outcome::Failed(store.no_reply(ACQUIRE_REQUEST, ACQUIRE_NO_REPLY));
+                }
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
                     Err(_) => return Outcome::RuntimeStopped,

@@ -41,5 +41,5 @@ where
     });
     timeout(ACQUIRE_OVERDUE, running)
         .await
-        .unwrap_or_else(|_| Err(LockError::no_reply("query", ACQUIRE_OVERDUE)))
+        .unwrap_or_else(|_| Err(store.no_reply("query", ACQUIRE_OVERDUE)))
 }

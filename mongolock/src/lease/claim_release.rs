@@ -242,7 +242,7 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<ClaimRelease>) {
         let admission = renewer.store().background_admissions().admit(class, None).await;
         let mut request = pin!(renewer.store().release_many(&keys, min_hold, limit));
         let Ok(reply) = tokio::time::timeout(reply_limit, request.as_mut()).await else {
-            let error = LockError::no_reply("release", reply_limit);
+            let error = renewer.store().no_reply("release", reply_limit);
             repeat_alone(&renewer, batch, last_end, &error);
             // A request is never dropped before its end, but the reply to this one no longer has an effect.
             let _ = request.await;

@@ -54,7 +54,7 @@ async fn complete(renewer: Arc<Renewer>, lease: Arc<Lease>, end: MarkEnd) -> Res
                 return Ok(was_held);
             }
             Some(Err(error)) => (error, backoff.next(Luck::draw())),
-            None => (LockError::no_reply("mark", MARK_OVERDUE), Duration::ZERO),
+            None => (renewer.store().no_reply("mark", MARK_OVERDUE), Duration::ZERO),
         };
         // The next waiter in this process sends requests of its own, and finds out by itself whether the server works.
         releases = releases.into_iter().map(ClaimRelease::without_turn).collect();

@@ -114,16 +114,23 @@ impl Store {
         matches!(self, Self::Memory(_))
     }
 
-    /// The error of a request without a reply, with what the driver has said about its connections.
-    pub(crate) fn unanswered(&self, request: &str, waited: Duration) -> LockError {
+    /// The error of a request without a reply.
+    pub(crate) fn no_reply(&self, request: &str, waited: Duration) -> LockError {
         if self.overloaded_for().is_some() {
             let request = request.to_owned();
             return Failure::Overloaded { request, waited }.into_error();
         }
-        let Some(store) = self.mongo() else {
-            return LockError::no_reply(request, waited);
-        };
-        store.servers.unanswered(request, waited).into_error()
+        LockError::no_reply(request, waited)
+    }
+
+    /// [`Self::no_reply`] of a call that ends with it, with what the driver has said about its connections.
+    pub(crate) fn unanswered(&self, request: &str, waited: Duration) -> LockError {
+        match self.mongo() {
+            Some(store) if self.overloaded_for().is_none() => {
+                store.servers.unanswered(request, waited).into_error()
+            }
+            _ => self.no_reply(request, waited),
+        }
     }
 
     /// Whether a primary replies; `false` if only another member of a replica set does.
@@ -311,7 +318,15 @@ impl Store {
             });
         };
         let guarding = pin!(store.guard(key, change, session));
-        store.gate.count(CommandKind::Commit, guarding).await
+        self.noted(store.gate.count(CommandKind::Commit, guarding).await)
+    }
+
+    /// Begins the transaction of the session at the server, without a change.
+    pub(crate) async fn begin_transaction(&self, session: &mut ClientSession) -> mongodb::error::Result<()> {
+        match self.mongo() {
+            Some(store) => store.begin_transaction(session).await.map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Checks the index that removes the documents of unused locks, and creates it if it is missing. It sends several

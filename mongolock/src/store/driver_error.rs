@@ -237,6 +237,12 @@ pub(crate) fn is_overload(error: &LockError) -> bool {
     is_rejection || matches!(failure(error), Some(Failure::Overloaded { .. }))
 }
 
+/// Whether the server has rejected the command before it ran it, so that a repetition is harmless. The driver gives the label also
+/// to a command that it has not sent, because no connection could be made.
+pub(crate) fn is_rejected(error: &Error) -> bool {
+    says_overloaded(error) || error.contains_label(RETRYABLE_ERROR)
+}
+
 /// Whether a connection has failed, or none could be made.
 pub(crate) fn is_of_connection(error: &LockError) -> bool {
     let of_driver = of_driver(error).is_some_and(|error| {

@@ -6,6 +6,7 @@ use serde::de::value::{Error as ValueError, MapDeserializer, SeqDeserializer};
 use serde::de::{Deserialize, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
+use crate::error::driver_text::coded;
 use crate::store::driver_error::DUPLICATE_KEY;
 
 /// "Waiting for replication timed out": the server's code for a write whose outcome is not known.
@@ -70,9 +71,22 @@ pub(crate) fn may_be_applied(reply: &Document) -> bool {
 /// An error with a label of the driver, by which callers know what to do: that an outcome is unknown, or that a
 /// transaction may be made again. Only this kind of error takes a label from outside the driver.
 pub(crate) fn labelled(label: &str, message: &str) -> Error {
-    let concern = doc! {
-        "code": WRITE_CONCERN_TIMEOUT, "codeName": "WriteConcernTimeout", "errmsg": message, "errorLabels": [label],
-    };
+    write_concern_error((WRITE_CONCERN_TIMEOUT, "WriteConcernTimeout", message), [label])
+}
+
+/// This error of the server with one more label, as [`labelled`] makes it.
+pub(crate) fn with_label(error: &Error, label: &str) -> Error {
+    let said = coded(error).unwrap_or((0, "", "the command failed"));
+    let labels = error.labels().iter().map(String::as_str);
+    write_concern_error(said, labels.chain([label]))
+}
+
+fn write_concern_error<'a>(
+    (code, name, message): (i32, &str, &str),
+    labels: impl IntoIterator<Item = &'a str>,
+) -> Error {
+    let labels: Vec<&str> = labels.into_iter().collect();
+    let concern = doc! { "code": code, "codeName": name, "errmsg": message, "errorLabels": labels };
     ErrorKind::Write(WriteFailure::WriteConcernError(read(&concern))).into()
 }
 

@@ -1,6 +1,6 @@
-use mongodb::ClientSession;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ReadConcern;
+use mongodb::{ClientSession, Collection};
 
 use super::claims::claim;
 use super::mark::mark_stage;
@@ -18,13 +18,8 @@ impl MongoStore {
         change: GuardChange,
         session: &mut ClientSession,
     ) -> Result<GuardOutcome, LockError> {
-        let namespace = self.locks.namespace();
-        // A session works only with the client that it was started on.
-        let locks = session
-            .client()
-            .database(&namespace.db)
-            .collection::<Document>(&namespace.coll);
-        let updated = locks
+        let updated = self
+            .locks_of(session)
             .update_one(claim(key), vec![guard_stage(key, change)])
             .session(session)
             .await;
@@ -37,6 +32,25 @@ impl MongoStore {
             Err(error) if self.has_lock(key).await.unwrap_or(true) => Err(error.into()),
             Ok(_) | Err(_) => Ok(GuardOutcome::Lost),
         }
+    }
+
+    /// Sends a first statement of the session's transaction, which changes nothing.
+    pub(super) async fn begin_transaction(
+        &self,
+        session: &mut ClientSession,
+    ) -> mongodb::error::Result<Option<Document>> {
+        let locks = self.locks_of(session);
+        let reading = locks.find_one(doc! {}).projection(doc! { "_id": 1 });
+        reading.session(session).await
+    }
+
+    /// The collection on the client of this session: it works with no other one.
+    fn locks_of(&self, session: &ClientSession) -> Collection<Document> {
+        let namespace = self.locks.namespace();
+        session
+            .client()
+            .database(&namespace.db)
+            .collection(&namespace.coll)
     }
 
     /// Whether the claim has the lock. It reads the present state of the primary, even if no majority has confirmed it:

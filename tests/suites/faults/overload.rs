@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mongodb::bson::Document;
+use mongodb::bson::{Document, doc};
+use mongodb::{ClientSession, Database};
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{AMPLE, FailPoint, recorded, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, recorded, test_db};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{acquire_soon, fail, patient, warm_up};
+use crate::{acquire_soon, fail, patient, until_indexed, warm_up};
 
 /// The code of a rejection for overload.
 const OVERLOADED: i32 = 462;
@@ -21,9 +22,9 @@ const COMMANDS: [&str; 3] = ["update", "findAndModify", "find"];
 
 const LEASES: usize = 300;
 
-fn rejecting() -> FailPoint {
+fn rejecting(commands: &[&str]) -> FailPoint {
     let labels = ["SystemOverloadedError", "RetryableError", "NoWritesPerformed"];
-    FailPoint::on(&COMMANDS)
+    FailPoint::on(commands)
         .error_code(OVERLOADED)
         .error_labels(&labels)
 }
@@ -53,7 +54,7 @@ async fn leases_last_while_most_commands_are_rejected() {
     }
     let guards = calls.join_all().await;
     commands.clear();
-    let point = fail(&db, rejecting().part(0.9)).await;
+    let point = fail(&db, rejecting(&COMMANDS).part(0.9)).await;
     sleep(expiry * 2).await;
     let lost = guards.iter().filter(|guard| guard.is_lost()).count();
     let renewals: Vec<Document> = commands.take();
@@ -77,7 +78,7 @@ async fn acquire_requests_give_way_and_calls_say_why_they_fail() {
     let provider = patient(&database);
     warm_up(&provider).await;
     assert_eq!(provider.health().await.overloaded_since, None);
-    let point = fail(&db, rejecting().always()).await;
+    let point = fail(&db, rejecting(&COMMANDS).always()).await;
     let stops = Arc::new(AtomicBool::new(false));
     let mut callers = JoinSet::new();
     for number in 0..16 {
@@ -121,4 +122,111 @@ async fn acquire_requests_give_way_and_calls_say_why_they_fail() {
     for guard in guards {
         guard.release().await.unwrap();
     }
+}
+
+/// B3: half of the statements that guard commits, and half of the commits, are rejected. Each commit is made, and once.
+#[tokio::test]
+async fn guarded_commits_are_repeated_while_the_server_rejects_them() {
+    const COMMITS: u64 = 20;
+    let db = test_db().await;
+    // The driver repeats nothing itself.
+    let parameters = [&*format!("appName={}", db.name()), "maxAdaptiveRetries=0"];
+    let (database, commands) = recorded(&db, &parameters).await;
+    let documents = database.collection("documents");
+    database.create_collection("documents").await.unwrap();
+    let provider = patient(&database);
+    let guard = acquire_soon(&provider, "committed").await;
+    let point = fail(&db, rejecting(&["update", "commitTransaction"]).part(0.5)).await;
+    for number in 0..COMMITS {
+        let mut session = database.client().start_session().await.unwrap();
+        session.start_transaction().await.unwrap();
+        let insert = documents.insert_one(doc! { "_id": i64::try_from(number).unwrap() });
+        insert.session(&mut session).await.unwrap();
+        let context = guard.context();
+        let committing = timeout(AMPLE, context.commit(&mut session)).await;
+        committing.expect("the commit ends").unwrap();
+    }
+    assert!(
+        commands
+            .failed()
+            .iter()
+            .any(|failed| failed.starts_with("commitTransaction"))
+    );
+    point.clear().await.unwrap();
+    assert_eq!(documents.count_documents(doc! {}).await.unwrap(), COMMITS);
+    guard.release().await.unwrap();
+}
+
+/// A transaction with one document, in a session of this database.
+async fn transaction(database: &Database) -> ClientSession {
+    let mut session = database.client().start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    let documents = database.collection("documents");
+    let insert = documents.insert_one(doc! { "_id": 1 });
+    insert.session(&mut session).await.unwrap();
+    session
+}
+
+async fn is_committed(database: &Database) -> bool {
+    let documents = database.collection::<Document>("documents");
+    documents.find_one(doc! {}).await.unwrap().is_some()
+}
+
+/// Statements that guard a commit and are rejected for as long as the lease lasts commit nothing, and the error says that the
+/// lock was lost. The server has rejected the end of the transaction as well, and does not keep it open: it would block a lock.
+#[tokio::test]
+async fn a_commit_that_is_rejected_until_the_lease_ends_is_not_made() {
+    let db = test_db().await;
+    let database = db.database();
+    database.create_collection("documents").await.unwrap();
+    let provider = patient(database);
+    until_indexed(&provider).await;
+    let set = provider
+        .lock_all(["first", "second"])
+        .expiry(Duration::from_secs(2));
+    let guard = set.acquire().await.unwrap();
+    let mut session = transaction(database).await;
+    // The first lock's statement is run.
+    let point = fail(&db, rejecting(&["update", "abortTransaction"]).after(1)).await;
+    let context = guard.context();
+    let committed = timeout(AMPLE, context.commit(&mut session)).await.unwrap();
+    assert!(matches!(committed, Err(LockError::Lost { .. })), "{committed:?}");
+    point.clear().await.unwrap();
+    assert!(!is_committed(database).await);
+    drop(guard);
+    let soon = timeout(BEFORE_EXPIRY, acquire_soon(&provider, "first")).await;
+    soon.expect("no transaction blocks the lock")
+        .release()
+        .await
+        .unwrap();
+}
+
+/// A commit that the server refuses is given up, and the transaction that is still open there blocks no lock.
+#[tokio::test]
+async fn a_commit_that_is_refused_leaves_no_transaction_open() {
+    const BAD_VALUE: i32 = 2;
+    let db = test_db().await;
+    let database = db.database();
+    database.create_collection("documents").await.unwrap();
+    let provider = patient(database);
+    let guard = acquire_soon(&provider, "kept").await;
+    let mut session = transaction(database).await;
+    let point = fail(&db, FailPoint::on(&["commitTransaction"]).error_code(BAD_VALUE)).await;
+    let context = guard.context();
+    let committed = timeout(AMPLE, context.commit(&mut session)).await.unwrap();
+    assert!(
+        matches!(&committed, Err(LockError::Mongo(error))
+        if !error.contains_label("UnknownTransactionCommitResult")),
+        "{committed:?}"
+    );
+    point.clear().await.unwrap();
+    assert!(!guard.is_lost());
+    assert!(!is_committed(database).await);
+    let soon = timeout(BEFORE_EXPIRY, guard.release()).await;
+    soon.expect("no transaction blocks the lock").unwrap();
+    // The session serves another transaction.
+    let next = acquire_soon(&provider, "kept").await;
+    session.start_transaction().await.unwrap();
+    next.context().commit(&mut session).await.unwrap();
+    next.release().await.unwrap();
 }
