@@ -65,8 +65,8 @@ pub(crate) const LANE_LIMIT: Duration = millis(800);
 /// code.
 pub(crate) const GATHER_LIMIT: Duration = millis(2);
 
-/// The pause after a rejection for overload, before the next acquire request may take the place of the rejected one: it grows
-/// by a tenth with each rejection in a row.
+/// The pause after a rejection for overload, before the next acquire request may take the place of the rejected one. It grows by
+/// a tenth with each rejection of a long row.
 pub(crate) const OVERLOAD_PAUSE_MIN: Duration = millis(25);
 
 /// The longest such pause: a server that rejects everything gets some eight requests a second from each provider, and the

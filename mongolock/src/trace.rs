@@ -26,6 +26,18 @@ macro_rules! event {
     };
 }
 
+/// A failure that is repeated: a warning, unless the server has rejected the command for overload. Of these
+/// `mongolock.overloaded` tells all together.
+macro_rules! failure_event {
+    ($error:ident, $($event:tt)*) => {
+        if $error.is_rejection() {
+            event!(debug, $($event)*);
+        } else {
+            event!(warn, $($event)*);
+        }
+    };
+}
+
 /// The wait for a lock, from the call to its outcome.
 pub(crate) fn acquire_span(name: &str, template: Option<&'static str>, owner: &str) -> Span {
     span!(
@@ -142,8 +154,8 @@ pub(crate) fn waiting(name: &str, remaining: Option<Duration>, pause: Duration) 
 }
 
 pub(crate) fn retrying(name: &str, error: &LockError, pause: Duration) {
-    event!(
-        warn,
+    failure_event!(
+        error,
         "mongolock.retrying",
         { lock.name = name, error = %error.with_cause(), pause_ms = millis(pause) },
         "lock attempt failed, retrying"
@@ -157,6 +169,16 @@ pub(crate) fn split(requests: usize, error: &LockError) {
         "mongolock.split",
         { requests = requests, error = %error.with_cause() },
         "a command with several requests failed, each is sent alone"
+    );
+}
+
+/// The server has rejected commands of the provider for overload, the first one so long ago.
+pub(crate) fn overloaded(rejected: u64, since: Duration) {
+    event!(
+        warn,
+        "mongolock.overloaded",
+        { rejected = rejected, since_ms = millis(since) },
+        "MongoDB rejects commands for overload, they are repeated"
     );
 }
 
@@ -207,8 +229,8 @@ pub(crate) fn done(hold: &HoldFields<'_>) {
 }
 
 pub(crate) fn done_retrying(hold: &HoldFields<'_>, error: &LockError, pause: Duration) {
-    event!(
-        warn,
+    failure_event!(
+        error,
         "mongolock.done_retrying",
         {
             lock.name = hold.name(), lock.token = hold.token(), error = %error.with_cause(),
@@ -290,8 +312,8 @@ pub(crate) fn stale(collection: &Namespace, token: FencingToken, seen: FencingTo
 }
 
 pub(crate) fn renewal_failed(locks: usize, first: &str, error: &LockError) {
-    event!(
-        warn,
+    failure_event!(
+        error,
         "mongolock.renewal_failed",
         { locks = locks, lock.name = permit_id::shown(first), error = %error.with_cause() },
         "renewal failed, retrying while the leases last"

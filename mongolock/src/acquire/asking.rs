@@ -80,6 +80,8 @@ pub(super) enum LastEnd {
     Replied,
     /// It has failed.
     Failed,
+    /// The server has rejected it for overload.
+    Rejected,
     /// Another operation blocks the document.
     Blocked,
 }
@@ -153,6 +155,8 @@ impl LastEnd {
     pub(super) fn of(error: &LockError) -> Self {
         if driver_error::is_blocked_document(error) {
             Self::Blocked
+        } else if driver_error::is_rejection(error) {
+            Self::Rejected
         } else {
             Self::Failed
         }
@@ -205,7 +209,7 @@ impl Asking {
 
     /// Among which commands the first of the next requests is admitted.
     fn next_class(&self, in_flight: usize) -> AdmissionClass {
-        if self.last != LastEnd::Replied {
+        if matches!(self.last, LastEnd::Failed | LastEnd::Blocked) {
             AdmissionClass::Repeated
         } else if in_flight == 0 {
             self.class
@@ -244,8 +248,11 @@ impl Asking {
         Some(limit_until(now, deadline).min(longest))
     }
 
-    /// Notes how a request has ended.
+    /// Notes how a request has ended. One that was rejected does not count.
     pub(super) fn ended(&mut self, last: LastEnd) {
+        if last == LastEnd::Rejected {
+            self.left = self.left.map(|left| left.saturating_add(1));
+        }
         self.last = last;
     }
 

@@ -14,7 +14,9 @@ use crate::lease::copies::Copies;
 use crate::lease::{Entry, QueueSlot, RequestPermit, Turn};
 use crate::options::Options;
 use crate::queue::RequestNumber;
-use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, Claimed, LeaseId, driver_error};
+use crate::store::{
+    AcquireReply, AcquireRequest, Admission, AdmissionClass, Claimed, LeaseId, Trouble, driver_error,
+};
 use crate::timing::{ACQUIRE_LIMIT_MIN, CROWDED_LIMIT};
 use crate::{LockError, task};
 
@@ -134,6 +136,9 @@ impl Shared {
             // The claims of a set may have their locks, however the query about them has failed.
             Some(Ok(Err(_))) | None => None,
         });
+        // The driver sends what was rejected for overload again, after pauses: such a reply is not late.
+        let rejects = self.engine.store.admissions().overload().trouble() == Trouble::Rejections;
+        let sent = if rejects { Instant::now() } else { sent };
         let due = self.copies[0].answered(sent, replies);
         if !due.is_empty() {
             let repeats = self.target.is_set();

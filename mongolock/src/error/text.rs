@@ -77,6 +77,11 @@ impl Display for LockError {
 }
 
 impl LockError {
+    /// Whether the server has rejected a command for overload.
+    pub(crate) fn is_rejection(&self) -> bool {
+        matches!(self, Self::Mongo(error) if driver_text::says_overloaded(error))
+    }
+
     /// The text with the words of the driver's error behind it, for events: they have no other place for the source.
     pub(crate) fn with_cause(&self) -> impl Display {
         let cause = self.source().and_then(|cause| cause.downcast_ref::<Error>());

@@ -147,7 +147,12 @@ impl Book {
     /// Gives a claim up, and returns whether it may have its lock, now or later.
     pub(crate) fn give_up(&mut self, index: usize) -> bool {
         self.claim_mut(index).phase = Phase::GivenUp;
-        self.claim(index).has_acquired || self.may_take_effect(index)
+        !self.is_unused(index)
+    }
+
+    /// Whether no reply said that a claim has its lock, and no request may take effect from now on.
+    pub(crate) fn is_unused(&self, index: usize) -> bool {
+        !self.claim(index).has_acquired && !self.may_take_effect(index)
     }
 
     /// Notes that a release of a claim begins. Until the server has confirmed it, nothing else may release the claim:

@@ -141,6 +141,11 @@ impl ClaimRelease {
         copies.is_some_and(|copies| !copies.may_take_effect())
     }
 
+    /// Whether the claim has no lock, and gets none: the requests that were in flight when it was given up have changed nothing.
+    fn is_unused(&self) -> bool {
+        self.copies.as_ref().is_some_and(Copies::is_unused)
+    }
+
     /// Whether a waiter or a shutdown waits for the end of this release.
     pub(crate) fn is_awaited(&self) -> bool {
         !matches!(self.slot, QueueSlot::Nothing)
@@ -229,7 +234,6 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<ClaimRelease>) {
     };
     let (min_hold, is_repeat, reply_limit) = (first.min_hold, first.failures > 0, first.reply_limit());
     let (due, last_end) = (first.at, last_end(&batch));
-    let keys: Vec<LeaseId> = batch.iter().map(|release| release.key.clone()).collect();
     // A dead connection or a blocked document must not delay the releases of other claims.
     let (class, limit) = if is_repeat {
         (AdmissionClass::RepeatedRelease, RELEASE_REPEAT_LIMIT)
@@ -240,6 +244,7 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<ClaimRelease>) {
     tokio::time::sleep_until(due).await;
     loop {
         let admission = renewer.store().background_admissions().admit(class, None).await;
+        let keys: Vec<LeaseId> = batch.iter().map(|release| release.key.clone()).collect();
         let mut request = pin!(renewer.store().release_many(&keys, min_hold, limit));
         let Ok(reply) = tokio::time::timeout(reply_limit, request.as_mut()).await else {
             let error = renewer.store().no_reply("release", reply_limit);
@@ -252,7 +257,13 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<ClaimRelease>) {
             return renewer.released(batch, true);
         };
         drop(admission);
-        batch = batch.into_iter().map(ClaimRelease::without_turn).collect();
+        let releases = batch.into_iter().map(ClaimRelease::without_turn);
+        let (unused, left) = releases.partition(ClaimRelease::is_unused);
+        renewer.released(unused, false);
+        batch = left;
+        if batch.is_empty() {
+            return;
+        }
         let pause = backoff.next(Luck::draw());
         if driver_error::forbids_release(&error) || Instant::now() + pause >= last_end {
             return give_up(&renewer, batch, &error);

@@ -53,7 +53,12 @@ async fn complete(renewer: Arc<Renewer>, lease: Arc<Lease>, end: MarkEnd) -> Res
                 renewer.released(releases, true);
                 return Ok(was_held);
             }
-            Some(Err(error)) => (error, backoff.next(Luck::draw())),
+            Some(Err(error)) => {
+                if driver_error::is_rejection(&error) {
+                    requests.class = AdmissionClass::Release;
+                }
+                (error, backoff.next(Luck::draw()))
+            }
             None => (renewer.store().no_reply("mark", MARK_OVERDUE), Duration::ZERO),
         };
         // The next waiter in this process sends requests of its own, and finds out by itself whether the server works.
@@ -148,7 +153,8 @@ impl<'a> Requests<'a> {
             Some(Some(reply)) = self.outcomes.recv() => return Some(reply),
             admission = store.admissions().admit(self.class, None) => admission,
         };
-        // Repetitions may wait for a blocked document, and must not use up the places of releases.
+        // Repetitions may wait for a blocked document, and must not use up the places of releases. After a rejection for overload
+        // they come first again.
         self.class = AdmissionClass::RepeatedRelease;
         let (renewer, request) = (Arc::clone(self.renewer), Arc::clone(&self.request));
         let sender = self.sender.clone();

@@ -71,6 +71,11 @@ impl Copies {
         lock(&self.book).may_take_effect(self.index)
     }
 
+    /// Whether the claim has never had its lock, and no request of it may take effect from now on.
+    pub(crate) fn is_unused(&self) -> bool {
+        lock(&self.book).is_unused(self.index)
+    }
+
     /// The same claim, if one of its requests may take effect from now on.
     pub(crate) fn if_unsettled(&self) -> Option<Self> {
         self.may_take_effect().then(|| self.clone())

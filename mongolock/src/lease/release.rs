@@ -194,12 +194,12 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
     let mut releases = ClaimRelease::of_lease(&lease);
     let by = Instant::now() + RELEASE_NO_REPLY;
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
-    let mut is_first = true;
+    let (mut is_first, mut may_gather) = (true, true);
     loop {
         let store = renewer.store();
         // What has failed goes alone.
         let token = match &lease.parts[..] {
-            [part] if is_first => Some(part.last_token),
+            [part] if may_gather => Some(part.last_token),
             _ => None,
         };
         let mut request = pin!(store.release(keys, min_hold, RELEASE_LIMIT, token));
@@ -219,7 +219,7 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
                 return Ok(was_held);
             }
             Err(error) if driver_error::failed_together(&error) => {
-                is_first = false;
+                (is_first, may_gather) = (false, false);
                 continue;
             }
             Err(error) if driver_error::forbids_release(&error) => {
@@ -242,6 +242,8 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
             return Err(error);
         }
         is_first = false;
+        // What was rejected for overload has delayed no other release.
+        may_gather &= driver_error::is_rejection(&error);
         tokio::time::sleep(pause).await;
     }
 }
@@ -262,7 +264,7 @@ fn late_outcome(lease: &Lease, reply: Result<bool, LockError>) -> Result<bool, L
 }
 
 /// Reports a confirmed release, and returns whether the lock was held until then: a claim that a repetition does not
-/// find was released by an earlier command.
+/// find was released by an earlier command, or by a waiter of this process that has met it.
 fn report_outcome(lease: &Lease, had_claim: bool, is_first: bool) -> bool {
     if had_claim {
         lease.report(trace::released);

@@ -17,6 +17,9 @@ use crate::{LossReason, trace};
 /// longer at the server.
 pub(crate) const BATCH: usize = 500;
 
+/// The largest number of claims that a full command takes in addition instead of leaving them to one of their own.
+const REST: usize = BATCH / 4;
+
 /// The largest number of claims in one command after a command without a reply.
 const SMALL_BATCH: usize = 25;
 
@@ -43,17 +46,38 @@ impl RenewalBatch {
         }
     }
 
-    fn takes(&self, splits: u32, limit: Duration, claims: usize, expiry: Duration) -> bool {
-        let most = self.limit.min(limit).as_millis() / RENEWAL_STATEMENT.as_millis();
-        let has_time = || most > self.expiries.len() as u128;
-        self.splits == splits
-            && band(self.limit) == band(limit)
-            && self.claims + claims <= size(splits)
-            && (self.expiries.contains(&expiry) || has_time())
+    /// The command with a lease alone.
+    fn alone(lease: Arc<Lease>, splits: u32) -> Self {
+        Self {
+            limit: limit(&lease, splits > 0),
+            splits,
+            // All names of a set are renewed with one command.
+            claims: lease.keys().len(),
+            expiries: BTreeSet::from([lease.options.expiry]),
+            leases: vec![lease],
+        }
+    }
+
+    /// Whether a command with this number of claims at most may renew the leases of both batches.
+    fn takes(&self, other: &Self, most: usize) -> bool {
+        let statements = self.limit.min(other.limit).as_millis() / RENEWAL_STATEMENT.as_millis();
+        let more = other.expiries.difference(&self.expiries).count();
+        let has_time = statements >= (self.expiries.len() + more) as u128;
+        self.splits == other.splits
+            && band(self.limit) == band(other.limit)
+            && self.claims + other.claims <= most
+            && (more == 0 || has_time)
+    }
+
+    fn add(&mut self, mut other: Self) {
+        self.limit = self.limit.min(other.limit);
+        self.claims += other.claims;
+        self.expiries.append(&mut other.expiries);
+        self.leases.append(&mut other.leases);
     }
 }
 
-/// Groups leases for one command each: at most [`BATCH`] claims. Batches and leases keep the order of the renewals.
+/// Groups leases for one command each: [`BATCH`] claims, and a [`REST`]. Batches and leases keep the order of the renewals.
 ///
 /// The server runs the statements of a command one after the other, and stops at a document that a foreign transaction has
 /// changed: the rest of the command waits. After a command without a reply its leases are therefore renewed in small groups,
@@ -69,28 +93,30 @@ pub(crate) fn batches(renewals: Vec<Renewal>, trouble: Trouble) -> Vec<RenewalBa
             Trouble::Connections => 0,
             Trouble::Rejections | Trouble::None => splits.min(MOST_SPLITS),
         };
-        let limit = limit(&lease, splits > 0);
-        // All names of a set are renewed with one command.
-        let claims = lease.keys().len();
+        let added = RenewalBatch::alone(lease, splits);
         let mut open = batches.iter_mut().rev().take(OPEN_BATCHES);
-        let expiry = lease.options.expiry;
-        match open.find(|batch| batch.takes(splits, limit, claims, expiry)) {
-            Some(batch) => {
-                batch.limit = batch.limit.min(limit);
-                batch.claims += claims;
-                batch.expiries.insert(expiry);
-                batch.leases.push(lease);
-            }
-            None => batches.push(RenewalBatch {
-                leases: vec![lease],
-                limit,
-                splits,
-                claims,
-                expiries: BTreeSet::from([expiry]),
-            }),
+        match open.find(|batch| batch.takes(&added, size(splits))) {
+            Some(batch) => batch.add(added),
+            None => batches.push(added),
         }
     }
+    join_rest(&mut batches);
     batches
+}
+
+/// Adds the last few leases to a full command: after a rejection or without a reply they would go on alone.
+fn join_rest(batches: &mut Vec<RenewalBatch>) {
+    let Some(rest) = batches.pop_if(|last| last.splits == 0 && last.claims <= REST) else {
+        return;
+    };
+    match batches
+        .iter_mut()
+        .rev()
+        .find(|batch| batch.takes(&rest, BATCH + REST))
+    {
+        Some(batch) => batch.add(rest),
+        None => batches.push(rest),
+    }
 }
 
 /// How often the group of a renewal gets smaller.
@@ -203,6 +229,8 @@ mod tests {
         let different = |number: usize| Duration::from_millis(30_000 + number as u64);
         let batches = batches(renewals(1200, different, 0), Trouble::None);
         assert_eq!(sizes(&batches), [500, 500, 200]);
+        let renewed = renewals(1125, different, 0);
+        assert_eq!(sizes(&super::batches(renewed, Trouble::None)), [500, 625]);
         assert_eq!(batches[0].limit, RENEWAL_LIMIT_MAX);
         assert_eq!(batches[0].class(), AdmissionClass::Renewal);
     }

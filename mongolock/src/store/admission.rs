@@ -254,15 +254,15 @@ impl Admissions {
         &self.overload
     }
 
-    /// Notes what the outcome of a command says about the server.
-    pub(crate) fn note<T>(&self, outcome: &Result<T, LockError>) {
+    /// Notes what the outcome of a command says about the server. It was sent at this time.
+    pub(crate) fn note<T>(&self, sent: Instant, outcome: &Result<T, LockError>) {
         self.overload.note(outcome);
         match outcome {
             Ok(_) => lock(&self.state).restraint.succeeded(self.size),
-            Err(error) if driver_error::is_overload(error) => {
+            Err(error) if driver_error::is_rejection(error) => {
                 let state = &mut *lock(&self.state);
                 let in_flight = state.in_group(&GIVING_WAY);
-                state.restraint.rejected(Instant::now(), in_flight);
+                state.restraint.rejected(sent.elapsed(), in_flight);
             }
             Err(_) => {}
         }
@@ -271,6 +271,11 @@ impl Admissions {
     /// The pause before a request is repeated that the server has rejected for overload.
     pub(crate) fn pause_after_rejection(&self) -> Duration {
         lock(&self.state).restraint.pause()
+    }
+
+    /// Begins this pause for a request that has ended: it keeps its place meanwhile.
+    pub(crate) fn begin_pause_after_rejection(&self) -> Duration {
+        lock(&self.state).restraint.begin_pause(Instant::now())
     }
 
     /// The permission for a command if it can be sent at once; `None` while there is no room, or others of its class wait.
@@ -389,13 +394,18 @@ impl Admissions {
         if GIVING_WAY.contains(&class) && !state.restraint.has_room(state.in_group(&GIVING_WAY)) {
             return false;
         }
+        let size = if state.restraint.driver_pauses() {
+            self.size.saturating_mul(2)
+        } else {
+            self.size
+        };
         let in_flight: usize = state.in_flight.iter().sum();
-        if in_flight + GROUPS.len() < self.size {
+        if in_flight + GROUPS.len() < size {
             return true;
         }
         // A pool that has too few connections has no reserved places.
-        if self.size < GROUPS.len() {
-            return in_flight < self.size;
+        if size < GROUPS.len() {
+            return in_flight < size;
         }
         let may_use_more = match class {
             AdmissionClass::Renewal | AdmissionClass::RepeatedRenewal => state.in_group(class.group()) == 0,
@@ -405,7 +415,7 @@ impl Admissions {
             let is_unused = !group.contains(&class) && state.in_group(group) == 0;
             is_unused && !(may_use_more && group.contains(&AdmissionClass::Copy))
         });
-        in_flight + reserved.count() < self.size + usize::from(may_use_more)
+        in_flight + reserved.count() < size + usize::from(may_use_more)
     }
 
     /// Admits those that wait, as long as there is room.

@@ -47,9 +47,7 @@ impl Connection {
 /// DNS records that a `mongodb+srv` string names.
 pub(crate) async fn connect(uri: &str) -> Result<Arc<Connection>, LockError> {
     let refused = |error| refused(uri, error);
-    let mut options = ClientOptions::parse(uri).await.map_err(refused)?;
-    // This library repeats what the server rejects for overload itself: renewals soon, and other commands later.
-    options.max_adaptive_retries.get_or_insert(0);
+    let mut options = options(uri).await.map_err(refused)?;
     let observation = ClientObservation::begin(&mut options);
     let client = Client::with_options(options).map_err(refused)?;
     Ok(Arc::new(Connection {
@@ -57,6 +55,14 @@ pub(crate) async fn connect(uri: &str) -> Result<Arc<Connection>, LockError> {
         observation,
         users: AtomicUsize::new(0),
     }))
+}
+
+/// What the connection string says, and how often the driver repeats what the server rejects for overload, unless that stands
+/// there: never, because this library repeats renewals soon, and other commands later.
+async fn options(uri: &str) -> mongodb::error::Result<ClientOptions> {
+    let mut options = ClientOptions::parse(uri).await?;
+    options.max_adaptive_retries.get_or_insert(0);
+    Ok(options)
 }
 
 /// The error for a connection string that the driver has refused. Its message may quote a part of the string, and a part
@@ -128,6 +134,14 @@ mod tests {
         match connect(uri).await {
             Err(error) => error,
             Ok(_) => panic!("{uri} is accepted"),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_driver_repeats_rejected_commands_only_if_the_connection_string_says_so() {
+        for (parameters, repeats) in [("", 0), ("?maxAdaptiveRetries=2", 2)] {
+            let options = options(&format!("mongodb://host/{parameters}")).await.unwrap();
+            assert_eq!(options.max_adaptive_retries, Some(repeats));
         }
     }
 

@@ -185,9 +185,15 @@ impl Store {
         of(self.admissions()).max(of(self.background_admissions()))
     }
 
-    /// Notes what the outcome of a command of a call says about the server.
-    fn noted<T>(&self, outcome: Result<T, LockError>) -> Result<T, LockError> {
-        self.admissions().note(&outcome);
+    /// Notes what the outcome of a command of a call says about the server. It was sent at this time.
+    fn noted<T>(&self, sent: Instant, outcome: Result<T, LockError>) -> Result<T, LockError> {
+        self.admissions().note(sent, &outcome);
+        outcome
+    }
+
+    /// [`Self::noted`] of a command in the background.
+    fn noted_in_background<T>(&self, sent: Instant, outcome: Result<T, LockError>) -> Result<T, LockError> {
+        self.background_admissions().note(sent, &outcome);
         outcome
     }
 
@@ -220,7 +226,8 @@ impl Store {
         request: AcquireRequest,
         limit: Duration,
     ) -> Result<Claimed, LockError> {
-        self.noted(send!(self, Acquire, claim(keys, request), limit))
+        let sent = Instant::now();
+        self.noted(sent, send!(self, Acquire, claim(keys, request), limit))
     }
 
     /// Takes those of these locks that are free, for different calls.
@@ -229,7 +236,8 @@ impl Store {
         items: &[ClaimItem],
         limit: Duration,
     ) -> Result<Outcomes<AcquireReply>, LockError> {
-        self.noted(send!(self, Acquire, claim_each(items), limit))
+        let sent = Instant::now();
+        self.noted(sent, send!(self, Acquire, claim_each(items), limit))
     }
 
     /// Renews these claims, each for its expiry. If not all of them have their locks, a second command finds out which do.
@@ -238,9 +246,8 @@ impl Store {
         claims: &[(LeaseId, Duration)],
         limit: Duration,
     ) -> Result<RenewReply, LockError> {
-        let outcome = send!(self, Renew within limit, renew(claims));
-        self.background_admissions().note(&outcome);
-        outcome
+        let sent = Instant::now();
+        self.noted_in_background(sent, send!(self, Renew within limit, renew(claims)))
     }
 
     /// Releases the claims of one hold; `false` if one of them does not have its lock. The server ends the command at the
@@ -273,7 +280,8 @@ impl Store {
         min_hold: Duration,
         limit: Duration,
     ) -> Result<bool, LockError> {
-        self.noted(send!(self, Release within limit, release(keys, min_hold)))
+        let sent = Instant::now();
+        self.noted(sent, send!(self, Release within limit, release(keys, min_hold)))
     }
 
     /// Releases the claims of different holds, and says of each whether it had its lock.
@@ -282,7 +290,8 @@ impl Store {
         items: &[ReleaseItem],
         limit: Duration,
     ) -> Result<Outcomes<bool>, LockError> {
-        self.noted(send!(self, Release, release_each(items), limit))
+        let sent = Instant::now();
+        self.noted(sent, send!(self, Release, release_each(items), limit))
     }
 
     /// Replaces a claim by the mark that its work is done, or releases it if the period is over. It ends the hold, as a release
@@ -298,9 +307,11 @@ impl Store {
         min_hold: Duration,
         limit: Duration,
     ) -> Result<(), LockError> {
-        let outcome = send!(self, Release within limit, release_many(keys, min_hold));
-        self.background_admissions().note(&outcome);
-        outcome
+        let sent = Instant::now();
+        self.noted_in_background(
+            sent,
+            send!(self, Release within limit, release_many(keys, min_hold)),
+        )
     }
 
     /// Guards a commit: it changes the document of this claim within the session's transaction. If that fails, a second
@@ -318,7 +329,8 @@ impl Store {
             });
         };
         let guarding = pin!(store.guard(key, change, session));
-        self.noted(store.gate.count(CommandKind::Commit, guarding).await)
+        let sent = Instant::now();
+        self.noted(sent, store.gate.count(CommandKind::Commit, guarding).await)
     }
 
     /// Begins the transaction of the session at the server, without a change.

@@ -231,10 +231,14 @@ pub(crate) fn wrote_nothing(error: &LockError) -> bool {
         if code(error) == Some(OVERLOADED) || error.contains_label(NO_WRITES_PERFORMED))
 }
 
+/// Whether the server has rejected the command for overload.
+pub(crate) fn is_rejection(error: &LockError) -> bool {
+    error.is_rejection()
+}
+
 /// Whether the server has rejected the command for overload, or others while the reply was missing.
 pub(crate) fn is_overload(error: &LockError) -> bool {
-    let is_rejection = of_driver(error).is_some_and(says_overloaded);
-    is_rejection || matches!(failure(error), Some(Failure::Overloaded { .. }))
+    is_rejection(error) || matches!(failure(error), Some(Failure::Overloaded { .. }))
 }
 
 /// Whether the server has rejected the command before it ran it, so that a repetition is harmless. The driver gives the label also

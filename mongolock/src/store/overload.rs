@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::driver_error;
-use crate::LockError;
 use crate::sync::lock;
 use crate::timing::OVERLOAD_MEMORY;
+use crate::{LockError, trace};
 
 /// The failures of the commands on one client.
 #[derive(Default)]
@@ -21,6 +21,10 @@ pub(crate) struct Overload {
 struct State {
     /// The first of the rejections for overload between which less than [`OVERLOAD_MEMORY`] has passed, and the last one.
     rejections: Option<(Instant, Instant)>,
+    /// The number of rejections that no event has reported yet.
+    unreported: u64,
+    /// The time of the last event.
+    reported: Option<Instant>,
     /// The time at which a command last failed because a server could not be reached.
     failed: Option<Instant>,
 }
@@ -42,10 +46,11 @@ impl Overload {
             return;
         };
         let now = Instant::now();
-        if driver_error::is_overload(error) {
-            let mut state = lock(&self.state);
-            let first = state.since(now).unwrap_or(now);
-            state.rejections = Some((first, now));
+        if driver_error::is_rejection(error) {
+            let report = lock(&self.state).rejected(now);
+            if let Some((rejected, since)) = report {
+                trace::overloaded(rejected, now - since);
+            }
         } else if driver_error::is_of_connection(error) {
             lock(&self.state).failed = Some(now);
         }
@@ -72,6 +77,21 @@ impl Overload {
 }
 
 impl State {
+    /// Notes a rejection. Returns the number of those that an event shall report now, and the time of the first one: the first
+    /// rejection is reported at once, and later ones together.
+    fn rejected(&mut self, now: Instant) -> Option<(u64, Instant)> {
+        let since = self.since(now);
+        let first = since.unwrap_or(now);
+        self.rejections = Some((first, now));
+        self.unreported += 1;
+        let is_recent = |at: Instant| now - at < OVERLOAD_MEMORY;
+        if since.is_some() && self.reported.is_some_and(is_recent) {
+            return None;
+        }
+        self.reported = Some(now);
+        Some((std::mem::take(&mut self.unreported), first))
+    }
+
     fn since(&self, now: Instant) -> Option<Instant> {
         let (first, last) = self.rejections?;
         (now - last < OVERLOAD_MEMORY).then_some(first)
@@ -113,6 +133,21 @@ mod tests {
         assert_eq!((overload.duration(), overload.trouble()), (None, Trouble::None));
         overload.note(&rejected());
         assert_eq!(overload.duration(), Some(Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_rejection_is_reported_at_once_and_later_ones_together() {
+        let mut state = State::default();
+        let begun = Instant::now();
+        let mut reported = |after: Duration| state.rejected(begun + after).map(|(rejected, _)| rejected);
+        assert_eq!(reported(Duration::ZERO), Some(1));
+        assert_eq!(
+            [OVERLOAD_MEMORY / 4, OVERLOAD_MEMORY / 2].map(&mut reported),
+            [None, None]
+        );
+        assert_eq!(reported(OVERLOAD_MEMORY), Some(3));
+        assert_eq!(reported(OVERLOAD_MEMORY * 5 / 4), None);
+        assert_eq!(reported(OVERLOAD_MEMORY * 9 / 4), Some(2), "another overload");
     }
 
     #[tokio::test(start_paused = true)]

@@ -23,6 +23,7 @@ mod observed;
 mod orderly_end;
 mod outage;
 mod overload;
+mod overload_load;
 mod paused;
 mod permits;
 mod previous_version;

@@ -20,9 +20,20 @@ const OVERLOADED: i32 = 462;
 /// The commands with which locks are acquired, renewed and released.
 const COMMANDS: [&str; 3] = ["update", "findAndModify", "find"];
 
+/// All commands of mongolock and of transactions.
+pub(crate) const REJECTED_COMMANDS: [&str; 7] = [
+    "update",
+    "findAndModify",
+    "find",
+    "insert",
+    "aggregate",
+    "commitTransaction",
+    "abortTransaction",
+];
+
 const LEASES: usize = 300;
 
-fn rejecting(commands: &[&str]) -> FailPoint {
+pub(crate) fn rejecting(commands: &[&str]) -> FailPoint {
     let labels = ["SystemOverloadedError", "RetryableError", "NoWritesPerformed"];
     FailPoint::on(commands)
         .error_code(OVERLOADED)

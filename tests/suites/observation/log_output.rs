@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mongodb::bson::doc;
-use mongolock::{LockError, LockProvider};
+use mongolock::{IndexState, LockError, LockProvider};
 use mongolock_tests::{AMPLE, FailPoint, Server, ServerOptions, eventually, must, test_db};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -281,6 +281,36 @@ fn an_unreachable_server_is_found_with_its_address_and_the_reason() {
         // The library promises 2 s. Without heartbeats it is the driver that speaks, after 30 s.
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
         assert!(!log.text().contains(PASSWORD), "{}", log.text());
+    });
+}
+
+/// The first rejection is a warning; the driver has sent the request three times.
+#[test]
+fn a_server_that_rejects_commands_is_found() {
+    let events = [
+        (
+            "mongolock.overloaded",
+            Level::WARN,
+            "MongoDB rejects commands for overload",
+        ),
+        (
+            "mongolock.retrying",
+            Level::DEBUG,
+            "MongoDB is overloaded (error 462",
+        ),
+    ];
+    is_found(&events, async |_, _| {
+        let db = test_db().await;
+        let provider = LockProvider::new(db.database());
+        assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+        let labels = ["SystemOverloadedError", "RetryableError", "NoWritesPerformed"];
+        let point = FailPoint::on(&["findAndModify"])
+            .error_code(462)
+            .error_labels(&labels);
+        let point = must(point.times(3).enable_for(&db).await);
+        let guard = provider.lock("free").acquire_timeout(AMPLE).await.unwrap();
+        guard.release().await.unwrap();
+        must(point.clear().await);
     });
 }
 

@@ -134,6 +134,8 @@ fn the_class_of_the_next_request_follows_from_the_last_one() {
     );
     asking.ended(LastEnd::Failed);
     assert_eq!(asking.next(now, None, 1), Ask::Send(AdmissionClass::Repeated));
+    asking.ended(LastEnd::Rejected);
+    assert_eq!(asking.next(now, None, 0), Ask::Send(AdmissionClass::Woken));
 }
 
 #[test]
@@ -159,6 +161,17 @@ fn a_round_sends_a_bounded_number_of_requests() {
         After::Next(Next::Leave(Some(_)))
     ));
     assert_eq!(asking.next(now, asked, 3), Ask::Wait(now + ACQUIRE_OVERDUE));
+}
+
+/// The server has not run them.
+#[test]
+fn rejected_requests_of_a_round_do_not_count() {
+    let (mut asking, now) = (of_kind(Kind::Set), Instant::now());
+    for _ in 0..=MOST_REQUESTS {
+        asking.admitted(now, None, false);
+        asking.ended(LastEnd::Rejected);
+    }
+    assert!(asking.may_repeat());
 }
 
 #[test]

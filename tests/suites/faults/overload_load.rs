@@ -1,0 +1,469 @@
+//! A process with a thousand leases and steady work while the server rejects commands for overload, or while all connections
+//! are cut: what is lost, what fails, and how many commands it sends. Each test prints its figures.
+
+mod traffic;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use mongodb::bson::{Document, doc};
+use mongodb::error::Error;
+use mongodb::{Client, ClientSession, Database};
+use mongolock::{LockContext, LockGuard, LockProvider};
+use mongolock_tests::{AMPLE, FailPoint, Server, ServerOptions, must, stable_options};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use self::traffic::{Kind, LASTING, Traffic};
+use crate::overload::{REJECTED_COMMANDS, rejecting};
+
+const LEASES: usize = 1000;
+
+/// The tasks that acquire and release free locks.
+const CALLERS: usize = 8;
+
+/// The pause of each of them between two locks.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long one of them waits for its lock.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The time before the fault whose rate of locks is the usual one.
+const BEFORE: Duration = Duration::from_secs(5);
+
+/// How long a fault lasts in the measurements that take minutes, in seconds.
+const LONG: u64 = 140;
+
+/// One kind of fault.
+#[derive(Clone, Copy)]
+enum Fault {
+    None,
+    /// This part of the commands is rejected.
+    Rejections(f64),
+    /// Each command cuts its connection.
+    Cuts,
+}
+
+/// One measurement.
+#[derive(Clone, Copy)]
+struct Setting {
+    fault: Fault,
+    expiry: Duration,
+    lasts: Duration,
+    /// How often the driver repeats a rejected command itself; by default as for a client of the application.
+    driver_repeats: Option<u32>,
+}
+
+/// What the tasks of the process have seen.
+#[derive(Default)]
+struct Counts {
+    number: AtomicUsize,
+    done: AtomicUsize,
+    failed: AtomicUsize,
+    /// Acquires that failed with words that are not those of an overloaded server.
+    failed_otherwise: AtomicUsize,
+    marks: AtomicUsize,
+    commits: AtomicUsize,
+    /// Commits that failed by the statement of mongolock, or by the commit itself.
+    failed_commits: AtomicUsize,
+    /// Transactions that failed by a statement of the application.
+    failed_statements: AtomicUsize,
+    not_ready: AtomicU32,
+    stops: AtomicBool,
+}
+
+/// The figures of one measurement.
+#[derive(Debug)]
+struct Figures {
+    lost: usize,
+    /// The time from the beginning of the fault to the first loss.
+    first_loss: Option<Duration>,
+    done: usize,
+    failed: usize,
+    failed_otherwise: usize,
+    /// Locks a second before the fault, and from 1 s after its end on.
+    usual: f64,
+    after: f64,
+    commands: usize,
+    claims: usize,
+    renewals: usize,
+    releases: usize,
+    queries: usize,
+    in_transactions: usize,
+    peak: usize,
+    /// The greatest number of commands in a second after the fault.
+    peak_after: usize,
+    /// Acquire requests in the last 4 s of the fault.
+    last_claims: usize,
+    /// Renewals of one lease alone, from the beginning of the fault on.
+    lone_renewals: usize,
+    commits: usize,
+    failed_commits: usize,
+    failed_statements: usize,
+    not_ready: u32,
+}
+
+impl Figures {
+    /// The number of commands of all kinds for each lock that was acquired and released.
+    fn per_lock(&self) -> f64 {
+        number(self.commands) / number(self.done.max(1))
+    }
+}
+
+struct Process {
+    provider: LockProvider,
+    database: Database,
+    traffic: Traffic,
+    counts: Arc<Counts>,
+    leases: Vec<LockGuard>,
+    tasks: JoinSet<()>,
+}
+
+impl Process {
+    async fn start(server: &Server, setting: Setting) -> Self {
+        let mut options = must(stable_options(server.uri()).await);
+        options.app_name = Some("measured".to_owned());
+        options.max_adaptive_retries = setting.driver_repeats;
+        let traffic = Traffic::default();
+        traffic.record(&mut options);
+        let database = must(Client::with_options(options)).database("app");
+        must(database.create_collection("documents").await);
+        let provider = LockProvider::builder(&database)
+            .expiry(setting.expiry)
+            .build()
+            .unwrap();
+        let mut calls = JoinSet::new();
+        for number in 0..LEASES {
+            let lock = provider.lock(format!("{LASTING}{number}"));
+            calls.spawn(async move { lock.acquire_timeout(AMPLE).await.unwrap() });
+        }
+        let mut process = Self {
+            leases: calls.join_all().await,
+            provider,
+            database,
+            traffic,
+            counts: Arc::default(),
+            tasks: JoinSet::new(),
+        };
+        process.begin_work();
+        process
+    }
+
+    fn begin_work(&mut self) {
+        for _ in 0..CALLERS {
+            let (provider, counts) = (self.provider.clone(), Arc::clone(&self.counts));
+            self.tasks.spawn(async move {
+                while !counts.stops.load(Relaxed) {
+                    counts.use_lock(&provider).await;
+                    sleep(PAUSE).await;
+                }
+            });
+        }
+        let (provider, counts) = (self.provider.clone(), Arc::clone(&self.counts));
+        self.tasks.spawn(async move {
+            while !counts.stops.load(Relaxed) {
+                counts.mark(&provider).await;
+                sleep(PAUSE * 5).await;
+            }
+        });
+        let (provider, counts) = (self.provider.clone(), Arc::clone(&self.counts));
+        let database = self.database.clone();
+        self.tasks.spawn(async move {
+            while !counts.stops.load(Relaxed) {
+                counts.commit(&provider, &database).await;
+                sleep(PAUSE * 20).await;
+            }
+        });
+        let (provider, counts) = (self.provider.clone(), Arc::clone(&self.counts));
+        self.tasks.spawn(async move {
+            while !counts.stops.load(Relaxed) {
+                counts
+                    .not_ready
+                    .fetch_add(u32::from(!provider.is_ready().await), Relaxed);
+                sleep(PAUSE).await;
+            }
+        });
+    }
+
+    fn lost(&self) -> usize {
+        self.leases.iter().filter(|guard| guard.is_lost()).count()
+    }
+
+    /// Waits for this time, and returns the time to the first loss.
+    async fn watch(&self, lasts: Duration) -> Option<Duration> {
+        let begun = Instant::now();
+        let mut first_loss = None;
+        while begun.elapsed() < lasts {
+            sleep(PAUSE.min(lasts - begun.elapsed().min(lasts))).await;
+            if first_loss.is_none() && self.lost() > 0 {
+                first_loss = Some(begun.elapsed());
+            }
+        }
+        first_loss
+    }
+}
+
+impl Counts {
+    fn done_in(&self, from: usize, time: Duration) -> f64 {
+        number(self.done.load(Relaxed) - from) / time.as_secs_f64()
+    }
+
+    /// Acquires and releases a lock that nobody else wants.
+    async fn use_lock(&self, provider: &LockProvider) {
+        let name = format!("free:{}", self.number.fetch_add(1, Relaxed));
+        match provider.lock(name).acquire_timeout(ACQUIRE_TIMEOUT).await {
+            Ok(guard) => {
+                // The release may be overdue; then it is repeated in the background.
+                let _ = guard.release().await;
+                self.done.fetch_add(1, Relaxed);
+            }
+            Err(error) => {
+                self.failed.fetch_add(1, Relaxed);
+                if !error.to_string().starts_with("MongoDB is overloaded") {
+                    eprintln!("an acquire failed: {error}");
+                    self.failed_otherwise.fetch_add(1, Relaxed);
+                }
+            }
+        }
+    }
+
+    async fn mark(&self, provider: &LockProvider) {
+        let name = format!("mark:{}", self.number.fetch_add(1, Relaxed));
+        let lock = provider.lock(name).once().acquire_timeout(ACQUIRE_TIMEOUT);
+        let Ok(guard) = lock.await else { return };
+        match guard.done().await {
+            Ok(()) => _ = self.marks.fetch_add(1, Relaxed),
+            Err(error) => eprintln!("a mark failed: {error}"),
+        }
+    }
+
+    /// Commits one document under a lock. The driver repeats the transaction as the errors say.
+    async fn commit(&self, provider: &LockProvider, database: &Database) {
+        let name = format!("commit:{}", self.number.fetch_add(1, Relaxed));
+        let Ok(guard) = provider.lock(name).acquire_timeout(ACQUIRE_TIMEOUT).await else {
+            return;
+        };
+        let Ok(mut session) = database.client().start_session().await else {
+            return;
+        };
+        self.commits.fetch_add(1, Relaxed);
+        let (context, documents) = (guard.context(), database.collection::<Document>("documents"));
+        let failed_statement = Arc::new(AtomicBool::new(false));
+        let failed = Arc::clone(&failed_statement);
+        let committed: Result<(), Error> = session
+            .start_transaction()
+            .and_run2(async move |session: &mut ClientSession| {
+                let inserted = documents.insert_one(doc! {}).session(&mut *session).await;
+                failed.store(inserted.is_err(), Relaxed);
+                inserted?;
+                commit_under(&context, session).await
+            })
+            .await;
+        if let Err(error) = committed {
+            let count = if failed_statement.load(Relaxed) {
+                &self.failed_statements
+            } else {
+                eprintln!("a commit failed: {error}");
+                &self.failed_commits
+            };
+            count.fetch_add(1, Relaxed);
+        }
+        let _ = guard.release().await;
+    }
+}
+
+async fn commit_under(context: &LockContext, session: &mut ClientSession) -> Result<(), Error> {
+    Ok(context.commit(session).await?)
+}
+
+fn number(count: usize) -> f64 {
+    u32::try_from(count).unwrap().into()
+}
+
+/// Runs one measurement.
+async fn measured(name: &str, setting: Setting) -> Figures {
+    let server = must(Server::start(ServerOptions::single()).await);
+    let mut process = Process::start(&server, setting).await;
+    let counts = Arc::clone(&process.counts);
+    let done = counts.done.load(Relaxed);
+    sleep(BEFORE).await;
+    let usual = counts.done_in(done, BEFORE);
+
+    let (begun, before) = (Instant::now(), counts.done.load(Relaxed));
+    let point = match setting.fault {
+        Fault::None => None,
+        Fault::Rejections(part) => Some(rejecting(&REJECTED_COMMANDS).part(part)),
+        Fault::Cuts => Some(FailPoint::on(&REJECTED_COMMANDS).close_connection().always()),
+    };
+    let point = match point {
+        Some(point) => Some(must(point.app_name("measured").enable(&server.uri()).await)),
+        None => None,
+    };
+    let first_loss = process.watch(setting.lasts).await;
+    let last_claims = process
+        .traffic
+        .since(Instant::now() - Duration::from_secs(4), |kind| {
+            kind == Kind::Claim
+        });
+    if let Some(point) = point {
+        must(point.clear().await);
+    }
+    let ended = Instant::now();
+    let done = counts.done.load(Relaxed) - before;
+    let sent = |counts: fn(Kind) -> bool| process.traffic.since(begun, counts);
+    let commands = sent(|_| true);
+    let claims = sent(|kind| kind == Kind::Claim);
+    let renewals = sent(|kind| matches!(kind, Kind::Renewal | Kind::LoneRenewal));
+    let releases = sent(|kind| kind == Kind::Release);
+    let queries = sent(|kind| kind == Kind::Query);
+    let in_transactions = sent(|kind| kind == Kind::Transaction);
+    let peak = process.traffic.peak(begun);
+    sleep(Duration::from_secs(1)).await;
+    let done_since = counts.done.load(Relaxed);
+    sleep(BEFORE).await;
+    let after = counts.done_in(done_since, BEFORE);
+    counts.stops.store(true, Relaxed);
+    timeout(AMPLE, async {
+        while process.tasks.join_next().await.is_some() {}
+    })
+    .await
+    .expect("the calls end");
+    let figures = Figures {
+        lost: process.lost(),
+        first_loss,
+        done,
+        failed: counts.failed.load(Relaxed),
+        failed_otherwise: counts.failed_otherwise.load(Relaxed),
+        usual,
+        after,
+        commands,
+        claims,
+        renewals,
+        releases,
+        queries,
+        in_transactions,
+        peak,
+        peak_after: process.traffic.peak(ended),
+        last_claims,
+        lone_renewals: process.traffic.since(begun, |kind| kind == Kind::LoneRenewal),
+        commits: counts.commits.load(Relaxed),
+        failed_commits: counts.failed_commits.load(Relaxed),
+        failed_statements: counts.failed_statements.load(Relaxed),
+        not_ready: counts.not_ready.load(Relaxed),
+    };
+    eprintln!(
+        "{name}: {:.0} commands/s, {:.2} for each lock; {figures:?}",
+        number(figures.commands) / setting.lasts.as_secs_f64(),
+        figures.per_lock(),
+    );
+    figures
+}
+
+/// Everything is rejected for two thirds of a lease: no lease is lost, acquire requests give way, and work goes on at once.
+#[tokio::test]
+async fn everything_is_rejected_for_less_than_a_lease() {
+    let setting = Setting {
+        fault: Fault::Rejections(1.0),
+        expiry: Duration::from_secs(12),
+        lasts: Duration::from_secs(8),
+        driver_repeats: None,
+    };
+    let figures = measured("100 %, 8 s, expiry 12 s", setting).await;
+    assert_eq!(
+        (figures.lost, figures.failed_otherwise, figures.not_ready),
+        (0, 0, 0)
+    );
+    assert!(figures.last_claims <= 4 * 15, "{figures:?}");
+    assert!(figures.after > figures.usual / 2.0, "{figures:?}");
+}
+
+/// Everything is rejected for longer than a lease lasts: the leases are lost at their deadlines, and the server is not flooded.
+#[tokio::test]
+async fn everything_is_rejected_for_longer_than_a_lease() {
+    let expiry = Duration::from_secs(6);
+    let setting = Setting {
+        fault: Fault::Rejections(1.0),
+        expiry,
+        lasts: Duration::from_secs(8),
+        driver_repeats: None,
+    };
+    let figures = measured("100 %, 8 s, expiry 6 s", setting).await;
+    assert_eq!(
+        (figures.lost, figures.failed_otherwise, figures.not_ready),
+        (LEASES, 0, 0)
+    );
+    // The last renewal was confirmed up to a third of the expiry before the rejections began.
+    assert!(figures.first_loss.unwrap() > expiry / 2, "{figures:?}");
+    assert!(figures.peak <= 200 && figures.lone_renewals == 0, "{figures:?}");
+}
+
+/// The measurement that takes minutes runs with `MONGOLOCK_OVERLOAD=long`, for a client of the application and for one like that
+/// of `connect`. Returns both figures.
+async fn measured_long(name: &str, fault: Fault, expiry: u64, lasts: u64) -> Vec<Figures> {
+    if std::env::var("MONGOLOCK_OVERLOAD").as_deref() != Ok("long") {
+        eprintln!("skipped: it runs with MONGOLOCK_OVERLOAD=long");
+        return Vec::new();
+    }
+    let mut both = Vec::new();
+    for driver_repeats in [None, Some(0)] {
+        let (expiry, lasts) = (Duration::from_secs(expiry), Duration::from_secs(lasts));
+        let setting = Setting {
+            fault,
+            expiry,
+            lasts,
+            driver_repeats,
+        };
+        let name = format!("{name}, expiry {expiry:?}, driver repeats {driver_repeats:?}");
+        let figures = measured(&name, setting).await;
+        assert_eq!((figures.lost, figures.failed_commits), (0, 0), "{figures:?}");
+        both.push(figures);
+    }
+    both
+}
+
+#[tokio::test]
+async fn nothing_is_rejected() {
+    for figures in measured_long("no fault", Fault::None, 30, LONG).await {
+        assert_eq!((figures.failed, figures.failed_statements), (0, 0), "{figures:?}");
+        assert!(figures.per_lock() <= 2.4, "{figures:?}");
+    }
+}
+
+#[tokio::test]
+async fn half_is_rejected() {
+    for expiry in [30, 6] {
+        for figures in measured_long("50 %", Fault::Rejections(0.5), expiry, LONG).await {
+            assert_eq!(figures.failed, 0, "{figures:?}");
+            assert!(figures.per_lock() <= 4.8, "{figures:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn nine_tenths_are_rejected() {
+    for figures in measured_long("90 %", Fault::Rejections(0.9), 30, LONG).await {
+        assert!(
+            figures.failed * 20 <= figures.done + figures.failed,
+            "{figures:?}"
+        );
+        assert!(figures.per_lock() <= 28.0, "{figures:?}");
+    }
+}
+
+#[tokio::test]
+async fn nine_tenths_are_rejected_under_short_leases() {
+    for figures in measured_long("90 %", Fault::Rejections(0.9), 6, LONG).await {
+        assert_eq!(figures.lone_renewals, 0, "{figures:?}");
+        assert!(figures.peak <= 300, "{figures:?}");
+    }
+}
+
+/// After the outage the leases are renewed together.
+#[tokio::test]
+async fn all_connections_are_cut() {
+    for figures in measured_long("all connections cut", Fault::Cuts, 30, 20).await {
+        assert!(figures.lone_renewals <= 20, "{figures:?}");
+        assert!(figures.peak <= 200 && figures.peak_after <= 200, "{figures:?}");
+    }
+}

@@ -1,0 +1,115 @@
+//! The commands that a client sends, counted by what they are for.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document};
+use mongodb::event::EventHandler;
+use mongodb::event::command::CommandEvent;
+use mongodb::options::ClientOptions;
+use tokio::time::Instant;
+
+/// How the names of the leases begin that last for the whole measurement.
+pub(super) const LASTING: &str = "lease:";
+
+/// What a command is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Acquire requests: `findAndModify`, or an `update` with upserts.
+    Claim,
+    Renewal,
+    /// The renewal of one lease alone, of those that last.
+    LoneRenewal,
+    Release,
+    /// Queries about locks.
+    Query,
+    /// The statements and the ends of transactions.
+    Transaction,
+    /// The documents of waiters, and the index.
+    Other,
+}
+
+/// The commands that a client has sent, in their order.
+#[derive(Clone, Default)]
+pub(super) struct Traffic(Arc<Mutex<Vec<(Instant, Kind)>>>);
+
+impl Traffic {
+    pub(super) fn record(&self, options: &mut ClientOptions) {
+        let traffic = self.clone();
+        options.command_event_handler = Some(EventHandler::callback(move |event| {
+            if let CommandEvent::Started(started) = event {
+                traffic.lock().push((Instant::now(), kind(&started.command)));
+            }
+        }));
+    }
+
+    /// The number of commands since this time.
+    pub(super) fn since(&self, from: Instant, counts: impl Fn(Kind) -> bool) -> usize {
+        let sent = self.lock();
+        sent.iter()
+            .filter(|(at, kind)| *at >= from && counts(*kind))
+            .count()
+    }
+
+    /// The largest number of commands within one second since this time.
+    pub(super) fn peak(&self, from: Instant) -> usize {
+        let sent = self.lock();
+        let times: Vec<Instant> = sent.iter().map(|(at, _)| *at).filter(|at| *at >= from).collect();
+        let second = Duration::from_secs(1);
+        let within = |first: usize| {
+            times[first..]
+                .iter()
+                .take_while(|at| **at - times[first] < second)
+                .count()
+        };
+        (0..times.len()).map(within).max().unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(Instant, Kind)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn kind(command: &Document) -> Kind {
+    let updates = command.get_array("updates").into_iter().flatten();
+    let updates: Vec<&Document> = updates.filter_map(Bson::as_document).collect();
+    let is_line = command
+        .get_str("update")
+        .is_ok_and(|name| name.ends_with(".waiters"));
+    match updates.first() {
+        _ if command.contains_key("autocommit") => Kind::Transaction,
+        _ if command.contains_key("findAndModify") => Kind::Claim,
+        _ if command.contains_key("find") => Kind::Query,
+        Some(update) if update.get_bool("upsert") == Ok(true) && !is_line => Kind::Claim,
+        Some(update) if !is_line && is_renewal(update) => {
+            let names: Vec<&Bson> = updates.iter().copied().flat_map(names).collect();
+            let lasts = |name: &&Bson| name.as_str().is_some_and(|name| name.starts_with(LASTING));
+            if names.len() == 1 && names.iter().all(lasts) {
+                Kind::LoneRenewal
+            } else {
+                Kind::Renewal
+            }
+        }
+        Some(_) if !is_line => Kind::Release,
+        _ => Kind::Other,
+    }
+}
+
+/// A renewal sets nothing but the end of the lease.
+fn is_renewal(update: &Document) -> bool {
+    let stages = update.get_array("u").into_iter().flatten();
+    let mut sets = stages.filter_map(|stage| stage.as_document()?.get_document("$set").ok());
+    sets.any(|set| set.keys().eq(["expiresAt"]))
+}
+
+/// The names in one statement of a renewal.
+fn names(update: &Document) -> Vec<&Bson> {
+    let Ok(query) = update.get_document("q") else {
+        return Vec::new();
+    };
+    let of_many = query.get_document("_id").and_then(|id| id.get_array("$in"));
+    of_many.map_or_else(
+        |_| query.get("_id").into_iter().collect(),
+        |ids| ids.iter().collect(),
+    )
+}
