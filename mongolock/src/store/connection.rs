@@ -10,6 +10,7 @@ use mongodb::options::ClientOptions;
 use tokio::time::timeout;
 
 use super::ClientObservation;
+use super::admission::DEFAULT_POOL;
 use crate::LockError;
 use crate::error::failure::Failure;
 use crate::timing::CLIENT_LIMIT;
@@ -50,6 +51,10 @@ pub(crate) async fn connect(uri: &str) -> Result<Arc<Connection>, LockError> {
     let mut options = ClientOptions::parse(uri).await.map_err(refused)?;
     // This library repeats what the server rejects for overload itself: renewals soon, and other commands later.
     options.max_adaptive_retries.get_or_insert(0);
+    // The driver waits for the reply to a handshake without a limit. With its default of 2, two silent connections keep it from
+    // opening others for as long as they last.
+    let pool = options.max_pool_size.unwrap_or(DEFAULT_POOL);
+    options.max_connecting.get_or_insert(pool);
     let observation = ClientObservation::begin(&mut options);
     let client = Client::with_options(options).map_err(refused)?;
     Ok(Arc::new(Connection {
