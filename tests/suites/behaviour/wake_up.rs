@@ -199,9 +199,9 @@ async fn waiters_poll_while_the_number_of_streams_is_limited() {
             let next = timeout(BEFORE_EXPIRY, waiter).await.expect("it polls").unwrap();
             next.release().await.unwrap();
         }
-        // The pauses grow from 0.1 s to 10 s.
+        // The pauses grow from 0.1 s to 10 s, at random; with the shortest pause it would be tried 45 times.
         let tried = commands.count("aggregate");
-        assert!((2..=12).contains(&tried), "{tried}");
+        assert!((2..=30).contains(&tried), "{tried}");
         // There is room for the stream now.
         must(point.clear().await);
         let held = fixture.provider.lock("limited").await.unwrap();
