@@ -5,7 +5,7 @@ mod frame;
 mod relay;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::error::SupportError;
 use fault::{Armed, Hit};
 pub use fault::{Fault, Injected};
-use relay::relay;
+use relay::{relay, swallow};
 
 /// The direction of a message through a [`Proxy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,18 @@ struct Shared {
     delays: Mutex<(Duration, Duration)>,
     frozen: watch::Sender<bool>,
     resets: watch::Sender<()>,
-    refusing: AtomicBool,
+    new_connections: Mutex<NewConnections>,
+    /// The number of connections that were refused or swallowed.
+    kept_out: AtomicU64,
+}
+
+/// What happens to a connection that a client opens.
+#[derive(Clone, Copy, Debug, Default)]
+enum NewConnections {
+    #[default]
+    Relayed,
+    Refused,
+    Swallowed,
 }
 
 impl Proxy {
@@ -64,7 +75,8 @@ impl Proxy {
             delays: Mutex::default(),
             frozen: watch::Sender::new(false),
             resets: watch::Sender::new(()),
-            refusing: AtomicBool::new(false),
+            new_connections: Mutex::default(),
+            kept_out: AtomicU64::new(0),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
         Ok(Self {
@@ -133,12 +145,24 @@ impl Proxy {
 
     /// Resets new connections at once from now on; those that exist stay.
     pub fn refuse_connections(&self) {
-        self.shared.refusing.store(true, Ordering::SeqCst);
+        self.shared.set_new_connections(NewConnections::Refused);
     }
 
-    /// Lets new connections in again.
+    /// Accepts new connections from now on, but forwards nothing on them, in either direction, until they are reset. Those
+    /// that exist stay.
+    pub fn swallow_connections(&self) {
+        self.shared.set_new_connections(NewConnections::Swallowed);
+    }
+
+    /// The number of connections that were refused or swallowed so far.
+    #[must_use]
+    pub fn kept_out(&self) -> u64 {
+        self.shared.kept_out.load(Ordering::Relaxed)
+    }
+
+    /// Relays new connections again. Those that were swallowed before stay silent.
     pub fn accept_connections(&self) {
-        self.shared.refusing.store(false, Ordering::SeqCst);
+        self.shared.set_new_connections(NewConnections::Relayed);
     }
 }
 
@@ -163,6 +187,10 @@ impl Shared {
         }
     }
 
+    fn set_new_connections(&self, new: NewConnections) {
+        *lock(&self.new_connections) = new;
+    }
+
     async fn thawed(&self) {
         // This fails only without a sender, which lives as long as `self`.
         let _ = self.frozen.subscribe().wait_for(|frozen| !frozen).await;
@@ -176,14 +204,17 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((client, _)) = accepted else { return };
-                if shared.refusing.load(Ordering::SeqCst) {
-                    // Best effort: without it the client sees a plain close.
-                    let _ = client.set_zero_linger();
-                    continue;
+                let new = *lock(&shared.new_connections);
+                if !matches!(new, NewConnections::Relayed) {
+                    shared.kept_out.fetch_add(1, Ordering::Relaxed);
                 }
                 let shared = Arc::clone(&shared);
                 // A broken connection is expected, and both sides notice it.
-                connections.spawn(async move { relay(client, &shared).await.ok() });
+                match new {
+                    NewConnections::Relayed => connections.spawn(async move { relay(client, &shared).await.ok() }),
+                    NewConnections::Refused => connections.spawn(async move { client.set_zero_linger().ok() }),
+                    NewConnections::Swallowed => connections.spawn(async move { swallow(client, &shared).await.ok() }),
+                };
             }
             Some(_) = connections.join_next() => {}
         }

@@ -8,6 +8,9 @@ use super::{LockError, LossReason, driver_text};
 /// The server's code for a missing privilege.
 const UNAUTHORIZED: i32 = 13;
 
+/// The server's code for a write that found its disk full (`OutOfDiskSpace`).
+const OUT_OF_DISK_SPACE: i32 = 14031;
+
 /// What to do about a log-in that was refused.
 const LOG_IN: &str = "Check the user name, the password and `authSource` in the connection string.";
 
@@ -99,7 +102,8 @@ impl LossReason {
 fn mongo_help(error: &Error) -> &'static str {
     match (Failure::of(error), &*error.kind) {
         (Some(Failure::NoReply { .. }), _) => {
-            "Check that MongoDB can be reached, has a primary and is not overloaded. With a client of your own, set \
+            "Check that MongoDB can be reached, has a primary and is not overloaded, and that the application leaves \
+             connections of the pool free. With a client of your own, set \
              `serverSelectionTimeoutMS` below `acquire_timeout` to learn why the driver finds no server; \
              a client of `LockProvider::connect` or `LockProvider::observe` reports it within \
              2 s to a call that does not wait."
@@ -129,6 +133,10 @@ fn mongo_help(error: &Error) -> &'static str {
         }
         (None, ErrorKind::Command(error)) if error.code == UNAUTHORIZED => {
             "Grant the database user the privileges that the guide page on rights lists."
+        }
+        (None, _) if driver_text::coded(error).is_some_and(|(code, ..)| code == OUT_OF_DISK_SPACE) => {
+            "Make room on the disk of MongoDB's primary, or enlarge it. Requests are repeated meanwhile, until `acquire_timeout`; \
+             a lock is lost if no renewal succeeds before its lease ends."
         }
         (Some(Failure::Together { .. }) | None, _) => {
             "Read the driver's error in `source()`. Transient errors are retried until `acquire_timeout`; others need a \

@@ -77,6 +77,10 @@ impl LockProvider {
     /// the password, or belongs to another replica set, every acquire, health check and admin call says so at once. A client
     /// of your own has the same errors after [`observe`](Self::observe).
     ///
+    /// Unless the URI sets them, two options of the driver differ from its defaults: `maxConnecting` is the size of the pool,
+    /// so that silent connections do not keep the client from opening others, and `maxAdaptiveRetries` is 0, because mongolock
+    /// repeats rejected commands itself.
+    ///
     /// # Errors
     ///
     /// [`LockError::Mongo`] if the URI is not valid; its text repeats no user name or password. Nothing is awaited from

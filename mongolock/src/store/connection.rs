@@ -10,6 +10,7 @@ use mongodb::options::ClientOptions;
 use tokio::time::timeout;
 
 use super::ClientObservation;
+use super::admission::DEFAULT_POOL;
 use crate::LockError;
 use crate::error::failure::Failure;
 use crate::timing::CLIENT_LIMIT;
@@ -57,11 +58,15 @@ pub(crate) async fn connect(uri: &str) -> Result<Arc<Connection>, LockError> {
     }))
 }
 
-/// What the connection string says, and how often the driver repeats what the server rejects for overload, unless that stands
-/// there: never, because this library repeats renewals soon, and other commands later.
+/// What the connection string says, and two options in which this library differs from the driver if they do not stand there.
 async fn options(uri: &str) -> mongodb::error::Result<ClientOptions> {
     let mut options = ClientOptions::parse(uri).await?;
+    // This library repeats what the server rejects for overload itself: renewals soon, and other commands later.
     options.max_adaptive_retries.get_or_insert(0);
+    // The driver waits for the reply to a handshake without a limit. With its default of 2, two silent connections keep it from
+    // opening others for as long as they last.
+    let pool = options.max_pool_size.unwrap_or(DEFAULT_POOL);
+    options.max_connecting.get_or_insert(pool);
     Ok(options)
 }
 
@@ -138,10 +143,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_driver_repeats_rejected_commands_only_if_the_connection_string_says_so() {
-        for (parameters, repeats) in [("", 0), ("?maxAdaptiveRetries=2", 2)] {
+    async fn the_connection_string_decides_where_it_says_something() {
+        for (parameters, repeats, connecting) in [
+            ("", 0, DEFAULT_POOL),
+            ("?maxPoolSize=4", 0, 4),
+            ("?maxAdaptiveRetries=2&maxConnecting=3", 2, 3),
+        ] {
             let options = options(&format!("mongodb://host/{parameters}")).await.unwrap();
-            assert_eq!(options.max_adaptive_retries, Some(repeats));
+            assert_eq!(
+                (options.max_adaptive_retries, options.max_connecting),
+                (Some(repeats), Some(connecting))
+            );
         }
     }
 

@@ -17,11 +17,12 @@ use crate::{LockError, permit_id};
 /// The codes of transient errors: the server fails over, shuts down, is overloaded or out of time, or the command is in
 /// conflict with another write. They are taken from the server's `error_codes.yml`: first its retryable errors, then
 /// others that pass without intervention.
-const TRANSIENT: [i32; 29] = [
+const TRANSIENT: [i32; 30] = [
     6, 7, 63, 89, 91, 133, 134, 150, 189, 234, 262, 462, 463, 9001, 10058, 10107, 11600, 11601, 11602, 13388,
     13435, 13436, // retryable
     24, 46, 50, 112, // lock timeout, lock busy, out of time, write conflict
-    43, 175, 237, // the cursor of a query was lost, its collection was dropped, or it was killed
+    43, 175, 237,   // the cursor of a query was lost, its collection was dropped, or it was killed
+    14031, // the disk is full, until an operator makes room
 ];
 
 /// The labels of errors after which the server or the driver asks to repeat the command.

@@ -62,6 +62,13 @@ pub(super) async fn relay(mut client: TcpStream, shared: &Shared) -> io::Result<
     Ok(())
 }
 
+/// Keeps a connection open until a reset, and forwards nothing.
+pub(super) async fn swallow(client: TcpStream, shared: &Shared) -> io::Result<()> {
+    // This fails only without a sender, and then the proxy has ended as well.
+    let _ = shared.resets.subscribe().changed().await;
+    client.set_zero_linger()
+}
+
 async fn requests(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,

@@ -176,6 +176,48 @@ async fn an_unavailable_stream_is_not_tried_again_for_minutes() {
     }
 }
 
+/// A service that limits the number of streams refuses this one with an error of its own. Which one is not documented; errors
+/// of Atlas have the code 8000. Waiters poll, and the stream is tried again with growing pauses, because another process may
+/// close its own.
+#[tokio::test]
+async fn waiters_poll_while_the_number_of_streams_is_limited() {
+    for code in [8000, 20, 1] {
+        let fixture = Fixture::mongodb().await;
+        let (database, commands) = failing(&fixture).await;
+        let point = FailPoint::on(&["aggregate"]).always().error_code(code);
+        let point = must(point.enable_for(fixture.db()).await);
+        let provider = LockProvider::builder(&database)
+            .acquire_timeout(AMPLE)
+            .build()
+            .unwrap();
+        for _ in 0..3 {
+            let held = fixture.provider.lock("limited").await.unwrap();
+            let waiter = waiter(&provider, "limited");
+            // The stream is tried at the beginning of the wait.
+            sleep(Duration::from_millis(1500)).await;
+            held.release().await.unwrap();
+            let next = timeout(BEFORE_EXPIRY, waiter).await.expect("it polls").unwrap();
+            next.release().await.unwrap();
+        }
+        // The pauses grow from 0.1 s to 10 s, at random; with the shortest pause it would be tried 45 times.
+        let tried = commands.count("aggregate");
+        assert!((2..=30).contains(&tried), "{tried}");
+        // There is room for the stream now.
+        must(point.clear().await);
+        let held = fixture.provider.lock("limited").await.unwrap();
+        let waiter = waiter(&provider, "limited");
+        commands.until_sent("getMore").await;
+        held.release().await.unwrap();
+        timeout(AMPLE, waiter)
+            .await
+            .unwrap()
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    }
+}
+
 #[tokio::test]
 async fn an_idle_stream_is_closed() {
     let fixture = Fixture::mongodb().await;

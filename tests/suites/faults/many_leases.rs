@@ -13,7 +13,7 @@ use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, TestDb, must, recorded, s
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{connect, fail, warm_up};
+use crate::{acquire_soon, connect, fail, warm_up};
 
 /// The number of locks, each with an expiry of its own.
 const LOCKS: u64 = 100;
@@ -138,6 +138,45 @@ async fn a_pool_that_was_used_up_serves_the_calls_at_once() {
     let acquired = timeout(BEFORE_EXPIRY, calls.join_all()).await;
     let acquired = acquired.expect("the calls are served at once");
     assert!(acquired.iter().all(Result::is_ok), "{acquired:?}");
+}
+
+/// The application uses all connections of its client for three times as long as a lease lasts. A client for background work
+/// keeps the leases. A call ends at its limit, and its error says where to look.
+#[tokio::test]
+async fn a_background_client_keeps_the_leases_while_the_pool_is_used_up() {
+    let db = test_db().await;
+    let database = connect(db.uri(), db.name()).await;
+    let background = connect(db.uri(), db.name()).await;
+    let expiry = Duration::from_secs(3);
+    let builder = LockProvider::builder(&database).background_client(background.client().clone());
+    let provider = builder.expiry(expiry).build().unwrap();
+    warm_up(&provider).await;
+    let mut guards = Vec::new();
+    for number in 0..20 {
+        guards.push(acquire_soon(&provider, &format!("lease:{number}")).await);
+    }
+    let point = FailPoint::on(&["ping"]).always().block(expiry * 3);
+    let _point = fail(&db, point).await;
+    let mut pings = JoinSet::new();
+    for _ in 0..10 {
+        let database = database.clone();
+        pings.spawn(async move { database.run_command(doc! { "ping": 1 }).await });
+    }
+    sleep(Duration::from_millis(500)).await;
+    let begun = Instant::now();
+    let lock = provider.lock("free").acquire_timeout(Duration::from_secs(2));
+    let error = lock.acquire().await.unwrap_err();
+    assert!(begun.elapsed() < expiry * 2, "{:?}", begun.elapsed());
+    assert!(error.to_string().starts_with("MongoDB did not answer"), "{error}");
+    assert!(
+        error.help().contains("connections of the pool"),
+        "{}",
+        error.help()
+    );
+    for ping in pings.join_all().await {
+        ping.unwrap();
+    }
+    assert_eq!(number_of_lost(&guards), 0);
 }
 
 /// What 60 s beside 2,000 leases have shown.

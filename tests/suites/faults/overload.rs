@@ -8,7 +8,7 @@ use std::time::Duration;
 use mongodb::bson::{Document, doc};
 use mongodb::{ClientSession, Database};
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, recorded, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, eventually, must, recorded, test_db};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -57,6 +57,8 @@ async fn leases_last_while_most_commands_are_rejected() {
     let db = test_db().await;
     let (database, commands) = recorded(&db, &[&format!("appName={}", db.name())]).await;
     let provider = LockProvider::new(&database);
+    // The check of the index has a lock of its own.
+    until_indexed(&provider).await;
     let expiry = Duration::from_secs(6);
     let mut calls = JoinSet::new();
     for number in 0..LEASES {
@@ -64,7 +66,18 @@ async fn leases_last_while_most_commands_are_rejected() {
         calls.spawn(async move { lock.acquire_timeout(AMPLE).await.unwrap() });
     }
     let guards = calls.join_all().await;
-    commands.clear();
+    // Leases that were acquired at different times share a command from then on.
+    let together = || async {
+        let renewals = commands
+            .take()
+            .into_iter()
+            .filter(|sent| sent.contains_key("update"));
+        renewals
+            .map(|sent| names(&sent))
+            .any(|names| names == LEASES)
+            .then_some(())
+    };
+    must(eventually(AMPLE, "a common renewal", together).await);
     let point = fail(&db, rejecting(&COMMANDS).part(0.9)).await;
     sleep(expiry * 2).await;
     let lost = guards.iter().filter(|guard| guard.is_lost()).count();

@@ -6,6 +6,8 @@ use mongodb::bson::{Document, doc};
 use mongodb::error::Result;
 use mongodb::{Client, Collection};
 use mongolock_tests::{AMPLE, Direction, Fault, Proxy, Server, ServerOptions, eventually, must};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -202,6 +204,23 @@ async fn connections_are_reset_and_refused() {
     it.proxy.accept_connections();
     let again = || async { it.increment().await.ok() };
     must(eventually(AMPLE, "an answer through new connections", again).await);
+}
+
+/// Only a reset ends a connection that was swallowed.
+#[tokio::test]
+async fn swallowed_connections_stay_silent() {
+    let it = setting().await;
+    it.proxy.swallow_connections();
+    must(it.increment().await);
+    assert_eq!(it.proxy.kept_out(), 0, "the connections that exist work");
+    let mut silent = must(TcpStream::connect(it.proxy.address()).await);
+    let kept_out = || async { (it.proxy.kept_out() == 1).then_some(()) };
+    must(eventually(AMPLE, "a swallowed connection", kept_out).await);
+    it.proxy.accept_connections();
+    must(silent.write_all(&[0; 16]).await);
+    assert!(timeout(SHORT, silent.read_u8()).await.is_err());
+    it.proxy.reset_connections();
+    assert!(must(timeout(AMPLE, silent.read_u8()).await).is_err());
 }
 
 #[tokio::test]

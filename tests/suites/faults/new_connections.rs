@@ -1,0 +1,312 @@
+//! New connections that fail while the pool has others: an overloaded server closes them before the handshake, and a network
+//! that has just been cut accepts them and never replies. The driver has no limit for the reply to a handshake.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mongodb::Database;
+use mongodb::bson::doc;
+use mongolock::{LockError, LockGuard, LockProvider};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, Fault, TestDb, must, recorded, test_db};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{LONG_EXPIRY, acquire_soon, assert_free, connect, fail, through_proxy, warm_up, with_expiry};
+
+/// An expiry that ends several times while connections fail.
+const SHORT: Duration = Duration::from_secs(3);
+
+/// The number of connections that the pool has before new ones fail.
+const WARM: usize = 4;
+
+/// The number of tasks that acquire and release locks: they ask for more connections than the pool has.
+const CALLERS: usize = 16;
+
+/// The time within which calls must end that do not wait for a lock. A release waits for 6 s and a shutdown for 15 s; the
+/// driver looks for a server for 30 s.
+const ENDS: Duration = Duration::from_secs(22);
+
+/// Opens this number of connections.
+async fn fill_pool(db: &TestDb, database: &Database) {
+    let point = FailPoint::on(&["ping"]).always();
+    let point = fail(db, point.block(Duration::from_millis(300))).await;
+    let mut pings = JoinSet::new();
+    for _ in 0..WARM {
+        let database = database.clone();
+        pings.spawn(async move { database.run_command(doc! { "ping": 1 }).await });
+    }
+    for ping in pings.join_all().await {
+        ping.unwrap();
+    }
+    must(point.clear().await);
+}
+
+async fn hold(provider: &LockProvider, locks: usize) -> Vec<LockGuard> {
+    let mut guards = Vec::new();
+    for number in 0..locks {
+        guards.push(acquire_soon(provider, &format!("kept:{number}")).await);
+    }
+    guards
+}
+
+fn lost(guards: &[LockGuard]) -> usize {
+    guards.iter().filter(|guard| guard.is_lost()).count()
+}
+
+/// Tasks that acquire and release locks of their own until they are stopped.
+struct Callers {
+    stops: Arc<AtomicBool>,
+    /// The longest time that each task needed for a lock, and how many locks it had.
+    tasks: JoinSet<Result<(Duration, usize), LockError>>,
+}
+
+impl Callers {
+    fn start(provider: &LockProvider) -> Self {
+        let stops = Arc::new(AtomicBool::new(false));
+        let mut tasks = JoinSet::new();
+        for number in 0..CALLERS {
+            let lock = provider.lock(format!("busy:{number}")).acquire_timeout(AMPLE);
+            let stops = Arc::clone(&stops);
+            tasks.spawn(async move {
+                let (mut longest, mut holds) = (Duration::ZERO, 0);
+                while !stops.load(Ordering::Relaxed) {
+                    let begun = Instant::now();
+                    let guard = lock.acquire().await?;
+                    longest = longest.max(begun.elapsed());
+                    holds += 1;
+                    // A release without a reply goes on in the background.
+                    drop(guard.release().await);
+                    sleep(Duration::from_millis(5)).await;
+                }
+                Ok((longest, holds))
+            });
+        }
+        Self { stops, tasks }
+    }
+
+    /// The longest time of an acquire, and the number of holds.
+    async fn stop(self) -> (Duration, usize) {
+        self.stops.store(true, Ordering::Relaxed);
+        let all = self.tasks.join_all().await.into_iter().map(Result::unwrap);
+        all.fold((Duration::ZERO, 0), |(longest, sum), (time, holds)| {
+            (longest.max(time), sum + holds)
+        })
+    }
+}
+
+/// Refuses new connections for this time, beside leases and calls that ask for more connections than there are.
+async fn refuse_for(time: Duration) {
+    let db = test_db().await;
+    let (proxy, database) = through_proxy(&db).await;
+    let provider = with_expiry(&database, SHORT);
+    warm_up(&provider).await;
+    fill_pool(&db, &database).await;
+    let guards = hold(&provider, 20).await;
+    proxy.refuse_connections();
+    let callers = Callers::start(&provider);
+    sleep(time).await;
+    let (longest, holds) = callers.stop().await;
+    println!(
+        "{} refused, {holds} holds, the longest {longest:?}",
+        proxy.kept_out()
+    );
+    assert_eq!(lost(&guards), 0);
+    assert!(proxy.kept_out() > 0 && holds > CALLERS, "{holds}");
+    // The driver repeats a command without a connection after pauses of 0.6 s together, and the library after 0.25 s.
+    assert!(longest < SHORT, "{longest:?}");
+}
+
+/// The driver clears no pool because of them, and what it has goes on to be used.
+#[tokio::test]
+async fn refused_connections_do_not_concern_those_of_the_pool() {
+    refuse_for(Duration::from_secs(8)).await;
+}
+
+#[tokio::test]
+#[ignore = "it is the same for a longer time"]
+async fn connections_that_are_refused_for_long() {
+    refuse_for(Duration::from_secs(20)).await;
+}
+
+/// A command whose new connection is silent is given up, and goes over another one. It takes 2 s, and 7 s if the request
+/// waits for the end of the first one.
+#[tokio::test]
+async fn swallowed_connections_delay_commands_for_seconds_and_lose_no_lease() {
+    let db = test_db().await;
+    let (proxy, database) = through_proxy(&db).await;
+    let provider = with_expiry(&database, SHORT);
+    warm_up(&provider).await;
+    let guards = hold(&provider, 20).await;
+    proxy.swallow_connections();
+    let callers = Callers::start(&provider);
+    sleep(SHORT * 3).await;
+    let (longest, holds) = callers.stop().await;
+    println!(
+        "{} swallowed, {holds} holds, the longest {longest:?}",
+        proxy.kept_out()
+    );
+    assert_eq!(lost(&guards), 0);
+    assert!(proxy.kept_out() > 0 && holds > CALLERS, "{holds}");
+    assert!(longest < Duration::from_secs(6), "{longest:?}");
+}
+
+/// All connections of the client are cut, and new ones are silent. The renewals have a way of their own, and calls on the
+/// client end in time.
+#[tokio::test]
+async fn renewals_on_another_way_keep_the_leases_and_nothing_hangs() {
+    let db = test_db().await;
+    let (proxy, database) = through_proxy(&db).await;
+    let background = connect(db.uri(), db.name()).await;
+    let builder = LockProvider::builder(&database).background_client(background.client().clone());
+    let provider = builder.expiry(SHORT).build().unwrap();
+    warm_up(&provider).await;
+    let mut guards = hold(&provider, 20).await;
+    let long = provider.lock("long").expiry(LONG_EXPIRY).acquire().await.unwrap();
+    proxy.swallow_connections();
+    proxy.reset_connections();
+    let begun = Instant::now();
+    let lock = provider.lock("free").acquire_timeout(Duration::from_secs(4));
+    let error = lock.acquire().await.unwrap_err();
+    println!("{error} after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    sleep(SHORT * 2).await;
+    assert_eq!(lost(&guards), 0);
+    // A dropped guard is released in the background.
+    drop(long);
+    assert_free(&LockProvider::new(&background), "long").await;
+    let begun = Instant::now();
+    drop(guards.pop().unwrap().release().await);
+    drop(guards);
+    provider.shutdown().await;
+    println!("ended after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < ENDS, "{:?}", begun.elapsed());
+}
+
+/// The longest time for which the driver looks for a server is `connectTimeoutMS`, because its monitoring has met the
+/// silence as well. The renewal is sent again as soon as there is a connection.
+#[tokio::test]
+async fn a_renewal_is_sent_again_when_the_driver_has_given_the_silent_connection_up() {
+    async fn survives(expiry: Duration, options: &str) -> Duration {
+        let db = test_db().await;
+        let (proxy, _) = through_proxy(&db).await;
+        let provider = LockProvider::connect(format!("{}{options}", proxy.uri()))
+            .await
+            .unwrap();
+        let provider = provider
+            .to_builder()
+            .database(db.name())
+            .expiry(expiry)
+            .build()
+            .unwrap();
+        warm_up(&provider).await;
+        let guards = hold(&provider, 3).await;
+        proxy.swallow_connections();
+        proxy.reset_connections();
+        let begun = Instant::now();
+        // The driver opens a connection at once.
+        sleep(Duration::from_secs(1)).await;
+        proxy.accept_connections();
+        let lock = provider.lock("next").acquire_timeout(AMPLE);
+        lock.acquire().await.unwrap().release().await.unwrap();
+        let works_again = begun.elapsed();
+        sleep(expiry.saturating_sub(works_again) + expiry / 2).await;
+        assert_eq!(lost(&guards), 0, "{options}");
+        works_again
+    }
+    let (ten, one) = tokio::join!(
+        survives(Duration::from_secs(24), ""),
+        survives(Duration::from_secs(8), "&connectTimeoutMS=1000")
+    );
+    println!("the client works again after {ten:?} and {one:?}");
+    assert!(ten < Duration::from_secs(16), "{ten:?}");
+    assert!(one < Duration::from_secs(7), "{one:?}");
+}
+
+/// Silent connections stay in the pool of the driver for good, and two of them keep it from opening others. When an error
+/// has then closed those that worked, a client with the driver's `maxConnecting` of 2 has none any more, while that of
+/// [`LockProvider::connect`] goes on.
+#[tokio::test]
+async fn silent_connections_do_not_stop_a_client_of_connect() {
+    let db = test_db().await;
+    let (proxy, _) = through_proxy(&db).await;
+    let uri = format!("{}&appName={}", proxy.uri(), db.name());
+    let connected = LockProvider::connect(uri).await.unwrap();
+    let provider = connected.to_builder().database(db.name()).build().unwrap();
+    warm_up(&provider).await;
+    let guards = hold(&provider, 3).await;
+    proxy.swallow_connections();
+    let callers = Callers::start(&provider);
+    sleep(Duration::from_secs(3)).await;
+    proxy.accept_connections();
+    let cut = proxy.inject(Fault::drop_reply().command("findAndModify"));
+    must(cut.happened(AMPLE).await);
+    let begun = Instant::now();
+    let again = timeout(
+        BEFORE_EXPIRY,
+        provider.lock("again").acquire_timeout(AMPLE).acquire(),
+    )
+    .await;
+    let again = again.expect("the client works").unwrap();
+    println!(
+        "{} swallowed, works again after {:?}",
+        proxy.kept_out(),
+        begun.elapsed()
+    );
+    assert!(proxy.kept_out() >= 2, "{}", proxy.kept_out());
+    again.release().await.unwrap();
+    let (longest, _) = callers.stop().await;
+    assert!(longest < BEFORE_EXPIRY, "{longest:?}");
+    assert_eq!(lost(&guards), 0);
+}
+
+/// A fifth of the commands cut their connections, each of which clears the pool of the driver.
+#[tokio::test]
+async fn connections_that_are_cut_lose_no_lease_and_leave_no_lock_held() {
+    const PART: f64 = 0.2;
+    let db = test_db().await;
+    let (database, commands) = recorded(&db, &[&format!("appName={}", db.name())]).await;
+    let provider = with_expiry(&database, SHORT);
+    warm_up(&provider).await;
+    let guards = hold(&provider, 50).await;
+    commands.clear();
+    let point = FailPoint::on(&["update", "findAndModify", "find"]).part(PART);
+    let point = fail(&db, point.close_connection()).await;
+    let stops = Arc::new(AtomicBool::new(false));
+    let mut callers = JoinSet::new();
+    for number in 0..CALLERS {
+        let lock = provider.lock(format!("busy:{number}")).expiry(LONG_EXPIRY);
+        let (lock, stops) = (lock.acquire_timeout(AMPLE), Arc::clone(&stops));
+        callers.spawn(async move {
+            let mut holds = 0;
+            while !stops.load(Ordering::Relaxed) {
+                // A release that fails goes on in the background.
+                drop(lock.acquire().await.unwrap().release().await);
+                holds += 1;
+            }
+            holds
+        });
+    }
+    sleep(SHORT * 4).await;
+    let lost = lost(&guards);
+    stops.store(true, Ordering::Relaxed);
+    must(point.clear().await);
+    let holds: usize = callers.join_all().await.into_iter().sum();
+    drop(guards);
+    let begun = Instant::now();
+    let rival = LockProvider::new(db.database());
+    let mut acquired = BTreeMap::new();
+    for number in 0..CALLERS {
+        let name = format!("busy:{number}");
+        acquired.insert(number, acquire_soon(&rival, &name).await);
+    }
+    println!(
+        "{} commands, {holds} holds, all free after {:?}",
+        commands.take().len(),
+        begun.elapsed()
+    );
+    assert_eq!(lost, 0);
+    assert!(holds > 0);
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+}
