@@ -59,7 +59,7 @@ pub(super) async fn outcome(
                 _ if !driver_error::is_no_reply(&error) => error,
                 // A repetition may still wait behind the operation that has blocked the first request.
                 Some(blocked) => blocked,
-                None => renewer.store().unanswered(request, RELEASE_REPLY_LIMIT),
+                None => renewer.store().no_reply(request, RELEASE_REPLY_LIMIT),
             })?
         }
     };
