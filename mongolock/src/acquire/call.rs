@@ -373,6 +373,10 @@ impl<'a> Waiting<'a> {
             Err(error) if driver_error::is_overload(error) => AcquireOutcome::Overloaded,
             Err(_) => AcquireOutcome::Error,
         };
+        // Most programs record no span, and the token costs a mutex.
+        if span.is_disabled() {
+            return;
+        }
         let token = |tried: &Tried| tried.as_ref().ok()?.lease().token().if_any();
         let ended = outcome.as_ref().map(token);
         trace::acquire_ended(span, self.call.begun.elapsed(), self.outcome, ended);

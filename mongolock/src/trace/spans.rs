@@ -48,9 +48,6 @@ pub(crate) fn acquire_ended(
     outcome: AcquireOutcome,
     ended: Result<Option<FencingToken>, &LockError>,
 ) {
-    if span.is_disabled() {
-        return;
-    }
     span.record("waited_ms", millis(waited));
     span.record("outcome", outcome.as_str());
     match ended {
