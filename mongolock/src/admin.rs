@@ -4,8 +4,6 @@ mod info_stream;
 use std::fmt;
 use std::sync::Arc;
 
-use tracing::Instrument;
-
 pub use self::force_release::ForceRelease;
 pub use self::info_stream::LockInfoStream;
 use crate::engine::Engine;
@@ -349,7 +347,7 @@ async fn request<T: Send + 'static>(
     what: &str,
     command: impl Future<Output = Result<T, LockError>> + Send + 'static,
 ) -> Result<T, LockError> {
-    let sent = task::spawn(command.in_current_span());
+    let sent = task::spawn_for_caller(command);
     task::wait_for_reply(sent, what, ADMIN_REPLY_LIMIT).await
 }
 

@@ -1,5 +1,6 @@
 mod busy;
 pub(crate) mod driver_text;
+mod error_type;
 pub(crate) mod failure;
 mod help;
 mod text;

@@ -10,7 +10,7 @@
 //! `info` or above while all goes well. [`guide::observing`] lists them, and says which ones to alarm on.
 
 // The documentation says which items need a feature: rustdoc labels each item under a `cfg` by itself. No public item is
-// under one so far: the features choose TLS, bson and metrics behind the same interface.
+// under one so far: the features choose TLS, bson, metrics and spans behind the same interface.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
@@ -19,6 +19,7 @@ mod backoff;
 pub mod blocking;
 mod commit;
 mod context;
+mod driver_span;
 mod duration;
 mod engine;
 mod error;

@@ -7,16 +7,23 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use tokio::task::JoinError;
+use tokio::task::{JoinError, JoinHandle};
 use tracing::Instrument;
 
-use crate::LockError;
 use crate::error::failure::Failure;
 #[cfg(test)]
 pub(crate) use crate::simulation::spawn;
 use crate::timing::{DEAD_CONNECTION, NO_REPLY};
+use crate::{LockError, driver_span};
 #[cfg(not(test))]
 pub(crate) use tokio::spawn;
+
+/// Starts a task for the present caller: its events are in the caller's span, and the spans of its commands are below that.
+pub(crate) fn spawn_for_caller<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> JoinHandle<T> {
+    spawn(driver_span::of_caller(work).in_current_span())
+}
 
 /// Runs a request to its end on a task of its own, even if the caller is cancelled.
 pub(crate) async fn run_to_end<T: Send + 'static>(
@@ -29,7 +36,7 @@ pub(crate) async fn run_to_end<T: Send + 'static>(
 pub(crate) fn start<T: Send + 'static>(
     request: impl Future<Output = Result<T, LockError>> + Send + 'static,
 ) -> impl Future<Output = Result<T, LockError>> + Send + Sync {
-    let task = spawn(request.in_current_span());
+    let task = spawn_for_caller(request);
     async move { joined(task.await) }
 }
 

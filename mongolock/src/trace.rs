@@ -1,15 +1,15 @@
-//! Every span and event in one place: their names, targets and fields are part of the public interface (see the table in
-//! `guide/observing.md`).
+//! Every event in one place, and in `trace/spans.rs` every span: their names, targets and fields are part of the public interface
+//! (see the tables in `guide/observing.md`).
 
-use std::fmt;
 use std::time::Duration;
 
 use mongodb::Namespace;
 use tokio::time::Instant;
-use tracing::{Level, Span, debug, error, info, span, trace, warn};
+use tracing::{debug, error, info, trace, warn};
 
-use crate::meter::AcquireOutcome;
-use crate::name::RenderedName;
+pub(crate) use self::spans::{
+    acquire_ended, acquire_set_span, acquire_span, gathered, hold_ended, hold_set_span, hold_span,
+};
 use crate::{FencingToken, LockError, LossReason, lock_id, permit_id};
 
 macro_rules! target {
@@ -17,6 +17,8 @@ macro_rules! target {
         "mongolock"
     };
 }
+
+mod spans;
 
 /// One event. Its message begins with its name, because `tracing-subscriber` does not print the name itself, and operators
 /// look for it in their logs.
@@ -36,52 +38,6 @@ macro_rules! failure_event {
             event!(warn, $($event)*);
         }
     };
-}
-
-/// The wait for a lock, from the call to its outcome.
-pub(crate) fn acquire_span(name: &str, template: Option<&'static str>, owner: &str) -> Span {
-    span!(
-        target: target!(), Level::DEBUG, "mongolock.acquire",
-        lock.name = name, lock.template = template, lock.owner = owner,
-        lock.token = tracing::field::Empty, waited_ms = tracing::field::Empty, outcome = tracing::field::Empty,
-    )
-}
-
-/// [`acquire_span`] of a call for several locks. It has the name of the one that stands for the set, and all names.
-pub(crate) fn acquire_set_span(names: &[RenderedName], first: usize, owner: &str) -> Span {
-    span!(
-        target: target!(), Level::DEBUG, "mongolock.acquire",
-        lock.name = &**names[first].text(), lock.names = ?Texts(names), lock.template = names[first].template(),
-        lock.owner = owner, lock.token = tracing::field::Empty, waited_ms = tracing::field::Empty, outcome = tracing::field::Empty,
-    )
-}
-
-/// The texts of several names, as a list.
-struct Texts<'a>(&'a [RenderedName]);
-
-impl fmt::Debug for Texts<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list()
-            .entries(self.0.iter().map(RenderedName::text))
-            .finish()
-    }
-}
-
-/// How the wait ended; recorded on its span.
-pub(crate) fn acquire_ended(
-    span: &Span,
-    waited: Duration,
-    outcome: AcquireOutcome,
-    token: Option<FencingToken>,
-) {
-    if span.is_disabled() {
-        return;
-    }
-    span.record("waited_ms", millis(waited));
-    span.record("outcome", outcome.as_str());
-    if let Some(token) = token {
-        span.record("lock.token", token.get());
-    }
 }
 
 /// The fields of one hold in events.
@@ -119,29 +75,6 @@ impl HoldFields<'_> {
     fn held_ms(&self) -> u64 {
         millis(self.acquired.elapsed())
     }
-}
-
-/// The body of an annotated function, or of `run`, under its lock.
-pub(crate) fn hold_span(hold: &HoldFields<'_>, template: Option<&'static str>) -> Span {
-    span!(
-        target: target!(), Level::DEBUG, "mongolock.hold",
-        lock.name = hold.name(), lock.permit = hold.permit(), lock.template = template, lock.owner = hold.owner(),
-        lock.token = hold.token(), held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
-    )
-}
-
-/// [`hold_span`] of a call with several names.
-pub(crate) fn hold_set_span(hold: &HoldFields<'_>, template: Option<&'static str>, names: &[&str]) -> Span {
-    span!(
-        target: target!(), Level::DEBUG, "mongolock.hold",
-        lock.name = hold.name(), lock.names = ?names, lock.template = template, lock.owner = hold.owner(),
-        lock.token = hold.token(), held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
-    )
-}
-
-pub(crate) fn hold_ended(span: &Span, hold: &HoldFields<'_>, outcome: &'static str) {
-    span.record("held_ms", hold.held_ms());
-    span.record("outcome", outcome);
 }
 
 pub(crate) fn waiting(name: &str, remaining: Option<Duration>, pause: Duration) {

@@ -98,6 +98,7 @@ const RUNTIME_LAYERS: &[Layer] = &[
             "sync",
             "task",
             "meter",
+            "driver_span",
             "trace",
         ],
     },

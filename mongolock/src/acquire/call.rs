@@ -373,9 +373,13 @@ impl<'a> Waiting<'a> {
             Err(error) if driver_error::is_overload(error) => AcquireOutcome::Overloaded,
             Err(_) => AcquireOutcome::Error,
         };
-        let hold = outcome.as_ref().ok().and_then(|tried| tried.as_ref().ok());
-        let token = hold.and_then(|hold| hold.lease().token().if_any());
-        trace::acquire_ended(span, self.call.begun.elapsed(), self.outcome, token);
+        // Most programs record no span, and the token costs a mutex.
+        if span.is_disabled() {
+            return;
+        }
+        let token = |tried: &Tried| tried.as_ref().ok()?.lease().token().if_any();
+        let ended = outcome.as_ref().map(token);
+        trace::acquire_ended(span, self.call.begun.elapsed(), self.outcome, ended);
     }
 }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 use tokio::task::coop::consume_budget;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, timeout, timeout_at};
-use tracing::Instrument;
 
 use super::Outcome;
 use super::asking::{Ask, Asking, Held, LastEnd, is_out_of_time};
@@ -230,7 +229,7 @@ impl Claim {
         if shared.engine.store.never_waits() {
             self.reply = task::run_at_once(request.run()).map(Box::new);
         } else {
-            self.requests.push(task::spawn(request.run().in_current_span()));
+            self.requests.push(task::spawn_for_caller(request.run()));
         }
     }
 

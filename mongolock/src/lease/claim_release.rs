@@ -7,12 +7,14 @@ use tokio::time::Instant;
 
 use super::QueueSlot;
 use crate::backoff::Backoff;
+use crate::driver_span::Caller;
 use crate::lease::book::NextRelease;
 use crate::lease::copies::Copies;
 use crate::lease::given_up::{GivenUp, Pending};
 use crate::lease::renewal::BATCH;
 use crate::lease::renewer::Renewer;
 use crate::lease::{Lease, Part};
+use crate::meter::CommandKind;
 use crate::moment::Luck;
 use crate::store::{AdmissionClass, LeaseId, driver_error};
 use crate::sync::lock;
@@ -45,6 +47,8 @@ pub(crate) struct ClaimRelease {
     /// Whether the claim counts as an acquisition in the line of its lock; that of a round that got only a part of its set
     /// does not.
     is_noted_in_line: bool,
+    /// The caller that no longer needs the claim.
+    caller: Caller,
 }
 
 impl ClaimRelease {
@@ -62,6 +66,7 @@ impl ClaimRelease {
             is_late: false,
             pending: None,
             is_noted_in_line: true,
+            caller: Caller::present(),
         }
     }
 
@@ -114,6 +119,7 @@ impl ClaimRelease {
             copies: Some(copies),
             pending: self.pending.clone(),
             is_noted_in_line: self.is_noted_in_line,
+            caller: self.caller.clone(),
             ..Self::new(self.key.clone(), min_hold, self.taken_for, QueueSlot::Nothing)
         })
     }
@@ -245,7 +251,14 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<ClaimRelease>) {
     loop {
         let admission = renewer.store().background_admissions().admit(class, None).await;
         let keys: Vec<LeaseId> = batch.iter().map(|release| release.key.clone()).collect();
-        let mut request = pin!(renewer.store().release_many(&keys, min_hold, limit));
+        let sending = renewer.store().release_many(&keys, min_hold, limit);
+        let callers = batch.iter().map(|release| release.caller.clone()).collect();
+        let mut request = pin!(trace::gathered(
+            CommandKind::Release,
+            batch.len(),
+            callers,
+            sending
+        ));
         let Ok(reply) = tokio::time::timeout(reply_limit, request.as_mut()).await else {
             let error = renewer.store().no_reply("release", reply_limit);
             repeat_alone(&renewer, batch, last_end, &error);

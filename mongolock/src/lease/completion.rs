@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
-use tracing::Instrument;
 
 use super::claim_release::ClaimRelease;
 use super::release::{self, BegunRelease};
@@ -32,7 +31,7 @@ pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>, end: MarkEnd) ->
     if renewer.store().never_waits() {
         return BegunRelease::Ended(task::run_at_once(completing).map_err(Box::new));
     }
-    BegunRelease::Sent(task::spawn(completing.in_current_span()))
+    BegunRelease::Sent(task::spawn_for_caller(completing))
 }
 
 /// Sends requests until one of them is confirmed, and returns whether the claim had the lock until then.
@@ -165,7 +164,7 @@ impl<'a> Requests<'a> {
             // No caller waits for the replies that come after the first good one.
             let _ = sender.send(reply);
         };
-        drop(task::spawn(sending.in_current_span()));
+        drop(task::spawn_for_caller(sending));
         let overdue = Instant::now() + MARK_OVERDUE;
         loop {
             let outcome = tokio::time::timeout_at(overdue, self.outcomes.recv())

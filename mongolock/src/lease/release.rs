@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tracing::Instrument;
 
 use super::claim_release::ClaimRelease;
 use super::renewer::Renewer;
@@ -180,7 +179,7 @@ fn begin_sending(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease {
     if renewer.store().never_waits() {
         return BegunRelease::Ended(task::run_at_once(sending).map_err(Box::new));
     }
-    BegunRelease::Sent(task::spawn(sending.in_current_span()))
+    BegunRelease::Sent(task::spawn_for_caller(sending))
 }
 
 /// Sends the release, and returns whether the lock was held until then.

@@ -49,6 +49,24 @@ pub(crate) enum CommandKind {
     Admin,
 }
 
+impl CommandKind {
+    /// The value of the label `command`, and of the attribute of the span `mongolock.gathered`.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Acquire => "acquire",
+            Self::Renew => "renew",
+            Self::Release => "release",
+            Self::Commit => "commit",
+            Self::Look => "look",
+            Self::Line => "line",
+            Self::Stream => "stream",
+            Self::Index => "index",
+            Self::Hello => "hello",
+            Self::Admin => "admin",
+        }
+    }
+}
+
 impl AcquireOutcome {
     /// The value of the label `outcome`, and of the field of the span `mongolock.acquire`.
     pub(crate) const fn as_str(self) -> &'static str {

@@ -67,7 +67,21 @@ pub(crate) struct CommandMeter {
 }
 
 /// The counters by kind: confirmed commands and failed ones.
-type Counters = [[Counter; 2]; 10];
+type Counters = [[Counter; 2]; KINDS.len()];
+
+/// All kinds, in the order of their declaration: each is the index of its counters.
+const KINDS: [CommandKind; 10] = [
+    CommandKind::Acquire,
+    CommandKind::Renew,
+    CommandKind::Release,
+    CommandKind::Commit,
+    CommandKind::Look,
+    CommandKind::Line,
+    CommandKind::Stream,
+    CommandKind::Index,
+    CommandKind::Hello,
+    CommandKind::Admin,
+];
 
 impl Meter {
     pub(crate) fn new() -> Self {
@@ -174,33 +188,20 @@ impl CommandMeter {
     /// Counts a command that has ended. An error may also be a reply.
     pub(crate) fn count(&self, kind: CommandKind, is_ok: bool) {
         let counters = self.counters.get_or_init(|| {
-            [
-                "acquire", "renew", "release", "commit", "look", "line", "stream", "index", "hello", "admin",
-            ]
-            .map(|kind| {
-                ["error", "ok"].map(|outcome| counter!(COMMANDS, "command" => kind, "outcome" => outcome))
+            KINDS.map(|kind| {
+                let of = |outcome| counter!(COMMANDS, "command" => kind.as_str(), "outcome" => outcome);
+                ["error", "ok"].map(of)
             })
         });
-        let index = match kind {
-            CommandKind::Acquire => 0,
-            CommandKind::Renew => 1,
-            CommandKind::Release => 2,
-            CommandKind::Commit => 3,
-            CommandKind::Look => 4,
-            CommandKind::Line => 5,
-            CommandKind::Stream => 6,
-            CommandKind::Index => 7,
-            CommandKind::Hello => 8,
-            CommandKind::Admin => 9,
-        };
-        counters[index][usize::from(is_ok)].increment(1);
+        counters[kind as usize][usize::from(is_ok)].increment(1);
     }
 
     /// Counts the requests in a command that several calls have in common.
     #[expect(clippy::cast_precision_loss, reason = "a command has few requests")]
     pub(crate) fn gathered(&self, kind: CommandKind, requests: usize) {
-        let of = |command: &'static str| histogram!(GATHERED, "command" => command);
-        let gathered = self.gathered.get_or_init(|| ["acquire", "release"].map(of));
+        let of = |kind: CommandKind| histogram!(GATHERED, "command" => kind.as_str());
+        let kinds = [CommandKind::Acquire, CommandKind::Release];
+        let gathered = self.gathered.get_or_init(|| kinds.map(of));
         gathered[usize::from(kind == CommandKind::Release)].record(requests as f64);
     }
 }
@@ -212,18 +213,23 @@ pub(crate) fn stale_write() {
 
 fn describe() {
     let seconds = Unit::Seconds;
-    describe_counter!(ACQUIRES, "Calls that waited for a lock, by outcome");
+    describe_counter!(ACQUIRES, Unit::Count, "Calls that waited for a lock, by outcome");
     describe_histogram!(
         WAIT,
         seconds,
         "How long calls waited for a lock, whatever the outcome"
     );
     describe_histogram!(HOLD, seconds, "How long locks were held");
-    describe_gauge!(HELD, "Locks that are held");
-    describe_gauge!(WAITING, "Calls that wait for a lock");
-    describe_counter!(LOST, "Leases that ended before their work, by reason");
+    describe_gauge!(HELD, Unit::Count, "Locks that are held");
+    describe_gauge!(WAITING, Unit::Count, "Calls that wait for a lock");
+    describe_counter!(
+        LOST,
+        Unit::Count,
+        "Leases that ended before their work, by reason"
+    );
     describe_counter!(
         HANDOVERS,
+        Unit::Count,
         "Holds that passed to another caller in the process without a command"
     );
     describe_histogram!(
@@ -231,11 +237,19 @@ fn describe() {
         seconds,
         "The age of leases when their renewal was confirmed"
     );
-    describe_counter!(STALE_WRITES, "Writes of stale lock holders that were refused");
+    describe_counter!(
+        STALE_WRITES,
+        Unit::Count,
+        "Writes of stale lock holders that were refused"
+    );
     describe_histogram!(
         GATHERED,
         Unit::Count,
         "Requests in each command that several calls have in common"
     );
-    describe_counter!(COMMANDS, "Commands to MongoDB that have ended, by kind");
+    describe_counter!(
+        COMMANDS,
+        Unit::Count,
+        "Commands to MongoDB that have ended, by kind"
+    );
 }

@@ -14,6 +14,7 @@ use super::admin::literally;
 use super::gate::{Gate, Passage};
 use super::memory::MemoryStore;
 use super::mongo::{MongoStore, millis, run};
+use crate::driver_span::suppressed;
 use crate::meter::CommandKind;
 use crate::store::driver_error;
 use crate::store::takeover::is_claim;
@@ -207,7 +208,7 @@ fn lock_event(event: &Event) -> Option<LockEvent> {
 
 async fn next_event(stream: &mut Stream, passage: &mut Passage) -> Result<Option<Event>, LockError> {
     let next = pin!(async { Ok(stream.next_if_any().await?) });
-    passage.run(with_reply_limit(next)).await
+    passage.run(with_reply_limit(suppressed(next))).await
 }
 
 /// Opens a stream that begins now or at a time of the server.

@@ -8,6 +8,7 @@ use tokio::time::timeout;
 
 use super::reachability::Reachability;
 use crate::LockError;
+use crate::driver_span::of_kind;
 use crate::error::failure::Failure;
 use crate::meter::{CommandKind, CommandMeter};
 use crate::task::{with_reply_limit, within};
@@ -68,7 +69,7 @@ impl Gate {
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
         let counted = Counted::begin(&self.meter, kind);
-        counted.end(self.enter()?.run(within(limit, command)).await)
+        counted.end(self.enter()?.run(within(limit, of_kind(kind, command))).await)
     }
 
     /// Waits for the reply to a command. Calls learn soon that a command cannot be sent. Others are repeated, and may be
@@ -78,7 +79,7 @@ impl Gate {
         kind: CommandKind,
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
-        let reply = with_reply_limit(command);
+        let reply = with_reply_limit(of_kind(kind, command));
         match kind {
             CommandKind::Acquire | CommandKind::Hello => self.servers.run(true, reply).await,
             CommandKind::Admin => self.servers.run(false, reply).await,

@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::admission::InFlight;
 use super::{AcquireReply, AcquireRequest, AdmissionClass, Claimed, LeaseId, Store, driver_error};
+use crate::driver_span::Caller;
 use crate::error::failure::Failure;
 use crate::few::Few;
 use crate::meter::CommandKind;
@@ -84,6 +85,8 @@ pub(super) struct Joined<T: Gathered> {
     item: T,
     /// The limit of the request at the server.
     limit: Duration,
+    /// The caller whose request it is.
+    caller: Caller,
     answer: oneshot::Sender<Answer<T>>,
 }
 
@@ -179,6 +182,8 @@ struct Departure<T: Gathered> {
     items: Vec<T>,
     /// The limit of the command at the server.
     limit: Duration,
+    /// The callers of the requests, in their order.
+    callers: Vec<Caller>,
     answers: Vec<oneshot::Sender<Answer<T>>>,
     in_flight: Option<InFlight>,
 }
@@ -208,15 +213,18 @@ impl Group {
             let _ = timeout(GATHER_LIMIT, self.complete.notified()).await;
         }
         let mut state = lock(&self.state);
-        let (mut items, mut answers, mut limit) = (Vec::new(), Vec::new(), TOGETHER_LIMIT);
+        let (mut items, mut callers, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut limit = TOGETHER_LIMIT;
         for joined in T::joined(&mut state).drain(..) {
             limit = limit.min(joined.limit);
             items.push(joined.item);
+            callers.push(joined.caller);
             answers.push(joined.answer);
         }
         Departure {
             items,
             limit,
+            callers,
             answers,
             in_flight: state.in_flight.take(),
         }
@@ -242,7 +250,12 @@ impl Member {
         let (answer, answered) = oneshot::channel();
         let joined = T::joined(&mut state);
         let is_first = joined.is_empty();
-        joined.push(Joined { item, limit, answer });
+        joined.push(Joined {
+            item,
+            limit,
+            caller: Caller::present(),
+            answer,
+        });
         self.has_come = true;
         group.one_less(&mut state);
         drop(state);
@@ -289,12 +302,13 @@ impl Store {
         let Departure {
             items,
             limit,
+            callers,
             answers,
             in_flight,
         } = departure;
         let most = limit + LANE_GRACE;
         // A command that still waits for a connection is kept, as a command alone is.
-        let mut sending = pin!(task::reply_within(most, self.send_until(&items, limit)));
+        let mut sending = pin!(task::reply_within(most, self.send(&items, callers, limit)));
         let reply = timeout(most, sending.as_mut()).await;
         drop(in_flight);
         let is_unsent = reply.is_err();
@@ -319,16 +333,26 @@ impl Store {
         }
     }
 
-    /// Sends the command until the server does not reject it for overload: nothing was written then.
-    async fn send_until<T: Gathered>(
+    /// Sends the command for the requests of these callers. One request alone is that of the caller of this task.
+    async fn send<T: Gathered>(
         &self,
         items: &[T],
+        callers: Vec<Caller>,
         limit: Duration,
     ) -> Result<Vec<Answer<T>>, LockError> {
         if let [item] = items {
             return Ok(vec![Ok(item.send_alone(self, limit).await?)]);
         }
         self.count_gathered(T::KIND, items.len());
+        trace::gathered(T::KIND, items.len(), callers, self.send_until(items, limit)).await
+    }
+
+    /// Sends the command until the server does not reject it for overload: nothing was written then.
+    async fn send_until<T: Gathered>(
+        &self,
+        items: &[T],
+        limit: Duration,
+    ) -> Result<Vec<Answer<T>>, LockError> {
         let by = Instant::now() + limit;
         loop {
             let left = by.saturating_duration_since(Instant::now());

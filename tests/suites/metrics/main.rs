@@ -2,6 +2,7 @@
 //! thread sees.
 
 mod opentelemetry;
+mod units;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -246,6 +246,13 @@ fn outcomes_of_acquires(notes: &Notes) {
             "\"timeout\""
         ]
     );
+    let mut error_types = notes.spans("mongolock.acquire").into_iter();
+    let error_types = error_types.by_ref().map(|mut span| span.0.remove("error.type"));
+    let text = |error_type: &str| Some(format!("\"{error_type}\""));
+    assert_eq!(
+        error_types.collect::<Vec<_>>(),
+        [None, text("busy"), None, None, text("timeout")]
+    );
     for span in notes.spans("mongolock.acquire") {
         assert_eq!(span.0["lock.name"], "\"seen\"");
         assert!(span.0.contains_key("lock.owner") && span.0["waited_ms"].parse::<u64>().is_ok());

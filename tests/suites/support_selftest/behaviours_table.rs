@@ -6,14 +6,17 @@ use std::path::{Path, PathBuf};
 use mongolock_tests::must;
 
 /// The root file or folder of each suite that the table names, below the root of the repository.
-const SUITES: [(&str, &str); 9] = [
+const SUITES: [(&str, &str); 12] = [
     ("attribute_forms", "tests/suites/attribute_forms"),
     ("behaviour", "tests/suites/behaviour"),
     ("cli", "mongolock-cli/tests/cli"),
     ("faults", "tests/suites/faults"),
+    ("metrics", "tests/suites/metrics"),
     ("observation", "tests/suites/observation"),
     ("programs", "examples/tests/programs"),
     ("recipes", "examples/tests/recipes"),
+    ("spans", "tests/suites/spans"),
+    ("structure", "tests/suites/structure"),
     ("single_files", "examples/tests/single_files"),
     (
         "edit_session_tests",

@@ -1,0 +1,94 @@
+//! Every span: names and fields.
+
+use std::fmt;
+use std::time::Duration;
+
+use tracing::field::Empty;
+use tracing::{Level, Span, span};
+
+use super::{HoldFields, millis};
+use crate::driver_span::{Caller, linked};
+use crate::meter::{AcquireOutcome, CommandKind};
+use crate::name::RenderedName;
+use crate::{FencingToken, LockError};
+
+/// The wait for a lock, from the call to its outcome.
+pub(crate) fn acquire_span(name: &str, template: Option<&'static str>, owner: &str) -> Span {
+    span!(
+        target: target!(), Level::DEBUG, "mongolock.acquire",
+        lock.name = name, lock.template = template, lock.owner = owner,
+        lock.token = Empty, waited_ms = Empty, outcome = Empty, error.type = Empty,
+    )
+}
+
+/// [`acquire_span`] of a call for several locks. It has the name of the one that stands for the set, and all names.
+pub(crate) fn acquire_set_span(names: &[RenderedName], first: usize, owner: &str) -> Span {
+    span!(
+        target: target!(), Level::DEBUG, "mongolock.acquire",
+        lock.name = &**names[first].text(), lock.names = ?Texts(names), lock.template = names[first].template(),
+        lock.owner = owner, lock.token = Empty, waited_ms = Empty, outcome = Empty, error.type = Empty,
+    )
+}
+
+/// The texts of several names, as a list.
+struct Texts<'a>(&'a [RenderedName]);
+
+impl fmt::Debug for Texts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.0.iter().map(RenderedName::text))
+            .finish()
+    }
+}
+
+/// How the wait ended; recorded on its span. A call that found the lock busy, or that has failed, has an `error.type`.
+pub(crate) fn acquire_ended(
+    span: &Span,
+    waited: Duration,
+    outcome: AcquireOutcome,
+    ended: Result<Option<FencingToken>, &LockError>,
+) {
+    span.record("waited_ms", millis(waited));
+    span.record("outcome", outcome.as_str());
+    match ended {
+        Ok(Some(token)) => span.record("lock.token", token.get()),
+        Ok(None) if outcome == AcquireOutcome::Busy => span.record("error.type", outcome.as_str()),
+        Ok(None) => span,
+        Err(error) => span.record("error.type", &*error.error_type()),
+    };
+}
+
+/// The body of an annotated function, or of `run`, under its lock.
+pub(crate) fn hold_span(hold: &HoldFields<'_>, template: Option<&'static str>) -> Span {
+    span!(
+        target: target!(), Level::DEBUG, "mongolock.hold",
+        lock.name = hold.name(), lock.permit = hold.permit(), lock.template = template, lock.owner = hold.owner(),
+        lock.token = hold.token(), held_ms = Empty, outcome = Empty,
+    )
+}
+
+/// [`hold_span`] of a call with several names.
+pub(crate) fn hold_set_span(hold: &HoldFields<'_>, template: Option<&'static str>, names: &[&str]) -> Span {
+    span!(
+        target: target!(), Level::DEBUG, "mongolock.hold",
+        lock.name = hold.name(), lock.names = ?names, lock.template = template, lock.owner = hold.owner(),
+        lock.token = hold.token(), held_ms = Empty, outcome = Empty,
+    )
+}
+
+pub(crate) fn hold_ended(span: &Span, hold: &HoldFields<'_>, outcome: &'static str) {
+    span.record("held_ms", hold.held_ms());
+    span.record("outcome", outcome);
+}
+
+/// Sends a command for several calls in a span of its own, with links to the spans of the callers. It is a span of OpenTelemetry
+/// only, because `tracing` has no links, and there is none without the feature `opentelemetry`.
+pub(crate) fn gathered<T>(
+    command: CommandKind,
+    requests: usize,
+    callers: Vec<Caller>,
+    sending: impl Future<Output = Result<T, LockError>>,
+) -> impl Future<Output = Result<T, LockError>> {
+    let (command, requests) = (("command", command.as_str()), ("requests", requests));
+    linked("mongolock.gathered", command, requests, callers, sending)
+}
