@@ -72,6 +72,10 @@ pub(crate) mod driver_error {
         *error == LockError::Blocked
     }
 
+    pub(crate) fn wrote_nothing(_: &LockError) -> bool {
+        false
+    }
+
     pub(crate) fn was_not_applied(_: &LockError) -> bool {
         false
     }
