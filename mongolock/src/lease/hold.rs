@@ -35,7 +35,7 @@ impl Hold {
         let begun = release::begin(&self.renewer, &self.lease);
         // This is set after the release has begun: without a runtime that panics, and dropping the hold releases the lock.
         self.is_released = true;
-        release::outcome(&self.lease, begun, "release").await
+        release::outcome(&self.renewer, &self.lease, begun, "release").await
     }
 
     /// Ends a hold whose work has succeeded, and waits for the server's reply: the lock is marked as done if the work may
@@ -46,7 +46,7 @@ impl Hold {
         };
         let begun = completion::begin(&self.renewer, &self.lease, once.mark_end);
         self.is_released = true;
-        release::outcome(&self.lease, begun, "mark").await
+        release::outcome(&self.renewer, &self.lease, begun, "mark").await
     }
 
     /// Releases the lock without waiting for the server's reply. An error says that the lease had ended before.

@@ -43,16 +43,25 @@ pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease 
 
 /// Waits for the end of a release, or of another request with which a hold ends; an error says that the lock was not held
 /// until then, or that MongoDB did not confirm the request.
-pub(super) async fn outcome(lease: &Arc<Lease>, begun: BegunRelease, request: &str) -> Result<(), LockError> {
+pub(super) async fn outcome(
+    renewer: &Renewer,
+    lease: &Arc<Lease>,
+    begun: BegunRelease,
+    request: &str,
+) -> Result<(), LockError> {
     let was_held = match begun {
         BegunRelease::HandedOver => return Ok(()),
         BegunRelease::Lost => return Err(lease.lost_error()),
         BegunRelease::Ended(result) => result.map_err(|error| *error)?,
         BegunRelease::Sent(sending) => {
             let reply = task::wait_for_reply(sending, request, RELEASE_REPLY_LIMIT).await;
-            // A repetition may still wait behind the operation that has blocked the first request.
+            let store = renewer.store();
+            // A repetition may still wait behind the operation that has blocked the first request, or be rejected again.
             reply.map_err(|error| match lease.blocked_release() {
                 Some(blocked) if driver_error::is_no_reply(&error) => blocked,
+                None if driver_error::is_no_reply(&error) && store.overloaded_for().is_some() => {
+                    store.unanswered(request, RELEASE_REPLY_LIMIT)
+                }
                 _ => error,
             })?
         }

@@ -184,6 +184,18 @@ impl Store {
         outcome
     }
 
+    /// The same for claims, whose inner error is that of the query about them.
+    fn noted_claim<T>(
+        &self,
+        outcome: Result<Result<T, LockError>, LockError>,
+    ) -> Result<Result<T, LockError>, LockError> {
+        match &outcome {
+            Ok(queried) => self.admissions().note(queried),
+            Err(_) => self.admissions().note(&outcome),
+        }
+        outcome
+    }
+
     /// Takes those of these locks that are free. Several keys have one id in common and different names: one command claims
     /// their locks, and a query finds out which of them the claims have. Repeating it with the same keys is harmless. An
     /// error of the query alone is the inner one. A claim that was admitted together with others goes in one command with
@@ -213,7 +225,7 @@ impl Store {
         request: AcquireRequest,
         limit: Duration,
     ) -> Result<Claimed, LockError> {
-        self.noted(send!(self, Acquire, claim(keys, request), limit))
+        self.noted_claim(send!(self, Acquire, claim(keys, request), limit))
     }
 
     /// Takes those of these locks that are free, for different calls.
@@ -222,7 +234,7 @@ impl Store {
         items: &[ClaimItem],
         limit: Duration,
     ) -> Result<Outcomes<AcquireReply>, LockError> {
-        self.noted(send!(self, Acquire, claim_each(items), limit))
+        self.noted_claim(send!(self, Acquire, claim_each(items), limit))
     }
 
     /// Renews these claims, each for its expiry. If not all of them have their locks, a second command finds out which do.
@@ -281,7 +293,7 @@ impl Store {
     /// Replaces a claim by the mark that its work is done, or releases it if the period is over. It ends the hold, as a release
     /// does. Repeating it is harmless. The caller has the admission.
     pub(crate) async fn mark(&self, request: &MarkRequest, limit: Duration) -> Result<MarkReply, LockError> {
-        send!(self, Release, mark(request), limit)
+        self.noted(send!(self, Release, mark(request), limit))
     }
 
     /// Releases those of these claims that have their locks, in the background. The caller has the admission.
@@ -384,7 +396,9 @@ impl Store {
         takeover_margin: Duration,
         limit: Duration,
     ) -> Result<RunningLeases, LockError> {
-        send!(self, Look within limit, look(looked, takeover_margin))
+        let outcome = send!(self, Look within limit, look(looked, takeover_margin));
+        self.background_admissions().note(&outcome);
+        outcome
     }
 
     /// Looks at all permits of a semaphore, also at those beyond this number. The reply is only a hint, as that to a look. The
