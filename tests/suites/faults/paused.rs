@@ -266,6 +266,7 @@ async fn scene(
         .await
         .expect("the stale write changed nothing of its claim");
     writer.tell_so_far(&mut history);
+    history.save("paused-writer");
     let entries = found.get_array("entries").unwrap().iter();
     Scene {
         late,
