@@ -15,7 +15,6 @@ const DIRECTORY: &str = "MONGOLOCK_HISTORIES";
 static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 
 type Task = (usize, usize);
-
 /// The operations while the steps are read.
 #[derive(Default)]
 struct Writing {
