@@ -79,12 +79,12 @@ impl Shared {
 impl Request {
     /// Runs the request to its end; `None` if there was no reply for too long.
     pub(super) async fn run(self) -> Option<Reply> {
-        let (sent, shared) = (Instant::now(), &self.shared);
+        let (mut sent, shared) = (Instant::now(), &self.shared);
         let mut outcome = shared.send(self.command, self.limit, self.admission).await;
         if matches!(&outcome, Some(Err(error)) if driver_error::failed_together(error)) {
             shared.note(sent, &outcome);
             // It is on the heap, because it is rare.
-            outcome = Box::pin(shared.send_alone(self.command, self.limit, sent)).await?;
+            (sent, outcome) = Box::pin(shared.send_alone(self.command, self.limit, sent)).await?;
         }
         shared.note(sent, &outcome);
         let result = outcome?.flatten();
@@ -112,7 +112,12 @@ impl Shared {
 
     /// Sends a request alone, with the rest of its limit, after one command with others has failed; `None` if the claim was
     /// given up in the meantime.
-    async fn send_alone(&self, command: AcquireRequest, limit: Duration, begun: Instant) -> Option<Sent> {
+    async fn send_alone(
+        &self,
+        command: AcquireRequest,
+        limit: Duration,
+        begun: Instant,
+    ) -> Option<(Instant, Sent)> {
         let admissions = self.engine.store.admissions();
         let admission = admissions.admit(AdmissionClass::Woken, None).await;
         let rest = limit.saturating_sub(begun.elapsed()).max(ACQUIRE_LIMIT_MIN);
@@ -124,7 +129,9 @@ impl Shared {
         if !self.copies[0].sent_again() {
             return None;
         }
-        Some(self.send(command, limit, admission).await)
+        // The reply says what is left of the lease from now on, so the lease does not count from the common command.
+        let sent = Instant::now();
+        Some((sent, self.send(command, limit, admission).await))
     }
 
     /// Notes what a request that was sent then has brought for each name, and releases what it has acquired for a claim that

@@ -50,6 +50,9 @@ pub(crate) enum Answer {
     Acquired,
     /// The request has changed nothing: another claim has the lock, or the server has refused the request.
     Refused,
+    /// The server has rejected each copy that the driver has sent, and nothing was written. The driver's pauses between the
+    /// copies make such a reply late, which says nothing.
+    Rejected,
     /// The request may have been applied, or may be applied later.
     Unknown,
 }
@@ -60,6 +63,7 @@ impl Answer {
         match reply {
             Some(Ok(AcquireReply::Acquired { .. })) => Self::Acquired,
             Some(Ok(AcquireReply::Held { .. })) => Self::Refused,
+            Some(Err(error)) if driver_error::wrote_nothing(error) => Self::Rejected,
             Some(Err(error)) if driver_error::was_not_applied(error) => Self::Refused,
             Some(Err(_)) | None => Self::Unknown,
         }
@@ -134,8 +138,12 @@ impl Book {
     ) -> NextRelease {
         let claim = self.claim_mut(index);
         claim.has_acquired |= answer == Answer::Acquired;
-        claim.is_uncertain |= answer == Answer::Unknown || now - sent >= SLOW_REPLY;
-        let may_have_acquired = answer != Answer::Refused;
+        claim.is_uncertain |= match answer {
+            Answer::Rejected => false,
+            Answer::Unknown => true,
+            Answer::Acquired | Answer::Refused => now - sent >= SLOW_REPLY,
+        };
+        let may_have_acquired = matches!(answer, Answer::Acquired | Answer::Unknown);
         match &mut claim.phase {
             Phase::GivenUp if may_have_acquired => return NextRelease::Now,
             Phase::Releasing { may_be_reacquired } => *may_be_reacquired |= may_have_acquired,
@@ -249,6 +257,14 @@ mod tests {
             answered(&mut book, begun + after, begun, answer);
             assert!(book.may_take_effect(0) && book.give_up(0), "{answer:?}");
         }
+    }
+
+    /// The driver may have repeated a rejected request after pauses.
+    #[test]
+    fn a_rejection_settles_its_request_however_late_it_comes() {
+        let (mut book, begun) = sent();
+        answered(&mut book, begun + SLOW_REPLY, begun, Answer::Rejected);
+        assert!(!book.may_take_effect(0) && !book.give_up(0));
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub(super) struct Contact {
     last_end: Option<Instant>,
     /// The time of the last usable reply that reached its caller, or of the last change of a hold of this process.
     pub(super) last_reply: Option<Instant>,
+    /// The last time at which a reply found the lock free.
+    pub(super) free: Option<Instant>,
     /// The time of the first acquire request since the last usable reply.
     pub(super) silent_since: Option<Instant>,
     /// A claim of this process that no caller uses and that makes the lock busy.
@@ -172,6 +174,7 @@ impl Contacts {
         self.change(name, |contact| {
             contact.silent_since = None;
             contact.unused_claim = None;
+            contact.free = Some(Instant::now());
         });
     }
 
@@ -259,7 +262,7 @@ impl Drop for Present {
         self.contacts.change(&self.name, |contact| {
             if self.holds {
                 contact.holding -= 1;
-                contact.held = Some(Instant::now());
+                contact.set_held();
             } else {
                 contact.callers -= 1;
                 contact.last_end = Some(Instant::now());

@@ -37,6 +37,9 @@ impl World {
         if knobs.failovers {
             start(Box::pin(Arc::clone(self).fail_over()));
         }
+        if let Some(longest) = knobs.overload {
+            start(Box::pin(Arc::clone(self).overload(longest)));
+        }
         if knobs.clock_an_hour_ahead {
             start(Box::pin(Arc::clone(self).step_the_clock()));
         }

@@ -9,6 +9,7 @@ use mongodb::error::{Error, ErrorKind, WriteFailure};
 use crate::store::reply;
 
 pub(super) const OUT_OF_TIME: i32 = 50;
+pub(super) const OVERLOADED: i32 = 462;
 pub(super) const NOT_PRIMARY: i32 = 10107;
 pub(super) const STEPPED_DOWN: i32 = 11602;
 const UNAUTHORIZED: i32 = 13;

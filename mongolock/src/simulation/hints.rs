@@ -18,7 +18,8 @@ use crate::store::{LockEvent, StreamFilter};
 
 impl Link {
     pub(crate) async fn watch(self: &Arc<Self>) -> Result<Hints, LockError> {
-        let connection = self.connection().await;
+        let mut connection = Some(self.connection().await);
+        self.admitted(&mut connection).await?;
         if self.server.silent.load(Relaxed) {
             pending::<()>().await;
         }
@@ -42,7 +43,7 @@ pub(crate) struct Hints {
     batch: VecDeque<LockEvent>,
     link: Arc<Link>,
     /// The stream keeps a connection for as long as it is open.
-    _connection: Connection,
+    _connection: Option<Connection>,
 }
 
 impl Hints {

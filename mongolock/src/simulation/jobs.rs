@@ -119,6 +119,7 @@ impl Worker {
             (Err(JobError::Failed | JobError::Lock(LockError::Lost { .. })), _) => {}
             // The work has succeeded, and its mark is not confirmed.
             (Err(JobError::Lock(error)), Some(_)) => {
+                self.check_says_overloaded(&error);
                 let has_trouble = !self.is_untroubled_since(begun.0, std::slice::from_ref(&job.name));
                 let is_expected = has_trouble && matches!(error, LockError::Mongo(_));
                 self.check(is_expected, || {
@@ -197,6 +198,7 @@ impl Worker {
     ) -> Result<(), LockError> {
         let server = &self.world.server;
         server.note(|| format!("{} gives up: {error}", self.process.number));
+        self.check_says_overloaded(&error);
         // After a late reply a process takes a period to end later than it does, and a new call for one of that period.
         let has_late_replies = !self.is_untroubled_since(begun.0, std::slice::from_ref(&job.name));
         let is_periodic = matches!(job.once, Once::PerPeriod(_));

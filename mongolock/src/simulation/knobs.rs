@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::overload::SHORT;
 use super::plan::Scenario;
 use super::{between, chance};
 
@@ -55,6 +56,9 @@ pub(super) struct Knobs {
     pub(super) slow_commands: u64,
     /// Whether the server's clock is an hour ahead for a while.
     pub(super) clock_an_hour_ahead: bool,
+    /// The longest time for which the server rejects all commands for overload; it rejects parts of them for longer. `None`
+    /// without an overload.
+    pub(super) overload: Option<Duration>,
     /// The time of each message of a scene; `None` for the times of the scenarios.
     pub(super) way: Option<Way>,
 }
@@ -202,6 +206,14 @@ impl Knobs {
             },
             Scenario::Steps => Self {
                 clock_an_hour_ahead: true,
+                ..none
+            },
+            Scenario::Overload => Self {
+                overload: Some(if rng.u8(0..3) == 0 {
+                    Duration::from_secs(20)
+                } else {
+                    SHORT
+                }),
                 ..none
             },
             Scenario::Sets if rng.u8(0..3) == 0 => Self {

@@ -94,7 +94,8 @@ impl Link {
     }
 
     async fn line_command<T>(&self, run: impl FnOnce(&MemoryStore, bool) -> T) -> Result<T, LockError> {
-        let _connection = self.connection().await;
+        let mut connection = Some(self.connection().await);
+        self.admitted(&mut connection).await?;
         self.server.traffic.line_commands.fetch_add(1, Relaxed);
         sleep(self.message(4)).await;
         let is_wrong = match self.line_fault() {

@@ -39,13 +39,17 @@ pub(crate) struct Link {
     pub(super) knobs: Knobs,
     /// What the library asks before each command.
     pub(crate) admissions: Arc<Admissions>,
+    /// How often the driver repeats a command that the server rejects for overload.
+    pub(super) driver_retries: u32,
     pool: Arc<Pool>,
     rng: Mutex<Rng>,
 }
 
 impl Link {
     pub(super) fn new(server: &Arc<Server>, process: &Arc<Process>, knobs: &Knobs, rng: Rng) -> Self {
+        let mut rng = rng;
         Self {
+            driver_retries: knobs.overload.map_or(0, |_| Self::driver_retries(&mut rng)),
             server: Arc::clone(server),
             process: Arc::clone(process),
             knobs: knobs.clone(),
@@ -303,15 +307,33 @@ impl Link {
     }
 
     async fn request(&self, order: Order) -> Result<Reply, Error> {
-        driver_call(self.send(order)).await
+        // The library's own futures must not look large because of the simulation.
+        driver_call(Box::pin(self.send(order))).await
     }
 
     async fn send(&self, order: Order) -> Result<Reply, Error> {
         // A request that is dropped before it has a connection is never sent.
-        let _connection = self.pool.check_out().await;
+        let mut connection = Some(self.pool.check_out().await);
         let trip = self.trip(&order);
         let number = self.process.contacts.sent();
         let sent = Sent::new(&self.process, &order);
+        let noted = self.noted(&order);
+        if let Err(rejection) = self.admitted(&mut connection).await {
+            self.server.note(|| {
+                format!(
+                    "{:?} of {} for {} is rejected",
+                    order.kind,
+                    self.process.number,
+                    order.names()
+                )
+            });
+            if let Some(noted) = noted {
+                noted.ended(true);
+            }
+            self.process.contacts.ended(number, false);
+            sent.ended(false);
+            return Err(rejection);
+        }
         if let Some(end) = &trip.end {
             self.server.note(|| {
                 let (kind, name) = (order.kind, order.names());
@@ -337,6 +359,9 @@ impl Link {
             (None, Some(reply)) => reply.await.unwrap_or_else(|_| Err(errors::broken_connection())),
             (Some(End::Silence), _) | (None, None) => pending().await,
         };
+        if let Some(noted) = noted {
+            noted.ended(false);
+        }
         self.process.contacts.ended(number, reply.is_ok());
         sent.ended(reply.is_ok());
         reply

@@ -52,12 +52,23 @@ pub(super) enum Scenario {
     ManyLeases,
     /// Many calls at once in each process, whose requests become common commands, with most of the faults.
     Gathered,
+    /// The server rejects commands for overload. Each process has many calls, for locks, sets or works.
+    Overload,
     /// Calls for several locks, with most of the faults or with operators.
     Sets,
     /// Calls for the permits of semaphores, with most of the faults.
     Permits,
     /// Calls whose work may succeed only once, with most of the faults.
     Marks,
+}
+
+/// What the calls of a plan are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Locks,
+    /// Sets, locks or permits.
+    Sets,
+    Works,
 }
 
 /// One simulation; all of it follows from the scenario, the seed and the size of the fleet.
@@ -146,6 +157,9 @@ impl Plan {
         if self.scenario == Scenario::SetTurns {
             return self.in_set_turns(rng);
         }
+        if self.scenario == Scenario::Overload {
+            return self.overloaded(rng);
+        }
         if self.scenario.has_several_kinds() {
             return Self {
                 names: rng.usize(2..=5),
@@ -224,6 +238,40 @@ impl Plan {
         plan
     }
 
+    /// A plan with many calls for locks of which most are free, and holds that last longer than leases; some seeds have sets or
+    /// works in place of single locks.
+    fn overloaded(self, rng: &mut Rng) -> Self {
+        let plan = Self {
+            processes: rng.usize(1..=2),
+            names: rng.usize(30..=60),
+            workers: rng.usize(20..=40),
+            lasts: between(rng, 15_000, 30_000),
+            usual_hold: 10_000,
+            rest: *rng.choice(&[0, 300]).unwrap_or(&0),
+            ..self
+        };
+        match plan.kind_of_calls() {
+            Kind::Locks => plan,
+            Kind::Sets | Kind::Works => Self {
+                names: rng.usize(4..=8),
+                workers: 6,
+                usual_hold: *rng.choice(&[20, 1500, 10_000]).unwrap_or(&20),
+                ..plan
+            },
+        }
+    }
+
+    /// What the calls are for.
+    pub(super) fn kind_of_calls(&self) -> Kind {
+        match (self.scenario, self.seed % 6) {
+            (Scenario::Sets | Scenario::SetTurns | Scenario::Permits, _) | (Scenario::Overload, 4) => {
+                Kind::Sets
+            }
+            (Scenario::Marks, _) | (Scenario::Overload, 5) => Kind::Works,
+            _ => Kind::Locks,
+        }
+    }
+
     /// The names that a call of this process wants in [`Scenario::SetTurns`], in any order: two of a chain of three, one name
     /// of a set that others want, or a set that all want.
     pub(super) fn set_in_turn(&self, process: usize, rng: &mut Rng) -> Vec<usize> {
@@ -255,6 +303,9 @@ impl Plan {
             Duration::from_secs(600)
         } else if self.scenario == Scenario::Failovers {
             Duration::from_secs(15)
+        } else if self.scenario == Scenario::Overload {
+            // So many rejected renewals that one of them succeeds.
+            Duration::from_secs(5)
         } else {
             Duration::ZERO
         }
@@ -298,10 +349,10 @@ impl Plan {
 
     /// Whether a holder keeps its lock until it releases it.
     pub(super) fn keeps_holds(&self) -> bool {
-        use Scenario::{BlockedDocuments, Calm, Failovers, ManyLeases, Neighbours, Sweeps};
+        use Scenario::{BlockedDocuments, Calm, Failovers, ManyLeases, Neighbours, Overload, Sweeps};
         matches!(
             self.scenario,
-            BlockedDocuments | Calm | Failovers | ManyLeases | Neighbours | Sweeps
+            BlockedDocuments | Calm | Failovers | ManyLeases | Neighbours | Overload | Sweeps
         )
     }
 
@@ -335,7 +386,7 @@ impl Plan {
 }
 
 impl Scenario {
-    pub(super) const ALL: [Self; 28] = [
+    pub(super) const ALL: [Self; 29] = [
         Self::Calm,
         Self::Network,
         Self::Pauses,
@@ -361,6 +412,7 @@ impl Scenario {
         Self::Steps,
         Self::ManyLeases,
         Self::Gathered,
+        Self::Overload,
         Self::Sets,
         Self::Permits,
         Self::Marks,

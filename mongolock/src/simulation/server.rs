@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::blocks::Blocks;
 use super::ledger::Ledger;
 use super::order::Order;
+use super::overload::Overload;
 use super::plan::Scenario;
 use super::process::number_in;
 use super::tenure::Tenures;
@@ -40,6 +41,7 @@ pub(super) struct Server {
     pub(super) tenures: Tenures,
     pub(super) turns: Turns,
     pub(super) works: Works,
+    pub(super) overload: Overload,
     /// The number of changes of the primary.
     term: AtomicU64,
     no_primary: AtomicBool,
@@ -97,6 +99,7 @@ impl Server {
             tenures: Tenures::default(),
             turns: Turns::default(),
             works: Works::default(),
+            overload: Overload::default(),
             term: AtomicU64::new(0),
             no_primary: AtomicBool::new(false),
             scenario,

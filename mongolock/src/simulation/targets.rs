@@ -225,7 +225,11 @@ impl Worker {
             Target::Semaphore(semaphore) => semaphore.run(body).await,
         };
         match ran {
-            Ok(()) | Err(LockError::Lost { .. }) => Ok(()),
+            Ok(()) => Ok(()),
+            Err(LockError::Lost { .. }) => {
+                self.check_loss(wish, &call.documents);
+                Ok(())
+            }
             Err(error) => {
                 self.check_wait(wish, call.begun);
                 self.target_failed(wish, call, error)
@@ -244,13 +248,26 @@ impl Worker {
                 "a lost lease is not noticed".into()
             });
         }
+        if held.is_lost() {
+            let names: Vec<_> = context
+                .lease()
+                .keys()
+                .iter()
+                .map(|key| Arc::clone(&key.name))
+                .collect();
+            self.check_loss(wish, &names);
+        }
         drop(context);
         if chance(&mut self.rng, 100) {
             self.process.give_up.notify_waiters();
         }
         self.world.note_progress();
         match wish.end {
-            End::Release => drop(held.release().await),
+            End::Release => drop(
+                held.release()
+                    .await
+                    .inspect_err(|error| self.check_says_overloaded(error)),
+            ),
             End::Drop | End::Leak => drop(held),
         }
     }
@@ -287,6 +304,7 @@ impl Worker {
         self.world
             .server
             .note(|| format!("{} gives up: {error}", self.process.number));
+        self.check_says_overloaded(&error);
         let may_end = wish.limit.is_some() || wish.how == How::Try;
         let is_short = wish.attempt_limit().is_some_and(|limit| limit < ONE_ANSWER);
         let expected = match &error {

@@ -8,6 +8,7 @@ use super::errors;
 use super::wish::Wish;
 use super::worker::Worker;
 use crate::LockError;
+use crate::store::driver_error;
 
 /// The time without a reply after which a call must no longer fail with "held" but with an error of MongoDB, with some
 /// tolerance.
@@ -69,7 +70,9 @@ impl Worker {
         let left_it_to_others = contact
             .others_in_line
             .is_some_and(|seen| seen.elapsed() < ASKS_AGAIN);
-        let may_be_busy = is_held_here || was_reported_held || awaited || left_it_to_others;
+        // The request that follows such a reply may wait for its place.
+        let found_free = contact.free.is_some_and(|free| free.elapsed() < SILENT);
+        let may_be_busy = is_held_here || was_reported_held || awaited || left_it_to_others || found_free;
         self.check(may_be_busy, || {
             format!(
                 "{wish:?} ended with \"busy\", though no reply said that others hold the lock or wait for it"
@@ -78,14 +81,40 @@ impl Worker {
         if !awaited {
             self.check_free(wish, call, "busy");
         }
+        if !(is_held_here || awaited || left_it_to_others || found_free) {
+            self.check_not_overloaded(wish, call);
+        }
+    }
+
+    /// Checks that a call that failed with "busy" did not take rejections of its requests for a held lock.
+    fn check_not_overloaded(&self, wish: &Wish, call: &JudgedCall) {
+        let server = &self.world.server;
+        // What was known before a short call stays valid during it.
+        let is_short = call.begun.elapsed() < SILENT;
+        let was_held = server.tenures.any_since(&call.name, call.begun, |_| true);
+        self.check(is_short || was_held || self.world.plan.knobs.overload.is_none(), || {
+            format!(
+                "{wish:?} ended with \"busy\", though the lock was free and the server only rejects commands"
+            )
+        });
+    }
+
+    /// Checks that an error of MongoDB names the overload, if the process has learned of it.
+    pub(super) fn check_says_overloaded(&self, error: &LockError) {
+        let is_known = self.world.server.overload.is_known_to(self.process.number);
+        let is_wrong = matches!(error, LockError::Mongo(_)) && !driver_error::is_overload(error);
+        self.check(!(is_known && is_wrong), || {
+            format!("an error does not name the overload: {error}")
+        });
     }
 
     /// Checks a call that failed with an error of MongoDB: a request must have failed.
     pub(super) fn check_error(&self, wish: &Wish, call: &JudgedCall, error: &LockError) {
-        let LockError::Mongo(driver_error) = error else {
+        let LockError::Mongo(of_driver) = error else {
             return;
         };
-        let is_refused = errors::is_permanent(driver_error);
+        self.check_says_overloaded(error);
+        let is_refused = errors::is_permanent(of_driver);
         if is_refused || self.process.was_paused_within(call.begun.elapsed() + SETTLED) {
             return;
         }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::contacts::Present;
 use super::fleet::World;
 use super::ledger::{Begun, Promise, is_live};
-use super::plan::Scenario;
+use super::plan::{Kind, Scenario};
 use super::process::Process;
 use super::verdict::JudgedCall;
 use super::wish::{End, How, Wish};
@@ -39,12 +39,12 @@ impl Worker {
             let gives_up = may_give_up && chance(&mut self.rng, 200);
             let patience = gives_up.then(|| between(&mut self.rng, 0, 3000));
             let process = Arc::clone(&self.process);
-            let scenario = self.world.plan.scenario;
+            let kind = self.world.plan.kind_of_calls();
             let call = async {
-                match scenario {
-                    Scenario::Sets | Scenario::SetTurns | Scenario::Permits => self.call_target().await,
-                    Scenario::Marks => self.call_job().await,
-                    _ => self.call().await,
+                match kind {
+                    Kind::Sets => self.call_target().await,
+                    Kind::Works => self.call_job().await,
+                    Kind::Locks => self.call().await,
                 }
             };
             let called = match patience {
@@ -87,6 +87,9 @@ impl Worker {
         let is_capped = guard.lease().options.max_hold.is_some();
         let (key, end) = (guard.lease().key().clone(), guard.lease().deadline());
         let released = guard.release().await;
+        if let Err(error) = &released {
+            self.check_says_overloaded(error);
+        }
         let expected = released.is_ok() || is_capped || !world.is_calm();
         self.check(expected, || format!("release after {wish:?}: {released:?}"));
         let was_live = end.is_some_and(|end| Instant::now() < end);
@@ -117,7 +120,7 @@ impl Worker {
         match ran {
             Ok(()) => Ok(()),
             Err(LockError::Lost { .. }) => {
-                self.check_loss(wish);
+                self.check_loss(wish, std::slice::from_ref(&call.name));
                 Ok(())
             }
             Err(error) => {
@@ -141,7 +144,7 @@ impl Worker {
             self.process.give_up.notify_waiters();
         }
         if guard.is_lost() {
-            self.check_loss(wish);
+            self.check_loss(wish, &[Arc::clone(&guard.lease().key().name)]);
         }
         match wish.end {
             End::Release => self.release(guard, wish).await,
@@ -168,6 +171,15 @@ impl Worker {
             tells_of_forced_ends: world.plan.tells_of_forced_ends(),
         };
         let process = self.process.number;
+        let begins = |key: &LeaseId| {
+            let lasts = world.server.memory.lease_of(&key.name, Duration::ZERO);
+            let lasts = lasts.filter(|(id, _)| *id == key.lock_id).map(|(_, lasts)| lasts);
+            world.server.overload.begins(process, lease, lasts)
+        };
+        if world.plan.knobs.overload.is_some() {
+            let breach = begins(&lease.keys()[0]);
+            self.check(breach.is_none(), || breach.unwrap_or_default());
+        }
         let tokens = lease.tokens().map(|(_, token)| token.get());
         let begin = |(key, token): (&LeaseId, i64)| {
             world
@@ -212,10 +224,16 @@ impl Worker {
     }
 
     /// Checks that a lost lease had a reason to be lost. The holder may notice it only at the end of its work.
-    fn check_loss(&self, wish: &Wish) {
+    pub(super) fn check_loss(&self, wish: &Wish, names: &[Arc<str>]) {
         let blocked = self.world.server.blocks.blocked_until(&wish.name.to_string());
         let was_blocked = blocked.is_some_and(|until| until + wish.expiry * 2 + wish.hold >= Instant::now());
-        let expected = !self.world.plan.keeps_holds() || wish.is_capped() || was_blocked;
+        let since = Instant::now().checked_sub(wish.expiry * 2 + wish.hold);
+        let may_lose = self
+            .world
+            .server
+            .overload
+            .may_lose(self.process.number, names, since);
+        let expected = !self.world.plan.keeps_holds() || wish.is_capped() || was_blocked || may_lose;
         self.check(expected, || format!("{wish:?} lost its lock for no reason"));
     }
 

@@ -344,7 +344,11 @@ impl Admissions {
     #[cfg(test)]
     pub(crate) fn is_full(&self) -> bool {
         let state = lock(&self.state);
-        !self.has_room(&state, AdmissionClass::Woken, None)
+        let one_waits = IN_TURNS
+            .iter()
+            .any(|class| !state.waiting[*class as usize].is_empty());
+        one_waits
+            || !self.has_room(&state, AdmissionClass::Woken, None)
             || !state.budgets[AdmissionClass::Woken.budget()].has_room()
     }
 

@@ -197,6 +197,19 @@ impl Store {
         outcome
     }
 
+    /// [`Self::noted`] of a claim, whose inner error is that of the query about it.
+    fn noted_claim<T>(
+        &self,
+        sent: Instant,
+        outcome: Result<Result<T, LockError>, LockError>,
+    ) -> Result<Result<T, LockError>, LockError> {
+        match &outcome {
+            Ok(queried) => self.admissions().note(sent, queried),
+            Err(_) => self.admissions().note(sent, &outcome),
+        }
+        outcome
+    }
+
     /// Takes those of these locks that are free. Several keys have one id in common and different names: one command claims
     /// their locks, and a query finds out which of them the claims have. Repeating it with the same keys is harmless. An
     /// error of the query alone is the inner one. A claim that was admitted together with others goes in one command with
@@ -227,7 +240,7 @@ impl Store {
         limit: Duration,
     ) -> Result<Claimed, LockError> {
         let sent = Instant::now();
-        self.noted(sent, send!(self, Acquire, claim(keys, request), limit))
+        self.noted_claim(sent, send!(self, Acquire, claim(keys, request), limit))
     }
 
     /// Takes those of these locks that are free, for different calls.
@@ -237,7 +250,7 @@ impl Store {
         limit: Duration,
     ) -> Result<Outcomes<AcquireReply>, LockError> {
         let sent = Instant::now();
-        self.noted(sent, send!(self, Acquire, claim_each(items), limit))
+        self.noted_claim(sent, send!(self, Acquire, claim_each(items), limit))
     }
 
     /// Renews these claims, each for its expiry. If not all of them have their locks, a second command finds out which do.
@@ -297,7 +310,8 @@ impl Store {
     /// Replaces a claim by the mark that its work is done, or releases it if the period is over. It ends the hold, as a release
     /// does. Repeating it is harmless. The caller has the admission.
     pub(crate) async fn mark(&self, request: &MarkRequest, limit: Duration) -> Result<MarkReply, LockError> {
-        send!(self, Release, mark(request), limit)
+        let sent = Instant::now();
+        self.noted(sent, send!(self, Release, mark(request), limit))
     }
 
     /// Releases those of these claims that have their locks, in the background. The caller has the admission.
@@ -411,7 +425,11 @@ impl Store {
         takeover_margin: Duration,
         limit: Duration,
     ) -> Result<RunningLeases, LockError> {
-        send!(self, Look within limit, look(looked, takeover_margin))
+        let sent = Instant::now();
+        self.noted_in_background(
+            sent,
+            send!(self, Look within limit, look(looked, takeover_margin)),
+        )
     }
 
     /// Looks at all permits of a semaphore, also at those beyond this number. The reply is only a hint, as that to a look. The

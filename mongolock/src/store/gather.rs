@@ -359,7 +359,8 @@ impl Store {
             match T::send_together(items, self, left).await {
                 Err(error) if driver_error::wrote_nothing(&error) => {
                     let pause = self.admissions().pause_after_rejection();
-                    if left <= pause {
+                    // The driver may have repeated the command for long, and no reply in time would make its outcome unknown.
+                    if by <= Instant::now() + pause * 2 {
                         return Err(error);
                     }
                     sleep(pause).await;

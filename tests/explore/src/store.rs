@@ -76,6 +76,10 @@ pub(crate) mod driver_error {
         false
     }
 
+    pub(crate) fn wrote_nothing(_: &LockError) -> bool {
+        false
+    }
+
     pub(crate) fn was_not_applied(_: &LockError) -> bool {
         false
     }

@@ -97,6 +97,7 @@ async fn soak(setting: &Setting, database: &Database, seed: u64) -> anyhow::Resu
     }
     let ended = fleet.ended_owners();
     let (places, lives, history) = fleet.finish().await?;
+    history.save("soak");
     Ok((Seen::new(places, lives, history, faults), ended))
 }
 
