@@ -28,25 +28,24 @@ pub(crate) fn of_caller<F: Future>(work: F) -> impl Future<Output = F::Output> {
 }
 
 /// Records no span for a command that no caller waits for.
-pub(crate) fn of_kind<F: Future>(kind: CommandKind, command: F) -> impl Future<Output = F::Output> {
-    let context = match kind {
+pub(crate) async fn of_kind<F: Future>(kind: CommandKind, command: F) -> F::Output {
+    match kind {
         CommandKind::Renew
         | CommandKind::Line
         | CommandKind::Stream
         | CommandKind::Index
-        | CommandKind::Hello => without_spans(),
+        | CommandKind::Hello => suppressed(command).await,
         CommandKind::Acquire
         | CommandKind::Release
         | CommandKind::Commit
         | CommandKind::Look
-        | CommandKind::Admin => Context::current(),
-    };
-    command.with_context(context)
+        | CommandKind::Admin => command.await,
+    }
 }
 
 /// Records no span for what this work sends.
 pub(crate) fn suppressed<F: Future>(work: F) -> impl Future<Output = F::Output> {
-    work.with_context(without_spans())
+    work.with_context(Context::new().with_telemetry_suppressed())
 }
 
 /// Sends a command for several calls in a span with this name and these attributes. It is a root with links to the spans of the
@@ -100,10 +99,6 @@ fn root(name: &'static str, attributes: [KeyValue; 2], links: &[SpanContext]) ->
     span.span_context()
         .is_valid()
         .then(|| Context::new().with_span(span))
-}
-
-fn without_spans() -> Context {
-    Context::new().with_telemetry_suppressed()
 }
 
 #[cfg(test)]

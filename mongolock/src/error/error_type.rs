@@ -63,15 +63,15 @@ fn of_failure(failure: &Failure) -> Cow<'static, str> {
 mod tests {
     use std::time::Duration;
 
-    use mongodb::bson::{doc, from_document};
+    use serde_json::{from_value, json};
 
     use super::*;
     use crate::store::driver_error::blocked;
 
     /// The driver makes an error of the server only from its reply.
     fn of_server(code: i32) -> Error {
-        let reply = doc! { "code": code, "codeName": "Name", "errmsg": "words" };
-        ErrorKind::Command(from_document(reply).unwrap()).into()
+        let reply = json!({ "code": code, "codeName": "Name", "errmsg": "words" });
+        ErrorKind::Command(from_value(reply).unwrap()).into()
     }
 
     #[test]
