@@ -115,9 +115,13 @@ async fn acquire_requests_give_way_and_calls_say_why_they_fail() {
     sleep(Duration::from_secs(4)).await;
     commands.clear();
     sleep(Duration::from_secs(4)).await;
-    // Eight requests a second, each of which the driver sends three times, and hints about waiters.
-    let sent = commands.take().len();
-    assert!(sent < 140, "{sent}");
+    let sent = commands.take();
+    let claims = sent
+        .iter()
+        .filter(|sent| sent.contains_key("findAndModify"))
+        .count();
+    // Fifteen acquire requests a second, and some at the edges. Each call that ends releases what has no reply yet.
+    assert!(claims <= 72 && sent.len() <= 200, "{claims}, {}", sent.len());
     assert!(provider.health().await.overloaded_since.unwrap() > Duration::from_secs(4));
     stops.store(true, Ordering::Relaxed);
     let errors: Vec<LockError> = callers.join_all().await.into_iter().flatten().collect();
@@ -134,7 +138,11 @@ async fn acquire_requests_give_way_and_calls_say_why_they_fail() {
         calls.spawn(async move { acquire_soon(&provider, &format!("free:{number}")).await });
     }
     let guards = timeout(AMPLE, calls.join_all()).await.unwrap();
-    println!("{sent} commands in 4 s, served after {:?}", begun.elapsed());
+    println!(
+        "{} commands in 4 s, {claims} acquire requests; served after {:?}",
+        sent.len(),
+        begun.elapsed()
+    );
     for guard in guards {
         guard.release().await.unwrap();
     }
@@ -197,13 +205,15 @@ async fn a_commit_that_is_rejected_until_the_lease_ends_is_not_made() {
     database.create_collection("documents").await.unwrap();
     let provider = patient(database);
     until_indexed(&provider).await;
+    // The set is acquired, and the statement for its first lock is run.
+    let point = fail(&db, rejecting(&["update", "abortTransaction"]).after(2)).await;
+    let (expiry, never) = (Duration::from_secs(2), Duration::from_millis(1900));
     let set = provider
         .lock_all(["first", "second"])
-        .expiry(Duration::from_secs(2));
+        .expiry(expiry)
+        .renew_interval(never);
     let guard = set.acquire().await.unwrap();
     let mut session = transaction(database).await;
-    // The first lock's statement is run.
-    let point = fail(&db, rejecting(&["update", "abortTransaction"]).after(1)).await;
     let context = guard.context();
     let committed = timeout(AMPLE, context.commit(&mut session)).await.unwrap();
     assert!(matches!(committed, Err(LockError::Lost { .. })), "{committed:?}");
@@ -225,9 +235,10 @@ async fn a_commit_that_is_refused_leaves_no_transaction_open() {
     let database = db.database();
     database.create_collection("documents").await.unwrap();
     let provider = patient(database);
+    let refusal = FailPoint::on(&["commitTransaction"]).error_code(BAD_VALUE);
+    let point = fail(&db, refusal).await;
     let guard = acquire_soon(&provider, "kept").await;
     let mut session = transaction(database).await;
-    let point = fail(&db, FailPoint::on(&["commitTransaction"]).error_code(BAD_VALUE)).await;
     let context = guard.context();
     let committed = timeout(AMPLE, context.commit(&mut session)).await.unwrap();
     assert!(
