@@ -145,15 +145,12 @@ pub(crate) const RENEWAL_LIMIT_MAX: Duration = seconds(5);
 /// millisecond: a busy server must not run out of time.
 pub(crate) const RENEWAL_STATEMENT: Duration = millis(2);
 
-/// The pause before a failed renewal is repeated, while the lease lasts.
-pub(crate) const RENEWAL_RETRY: Duration = millis(250);
+/// The part of the rest of a lease after which a failed renewal is repeated: a lease lasts for a hundred such repetitions, so it
+/// is kept even if only a few of a hundred commands succeed.
+pub(crate) const RENEWAL_RETRY_PART: u32 = 128;
 
-/// The part of the rest of a lease after which a renewal is repeated that the server has rejected for overload: a lease lasts
-/// for a hundred such repetitions.
-pub(crate) const REJECTED_RENEWAL_PART: u32 = 128;
-
-/// The bounds of that pause: a shorter one would add to the load, and a longer one wastes the first reply after the overload.
-pub(crate) const REJECTED_RENEWAL_PAUSE: RangeInclusive<Duration> = millis(20)..=millis(250);
+/// The bounds of that pause: a shorter one would add to the load, and a longer one wastes the first reply after the failure.
+pub(crate) const RENEWAL_RETRY: RangeInclusive<Duration> = millis(20)..=millis(250);
 
 /// The time after which a renewal without a reply is sent again while the server rejects commands: the driver repeats a
 /// rejected command after pauses of its own, which are longer.

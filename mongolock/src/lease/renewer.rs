@@ -18,7 +18,7 @@ use crate::lease::schedule::{self, Schedule};
 use crate::line::Lines;
 use crate::store::Store;
 use crate::sync::lock;
-use crate::timing::{REJECTED_RENEWAL_PART, REJECTED_RENEWAL_PAUSE, RENEWAL_RETRY};
+use crate::timing::{RENEWAL_RETRY, RENEWAL_RETRY_PART};
 
 /// The number of leases that one round looks at, of those with little time left and of the others: as many as are in flight
 /// at a time in a process that holds 100,000 locks.
@@ -161,31 +161,27 @@ impl Renewer {
     /// Plans the repetition of a failed renewal after a short pause. If the error `is_of_one` document, the leases are renewed
     /// in smaller groups, without a pause unless the lease was renewed alone already.
     pub(crate) fn renewal_failed(&self, leases: &[Arc<Lease>], is_of_one: bool) {
-        let (now, factor) = (Instant::now(), 1.0 + schedule::jitter());
-        let retry = |lease: &Lease| {
-            now + RENEWAL_RETRY
-                .min(lease.options.renew_interval() / 2)
-                .mul_f64(factor)
-        };
         if is_of_one {
+            let (now, factor) = (Instant::now(), 1.0 + schedule::jitter());
             let is_group = leases.len() > 1;
-            let at = |lease: &Lease| if is_group { now } else { retry(lease) };
+            let retry = |lease: &Lease| {
+                RENEWAL_RETRY
+                    .end()
+                    .min(&(lease.options.renew_interval() / 2))
+                    .mul_f64(factor)
+            };
+            let at = |lease: &Lease| if is_group { now } else { now + retry(lease) };
             lock(&self.state).schedule.split(leases, at);
             self.wake.notify_one();
         } else {
-            self.replan(leases, retry);
+            let at = retry_at(leases);
+            self.replan(leases, |_| at);
         }
     }
 
-    /// Plans the repetition of a renewal that the server has rejected for overload: soon, because nothing else keeps the leases,
-    /// and in groups of the same size.
+    /// Plans the repetition of a renewal that the server has rejected for overload, in groups of the same size.
     pub(super) fn renewal_rejected(&self, leases: &[Arc<Lease>], splits: u32) {
-        let now = Instant::now();
-        let first_deadline = leases.iter().filter_map(|lease| lease.deadline()).min();
-        let left = first_deadline.map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(now));
-        let (least, most) = (*REJECTED_RENEWAL_PAUSE.start(), *REJECTED_RENEWAL_PAUSE.end());
-        let pause = (left / REJECTED_RENEWAL_PART).clamp(least, most);
-        let at = now + pause.mul_f64(1.0 + schedule::jitter());
+        let at = retry_at(leases);
         lock(&self.state).schedule.rejected(leases, at, splits);
         self.wake.notify_one();
     }
@@ -285,6 +281,16 @@ impl Renewer {
         let state = lock(&self.state);
         state.schedule.next().is_none() && state.releases.is_empty()
     }
+}
+
+/// When a renewal of these leases is repeated that has failed, but not because of one of them: soon, because nothing else keeps
+/// the leases.
+fn retry_at(leases: &[Arc<Lease>]) -> Instant {
+    let now = Instant::now();
+    let first_deadline = leases.iter().filter_map(|lease| lease.deadline()).min();
+    let left = first_deadline.map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(now));
+    let pause = (left / RENEWAL_RETRY_PART).clamp(*RENEWAL_RETRY.start(), *RENEWAL_RETRY.end());
+    now + pause.mul_f64(1.0 + schedule::jitter())
 }
 
 impl RenewerState {

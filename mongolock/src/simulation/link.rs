@@ -256,6 +256,7 @@ impl Link {
         limit: Duration,
     ) -> Result<Outcomes<bool>, LockError> {
         let released = items.iter().map(|item| (item.key.clone(), item.min_hold));
+        let begun = Instant::now();
         let number = self
             .release_all(Command::Release, &released.collect::<Vec<_>>(), limit)
             .await?;
@@ -269,7 +270,7 @@ impl Link {
             Ok(_) => unreachable!("a query for documents gets its reply"),
             Err(error) => return Ok(Err(error.into())),
         };
-        let outcome = |item: &ReleaseItem| item.outcome(found.get(&item.key.name).cloned());
+        let outcome = |item: &ReleaseItem| item.outcome(found.get(&item.key.name), begun.elapsed());
         Ok(Ok(items.iter().map(outcome).collect()))
     }
 

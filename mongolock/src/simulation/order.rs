@@ -10,8 +10,8 @@ use super::process::number_in;
 use super::server::{Command, Server};
 use crate::FencingToken;
 use crate::once::MarkEnd;
-use crate::store::LeaseId;
 use crate::store::{AcquireReply, AcquireRequest, MarkReply, MarkRequest, RenewReply, RunningLeases};
+use crate::store::{AfterRelease, LeaseId};
 
 /// A command on its way to the server.
 #[derive(Clone)]
@@ -55,7 +55,7 @@ pub(super) enum Change {
 pub(super) enum Reply {
     Claimed(AcquireReply),
     ReadClaims(HashMap<LeaseId, AcquireReply>),
-    Documents(HashMap<Arc<str>, (String, i64)>),
+    Documents(HashMap<Arc<str>, AfterRelease>),
     Marked(MarkReply),
     /// The claims that had their locks.
     Found(HashSet<LeaseId>),
@@ -135,7 +135,7 @@ impl Server {
                     read.extend(reply.map(|reply| (key.clone(), reply)));
                 }
                 Change::ReadDocuments => {
-                    let document = self.memory.id_and_token(&key.name);
+                    let document = self.memory.after_release(now, &key.name);
                     documents.extend(document.map(|document| (Arc::clone(&key.name), document)));
                 }
                 Change::Mark { token, end } => {

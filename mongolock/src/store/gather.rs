@@ -43,18 +43,33 @@ pub(crate) struct ReleaseItem {
     pub(crate) min_hold: Duration,
 }
 
+/// What a query after a release of several claims finds in the document of one of them.
+#[derive(Debug, Clone)]
+pub(crate) struct AfterRelease {
+    pub(crate) lock_id: String,
+    pub(crate) token: i64,
+    /// The time since the last acquisition, by the server's clock.
+    pub(crate) held_for: Duration,
+}
+
 impl ReleaseItem {
-    /// Whether the claim had its lock until a release of several claims, by the id and the token in the document after it. An
-    /// error says that the claim has its lock still. One that has neither its lock nor lost it was released by that command,
-    /// or by force at the same time.
-    pub(crate) fn outcome(&self, found: Option<(String, i64)>) -> Result<bool, LockError> {
-        match found {
-            Some((holder, _)) if *holder == *self.key.lock_id => {
-                Err(unknown(LockError::no_reply("release", TOGETHER_LIMIT)))
-            }
-            Some((holder, token)) => Ok(holder.is_empty() && token == self.token.get()),
-            None => Ok(false),
+    /// Whether the claim had its lock until a release of several claims that began so long ago, by the document after it. An
+    /// error says that only a release of its own finds out: the claim has its lock still, or another one has acquired it since,
+    /// perhaps after that release. One that has neither its lock nor lost it was released by that command, or by force at the
+    /// same time.
+    pub(crate) fn outcome(&self, found: Option<&AfterRelease>, began: Duration) -> Result<bool, LockError> {
+        let Some(found) = found else {
+            return Ok(false);
+        };
+        if found.lock_id.is_empty() && found.token == self.token.get() {
+            return Ok(true);
         }
+        // Dates have milliseconds.
+        let is_recent = found.held_for <= began + Duration::from_millis(1);
+        if is_recent || *found.lock_id == *self.key.lock_id {
+            return Err(unknown(LockError::no_reply("release", TOGETHER_LIMIT)));
+        }
+        Ok(false)
     }
 }
 

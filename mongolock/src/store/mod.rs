@@ -45,6 +45,8 @@ pub(crate) use command::{
 };
 pub(crate) use connection::{Connection, connect};
 pub use filter::LockFilter;
+#[cfg(test)]
+pub(crate) use gather::AfterRelease;
 pub(crate) use gather::{ClaimItem, Outcomes, ReleaseItem};
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::Error;
+use tokio::time::Instant;
 
 use super::claims::{acquire_reply, claim_stage, claims, corrupt, release_stage, updates_of, wrong_type};
-use super::gather::{ClaimItem, ReleaseItem};
-use super::look::{held_ms, remaining_ms};
+use super::gather::{AfterRelease, ClaimItem, ReleaseItem};
+use super::look::{held_for, held_ms, remaining_ms};
 use super::mongo::{MongoStore, Query, run_write};
 use super::{AcquireReply, AcquireRequest, Claimed, LeaseId, Outcomes, driver_error, reply};
 use crate::LockError;
@@ -147,19 +148,27 @@ impl MongoStore {
         let updates = keys
             .into_iter()
             .flat_map(|(min_hold, keys)| updates_of(claims(keys), &release_stage(min_hold)));
+        let begun = Instant::now();
         let released = self.update(&self.locks, updates.collect(), limit).await?;
         if released == items.len() as u64 {
             return Ok(Ok(items.iter().map(|_| Ok(true)).collect()));
         }
-        let fields = doc! { "lockId": 1, "fencingToken": 1 };
+        let fields = doc! { "lockId": 1, "fencingToken": 1, "heldMs": held_ms() };
         let names = items.iter().map(|item| &item.key.name);
         let found = self.read(names, fields, limit).await;
+        let began = begun.elapsed();
         let seen = |document: &Document| {
-            let holder = document.get_str("lockId").ok()?.to_owned();
-            Some((holder, document.get_i64("fencingToken").ok()?))
+            Some(AfterRelease {
+                lock_id: document.get_str("lockId").ok()?.to_owned(),
+                token: document.get_i64("fencingToken").ok()?,
+                held_for: held_for(document)?,
+            })
         };
         Ok(found.map(|found| {
-            let outcome = |item: &ReleaseItem| item.outcome(found.get(&*item.key.name).and_then(seen));
+            let outcome = |item: &ReleaseItem| {
+                let found = found.get(&*item.key.name).and_then(seen);
+                item.outcome(found.as_ref(), began)
+            };
             items.iter().map(outcome).collect()
         }))
     }

@@ -134,29 +134,45 @@ async fn a_command_without_a_reply_ends_soon_after_its_limit() {
 /// What a release of several claims says of each, by the document after it.
 #[test]
 fn the_document_says_whether_a_claim_was_released() {
-    let outcome = |found: Option<(&str, i64)>| {
-        let found = found.map(|(holder, token)| (holder.to_owned(), token));
-        item(3)
-            .outcome(found)
-            .map_err(|error| driver_error::failed_together(&error))
+    const BEGAN: Duration = Duration::from_millis(20);
+    let outcome = |holder: &str, token, held_for| {
+        let found = AfterRelease {
+            lock_id: holder.to_owned(),
+            token,
+            held_for,
+        };
+        let outcome = item(3).outcome(Some(&found), BEGAN);
+        outcome.map_err(|error| driver_error::failed_together(&error))
     };
+    let (before, after) = (BEGAN * 2, BEGAN / 2);
     assert_eq!(
-        outcome(Some(("", 7))),
+        outcome("", 7, before),
         Ok(true),
         "it was released, and nobody else has had the lock"
     );
     assert_eq!(
-        outcome(Some(("owner#3", 7))),
+        outcome("owner#3", 7, before),
         Err(true),
         "it has the lock still, and goes alone"
     );
     assert_eq!(
-        outcome(Some(("", 9))),
+        outcome("", 9, before),
         Ok(false),
         "another one has acquired and released the lock"
     );
-    assert_eq!(outcome(Some(("other#1", 8))), Ok(false));
-    assert_eq!(outcome(None), Ok(false), "the document was deleted");
+    assert_eq!(outcome("other#1", 8, before), Ok(false));
+    for (holder, token) in [("", 9), ("other#1", 8)] {
+        assert_eq!(
+            outcome(holder, token, after),
+            Err(true),
+            "another one may have acquired the lock after the release"
+        );
+    }
+    assert_eq!(
+        item(3).outcome(None, BEGAN).ok(),
+        Some(false),
+        "the document was deleted"
+    );
 }
 
 /// An error of the command is that of each request only if the command cannot have made it.

@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 
 use super::{Document, MemoryStore};
 use crate::lock_id;
-use crate::store::{AcquireReply, AcquireRequest, LeaseId, LockEvent};
+use crate::store::{AcquireReply, AcquireRequest, AfterRelease, LeaseId, LockEvent};
 use crate::sync::lock;
 
 impl MemoryStore {
@@ -40,11 +40,15 @@ impl MemoryStore {
         Some(self.reply(now, document, key, request))
     }
 
-    /// The id and the token in the document of a lock.
-    pub(crate) fn id_and_token(&self, name: &str) -> Option<(String, i64)> {
+    /// What the document of a lock says after a release.
+    pub(crate) fn after_release(&self, now: Duration, name: &str) -> Option<AfterRelease> {
         let documents = lock(&self.documents);
         let document = documents.get(name)?;
-        Some((document.lock_id.to_string(), document.token))
+        Some(AfterRelease {
+            lock_id: document.lock_id.to_string(),
+            token: document.token,
+            held_for: now.saturating_sub(document.acquired_at),
+        })
     }
 
     /// The number of locks that this claim has.
