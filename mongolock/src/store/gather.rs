@@ -370,12 +370,13 @@ impl Store {
     ) -> Result<Vec<Answer<T>>, LockError> {
         let by = Instant::now() + limit;
         loop {
-            let left = by.saturating_duration_since(Instant::now());
-            match T::send_together(items, self, left).await {
+            let begun = Instant::now();
+            match T::send_together(items, self, by.saturating_duration_since(begun)).await {
                 Err(error) if driver_error::wrote_nothing(&error) => {
                     let pause = self.admissions().pause_after_rejection();
-                    // The driver may have repeated the command for long, and no reply in time would make its outcome unknown.
-                    if by <= Instant::now() + pause * 2 {
+                    // The driver may have repeated the command after pauses of its own, and would do so again: without a reply in
+                    // time the outcome would be unknown.
+                    if by <= Instant::now() + pause + begun.elapsed().max(pause) {
                         return Err(error);
                     }
                     sleep(pause).await;

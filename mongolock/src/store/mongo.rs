@@ -242,6 +242,7 @@ pub(super) async fn run(
 }
 
 /// One query, which has its whole reply in one batch.
+#[derive(Clone)]
 pub(super) struct Query {
     pub(super) filter: Document,
     /// What it reads of each document.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::Error;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::claims::{acquire_reply, claim_stage, claims, corrupt, release_stage, updates_of, wrong_type};
 use super::gather::{AfterRelease, ClaimItem, ReleaseItem};
@@ -173,7 +173,8 @@ impl MongoStore {
         }))
     }
 
-    /// What the documents of these locks say, by their names, confirmed by a majority.
+    /// What the documents of these locks say, by their names, confirmed by a majority. The command before it is made, so only this
+    /// query is repeated while the server rejects it for overload.
     async fn read(
         &self,
         names: impl ExactSizeIterator<Item = &Arc<str>>,
@@ -187,7 +188,19 @@ impl MongoStore {
             most,
             level: "majority",
         };
-        let found = query.run(&self.locks, limit).await?;
+        let by = Instant::now() + limit;
+        let found = loop {
+            match query.clone().run(&self.locks, limit).await {
+                Err(error) if driver_error::is_rejection(&error) => {
+                    let pause = self.servers.admissions().pause_after_rejection();
+                    if by <= Instant::now() + pause * 2 {
+                        return Err(error);
+                    }
+                    sleep(pause).await;
+                }
+                found => break found?,
+            }
+        };
         let by_name = |document: Document| Some((document.get_str("_id").ok()?.to_owned(), document));
         Ok(found.filter_map(by_name).collect())
     }

@@ -162,34 +162,31 @@ async fn claims_go_alone_after_a_write_that_no_majority_has_confirmed() {
     all_are_acquired_and_released_under(fault).await;
 }
 
-/// A command that was rejected for overload has written nothing, and goes again as it is.
+/// A command that was rejected for overload has written nothing, and goes again as it is; so does the query after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rejected_command_is_repeated_whole() {
-    let db = test_db().await;
-    let (provider, commands) = provider(&db).await;
-    let labels = ["SystemOverloadedError", "RetryableError", "NoWritesPerformed"];
-    let fault = FailPoint::on(&["update"])
-        .times(4)
-        .error_code(462)
-        .error_labels(&labels);
-    let fault = fault.enable_for(&db).await.unwrap();
-    commands.clear();
-    let guards = acquire(&provider, 0..CALLS).await;
-    assert!(!commands.failed().is_empty());
-    fault.clear().await.unwrap();
-    let sent = commands.take();
-    let alone = sent
-        .iter()
-        .filter(|command| command.contains_key("findAndModify"))
-        .count();
-    assert!(
-        alone < CALLS / 4,
-        "{alone} alone, {:?} together",
-        statements(&sent)
-    );
-    assert_eq!(release(guards).await, CALLS);
-    assert_all_free(&db).await;
-    provider.shutdown().await;
+    for rejected in ["update", "find"] {
+        let db = test_db().await;
+        let (provider, commands) = provider(&db).await;
+        let labels = ["SystemOverloadedError", "RetryableError", "NoWritesPerformed"];
+        let fault = FailPoint::on(&[rejected]).times(4).error_code(462);
+        let fault = fault.error_labels(&labels).enable_for(&db).await.unwrap();
+        commands.clear();
+        let guards = acquire(&provider, 0..CALLS).await;
+        assert!(!commands.failed().is_empty());
+        fault.clear().await.unwrap();
+        let sent = commands.take();
+        let is_alone = |command: &&Document| command.contains_key("findAndModify");
+        let alone = sent.iter().filter(is_alone).count();
+        assert!(
+            alone < CALLS / 4,
+            "{alone} alone, {:?} together",
+            statements(&sent)
+        );
+        assert_eq!(release(guards).await, CALLS);
+        assert_all_free(&db).await;
+        provider.shutdown().await;
+    }
 }
 
 /// A lock that an operator has freed before its release, and one that others have had since: only their holders are told.
