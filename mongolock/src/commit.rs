@@ -138,15 +138,17 @@ async fn abort(store: &Store, session: &mut ClientSession) {
 /// Ends the transaction that the server may still have for the session: it would block the locks' documents, also for their
 /// holder, until the server ends it itself. The server aborts the transaction of a session when the session begins another one.
 async fn end_open(store: &Store, session: &mut ClientSession) {
-    let until = Instant::now() + COMMIT_NO_REPLY;
+    let _ = timeout(COMMIT_NO_REPLY, replace_open(store, session)).await;
+}
+
+async fn replace_open(store: &Store, session: &mut ClientSession) {
     let mut backoff = pauses();
     while session.start_transaction().await.is_ok() {
-        let begun = timeout(COMMIT_NO_REPLY, store.begin_transaction(session)).await;
-        let _ = timeout(COMMIT_NO_REPLY, session.abort_transaction()).await;
-        let pause = backoff.next(Luck::draw());
+        let begun = store.begin_transaction(session).await;
+        let _ = session.abort_transaction().await;
         match begun {
-            Ok(Err(error)) if driver_error::is_rejected(&error) && Instant::now() + pause < until => {
-                tokio::time::sleep(pause).await;
+            Err(error) if driver_error::is_rejected(&error) => {
+                tokio::time::sleep(backoff.next(Luck::draw())).await;
             }
             _ => return,
         }
@@ -226,6 +228,7 @@ async fn commit(
     let mut backoff = pauses();
     let mut was_unknown = false;
     loop {
+        let sent = Instant::now();
         let error = match timeout(COMMIT_NO_REPLY, session.commit_transaction()).await {
             Ok(Ok(())) => {
                 ended(open, true);
@@ -237,9 +240,13 @@ async fn commit(
                 "timed out waiting for the reply to the commit",
             ),
         };
-        was_unknown |= error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT);
+        store.note(sent, &Err::<(), _>(error.clone().into()));
+        // The driver sends a commit again after a failed connection, and may return the rejection of the repetition.
+        let is_rejected = driver_error::is_rejected(&error);
+        was_unknown |= error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
+            || is_rejected && !error.contains_label(driver_error::NO_WRITES_PERFORMED);
         let pause = backoff.next(Luck::draw());
-        let is_repeated = is_unknown(&error) || driver_error::is_rejected(&error);
+        let is_repeated = is_unknown(&error) || is_rejected;
         if is_repeated && Instant::now() + pause < until {
             tokio::time::sleep(pause).await;
             continue;
@@ -254,6 +261,8 @@ async fn commit(
         }
         return Err(if driver_error::is_no_transaction(&error) {
             none_to_guard(lease, NOT_BEGUN)
+        } else if is_rejected && was_unknown {
+            with_label(&error, UNKNOWN_TRANSACTION_COMMIT_RESULT).into()
         } else {
             error.into()
         });

@@ -69,9 +69,9 @@ pub(crate) const GATHER_LIMIT: Duration = millis(2);
 /// a tenth with each rejection of a long row.
 pub(crate) const OVERLOAD_PAUSE_MIN: Duration = millis(25);
 
-/// The longest such pause: a server that rejects everything gets some eight requests a second from each provider, and the
+/// The longest such pause: a server that rejects everything gets some seven requests a second from each provider, and the
 /// end of its overload is found within this time.
-pub(crate) const OVERLOAD_PAUSE_MAX: Duration = millis(500);
+pub(crate) const OVERLOAD_PAUSE_MAX: Duration = millis(600);
 
 /// The pause before the next query for many waiters while enough of them are in flight.
 pub(crate) const LOOK_ALLOWED_POLL: Duration = millis(100);

@@ -28,8 +28,8 @@ macro_rules! event {
     };
 }
 
-/// A failure that is repeated: a warning, unless the server has rejected the command for overload. Of these
-/// `mongolock.overloaded` tells all together.
+/// A failure that is repeated: a warning, unless the server has rejected the command for overload, which `mongolock.overloaded`
+/// reports for all commands together.
 macro_rules! failure_event {
     ($error:ident, $($event:tt)*) => {
         if $error.is_rejection() {
@@ -117,9 +117,10 @@ pub(crate) fn overloaded(rejected: u64, since: Duration) {
 
 /// A query that looks at the locks of several waiters has failed.
 pub(crate) fn look_failed(locks: usize, first: &str, error: &LockError, pause: Duration) {
-    warn!(
-        name: "mongolock.retrying", target: target!(),
-        { locks = locks, lock.name = permit_id::shown(first), error = %error, pause_ms = millis(pause) },
+    failure_event!(
+        error,
+        "mongolock.retrying",
+        { locks = locks, lock.name = permit_id::shown(first), error = %error.with_cause(), pause_ms = millis(pause) },
         "a look at awaited locks failed, it is repeated"
     );
 }

@@ -248,11 +248,8 @@ impl Asking {
         Some(limit_until(now, deadline).min(longest))
     }
 
-    /// Notes how a request has ended. One that was rejected does not count.
+    /// Notes how a request has ended.
     pub(super) fn ended(&mut self, last: LastEnd) {
-        if last == LastEnd::Rejected {
-            self.left = self.left.map(|left| left.saturating_add(1));
-        }
         self.last = last;
     }
 

@@ -88,11 +88,14 @@ impl RenewalBatch {
 /// limit of a lease of 100 ms is too short for a command of 500 statements.
 pub(crate) fn batches(renewals: Vec<Renewal>, trouble: Trouble) -> Vec<RenewalBatch> {
     let mut batches: Vec<RenewalBatch> = Vec::new();
-    for Renewal { lease, splits } in renewals {
-        let splits = match trouble {
-            Trouble::Connections => 0,
-            Trouble::Rejections | Trouble::None => splits.min(MOST_SPLITS),
+    for renewal in renewals {
+        let is_outage = trouble == Trouble::Connections && !renewal.is_split_by_error;
+        let splits = if is_outage {
+            0
+        } else {
+            renewal.splits.min(MOST_SPLITS)
         };
+        let lease = renewal.lease;
         let added = RenewalBatch::alone(lease, splits);
         let mut open = batches.iter_mut().rev().take(OPEN_BATCHES);
         match open.find(|batch| batch.takes(&added, size(splits))) {
@@ -215,6 +218,7 @@ mod tests {
             Renewal {
                 lease: Arc::new(lease_of(&number.to_string(), options)),
                 splits,
+                is_split_by_error: false,
             }
         };
         (0..number).map(renewal).collect()
@@ -266,5 +270,10 @@ mod tests {
         assert_eq!(sizes(&batches(renewals(3, expiry, 2), Trouble::None)), [1, 1, 1]);
         let after_outage = batches(renewals(60, expiry, 2), Trouble::Connections);
         assert_eq!(sizes(&after_outage), [60]);
+        let mut blocked = renewals(60, expiry, 1);
+        for renewal in &mut blocked {
+            renewal.is_split_by_error = true;
+        }
+        assert_eq!(sizes(&batches(blocked, Trouble::Connections)), [25, 25, 10]);
     }
 }

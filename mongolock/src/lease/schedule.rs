@@ -39,6 +39,8 @@ struct Scheduled {
     in_flight: u32,
     /// How often its renewal was repeated in a smaller group.
     splits: u32,
+    /// Whether the server has said that one document of its group was the reason.
+    is_split_by_error: bool,
 }
 
 /// The leases that are due.
@@ -59,6 +61,8 @@ pub(crate) struct Renewal {
     pub(crate) lease: Arc<Lease>,
     /// How often its renewal was repeated in a smaller group.
     pub(crate) splits: u32,
+    /// Whether the server has said that one document of its group was the reason, and not only a reply is missing.
+    pub(crate) is_split_by_error: bool,
 }
 
 impl Schedule {
@@ -94,17 +98,22 @@ impl Schedule {
                 let (in_flight, splits) = (entry.in_flight.max(1), entry.splits.max(1));
                 self.remove(lease);
                 self.put(Arc::clone(lease), next_due(lease, at(lease)), in_flight, splits);
+                self.keep_split(id(lease), true);
             }
         }
     }
 
-    /// Renews leases that are still scheduled once more, in groups of the size that the rejected one had.
+    /// Renews leases that are still scheduled once more, in groups of the size that the rejected one had. A rejection after the
+    /// reply to another copy says nothing any more.
     pub(crate) fn rejected(&mut self, leases: &[Arc<Lease>], at: Instant, splits: u32) {
         for lease in leases {
-            if let Some(entry) = self.entries.get(&id(lease)) {
-                let in_flight = entry.in_flight.saturating_sub(1);
+            let entry = self.entries.get(&id(lease)).filter(|entry| entry.in_flight > 0);
+            if let Some((in_flight, is_split)) =
+                entry.map(|entry| (entry.in_flight - 1, entry.is_split_by_error))
+            {
                 self.remove(lease);
                 self.put(Arc::clone(lease), next_due(lease, at), in_flight, splits);
+                self.keep_split(id(lease), is_split);
             }
         }
     }
@@ -134,6 +143,7 @@ impl Schedule {
                 lease,
                 in_flight,
                 splits,
+                is_split_by_error,
                 ..
             } = &self.entries[id];
             let Some(deadline) = lease.live_until(now) else {
@@ -167,6 +177,7 @@ impl Schedule {
             list.push(Renewal {
                 lease: Arc::clone(lease),
                 splits: *splits,
+                is_split_by_error: *is_split_by_error,
             });
         }
         due.renewals.append(&mut others);
@@ -217,6 +228,13 @@ impl Schedule {
             let at = next_due(&entry.lease, now + attempt_timeout);
             let splits = entry.splits + u32::from(trouble == Trouble::None);
             self.put(entry.lease, at, entry.in_flight + 1, splits);
+            self.keep_split(id, entry.is_split_by_error);
+        }
+    }
+
+    fn keep_split(&mut self, id: Id, is_split_by_error: bool) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.is_split_by_error = is_split_by_error;
         }
     }
 
@@ -231,6 +249,7 @@ impl Schedule {
             number,
             in_flight,
             splits,
+            is_split_by_error: false,
         };
         self.entries.insert(id, entry);
     }

@@ -392,7 +392,9 @@ impl Admissions {
     /// Whether a command may begin. The first renewal, and requests of lanes while nothing else waits, may also use the two
     /// places that requests of lanes keep for a short time only.
     fn has_room(&self, state: &State, class: AdmissionClass, lane: Option<Lane>) -> bool {
-        if state.in_flight[class as usize] >= class.most() {
+        let is_copied = class == AdmissionClass::Renewal && state.restraint.driver_pauses();
+        let most = if is_copied { class.most() * 2 } else { class.most() };
+        if state.in_flight[class as usize] >= most {
             return false;
         }
         if GIVING_WAY.contains(&class) && !state.restraint.has_room(state.in_group(&GIVING_WAY)) {

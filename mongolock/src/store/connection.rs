@@ -66,7 +66,7 @@ async fn options(uri: &str) -> mongodb::error::Result<ClientOptions> {
     // The driver waits for the reply to a handshake without a limit. With its default of 2, two silent connections keep it from
     // opening others for as long as they last.
     let pool = options.max_pool_size.unwrap_or(DEFAULT_POOL);
-    options.max_connecting.get_or_insert(pool);
+    options.max_connecting.get_or_insert(pool.min(DEFAULT_POOL));
     Ok(options)
 }
 
@@ -147,6 +147,7 @@ mod tests {
         for (parameters, repeats, connecting) in [
             ("", 0, DEFAULT_POOL),
             ("?maxPoolSize=4", 0, 4),
+            ("?maxPoolSize=500", 0, DEFAULT_POOL),
             ("?maxAdaptiveRetries=2&maxConnecting=3", 2, 3),
         ] {
             let options = options(&format!("mongodb://host/{parameters}")).await.unwrap();

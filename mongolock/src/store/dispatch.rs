@@ -186,8 +186,13 @@ impl Store {
     }
 
     /// Notes what the outcome of a command of a call says about the server. It was sent at this time.
+    pub(crate) fn note<T>(&self, sent: Instant, outcome: &Result<T, LockError>) {
+        self.admissions().note(sent, outcome);
+    }
+
+    /// [`Self::note`], with the outcome.
     fn noted<T>(&self, sent: Instant, outcome: Result<T, LockError>) -> Result<T, LockError> {
-        self.admissions().note(sent, &outcome);
+        self.note(sent, &outcome);
         outcome
     }
 
@@ -204,8 +209,8 @@ impl Store {
         outcome: Result<Result<T, LockError>, LockError>,
     ) -> Result<Result<T, LockError>, LockError> {
         match &outcome {
-            Ok(queried) => self.admissions().note(sent, queried),
-            Err(_) => self.admissions().note(sent, &outcome),
+            Ok(queried) => self.note(sent, queried),
+            Err(_) => self.note(sent, &outcome),
         }
         outcome
     }

@@ -43,7 +43,7 @@ const ILLEGAL_OPERATION: i32 = 20;
 const MAX_TIME_EXPIRED: i32 = 50;
 const WRITE_CONFLICT: i32 = 112;
 /// The label of an error of a command that has written nothing.
-const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
+pub(crate) const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
 /// The code of "The $changeStream stage is only supported on replica sets".
 const NO_CHANGE_STREAMS: i32 = 40573;
 

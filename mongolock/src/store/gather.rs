@@ -54,10 +54,10 @@ pub(crate) struct AfterRelease {
 
 impl ReleaseItem {
     /// Whether the claim had its lock until a release of several claims that began so long ago, by the document after it. An
-    /// error says that only a release of its own finds out: the claim has its lock still, or another one has acquired it since,
-    /// perhaps after that release. One that has neither its lock nor lost it was released by that command, or by force at the
-    /// same time.
-    pub(crate) fn outcome(&self, found: Option<&AfterRelease>, began: Duration) -> Result<bool, LockError> {
+    /// error sends the release again, alone: the claim has its lock still, or another one has acquired it since, perhaps after
+    /// that release, which then counts as made. One that has neither its lock nor lost it was released by that command, or by
+    /// force at the same time.
+    pub(crate) fn outcome(&self, found: Option<&AfterRelease>, since: Duration) -> Result<bool, LockError> {
         let Some(found) = found else {
             return Ok(false);
         };
@@ -65,7 +65,7 @@ impl ReleaseItem {
             return Ok(true);
         }
         // Dates have milliseconds.
-        let is_recent = found.held_for <= began + Duration::from_millis(1);
+        let is_recent = found.held_for <= since + Duration::from_millis(1);
         if is_recent || *found.lock_id == *self.key.lock_id {
             return Err(unknown(LockError::no_reply("release", TOGETHER_LIMIT)));
         }

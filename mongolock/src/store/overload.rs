@@ -83,6 +83,9 @@ impl State {
         let since = self.since(now);
         let first = since.unwrap_or(now);
         self.rejections = Some((first, now));
+        if since.is_none() {
+            self.unreported = 0;
+        }
         self.unreported += 1;
         let is_recent = |at: Instant| now - at < OVERLOAD_MEMORY;
         if since.is_some() && self.reported.is_some_and(is_recent) {
@@ -147,7 +150,7 @@ mod tests {
         );
         assert_eq!(reported(OVERLOAD_MEMORY), Some(3));
         assert_eq!(reported(OVERLOAD_MEMORY * 5 / 4), None);
-        assert_eq!(reported(OVERLOAD_MEMORY * 9 / 4), Some(2), "another overload");
+        assert_eq!(reported(OVERLOAD_MEMORY * 9 / 4), Some(1), "another overload");
     }
 
     #[tokio::test(start_paused = true)]

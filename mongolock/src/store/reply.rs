@@ -76,6 +76,9 @@ pub(crate) fn labelled(label: &str, message: &str) -> Error {
 
 /// This error of the server with one more label, as [`labelled`] makes it.
 pub(crate) fn with_label(error: &Error, label: &str) -> Error {
+    if error.contains_label(label) {
+        return error.clone();
+    }
     let said = coded(error).unwrap_or((0, "", "the command failed"));
     let labels = error.labels().iter().map(String::as_str);
     write_concern_error(said, labels.chain([label]))

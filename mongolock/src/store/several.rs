@@ -36,11 +36,18 @@ impl MongoStore {
             request,
         };
         let items: Vec<ClaimItem> = keys.iter().map(item).collect();
+        let by = Instant::now() + limit;
         let failed = self.send_claims(&items, limit).await?;
+        let are_all = failed.len() == items.len();
         if let Some((_, error)) = failed.into_iter().next() {
-            return Err(error);
+            // A statement that has written nothing says nothing of the others.
+            return if are_all || !driver_error::wrote_nothing(&error) {
+                Err(error)
+            } else {
+                Ok(Err(error))
+            };
         }
-        let replies = self.read_claims(&items, limit).await;
+        let replies = self.read_claims(&items, limit, by).await;
         Ok(replies.and_then(|replies| replies.into_iter().collect::<Result<Vec<_>, _>>().map(Few::from)))
     }
 
@@ -50,8 +57,9 @@ impl MongoStore {
         items: &[ClaimItem],
         limit: Duration,
     ) -> Result<Outcomes<AcquireReply>, LockError> {
+        let by = Instant::now() + limit;
         let failed = self.send_claims(items, limit).await?;
-        let mut replies = self.read_claims(items, limit).await;
+        let mut replies = self.read_claims(items, limit, by).await;
         for (index, error) in failed {
             if let Ok(replies) = &mut replies {
                 replies[index] = Err(error);
@@ -114,12 +122,13 @@ impl MongoStore {
         &self,
         items: &[ClaimItem],
         limit: Duration,
+        by: Instant,
     ) -> Result<Vec<Result<AcquireReply, LockError>>, LockError> {
         let fields = doc! {
             "lockId": 1, "fencingToken": 1, "remainingMs": remaining_ms(), "heldMs": held_ms(),
         };
         let names = items.iter().map(|item| &item.key.name);
-        let found = self.read(names, fields, limit).await?;
+        let found = self.read(names, fields, limit, by).await?;
         let reply = |item: &ClaimItem| match found.get(&*item.key.name) {
             Some(document) if document.get("remainingMs") == Some(&Bson::Null) => {
                 let problem = "`expiresAt` is not a date".to_owned();
@@ -155,8 +164,8 @@ impl MongoStore {
         }
         let fields = doc! { "lockId": 1, "fencingToken": 1, "heldMs": held_ms() };
         let names = items.iter().map(|item| &item.key.name);
-        let found = self.read(names, fields, limit).await;
-        let began = begun.elapsed();
+        let found = self.read(names, fields, limit, begun + limit).await;
+        let since = begun.elapsed();
         let seen = |document: &Document| {
             Some(AfterRelease {
                 lock_id: document.get_str("lockId").ok()?.to_owned(),
@@ -167,19 +176,20 @@ impl MongoStore {
         Ok(found.map(|found| {
             let outcome = |item: &ReleaseItem| {
                 let found = found.get(&*item.key.name).and_then(seen);
-                item.outcome(found.as_ref(), began)
+                item.outcome(found.as_ref(), since)
             };
             items.iter().map(outcome).collect()
         }))
     }
 
     /// What the documents of these locks say, by their names, confirmed by a majority. The command before it is made, so only this
-    /// query is repeated while the server rejects it for overload.
+    /// query is repeated until that time while the server rejects it for overload.
     async fn read(
         &self,
         names: impl ExactSizeIterator<Item = &Arc<str>>,
         fields: Document,
         limit: Duration,
+        by: Instant,
     ) -> Result<HashMap<String, Document>, LockError> {
         let most = names.len();
         let query = Query {
@@ -188,12 +198,12 @@ impl MongoStore {
             most,
             level: "majority",
         };
-        let by = Instant::now() + limit;
         let found = loop {
+            let begun = Instant::now();
             match query.clone().run(&self.locks, limit).await {
                 Err(error) if driver_error::is_rejection(&error) => {
                     let pause = self.servers.admissions().pause_after_rejection();
-                    if by <= Instant::now() + pause * 2 {
+                    if by <= Instant::now() + pause + begun.elapsed().max(pause) {
                         return Err(error);
                     }
                     sleep(pause).await;

@@ -163,17 +163,6 @@ fn a_round_sends_a_bounded_number_of_requests() {
     assert_eq!(asking.next(now, asked, 3), Ask::Wait(now + ACQUIRE_OVERDUE));
 }
 
-/// The server has not run them.
-#[test]
-fn rejected_requests_of_a_round_do_not_count() {
-    let (mut asking, now) = (of_kind(Kind::Set), Instant::now());
-    for _ in 0..=MOST_REQUESTS {
-        asking.admitted(now, None, false);
-        asking.ended(LastEnd::Rejected);
-    }
-    assert!(asking.may_repeat());
-}
-
 #[test]
 fn the_limit_at_the_server_is_a_part_of_the_time_that_is_left() {
     let (mut asking, now) = asking();

@@ -12,7 +12,7 @@ const LEAST: f64 = 4.0;
 const LEAST_OF_PAUSING: f64 = 8.0;
 
 /// A rejection that takes so long shows that the driver has paused and sent the command again.
-const DRIVER_PAUSES: Duration = Duration::from_millis(50);
+const DRIVER_PAUSES: Duration = Duration::from_millis(100);
 
 /// How much the number of commands changes with each outcome.
 const STEP: f64 = 0.1;
