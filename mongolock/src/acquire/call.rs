@@ -104,7 +104,7 @@ pub(crate) trait Search: Sync {
                 () = self.time_is_up(queues) => {}
             }
             let (name, entry) = self.awaited(queues);
-            match entry.front().status().holder() {
+            match call.last_status(entry).holder() {
                 Ok(holder) if call.is_try && Self::IS_BUSY_WHILE_HELD => Ok(Err(BusyLock::new(name, holder))),
                 Ok(holder) => Err(call.timeout_error(name, &holder)),
                 Err(status) => Err(call.error_without_holder(entry, status)),
@@ -290,6 +290,15 @@ impl<'a> Call<'a> {
     /// The minimum hold of a claim that this process has given up; `None` if it has not.
     pub(super) fn given_up(&self, lock_id: &str) -> Option<Duration> {
         self.engine.renewer.given_up.find(Instant::now(), lock_id)
+    }
+
+    /// The status of the lock for a call that ends now. While the server rejects commands, its request may have waited for its
+    /// place: then a lock without a known holder is not busy.
+    fn last_status(&self, entry: &Entry) -> FrontStatus {
+        match entry.front().status() {
+            FrontStatus::NoHolder if self.engine.store.overloaded_for().is_some() => FrontStatus::NoReply,
+            status => status,
+        }
     }
 
     /// The error of a call that ends now, while no holder is known.

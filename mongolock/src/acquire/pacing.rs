@@ -61,7 +61,7 @@ impl<'a> Pacing<'a> {
         self.is_resting = false;
         if error.is_some_and(driver_error::is_overload) {
             // All calls of the provider have this pause in common, because they make the load together.
-            return self.call.engine.store.admissions().begin_pause_after_rejection();
+            return self.call.engine.store.admissions().pause_after_rejection();
         }
         self.pauses.after_error(Moment::present())
     }

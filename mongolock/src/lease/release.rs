@@ -209,7 +209,7 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
         };
         let Ok(reply) = reply else {
             renewer.release_in_background(each_alone(releases, Instant::now()));
-            return late_outcome(&lease, request.await);
+            return late_outcome(&lease, request.await.map_err(driver_error::of_request));
         };
         let error = match reply {
             Ok(had_claim) => {

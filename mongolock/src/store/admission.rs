@@ -273,9 +273,9 @@ impl Admissions {
         lock(&self.state).restraint.pause()
     }
 
-    /// Begins this pause for a request that has ended: it keeps its place meanwhile.
-    pub(crate) fn begin_pause_after_rejection(&self) -> Duration {
-        lock(&self.state).restraint.begin_pause(Instant::now())
+    /// Begins this pause for an acquire request or a query: it keeps its place meanwhile.
+    pub(crate) fn begin_pause(&self) {
+        lock(&self.state).restraint.begin_pause(Instant::now());
     }
 
     /// The permission for a command if it can be sent at once; `None` while there is no room, or others of its class wait.

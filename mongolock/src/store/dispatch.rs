@@ -202,15 +202,20 @@ impl Store {
         outcome
     }
 
-    /// [`Self::noted`] of a claim, whose inner error is that of the query about it.
+    /// [`Self::noted`] of a claim, whose inner error is that of the query about it. One that was rejected keeps its place for the
+    /// pause before the next one.
     fn noted_claim<T>(
         &self,
         sent: Instant,
         outcome: Result<Result<T, LockError>, LockError>,
     ) -> Result<Result<T, LockError>, LockError> {
-        match &outcome {
-            Ok(queried) => self.note(sent, queried),
-            Err(_) => self.note(sent, &outcome),
+        let error = match &outcome {
+            Ok(queried) => queried.as_ref().err(),
+            Err(error) => Some(error),
+        };
+        self.note(sent, &error.map_or(Ok(()), |error| Err(error.clone())));
+        if error.is_some_and(LockError::is_rejection) {
+            self.admissions().begin_pause();
         }
         outcome
     }
@@ -431,10 +436,11 @@ impl Store {
         limit: Duration,
     ) -> Result<RunningLeases, LockError> {
         let sent = Instant::now();
-        self.noted_in_background(
-            sent,
-            send!(self, Look within limit, look(looked, takeover_margin)),
-        )
+        let looked = send!(self, Look within limit, look(looked, takeover_margin));
+        if looked.as_ref().is_err_and(LockError::is_rejection) {
+            self.background_admissions().begin_pause();
+        }
+        self.noted_in_background(sent, looked)
     }
 
     /// Looks at all permits of a semaphore, also at those beyond this number. The reply is only a hint, as that to a look. The

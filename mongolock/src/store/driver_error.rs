@@ -264,6 +264,14 @@ pub(crate) fn failed_together(error: &LockError) -> bool {
     matches!(failure(error), Some(Failure::Together { .. }))
 }
 
+/// The error of a request that has failed in one command with others, as if it had gone alone.
+pub(crate) fn of_request(error: LockError) -> LockError {
+    match failure(&error) {
+        Some(Failure::Together { error }) => error.clone(),
+        _ => error,
+    }
+}
+
 /// Whether an error is one of [`blocked`].
 pub(crate) fn is_blocked_document(error: &LockError) -> bool {
     matches!(failure(error), Some(Failure::BlockedDocument { .. }))

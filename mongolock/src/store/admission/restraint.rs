@@ -77,11 +77,9 @@ impl Restraint {
     }
 
     /// Begins such a pause.
-    pub(super) fn begin_pause(&mut self, now: Instant) -> Duration {
-        let pause = self.pause();
+    pub(super) fn begin_pause(&mut self, now: Instant) {
         self.pauses.retain(|end| *end > now);
-        self.pauses.push(now + pause);
-        pause
+        self.pauses.push(now + self.pause());
     }
 
     /// Whether another command may begin while this number of them is in flight.
@@ -115,7 +113,8 @@ mod tests {
         let mut restraint = Restraint::default();
         assert!(restraint.has_room(1_000));
         restraint.rejected(Duration::ZERO, 20);
-        let pause = restraint.begin_pause(Instant::now());
+        let pause = restraint.pause();
+        restraint.begin_pause(Instant::now());
         // Eighteen places, one of which has a pause.
         assert!(restraint.has_room(16) && !restraint.has_room(17));
         assert_eq!(restraint.until_room(), Some(pause));
