@@ -77,4 +77,9 @@ pub(super) const FAILED: &[(Scenario, u64, &str)] = &[
         152,
         "A release in a common command counted as a loss, because another process had acquired the lock right after it.",
     ),
+    (
+        Marks,
+        109,
+        "The check took a claim that an operator had freed, and that a late request had acquired again, for one that still had its lock.",
+    ),
 ];

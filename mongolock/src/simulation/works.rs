@@ -119,8 +119,8 @@ impl Works {
     }
 
     /// Notes that the server has released a claim that has had its lock since then, and returns what that breaks. After its
-    /// mark, its period or the loss of its lease a claim may have its lock again, by an acquire request that has taken effect
-    /// late.
+    /// mark, its period, a forced release or the loss of its lease a claim may have its lock again, by an acquire request that has
+    /// taken effect late.
     pub(super) fn released(&self, key: &LeaseId, granted: Option<Instant>, now: DateTime) -> Option<String> {
         let state = lock(&self.0);
         let is_over = |work: &&Work| match work.once.mark_end {
@@ -130,7 +130,7 @@ impl Works {
         let work = state
             .works
             .get(key)
-            .filter(|work| !work.is_marked && !is_over(work))?;
+            .filter(|work| !work.is_marked && !work.is_forced && !is_over(work))?;
         let is_breach = work.succeeded >= Some(granted?);
         is_breach.then(|| {
             format!(
