@@ -462,8 +462,8 @@ async fn nine_tenths_are_rejected() {
 #[ignore = "it takes minutes"]
 async fn nine_tenths_are_rejected_under_short_leases() {
     for figures in measured_long("90 %", Fault::Rejections(0.9), 6, LONG).await {
-        // A lease that is due while copies for all others are in flight has a renewal of its own; a split batch has hundreds.
-        assert!(figures.lone_renewals <= 20, "{figures:?}");
+        // A lease that is due while copies for all others are in flight has a renewal of its own; a split batch has thousands.
+        assert!(figures.lone_renewals <= 100, "{figures:?}");
         assert!(figures.peak <= 300, "{figures:?}");
     }
 }
