@@ -17,7 +17,7 @@ use crate::queue::RequestNumber;
 use crate::store::{
     AcquireReply, AcquireRequest, Admission, AdmissionClass, Claimed, LeaseId, Trouble, driver_error,
 };
-use crate::timing::{ACQUIRE_LIMIT_MIN, CROWDED_LIMIT};
+use crate::timing::{ACQUIRE_LIMIT_MIN, CROWDED_LIMIT, SLOW_REPLY};
 use crate::{LockError, task};
 
 /// What a claim and its requests have in common. Each list has a value for each name.
@@ -144,8 +144,10 @@ impl Shared {
             Some(Ok(Err(_))) | None => None,
         });
         // The driver sends what was rejected for overload again, after pauses: such a reply is not late.
-        let rejects = self.engine.store.admissions().overload().trouble() == Trouble::Rejections;
-        let sent = if rejects { Instant::now() } else { sent };
+        let rejects = || self.engine.store.admissions().overload().trouble() == Trouble::Rejections;
+        // Few replies are slow, and only for them the answer matters.
+        let is_paused = sent.elapsed() >= SLOW_REPLY && rejects();
+        let sent = if is_paused { Instant::now() } else { sent };
         let due = self.copies[0].answered(sent, replies);
         if !due.is_empty() {
             let repeats = self.target.is_set();
