@@ -185,6 +185,15 @@ pub enum LockError {
         /// The lock's name.
         name: String,
     },
+    /// A [`LeaseHandle`](crate::LeaseHandle) cannot be used: its text is not one, its locks are in another collection, or it is of
+    /// another kind than the call takes.
+    ///
+    /// Use the whole text as [`text`](crate::LeaseHandle::text) returned it, with a provider of the same collection.
+    #[non_exhaustive]
+    InvalidHandle {
+        /// What is wrong with it. It does not repeat the text, because whoever has that has the lock.
+        reason: String,
+    },
     /// The lock's document is not one that mongolock or DistributedLock.MongoDB writes.
     ///
     /// Delete the document to reset the lock.

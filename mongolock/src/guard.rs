@@ -1,13 +1,16 @@
+mod detach;
+
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+pub use self::detach::Detach;
 use crate::context::LockContext;
 use crate::engine::Engine;
 use crate::lease::{Hold, Lease};
 use crate::options::not_once;
-use crate::{FencingToken, LockError};
+use crate::{FencingToken, LeaseHandle, LockError};
 
 /// A held lock, or the held locks of a [`LockSet`](crate::LockSet), which have one lease. The lease is renewed in the
 /// background until the guard is released or dropped.
@@ -212,6 +215,63 @@ impl LockGuard {
             return Err(not_once("done"));
         }
         self.complete().await
+    }
+
+    /// Detaches the hold: the lease then lasts for this time (100 ms to 7 days, in whole milliseconds) without this process, and
+    /// whoever has the [handle](crate::LeaseHandle) can [resume](crate::LockProvider::resume),
+    /// [extend](crate::LockProvider::extend) or [release](crate::LockProvider::release) it in any process. Await the result.
+    ///
+    /// Use it where one piece of work spans several requests or programs, such as a document that somebody edits in a browser. The
+    /// guide's page on [editing sessions](crate::guide::editing_sessions) shows it.
+    ///
+    /// The time counts from the server's clock at the request. It may be shorter than the rest of the present lease, and longer
+    /// than `max_hold`; a [`min_hold`](crate::DistributedLock::min_hold) is kept. For this process the hold ends as at a release:
+    /// its contexts report the loss, and the next caller of this process that waits for the lock asks the server. Nothing is
+    /// handed over.
+    ///
+    /// It is one command; for a set a query follows.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let guard = provider.lock("document:42").await?;
+    /// let handle = guard.detach(Duration::from_secs(30 * 60)).await?;
+    /// assert!(provider.lock("document:42").try_acquire().await?.is_none(), "the lock is held");
+    /// assert!(provider.release(&handle).await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`LockError::InvalidOption`] if the time or the [owner](crate::Detach::owner) breaks a rule: the lock is released.
+    /// - [`LockError::Lost`] if the lock was lost before.
+    /// - [`LockError::Mongo`] if MongoDB refused the request, or did not confirm it within 6 s. The lock is then released in the
+    ///   background, under the id of the handle as well.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future releases the lock: before it was polled as dropping the guard does, and after that under the id of the
+    /// handle as well, also if the handle was stored before. A handler of requests that can be cancelled detaches in a task of
+    /// its own.
+    ///
+    /// # Panics
+    ///
+    /// When it is polled outside a tokio runtime with time enabled. The lock is then released in the background.
+    pub fn detach(self, ttl: Duration) -> Detach {
+        Detach::new(self, ttl)
+    }
+
+    /// [`detach`](Self::detach) by reference.
+    pub(crate) async fn detach_by_ref(&mut self, handle: &LeaseHandle) -> Result<(), LockError> {
+        self.hold.detach(handle).await
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     /// [`done`](Self::done) by reference; a lock whose work may succeed any number of times is released.

@@ -27,6 +27,7 @@ mod fenced;
 mod few;
 mod guard;
 pub mod guide;
+mod handle;
 mod index_task;
 mod lease;
 mod line;
@@ -64,7 +65,8 @@ pub use admin::{ForceRelease, LockAdmin, LockInfoStream};
 pub use context::LockContext;
 pub use error::{Busy, LockError, LossReason};
 pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};
-pub use guard::LockGuard;
+pub use guard::{Detach, LockGuard};
+pub use handle::LeaseHandle;
 pub use lock::DistributedLock;
 pub use lock_set::LockSet;
 #[doc(inline)]

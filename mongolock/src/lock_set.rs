@@ -13,13 +13,10 @@ use crate::context::LockContext;
 use crate::engine::Engine;
 use crate::lease::{Hold, Lease};
 use crate::name::RenderedName;
-use crate::options::{self, OnBusy, Options};
+use crate::options::{self, MOST_NAMES, OnBusy, Options};
 use crate::run::{self, Acquiring, OnLost, RunningHold};
 use crate::timing::NESTED_SET_LIMIT;
 use crate::{LockError, LockGuard, LockOutput};
-
-/// The largest number of names in a set: each of its commands has them all.
-const MOST_NAMES: usize = 500;
 
 /// Several distributed locks that are acquired together, all or nothing; made by
 /// [`LockProvider::lock_all`](crate::LockProvider::lock_all).

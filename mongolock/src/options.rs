@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::LockError;
+use crate::lock_id::MARK_PREFIX;
 use crate::once::Once;
 use crate::timing::TRY_LIMIT;
 
@@ -14,7 +15,7 @@ pub(crate) const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60)
 /// The shortest expiry: a shorter lease would often end during a slow reply of a healthy server.
 const MIN_EXPIRY: Duration = Duration::from_millis(100);
 /// The upper bound of all durations of a lock: a longer one is almost certainly a mistake in the unit.
-const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+pub(crate) const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The shortest period: the clocks of servers differ by parts of it.
 const MIN_PERIOD: Duration = Duration::from_secs(1);
@@ -25,6 +26,9 @@ const MAX_PERIOD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// The shortest time for which a mark is kept that does not end with a period: an instance whose trigger is late must
 /// still find it.
 const MIN_KEPT: Duration = Duration::from_secs(60 * 60);
+
+/// The largest number of names in a set: each of its commands has them all.
+pub(crate) const MOST_NAMES: usize = 500;
 
 /// The options of one lock. They are shared by all that use the lock with the same ones, and copied when one of them is
 /// set. Every field is checked by [`check`](Self::check).
@@ -267,6 +271,28 @@ fn check_once(once: Once) -> Result<(), LockError> {
         }
         Once::PerPeriod(_) | Once::Kept(_) => Ok(()),
     }
+}
+
+/// Returns an error for an owner that breaks a rule.
+pub(crate) fn check_owner(owner: &str) -> Result<(), LockError> {
+    if owner.starts_with(MARK_PREFIX) {
+        let bound = format!("it must not begin with `{MARK_PREFIX}`, which marks finished work");
+        return Err(refused("owner", owner, bound));
+    }
+    if owner.is_empty() || owner.len() > 256 || owner.chars().any(char::is_control) {
+        let bound = "it must have 1 to 256 bytes and no control characters";
+        return Err(refused("owner", owner, bound));
+    }
+    Ok(())
+}
+
+/// Returns an error for a time that no detached lease can last.
+pub(crate) fn check_ttl(ttl: Duration) -> Result<(), LockError> {
+    within("ttl", ttl, MIN_EXPIRY..=WEEK, "it must be 100 ms to 7 days")?;
+    if !ttl.subsec_nanos().is_multiple_of(1_000_000) {
+        return Err(refused("ttl", ttl, "it must be whole milliseconds"));
+    }
+    Ok(())
 }
 
 /// The error for a call that marks work as done under a lock whose work may succeed any number of times.

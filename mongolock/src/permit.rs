@@ -2,7 +2,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::context::LockContext;
-use crate::{LockError, LockGuard, permit_id};
+use crate::{Detach, LockError, LockGuard, permit_id};
 
 /// A held permit of a [`Semaphore`](crate::Semaphore). Its lease is renewed in the background until the permit is released
 /// or dropped.
@@ -79,6 +79,19 @@ impl Permit {
     /// [`LockError::Lost`] if the lease is over.
     pub fn ensure_held(&self) -> Result<(), LockError> {
         self.0.ensure_held()
+    }
+
+    /// Detaches the permit, as [`LockGuard::detach`] does; [`resume_permit`](crate::LockProvider::resume_permit) takes its handle.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LockGuard::detach`], when it is awaited.
+    ///
+    /// # Cancel safety
+    ///
+    /// That of [`LockGuard::detach`].
+    pub fn detach(self, ttl: Duration) -> Detach {
+        self.0.detach(ttl)
     }
 
     /// Releases the permit and waits until the server confirms it.

@@ -134,6 +134,30 @@ pub(crate) fn acquired(hold: &HoldFields<'_>) {
     );
 }
 
+/// A detached lease was resumed.
+pub(crate) fn resumed(hold: &HoldFields<'_>) {
+    event!(
+        debug,
+        "mongolock.resumed",
+        { lock.name = hold.name(), lock.permit = hold.permit(), lock.owner = hold.owner(), lock.token = hold.token() },
+        "detached lease resumed"
+    );
+}
+
+/// The lease of a hold was detached, and nothing in this process renews it any more.
+pub(crate) fn detached(hold: &HoldFields<'_>, lock_id: &str, ttl: Duration) {
+    let owner = lock_id::owner(lock_id).unwrap_or_default();
+    event!(
+        debug,
+        "mongolock.detached",
+        {
+            lock.name = hold.name(), lock.permit = hold.permit(), lock.owner = owner, lock.token = hold.token(),
+            held_ms = hold.held_ms(), ttl_ms = millis(ttl),
+        },
+        "lease detached"
+    );
+}
+
 pub(crate) fn renewed(hold: &HoldFields<'_>) {
     event!(
         trace,

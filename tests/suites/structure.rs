@@ -84,6 +84,7 @@ const RUNTIME_LAYERS: &[Layer] = &[
             "error",
             "duration",
             "token",
+            "handle",
             "output",
             "name",
             "lock_id",

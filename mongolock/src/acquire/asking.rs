@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use crate::LockError;
 use crate::queue::Holder;
-use crate::store::{AdmissionClass, Dates, driver_error};
+use crate::store::{AdmissionClass, ClaimEnd, Dates, driver_error};
 use crate::timing::{
     ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_OVERDUE, CROWDED_LIMIT, NO_REPLY, PERMIT_LIMIT, SLOW_REPLY,
 };
@@ -136,8 +136,8 @@ pub(super) enum Next<H> {
 /// What follows the end of a request.
 #[derive(Debug)]
 pub(super) enum After<H> {
-    /// The caller releases the claim of this process that has the lock, with this minimum hold, and asks again then.
-    Clear(Held, Duration),
+    /// The caller ends the claim of this process that has the lock in this way, and asks again then.
+    Clear(Held, ClaimEnd),
     Next(Next<H>),
 }
 
@@ -253,12 +253,12 @@ impl Asking {
         self.last = last;
     }
 
-    /// What follows this outcome. `given_up` returns the minimum hold of a claim that this process has given up, and
+    /// What follows this outcome. `given_up` returns how a claim ends that this process has given up, and
     /// `knows_holder` says whether it is known that the lock is held.
     pub(super) fn next_after<H>(
         &mut self,
         outcome: Outcome<H>,
-        given_up: impl FnOnce(&str) -> Option<Duration>,
+        given_up: impl FnOnce(&str) -> Option<ClaimEnd>,
         knows_holder: impl FnOnce(Kind) -> bool,
     ) -> After<H> {
         After::Next(match outcome {
@@ -268,7 +268,7 @@ impl Asking {
                 // The next request is that of a caller that was woken.
                 self.class = AdmissionClass::Woken;
                 match held.holder.lock_id().and_then(|id| given_up(id)) {
-                    Some(min_hold) => return After::Clear(held, min_hold),
+                    Some(end) => return After::Clear(held, end),
                     None => Next::Held(held),
                 }
             }

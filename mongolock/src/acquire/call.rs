@@ -18,7 +18,7 @@ use crate::name::RenderedName;
 use crate::opaque::boxed;
 use crate::options::{OnBusy, Options};
 use crate::queue::{FrontStatus, Holder, SetNames};
-use crate::store::{ACQUIRE_REQUEST, AdmissionClass, driver_error};
+use crate::store::{ACQUIRE_REQUEST, AdmissionClass, ClaimEnd, driver_error};
 use crate::{LockError, trace};
 
 /// One call that acquires something.
@@ -269,9 +269,9 @@ impl<'a> Call<'a> {
         let given_up = |id: &str| self.given_up(id);
         let outcome = outcome.read(|hold| hold.lease().is_over());
         let next = match claim.asking.next_after(outcome, given_up, knows_holder) {
-            After::Clear(held, min_hold) => {
+            After::Clear(held, end) => {
                 // The future is large and seldom needed.
-                match boxed(claim.clear(&held, min_hold)).await {
+                match boxed(claim.clear(&held, end)).await {
                     Ok(()) => Next::Again,
                     Err(error) => claim.asking.next_after_error(error),
                 }
@@ -287,8 +287,8 @@ impl<'a> Call<'a> {
         next
     }
 
-    /// The minimum hold of a claim that this process has given up; `None` if it has not.
-    pub(super) fn given_up(&self, lock_id: &str) -> Option<Duration> {
+    /// How a claim ends that this process has given up; `None` if it has not.
+    pub(super) fn given_up(&self, lock_id: &str) -> Option<ClaimEnd> {
         self.engine.renewer.given_up.find(Instant::now(), lock_id)
     }
 

@@ -4,7 +4,6 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use tokio::task::coop::consume_budget;
 use tokio::task::{JoinError, JoinHandle};
@@ -20,7 +19,9 @@ use crate::lease::claim_release::ClaimRelease;
 use crate::lease::{Entry, RequestPermit, Turn, without_margin};
 use crate::opaque::{BoxedFuture, boxed};
 use crate::queue::RequestNumber;
-use crate::store::{ACQUIRE_REQUEST, AcquireReply, AcquireRequest, Admission, AdmissionClass, Lane, LeaseId};
+use crate::store::{
+    ACQUIRE_REQUEST, AcquireReply, AcquireRequest, Admission, AdmissionClass, ClaimEnd, Lane, LeaseId,
+};
 use crate::timing::{ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, RELEASE_LIMIT};
 use crate::{LockError, task, trace};
 
@@ -51,6 +52,8 @@ pub(super) struct Claim {
     reply: Option<Box<Reply>>,
     /// Whether the claim is neither released nor that of a lease, which then releases it.
     is_open: bool,
+    /// Whether the last reply has found a part of a detached lease.
+    has_part: bool,
 }
 
 impl Claim {
@@ -78,6 +81,7 @@ impl Claim {
             deadline: call.deadline,
             reply: None,
             is_open: true,
+            has_part: false,
             shared: Arc::new(Shared {
                 engine: Arc::clone(engine),
                 keys: entries.map(key),
@@ -239,6 +243,10 @@ impl Claim {
         self.asking.ended(last);
         match reply.result {
             Ok(replies) => match self.shared.held(reply.sent, &replies) {
+                Some(held) if self.shared.target.detached().is_some() => {
+                    self.has_part = replies.iter().any(AcquireReply::is_acquired);
+                    Outcome::Held(held)
+                }
                 Some(held) => {
                     // The line of a permit has the name of its semaphore, and hears of acquisitions by events.
                     let Shared { engine, keys, .. } = &*self.shared;
@@ -268,16 +276,20 @@ impl Claim {
             return Outcome::AlreadyOver;
         }
         self.is_open = false;
-        // The waiters for a permit wait for any of its semaphore.
-        shared.engine.note_acquisition(&shared.entries, now, now - sent);
         let lease = shared.lease(self.tokens, replies, sent, lasts);
-        lease.report(trace::acquired);
+        if shared.target.detached().is_some() {
+            lease.report(trace::resumed);
+        } else {
+            // The waiters for a permit wait for any of its semaphore.
+            shared.engine.note_acquisition(&shared.entries, now, now - sent);
+            lease.report(trace::acquired);
+        }
         Outcome::Acquired(shared.engine.renewer.hold(lease))
     }
 
-    /// Releases another claim, which this process has given up and which has a lock of this one: a lost reply or a cancelled call
+    /// Ends another claim, which this process has given up and which has a lock of this one: a lost reply or a cancelled call
     /// must not make the lock busy.
-    pub(super) async fn clear(&self, other: &Held, min_hold: Duration) -> Result<(), LockError> {
+    pub(super) async fn clear(&self, other: &Held, end: ClaimEnd) -> Result<(), LockError> {
         let Some(lock_id) = other.holder.lock_id().cloned() else {
             return Ok(());
         };
@@ -293,7 +305,17 @@ impl Claim {
         let number = entry.front().release_sent();
         let release = async move {
             let key = LeaseId { name, lock_id };
-            let reply = store.release(&[key], min_hold, RELEASE_LIMIT, None).await;
+            let reply = match end {
+                ClaimEnd::Released { min_hold } => {
+                    let released = store.release(&[key], min_hold, RELEASE_LIMIT, None).await;
+                    released.map(drop)
+                }
+                ClaimEnd::GivenBack { .. } => {
+                    let admissions = store.background_admissions();
+                    let _admission = admissions.admit(AdmissionClass::Release, None).await;
+                    store.end_many(&[key], &end, RELEASE_LIMIT).await
+                }
+            };
             if reply.is_ok() {
                 entry.front().released(number);
             }
@@ -301,9 +323,14 @@ impl Claim {
         };
         // Without a reply the next acquire request shows whether the claim still has the lock.
         match timeout(ACQUIRE_OVERDUE, task::start(release)).await {
-            Ok(reply) => reply.map(drop),
+            Ok(reply) => reply,
             Err(_) => Ok(()),
         }
+    }
+
+    /// Whether the last reply to a request of several claims has found some of their locks with others, and not all.
+    pub(super) fn has_part(&self) -> bool {
+        self.has_part
     }
 
     /// Gives the claim back: each lock that it may have. The turns of these names pass on when that is confirmed, so that the
@@ -340,6 +367,7 @@ impl Shared {
     /// may be overdue, because it could delay the others.
     fn lane(&self, class: AdmissionClass) -> Option<Lane> {
         let is_single = matches!(self.keys, Few::One(_)) && self.options.once.is_none();
+        let is_single = is_single && self.target.detached().is_none();
         let is_fresh = matches!(class, AdmissionClass::First | AdmissionClass::Woken);
         self.engine.store.lane().filter(|_| is_single && is_fresh)
     }

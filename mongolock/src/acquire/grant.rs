@@ -64,7 +64,9 @@ impl Shared {
             }
             Some(AcquireReply::Held { .. }) | None => unreachable!("every lock of the claim is acquired"),
         });
+        let back = self.target.detached().map(|_| Box::new(self.target.end()));
         let grant = Grant {
+            back,
             keys: self.keys.clone(),
             parts,
             title: self.target.title(),

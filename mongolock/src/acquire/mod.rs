@@ -5,7 +5,8 @@
 //! | `call.rs` | what all calls have in common: limits, errors, measurement |
 //! | `one.rs`, `permit.rs`, `several.rs` | the search of each kind: what it claims next, and how it waits |
 //! | `claim.rs`, `request.rs`, `grant.rs` | one claim, its requests in flight, and what their replies say |
-//! | `target.rs` | what a claim is for: a lock, a permit, a set |
+//! | `resume.rs` | resuming a detached lease |
+//! | `target.rs` | what a claim is for: a lock, a permit, a set, a detached lease |
 //! | `asking.rs` | what is sent for a claim and when, and what follows when a request has ended |
 //! | `several/turns.rs` | the turns of a set's call in this process |
 //! | `query.rs` | a query about locks beside the requests |
@@ -22,6 +23,7 @@ mod period;
 mod permit;
 mod query;
 mod request;
+mod resume;
 mod several;
 mod target;
 
@@ -29,6 +31,7 @@ use crate::lease::Hold;
 pub(crate) use call::{BusyLock, Search};
 pub(crate) use one::Acquire;
 pub(crate) use permit::AcquirePermit;
+pub(crate) use resume::Resume;
 pub(crate) use several::AcquireSeveral;
 
 /// How a request has ended.

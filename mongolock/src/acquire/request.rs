@@ -58,16 +58,16 @@ pub(super) struct Request {
 
 impl Shared {
     /// Releases the claim on one of the names in the background, and again later if one of its requests may take effect late.
-    /// That of a set has no turn in the line, because no caller had its lock.
     pub(super) fn release(&self, index: usize, turn: Option<Turn>, repeats: bool) -> ClaimRelease {
         let entry = || QueueSlot::Entry {
             entry: Arc::clone(&self.entries[index]),
         };
         let slot = turn.map_or_else(entry, QueueSlot::Turn);
-        let is_noted_in_line = !self.target.is_set();
+        let is_noted_in_line = self.target.is_noted_in_line();
         let copies = repeats.then(|| self.copies[index].clone());
         ClaimRelease::of_claim(
             self.keys[index].clone(),
+            self.target.end(),
             self.options.taken_for(),
             slot,
             copies,
@@ -103,7 +103,22 @@ impl Request {
 
 impl Shared {
     async fn send(&self, command: AcquireRequest, limit: Duration, admission: Admission) -> Sent {
-        let request = self.engine.store.claim(&self.keys, command, limit, admission);
+        let store = &self.engine.store;
+        if let Some(lease) = self.target.detached() {
+            let handle_id = lease.handle.lock_id();
+            // It is on the heap, so that the task of a claim has no room for it.
+            let request = Box::pin(store.resume(&self.keys, handle_id, command, limit, admission));
+            return self.reply(request, limit).await;
+        }
+        self.reply(store.claim(&self.keys, command, limit, admission), limit)
+            .await
+    }
+
+    async fn reply(
+        &self,
+        request: impl Future<Output = Result<Claimed, LockError>>,
+        limit: Duration,
+    ) -> Sent {
         if self.engine.store.never_waits() {
             return Some(request.await);
         }
@@ -137,18 +152,12 @@ impl Shared {
     /// Notes what a request that was sent then has brought for each name, and releases what it has acquired for a claim that
     /// was given up.
     fn note(&self, sent: Instant, outcome: &Sent) {
-        let replies = (0..self.keys.len()).map(|index| match outcome {
-            Some(Ok(Ok(replies))) => replies.get(index).map(Ok),
-            Some(Err(error)) => Some(Err(error)),
-            // The claims of a set may have their locks, however the query about them has failed.
-            Some(Ok(Err(_))) | None => None,
-        });
         // The driver sends what was rejected for overload again, after pauses: such a reply is not late.
         let rejects = || self.engine.store.admissions().overload().trouble() == Trouble::Rejections;
         // Few replies are slow, and only for them the answer matters.
         let is_paused = sent.elapsed() >= SLOW_REPLY && rejects();
         let sent = if is_paused { Instant::now() } else { sent };
-        let due = self.copies[0].answered(sent, replies);
+        let due = self.copies[0].note(sent, self.keys.len(), outcome.as_ref());
         if !due.is_empty() {
             let repeats = self.target.is_set();
             let releases = due.into_iter().map(|index| self.release(index, None, repeats));

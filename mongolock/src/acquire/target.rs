@@ -1,11 +1,14 @@
-//! What a claim is for, and what differs with it: a lock, one permit of a semaphore, or all locks of a set.
+//! What a claim is for, and what differs with it: a lock, one permit of a semaphore, all locks of a set, or a detached lease.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::asking::Kind;
+use crate::LeaseHandle;
 use crate::engine::Engine;
 use crate::few::Few;
 use crate::lease::copies::Copies;
+use crate::store::ClaimEnd;
 
 /// What a claim is for.
 #[derive(Clone)]
@@ -22,25 +25,82 @@ pub(super) enum Target {
         /// goes on to wait for that one.
         awaited: Option<(usize, Arc<str>)>,
     },
+    /// The lease that a handle stands for.
+    Detached(Arc<Resumption>),
+}
+
+/// A lease that a claim resumes.
+pub(super) struct Resumption {
+    pub(super) handle: LeaseHandle,
+    /// Whether the lease has lost some of its locks and not all, so that it is no longer of use.
+    is_broken: AtomicBool,
+}
+
+impl Resumption {
+    pub(super) fn new(handle: LeaseHandle) -> Self {
+        Self {
+            handle,
+            is_broken: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes that the lease has lost some of its locks: the claims are released then, and not given back.
+    pub(super) fn note_broken(&self) {
+        self.is_broken.store(true, Relaxed);
+    }
 }
 
 impl Target {
     pub(super) fn kind(&self) -> Kind {
         match self {
-            Self::Lock | Self::Part => Kind::Lock,
+            Self::Lock | Self::Part | Self::Detached(_) => Kind::Lock,
             Self::Permit(_) => Kind::Permit,
             Self::Set { .. } => Kind::Set,
         }
     }
 
+    /// Whether the claims are those of all names of a set, with one id.
     pub(super) fn is_set(&self) -> bool {
-        matches!(self, Self::Set { .. })
+        match self {
+            Self::Lock | Self::Part | Self::Permit(_) => false,
+            Self::Set { .. } => true,
+            Self::Detached(lease) => lease.handle.ids().len() > 1,
+        }
+    }
+
+    /// The detached lease that is resumed.
+    pub(super) fn detached(&self) -> Option<&Arc<Resumption>> {
+        match self {
+            Self::Detached(lease) => Some(lease),
+            _ => None,
+        }
+    }
+
+    /// Whether a release of the claim ends a turn in the line: no caller had the locks of a set that were given back, and a
+    /// detached lease keeps its locks.
+    pub(super) fn is_noted_in_line(&self) -> bool {
+        matches!(self, Self::Lock | Self::Part | Self::Permit(_))
+    }
+
+    /// How a claim ends that is given up.
+    pub(super) fn end(&self) -> ClaimEnd {
+        match self {
+            Self::Detached(lease) if lease.is_broken.load(Relaxed) => ClaimEnd::Released {
+                min_hold: lease.handle.min_hold(),
+            },
+            Self::Detached(lease) => ClaimEnd::GivenBack {
+                lock_id: Arc::clone(lease.handle.lock_id()),
+                ttl: lease.handle.ttl(),
+            },
+            _ => ClaimEnd::RELEASED,
+        }
     }
 
     /// The name of the permit; locks have those of their queues.
     pub(super) fn permit(&self) -> Option<&Arc<str>> {
         match self {
             Self::Permit(name) => Some(name),
+            Self::Detached(lease) => lease.handle.permit().and_then(|_| lease.handle.ids().first()),
             _ => None,
         }
     }
@@ -49,6 +109,7 @@ impl Target {
     pub(super) fn title(&self) -> usize {
         match self {
             Self::Set { first, .. } => *first,
+            Self::Detached(lease) => lease.handle.title(),
             _ => 0,
         }
     }
@@ -66,10 +127,12 @@ impl Target {
 
     /// The id of a new claim.
     pub(super) fn new_lock_id(&self, engine: &Engine) -> Arc<str> {
-        if self.is_set() {
-            engine.mark.new_set_id(&engine.owner)
-        } else {
-            engine.mark.new_lock_id(&engine.owner)
+        let (mark, owner) = (&engine.mark, &engine.owner);
+        match self {
+            Self::Lock | Self::Part | Self::Permit(_) => mark.new_lock_id(owner),
+            Self::Set { .. } => mark.new_set_id(owner),
+            // The owner stays, so that whoever ends its session ends this hold as well.
+            Self::Detached(lease) => mark.new_resumed_id(lease.handle.owner(), self.is_set()),
         }
     }
 
@@ -83,8 +146,8 @@ impl Target {
     }
 
     /// Whether the lease can pass to another caller of this process: that of a set to one that waits for its first name, and
-    /// that of a permit never.
+    /// that of a permit or of a call that has resumed a lease never.
     pub(super) fn may_hand_over(&self) -> bool {
-        !matches!(self, Self::Permit(_))
+        !matches!(self, Self::Permit(_) | Self::Detached(_))
     }
 }

@@ -21,6 +21,7 @@ impl LockError {
             Self::Done { .. } => "done",
             Self::Lost { .. } => "lost",
             Self::ShutDown { .. } => "shut_down",
+            Self::InvalidHandle { .. } => "invalid_handle",
             Self::CorruptDocument { .. } => "corrupt_document",
             _ => OTHER,
         };

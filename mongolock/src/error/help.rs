@@ -74,6 +74,10 @@ impl LockError {
                 "Use the `LockContext` of the hold, or an annotated function or `run`, which joins the hold."
             }
             Self::ShutDown { .. } => "Acquire before `shutdown`, or make a new provider.",
+            Self::InvalidHandle { .. } => {
+                "Use the whole text of the handle, with a provider of the collection that has its locks; \
+                 `resume_permit` takes the handle of a permit, and `resume` any other."
+            }
             Self::CorruptDocument { .. } => "Delete the document to reset the lock.",
             Self::Mongo(error) => mongo_help(error),
         }

@@ -68,6 +68,7 @@ impl Display for LockError {
             Self::ShutDown { name } => {
                 write!(f, "lock `{name}` was not acquired: its provider is shut down")
             }
+            Self::InvalidHandle { reason } => write!(f, "the handle of a lease cannot be used: {reason}"),
             Self::CorruptDocument { name, problem } => {
                 write!(f, "the document of lock `{name}` is damaged: {problem}")
             }

@@ -16,7 +16,7 @@ use crate::lease::renewer::Renewer;
 use crate::lease::{Lease, Part};
 use crate::meter::CommandKind;
 use crate::moment::Luck;
-use crate::store::{AdmissionClass, LeaseId, driver_error};
+use crate::store::{AdmissionClass, ClaimEnd, LeaseId, driver_error};
 use crate::sync::lock;
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPEAT_LIMIT};
 use crate::{LockError, trace};
@@ -25,8 +25,8 @@ use crate::{LockError, trace};
 pub(crate) struct ClaimRelease {
     /// The lock's name and the id of the claim.
     pub(crate) key: LeaseId,
-    /// The minimum hold that the release leaves in the document.
-    pub(crate) min_hold: Duration,
+    /// What becomes of the claim.
+    pub(crate) end: ClaimEnd,
     /// The time at which the release is due.
     pub(crate) at: Instant,
     /// The time from which no holder uses the claim: a waiter that meets it may release it even before `at`.
@@ -52,11 +52,11 @@ pub(crate) struct ClaimRelease {
 }
 
 impl ClaimRelease {
-    fn new(key: LeaseId, min_hold: Duration, taken_for: Duration, slot: QueueSlot) -> Self {
+    fn new(key: LeaseId, end: ClaimEnd, taken_for: Duration, slot: QueueSlot) -> Self {
         let now = Instant::now();
         Self {
             key,
-            min_hold,
+            end,
             at: now,
             unused_from: now,
             taken_for,
@@ -70,9 +70,10 @@ impl ClaimRelease {
         }
     }
 
-    /// Releases a claim that never became a lease; `is_noted_in_line` says whether it counts as an acquisition in the line of its lock.
+    /// Ends a claim that never became a lease; `is_noted_in_line` says whether it counts as an acquisition in the line of its lock.
     pub(crate) fn of_claim(
         key: LeaseId,
+        end: ClaimEnd,
         taken_for: Duration,
         slot: QueueSlot,
         copies: Option<Copies>,
@@ -81,19 +82,19 @@ impl ClaimRelease {
         Self {
             copies,
             is_noted_in_line,
-            ..Self::new(key, Duration::ZERO, taken_for, slot)
+            ..Self::new(key, end, taken_for, slot)
         }
     }
 
     /// Releases the claims of a lease that has ended: one release for each of its names, which takes its slot.
     pub(super) fn of_lease(lease: &Lease) -> Vec<Self> {
-        let (min_hold, taken_for, is_late) = (lease.min_hold(), lease.options.taken_for(), lease.is_gone());
+        let (end, taken_for, is_late) = (lease.end(), lease.options.taken_for(), lease.is_gone());
         let mut slots = lock(&lease.slots);
         let claims = lease.keys.iter().zip(&*lease.parts).zip(slots.iter_mut());
         let release = |((key, part), slot): ((&LeaseId, &Part), _)| Self {
             copies: part.copies.clone(),
             is_late,
-            ..Self::new(key.clone(), min_hold, taken_for, std::mem::take(slot))
+            ..Self::new(key.clone(), end.clone(), taken_for, std::mem::take(slot))
         };
         claims.map(release).collect()
     }
@@ -108,10 +109,9 @@ impl ClaimRelease {
             NextRelease::Now => (Instant::now(), false),
             NextRelease::At(at) => (at, true),
         };
-        let min_hold = if is_confirmed {
-            Duration::ZERO
-        } else {
-            self.min_hold
+        let end = match &self.end {
+            ClaimEnd::Released { .. } if is_confirmed => ClaimEnd::RELEASED,
+            end => end.clone(),
         };
         Some(Self {
             at,
@@ -120,7 +120,7 @@ impl ClaimRelease {
             pending: self.pending.clone(),
             is_noted_in_line: self.is_noted_in_line,
             caller: self.caller.clone(),
-            ..Self::new(self.key.clone(), min_hold, self.taken_for, QueueSlot::Nothing)
+            ..Self::new(self.key.clone(), end, self.taken_for, QueueSlot::Nothing)
         })
     }
 
@@ -136,9 +136,8 @@ impl ClaimRelease {
 
     /// Registers the id as given up, so that waiters in this process release the claim when they meet it.
     pub(crate) fn announce(&mut self, given_up: &Arc<GivenUp>) {
-        let (id, min_hold, from) = (&self.key.lock_id, self.min_hold, self.unused_from);
-        self.pending
-            .get_or_insert_with(|| given_up.add(id, min_hold, from));
+        let (id, end, from) = (&self.key.lock_id, &self.end, self.unused_from);
+        self.pending.get_or_insert_with(|| given_up.add(id, end, from));
     }
 
     /// Whether the release is no longer needed: it is a late one, and all acquire requests have been answered.
@@ -160,8 +159,12 @@ impl ClaimRelease {
     /// Passes the turn on after a command that has failed or is without a reply: the next waiter sends a request of its
     /// own and finds out by itself whether the server works.
     pub(crate) fn without_turn(mut self) -> Self {
-        self.slot.pass_turn_on();
+        self.pass_turn_on();
         self
+    }
+
+    pub(super) fn pass_turn_on(&mut self) {
+        self.slot.pass_turn_on();
     }
 
     pub(crate) fn rescheduled(self, at: Instant) -> Self {
@@ -201,6 +204,15 @@ impl Renewer {
                 release.slot.note_freed();
             }
         }
+        self.ended(ended, is_confirmed);
+    }
+
+    /// The same for claims that other ids have replaced: their locks are not free.
+    pub(super) fn replaced(self: &Arc<Self>, ended: Vec<ClaimRelease>) {
+        self.ended(ended, true);
+    }
+
+    fn ended(self: &Arc<Self>, ended: Vec<ClaimRelease>, is_confirmed: bool) {
         if !self.store().is_closed() {
             let next = ended.iter().filter_map(|release| release.next(is_confirmed));
             self.release_in_background(next.collect());
@@ -210,15 +222,15 @@ impl Renewer {
     }
 }
 
-/// Groups releases for one command each: releases of one minimum hold, which are due at one time.
+/// Groups releases for one command each: those that end their claims in one way, and are due at one time.
 ///
 /// The server stops at a document that a foreign transaction has changed, and the rest of the command waits: after a
 /// command that failed for that reason each claim has a command of its own.
 pub(crate) fn batches(releases: Vec<ClaimRelease>) -> Vec<Vec<ClaimRelease>> {
     let now = Instant::now();
-    let mut groups: BTreeMap<(Duration, Instant, u32), Vec<ClaimRelease>> = BTreeMap::new();
+    let mut groups: BTreeMap<(ClaimEnd, Instant, u32), Vec<ClaimRelease>> = BTreeMap::new();
     for release in releases {
-        let group = (release.min_hold, release.at.max(now), release.failures);
+        let group = (release.end.clone(), release.at.max(now), release.failures);
         groups.entry(group).or_default().push(release);
     }
     let mut batches = Vec::new();
@@ -238,7 +250,7 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<ClaimRelease>) {
     let Some(first) = batch.first() else {
         return;
     };
-    let (min_hold, is_repeat, reply_limit) = (first.min_hold, first.failures > 0, first.reply_limit());
+    let (end, is_repeat, reply_limit) = (first.end.clone(), first.failures > 0, first.reply_limit());
     let (due, last_end) = (first.at, last_end(&batch));
     // A dead connection or a blocked document must not delay the releases of other claims.
     let (class, limit) = if is_repeat {
@@ -251,7 +263,7 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<ClaimRelease>) {
     loop {
         let admission = renewer.store().background_admissions().admit(class, None).await;
         let keys: Vec<LeaseId> = batch.iter().map(|release| release.key.clone()).collect();
-        let sending = renewer.store().release_many(&keys, min_hold, limit);
+        let sending = renewer.store().end_many(&keys, &end, limit);
         let callers = batch.iter().map(|release| release.caller.clone()).collect();
         let mut request = pin!(trace::gathered(
             CommandKind::Release,

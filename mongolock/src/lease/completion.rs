@@ -6,21 +6,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 
 use super::claim_release::ClaimRelease;
 use super::release::{self, BegunRelease};
 use super::renewer::Renewer;
+use super::repeated::{Command, Requests};
 use super::{Lease, margin};
 use crate::backoff::Backoff;
 use crate::moment::Luck;
 use crate::once::MarkEnd;
-use crate::store::{AdmissionClass, MarkReply, MarkRequest, driver_error};
-use crate::timing::{MARK_LIMIT, MARK_NO_REPLY, MARK_OVERDUE};
+use crate::store::{MarkReply, MarkRequest, Store, driver_error};
+use crate::timing::{MARK_LIMIT, MARK_OVERDUE};
 use crate::{LockError, LossReason, task, trace};
-
-type Reply = Result<MarkReply, LockError>;
 
 /// Begins to complete a lease; the completion goes on if the caller is cancelled. A lease that has ended before is lost.
 pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>, end: MarkEnd) -> BegunRelease {
@@ -54,7 +52,7 @@ async fn complete(renewer: Arc<Renewer>, lease: Arc<Lease>, end: MarkEnd) -> Res
             }
             Some(Err(error)) => {
                 if driver_error::is_rejection(&error) {
-                    requests.class = AdmissionClass::Release;
+                    requests.rejected();
                 }
                 (error, backoff.next(Luck::draw()))
             }
@@ -119,61 +117,11 @@ impl Renewer {
     }
 }
 
-/// The requests of one completion: copies of one another, each on a task of its own.
-struct Requests<'a> {
-    renewer: &'a Arc<Renewer>,
-    request: Arc<MarkRequest>,
-    outcomes: UnboundedReceiver<Option<Reply>>,
-    sender: UnboundedSender<Option<Reply>>,
-    /// Among which commands of the provider the next request is admitted.
-    class: AdmissionClass,
-}
+impl Command for MarkRequest {
+    type Reply = MarkReply;
 
-impl<'a> Requests<'a> {
-    fn new(renewer: &'a Arc<Renewer>, request: MarkRequest) -> Self {
-        let (sender, outcomes) = unbounded_channel();
-        Self {
-            renewer,
-            request: Arc::new(request),
-            outcomes,
-            sender,
-            class: AdmissionClass::Release,
-        }
-    }
-
-    /// Sends a request, and returns the next reply to any of them; `None` if it is overdue.
-    async fn next(&mut self) -> Option<Reply> {
-        let store = self.renewer.store();
-        if store.never_waits() {
-            return Some(store.mark(&self.request, MARK_LIMIT).await);
-        }
-        let admission = tokio::select! {
-            biased;
-            Some(Some(reply)) = self.outcomes.recv() => return Some(reply),
-            admission = store.admissions().admit(self.class, None) => admission,
-        };
-        // Repetitions may wait for a blocked document, and must not use up the places of releases. After a rejection for overload
-        // they come first again.
-        self.class = AdmissionClass::RepeatedRelease;
-        let (renewer, request) = (Arc::clone(self.renewer), Arc::clone(&self.request));
-        let sender = self.sender.clone();
-        let sending = async move {
-            // By then the server has ended the request.
-            let reply = task::reply_within(MARK_NO_REPLY, renewer.store().mark(&request, MARK_LIMIT)).await;
-            drop(admission);
-            // No caller waits for the replies that come after the first good one.
-            let _ = sender.send(reply);
-        };
-        drop(task::spawn_for_caller(sending));
-        let overdue = Instant::now() + MARK_OVERDUE;
-        loop {
-            let outcome = tokio::time::timeout_at(overdue, self.outcomes.recv())
-                .await
-                .ok()??;
-            if outcome.is_some() {
-                return outcome;
-            }
-        }
+    async fn send(&self, store: &Store) -> Result<MarkReply, LockError> {
+        store.mark(self, MARK_LIMIT).await
     }
 }
 

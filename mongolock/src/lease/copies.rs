@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::book::{Answer, Book, NextRelease};
 use crate::LockError;
-use crate::store::AcquireReply;
+use crate::store::{AcquireReply, Claimed};
 use crate::sync::lock;
 
 /// One claim in the [`Book`] of its id, which the requests, the lease and the releases of the claim share.
@@ -36,9 +36,26 @@ impl Copies {
         lock(&self.book).sent_again(Instant::now())
     }
 
+    /// Notes how a request for this claim and the others of the book, so many together, has ended that was sent then, and returns
+    /// which of them have to be released because of it; `None` is no reply.
+    pub(crate) fn note(
+        &self,
+        sent: Instant,
+        claims: usize,
+        outcome: Option<&Result<Claimed, LockError>>,
+    ) -> Vec<usize> {
+        let replies = (0..claims).map(|index| match outcome {
+            Some(Ok(Ok(replies))) => replies.get(index).map(Ok),
+            Some(Err(error)) => Some(Err(error)),
+            // The claims of a set may have their locks, however the query about them has failed.
+            Some(Ok(Err(_))) | None => None,
+        });
+        self.answered(sent, replies)
+    }
+
     /// Notes what the reply to a request that was sent then says of this claim, and of all others of the book in their order;
     /// returns which of them have to be released because of it.
-    pub(crate) fn answered<'a>(
+    fn answered<'a>(
         &self,
         sent: Instant,
         replies: impl IntoIterator<Item = Option<Result<&'a AcquireReply, &'a LockError>>>,

@@ -1,9 +1,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
 use tokio::time::Instant;
 
+use crate::store::ClaimEnd;
 use crate::sync::lock;
 
 /// The ids of claims that this process has given up and that the server may still have.
@@ -15,12 +14,11 @@ pub(crate) struct GivenUp {
     ids: Mutex<HashMap<Arc<str>, PendingIds>>,
 }
 
-#[derive(Clone, Copy)]
 struct PendingIds {
     /// The number of pending releases of the id.
     releases: usize,
-    /// The minimum hold that a release of the id leaves in the document.
-    min_hold: Duration,
+    /// How a claim with the id is to end.
+    end: ClaimEnd,
     /// The time before which a waiter does not release the id, because the work of its last holder may still go on.
     unused_from: Instant,
 }
@@ -32,20 +30,17 @@ pub(crate) struct Pending {
 }
 
 impl GivenUp {
-    pub(crate) fn add(
-        self: &Arc<Self>,
-        lock_id: &Arc<str>,
-        min_hold: Duration,
-        unused_from: Instant,
-    ) -> Pending {
+    pub(crate) fn add(self: &Arc<Self>, lock_id: &Arc<str>, end: &ClaimEnd, unused_from: Instant) -> Pending {
         let mut ids = lock(&self.ids);
         let entry = ids.entry(Arc::clone(lock_id)).or_insert(PendingIds {
             releases: 0,
-            min_hold,
+            end: end.clone(),
             unused_from,
         });
         entry.releases += 1;
-        entry.min_hold = entry.min_hold.max(min_hold);
+        if *end > entry.end {
+            entry.end = end.clone();
+        }
         entry.unused_from = entry.unused_from.min(unused_from);
         Pending {
             given_up: Arc::clone(self),
@@ -53,10 +48,11 @@ impl GivenUp {
         }
     }
 
-    /// The minimum hold with which the id is to be released, if it may be released now.
-    pub(crate) fn find(&self, now: Instant, lock_id: &str) -> Option<Duration> {
-        let entry = lock(&self.ids).get(lock_id).copied()?;
-        (entry.unused_from <= now).then_some(entry.min_hold)
+    /// How the claim with this id is to end, if that may happen now.
+    pub(crate) fn find(&self, now: Instant, lock_id: &str) -> Option<ClaimEnd> {
+        let ids = lock(&self.ids);
+        let entry = ids.get(lock_id).filter(|entry| entry.unused_from <= now)?;
+        Some(entry.end.clone())
     }
 }
 
@@ -86,25 +82,29 @@ impl Drop for Pending {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn an_id_is_found_from_the_given_time_until_its_last_release() {
         let (given_up, id) = (Arc::new(GivenUp::default()), Arc::from("owner#1"));
         let later = Instant::now() + Duration::from_secs(1);
-        let first = given_up.add(&id, Duration::ZERO, later);
+        let first = given_up.add(&id, &ClaimEnd::RELEASED, later);
         assert_eq!(
             given_up.find(Instant::now(), &id),
             None,
             "the work of its last holder may still go on"
         );
         tokio::time::sleep_until(later).await;
-        assert_eq!(given_up.find(Instant::now(), &id), Some(Duration::ZERO));
-        let min_hold = Duration::from_secs(5);
-        let second = given_up.add(&id, min_hold, later);
+        assert_eq!(given_up.find(Instant::now(), &id), Some(ClaimEnd::RELEASED));
+        let kept = ClaimEnd::Released {
+            min_hold: Duration::from_secs(5),
+        };
+        let second = given_up.add(&id, &kept, later);
         let third = second.clone();
         drop((first, second));
-        assert_eq!(given_up.find(Instant::now(), &id), Some(min_hold));
+        assert_eq!(given_up.find(Instant::now(), &id), Some(kept));
         drop(third);
         assert_eq!(given_up.find(Instant::now(), &id), None);
         assert!(lock(&given_up.ids).is_empty());

@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use super::Lease;
 use super::renewer::Renewer;
-use super::{completion, release};
-use crate::LockError;
+use super::{completion, detaching, release};
 use crate::options::Options;
+use crate::{LeaseHandle, LockError};
 
 /// A lease and the duty to release it: dropping it releases in the background.
 pub(crate) struct Hold {
@@ -47,6 +47,14 @@ impl Hold {
         let begun = completion::begin(&self.renewer, &self.lease, once.mark_end);
         self.is_released = true;
         release::outcome(&self.renewer, &self.lease, begun, "mark").await
+    }
+
+    /// Gives the lease the id of this handle, and waits for the server's reply. Once polled, dropping the future releases the lock.
+    pub(crate) async fn detach(&mut self, handle: &LeaseHandle) -> Result<(), LockError> {
+        let begun = detaching::begin(&self.renewer, &self.lease, handle);
+        // As in `release`.
+        self.is_released = true;
+        detaching::outcome(begun?).await
     }
 
     /// Releases the lock without waiting for the server's reply. An error says that the lease had ended before.

@@ -17,11 +17,13 @@ pub(crate) mod claim_release;
 mod commits;
 mod completion;
 pub(crate) mod copies;
+pub(crate) mod detaching;
 pub(crate) mod given_up;
 mod hold;
 pub(crate) mod release;
 mod renewal;
 pub(crate) mod renewer;
+pub(crate) mod repeated;
 mod schedule;
 mod set;
 mod state;
@@ -43,7 +45,7 @@ use crate::lease::copies::Copies;
 use crate::meter::LockMeter;
 use crate::once::OnceGrant;
 use crate::options::Options;
-use crate::store::LeaseId;
+use crate::store::{ClaimEnd, LeaseId};
 use crate::sync::lock;
 use crate::trace::HoldFields;
 use crate::{FencingToken, LockError, permit_id};
@@ -68,6 +70,8 @@ pub(crate) struct Grant {
     pub(crate) deadline: Instant,
     /// What decides when the work under the lease is due again, if it may succeed only once.
     pub(crate) once: Option<OnceGrant>,
+    /// How the claims end if no caller gets the hold; `None` is a release.
+    pub(crate) back: Option<Box<ClaimEnd>>,
     /// The slots in the queues. They are kept in the lease and not in the guard, so that a lost lease passes its turns on at
     /// once.
     pub(crate) slots: Few<QueueSlot>,
@@ -100,6 +104,8 @@ pub(crate) struct Lease {
     pub(crate) acquired: Instant,
     /// What decides when the work under the lease is due again, if it may succeed only once.
     pub(crate) once: Option<OnceGrant>,
+    /// How the claims end if no caller gets the hold; `None` is a release.
+    back: Option<Box<ClaimEnd>>,
     /// Whether the hold was handed over by another caller in this process, without a command.
     is_handed_over: bool,
     state: Mutex<LeaseState>,
@@ -130,6 +136,7 @@ impl Lease {
             options,
             acquired: grant.acquired,
             once: grant.once,
+            back: grant.back,
             is_handed_over: false,
             state: Mutex::new(LeaseState::Live {
                 deadline: grant.deadline,
@@ -180,6 +187,7 @@ impl Lease {
             acquired: Instant::now(),
             deadline,
             once: self.once,
+            back: None,
             slots: self.take_slots(),
         };
         Self {
@@ -192,6 +200,11 @@ impl Lease {
     /// The claims of the lease: one for each name, in their order.
     pub(crate) fn keys(&self) -> &[LeaseId] {
         &self.keys
+    }
+
+    /// The place of the name that stands for a set.
+    pub(crate) fn title(&self) -> usize {
+        self.title
     }
 
     /// The claim of the only lock; of a set that of the name which stands for it.
@@ -297,6 +310,16 @@ impl Lease {
         let mut slots = lock(&self.slots);
         let none = slots.map(|_| QueueSlot::Nothing);
         std::mem::replace(&mut slots, none)
+    }
+
+    /// How the claims end.
+    pub(super) fn end(&self) -> ClaimEnd {
+        match &self.back {
+            Some(back) if !self.delivered.load(Ordering::Relaxed) => ClaimEnd::clone(back),
+            _ => ClaimEnd::Released {
+                min_hold: self.min_hold(),
+            },
+        }
     }
 
     /// The minimum hold, which is zero as long as no caller has received the hold.

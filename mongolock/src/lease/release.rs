@@ -104,15 +104,20 @@ fn close(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Ended {
     renewer.forget(lease);
     match lease.begin_release() {
         None => {
-            if lease.may_have_claim() {
-                renewer.release_claim(lease);
-            } else {
-                drop(lease.take_slots());
-            }
+            after_loss(renewer, lease);
             Ended::Lost
         }
         Some(deadline) if hand_over(renewer, lease, deadline) => Ended::HandedOver,
         Some(_) => Ended::Unreleased,
+    }
+}
+
+/// Releases what the server may still have of a lease that was over before.
+pub(super) fn after_loss(renewer: &Arc<Renewer>, lease: &Arc<Lease>) {
+    if lease.may_have_claim() {
+        renewer.release_claim(lease);
+    } else {
+        drop(lease.take_slots());
     }
 }
 

@@ -84,6 +84,16 @@ impl Renewer {
         Hold::new(lease, Arc::clone(self))
     }
 
+    /// Has the claims of a lease renewed that has ended for its holder, until they are detached; the request for that decides,
+    /// also during a shutdown.
+    pub(super) fn keep_while_detaching(&self, lease: &Lease, deadline: Instant) -> Arc<Lease> {
+        let kept = Arc::new(lease.following(deadline, 0, lease.title));
+        kept.begin_detaching();
+        // During a shutdown nothing is renewed any more.
+        let _ = self.schedule(Arc::clone(&kept));
+        kept
+    }
+
     pub(super) fn is_closing(&self) -> bool {
         lock(&self.state).closing
     }

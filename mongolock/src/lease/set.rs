@@ -57,6 +57,7 @@ impl Hold {
             acquired,
             deadline,
             once: None,
+            back: None,
             slots: slots.into(),
         };
         let lease = Lease::new(grant, Arc::clone(options));
@@ -93,6 +94,7 @@ pub(super) mod tests {
             acquired: Instant::now(),
             deadline: Instant::now() + EXPIRY,
             once: None,
+            back: None,
             slots: Few::Several([QueueSlot::Nothing, QueueSlot::Nothing].into()),
         };
         Lease::new(grant, Arc::default())

@@ -33,6 +33,8 @@ pub(super) enum Work {
     Committing,
     /// The work has succeeded, and nothing but the reply to the request for its mark ends the lease.
     Marking,
+    /// The lease is being detached, and nothing but the reply to that request ends it.
+    Detaching,
 }
 
 impl LeaseState {
@@ -175,6 +177,11 @@ impl Lease {
         self.begin_completion(Work::Committing)
     }
 
+    /// Notes that the lease is renewed only until it is detached.
+    pub(super) fn begin_detaching(&self) {
+        self.begin_completion(Work::Detaching);
+    }
+
     fn begin_completion(&self, next: Work) -> bool {
         let mut state = lock(&self.state);
         let is_live = state.live_until(Instant::now()).is_some();
@@ -289,7 +296,7 @@ impl Lease {
             Work::UnderWay => true,
             // The mark may have replaced the claim.
             Work::Committing => reason != LossReason::Gone && !self.has_open_commit(),
-            Work::Marking => false,
+            Work::Marking | Work::Detaching => false,
         })
     }
 

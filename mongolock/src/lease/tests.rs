@@ -31,6 +31,7 @@ pub(super) fn lease_of(name: &str, options: Options) -> Lease {
         acquired: Instant::now(),
         deadline: Instant::now() + without_margin(options.expiry),
         once: None,
+        back: None,
         slots: Few::one(QueueSlot::Entry {
             entry: Queues::new().join(&Arc::from(name)),
         }),

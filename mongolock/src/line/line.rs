@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::order::Order;
 use super::{OwnAcquisition, Standing, User};
+use crate::lock_id;
 use crate::queue::Rivals;
 use crate::store::{ProviderMark, Waiter};
 use crate::timing::{LINE_LINGER, LINE_POLL, LINE_POLL_PART, LINE_SHOWN, LINE_SLOT_WITHOUT_LINE};
@@ -154,6 +155,15 @@ impl Line {
             .as_ref()
             .is_some_and(|holder| holder.lock_id == *lock_id);
         if known {
+            return;
+        }
+        if lock_id::has_changed_hands(lock_id) {
+            // A lease was detached or resumed, and nobody has acquired the lock. Its beginning is known as well as before.
+            let since = self.holder.take().map_or(now, |holder| holder.since);
+            self.holder = Some(OtherClaim {
+                lock_id: Arc::clone(lock_id),
+                since,
+            });
             return;
         }
         self.holder = Some(OtherClaim {

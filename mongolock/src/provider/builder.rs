@@ -5,9 +5,8 @@ use std::time::Duration;
 use mongodb::{Client, Database};
 
 use crate::engine::Engine;
-use crate::lock_id::MARK_PREFIX;
 use crate::opaque::Opaque;
-use crate::options::{Config, refused};
+use crate::options::{Config, check_owner, refused};
 #[cfg(test)]
 use crate::simulation::Link;
 use crate::store::{
@@ -348,21 +347,7 @@ impl LockProviderBuilder {
             ));
         }
         self.config.check_takeover_margin()?;
-        if let Some(owner) = &self.owner
-            && owner.starts_with(MARK_PREFIX)
-        {
-            let bound = format!("it must not begin with `{MARK_PREFIX}`, which marks finished work");
-            return Err(refused("owner", owner, bound));
-        }
-        if let Some(owner) = &self.owner
-            && (owner.is_empty() || owner.len() > 256 || owner.chars().any(char::is_control))
-        {
-            return Err(refused(
-                "owner",
-                owner,
-                "it must have 1 to 256 bytes and no control characters",
-            ));
-        }
+        self.owner.as_deref().map_or(Ok(()), check_owner)?;
         // These are the server's own rules (https://www.mongodb.com/docs/manual/reference/limits/). They are checked
         // here, because with a collection that cannot exist every acquisition would fail.
         let name = &self.collection;

@@ -1,4 +1,5 @@
 mod builder;
+mod detached;
 mod health;
 mod shutdown;
 

@@ -239,17 +239,6 @@ impl Link {
         Ok(self.release_all(Command::Release, &released, limit).await? == keys.len())
     }
 
-    pub(crate) async fn release_many(
-        &self,
-        keys: &[LeaseId],
-        min_hold: Duration,
-        limit: Duration,
-    ) -> Result<(), LockError> {
-        let released: Vec<_> = keys.iter().map(|key| (key.clone(), min_hold)).collect();
-        self.release_all(Command::Withdraw, &released, limit).await?;
-        Ok(())
-    }
-
     pub(crate) async fn release_each(
         &self,
         items: &[ReleaseItem],
@@ -275,7 +264,7 @@ impl Link {
     }
 
     /// The number of claims that had their locks.
-    async fn release_all(
+    pub(super) async fn release_all(
         &self,
         kind: Command,
         released: &[(LeaseId, Duration)],
@@ -307,7 +296,7 @@ impl Link {
         lock(&self.rng)
     }
 
-    async fn request(&self, order: Order) -> Result<Reply, Error> {
+    pub(super) async fn request(&self, order: Order) -> Result<Reply, Error> {
         // The library's own futures must not look large because of the simulation.
         driver_call(Box::pin(self.send(order))).await
     }

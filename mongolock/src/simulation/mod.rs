@@ -6,6 +6,7 @@
 
 mod blocks;
 mod contacts;
+mod detached;
 mod disturbances;
 mod errors;
 mod fleet;

@@ -10,8 +10,10 @@ use super::process::number_in;
 use super::server::{Command, Server};
 use crate::FencingToken;
 use crate::once::MarkEnd;
-use crate::store::{AcquireReply, AcquireRequest, MarkReply, MarkRequest, RenewReply, RunningLeases};
-use crate::store::{AfterRelease, LeaseId};
+use crate::store::{
+    AcquireReply, AcquireRequest, AfterRelease, ClaimEnd, Detachment, LeaseId, MarkReply, MarkRequest,
+    RenewReply, RunningLeases,
+};
 
 /// A command on its way to the server.
 #[derive(Clone)]
@@ -28,7 +30,7 @@ pub(super) struct Order {
 }
 
 /// What a command does to each of its documents.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) enum Change {
     Claim,
     /// One upsert for each lock; the reply does not say which of them were acquired.
@@ -43,6 +45,20 @@ pub(super) enum Change {
     /// Each claim is renewed for its expiry.
     Renew,
     Release,
+    /// The lease gets the id of a handle.
+    Detach(Detachment),
+    /// The claim gets the running lease with the id of a handle. A command for several stops at the first lock that it does not
+    /// get.
+    Resume(Arc<str>, AcquireRequest),
+    /// The detached lease is extended.
+    Extend(Duration),
+    /// The detached lease is released.
+    ReleaseDetached {
+        min_hold: Duration,
+        takeover_margin: Duration,
+    },
+    /// The lease gets the id of its handle again.
+    GiveBack(ClaimEnd),
     /// The command changes nothing: it reads the ids and tokens of the documents.
     ReadDocuments,
     /// The command changes nothing: it reads which locks are held.
@@ -73,7 +89,7 @@ pub(super) struct Course {
 
 impl Change {
     /// Whether it changes nothing.
-    fn is_read(self) -> bool {
+    fn is_read(&self) -> bool {
         matches!(self, Self::Look { .. } | Self::ReadClaims | Self::ReadDocuments)
     }
 }
@@ -126,25 +142,29 @@ impl Server {
             if self.term() != term {
                 return Err(errors::command(errors::STEPPED_DOWN));
             }
-            match order.change {
+            match &order.change {
                 Change::Claim => return Ok(Reply::Claimed(self.claim(now, key, order.asks[index]))),
                 Change::ClaimSeveral => drop(self.claim(now, key, order.asks[index])),
                 Change::ReadClaims => {
-                    let reply = self.memory.read_claim(now, key, order.asks[index]);
-                    let reply = reply.filter(|_| self.is_confirmed(key));
-                    read.extend(reply.map(|reply| (key.clone(), reply)));
+                    if self.is_confirmed(key) {
+                        let reply = self.memory.read_claim(now, key, order.asks[index]);
+                        read.insert(key.clone(), reply);
+                    }
                 }
                 Change::ReadDocuments => {
                     let document = self.memory.after_release(now, &key.name);
                     documents.extend(document.map(|document| (Arc::clone(&key.name), document)));
                 }
                 Change::Mark { token, end } => {
-                    let key = key.clone();
-                    let request = MarkRequest { key, token, end };
+                    let request = MarkRequest {
+                        key: key.clone(),
+                        token: *token,
+                        end: *end,
+                    };
                     return Ok(Reply::Marked(self.mark(now, &request)));
                 }
                 Change::Look { takeover_margin } => {
-                    let lease = self.memory.running_lease(now, &key.name, takeover_margin);
+                    let lease = self.memory.running_lease(now, &key.name, *takeover_margin);
                     running.extend(lease.map(|lease| (Arc::clone(&key.name), lease)));
                 }
                 Change::Renew => {
@@ -157,9 +177,23 @@ impl Server {
                         found.insert(key.clone());
                     }
                 }
+                Change::ReleaseDetached { .. } | Change::GiveBack(_) => {
+                    if self.end_lease(now, key, &order.change) {
+                        found.insert(key.clone());
+                    }
+                }
+                Change::Detach(_) | Change::Resume(..) | Change::Extend(_) => {
+                    let reply = self.change_lease(now, key, &order.change);
+                    if order.keys.len() == 1 {
+                        return Ok(Reply::Claimed(reply));
+                    }
+                    if matches!(order.change, Change::Resume(..)) && !reply.is_acquired() {
+                        break;
+                    }
+                }
             }
         }
-        match order.change {
+        match &order.change {
             Change::Look { .. } => Ok(Reply::Looked(running)),
             Change::ReadClaims => Ok(Reply::ReadClaims(read)),
             Change::ReadDocuments => Ok(Reply::Documents(documents)),

@@ -14,7 +14,7 @@ use super::server::Server;
 use super::tests::in_virtual_time;
 use crate::provider::LockProviderBuilder;
 use crate::queue::FrontStatus;
-use crate::store::{AcquireRequest, LeaseId, ProviderMark};
+use crate::store::{AcquireRequest, ClaimEnd, LeaseId, ProviderMark};
 use crate::timing::LINE_MARGIN;
 use crate::{LockError, LockProvider, permit_id};
 
@@ -80,7 +80,10 @@ async fn ends_during_a_release(seed: u64, after: Duration) -> Option<LockError> 
     let engine = provider.engine();
     let rival = claim(&server, "n", "rival#1");
     let own: Arc<str> = Arc::from("own#1");
-    let _given_up = engine.renewer.given_up.add(&own, Duration::ZERO, Instant::now());
+    let _given_up = engine
+        .renewer
+        .given_up
+        .add(&own, &ClaimEnd::RELEASED, Instant::now());
     let lock = provider.lock("n").acquire_timeout(pause + after);
     let waiting = tokio::spawn(async move { lock.acquire().await });
     let entry = engine.queues.join(&Arc::from("n"));
@@ -276,7 +279,10 @@ async fn acquires_after_a_failed_release(seed: u64) -> Option<[Arc<str>; 2]> {
     let provider = LockProviderBuilder::simulated(link).with_defaults();
     let engine = provider.engine();
     let own: Arc<str> = Arc::from("own#1");
-    let _given_up = engine.renewer.given_up.add(&own, Duration::ZERO, Instant::now());
+    let _given_up = engine
+        .renewer
+        .given_up
+        .add(&own, &ClaimEnd::RELEASED, Instant::now());
     let own = claim(&server, "b", &own);
     let entry = engine.queues.join(&Arc::from("b"));
     let set = provider.lock_all(["a", "b"]).acquire_timeout(None);

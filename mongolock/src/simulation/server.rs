@@ -278,6 +278,33 @@ impl Server {
             .map(|grant| grant.at)
     }
 
+    /// Notes that this claim has the lease of the one before it, and with it the lock.
+    pub(super) fn passed_on(&self, key: &LeaseId) {
+        self.trace(|| format!("{} passes on to {}", key.name, key.lock_id));
+        if let Some(grant) = lock(&self.grants).get_mut(&key.name) {
+            grant.lock_id = Arc::clone(&key.lock_id);
+        }
+    }
+
+    /// Notes that this claim has resumed a lease with this token, if that is not known yet.
+    pub(super) fn resumed(&self, key: &LeaseId, token: i64) {
+        let before = lock(&self.grants)
+            .get(&key.name)
+            .filter(|grant| grant.lock_id != key.lock_id)
+            .map(|grant| grant.last_token);
+        let Some(before) = before else { return };
+        if token <= before {
+            self.ledger.breach(format!(
+                "the lease of {} is resumed with {token} after {before}",
+                key.name
+            ));
+        }
+        self.passed_on(key);
+        if let Some(grant) = lock(&self.grants).get_mut(&key.name) {
+            grant.last_token = token;
+        }
+    }
+
     fn granted(&self, key: &LeaseId, ask: AcquireRequest, last_token: i64, late: Duration) {
         let mut grants = lock(&self.grants);
         let before = grants.get(&key.name);

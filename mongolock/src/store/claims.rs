@@ -7,15 +7,16 @@ use std::time::Duration;
 use mongodb::Collection;
 use mongodb::bson::{Bson, Document, doc};
 
+use super::detached::give_back_stage;
 use super::look::{held_for, held_ms};
 use super::mongo::{MongoStore, millis};
 use super::several::any_of;
 use super::takeover::{free, margin_after};
-use super::{AcquireReply, AcquireRequest, Claimed, Dates, LeaseId, ProviderMark, RenewReply, driver_error};
+use super::{AcquireReply, AcquireRequest, ClaimEnd, Claimed, Dates, LeaseId, RenewReply, driver_error};
 use crate::few::Few;
 use crate::task::driver_call;
 use crate::timing::LATE_COMMAND;
-use crate::{FencingToken, LockError, permit_id};
+use crate::{FencingToken, LockError, lock_id, permit_id};
 
 impl MongoStore {
     /// Takes those of these locks that are free: a single one with one command, several with a command and a query.
@@ -99,14 +100,18 @@ impl MongoStore {
         Ok(released == keys.len() as u64)
     }
 
-    pub(super) async fn release_many(
+    pub(super) async fn end_many(
         &self,
         keys: &[LeaseId],
-        min_hold: Duration,
+        end: &ClaimEnd,
         limit: Duration,
     ) -> Result<(), LockError> {
-        let released = self.end(&self.background, claims(keys), min_hold, limit).await;
-        match (released, keys) {
+        let stage = match end {
+            ClaimEnd::Released { min_hold } => release_stage(*min_hold),
+            ClaimEnd::GivenBack { lock_id, ttl } => give_back_stage(lock_id, *ttl),
+        };
+        let updates = updates_of(claims(keys), &stage);
+        match (self.update(&self.background, updates, limit).await, keys) {
             (Ok(_), _) => Ok(()),
             (Err(error), [key]) => Err(driver_error::of_release(&key.name, error)),
             // The claims are then released one by one.
@@ -148,18 +153,24 @@ impl MongoStore {
 
 /// The command that takes one lock if it is free, and replies what its document says then.
 fn claim_command(locks: &str, key: &LeaseId, request: AcquireRequest) -> Document {
+    let mut command = change_command(locks, key, claim_stage(key, request), request.wants_dates);
+    command.insert("upsert", true);
+    command
+}
+
+/// The command that changes the document of one lock, and replies what it says then.
+pub(super) fn change_command(locks: &str, key: &LeaseId, stage: Document, wants_dates: bool) -> Document {
     let mut fields = doc! {
         "_id": 0, "lockId": 1, "fencingToken": 1,
         "remainingMs": { "$subtract": ["$expiresAt", "$$NOW"] }, "heldMs": held_ms(),
     };
-    if request.wants_dates {
+    if wants_dates {
         fields.extend(doc! { "acquiredAt": 1, "expiresAt": 1, "now": "$$NOW" });
     }
     doc! {
         "findAndModify": locks,
         "query": { "_id": &*key.name },
-        "update": [claim_stage(key, request)],
-        "upsert": true,
+        "update": [stage],
         "new": true,
         "fields": fields,
     }
@@ -182,9 +193,18 @@ fn claimed(
         },
         // Two clients inserted the first document of a name at the same time, and the other one has the lock.
         Err(error) if driver_error::is_duplicate_key(&error) => Ok(AcquireReply::HELD),
-        Err(error) if driver_error::is_wrong_type(&error) => Err(corrupt(&key.name, wrong_type(&error))),
-        Err(error) if driver_error::is_blocked(&error) => Err(driver_error::blocked(&key.name, error)),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error_of_change(&key.name, error)),
+    }
+}
+
+/// The error of a command that changes the document of this lock.
+pub(super) fn error_of_change(name: &str, error: mongodb::error::Error) -> LockError {
+    if driver_error::is_wrong_type(&error) {
+        corrupt(name, wrong_type(&error))
+    } else if driver_error::is_blocked(&error) {
+        driver_error::blocked(name, error)
+    } else {
+        error.into()
     }
 }
 
@@ -192,18 +212,27 @@ fn claimed(
 /// expressions read the document as it was before, and `$max` ignores a missing token. The caller's strings are literals, so
 /// that they are not read as field paths. (One condition for all fields costs the server less than one for each.)
 pub(super) fn claim_stage(key: &LeaseId, request: AcquireRequest) -> Document {
+    let mut granted = granted(&key.lock_id, request);
+    granted.insert("acquiredAt", "$$NOW");
+    doc! { "$replaceWith": { "$cond": [free(request.takeover_margin), merged(granted), "$$ROOT"] } }
+}
+
+/// The fields of a lease that a claim with this id has got; a lease that was acquired has begun now.
+pub(super) fn granted(lock_id: &str, request: AcquireRequest) -> Document {
     let next_token = doc! { "$max": [
         { "$add": ["$fencingToken", 1_i64] },
         { "$multiply": [{ "$toLong": "$$NOW" }, 1000_i64] },
     ] };
-    let taken = doc! {
-        "lockId": { "$literal": &*key.lock_id },
-        "acquiredAt": "$$NOW",
+    doc! {
+        "lockId": { "$literal": lock_id },
         "expiresAt": { "$add": ["$$NOW", millis(request.expiry)] },
         "fencingToken": { "$add": [next_token, request.tokens - 1] },
-    };
-    let merged = doc! { "$mergeObjects": ["$$ROOT", taken] };
-    doc! { "$replaceWith": { "$cond": [free(request.takeover_margin), merged, "$$ROOT"] } }
+    }
+}
+
+/// The whole document with these fields.
+pub(super) fn merged(fields: Document) -> Document {
+    doc! { "$mergeObjects": ["$$ROOT", fields] }
 }
 
 /// The update of a renewal. It never shortens what another renewal has granted: `$$NOW` is fixed when a command starts,
@@ -243,7 +272,7 @@ pub(super) fn claims<'a>(keys: impl IntoIterator<Item = &'a LeaseId>) -> Vec<Doc
     let mut single = Vec::new();
     let mut sets: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for key in keys {
-        if ProviderMark::is_set(&key.lock_id) {
+        if lock_id::is_set(&key.lock_id) {
             sets.entry(&key.lock_id).or_default().push(&key.name);
         } else {
             single.push(key);

@@ -8,7 +8,7 @@ use mongodb::bson::DateTime;
 
 use crate::few::Few;
 use crate::once::MarkEnd;
-use crate::{FencingToken, LockError};
+use crate::{FencingToken, LockError, LossReason};
 
 /// What errors call an acquire request.
 pub(crate) const ACQUIRE_REQUEST: &str = "acquire request";
@@ -20,6 +20,16 @@ pub(crate) struct LeaseId {
     /// The id of the claim, `<owner>#<uuid>`: it is made for one acquisition and never used again. The names of a set have
     /// one id in common.
     pub(crate) lock_id: Arc<str>,
+}
+
+impl LeaseId {
+    /// Another claim on the same lock.
+    pub(crate) fn with_id(&self, lock_id: &Arc<str>) -> Self {
+        Self {
+            name: Arc::clone(&self.name),
+            lock_id: Arc::clone(lock_id),
+        }
+    }
 }
 
 /// What an acquire request asks for.
@@ -34,6 +44,49 @@ pub(crate) struct AcquireRequest {
     /// Whether the reply has to have the [`Dates`].
     pub(crate) wants_dates: bool,
 }
+
+impl AcquireRequest {
+    /// A lease that lasts for this time, without anything else.
+    pub(crate) fn plain(expiry: Duration) -> Self {
+        Self {
+            expiry,
+            tokens: 1,
+            takeover_margin: Duration::ZERO,
+            wants_dates: false,
+        }
+    }
+}
+
+/// How a claim ends that is no longer needed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ClaimEnd {
+    /// It is released: the lock is free when its minimum hold is over.
+    Released { min_hold: Duration },
+    /// It has resumed a detached lease for a call that was given up: the lease gets the id of its handle again, and lasts for
+    /// this time from then on.
+    GivenBack { lock_id: Arc<str>, ttl: Duration },
+}
+
+impl ClaimEnd {
+    /// A release without a minimum hold.
+    pub(crate) const RELEASED: Self = Self::Released {
+        min_hold: Duration::ZERO,
+    };
+}
+
+/// How a claim becomes a detached lease.
+#[derive(Debug, Clone)]
+pub(crate) struct Detachment {
+    /// The id of the detached lease.
+    pub(crate) lock_id: Arc<str>,
+    /// The time for which it lasts.
+    pub(crate) ttl: Duration,
+    /// The shortest time for which the lock stays taken, counted from its acquisition.
+    pub(crate) min_hold: Duration,
+}
+
+/// The end of a detached lease that was extended, or why it was lost.
+pub(crate) type Extended = Result<DateTime, LossReason>;
 
 /// What a reply says about time, by the server's clock.
 #[derive(Debug, Clone, Copy)]
@@ -80,6 +133,11 @@ impl AcquireReply {
         remaining: None,
         dates: None,
     };
+
+    /// Whether the claim has its lock.
+    pub(crate) fn is_acquired(&self) -> bool {
+        matches!(self, Self::Acquired { .. })
+    }
 }
 
 /// The replies for the claims of a request in their order. The error is that of the query about several claims. It says

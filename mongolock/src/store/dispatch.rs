@@ -9,10 +9,11 @@ use tokio::time::Instant;
 
 use super::look::held_permits;
 use super::{
-    AcquireReply, AcquireRequest, Admission, AdmissionClass, Admissions, ClaimItem, Claimed, GuardChange,
-    GuardOutcome, HeldPermits, IndexCheck, IndexState, Lane, LeaseId, LockFilter, LockInfo, LockStream,
-    Looked, MarkReply, MarkRequest, MongoStore, Outcomes, Page, ProviderMark, ReleaseItem, RenewReply,
-    RunningLeases, Store, StreamFilter, WaiterEntry, WaitersByName, WaitersState,
+    AcquireReply, AcquireRequest, Admission, AdmissionClass, Admissions, ClaimEnd, ClaimItem, Claimed,
+    Detachment, Extended, GuardChange, GuardOutcome, HeldPermits, IndexCheck, IndexState, Lane, LeaseId,
+    LockFilter, LockInfo, LockStream, Looked, MarkReply, MarkRequest, MongoStore, Outcomes, Page,
+    ProviderMark, ReleaseItem, RenewReply, RunningLeases, Store, StreamFilter, WaiterEntry, WaitersByName,
+    WaitersState,
 };
 use crate::error::failure::Failure;
 use crate::few::Few;
@@ -324,18 +325,78 @@ impl Store {
         self.noted(sent, send!(self, Release, mark(request), limit))
     }
 
-    /// Releases those of these claims that have their locks, in the background. The caller has the admission.
-    pub(crate) async fn release_many(
+    /// Ends those of these claims that have their locks, in the background. The caller has the admission.
+    pub(crate) async fn end_many(
         &self,
         keys: &[LeaseId],
-        min_hold: Duration,
+        end: &ClaimEnd,
         limit: Duration,
     ) -> Result<(), LockError> {
         let sent = Instant::now();
-        self.noted_in_background(
+        self.noted_in_background(sent, send!(self, Release within limit, end_many(keys, end)))
+    }
+
+    /// What stands in handles for the locks of this store.
+    pub(crate) fn home(&self) -> String {
+        match self {
+            Self::Mongo(store) => store.locks.namespace().to_string(),
+            Self::Memory(store) => store.id.clone(),
+            #[cfg(test)]
+            Self::Simulated(link) => link.memory().id.clone(),
+        }
+    }
+
+    /// Gives the leases of these claims the id of a handle; the replies are for the claims with that id. Repeating it is
+    /// harmless. For a set a query follows, and the inner error is that of the query. The caller has the admission.
+    pub(crate) async fn detach(
+        &self,
+        keys: &Few<LeaseId>,
+        detachment: &Detachment,
+        limit: Duration,
+    ) -> Result<Claimed, LockError> {
+        let sent = Instant::now();
+        self.noted_claim(sent, send!(self, Release, detach(keys, detachment), limit))
+    }
+
+    /// Gives these claims the lease that has the id of a handle, if it still runs. Repeating it with the same keys is harmless.
+    /// For a set a query follows, and the inner error is that of the query.
+    pub(crate) async fn resume(
+        &self,
+        keys: &Few<LeaseId>,
+        handle_id: &Arc<str>,
+        request: AcquireRequest,
+        limit: Duration,
+        _admission: Admission,
+    ) -> Result<Claimed, LockError> {
+        let sent = Instant::now();
+        self.noted_claim(
             sent,
-            send!(self, Release within limit, release_many(keys, min_hold)),
+            send!(self, Acquire, resume(keys, handle_id, request), limit),
         )
+    }
+
+    /// Extends a detached lease that still runs; for a set a query follows. The caller has the admission.
+    pub(crate) async fn extend(
+        &self,
+        keys: &Few<LeaseId>,
+        ttl: Duration,
+        limit: Duration,
+    ) -> Result<Extended, LockError> {
+        let sent = Instant::now();
+        self.noted(sent, send!(self, Renew, extend(keys, ttl), limit))
+    }
+
+    /// Releases a detached lease; `false` if no lock was taken by it. The caller has the admission.
+    pub(crate) async fn release_detached(
+        &self,
+        keys: &Few<LeaseId>,
+        min_hold: Duration,
+        takeover_margin: Duration,
+        limit: Duration,
+    ) -> Result<bool, LockError> {
+        let sent = Instant::now();
+        let released = send!(self, Release within limit, release_detached(keys, min_hold, takeover_margin));
+        self.noted(sent, released)
     }
 
     /// Guards a commit: it changes the document of this claim within the session's transaction. If that fails, a second

@@ -40,6 +40,8 @@ pub(super) const DUPLICATE_KEY: i32 = 11000;
 /// The codes of "type mismatch", and of `$add` and `$subtract` with a value that is neither a number nor a date.
 const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];
 const ILLEGAL_OPERATION: i32 = 20;
+/// The code of a `$switch` that has no branch for a document.
+const NO_BRANCH: i32 = 40066;
 const MAX_TIME_EXPIRED: i32 = 50;
 const WRITE_CONFLICT: i32 = 112;
 /// The label of an error of a command that has written nothing.
@@ -302,6 +304,11 @@ pub(crate) fn is_unavailable_stream(error: &LockError) -> bool {
 
 pub(crate) fn is_duplicate_key(error: &Error) -> bool {
     code(error) == Some(DUPLICATE_KEY)
+}
+
+/// Whether a `$switch` had no branch for a document.
+pub(crate) fn is_without_branch(error: &Error) -> bool {
+    code(error) == Some(NO_BRANCH)
 }
 
 /// Whether an expression found a value that it cannot compute with.

@@ -46,6 +46,10 @@ pub struct LockInfo {
     /// The owner that holds the lock, held it when its lease expired, or has marked it as done. `None` once the lock is
     /// released, and for holders that write no owner, as DistributedLock.MongoDB does.
     pub owner: Option<String>,
+    /// Whether the lease is detached: no process renews it, and it ends at [`expires_at`](Self::expires_at) unless somebody with
+    /// its [handle](crate::LeaseHandle) resumes or extends it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub detached: bool,
     /// Whether the lock is held, expired, released or done.
     pub state: LockState,
     /// The fencing token in the document, which is that of the latest hold.
@@ -153,6 +157,7 @@ impl From<Seen<'_>> for LockInfo {
             name: permit_id::shown(seen.name).to_owned(),
             permit: permit_id::number(seen.name),
             owner: lock_id::owner(seen.lock_id).map(str::to_owned),
+            detached: lock_id::is_detached(seen.lock_id),
             state: match (seen.lock_id, left) {
                 ("", _) => LockState::Released,
                 (id, ..=0) if lock_id::is_mark(id) => LockState::Released,

@@ -1,3 +1,4 @@
+mod detached;
 mod retention;
 #[cfg(test)]
 mod simulated;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use self::retention::Retention;
 use self::waiters::WaiterDocuments;
@@ -40,6 +42,8 @@ pub(crate) struct MemoryStore {
     start: Instant,
     /// The wall clock's time at the start, which only serves to show dates.
     started_at: DateTime,
+    /// What tells the store from all others, in the handles of its detached leases.
+    pub(super) id: String,
     documents: Mutex<HashMap<Arc<str>, Document>>,
     /// The retention; its mutex is locked after that of the documents.
     retention: Mutex<Retention>,
@@ -95,6 +99,7 @@ impl MemoryStore {
         Self {
             start: Instant::now(),
             started_at: DateTime::now(),
+            id: format!("memory {}", Uuid::new_v4()),
             documents: Mutex::default(),
             retention: Mutex::new(Retention::new(DEFAULT_RETENTION)),
             events: broadcast::Sender::new(1024),
@@ -166,7 +171,7 @@ impl MemoryStore {
         self.reply(now, document, key, request)
     }
 
-    /// What the document of a lock says to a claim.
+    /// What this document says to a claim.
     fn reply(
         &self,
         now: Duration,
@@ -192,6 +197,15 @@ impl MemoryStore {
             held_for: Some(now.saturating_sub(document.acquired_at)),
             remaining: Some(document.free_at(request.takeover_margin).saturating_sub(now)),
         }
+    }
+
+    /// What the document of a lock says to a claim.
+    pub(crate) fn read_claim(&self, now: Duration, key: &LeaseId, request: AcquireRequest) -> AcquireReply {
+        let documents = lock(&self.documents);
+        let document = documents.get(&key.name);
+        document.map_or(AcquireReply::HELD, |document| {
+            self.reply(now, document, key, request)
+        })
     }
 
     pub(crate) fn renew(&self, claims: &[(LeaseId, Duration)]) -> RenewReply {
@@ -228,10 +242,6 @@ impl MemoryStore {
     pub(super) fn release_each(&self, items: &[ReleaseItem]) -> Outcomes<bool> {
         let release = |item: &ReleaseItem| Ok(self.release(std::slice::from_ref(&item.key), item.min_hold));
         Ok(items.iter().map(release).collect())
-    }
-
-    pub(super) fn release_many(&self, keys: &[LeaseId], min_hold: Duration) {
-        self.release(keys, min_hold);
     }
 
     pub(crate) fn release_at(&self, now: Duration, key: &LeaseId, min_hold: Duration) -> bool {

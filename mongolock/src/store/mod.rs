@@ -8,6 +8,7 @@ mod change_stream;
 mod claims;
 mod command;
 mod connection;
+mod detached;
 mod dispatch;
 pub(crate) mod driver_error;
 mod filter;
@@ -40,10 +41,12 @@ pub(crate) use admission::{Admission, AdmissionClass, Admissions, Lane};
 pub(crate) use any_document::read_document;
 pub(crate) use change_stream::{LockEvent, LockStream, StreamFilter};
 pub(crate) use command::{
-    ACQUIRE_REQUEST, AcquireReply, AcquireRequest, Claimed, Dates, GuardChange, GuardOutcome, LeaseId,
-    RenewReply,
+    ACQUIRE_REQUEST, AcquireReply, AcquireRequest, ClaimEnd, Claimed, Dates, Detachment, Extended,
+    GuardChange, GuardOutcome, LeaseId, RenewReply,
 };
 pub(crate) use connection::{Connection, connect};
+#[cfg(test)]
+pub(crate) use detached::extended;
 pub use filter::LockFilter;
 #[cfg(test)]
 pub(crate) use gather::AfterRelease;

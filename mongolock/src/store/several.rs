@@ -118,15 +118,18 @@ impl MongoStore {
     }
 
     /// What the documents of these locks say, confirmed by a majority: with less, a failover could take an acquisition back.
-    async fn read_claims(
+    pub(super) async fn read_claims(
         &self,
         items: &[ClaimItem],
         limit: Duration,
         by: Instant,
     ) -> Result<Vec<Result<AcquireReply, LockError>>, LockError> {
-        let fields = doc! {
+        let mut fields = doc! {
             "lockId": 1, "fencingToken": 1, "remainingMs": remaining_ms(), "heldMs": held_ms(),
         };
+        if items.iter().any(|item| item.request.wants_dates) {
+            fields.extend(doc! { "acquiredAt": 1, "expiresAt": 1, "now": "$$NOW" });
+        }
         let names = items.iter().map(|item| &item.key.name);
         let found = self.read(names, fields, limit, by).await?;
         let reply = |item: &ClaimItem| match found.get(&*item.key.name) {

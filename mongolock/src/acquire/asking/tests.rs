@@ -12,7 +12,11 @@ fn of_kind(kind: Kind) -> Asking {
 }
 
 fn next_after(asking: &mut Asking, outcome: Outcome<()>) -> After<()> {
-    asking.next_after(outcome, |id| id.ends_with("own").then_some(SECOND), |_| true)
+    asking.next_after(
+        outcome,
+        |id| id.ends_with("own").then_some(ClaimEnd::RELEASED),
+        |_| true,
+    )
 }
 
 fn held_by(lock_id: &str) -> Outcome<()> {
@@ -39,7 +43,11 @@ fn what_follows_the_end_of_a_request() {
     let after = |outcome: fn() -> Outcome<()>| kinds.map(|kind| next_after(&mut of_kind(kind), outcome()));
     assert!(matches!(
         after(|| held_by("own")),
-        [After::Clear(_, SECOND), After::Clear(..), After::Clear(..)]
+        [
+            After::Clear(_, ClaimEnd::RELEASED),
+            After::Clear(..),
+            After::Clear(..)
+        ]
     ));
     assert!(matches!(
         after(|| held_by("other")),

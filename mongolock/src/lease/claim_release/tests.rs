@@ -21,7 +21,14 @@ fn unanswered() -> Copies {
 }
 
 fn of_round(copies: &Copies) -> ClaimRelease {
-    ClaimRelease::of_claim(key(), TAKEN_FOR, QueueSlot::Nothing, Some(copies.clone()), false)
+    ClaimRelease::of_claim(
+        key(),
+        ClaimEnd::RELEASED,
+        TAKEN_FOR,
+        QueueSlot::Nothing,
+        Some(copies.clone()),
+        false,
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -43,7 +50,7 @@ async fn a_claim_that_was_acquired_again_during_its_release_is_released_at_once(
     let copies = unanswered();
     let release = of_round(&copies);
     copies.begin_release();
-    copies.answered(Instant::now(), [None]);
+    copies.note(Instant::now(), 1, None);
     let next = release.next(true).unwrap();
     assert!(!next.is_late);
     assert_eq!(next.at, Instant::now());
@@ -112,7 +119,14 @@ async fn a_repetition_alone_gives_up_when_the_first_release_would_have() {
 fn the_turn_passes_on_and_a_shutdown_still_waits() {
     let entry = Queues::new().join(&key().name);
     let slot = QueueSlot::Turn(entry.try_turn().unwrap());
-    let release = ClaimRelease::of_claim(key(), TAKEN_FOR, slot, Some(unanswered()), false);
+    let release = ClaimRelease::of_claim(
+        key(),
+        ClaimEnd::RELEASED,
+        TAKEN_FOR,
+        slot,
+        Some(unanswered()),
+        false,
+    );
     assert!(entry.try_turn().is_none());
     let release = release.without_turn();
     assert!(entry.try_turn().is_some() && release.is_awaited());

@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 
 use super::{Document, MemoryStore};
 use crate::lock_id;
-use crate::store::{AcquireReply, AcquireRequest, AfterRelease, LeaseId, LockEvent};
+use crate::store::{AfterRelease, LockEvent};
 use crate::sync::lock;
 
 impl MemoryStore {
@@ -26,18 +26,6 @@ impl MemoryStore {
 
     pub(crate) fn date_now(&self) -> DateTime {
         self.date(self.now())
-    }
-
-    /// What the document of a lock says to a claim; `None` without a document.
-    pub(crate) fn read_claim(
-        &self,
-        now: Duration,
-        key: &LeaseId,
-        request: AcquireRequest,
-    ) -> Option<AcquireReply> {
-        let documents = lock(&self.documents);
-        let document = documents.get(&key.name)?;
-        Some(self.reply(now, document, key, request))
     }
 
     /// What the document of a lock says after a release.

@@ -2,13 +2,10 @@ use std::sync::Arc;
 
 use uuid::{Builder, Uuid};
 
-use crate::lock_id;
+use crate::lock_id::{self, OF_RESUMED, OF_SET};
 
 /// The length of a mark: the text of the first half of a UUID.
 const LENGTH: usize = 18;
-
-/// The last byte of the UUID of a set's claims; the UUIDs of other claims end with another byte.
-const OF_SET: u8 = 0x5e;
 
 /// What tells a provider from all others. Owners do not: two providers of one host may have the same.
 ///
@@ -38,26 +35,28 @@ impl ProviderMark {
 
     /// A new `lockId` of this provider, which is never used again.
     pub(crate) fn new_lock_id(&self, owner: &str) -> Arc<str> {
-        let mut second_half = random_half();
-        while second_half[7] == OF_SET {
-            second_half = random_half();
-        }
-        lock_id::new(owner, with_second_half(self.bytes, second_half))
+        self.new_id(owner, None, None)
     }
 
     /// A new `lockId` for the claims on all names of a set, which is never used again.
     pub(crate) fn new_set_id(&self, owner: &str) -> Arc<str> {
-        let mut second_half = random_half();
-        second_half[7] = OF_SET;
-        lock_id::new(owner, with_second_half(self.bytes, second_half))
+        self.new_id(owner, None, Some(OF_SET))
     }
 
-    /// Whether the `lockId` is that of claims on several names.
-    pub(crate) fn is_set(lock_id: &str) -> bool {
-        let uuid = lock_id
-            .rsplit_once('#')
-            .and_then(|(_, uuid)| Uuid::try_parse(uuid).ok());
-        uuid.is_some_and(|uuid| uuid.as_bytes()[15] == OF_SET)
+    /// A new `lockId` by which a detached lease is resumed. It is used again only to give that lease back.
+    pub(crate) fn new_resumed_id(&self, owner: &str, is_set: bool) -> Arc<str> {
+        self.new_id(owner, Some(OF_RESUMED), is_set.then_some(OF_SET))
+    }
+
+    /// A new `lockId` whose UUID ends with these two bytes; without a value a byte is random, and not that of another kind.
+    fn new_id(&self, owner: &str, byte_14: Option<u8>, byte_15: Option<u8>) -> Arc<str> {
+        let mut second_half = random_half();
+        while second_half[6] == OF_RESUMED || second_half[7] == OF_SET {
+            second_half = random_half();
+        }
+        second_half[6] = byte_14.unwrap_or(second_half[6]);
+        second_half[7] = byte_15.unwrap_or(second_half[7]);
+        lock_id::new(owner, with_second_half(self.bytes, second_half))
     }
 
     /// Whether the `lockId` is that of a claim of this provider.
@@ -65,11 +64,11 @@ impl ProviderMark {
         Self::in_lock_id(lock_id) == Some(self.as_str())
     }
 
-    /// The mark in a `lockId`; `None` after a release, and for the claim of another program.
+    /// The mark in a `lockId`; `None` after a release, for a detached lease, and for the claim of another program.
     pub(crate) fn in_lock_id(lock_id: &str) -> Option<&str> {
         let (_, uuid) = lock_id.rsplit_once('#')?;
         Uuid::try_parse(uuid).ok()?;
-        uuid.get(..LENGTH)
+        uuid.get(..LENGTH).filter(|_| !lock_id::is_detached(lock_id))
     }
 }
 
@@ -106,11 +105,22 @@ mod tests {
                 (uuid.get_version_num(), uuid.get_variant()),
                 (4, uuid::Variant::RFC4122)
             );
-            assert!(!ProviderMark::is_set(&id), "{id}");
+            assert!(!lock_id::is_set(&id) && !lock_id::has_changed_hands(&id), "{id}");
             assert!(ids.insert(id));
             let id = ours.new_set_id("a#b");
             assert_eq!(ProviderMark::in_lock_id(&id), Some(ours.as_str()), "{id}");
-            assert!(ProviderMark::is_set(&id) && ids.insert(id));
+            assert!(lock_id::is_set(&id) && !lock_id::has_changed_hands(&id), "{id}");
+            assert!(ids.insert(id));
+            for is_set in [false, true] {
+                let id = ours.new_resumed_id("a#b", is_set);
+                assert_eq!(ProviderMark::in_lock_id(&id), Some(ours.as_str()), "{id}");
+                assert!(
+                    lock_id::has_changed_hands(&id) && !lock_id::is_detached(&id),
+                    "{id}"
+                );
+                assert_eq!(lock_id::is_set(&id), is_set, "{id}");
+                assert!(ids.insert(id));
+            }
         }
     }
 
@@ -121,6 +131,7 @@ mod tests {
             "0b8e3f3a-6d0c-4a53-a3a4-5f0f6a5c3c11",
             "owner#1",
             "a#ä0b8e3f3a-6d0c-4a53",
+            &lock_id::detached("owner", "text", false),
         ] {
             assert_eq!(ProviderMark::in_lock_id(id), None, "{id}");
         }

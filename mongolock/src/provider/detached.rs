@@ -1,0 +1,232 @@
+//! What is done with the handle of a detached lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::DateTime;
+
+use super::LockProvider;
+use crate::acquire::{Resume, Search};
+use crate::context::LockContext;
+use crate::few::Few;
+use crate::handle::invalid;
+use crate::lease::Hold;
+use crate::lease::repeated::{self, Command};
+use crate::name::RenderedName;
+use crate::options::{Options, check_ttl};
+use crate::store::{Extended, LeaseId, Store};
+use crate::timing::RELEASE_LIMIT;
+use crate::{LeaseHandle, LockError, LockGuard, Permit};
+
+impl LockProvider {
+    /// Resumes a detached lease: this process holds the lock, or all locks of a set, from now on, and renews the lease. The handle
+    /// is used up.
+    ///
+    /// The lease has the expiry of this provider and a greater fencing token; its minimum hold, its period
+    /// ([`once_per`](crate::DistributedLock::once_per)) and its owner stay. Of several calls with one handle, in any processes, at
+    /// most one succeeds. It waits for nobody. It is one command; for a set a query follows.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mongolock::{LockError, LossReason};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let handle = provider.lock("document:42").await?.detach(Duration::from_secs(60)).await?;
+    /// let guard = provider.resume(&handle).await?;
+    /// let again = provider.resume(&handle).await;
+    /// assert!(matches!(again, Err(LockError::Lost { reason: LossReason::Gone, .. })));
+    /// guard.release().await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`LockError::Lost`] if the lease has expired, or is gone: it was released, also by force, or resumed by another call.
+    /// - [`LockError::InvalidHandle`] if the locks are in another collection, or if it is the handle of a permit.
+    /// - [`LockError::Mongo`] if MongoDB refused the request, or gave no reply within the acquire timeout of the provider (10 s if
+    ///   that is 0 or `None`). [`LockError::ShutDown`] after a shutdown.
+    /// - [`LockError::CorruptDocument`] if the document of a lock cannot be read.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, or ends with an error of MongoDB, the lease is given back: the handle is valid again as soon as
+    /// the server has the request for that, and lasts for its whole time from then on. A guard that was returned is an ordinary
+    /// one: dropping it releases the lock. A handler that can be cancelled therefore resumes, works and detaches in a task
+    /// of its own.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn resume(&self, handle: &LeaseHandle) -> Result<LockGuard, LockError> {
+        if handle.permit().is_some() {
+            return Err(invalid("it is that of a permit, which `resume_permit` takes"));
+        }
+        Ok(LockGuard::new(self.resumed(handle).await?, &self.engine, None))
+    }
+
+    /// Resumes the detached lease of a permit, as [`resume`](Self::resume) does that of a lock.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let permit = provider.semaphore("export", 5).await?;
+    /// let number = permit.number();
+    /// let handle = permit.detach(Duration::from_secs(60)).await?;
+    /// let permit = provider.resume_permit(&handle).await?;
+    /// assert_eq!(permit.number(), number);
+    /// permit.release().await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`resume`](Self::resume); [`LockError::InvalidHandle`] if it is the handle of a lock or a set.
+    ///
+    /// # Cancel safety
+    ///
+    /// That of [`resume`](Self::resume).
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn resume_permit(&self, handle: &LeaseHandle) -> Result<Permit, LockError> {
+        if handle.permit().is_none() {
+            return Err(invalid("it is not that of a permit, and `resume` takes it"));
+        }
+        let hold = self.resumed(handle).await?;
+        Ok(Permit::new(LockGuard::new(hold, &self.engine, None)))
+    }
+
+    async fn resumed(&self, handle: &LeaseHandle) -> Result<Hold, LockError> {
+        handle.check_home(&self.engine.store.home())?;
+        let options = Arc::new(Options {
+            min_hold: handle.min_hold(),
+            has_own_min_hold: true,
+            once: handle.once(),
+            ..Options::clone(self.options())
+        });
+        let name = RenderedName::new(handle.name());
+        let is_inside_hold = LockContext::is_inside_hold(&self.engine);
+        let resume = Resume::new(&self.engine, &name, &options, is_inside_hold, handle);
+        resume.acquire().await
+    }
+
+    /// Has a detached lease last for this time from now on (100 ms to 7 days, in whole milliseconds), and returns its new end
+    /// by the server's clock; of a set that of the lock whose lease ends first.
+    ///
+    /// It never shortens the lease. To do that, resume it and detach it again. The handle stays valid. It is one command; for a set
+    /// a query follows.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let handle = provider.lock("document:42").await?.detach(Duration::from_secs(60)).await?;
+    /// let end = provider.extend(&handle, Duration::from_secs(30 * 60)).await?;
+    /// let info = provider.admin().get("document:42").await?.expect("the lock is held");
+    /// assert!(info.detached && info.expires_at == end);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`LockError::Lost`] if the lease has expired, or is gone: it was released, also by force, or resumed.
+    /// - [`LockError::InvalidHandle`] if the locks are in another collection, and [`LockError::InvalidOption`] if the time is out of
+    ///   its bounds.
+    /// - [`LockError::Mongo`] if MongoDB refused the request, or did not confirm it within 6 s: the lease may have been extended.
+    ///
+    /// # Cancel safety
+    ///
+    /// A request that was sent goes on if the future is dropped: the lease may be extended or not.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn extend(&self, handle: &LeaseHandle, ttl: Duration) -> Result<DateTime, LockError> {
+        check_ttl(ttl)?;
+        let keys = self.keys(handle)?;
+        let (extended, _) = repeated::reply(&self.engine.renewer, Extend { keys, ttl }, "extension").await?;
+        extended.map_err(|reason| LockError::lost(handle.name(), handle.fencing_token(), reason))
+    }
+
+    /// Releases a detached lease. It returns `false` if the handle had nothing to release: its lease was over, or was resumed. It
+    /// never ends the hold of a call that has resumed the lease.
+    ///
+    /// A minimum hold is kept, as by the release of a guard. It is one command.
+    ///
+    /// # Errors
+    ///
+    /// - [`LockError::InvalidHandle`] if the locks are in another collection.
+    /// - [`LockError::Mongo`] if MongoDB refused the release, or did not confirm it within 6 s: the lease may have been released,
+    ///   and ends by itself otherwise.
+    ///
+    /// # Cancel safety
+    ///
+    /// A release that was sent goes on if the future is dropped.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn release(&self, handle: &LeaseHandle) -> Result<bool, LockError> {
+        let release = Release {
+            keys: self.keys(handle)?,
+            min_hold: handle.min_hold(),
+            takeover_margin: self.options().takeover_margin,
+        };
+        let (was_held, is_repetition) = repeated::reply(&self.engine.renewer, release, "release").await?;
+        // What a repetition does not find was released by an earlier copy without a reply.
+        Ok(was_held || is_repetition)
+    }
+
+    /// The claims of a detached lease.
+    fn keys(&self, handle: &LeaseHandle) -> Result<Few<LeaseId>, LockError> {
+        handle.check_home(&self.engine.store.home())?;
+        let key = |id: &Arc<str>| LeaseId {
+            name: Arc::clone(id),
+            lock_id: Arc::clone(handle.lock_id()),
+        };
+        Ok(match handle.ids() {
+            [id] => Few::one(key(id)),
+            ids => Few::from(ids.iter().map(key).collect::<Vec<_>>()),
+        })
+    }
+}
+
+struct Extend {
+    keys: Few<LeaseId>,
+    ttl: Duration,
+}
+
+impl Command for Extend {
+    type Reply = Extended;
+
+    async fn send(&self, store: &Store) -> Result<Extended, LockError> {
+        store.extend(&self.keys, self.ttl, RELEASE_LIMIT).await
+    }
+}
+
+struct Release {
+    keys: Few<LeaseId>,
+    min_hold: Duration,
+    takeover_margin: Duration,
+}
+
+impl Command for Release {
+    type Reply = bool;
+
+    async fn send(&self, store: &Store) -> Result<bool, LockError> {
+        let (keys, min_hold) = (&self.keys, self.min_hold);
+        store
+            .release_detached(keys, min_hold, self.takeover_margin, RELEASE_LIMIT)
+            .await
+    }
+}

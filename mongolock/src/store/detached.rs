@@ -1,0 +1,221 @@
+//! The commands of detached leases: detaching, resuming, extending, and releasing by the handle.
+//!
+//! Whoever gets the lease gets a new id with it. So a late command of an earlier holder finds another id and changes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::{Bson, DateTime, Document, doc};
+
+use super::claims::{acquire_reply, change_command, claims, error_of_change, granted, merged};
+use super::mongo::{MongoStore, millis};
+use super::several::any_of;
+use super::takeover::taken;
+use super::{AcquireReply, AcquireRequest, ClaimItem, Claimed, Detachment, Extended, LeaseId, driver_error};
+use crate::few::Few;
+use crate::options::WEEK;
+use crate::timing::LATE_COMMAND;
+use crate::{LockError, LossReason};
+
+impl MongoStore {
+    /// Gives the leases of these claims the id of a handle; the claims of the reply are those with that id. Repeating it is
+    /// harmless: a repetition finds the id of the handle and changes nothing.
+    pub(super) async fn detach(
+        &self,
+        keys: &Few<LeaseId>,
+        detachment: &Detachment,
+        limit: Duration,
+    ) -> Result<Claimed, LockError> {
+        let detached = keys.map(|key| key.with_id(&detachment.lock_id));
+        let stage = |key: &LeaseId| detach_stage(&key.lock_id, detachment);
+        let request = AcquireRequest::plain(detachment.ttl);
+        match (keys, &detached) {
+            (Few::One([key]), Few::One([detached])) => {
+                self.change_one(detached, stage(key), request, limit).await
+            }
+            _ => {
+                let statement = |key: &LeaseId| statement(key, stage(key));
+                let statements = keys.iter().map(statement).collect();
+                self.change_several(&detached, statements, request, limit).await
+            }
+        }
+    }
+
+    /// Gives these claims the lease that has the id of a handle, if it still runs.
+    ///
+    /// For a set the command is ordered, and stops at the first lock that has neither the id of the handle nor that of the
+    /// claims. So of two calls at the same time the one that gets the first lock gets all.
+    pub(super) async fn resume(
+        &self,
+        keys: &Few<LeaseId>,
+        handle_id: &Arc<str>,
+        request: AcquireRequest,
+        limit: Duration,
+    ) -> Result<Claimed, LockError> {
+        match keys {
+            Few::One([key]) => {
+                let stage = resume_stage(key, handle_id, request, "$$ROOT".into());
+                self.change_one(key, stage, request, limit).await
+            }
+            Few::Several(_) => {
+                let own = doc! { "case": is_id(&keys[0].lock_id), "then": "$$ROOT" };
+                // Without a branch the server returns an error, which stops the command.
+                let or_stop = doc! { "$switch": { "branches": [own] } };
+                let stage = |key| resume_stage(key, handle_id, request, or_stop.clone().into());
+                let statements = keys.iter().map(|key| statement(key, stage(key))).collect();
+                self.change_several(keys, statements, request, limit).await
+            }
+        }
+    }
+
+    async fn change_one(
+        &self,
+        key: &LeaseId,
+        stage: Document,
+        request: AcquireRequest,
+        limit: Duration,
+    ) -> Result<Claimed, LockError> {
+        let command = change_command(self.locks.name(), key, stage, request.wants_dates);
+        let changed = self.write(&self.locks, command, limit).await;
+        let changed = changed.map_err(|error| error_of_change(&key.name, error))?;
+        let reply = match changed.get_document("value") {
+            Ok(document) => acquire_reply(key, document, request)?,
+            Err(_) => AcquireReply::HELD,
+        };
+        Ok(Ok(Few::one(reply)))
+    }
+
+    /// Changes the documents of several locks with one ordered command, and finds out by a query which of them the claims have.
+    /// The query alone decides, as for a claim.
+    async fn change_several(
+        &self,
+        keys: &Few<LeaseId>,
+        statements: Vec<Document>,
+        request: AcquireRequest,
+        limit: Duration,
+    ) -> Result<Claimed, LockError> {
+        let by = tokio::time::Instant::now() + limit;
+        let command = doc! { "update": self.locks.name(), "updates": statements, "ordered": true };
+        match self.write(&self.locks, command, limit).await {
+            Err(error) if driver_error::is_without_branch(&error) => {}
+            Err(error) if driver_error::is_blocked_update(&error) => {
+                return Err(driver_error::blocked(&any_of(keys.iter()), error));
+            }
+            Err(error) => return Err(error.into()),
+            Ok(_) => {}
+        }
+        let item = |key: &LeaseId| ClaimItem {
+            key: key.clone(),
+            request,
+        };
+        let items: Vec<ClaimItem> = keys.iter().map(item).collect();
+        let replies = self.read_claims(&items, limit, by).await;
+        Ok(replies.and_then(|replies| replies.into_iter().collect::<Result<Vec<_>, _>>().map(Few::from)))
+    }
+
+    /// Has a detached lease that still runs last for this time from now on, and returns its end. It shortens no lease; that of
+    /// a set ends with the first of its locks.
+    pub(super) async fn extend(
+        &self,
+        keys: &Few<LeaseId>,
+        ttl: Duration,
+        limit: Duration,
+    ) -> Result<Extended, LockError> {
+        let request = AcquireRequest {
+            wants_dates: true,
+            ..AcquireRequest::plain(ttl)
+        };
+        let stage = |key| extend_stage(key, ttl);
+        let replies = match keys {
+            Few::One([key]) => self.change_one(key, stage(key), request, limit).await?,
+            Few::Several(_) => {
+                let statements = keys.iter().map(|key| statement(key, stage(key))).collect();
+                self.change_several(keys, statements, request, limit).await?
+            }
+        };
+        Ok(extended(&replies?))
+    }
+
+    /// Releases a detached lease; `false` if none of its locks was taken by it.
+    pub(super) async fn release_detached(
+        &self,
+        keys: &Few<LeaseId>,
+        min_hold: Duration,
+        takeover_margin: Duration,
+        limit: Duration,
+    ) -> Result<bool, LockError> {
+        let mut queries = claims(keys.iter());
+        for query in &mut queries {
+            query.insert("$expr", taken(takeover_margin));
+        }
+        let released = self.end(&self.locks, queries, min_hold, limit).await;
+        let released = released.map_err(|error| driver_error::of_release(&any_of(keys.iter()), error))?;
+        Ok(released > 0)
+    }
+}
+
+/// What the replies for the locks of a lease say of its end.
+pub(crate) fn extended(replies: &[AcquireReply]) -> Extended {
+    let end = |reply: &AcquireReply| match reply {
+        AcquireReply::Acquired {
+            dates: Some(dates), ..
+        } if dates.expires_at > dates.now => Ok(dates.expires_at),
+        AcquireReply::Acquired { .. } => Err(LossReason::Expired),
+        AcquireReply::Held { .. } => Err(LossReason::Gone),
+    };
+    let ends = replies.iter().map(end).collect::<Result<Vec<DateTime>, _>>()?;
+    ends.into_iter().min().ok_or(LossReason::Gone)
+}
+
+fn statement(key: &LeaseId, stage: Document) -> Document {
+    doc! { "q": { "_id": &*key.name }, "u": [stage], "multi": false }
+}
+
+/// Whether the document has this id, as an expression of the server.
+fn is_id(lock_id: &str) -> Document {
+    doc! { "$eq": ["$lockId", { "$literal": lock_id }] }
+}
+
+/// Whether the document has this id and its lease runs.
+fn runs(lock_id: &str) -> Document {
+    doc! { "$and": [is_id(lock_id), { "$gt": ["$expiresAt", "$$NOW"] }] }
+}
+
+fn from_now(time: Duration) -> Document {
+    doc! { "$add": ["$$NOW", millis(time)] }
+}
+
+/// The update that gives the lease with this id the one of a handle, and leaves any other document as it is. The new lease may
+/// be shorter than the present one.
+fn detach_stage(lock_id: &str, detachment: &Detachment) -> Document {
+    let Detachment {
+        lock_id: to,
+        ttl,
+        min_hold,
+    } = detachment;
+    let mut end = from_now(*ttl);
+    if !min_hold.is_zero() {
+        end = doc! { "$max": [end, { "$add": ["$acquiredAt", millis(*min_hold)] }] };
+    }
+    let detached = merged(doc! { "lockId": { "$literal": &**to }, "expiresAt": end });
+    doc! { "$replaceWith": { "$cond": [is_id(lock_id), detached, "$$ROOT"] } }
+}
+
+/// The update that gives a claim the running lease with the id of a handle. Another document becomes what `otherwise` says. The
+/// lease keeps its beginning, so that a minimum hold and a period go on.
+fn resume_stage(key: &LeaseId, handle_id: &str, request: AcquireRequest, otherwise: Bson) -> Document {
+    let resumed = merged(granted(&key.lock_id, request));
+    doc! { "$replaceWith": { "$cond": [runs(handle_id), resumed, otherwise] } }
+}
+
+/// The update that gives a lease back whose resumption was given up: it has the id of its handle again.
+pub(super) fn give_back_stage(handle_id: &str, ttl: Duration) -> Document {
+    doc! { "$set": { "lockId": { "$literal": handle_id }, "expiresAt": from_now(ttl) } }
+}
+
+/// The update that extends a running lease. An end that no command can have set comes from a clock that was ahead.
+fn extend_stage(key: &LeaseId, ttl: Duration) -> Document {
+    let present = doc! { "$min": ["$expiresAt", from_now(WEEK + LATE_COMMAND)] };
+    let end = doc! { "$max": [from_now(ttl), present] };
+    doc! { "$set": { "expiresAt": { "$cond": [runs(&key.lock_id), end, "$expiresAt"] } } }
+}
