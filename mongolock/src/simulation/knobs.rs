@@ -228,7 +228,7 @@ impl Knobs {
                 late_effects: 50,
                 ..none
             },
-            Scenario::Sets | Scenario::Permits | Scenario::Marks => Self::mixed(rng),
+            Scenario::Sets | Scenario::Permits | Scenario::Marks | Scenario::Detached => Self::mixed(rng),
             Scenario::Everything => Self {
                 network,
                 late_effects: if deletes { 0 } else { rng.u32(0..50) },

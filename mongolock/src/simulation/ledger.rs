@@ -41,6 +41,8 @@ struct Record {
     tokens: HashSet<i64>,
     /// The end of the minimum hold, before which no other hold may begin.
     kept_until: Option<Instant>,
+    /// The id of a detached lease that nobody resumes or releases, and the time until which it keeps the lock.
+    detached: Option<(Arc<str>, Instant)>,
     /// The claim of a process of DistributedLock.MongoDB, and the time until which that relies on it.
     neighbour: Option<(LeaseId, Instant)>,
 }
@@ -146,6 +148,8 @@ impl Ledger {
             begun.key,
             "begins while another holder relies on its lease",
         );
+        let is_detached = promise.keeps_min_holds && record.is_detached();
+        self.expect(!is_detached, begun.key, "begins while a detached lease runs");
         let kept = promise.keeps_min_holds && record.kept_until.is_some_and(|until| Instant::now() < until);
         self.expect(!kept, begun.key, "begins within the minimum hold of another");
     }
@@ -174,6 +178,26 @@ impl Ledger {
             lock_id,
         };
         lock(&self.forced).extend(lock_id.map(|id| (key(id), Instant::now())));
+    }
+
+    /// Notes that a lease is detached at least until then.
+    pub(super) fn detached(&self, names: &[Arc<str>], lock_id: &Arc<str>, until: Instant) {
+        let mut records = lock(&self.names);
+        for name in names {
+            let record = records.entry(Arc::clone(name)).or_default();
+            record.kept_until = None;
+            record.detached = Some((Arc::clone(lock_id), until));
+        }
+    }
+
+    /// Notes that somebody resumes or releases a detached lease: then it may end.
+    pub(super) fn may_end(&self, names: &[Arc<str>], lock_id: &Arc<str>) {
+        let mut records = lock(&self.names);
+        for name in names {
+            if let Some(record) = records.get_mut(name) {
+                record.detached.take_if(|(id, _)| id == lock_id);
+            }
+        }
     }
 
     /// Whether an operator has ended this claim.
@@ -271,6 +295,13 @@ impl Ledger {
 }
 
 impl Record {
+    /// Whether a detached lease keeps the lock.
+    fn is_detached(&self) -> bool {
+        self.detached
+            .as_ref()
+            .is_some_and(|(_, until)| Instant::now() + BLUR < *until)
+    }
+
     /// The live holds. A hold whose work has succeeded relies on its lease no longer, and only waits for its mark.
     fn live(&self) -> impl Iterator<Item = (Arc<Lease>, &LeaseId)> {
         let holders = self.holders.iter();

@@ -10,6 +10,7 @@ mod detached;
 mod disturbances;
 mod errors;
 mod fleet;
+mod handles;
 mod hints;
 mod jobs;
 mod knobs;

@@ -60,6 +60,8 @@ pub(super) enum Scenario {
     Permits,
     /// Calls whose work may succeed only once, with most of the faults.
     Marks,
+    /// Leases that are detached, resumed, extended and released by whoever has the handle, with most of the faults.
+    Detached,
 }
 
 /// What the calls of a plan are for.
@@ -69,6 +71,8 @@ pub(super) enum Kind {
     /// Sets, locks or permits.
     Sets,
     Works,
+    /// Locks, sets and permits that are detached, and their handles.
+    Handles,
 }
 
 /// One simulation; all of it follows from the scenario, the seed and the size of the fleet.
@@ -251,7 +255,7 @@ impl Plan {
             ..self
         };
         match plan.kind_of_calls() {
-            Kind::Locks => plan,
+            Kind::Locks | Kind::Handles => plan,
             Kind::Sets | Kind::Works => Self {
                 names: rng.usize(4..=8),
                 workers: 6,
@@ -268,6 +272,7 @@ impl Plan {
                 Kind::Sets
             }
             (Scenario::Marks, _) | (Scenario::Overload, 5) => Kind::Works,
+            (Scenario::Detached, _) => Kind::Handles,
             _ => Kind::Locks,
         }
     }
@@ -386,7 +391,7 @@ impl Plan {
 }
 
 impl Scenario {
-    pub(super) const ALL: [Self; 29] = [
+    pub(super) const ALL: [Self; 30] = [
         Self::Calm,
         Self::Network,
         Self::Pauses,
@@ -416,6 +421,7 @@ impl Scenario {
         Self::Sets,
         Self::Permits,
         Self::Marks,
+        Self::Detached,
     ];
 
     pub(super) fn has_pauses(self) -> bool {
@@ -428,6 +434,7 @@ impl Scenario {
                 | Self::Sets
                 | Self::Permits
                 | Self::Marks
+                | Self::Detached
         )
     }
 
@@ -442,6 +449,7 @@ impl Scenario {
                 | Self::Sets
                 | Self::Permits
                 | Self::Marks
+                | Self::Detached
         )
     }
 
@@ -450,9 +458,9 @@ impl Scenario {
         matches!(self, Self::Turns | Self::SetTurns)
     }
 
-    /// Whether the calls are for several locks, for permits or for work that may succeed only once.
+    /// Whether the calls are for several locks, for permits, for work that may succeed only once, or for handles.
     pub(super) fn has_several_kinds(self) -> bool {
-        matches!(self, Self::Sets | Self::Permits | Self::Marks)
+        matches!(self, Self::Sets | Self::Permits | Self::Marks | Self::Detached)
     }
 
     /// Whether locks stay taken at the server for as long as their holders rely on them.

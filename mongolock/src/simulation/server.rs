@@ -8,6 +8,7 @@ use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
 use super::blocks::Blocks;
+use super::handles::Handles;
 use super::ledger::Ledger;
 use super::order::Order;
 use super::overload::Overload;
@@ -41,6 +42,7 @@ pub(super) struct Server {
     pub(super) tenures: Tenures,
     pub(super) turns: Turns,
     pub(super) works: Works,
+    pub(super) handles: Handles,
     pub(super) overload: Overload,
     /// The number of changes of the primary.
     term: AtomicU64,
@@ -99,6 +101,7 @@ impl Server {
             tenures: Tenures::default(),
             turns: Turns::default(),
             works: Works::default(),
+            handles: Handles::default(),
             overload: Overload::default(),
             term: AtomicU64::new(0),
             no_primary: AtomicBool::new(false),

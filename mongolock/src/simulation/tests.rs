@@ -166,6 +166,11 @@ fn work_that_succeeds_once() {
     many(Scenario::Marks);
 }
 
+#[test]
+fn leases_that_outlive_their_processes() {
+    many(Scenario::Detached);
+}
+
 /// The corrections that seeds have led to still hold.
 #[test]
 fn seeds_that_have_failed_once() {
@@ -319,6 +324,7 @@ struct Total {
     holds: u64,
     handed_over: u64,
     commands: [u64; 5],
+    handles: [u64; 5],
     longest_wait: u64,
 }
 
@@ -330,6 +336,9 @@ impl Total {
         self.longest_wait = self.longest_wait.max(world.longest_wait.load(Relaxed));
         for (total, count) in self.commands.iter_mut().zip(world.server.counts()) {
             *total += count;
+        }
+        for (total, count) in self.handles.iter_mut().zip(&world.server.handles.counts) {
+            *total += count.load(Relaxed);
         }
     }
 
@@ -343,6 +352,13 @@ impl Total {
              {renewals:.2}, releases {releases:.2}, background releases {background:.2}, looks {looks:.2}), longest wait with a limit {} ms",
             self.seeds, self.holds, self.handed_over, self.longest_wait,
         );
+        let [detached, resumed, extended, released, given_up] = self.handles;
+        if detached > 0 {
+            println!(
+                "leases: {detached} detached, {resumed} resumed, {extended} extended, {released} released by their handles, {given_up} \
+                 resumptions given up"
+            );
+        }
     }
 }
 

@@ -44,6 +44,7 @@ impl Worker {
                 match kind {
                     Kind::Sets => self.call_target().await,
                     Kind::Works => self.call_job().await,
+                    Kind::Handles => self.call_with_handles().await,
                     Kind::Locks => self.call().await,
                 }
             };
