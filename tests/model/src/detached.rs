@@ -4,10 +4,12 @@
 //! With two names the parts of a command take effect one after the other. A process may do its next step at any time or
 //! never, so a crash needs no step of its own; and a message that is not delivered is lost.
 
+mod properties;
 mod state;
 mod steps;
+mod tidy;
 
-use crate::protocol::{ClaimId, DetachedLease, Document, Rules, Time};
+use crate::protocol::{ClaimId, DetachedLease, Document, Rules, Time, Token};
 
 /// The rule that differs from those of the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +25,14 @@ pub(crate) enum Changed {
     ExtendsLikeRenewal,
     /// The resumption of several names goes on after a name that it does not get.
     Unordered,
+    /// A detach looks for the id of the hold alone, and not for its token.
+    DetachIgnoresToken,
     /// A process that resumes and gets no name releases both ids.
     LoserReleases,
+    /// A process that resumes and gets no name does nothing, although a copy of its request may take effect.
+    LoserForgets,
+    /// A process that resumes and gets a part releases both ids, although the rest of the lease may be on its way back.
+    PartReleases,
     /// A resumption that was given up is given back once only.
     GivesBackOnce,
     /// A resumption is given back also after it was delivered.
@@ -44,7 +52,7 @@ pub(crate) enum Order {
 /// How often something happens, in all processes together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Counts {
-    /// A process begins to acquire the lock; the first process holds it from the beginning.
+    /// A process begins to acquire the lock.
     pub(crate) claims: u8,
     /// A holder detaches its lease.
     pub(crate) detaches: u8,
@@ -69,7 +77,10 @@ pub(crate) struct Detached {
     pub(crate) extension: Time,
     /// How far from an extension a present end may be at most.
     pub(crate) furthest: Time,
+    /// The number of names: one or two.
     pub(crate) names: usize,
+    /// Whether the first process holds the lock from the beginning.
+    pub(crate) is_held: bool,
     pub(crate) processes: usize,
     /// How often each kind of step happens at most.
     pub(crate) most: Counts,
@@ -99,6 +110,8 @@ pub(crate) enum Origin {
 pub(crate) struct About {
     origin: Origin,
     id: ClaimId,
+    /// The tokens of this claim or resumption, if a process has learned them.
+    tokens: [Token; 2],
     /// The end of this handle was asked for: it was released, or the process that detached it has given up.
     is_ended: bool,
     /// The number of processes that have resumed this handle, or have got this resumption.
@@ -143,8 +156,12 @@ pub(crate) enum Reply {
     All {
         /// The rest of the lease that ends first.
         remaining: Time,
+        tokens: [Token; 2],
     },
-    Some,
+    Some {
+        /// Each other name has the id of the handle, in a lease that runs, or of another resumption.
+        is_whole: bool,
+    },
     None,
 }
 
@@ -220,18 +237,34 @@ pub(crate) struct State {
 pub(crate) enum Action {
     TimePasses,
     /// The process with this place in the state begins to acquire the lock.
-    Acquire { process: usize },
-    Resume { process: usize, handle: Hold },
-    Detach { process: usize },
+    Acquire {
+        process: usize,
+    },
+    Resume {
+        process: usize,
+        handle: Hold,
+    },
+    Detach {
+        process: usize,
+    },
     /// A process sends its request again.
-    Repeat { process: usize },
-    GiveUp { process: usize },
+    Repeat {
+        process: usize,
+    },
+    GiveUp {
+        process: usize,
+    },
     Renew(Hold),
-    Release { process: usize },
+    Release {
+        process: usize,
+    },
     ExtendHandle(Hold),
     ReleaseHandle(Hold),
     SendAgain(Owed),
-    GiveBackDelivered { hold: Hold, handle: Hold },
+    GiveBackDelivered {
+        hold: Hold,
+        handle: Hold,
+    },
     Begins(Command),
     /// The next part of the command takes effect.
     TakesEffect(Command),

@@ -261,15 +261,17 @@ pub(crate) struct DetachedLease {
     pub(crate) min_hold: Time,
 }
 
-/// Replaces the id of a hold by the id of a handle; `false` if neither has the lock, so that a repetition is `true`.
+/// Replaces the id of a hold by the id of a handle; `false` if neither has the lock, so that a repetition is `true`. With
+/// a token it is only the hold of this token: a late acquire request can give the lock to the claim once more.
 pub(crate) fn detach(
     at: &mut Option<Document>,
-    old: ClaimId,
+    (old, token): (ClaimId, Option<Token>),
     handle: ClaimId,
     lease: DetachedLease,
     now: Time,
 ) -> bool {
-    if let Some(document) = own(at, old) {
+    let is_hold = |document: &&mut Document| token.is_none_or(|token| document.token == token);
+    if let Some(document) = own(at, old).filter(is_hold) {
         document.lock_id = LockId::Claim(handle);
         document.expires_at = (now + lease.ttl).max(document.acquired_at + lease.min_hold);
     }

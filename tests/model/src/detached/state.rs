@@ -1,17 +1,14 @@
 //! What the steps of the model change in a state.
 
-use super::{About, Changed, Command, Detached, Hold, Name, Order, Origin, Owed, Phase, Reply, Request, Stage, State};
+use super::{
+    About, Changed, Command, Detached, Hold, Name, Order, Origin, Owed, Phase, Reply, Request, Stage, State,
+};
 use crate::protocol::{ClaimId, Document, LockId, Rules, Time, detach, extend, give_back};
-
-impl Hold {
-    /// The claim by which a process holds the lock from the beginning.
-    pub(super) const FIRST: Self = Self(0);
-}
 
 impl Phase {
     /// The request that a process has sent, and may send again.
-    pub(super) fn request(&self) -> Option<Request> {
-        match *self {
+    pub(super) fn request(self) -> Option<Request> {
+        match self {
             Self::Acquiring(hold) => Some(Request::Acquire(hold)),
             Self::Detaching { old, handle } => Some(Request::Detach { old, handle }),
             Self::Resuming { handle, hold } => Some(Request::Resume { handle, hold }),
@@ -19,8 +16,8 @@ impl Phase {
         }
     }
 
-    fn awaits(&self, request: Request) -> bool {
-        match *self {
+    pub(super) fn awaits(self, request: Request) -> bool {
+        match self {
             Self::Holding { hold, .. } => request == Request::Renew(hold),
             _ => self.request() == Some(request),
         }
@@ -40,8 +37,11 @@ impl Request {
     /// The hold that the command is for: it changes no document of another.
     pub(super) fn of(self) -> Hold {
         match self {
-            Self::Acquire(hold) | Self::Renew(hold) | Self::Release(hold) | Self::Extend(hold) => hold,
-            Self::Detach { old: hold, .. }
+            Self::Acquire(hold)
+            | Self::Renew(hold)
+            | Self::Release(hold)
+            | Self::Extend(hold)
+            | Self::Detach { old: hold, .. }
             | Self::Resume { handle: hold, .. }
             | Self::GiveBack { hold, .. } => hold,
         }
@@ -90,7 +90,7 @@ impl State {
         &mut self.holds[usize::from(hold.0)]
     }
 
-    fn id(&self, hold: Hold) -> ClaimId {
+    pub(super) fn id(&self, hold: Hold) -> ClaimId {
         self.about(hold).id
     }
 
@@ -105,6 +105,7 @@ impl State {
         self.holds.push(About {
             origin,
             id,
+            tokens: [0; 2],
             is_ended: false,
             won: 0,
         });
@@ -180,44 +181,60 @@ impl State {
 
     /// What a query for the id of a request finds.
     pub(super) fn read(&self, request: Request, now: Time) -> Reply {
-        let id = Some(LockId::Claim(self.id(request.makes())));
-        let found = self.names.iter().filter_map(|name| name.document);
-        let own = found.filter(|document| Some(document.lock_id) == id);
+        let (id, from) = (self.id(request.makes()), self.id(request.of()));
+        let has = |name: &Name, id: ClaimId| name.document.filter(|at| at.lock_id == LockId::Claim(id));
+        let own = self.names.iter().filter_map(|name| has(name, id));
         let ends: Vec<Time> = own.map(|document| document.expires_at).collect();
+        let comes_back = |name: &Name| {
+            let is_resumed = |hold: Hold| matches!(self.about(hold).origin, Origin::Resumed(_));
+            name.hold.is_some_and(is_resumed) || has(name, from).is_some_and(|at| at.expires_at > now)
+        };
         match ends.iter().min() {
-            Some(end) if ends.len() == self.names.len() => Reply::All {
-                remaining: *end - now,
+            Some(end) if ends.len() == self.names.len() => {
+                let mut tokens = [0; 2];
+                let stored = self.names.iter().filter_map(|name| name.document);
+                tokens
+                    .iter_mut()
+                    .zip(stored)
+                    .for_each(|(token, stored)| *token = stored.token);
+                let remaining = *end - now;
+                Reply::All { remaining, tokens }
+            }
+            Some(_) => Reply::Some {
+                is_whole: self.names.iter().all(comes_back),
             },
-            Some(_) => Reply::Some,
             None => Reply::None,
         }
     }
 
     /// Changes one document, and says whether the command goes on with the next one.
     fn change(&mut self, model: &Detached, request: Request, name: usize, now: Time) -> bool {
-        let (id, new) = (self.id(request.of()), self.id(request.makes()));
+        let About { id, tokens, .. } = *self.about(request.of());
+        let new = self.id(request.makes());
         let before = self.names[name];
         let is_own = |document: &Document| document.lock_id == LockId::Claim(id);
         let at = &mut self.names[name].document;
         let rules = model.rules;
         let mut goes_on = true;
+        let token = (model.changed != Changed::DetachIgnoresToken).then_some(tokens[name]);
         match request {
             Request::Acquire(_) => drop(rules.claim(at, id, now, 1)),
             Request::Renew(_) => goes_on = rules.renew(at, id, now) || goes_on,
             Request::Release(_) => goes_on = rules.release(at, id, now) || goes_on,
-            Request::Detach { .. } => goes_on = detach(at, id, new, model.lease, now) || goes_on,
+            Request::Detach { .. } => goes_on = detach(at, (id, token), new, model.lease, now) || goes_on,
             Request::GiveBack { .. } => goes_on = give_back(at, id, new, model.lease.ttl, now) || goes_on,
             Request::Extend(_) => goes_on = model.extend(at, id, now) || goes_on,
             Request::Resume { .. } => {
                 goes_on = rules.resume(at, id, new, now) || model.changed == Changed::Unordered;
-                if let (Changed::ResumeKeepsToken, Some(after), Some(old)) = (model.changed, at, before.document) {
+                if let (Changed::ResumeKeepsToken, Some(after), Some(old)) =
+                    (model.changed, at, before.document)
+                {
                     after.token = old.token;
                 }
-                let has_ended = before.document.is_some_and(|old| is_own(&old) && old.expires_at <= now);
-                let is_taken = before.hold.is_some_and(|hold| {
-                    hold != Hold::FIRST && self.about(hold).origin == Origin::Claim
-                });
-                self.is_disturbed |= has_ended || is_taken;
+                let has_ended = before
+                    .document
+                    .is_some_and(|old| is_own(&old) && old.expires_at <= now);
+                self.is_disturbed |= has_ended;
             }
         }
         if self.names[name].document != before.document {
@@ -236,7 +253,11 @@ impl State {
         let ends_it = matches!(request, Request::Release(_) | Request::Resume { .. }) && is_for_it;
         let wrongs = &mut self.wrongs;
         match request {
-            Request::Acquire(_) => wrongs.acquired_early |= now < before.granted,
+            Request::Acquire(_) => {
+                // The lease of every handle is over.
+                self.is_disturbed = true;
+                wrongs.acquired_early |= now < before.granted;
+            }
             _ => wrongs.changed_other |= !is_for_it,
         }
         wrongs.cut |= after.expires_at < before.granted && !ends_it;
@@ -256,44 +277,66 @@ impl State {
     pub(super) fn learn(&mut self, model: &Detached, command: Command, reply: Reply) {
         let now = self.now;
         let hold = command.request.makes();
-        let Some(process) = self.processes.iter().position(|phase| phase.awaits(command.request)) else {
+        let Some(process) = self
+            .processes
+            .iter()
+            .position(|phase| phase.awaits(command.request))
+        else {
             return;
         };
-        let deadline = match reply {
-            Reply::All { remaining } => command.sent + remaining.min(model.rules.expiry),
-            Reply::Some | Reply::None => 0,
+        let (deadline, tokens) = match reply {
+            Reply::All { remaining, tokens } => (command.sent + remaining.min(model.rules.expiry), tokens),
+            Reply::Some { .. } | Reply::None => (0, [0; 2]),
         };
         let has_all = now < deadline;
-        match &mut self.processes[process] {
-            Phase::Acquiring(_) if has_all => self.processes[process] = Phase::Holding { hold, deadline },
-            Phase::Holding { deadline: present, .. } if has_all => *present = deadline.max(*present),
+        match self.processes[process] {
+            Phase::Acquiring(_) if has_all => {
+                self.processes[process] = Phase::Holding { hold, deadline };
+                self.about_mut(hold).tokens = tokens;
+            }
+            Phase::Holding {
+                deadline: present, ..
+            } if has_all => {
+                let deadline = deadline.max(present);
+                self.processes[process] = Phase::Holding { hold, deadline };
+            }
             Phase::Holding { .. } => self.processes[process] = Phase::Idle,
             Phase::Detaching { .. } if matches!(reply, Reply::All { .. }) => {
                 self.processes[process] = Phase::Idle;
             }
             Phase::Resuming { handle, .. } if has_all => {
-                let handle = *handle;
                 self.processes[process] = Phase::Holding { hold, deadline };
                 self.about_mut(handle).won += 1;
                 self.about_mut(hold).won = 1;
+                self.about_mut(hold).tokens = tokens;
             }
             Phase::Resuming { handle, .. } if !matches!(reply, Reply::All { .. }) => {
-                let handle = *handle;
                 self.processes[process] = Phase::Idle;
-                self.loses(model, hold, handle, reply);
+                self.lose(model, hold, handle, reply);
             }
             _ => self.give_up(model, process),
         }
     }
 
     /// A process that resumes has learned that it has not got all names.
-    fn loses(&mut self, model: &Detached, hold: Hold, handle: Hold, reply: Reply) {
-        if reply == Reply::None && model.changed != Changed::LoserReleases {
+    fn lose(&mut self, model: &Detached, hold: Hold, handle: Hold, reply: Reply) {
+        let keeps = match reply {
+            Reply::Some { is_whole } => is_whole && model.changed != Changed::PartReleases,
+            Reply::None | Reply::All { .. } => model.changed != Changed::LoserReleases,
+        };
+        if keeps {
+            let has_part = matches!(reply, Reply::Some { .. });
+            has_part.then(|| self.send(Request::GiveBack { hold, handle }));
+            // A copy of its request may be late.
+            let forgets = [Changed::GivesBackOnce, Changed::LoserForgets].contains(&model.changed);
+            (!forgets).then(|| self.owed.push(Owed::GiveBack { hold, handle }));
             return;
         }
         self.wrongs.lost_lease |= self.is_whole(handle);
+        self.about_mut(handle).is_ended = true;
         for hold in [hold, handle] {
             self.send(Request::Release(hold));
+            self.owed.push(Owed::Release(hold));
         }
     }
 
@@ -305,72 +348,11 @@ impl State {
                 || self.about(hold).origin == Origin::Resumed(handle)
                 || origin == Origin::Detached(hold)
         };
-        let runs = |name: &Name| name.document.is_some_and(|document| document.expires_at > self.now);
+        let runs = |name: &Name| {
+            name.document
+                .is_some_and(|document| document.expires_at > self.now)
+        };
         let is_part = |name: &Name| name.hold.is_some_and(is_of) && runs(name);
         !self.about(handle).is_ended && self.names.iter().all(is_part)
-    }
-
-    /// The ids that a document has, or may get. Each bit is one.
-    fn possible_ids(&self) -> u64 {
-        let bit = |hold: Hold| 1_u64 << self.id(hold).0;
-        let held = |name: &Name| match name.document?.lock_id {
-            LockId::Claim(id) => Some(1_u64 << id.0),
-            LockId::Released | LockId::Done(_) => None,
-        };
-        let mut ids = self.names.iter().filter_map(held).fold(0, |ids, id| ids | id);
-        let mut steps: Vec<(u64, u64)> = Vec::new();
-        let mut may = |request: Request| match request {
-            Request::Acquire(hold) => ids |= bit(hold),
-            Request::Detach { .. } | Request::Resume { .. } | Request::GiveBack { .. } => {
-                steps.push((bit(request.of()), bit(request.makes())));
-            }
-            Request::Renew(_) | Request::Release(_) | Request::Extend(_) => {}
-        };
-        let is_command = |command: &&Command| matches!(command.stage, Stage::Parts(_));
-        let commands = self.commands.iter().filter(is_command);
-        commands.for_each(|command| may(command.request));
-        self.processes.iter().filter_map(|phase| phase.request()).for_each(&mut may);
-        self.owed.iter().for_each(|owed| may(owed.request()));
-        loop {
-            let more = steps.iter().filter(|(from, _)| ids & from != 0);
-            let more = more.fold(ids, |ids, (_, to)| ids | to);
-            if more == ids {
-                return ids;
-            }
-            ids = more;
-        }
-    }
-
-    /// Forgets what can have no effect any more, and orders the rest: equal situations are then equal states.
-    pub(super) fn tidy(&mut self, model: &Detached) {
-        let now = self.now;
-        for phase in &mut self.processes {
-            // A lease that is over stays over.
-            if matches!(phase, Phase::Holding { deadline, .. } if *deadline <= now) {
-                *phase = Phase::Idle;
-            }
-        }
-        if model.lease.min_hold == 0 {
-            let documents = self.names.iter_mut().filter_map(|name| name.document.as_mut());
-            documents.for_each(|document| document.acquired_at = 0);
-        }
-        let ids = self.possible_ids();
-        let (holds, processes) = (&self.holds, &self.processes);
-        let is_possible = |hold: Hold| ids & 1 << holds[usize::from(hold.0)].id.0 != 0;
-        self.commands.retain(|command| {
-            let is_awaited = processes.iter().any(|phase| phase.awaits(command.request));
-            match (command.stage, command.request) {
-                (Stage::Parts(_), Request::Acquire(_)) => true,
-                (Stage::Parts(_), request) => is_awaited || is_possible(request.of()),
-                (Stage::Reads | Stage::Replied(_), _) => is_awaited,
-            }
-        });
-        self.owed.retain(|owed| match owed {
-            Owed::GiveBack { hold, .. } | Owed::Release(hold) => is_possible(*hold),
-        });
-        self.owed.sort_unstable();
-        self.owed.dedup();
-        self.commands.sort_unstable();
-        self.processes.sort_unstable();
     }
 }

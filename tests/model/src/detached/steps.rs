@@ -1,11 +1,10 @@
 //! The steps that are possible in a state, and what must hold in all states.
 
-use std::collections::BTreeSet;
-
 use stateright::{Model, Property};
 
 use super::{
-    Action, Changed, Command, Counts, Detached, Hold, Name, Origin, Owed, Phase, Request, Stage, State, Wrongs,
+    Action, Changed, Command, Counts, Detached, Hold, Name, Origin, Owed, Phase, Request, Stage, State,
+    Wrongs,
 };
 use crate::protocol::{ClaimId, Document, LockId, TOKENS_A_STEP};
 
@@ -64,20 +63,9 @@ impl Detached {
 
 impl State {
     /// The handles that other processes may have.
-    fn handles(&self) -> impl Iterator<Item = Hold> {
+    pub(super) fn handles(&self) -> impl Iterator<Item = Hold> {
         let is_handle = |hold: &Hold| matches!(self.about(*hold).origin, Origin::Detached(_));
         (0..).take(self.holds.len()).map(Hold).filter(is_handle)
-    }
-
-    /// Whether the lock changes only if a process begins something.
-    fn is_still(&self) -> bool {
-        let waits = |phase: &Phase| phase.request().is_some();
-        self.commands.is_empty() && self.owed.is_empty() && !self.processes.iter().any(waits)
-    }
-
-    /// Whether a part of the lock has the id of this command, after it was given up.
-    fn is_late(&self, owed: &Owed) -> bool {
-        self.names.iter().any(|name| name.hold == Some(owed.request().of()))
     }
 
     fn begin(&mut self, model: &Detached, process: usize, action: Action) {
@@ -88,7 +76,8 @@ impl State {
             }
             (Action::Resume { handle, .. }, _) => {
                 self.done.resumes += 1;
-                let detaches = |phase: &Phase| matches!(phase, Phase::Detaching { handle: new, .. } if *new == handle);
+                let detaches =
+                    |phase: &Phase| matches!(phase, Phase::Detaching { handle: new, .. } if *new == handle);
                 self.is_disturbed |= self.processes.iter().any(detaches);
                 let hold = self.new_hold(model, Origin::Resumed(handle));
                 Phase::Resuming { handle, hold }
@@ -105,49 +94,26 @@ impl State {
             self.send(request);
         }
     }
-}
 
-impl Detached {
-    /// What must be possible within the bounds.
-    fn possible(&self) -> Vec<Property<Self>> {
-        let mut properties = vec![Property::sometimes("a handle is resumed", |_, state: &State| {
-            state.handles().any(|handle| state.about(handle).won == 1)
-        })];
-        if self.most.resumes > 1 {
-            properties.push(Property::sometimes(
-                "two requests that resume one handle are on their way",
-                |_, state: &State| {
-                    let waits = |command: &&Command| matches!(command.request, Request::Resume { .. });
-                    let holds = state.commands.iter().filter(waits).map(|command| command.request.makes());
-                    holds.collect::<BTreeSet<_>>().len() > 1
-                },
-            ));
-            properties.push(Property::sometimes(
-                "a resumption that was given up has the lock while another is tried",
-                |_, state: &State| {
-                    let is_late = |owed: &Owed| matches!(owed, Owed::GiveBack { .. }) && state.is_late(owed);
-                    let tries = |phase: &Phase| matches!(phase, Phase::Resuming { .. });
-                    state.owed.iter().any(is_late) && state.processes.iter().any(tries)
-                },
-            ));
+    /// A command is begun by the server, takes effect, or is answered.
+    fn go_on(&mut self, model: &Detached, command: Command, action: Action) -> Option<()> {
+        if !self.take(command) {
+            return None;
         }
-        properties.push(Property::sometimes(
-            "a lease is detached after its process has given up",
-            |_, state: &State| {
-                let is_late = |owed: &Owed| match owed {
-                    Owed::Release(hold) => state.handles().any(|handle| handle == *hold) && state.is_late(owed),
-                    Owed::GiveBack { .. } => false,
-                };
-                state.owed.iter().any(is_late)
-            },
-        ));
-        if self.most.claims > 0 {
-            properties.push(Property::sometimes("another process acquires the lock after its lease", |_, state: &State| {
-                let is_other = |hold: Hold| hold != Hold::FIRST && state.about(hold).origin == Origin::Claim;
-                state.names.iter().filter_map(|name| name.hold).any(is_other)
-            }));
+        let now = self.now;
+        match (action, command.stage) {
+            (Action::Begins(_), _) => self.commands.push(Command {
+                begun: Some(now),
+                ..command
+            }),
+            (Action::Reads(_), _) => {
+                let stage = Stage::Replied(self.read(command.request, now));
+                self.commands.push(Command { stage, ..command });
+            }
+            (_, Stage::Replied(reply)) => self.learn(model, command, reply),
+            _ => self.run(model, command),
         }
-        properties
+        Some(())
     }
 }
 
@@ -167,21 +133,25 @@ impl Model for Detached {
             is_disturbed: false,
             wrongs: Wrongs::default(),
         };
-        let hold = state.new_hold(self, Origin::Claim);
-        let deadline = 1 + self.rules.expiry;
-        let document = Document {
-            lock_id: LockId::Claim(ClaimId(0)),
-            acquired_at: 1,
-            expires_at: deadline,
-            token: TOKENS_A_STEP,
-        };
-        let name = Name {
-            document: Some(document),
-            hold: Some(hold),
+        let mut name = Name {
+            document: None,
+            hold: None,
             granted: 0,
         };
+        if self.is_held {
+            let hold = state.new_hold(self, Origin::Claim);
+            let deadline = 1 + self.rules.expiry;
+            name.document = Some(Document {
+                lock_id: LockId::Claim(ClaimId(0)),
+                acquired_at: 1,
+                expires_at: deadline,
+                token: TOKENS_A_STEP,
+            });
+            name.hold = Some(hold);
+            state.holds[0].tokens = [TOKENS_A_STEP; 2];
+            state.processes[0] = Phase::Holding { hold, deadline };
+        }
         state.names = vec![name; self.names];
-        state.processes[0] = Phase::Holding { hold, deadline };
         state.tidy(self);
         vec![state]
     }
@@ -209,7 +179,14 @@ impl Model for Detached {
             }
         }
         let is_sent = |owed: &Owed| state.commands.iter().any(|other| other.request == owed.request());
-        actions.extend(state.owed.iter().copied().filter(|owed| !is_sent(owed)).map(Action::SendAgain));
+        actions.extend(
+            state
+                .owed
+                .iter()
+                .copied()
+                .filter(|owed| !is_sent(owed))
+                .map(Action::SendAgain),
+        );
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
@@ -247,23 +224,10 @@ impl Model for Detached {
             Action::GiveBackDelivered { hold, handle } => {
                 state.send(Request::GiveBack { hold, handle });
             }
-            Action::Begins(command) => {
-                let begun = Some(state.now);
-                state.take(command).then(|| state.commands.push(Command { begun, ..command }))?;
-            }
-            Action::TakesEffect(command) => {
-                state.take(command).then(|| state.run(self, command))?;
-            }
-            Action::Reads(command) => {
-                let stage = Stage::Replied(state.read(command.request, state.now));
-                state.take(command).then(|| state.commands.push(Command { stage, ..command }))?;
-            }
-            Action::ReplyArrives(command) => {
-                let Stage::Replied(reply) = command.stage else {
-                    return None;
-                };
-                state.take(command).then(|| state.learn(self, command, reply))?;
-            }
+            Action::Begins(command)
+            | Action::TakesEffect(command)
+            | Action::Reads(command)
+            | Action::ReplyArrives(command) => state.go_on(self, command, action)?,
         }
         state.tidy(self);
         (state != *last).then_some(state)
@@ -271,52 +235,8 @@ impl Model for Detached {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut properties = self.possible();
-        properties.extend([
-            Property::always("no two processes rely on the lock", |_, state: &State| {
-                let relies = |phase: &&Phase| matches!(phase, Phase::Holding { .. });
-                state.processes.iter().filter(relies).count() <= 1
-            }),
-            Property::always("a later hold has a greater token", |_, state: &State| {
-                !state.wrongs.token_fell
-            }),
-            Property::always("a command for one hold changes no other", |_, state: &State| {
-                !state.wrongs.changed_other
-            }),
-            Property::always(
-                "a detached lease lasts as long as it was granted",
-                |_, state: &State| !state.wrongs.cut,
-            ),
-            Property::always(
-                "nobody else acquires a lock whose detached lease runs",
-                |_, state: &State| !state.wrongs.acquired_early,
-            ),
-            Property::always("one process at most resumes a handle", |_, state: &State| {
-                state.holds.iter().all(|hold| hold.won <= 1)
-            }),
-            Property::always(
-                "one of those that resume a handle gets it",
-                |_, state: &State| {
-                    let is_decided = !state.processes.iter().any(|phase| matches!(phase, Phase::Resuming { .. }));
-                    let was_resumed = |handle: &Hold| {
-                        state.holds.iter().any(|hold| hold.origin == Origin::Resumed(*handle))
-                    };
-                    state.is_disturbed
-                        || !is_decided
-                        || state.handles().filter(was_resumed).all(|handle| state.about(handle).won == 1)
-                },
-            ),
-            Property::always("no lease is kept by a resumption that nobody has", |_, state: &State| {
-                let is_kept = |hold: Hold| {
-                    let about = state.about(hold);
-                    matches!(about.origin, Origin::Resumed(_)) && about.won == 0
-                };
-                !state.is_still() || !state.names.iter().filter_map(|name| name.hold).any(is_kept)
-            }),
-            Property::always(
-                "a process releases no lease that others can resume",
-                |_, state: &State| !state.wrongs.lost_lease,
-            ),
-        ]);
+        properties.extend(Self::safe());
+        properties.extend(Self::live());
         properties
     }
 }
