@@ -81,7 +81,7 @@ impl Detached {
                 let relies = |phase: &&Phase| matches!(phase, Phase::Holding { .. });
                 state.processes.iter().filter(relies).count() <= 1
             }),
-            Property::always("a later hold has a greater token", |_, state: &State| {
+            Property::always("a later holder has a greater token", |_, state: &State| {
                 !state.wrongs.token_fell
             }),
             Property::always("a command for one hold changes no other", |_, state: &State| {
