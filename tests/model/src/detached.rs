@@ -39,8 +39,7 @@ pub(crate) enum Changed {
     GivesBackDelivered,
 }
 
-/// In which order a command that detaches several names, or gives them back, takes effect. A resumption begins with the
-/// first name.
+/// In which order a command that detaches several names takes effect. All others begin with the first name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// The first name comes first.

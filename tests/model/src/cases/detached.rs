@@ -157,7 +157,7 @@ pub(super) fn broken_detached() -> [Case; 12] {
             set(Changed::PartReleases),
         ),
         breaks(
-            "names that are detached and given back in their order",
+            "names that are detached in their order",
             whole,
             Detached {
                 order: Order::OfNames,

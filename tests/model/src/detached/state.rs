@@ -65,9 +65,7 @@ impl Detached {
     /// The place of the name that a command changes with this part.
     fn name(&self, request: Request, part: usize) -> usize {
         match request {
-            Request::Detach { .. } | Request::GiveBack { .. } if self.order == Order::Reverse => {
-                self.names - 1 - part
-            }
+            Request::Detach { .. } if self.order == Order::Reverse => self.names - 1 - part,
             _ => part,
         }
     }
