@@ -189,12 +189,11 @@ pub(super) fn broken_detached() -> [Case; 12] {
 pub(super) fn long_detached() -> [Case; 4] {
     [
         holds(
-            "long: detached leases, another process, copies, renewals",
+            "long: detached leases, another process, a copy",
             Detached {
                 most: Counts {
                     claims: 1,
                     copies: 1,
-                    renewals: 1,
                     ..MOST
                 },
                 ..DETACHED
@@ -212,7 +211,8 @@ pub(super) fn long_detached() -> [Case; 4] {
         holds(
             "long: detached leases of two names, another process",
             Detached {
-                horizon: 4,
+                processes: 2,
+                horizon: 3,
                 most: Counts { claims: 1, ..MOST },
                 ..SET
             },
