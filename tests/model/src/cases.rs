@@ -1,9 +1,11 @@
 //! Every model that is explored, with what must come of it.
 
+mod detached;
 mod leases;
 
 use stateright::Model;
 
+use self::detached::{broken_detached, detached, long_detached};
 use self::leases::{broken_leases, leases, long_leases};
 use crate::check::{Expected, Outcome, explore};
 use crate::commit::{Commit, Guard};
@@ -33,12 +35,15 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(broken_leases());
     cases.extend(other_models());
     cases.extend(other_broken_models());
+    cases.extend(detached());
+    cases.extend(broken_detached());
     let is_long = |case| Case {
         is_long: true,
         ..case
     };
     cases.extend(long_leases().map(is_long));
     cases.extend(other_long().map(is_long));
+    cases.extend(long_detached().map(is_long));
     cases
 }
 

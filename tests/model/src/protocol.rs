@@ -133,10 +133,7 @@ impl Rules {
     ) -> Reply {
         if self.is_free(at.as_ref(), now) {
             let last = at.map_or(0, |document| document.token);
-            let next = match self.tokens {
-                Tokens::FollowTheTime => (last + 1).max(now * TOKENS_A_STEP),
-                Tokens::Count => last + 1,
-            };
+            let next = self.next_token(last, now);
             *at = Some(Document {
                 lock_id: LockId::Claim(claim),
                 acquired_at: now,
@@ -150,6 +147,26 @@ impl Rules {
                 remaining: document.expires_at - now,
             },
             _ => Reply::Held,
+        }
+    }
+
+    /// Replaces the id of a handle whose lease runs by the id of a new hold; `false` if the new hold does not have the
+    /// lock.
+    pub(crate) fn resume(&self, at: &mut Option<Document>, handle: ClaimId, new: ClaimId, now: Time) -> bool {
+        if let Some(document) = own(at, handle)
+            && document.expires_at > now
+        {
+            document.lock_id = LockId::Claim(new);
+            document.expires_at = now + self.expiry;
+            document.token = self.next_token(document.token, now);
+        }
+        own(at, new).is_some()
+    }
+
+    fn next_token(&self, last: Token, now: Time) -> Token {
+        match self.tokens {
+            Tokens::FollowTheTime => (last + 1).max(now * TOKENS_A_STEP),
+            Tokens::Count => last + 1,
         }
     }
 
@@ -233,6 +250,58 @@ pub(crate) fn mark(at: &mut Option<Document>, request: MarkRequest, now: Time) -
         is_complete: had_mark || was_released || (had_claim && (!is_over || is_last)),
         is_over,
     }
+}
+
+/// How long a detached lease lasts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DetachedLease {
+    /// How long it lasts from the command that detaches it, or gives it back.
+    pub(crate) ttl: Time,
+    /// How long the lock stays taken at least, from its acquisition.
+    pub(crate) min_hold: Time,
+}
+
+/// Replaces the id of a hold by the id of a handle; `false` if neither has the lock, so that a repetition is `true`. With
+/// a token it is only the hold of this token: a late acquire request can give the lock to the claim once more.
+pub(crate) fn detach(
+    at: &mut Option<Document>,
+    (old, token): (ClaimId, Option<Token>),
+    handle: ClaimId,
+    lease: DetachedLease,
+    now: Time,
+) -> bool {
+    let is_hold = |document: &&mut Document| token.is_none_or(|token| document.token == token);
+    if let Some(document) = own(at, old).filter(is_hold) {
+        document.lock_id = LockId::Claim(handle);
+        document.expires_at = (now + lease.ttl).max(document.acquired_at + lease.min_hold);
+    }
+    own(at, handle).is_some()
+}
+
+/// Replaces the id of a resumption that was given up by the id of its handle; `false` if the resumption does not have the
+/// lock.
+pub(crate) fn give_back(
+    at: &mut Option<Document>,
+    new: ClaimId,
+    handle: ClaimId,
+    ttl: Time,
+    now: Time,
+) -> bool {
+    let Some(document) = own(at, new) else {
+        return false;
+    };
+    document.lock_id = LockId::Claim(handle);
+    document.expires_at = now + ttl;
+    true
+}
+
+/// Sets a later end of a detached lease that runs, but none later than `most` from now; `false` if there is none.
+pub(crate) fn extend(at: &mut Option<Document>, handle: ClaimId, ttl: Time, most: Time, now: Time) -> bool {
+    let Some(document) = own(at, handle).filter(|document| document.expires_at > now) else {
+        return false;
+    };
+    document.expires_at = document.expires_at.min(now + most).max(now + ttl);
+    true
 }
 
 /// The document of this claim, as long as the claim has the lock.
