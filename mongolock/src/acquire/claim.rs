@@ -23,7 +23,7 @@ use crate::store::{
     ACQUIRE_REQUEST, AcquireReply, AcquireRequest, Admission, AdmissionClass, ClaimEnd, Lane, LeaseId,
 };
 use crate::timing::{ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, RELEASE_LIMIT};
-use crate::{LockError, task, trace};
+use crate::{LockError, lock_id, task, trace};
 
 /// The number of holds that can be handed over on one claim.
 const HANDOVERS: i64 = 1000;
@@ -52,8 +52,8 @@ pub(super) struct Claim {
     reply: Option<Box<Reply>>,
     /// Whether the claim is neither released nor that of a lease, which then releases it.
     is_open: bool,
-    /// Whether the last reply has found a part of a detached lease.
-    has_part: bool,
+    /// Whether the last reply has found a part of a detached lease whose rest is lost.
+    has_rest: bool,
 }
 
 impl Claim {
@@ -81,7 +81,7 @@ impl Claim {
             deadline: call.deadline,
             reply: None,
             is_open: true,
-            has_part: false,
+            has_rest: false,
             shared: Arc::new(Shared {
                 engine: Arc::clone(engine),
                 keys: entries.map(key),
@@ -244,7 +244,7 @@ impl Claim {
         match reply.result {
             Ok(replies) => match self.shared.held(reply.sent, &replies) {
                 Some(held) if self.shared.target.detached().is_some() => {
-                    self.has_part = replies.iter().any(AcquireReply::is_acquired);
+                    self.has_rest = is_rest(&replies, &self.shared.target);
                     Outcome::Held(held)
                 }
                 Some(held) => {
@@ -328,9 +328,9 @@ impl Claim {
         }
     }
 
-    /// Whether the last reply to a request of several claims has found some of their locks with others, and not all.
-    pub(super) fn has_part(&self) -> bool {
-        self.has_part
+    /// Whether the last reply has found that the claim has a part of a detached lease, whose rest is lost.
+    pub(super) fn has_rest(&self) -> bool {
+        self.has_rest
     }
 
     /// Gives the claim back: each lock that it may have. The turns of these names pass on when that is confirmed, so that the
@@ -379,6 +379,23 @@ impl Shared {
         let admissions = self.engine.store.admissions();
         (admissions.admit(class, self.lane(class)).await, permit)
     }
+}
+
+/// Whether these replies say that the claim has a part of a detached lease, and that the rest is lost. It is not lost if another
+/// call is about to resume it, or has given up and gives it back.
+fn is_rest(replies: &[AcquireReply], target: &Target) -> bool {
+    let handle_id = target.detached().map(|lease| lease.handle.lock_id());
+    let is_lost = |reply: &AcquireReply| match reply {
+        AcquireReply::Acquired { .. } => false,
+        AcquireReply::Held {
+            holder, remaining, ..
+        } => match holder {
+            Some(holder) if Some(holder) == handle_id => remaining.is_none_or(|left| left.is_zero()),
+            Some(holder) => !lock_id::has_changed_hands(holder),
+            None => true,
+        },
+    };
+    replies.iter().any(AcquireReply::is_acquired) && replies.iter().any(is_lost)
 }
 
 /// Takes out the first task that has ended, and returns its output.

@@ -94,8 +94,13 @@ impl<'a> Resume<'a> {
                     return Ok(hold);
                 }
                 Next::Again => claim.request().await,
+                // Another call has given the lease back since the command has come to this lock.
+                Next::Held(held) if self.runs(&held) => {
+                    let pause = backoff.next(Luck::draw());
+                    claim.outcome_after(pin!(sleep(pause))).await
+                }
                 Next::Held(held) => {
-                    if claim.has_part() {
+                    if claim.has_rest() {
                         lease.note_broken();
                         self.release_all();
                     }
@@ -114,6 +119,12 @@ impl<'a> Resume<'a> {
                 Next::Stop => return Err(call.shut_down_error()),
             };
         }
+    }
+
+    /// Whether a reply has found the id of the handle, and that its lease runs.
+    fn runs(&self, found: &Held) -> bool {
+        let left = found.holder.remaining(Instant::now());
+        found.holder.lock_id() == Some(self.handle.lock_id()) && left.is_some_and(|left| !left.is_zero())
     }
 
     /// The error of a call that has found another id in the document, or the id of the handle after the end of its lease.

@@ -32,7 +32,7 @@ pub(super) enum Target {
 /// A lease that a claim resumes.
 pub(super) struct Resumption {
     pub(super) handle: LeaseHandle,
-    /// Whether the lease has lost some of its locks and not all, so that it is no longer of use.
+    /// Whether the lease has lost some of its locks for good, and not all, so that it is no longer of use.
     is_broken: AtomicBool,
 }
 
@@ -91,6 +91,7 @@ impl Target {
             Self::Detached(lease) => ClaimEnd::GivenBack {
                 lock_id: Arc::clone(lease.handle.lock_id()),
                 ttl: lease.handle.ttl(),
+                min_hold: lease.handle.min_hold(),
             },
             _ => ClaimEnd::RELEASED,
         }

@@ -58,6 +58,7 @@ pub(super) fn begin(
         lock_id: Arc::clone(handle.lock_id()),
         ttl: handle.ttl(),
         min_hold: handle.min_hold(),
+        tokens: lease.parts.map(|part| part.last_token),
     };
     let releases = ClaimRelease::of_lease(lease);
     let kept = renewer.keep_while_detaching(lease, deadline);
@@ -157,6 +158,7 @@ impl Detaching {
             lock_id,
             ttl,
             min_hold,
+            ..
         } = &self.detachment;
         let end = ClaimEnd::Released { min_hold: *min_hold };
         let copies = repeats.then(|| self.copies[index].clone());
@@ -165,11 +167,26 @@ impl Detaching {
     }
 }
 
+/// Whether this claim has its lock still, by a reply to another one.
+fn has(reply: &AcquireReply, key: &LeaseId) -> bool {
+    matches!(reply, AcquireReply::Held { holder: Some(holder), .. } if *holder == key.lock_id)
+}
+
 impl Command for Arc<Detaching> {
     type Reply = Claimed;
 
     async fn send(&self, store: &Store) -> Result<Claimed, LockError> {
-        store.detach(&self.keys, &self.detachment, MARK_LIMIT).await
+        let replies = store.detach(&self.keys, &self.detachment, MARK_LIMIT).await?;
+        if let Ok(replies) = &replies
+            && replies
+                .iter()
+                .zip(&*self.keys)
+                .any(|(reply, key)| has(reply, key))
+        {
+            // The query about a set shows no write that a majority has not confirmed.
+            return Err(LockError::no_reply("request to detach", MARK_LIMIT));
+        }
+        Ok(replies)
     }
 
     fn sent(&self) {

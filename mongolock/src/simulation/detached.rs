@@ -19,11 +19,16 @@ impl Link {
         detachment: &Detachment,
         limit: Duration,
     ) -> Result<Claimed, LockError> {
-        let change = Change::Detach(detachment.clone());
+        let (change, before) = (Change::Detach(detachment.clone()), keys);
         let detached = keys.map(|key| key.with_id(&detachment.lock_id));
         let request = AcquireRequest::plain(detachment.ttl);
-        self.change(Command::Release, keys, change, &detached, request, limit)
-            .await
+        self.change(
+            (Command::Release, keys, change),
+            (&detached, before),
+            request,
+            limit,
+        )
+        .await
     }
 
     pub(crate) async fn resume(
@@ -34,8 +39,9 @@ impl Link {
         limit: Duration,
     ) -> Result<Claimed, LockError> {
         let change = Change::Resume(Arc::clone(handle_id), request);
-        self.change(Command::Claim, keys, change, keys, request, limit)
-            .await
+        let before = keys.map(|key| key.with_id(handle_id));
+        let changed = self.change((Command::Claim, keys, change), (keys, &before), request, limit);
+        changed.await
     }
 
     pub(crate) async fn extend(
@@ -50,7 +56,7 @@ impl Link {
         };
         let change = Change::Extend(ttl);
         let replies = self
-            .change(Command::Renew, keys, change, keys, request, limit)
+            .change((Command::Renew, keys, change), (keys, keys), request, limit)
             .await?;
         Ok(extended(&replies?))
     }
@@ -94,13 +100,11 @@ impl Link {
     }
 
     /// Changes the documents of these claims, and returns what they say then to the claims `read`: with the reply for a lock, and
-    /// by a query for several.
+    /// by a query for several. The claims `before` had the locks.
     async fn change(
         &self,
-        kind: Command,
-        keys: &Few<LeaseId>,
-        change: Change,
-        read: &Few<LeaseId>,
+        (kind, keys, change): (Command, &Few<LeaseId>, Change),
+        (read, before): (&Few<LeaseId>, &Few<LeaseId>),
         request: AcquireRequest,
         limit: Duration,
     ) -> Result<Claimed, LockError> {
@@ -125,16 +129,34 @@ impl Link {
             Ok(_) => unreachable!("a query for claims gets its reply"),
             Err(error) => return Ok(Err(error.into())),
         };
-        Ok(Ok(read.map(|key| found.remove(key).unwrap_or(AcquireReply::HELD))))
+        let mut before = before.iter();
+        Ok(Ok(read.map(|key| {
+            let before = before.next().map(|key| Arc::clone(&key.lock_id));
+            // The claim that had the lock before a write that is not confirmed.
+            found.remove(key).unwrap_or(AcquireReply::Held {
+                holder: before,
+                held_for: None,
+                remaining: Some(Duration::from_secs(1)),
+                dates: None,
+            })
+        })))
     }
 }
 
 impl Server {
     /// Changes the id or the end of a lease, and returns what its document says then to the claim that is to have it.
-    pub(super) fn change_lease(&self, now: Duration, key: &LeaseId, change: &Change) -> AcquireReply {
+    pub(super) fn change_lease(
+        &self,
+        now: Duration,
+        index: usize,
+        key: &LeaseId,
+        change: &Change,
+    ) -> AcquireReply {
         let reply = match change {
             Change::Detach(detachment) => {
-                let reply = self.memory.detach_at(now, key, detachment);
+                let reply = self
+                    .memory
+                    .detach_at(now, key, detachment.tokens[index], detachment);
                 if reply.is_acquired() {
                     self.passed_on(&key.with_id(&detachment.lock_id));
                 }

@@ -332,7 +332,7 @@ impl Link {
         }
         if matches!(&trip.end, Some(End::Error(_, error)) if errors::is_not_confirmed(error)) {
             let until = Instant::now() + UNCONFIRMED;
-            self.server.unconfirmed(&order.keys, until);
+            self.server.unconfirmed(&order.written(), until);
         }
         sleep(trip.packed).await;
         if let Some(there) = trip.first_copy {

@@ -106,6 +106,19 @@ impl Order {
         }
     }
 
+    /// The claims that a majority read does not show before it has confirmed the command.
+    pub(super) fn written(&self) -> Vec<LeaseId> {
+        match &self.change {
+            Change::Detach(detachment) => {
+                let detached = |key: &LeaseId| key.with_id(&detachment.lock_id);
+                self.keys.iter().map(detached).collect()
+            }
+            // The read shows the same claim.
+            Change::Extend(_) => Vec::new(),
+            _ => self.keys.clone(),
+        }
+    }
+
     pub(super) fn names(&self) -> String {
         let mut names: Vec<&str> = self.keys.iter().map(|key| &*key.name).collect();
         names.sort_unstable();
@@ -129,6 +142,9 @@ impl Server {
         let mut keys: Vec<(usize, &LeaseId)> = order.keys.iter().enumerate().collect();
         // A renewal has a statement for each expiry, and a release one for each minimum hold.
         keys.sort_by_key(|(_, key)| (order.durations.get(key), &key.name));
+        if matches!(order.change, Change::Detach(_)) {
+            keys.reverse();
+        }
         let (mut found, mut running, mut read) = (HashSet::new(), RunningLeases::new(), HashMap::new());
         let mut documents = HashMap::new();
         for (done, (index, key)) in keys.into_iter().enumerate() {
@@ -183,7 +199,7 @@ impl Server {
                     }
                 }
                 Change::Detach(_) | Change::Resume(..) | Change::Extend(_) => {
-                    let reply = self.change_lease(now, key, &order.change);
+                    let reply = self.change_lease(now, index, key, &order.change);
                     if order.keys.len() == 1 {
                         return Ok(Reply::Claimed(reply));
                     }

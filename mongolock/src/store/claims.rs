@@ -7,7 +7,7 @@ use std::time::Duration;
 use mongodb::Collection;
 use mongodb::bson::{Bson, Document, doc};
 
-use super::detached::give_back_stage;
+use super::detached::detached_fields;
 use super::look::{held_for, held_ms};
 use super::mongo::{MongoStore, millis};
 use super::several::any_of;
@@ -108,7 +108,11 @@ impl MongoStore {
     ) -> Result<(), LockError> {
         let stage = match end {
             ClaimEnd::Released { min_hold } => release_stage(*min_hold),
-            ClaimEnd::GivenBack { lock_id, ttl } => give_back_stage(lock_id, *ttl),
+            ClaimEnd::GivenBack {
+                lock_id,
+                ttl,
+                min_hold,
+            } => doc! { "$set": detached_fields(lock_id, *ttl, *min_hold) },
         };
         let updates = updates_of(claims(keys), &stage);
         match (self.update(&self.background, updates, limit).await, keys) {

@@ -63,8 +63,12 @@ pub(crate) enum ClaimEnd {
     /// It is released: the lock is free when its minimum hold is over.
     Released { min_hold: Duration },
     /// It has resumed a detached lease for a call that was given up: the lease gets the id of its handle again, and lasts for
-    /// this time from then on.
-    GivenBack { lock_id: Arc<str>, ttl: Duration },
+    /// this time from then on, or until its minimum hold is over.
+    GivenBack {
+        lock_id: Arc<str>,
+        ttl: Duration,
+        min_hold: Duration,
+    },
 }
 
 impl ClaimEnd {
@@ -83,6 +87,9 @@ pub(crate) struct Detachment {
     pub(crate) ttl: Duration,
     /// The shortest time for which the lock stays taken, counted from its acquisition.
     pub(crate) min_hold: Duration,
+    /// The token in the document of each claim. A late acquire request can give the lock to the claim once more, after the
+    /// detached lease has ended; then the document has a greater token, and a late copy of this request changes nothing.
+    pub(crate) tokens: Few<FencingToken>,
 }
 
 /// The end of a detached lease that was extended, or why it was lost.

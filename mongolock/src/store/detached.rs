@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
+use tokio::time::Instant;
 
-use super::claims::{acquire_reply, change_command, claims, error_of_change, granted, merged};
+use super::claims::{acquire_reply, change_command, claim, claims, error_of_change, granted, merged};
 use super::mongo::{MongoStore, millis};
 use super::several::any_of;
 use super::takeover::taken;
@@ -15,11 +16,14 @@ use super::{AcquireReply, AcquireRequest, ClaimItem, Claimed, Detachment, Extend
 use crate::few::Few;
 use crate::options::WEEK;
 use crate::timing::LATE_COMMAND;
-use crate::{LockError, LossReason};
+use crate::{FencingToken, LockError, LossReason};
 
 impl MongoStore {
-    /// Gives the leases of these claims the id of a handle; the claims of the reply are those with that id. Repeating it is
+    /// Gives the leases of these claims the id of a handle; the replies are for the claims with that id. Repeating it is
     /// harmless: a repetition finds the id of the handle and changes nothing.
+    ///
+    /// For a set the command is ordered, and comes to the first lock last: a call that resumes the lease too early gets nothing,
+    /// and not a part of it. If the command does not find all claims, a query shows which locks have the id of the handle.
     pub(super) async fn detach(
         &self,
         keys: &Few<LeaseId>,
@@ -27,18 +31,35 @@ impl MongoStore {
         limit: Duration,
     ) -> Result<Claimed, LockError> {
         let detached = keys.map(|key| key.with_id(&detachment.lock_id));
-        let stage = |key: &LeaseId| detach_stage(&key.lock_id, detachment);
         let request = AcquireRequest::plain(detachment.ttl);
-        match (keys, &detached) {
-            (Few::One([key]), Few::One([detached])) => {
-                self.change_one(detached, stage(key), request, limit).await
-            }
-            _ => {
-                let statement = |key: &LeaseId| statement(key, stage(key));
-                let statements = keys.iter().map(statement).collect();
-                self.change_several(&detached, statements, request, limit).await
-            }
+        let Detachment {
+            lock_id,
+            ttl,
+            min_hold,
+            tokens,
+        } = detachment;
+        let fields = detached_fields(lock_id, *ttl, *min_hold);
+        if let (Few::One([key]), Few::One([detached])) = (keys, &detached) {
+            let is_own = doc! { "$and": [is_id(&key.lock_id), { "$eq": ["$fencingToken", tokens[0]] }] };
+            let stage = doc! { "$replaceWith": { "$cond": [is_own, merged(fields), "$$ROOT"] } };
+            return self.change_one(detached, stage, request, limit).await;
         }
+        let statement = |(key, token): (&LeaseId, &FencingToken)| {
+            let mut own = claim(key);
+            own.insert("fencingToken", *token);
+            doc! { "q": own, "u": [{ "$set": &fields }], "multi": false }
+        };
+        let statements = keys.iter().zip(&**tokens).rev().map(statement);
+        let by = Instant::now() + limit;
+        if self.change_several(keys, statements.collect(), limit).await? == keys.len() as u64 {
+            let mut tokens = tokens.iter();
+            return Ok(Ok(keys.map(|_| AcquireReply::Acquired {
+                last_token: tokens.next().copied().unwrap_or(FencingToken::NONE),
+                remaining: None,
+                dates: None,
+            })));
+        }
+        self.read_several(&detached, request, limit, by).await
     }
 
     /// Gives these claims the lease that has the id of a handle, if it still runs.
@@ -62,8 +83,11 @@ impl MongoStore {
                 // Without a branch the server returns an error, which stops the command.
                 let or_stop = doc! { "$switch": { "branches": [own] } };
                 let stage = |key| resume_stage(key, handle_id, request, or_stop.clone().into());
-                let statements = keys.iter().map(|key| statement(key, stage(key))).collect();
-                self.change_several(keys, statements, request, limit).await
+                let statements = keys.iter().map(|key| statement(key, stage(key)));
+                let by = Instant::now() + limit;
+                self.change_several(keys, statements.collect(), limit).await?;
+                // The query alone decides, as for a claim.
+                self.read_several(keys, request, limit, by).await
             }
         }
     }
@@ -85,25 +109,31 @@ impl MongoStore {
         Ok(Ok(Few::one(reply)))
     }
 
-    /// Changes the documents of several locks with one ordered command, and finds out by a query which of them the claims have.
-    /// The query alone decides, as for a claim.
+    /// Changes the documents of several locks with one ordered command, and returns the number of documents that its statements
+    /// have found.
     async fn change_several(
         &self,
-        keys: &Few<LeaseId>,
+        keys: &[LeaseId],
         statements: Vec<Document>,
+        limit: Duration,
+    ) -> Result<u64, LockError> {
+        match self.update(&self.locks, statements, limit).await {
+            Err(LockError::Mongo(error)) if driver_error::is_without_branch(&error) => Ok(0),
+            Err(LockError::Mongo(error)) if driver_error::is_blocked_update(&error) => {
+                Err(driver_error::blocked(&any_of(keys.iter()), error))
+            }
+            changed => changed,
+        }
+    }
+
+    /// What the documents of several locks say to these claims.
+    async fn read_several(
+        &self,
+        keys: &Few<LeaseId>,
         request: AcquireRequest,
         limit: Duration,
+        by: Instant,
     ) -> Result<Claimed, LockError> {
-        let by = tokio::time::Instant::now() + limit;
-        let command = doc! { "update": self.locks.name(), "updates": statements, "ordered": true };
-        match self.write(&self.locks, command, limit).await {
-            Err(error) if driver_error::is_without_branch(&error) => {}
-            Err(error) if driver_error::is_blocked_update(&error) => {
-                return Err(driver_error::blocked(&any_of(keys.iter()), error));
-            }
-            Err(error) => return Err(error.into()),
-            Ok(_) => {}
-        }
         let item = |key: &LeaseId| ClaimItem {
             key: key.clone(),
             request,
@@ -129,8 +159,10 @@ impl MongoStore {
         let replies = match keys {
             Few::One([key]) => self.change_one(key, stage(key), request, limit).await?,
             Few::Several(_) => {
-                let statements = keys.iter().map(|key| statement(key, stage(key))).collect();
-                self.change_several(keys, statements, request, limit).await?
+                let statements = keys.iter().map(|key| statement(key, stage(key)));
+                let by = Instant::now() + limit;
+                self.change_several(keys, statements.collect(), limit).await?;
+                self.read_several(keys, request, limit, by).await?
             }
         };
         Ok(extended(&replies?))
@@ -185,20 +217,13 @@ fn from_now(time: Duration) -> Document {
     doc! { "$add": ["$$NOW", millis(time)] }
 }
 
-/// The update that gives the lease with this id the one of a handle, and leaves any other document as it is. The new lease may
-/// be shorter than the present one.
-fn detach_stage(lock_id: &str, detachment: &Detachment) -> Document {
-    let Detachment {
-        lock_id: to,
-        ttl,
-        min_hold,
-    } = detachment;
-    let mut end = from_now(*ttl);
+/// The fields of a lease that gets the id of a handle. It may end earlier than the present one.
+pub(super) fn detached_fields(handle_id: &str, ttl: Duration, min_hold: Duration) -> Document {
+    let mut end = from_now(ttl);
     if !min_hold.is_zero() {
-        end = doc! { "$max": [end, { "$add": ["$acquiredAt", millis(*min_hold)] }] };
+        end = doc! { "$max": [end, { "$add": ["$acquiredAt", millis(min_hold)] }] };
     }
-    let detached = merged(doc! { "lockId": { "$literal": &**to }, "expiresAt": end });
-    doc! { "$replaceWith": { "$cond": [is_id(lock_id), detached, "$$ROOT"] } }
+    doc! { "lockId": { "$literal": handle_id }, "expiresAt": end }
 }
 
 /// The update that gives a claim the running lease with the id of a handle. Another document becomes what `otherwise` says. The
@@ -206,11 +231,6 @@ fn detach_stage(lock_id: &str, detachment: &Detachment) -> Document {
 fn resume_stage(key: &LeaseId, handle_id: &str, request: AcquireRequest, otherwise: Bson) -> Document {
     let resumed = merged(granted(&key.lock_id, request));
     doc! { "$replaceWith": { "$cond": [runs(handle_id), resumed, otherwise] } }
-}
-
-/// The update that gives a lease back whose resumption was given up: it has the id of its handle again.
-pub(super) fn give_back_stage(handle_id: &str, ttl: Duration) -> Document {
-    doc! { "$set": { "lockId": { "$literal": handle_id }, "expiresAt": from_now(ttl) } }
 }
 
 /// The update that extends a running lease. An end that no command can have set comes from a clock that was ahead.

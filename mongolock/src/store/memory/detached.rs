@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Document, MemoryStore, floor};
+use crate::FencingToken;
 use crate::few::Few;
 use crate::options::WEEK;
 use crate::store::detached::extended;
@@ -20,7 +21,11 @@ use crate::timing::LATE_COMMAND;
 impl MemoryStore {
     pub(in crate::store) fn detach(&self, keys: &Few<LeaseId>, detachment: &Detachment) -> Claimed {
         let now = self.now();
-        Ok(keys.map(|key| self.detach_at(now, key, detachment)))
+        let mut tokens = detachment.tokens.iter();
+        Ok(keys.map(|key| {
+            let token = tokens.next().copied().unwrap_or(FencingToken::NONE);
+            self.detach_at(now, key, token, detachment)
+        }))
     }
 
     pub(in crate::store) fn resume(
@@ -56,14 +61,21 @@ impl MemoryStore {
     }
 
     /// Gives the lease of this claim the id of a handle; the reply is for the claim with that id.
-    pub(crate) fn detach_at(&self, now: Duration, key: &LeaseId, detachment: &Detachment) -> AcquireReply {
+    pub(crate) fn detach_at(
+        &self,
+        now: Duration,
+        key: &LeaseId,
+        token: FencingToken,
+        detachment: &Detachment,
+    ) -> AcquireReply {
         let Detachment {
             lock_id,
             ttl,
             min_hold,
+            ..
         } = detachment;
         self.change_id(&key.name, |document| {
-            let is_own = document.lock_id == key.lock_id;
+            let is_own = document.lock_id == key.lock_id && document.token == token.get();
             if is_own {
                 document.lock_id = Arc::clone(lock_id);
                 document.expires_at = (now + *ttl).max(document.acquired_at + *min_hold);
@@ -125,11 +137,15 @@ impl MemoryStore {
     pub(crate) fn end_at(&self, now: Duration, key: &LeaseId, end: &ClaimEnd) -> bool {
         match end {
             ClaimEnd::Released { min_hold } => self.release_at(now, key, *min_hold),
-            ClaimEnd::GivenBack { lock_id, ttl } => self.change_id(&key.name, |document| {
+            ClaimEnd::GivenBack {
+                lock_id,
+                ttl,
+                min_hold,
+            } => self.change_id(&key.name, |document| {
                 let is_own = document.lock_id == key.lock_id;
                 if is_own {
                     document.lock_id = Arc::clone(lock_id);
-                    document.expires_at = now + *ttl;
+                    document.expires_at = (now + *ttl).max(document.acquired_at + *min_hold);
                 }
                 is_own
             }),
