@@ -228,7 +228,10 @@ impl Line {
 
     /// After its own release a program that stands in no line asks again at once, before any waiter hears of the release.
     fn leaves_time_without_line(&self, now: Instant) -> bool {
-        let is_without_line = |holder: &OtherClaim| ProviderMark::in_lock_id(&holder.lock_id).is_none();
+        let is_without_line = |holder: &OtherClaim| {
+            let is_detached = lock_id::has_changed_hands(&holder.lock_id);
+            ProviderMark::in_lock_id(&holder.lock_id).is_none() && !is_detached
+        };
         let was_last = !self.was_last && self.holder.as_ref().is_some_and(is_without_line);
         self.order.was_acquired_without_line(now) && !was_last
     }
@@ -343,6 +346,32 @@ mod tests {
         assert_eq!(line.ahead(), 1);
         line.held_by(now, &last.new_set_id("last"));
         assert_eq!(line.ahead(), 0, "six acquisitions have passed");
+    }
+
+    /// A lease that is detached and resumed by other providers is one turn.
+    #[test]
+    fn a_change_of_hands_is_no_acquisition() {
+        let now = Instant::now();
+        let [first, other] = [(); 2].map(|()| ProviderMark::random());
+        let user: User = Weak::<()>::new();
+        let mut line = Line::new(user, true);
+        line.read(
+            &[waiter(first.as_str(), 1), waiter("a", 2), waiter("own", 3)],
+            "own",
+        );
+        line.held_by(now, &first.new_lock_id("first"));
+        assert_eq!(line.ahead(), 1);
+        let later = now + Duration::from_secs(10);
+        for text in 0..20 {
+            line.held_by(later, &lock_id::detached("session", &text.to_string(), false));
+            line.held_by(later, &other.new_resumed_id("session", false));
+        }
+        assert_eq!(line.ahead(), 1, "nobody has been overtaken");
+        assert!(
+            !line.leaves_time_without_line(later),
+            "no program without a place has acquired the lock"
+        );
+        assert_eq!(line.holder.map(|holder| holder.since), Some(now));
     }
 
     /// Two of those that wait for one of three permits may stand before another one that asks at once.

@@ -15,6 +15,10 @@ pub(crate) enum AdmissionClass {
     Repeated,
 }
 
+/// How a claim ends that is no longer needed.
+#[derive(Debug)]
+pub(crate) struct ClaimEnd;
+
 /// What a reply says about time: only calls whose work may succeed once ask for it.
 #[derive(Debug)]
 pub(crate) struct Dates;

@@ -22,7 +22,7 @@ use crate::mutant::Mutant;
 use crate::network::{Body, Failure};
 use crate::process::{Caller, Cx, Process};
 use crate::queue::{MAX_REQUESTS, RequestNumber};
-use crate::store::AdmissionClass;
+use crate::store::{AdmissionClass, ClaimEnd};
 use crate::time::Instant;
 use crate::timing::{ACQUIRE_OVERDUE, TRY_LIMIT};
 
@@ -293,7 +293,7 @@ impl Process {
         }
         let given_up = |id: &str| {
             let id = Id::of(id)?;
-            self.has_given_up(cx, id).then_some(Duration::ZERO)
+            self.has_given_up(cx, id).then_some(ClaimEnd)
         };
         let knows_holder = |_| self.front_status(cx.setup).holder().is_ok();
         let next = match attempt.asking.next_after(outcome, given_up, knows_holder) {

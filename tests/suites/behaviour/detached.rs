@@ -1,0 +1,305 @@
+//! Detached leases on a server: their commands and documents, and what others see of them. What becomes of a lock in both
+//! stores: `conformance/detached.rs`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use mongolock::{LockError, LockProvider, LossReason};
+use mongolock_tests::{Commands, FailPoint, must, names};
+use tokio::task::JoinSet;
+
+use crate::fixture::{Fixture, acquire_and_release};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The names of the collection's own commands since the last call.
+fn sent(commands: &Commands) -> Vec<String> {
+    let sent = commands.take();
+    let of_locks = |command: &&Document| {
+        let collection = command.values().next().and_then(Bson::as_str);
+        collection == Some("distributed_locks")
+    };
+    let sent: Vec<Document> = sent.iter().filter(of_locks).cloned().collect();
+    for command in &sent {
+        assert!(command.get_i64("maxTimeMS").is_ok(), "{command}");
+        let concern = command.get_document("writeConcern").ok();
+        let is_majority = concern.is_some_and(|concern| concern.get_str("w") == Ok("majority"));
+        assert!(is_majority || command.contains_key("find"), "{command}");
+    }
+    names(&sent).into_iter().map(str::to_owned).collect()
+}
+
+/// A detached lease costs one command for each step; the resumption and the extension of a set also a query.
+#[tokio::test]
+async fn each_change_of_hands_is_one_command() {
+    let fixture = Fixture::mongodb().await;
+    let (provider, commands) = fixture.recorded_patient().await;
+    let guard = provider.lock("n").await.unwrap();
+    commands.clear();
+    let handle = guard.detach(HOUR).await.unwrap();
+    assert_eq!(sent(&commands), ["findAndModify"]);
+    provider.extend(&handle, HOUR).await.unwrap();
+    assert_eq!(sent(&commands), ["findAndModify"]);
+    let guard = provider.resume(&handle).await.unwrap();
+    assert_eq!(sent(&commands), ["findAndModify"]);
+    let handle = guard.detach(HOUR).await.unwrap();
+    commands.clear();
+    assert!(provider.release(&handle).await.unwrap());
+    assert_eq!(sent(&commands), ["update"]);
+    assert!(provider.resume(&handle).await.is_err());
+    assert_eq!(sent(&commands), ["findAndModify"], "a loser sends nothing more");
+
+    let set = provider.lock_all(["a", "b", "c"]).await.unwrap();
+    commands.clear();
+    let handle = set.detach(HOUR).await.unwrap();
+    assert_eq!(sent(&commands), ["update"]);
+    provider.extend(&handle, HOUR).await.unwrap();
+    assert_eq!(sent(&commands), ["update", "find"]);
+    let set = provider.resume(&handle).await.unwrap();
+    assert_eq!(sent(&commands), ["update", "find"]);
+    let handle = set.detach(HOUR).await.unwrap();
+    commands.clear();
+    assert!(provider.release(&handle).await.unwrap());
+    assert_eq!(sent(&commands), ["update"]);
+}
+
+/// S0.7: the document keeps its five fields with their types, so that DistributedLock.MongoDB finds the lock taken throughout.
+#[tokio::test]
+async fn a_detached_lock_keeps_its_five_fields() {
+    let fixture = Fixture::mongodb().await;
+    let guard = fixture.provider.lock("n").await.unwrap();
+    let held = fixture.document("n").await.unwrap();
+    let handle = guard.detach(HOUR).owner("session:1").await.unwrap();
+    let detached = fixture.document("n").await.unwrap();
+    let resumed = fixture.rival().resume(&handle).await.unwrap();
+    let again = fixture.document("n").await.unwrap();
+    for (before, document) in [(&held, &detached), (&held, &again)] {
+        let types = |document: &Document| {
+            document
+                .iter()
+                .map(|(field, value)| (field.clone(), value.element_type()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(types(before), types(document));
+        assert_eq!(before.get("acquiredAt"), document.get("acquiredAt"));
+    }
+    let id = detached.get_str("lockId").unwrap();
+    let (owner, uuid) = id.rsplit_once('#').unwrap();
+    assert_eq!(
+        (owner, uuid.as_bytes()[14]),
+        ("session:1", b'8'),
+        "the version says that it is detached"
+    );
+    assert_eq!(
+        again.get_str("lockId").unwrap().rsplit_once('#').unwrap().0,
+        "session:1"
+    );
+    assert_eq!(held.get("fencingToken"), detached.get("fencingToken"));
+    assert_eq!(again.get_i64("fencingToken"), Ok(resumed.fencing_token().get()));
+}
+
+/// Whoever reads the collection or a stream of it, or the commands, finds no handle and nothing to make one from.
+#[tokio::test]
+async fn the_text_of_a_handle_is_not_on_the_server() {
+    let fixture = Fixture::mongodb().await;
+    let (provider, commands) = fixture.recorded_patient().await;
+    let mut stream = fixture.locks().watch().await.unwrap();
+    let mut texts = Vec::new();
+    for names in [vec!["n"], vec!["a", "b"]] {
+        let set = provider.lock_all(names).await.unwrap();
+        let handle = set.detach(HOUR).await.unwrap();
+        texts.push(handle.text().trim_start_matches("mlh1.").to_owned());
+        provider.extend(&handle, HOUR).await.unwrap();
+        let set = provider.resume(&handle).await.unwrap();
+        let handle = set.detach(HOUR).await.unwrap();
+        texts.push(handle.text().trim_start_matches("mlh1.").to_owned());
+        provider.release(&handle).await.unwrap();
+    }
+    let mut seen: Vec<String> = commands.take().iter().map(ToString::to_string).collect();
+    while let Some(event) = stream.next_if_any().await.unwrap() {
+        seen.push(format!("{event:?}"));
+    }
+    assert!(seen.len() > 10, "{seen:?}");
+    for text in texts {
+        // Not even a part of it.
+        assert!(
+            seen.iter()
+                .all(|seen| !seen.contains(&text[..40]) && !seen.contains("mlh1"))
+        );
+    }
+}
+
+/// The number of rounds; the figures in VERIFICATION are those of 1,000.
+fn rounds() -> usize {
+    let rounds = std::env::var("MONGOLOCK_ROUNDS").ok();
+    rounds.map_or(50, |rounds| rounds.parse().expect("MONGOLOCK_ROUNDS is a number"))
+}
+
+/// How many of two calls have succeeded; the other one has found that the handle is used up.
+fn won<T>(one: Result<T, LockError>, other: Result<T, LockError>) -> usize {
+    [one, other]
+        .into_iter()
+        .filter(|resumed| match resumed {
+            Ok(_) => true,
+            Err(LockError::Lost {
+                reason: LossReason::Gone,
+                ..
+            }) => false,
+            Err(error) => panic!("{error:?}"),
+        })
+        .count()
+}
+
+/// Of two processes that resume one handle at once always exactly one succeeds, for a lock, a set and a permit.
+#[tokio::test]
+async fn one_of_two_that_resume_at_once_succeeds() {
+    let fixture = Fixture::mongodb().await;
+    let (ours, theirs) = (&fixture.provider, fixture.rival());
+    for _ in 0..rounds() {
+        let handle = ours.lock("n").await.unwrap().detach(HOUR).await.unwrap();
+        let (one, other) = tokio::join!(ours.resume(&handle), theirs.resume(&handle));
+        assert_eq!(won(one, other), 1);
+        let handle = ours
+            .lock_all(["a", "b", "c"])
+            .await
+            .unwrap()
+            .detach(HOUR)
+            .await
+            .unwrap();
+        let (one, other) = tokio::join!(ours.resume(&handle), theirs.resume(&handle));
+        assert_eq!(won(one, other), 1);
+        let handle = ours.semaphore("s", 1).await.unwrap().detach(HOUR).await.unwrap();
+        let (one, other) = tokio::join!(ours.resume_permit(&handle), theirs.resume_permit(&handle));
+        assert_eq!(won(one, other), 1);
+    }
+}
+
+/// Nobody else acquires a lock while it is passed on from process to process.
+#[tokio::test]
+async fn others_acquire_nothing_beside_changes_of_hands() {
+    let fixture = Fixture::mongodb().await;
+    let (ours, theirs) = (fixture.provider.clone(), fixture.rival());
+    let mut guard = ours.lock("n").await.unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut trying = JoinSet::new();
+    for owner in ["first", "second"] {
+        let (other, is_over) = (fixture.process(owner), Arc::clone(&is_over));
+        trying.spawn(async move {
+            let mut tries = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                assert!(other.lock("n").try_acquire().await.unwrap().is_none());
+                tries += 1;
+            }
+            tries
+        });
+    }
+    let mut token = guard.fencing_token();
+    for round in 0..rounds() {
+        let handle = guard.detach(HOUR).await.unwrap();
+        let next = if round % 2 == 0 { &theirs } else { &ours };
+        guard = next.resume(&handle).await.unwrap();
+        assert!(guard.fencing_token() > token);
+        token = guard.fencing_token();
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let tries: Vec<u32> = trying.join_all().await;
+    assert!(tries.iter().all(|tries| *tries > 0), "{tries:?}");
+    guard.release().await.unwrap();
+}
+
+/// Every command of an earlier holder that arrives once more changes nothing.
+#[tokio::test]
+async fn late_commands_of_earlier_holders_change_nothing() {
+    let fixture = Fixture::mongodb().await;
+    let (provider, commands) = fixture.recorded_patient().await;
+    let raw = fixture.locks().clone_with_type::<RawDocumentBuf>();
+    let document = async || raw.find_one(doc! { "_id": "n" }).await.unwrap().unwrap();
+    let resend = async |command: &Document| {
+        let mut command = command.clone();
+        for added in [
+            "lsid",
+            "$db",
+            "$clusterTime",
+            "$readPreference",
+            "apiVersion",
+            "apiStrict",
+            "apiDeprecationErrors",
+        ] {
+            command.remove(added);
+        }
+        fixture.database().run_command(command).await.unwrap();
+    };
+    let lock = provider.lock("n").expiry(Duration::from_secs(600));
+    let (mut guard, mut late) = (lock.acquire().await.unwrap(), Vec::new());
+    let mut resend_all = async |late: &[Document]| {
+        let present = document().await;
+        for command in late {
+            resend(command).await;
+            assert_eq!(document().await.as_bytes(), present.as_bytes(), "{command}");
+        }
+    };
+    for _ in 0..3 {
+        let handle = guard.detach(HOUR).await.unwrap();
+        late.extend(commands.take());
+        resend_all(&late).await;
+        guard = provider.resume(&handle).await.unwrap();
+        late.extend(commands.take());
+        resend_all(&late).await;
+        assert!(!provider.release(&handle).await.unwrap());
+    }
+    assert!(late.len() > 6, "{late:?}");
+    guard.release().await.unwrap();
+    acquire_and_release(&provider.lock("n")).await;
+}
+
+/// A request that the server refuses says so, and the lease is what it was.
+#[tokio::test]
+async fn a_refused_request_leaves_the_lease_as_it_was() {
+    const UNAUTHORIZED: i32 = 13;
+    let fixture = Fixture::mongodb().await;
+    let handle = fixture
+        .provider
+        .lock("n")
+        .await
+        .unwrap()
+        .detach(HOUR)
+        .await
+        .unwrap();
+    let rival = fixture.rival();
+    let refused = |error: LockError| assert!(matches!(error, LockError::Mongo(_)), "{error:?}");
+    let point = FailPoint::on(&["findAndModify", "update"])
+        .always()
+        .error_code(UNAUTHORIZED);
+    let refusing = must(point.enable_for(fixture.db()).await);
+    refused(rival.resume(&handle).await.unwrap_err());
+    refused(rival.extend(&handle, HOUR).await.unwrap_err());
+    refused(rival.release(&handle).await.unwrap_err());
+    must(refusing.clear().await);
+    rival.resume(&handle).await.unwrap().release().await.unwrap();
+}
+
+/// A detached lease blocks nobody for longer than its time, whatever becomes of the process that has detached it.
+#[tokio::test]
+async fn the_end_of_a_process_does_not_end_its_detached_leases() {
+    let fixture = Fixture::mongodb().await;
+    let place = fixture.place();
+    let handle = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let provider: LockProvider = place.provider().await;
+            provider.lock("n").await.unwrap().detach(HOUR).await.unwrap()
+        })
+    });
+    let handle = handle.await.unwrap();
+    assert!(fixture.provider.lock("n").try_acquire().await.unwrap().is_none());
+    fixture
+        .provider
+        .resume(&handle)
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}
