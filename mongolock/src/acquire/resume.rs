@@ -86,6 +86,7 @@ impl<'a> Resume<'a> {
         let target = Target::Detached(Arc::clone(&lease));
         let mut claim = Claim::new(call, call.first_class(), target, queues);
         let mut backoff = call.engine.backoff();
+        let mut met = None;
         let mut outcome = claim.request().await;
         loop {
             outcome = match call.next_after(entry, &mut claim, outcome).await {
@@ -99,6 +100,7 @@ impl<'a> Resume<'a> {
                     let pause = backoff.next(Luck::draw());
                     claim.outcome_after(pin!(sleep(pause))).await
                 }
+                Next::Held(held) if self.may_be_back(&held, &mut met) => claim.request().await,
                 Next::Held(held) => {
                     if claim.has_rest() {
                         lease.note_broken();
@@ -119,6 +121,18 @@ impl<'a> Resume<'a> {
                 Next::Stop => return Err(call.shut_down_error()),
             };
         }
+    }
+
+    /// Whether a reply has found, for the first time, a claim by which this provider has resumed a lease: another call that was given
+    /// up may have given it back since.
+    fn may_be_back(&self, found: &Held, met: &mut Option<Arc<str>>) -> bool {
+        let own = found
+            .holder
+            .lock_id()
+            .filter(|id| self.call.engine.mark.is_in(id));
+        let is_new = own.is_some() && own != met.as_ref();
+        *met = own.cloned();
+        is_new
     }
 
     /// Whether a reply has found the id of the handle, and that its lease runs.

@@ -115,6 +115,7 @@ impl Order {
             }
             // The read shows the same claim.
             Change::Extend(_) => Vec::new(),
+            change if change.is_read() => Vec::new(),
             _ => self.keys.clone(),
         }
     }
