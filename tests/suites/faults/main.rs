@@ -5,6 +5,7 @@ mod blocked_documents;
 mod cancellation;
 mod clocks;
 mod commands;
+mod detached;
 mod error_reports;
 mod exempt_client;
 mod full_disk;
