@@ -9,6 +9,7 @@ use tracing::{debug, error, info, trace, warn};
 
 pub(crate) use self::spans::{
     acquire_ended, acquire_set_span, acquire_span, gathered, hold_ended, hold_set_span, hold_span,
+    resume_span,
 };
 use crate::{FencingToken, LockError, LossReason, lock_id, permit_id};
 
@@ -173,6 +174,17 @@ pub(crate) fn released(hold: &HoldFields<'_>) {
         "mongolock.released",
         { lock.name = hold.name(), lock.permit = hold.permit(), lock.token = hold.token(), held_ms = hold.held_ms() },
         "lock released"
+    );
+}
+
+/// A detached lease was released by its handle.
+pub(crate) fn handle_released(id: &str, lock_id: &str) {
+    let (name, permit) = (permit_id::shown(id), permit_id::number(id));
+    event!(
+        debug,
+        "mongolock.released",
+        { lock.name = name, lock.permit = permit, lock.owner = lock_id::owner(lock_id) },
+        "detached lease released"
     );
 }
 

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::time::{Instant, sleep, timeout_at};
+use tracing::Span;
 
 use super::asking::Held;
 use super::call::{Call, Search};
@@ -32,6 +33,10 @@ impl Search for Resume<'_> {
 
     fn call(&self) -> &Call<'_> {
         &self.call
+    }
+
+    fn span(&self) -> Span {
+        trace::resume_span(self.handle.name(), self.handle.owner())
     }
 
     fn join(&self) -> Vec<Arc<Entry>> {

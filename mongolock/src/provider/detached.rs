@@ -16,7 +16,7 @@ use crate::name::RenderedName;
 use crate::options::{Options, check_ttl};
 use crate::store::{Extended, LeaseId, Store};
 use crate::timing::RELEASE_LIMIT;
-use crate::{LeaseHandle, LockError, LockGuard, Permit};
+use crate::{LeaseHandle, LockError, LockGuard, Permit, trace};
 
 impl LockProvider {
     /// Resumes a detached lease: this process holds the lock, or all locks of a set, from now on, and renews the lease. The handle
@@ -183,6 +183,11 @@ impl LockProvider {
             takeover_margin: self.options().takeover_margin,
         };
         let (was_held, is_repetition) = repeated::reply(&self.engine.renewer, release, "release").await?;
+        if was_held {
+            for id in handle.ids() {
+                trace::handle_released(id, handle.lock_id());
+            }
+        }
         // What a repetition does not find was released by an earlier copy without a reply.
         Ok(was_held || is_repetition)
     }

@@ -21,6 +21,15 @@ pub(crate) fn acquire_span(name: &str, template: Option<&'static str>, owner: &s
     )
 }
 
+/// The resumption of a detached lease, from the call to its outcome.
+pub(crate) fn resume_span(name: &str, owner: &str) -> Span {
+    span!(
+        target: target!(), Level::DEBUG, "mongolock.resume",
+        lock.name = name, lock.owner = owner,
+        lock.token = Empty, waited_ms = Empty, outcome = Empty, error.type = Empty,
+    )
+}
+
 /// [`acquire_span`] of a call for several locks. It has the name of the one that stands for the set, and all names.
 pub(crate) fn acquire_set_span(names: &[RenderedName], first: usize, owner: &str) -> Span {
     span!(

@@ -346,6 +346,57 @@ fn levels_of_events(notes: &Notes) {
     assert!(!loud, "nothing is logged at info or above without a failure");
 }
 
+/// Whoever reads the events, the spans and the debug forms finds no handle in them, also where calls fail.
+#[test]
+fn the_text_of_a_handle_is_in_no_event_and_no_span() {
+    let mut texts = Vec::new();
+    let notes = observed(async |provider| {
+        let hour = Duration::from_secs(3600);
+        for names in [vec!["a"], vec!["a", "b"]] {
+            let guard = provider.lock_all(names).await.unwrap();
+            let detaching = guard.detach(hour).owner("session:1");
+            let seen = format!("{detaching:?}");
+            let handle = detaching.await.unwrap();
+            let other = LockProvider::in_memory();
+            let errors = [
+                other.resume(&handle).await.unwrap_err(),
+                provider.resume_permit(&handle).await.unwrap_err(),
+            ];
+            provider.extend(&handle, hour).await.unwrap();
+            let guard = provider.resume(&handle).await.unwrap();
+            let lost = provider.resume(&handle).await.unwrap_err();
+            let again = guard.detach(hour).await.unwrap();
+            assert!(provider.release(&again).await.unwrap());
+            let seen = format!("{seen} {errors:?} {lost} {lost:?} {handle:?} {again:?} {provider:?}");
+            for handle in [handle, again] {
+                let secret = handle.text().trim_start_matches("mlh1.").to_owned();
+                assert!(!seen.contains(&secret) && !seen.contains("mlh1."), "{seen}");
+                texts.push(secret);
+            }
+        }
+    });
+    for (event, level) in [
+        ("mongolock.detached", Level::DEBUG),
+        ("mongolock.resumed", Level::DEBUG),
+        ("mongolock.released", Level::DEBUG),
+    ] {
+        let noted = notes.event(event).expect(event);
+        assert_eq!(
+            (noted.level, &*noted.fields.0["lock.owner"]),
+            (level, "\"session:1\"")
+        );
+    }
+    assert_eq!(notes.spans("mongolock.resume").len(), 4);
+    let noted = notes.0.lock().unwrap();
+    let events = noted.events.iter().map(|event| &event.fields);
+    let fields = events.chain(noted.spans.iter().map(|span| &span.fields));
+    let seen: Vec<&String> = fields.flat_map(|fields| fields.0.values()).collect();
+    assert!(seen.len() > 50, "{seen:?}");
+    for text in texts {
+        assert!(seen.iter().all(|seen| !seen.contains(&text[..40])), "{seen:?}");
+    }
+}
+
 #[test]
 fn losses_are_warnings_with_their_reason() {
     let notes = observed(async |provider| {
