@@ -87,4 +87,29 @@ pub mod fuzzing {
     pub fn read_document(document: &mongodb::bson::Document) {
         crate::store::read_document(document);
     }
+
+    /// The text of a handle with this document.
+    #[must_use]
+    pub fn handle_of(document: &str) -> String {
+        crate::handle::encoded(document)
+    }
+
+    /// Reads a text as a handle.
+    ///
+    /// # Panics
+    ///
+    /// If what was read is not the handle of that text, or an error repeats the text.
+    pub fn read_handle(text: &str) {
+        match text.parse::<crate::LeaseHandle>() {
+            Ok(handle) => {
+                assert_eq!(handle.text(), text);
+                let again: crate::LeaseHandle = handle.text().parse().expect("it was read before");
+                assert_eq!((again.lock_id(), again.ids()), (handle.lock_id(), handle.ids()));
+                assert!(!format!("{handle:?}").contains(text));
+                // The times can be added to a date and to a moment.
+                let _ = std::time::Instant::now() + handle.ttl() + handle.min_hold();
+            }
+            Err(error) => assert!(text.len() < 24 || !error.to_string().contains(text)),
+        }
+    }
 }

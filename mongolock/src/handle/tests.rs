@@ -108,9 +108,7 @@ fn the_text_is_in_no_debug_form() {
 }
 
 fn refusal(content: &str) -> String {
-    use base64::Engine;
-    let encoded = base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(content);
-    let error = format!("mlh1.{encoded}").parse::<LeaseHandle>().unwrap_err();
+    let error = text::encoded(content).parse::<LeaseHandle>().unwrap_err();
     assert!(matches!(error, LockError::InvalidHandle { .. }), "{error}");
     error.to_string()
 }
@@ -118,11 +116,7 @@ fn refusal(content: &str) -> String {
 #[test]
 fn what_is_no_handle_is_refused_with_its_reason() {
     let good = r#"{"k":"lock","c":"a.b","n":["x"],"i":0,"o":"me","t":[1],"l":60000,"m":0,"s":[1,2]}"#;
-    let encoded = |content: &str| {
-        use base64::Engine;
-        format!("mlh1.{}", base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(content))
-    };
-    assert!(encoded(good).parse::<LeaseHandle>().is_ok());
+    assert!(text::encoded(good).parse::<LeaseHandle>().is_ok());
     for (from, to, reason) in [
         (r#""n":["x"]"#, r#""n":[]"#, "names"),
         (r#""n":["x"]"#, r#""n":["x","y"]"#, "names"),
@@ -156,4 +150,42 @@ fn what_is_no_handle_is_refused_with_its_reason() {
         .replace(r#""k":"lock""#, r#""k":"set""#)
         .replace(r#""t":[1]"#, r#""t":[1,1]"#);
     assert!(refusal(&other_set).contains("names"), "they are not in order");
+}
+
+/// Any text, and any document in the text: it is the handle of that text, or an error.
+mod any_text {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn documents() -> impl Strategy<Value = String> {
+        let names = prop::collection::vec("[a-z:\u{1f} ]{0,8}", 0..4);
+        let numbers = prop::collection::vec(any::<i64>(), 0..4);
+        let kind = prop_oneof![
+            Just("\"lock\""),
+            Just("\"set\""),
+            Just("{\"permit\":3}"),
+            Just("7")
+        ];
+        (kind, names, numbers, 0..4_usize, any::<u64>(), 0..700_000_000_u64).prop_map(
+            |(kind, names, tokens, title, min_hold, ttl)| {
+                let names = serde_json::to_string(&names).unwrap();
+                format!(
+                    r#"{{"k":{kind},"c":"a.b","n":{names},"i":{title},"o":"me","t":{tokens:?},"l":{ttl},"m":{min_hold},"s":[1,2]}}"#
+                )
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn is_read_as_itself_or_refused(text in prop_oneof!["\\PC{0,60}", "mlh1\\.[A-Za-z0-9_-]{0,80}", documents().prop_map(text::encoded)]) {
+            if let Ok(handle) = text.parse::<LeaseHandle>() {
+                prop_assert_eq!(handle.text(), text);
+                prop_assert_eq!(handle.names().count(), handle.ids().len());
+                let _ = std::time::Instant::now() + handle.ttl() + handle.min_hold();
+                let _ = handle.fencing_token();
+            }
+        }
+    }
 }

@@ -73,11 +73,16 @@ pub(super) enum StoredOnce {
 
 /// The text of a handle.
 pub(super) fn written(content: &Content) -> String {
-    let mut text = PREFIX.to_owned();
     match serde_json::to_vec(content) {
-        Ok(json) => BASE64_URL_SAFE_NO_PAD.encode_string(json, &mut text),
+        Ok(json) => encoded(json),
         Err(error) => unreachable!("numbers and strings have a JSON form: {error}"),
     }
+}
+
+/// The text of a handle with this document.
+pub(super) fn encoded(json: impl AsRef<[u8]>) -> String {
+    let mut text = PREFIX.to_owned();
+    BASE64_URL_SAFE_NO_PAD.encode_string(json, &mut text);
     text
 }
 

@@ -8,7 +8,9 @@ use std::time::Duration;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use tokio::time::Instant;
 
-use super::claims::{acquire_reply, change_command, claim, claims, error_of_change, granted, merged};
+use super::claims::{
+    acquire_reply, change_command, claim, claims, corrupt, error_of_change, granted, merged, wrong_type,
+};
 use super::mongo::{MongoStore, millis};
 use super::several::any_of;
 use super::takeover::taken;
@@ -121,6 +123,9 @@ impl MongoStore {
             Err(LockError::Mongo(error)) if driver_error::is_without_branch(&error) => Ok(0),
             Err(LockError::Mongo(error)) if driver_error::is_blocked_update(&error) => {
                 Err(driver_error::blocked(&any_of(keys.iter()), error))
+            }
+            Err(LockError::Mongo(error)) if driver_error::is_wrong_type(&error) => {
+                Err(corrupt(&any_of(keys.iter()), wrong_type(&error)))
             }
             changed => changed,
         }

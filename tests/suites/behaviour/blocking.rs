@@ -322,6 +322,49 @@ fn a_shutdown_refuses_waiters_and_lets_bodies_end() {
     });
 }
 
+/// Locks, sets and permits are detached and resumed without async code.
+#[test]
+fn leases_are_detached_and_resumed() {
+    both(|locks| {
+        let (hour, async_side) = (
+            Duration::from_secs(3600),
+            locks.provider().to_builder().build().unwrap(),
+        );
+        let set = locks.acquire(&locks.lock_all(["a", "b", "c"])).unwrap();
+        for guard in [acquire(locks, "n"), set] {
+            let name = guard.name().to_owned();
+            let handle = locks.wait(guard.detach(hour).owner("session:1")).unwrap();
+            assert!(!is_free(locks, &name));
+            locks.wait(locks.provider().extend(&handle, hour * 2)).unwrap();
+            let guard = locks.wait(async_side.resume(&handle)).unwrap();
+            assert!(guard.fencing_token() > handle.fencing_token());
+            let lost = locks.wait(locks.provider().resume(&handle)).unwrap_err();
+            assert!(
+                matches!(
+                    lost,
+                    LockError::Lost {
+                        reason: LossReason::Gone,
+                        ..
+                    }
+                ),
+                "{lost}"
+            );
+            let handle = locks.wait(guard.detach(hour)).unwrap();
+            assert_eq!(handle.owner(), "session:1");
+            assert!(locks.wait(locks.provider().release(&handle)).unwrap());
+            assert!(is_free(locks, &name));
+        }
+        let semaphore = locks.semaphore("s", 1);
+        let handle = locks
+            .wait(locks.acquire(&semaphore).unwrap().detach(hour))
+            .unwrap();
+        assert!(locks.try_acquire(&semaphore).unwrap().is_none());
+        let permit = locks.wait(locks.provider().resume_permit(&handle)).unwrap();
+        locks.wait(permit.release()).unwrap();
+        locks.acquire(&semaphore).unwrap();
+    });
+}
+
 #[test]
 fn mistakes_are_errors_of_the_start() {
     let refused = LockProvider::connect("mongodb://").unwrap_err();
