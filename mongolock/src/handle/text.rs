@@ -163,5 +163,5 @@ pub(super) fn millis(time: Duration) -> u64 {
 pub(super) fn secret() -> [u64; 2] {
     let [one, other] = [Uuid::new_v4(), Uuid::new_v4()];
     let bits = one.as_u128() ^ other.as_u128().rotate_left(64);
-    [(bits >> 64) as u64, bits as u64]
+    Uuid::from_u128(bits).as_u64_pair().into()
 }

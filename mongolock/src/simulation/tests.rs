@@ -352,10 +352,10 @@ impl Total {
              {renewals:.2}, releases {releases:.2}, background releases {background:.2}, looks {looks:.2}), longest wait with a limit {} ms",
             self.seeds, self.holds, self.handed_over, self.longest_wait,
         );
-        let [detached, resumed, extended, released, given_up] = self.handles;
+        let [detached, resumed, extended, by_handle, given_up] = self.handles;
         if detached > 0 {
             println!(
-                "leases: {detached} detached, {resumed} resumed, {extended} extended, {released} released by their handles, {given_up} \
+                "leases: {detached} detached, {resumed} resumed, {extended} extended, {by_handle} released by their handles, {given_up} \
                  resumptions given up"
             );
         }

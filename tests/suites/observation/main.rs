@@ -387,9 +387,9 @@ fn the_text_of_a_handle_is_in_no_event_and_no_span() {
         );
     }
     assert_eq!(notes.spans("mongolock.resume").len(), 4);
-    let noted = notes.0.lock().unwrap();
-    let events = noted.events.iter().map(|event| &event.fields);
-    let fields = events.chain(noted.spans.iter().map(|span| &span.fields));
+    let all = notes.0.lock().unwrap();
+    let events = all.events.iter().map(|event| &event.fields);
+    let fields = events.chain(all.spans.iter().map(|span| &span.fields));
     let seen: Vec<&String> = fields.flat_map(|fields| fields.0.values()).collect();
     assert!(seen.len() > 50, "{seen:?}");
     for text in texts {
