@@ -361,7 +361,7 @@ fn leases_are_detached_and_resumed() {
         assert!(locks.try_acquire(&semaphore).unwrap().is_none());
         let permit = locks.wait(locks.provider().resume_permit(&handle)).unwrap();
         locks.wait(permit.release()).unwrap();
-        locks.acquire(&semaphore).unwrap();
+        locks.wait(locks.acquire(&semaphore).unwrap().release()).unwrap();
     });
 }
 

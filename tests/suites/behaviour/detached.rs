@@ -233,7 +233,7 @@ async fn late_commands_of_earlier_holders_change_nothing() {
     };
     let lock = provider.lock("n").expiry(Duration::from_secs(600));
     let (mut guard, mut late) = (lock.acquire().await.unwrap(), Vec::new());
-    let mut resend_all = async |late: &[Document]| {
+    let resend_all = async |late: &[Document]| {
         let present = document().await;
         for command in late {
             resend(command).await;

@@ -380,9 +380,9 @@ fn the_text_of_a_handle_is_in_no_event_and_no_span() {
         ("mongolock.resumed", Level::DEBUG),
         ("mongolock.released", Level::DEBUG),
     ] {
-        let noted = notes.event(event).expect(event);
+        let found = notes.event(event).expect(event);
         assert_eq!(
-            (noted.level, &*noted.fields.0["lock.owner"]),
+            (found.level, &*found.fields.0["lock.owner"]),
             (level, "\"session:1\"")
         );
     }

@@ -91,7 +91,7 @@ async fn a_detached_lock_is_held_and_shows_its_owner(fixture: Fixture) {
     assert!(info.detached && info.state == LockState::Held);
     assert_eq!(info.owner.as_deref(), Some("session:1"));
     assert_eq!(info.acquired_at, begun.acquired_at);
-    assert!(info.remaining > HOUR - AMPLE && info.remaining <= HOUR);
+    assert!(info.remaining > HOUR / 2 && info.remaining <= HOUR);
     assert!(fixture.provider.held().is_empty());
     let resumed = rival.resume(&handle).await.unwrap();
     let info = admin.get("n").await.unwrap().unwrap();
