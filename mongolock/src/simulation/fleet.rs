@@ -110,7 +110,10 @@ impl World {
             self.server.turns.crashed(&member.process);
             match fate {
                 Fate::Survive => return self.see_out(member).await,
-                Fate::Crash => member.process.crash(),
+                Fate::Crash => {
+                    self.server.handles.process_killed();
+                    member.process.crash();
+                }
                 Fate::ShutDown => self.shut_down(member).await,
             }
             sleep(between(rng, 0, 3000)).await;

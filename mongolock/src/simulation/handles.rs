@@ -24,8 +24,9 @@ pub(super) struct Handles {
     stored: Mutex<Vec<Stored>>,
     /// The ids of the leases that were resumed.
     resumed: Mutex<HashSet<Arc<str>>>,
-    /// The numbers of leases that were detached, resumed, extended and released, and of resumptions that were given up.
-    pub(super) counts: [AtomicU64; 5],
+    /// The numbers of leases that were detached, resumed, extended and released, of resumptions that were given up, and of
+    /// processes that were killed.
+    pub(super) counts: [AtomicU64; 6],
 }
 
 /// A stored handle.
@@ -45,6 +46,10 @@ enum Held {
 impl Handles {
     fn store(&self, stored: Stored) {
         lock(&self.stored).push(stored);
+    }
+
+    pub(super) fn process_killed(&self) {
+        self.count(5);
     }
 
     fn count(&self, what: usize) {

@@ -324,7 +324,7 @@ struct Total {
     holds: u64,
     handed_over: u64,
     commands: [u64; 5],
-    handles: [u64; 5],
+    handles: [u64; 6],
     longest_wait: u64,
 }
 
@@ -352,11 +352,11 @@ impl Total {
              {renewals:.2}, releases {releases:.2}, background releases {background:.2}, looks {looks:.2}), longest wait with a limit {} ms",
             self.seeds, self.holds, self.handed_over, self.longest_wait,
         );
-        let [detached, resumed, extended, by_handle, given_up] = self.handles;
+        let [detached, resumed, extended, by_handle, given_up, killed] = self.handles;
         if detached > 0 {
             println!(
                 "leases: {detached} detached, {resumed} resumed, {extended} extended, {by_handle} released by their handles, {given_up} \
-                 resumptions given up"
+                 resumptions given up, {killed} processes killed"
             );
         }
     }
