@@ -12,12 +12,14 @@ use tokio::time::Instant;
 use super::claim_release::ClaimRelease;
 use super::release::{self, BegunRelease};
 use super::renewer::Renewer;
+use super::state::LeaseState;
 use super::{Lease, margin};
 use crate::backoff::Backoff;
 use crate::moment::Luck;
 use crate::once::MarkEnd;
-use crate::store::{AdmissionClass, MarkReply, MarkRequest, driver_error};
+use crate::store::{AdmissionClass, GuardChange, MarkReply, MarkRequest, driver_error};
 use crate::timing::{MARK_LIMIT, MARK_NO_REPLY, MARK_OVERDUE};
+use crate::trace::HoldFields;
 use crate::{LockError, LossReason, task, trace};
 
 type Reply = Result<MarkReply, LockError>;
@@ -87,11 +89,11 @@ fn settle(renewer: &Renewer, lease: &Arc<Lease>, reply: MarkReply) -> bool {
     renewer.forget(lease);
     match reply {
         MarkReply::Marked => {
-            lease.complete();
+            lease.complete(LeaseState::Done);
             trace::done(&lease.fields());
         }
         MarkReply::Released => {
-            lease.complete();
+            lease.complete(LeaseState::Done);
             trace::released(&lease.fields());
         }
         MarkReply::Gone => lease.lose_unmarked(LossReason::Gone),
@@ -108,13 +110,17 @@ fn has_ended_at_server(lease: &Lease) -> bool {
 }
 
 impl Renewer {
-    /// Ends a lease whose mark a transaction has written.
-    pub(crate) fn completed(self: &Arc<Self>, lease: &Arc<Lease>) {
+    /// Ends a lease whose claim a transaction has ended in this way: it has marked the work as done, or released the claim.
+    pub(crate) fn committed(self: &Arc<Self>, lease: &Arc<Lease>, end: GuardChange) {
         self.forget(lease);
-        lease.begin_claim_release();
         let releases = ClaimRelease::of_lease(lease);
-        lease.complete();
-        trace::done(&lease.fields());
+        let (end, event): (_, fn(&HoldFields<'_>)) = match end {
+            GuardChange::Mark(_) => (LeaseState::Done, trace::done),
+            _ => (LeaseState::Committed, trace::released),
+        };
+        if lease.complete(end) {
+            lease.report(event);
+        }
         self.released(releases, true);
     }
 }

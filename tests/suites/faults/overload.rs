@@ -205,17 +205,25 @@ async fn a_commit_that_is_rejected_until_the_lease_ends_is_not_made() {
     database.create_collection("documents").await.unwrap();
     let provider = patient(database);
     until_indexed(&provider).await;
-    // The set is acquired, and the statement for its first lock is run.
-    let point = fail(&db, rejecting(&["update", "abortTransaction"]).after(2)).await;
+    // The locks have two leases, and the statement for the first one is run.
+    let point = fail(&db, rejecting(&["update", "abortTransaction"]).after(1)).await;
     let (expiry, never) = (Duration::from_secs(2), Duration::from_millis(1900));
-    let set = provider
+    let first = provider.lock("first").expiry(expiry).renew_interval(never);
+    let guard = first.acquire().await.unwrap();
+    let both = provider
         .lock_all(["first", "second"])
         .expiry(expiry)
         .renew_interval(never);
-    let guard = set.acquire().await.unwrap();
     let mut session = transaction(database).await;
-    let context = guard.context();
-    let committed = timeout(AMPLE, context.commit(&mut session)).await.unwrap();
+    let (ends, ended) = tokio::sync::oneshot::channel();
+    let call = both.run(async |context| {
+        // The loss cancels the body, and not the commit.
+        tokio::spawn(async move { ends.send(context.commit(&mut session).await) });
+        std::future::pending::<Result<(), LockError>>().await
+    });
+    let lost = guard.context().scope(call).await;
+    assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
+    let committed = timeout(AMPLE, ended).await.unwrap().unwrap();
     assert!(matches!(committed, Err(LockError::Lost { .. })), "{committed:?}");
     point.clear().await.unwrap();
     assert!(!is_committed(database).await);
