@@ -119,8 +119,6 @@ async fn guarded_end(
         abort(store, session).await;
         return Err(lease.lost_error());
     }
-    // A late acquire request may find the lock free before the reply to the commit has come.
-    lease.begin_claim_release();
     let leases: Vec<&Arc<Lease>> = std::iter::once(lease).chain(kept.iter().copied()).collect();
     let change = |of: &Lease| {
         if std::ptr::eq(of, Arc::as_ptr(lease)) {
@@ -151,20 +149,23 @@ async fn guard(
 ) -> Result<(), LockError> {
     match send_guard(lease, store, change, session).await {
         Ok(GuardOutcome::Guarded) => Ok(()),
-        Ok(GuardOutcome::Lost) => {
-            // Another commit under way may have ended the claim: then its outcome decides.
-            if lease.open_commits() == 1 {
-                lease.cancel_completion();
-            }
-            lease.lose(LossReason::Gone);
-            Err(lease.lost_error())
-        }
+        Ok(GuardOutcome::Lost) => Err(claim_is_gone(lease)),
         Ok(GuardOutcome::NotVisible) => Err(none_to_guard(lease, BEGUN_TOO_EARLY)),
         Err(LockError::Mongo(error)) if driver_error::is_no_transaction(&error) => {
             Err(none_to_guard(lease, NOT_BEGUN))
         }
         Err(error) => Err(error),
     }
+}
+
+/// The error of a commit that has found no claim. Another commit under way may have ended the claim: then its outcome decides
+/// whether the lease is lost.
+fn claim_is_gone(lease: &Lease) -> LockError {
+    if lease.open_commits() == 1 {
+        lease.cancel_completion();
+    }
+    lease.lose(LossReason::Gone);
+    lease.lost_error()
 }
 
 fn none_to_guard(lease: &Lease, reason: &str) -> LockError {

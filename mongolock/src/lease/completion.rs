@@ -186,8 +186,44 @@ impl<'a> Requests<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::tests::{EXPIRY, lease};
+    use crate::few::Few;
+    use crate::lease::Part;
+    use crate::lease::copies::Copies;
+    use crate::lease::tests::{EXPIRY, lease, renewer};
     use crate::options::Options;
+    use crate::store::AcquireReply;
+
+    /// A commit has released the lock, and a late acquire request takes effect before the reply to the commit has come.
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_is_acquired_again_during_its_commit_is_released() {
+        for is_late in [false, true] {
+            let (renewer, copies) = (renewer(), Copies::default());
+            copies.sent();
+            let mut lease = lease("n", &Options::default());
+            let part = Part {
+                copies: Some(copies.clone()),
+                ..lease.parts[0].clone()
+            };
+            lease.parts = Few::one(part);
+            let acquired = AcquireReply::Acquired {
+                last_token: lease.document_token(),
+                remaining: None,
+                dates: None,
+            };
+            let answer = || assert!(copies.answered(Instant::now(), [Some(Ok(&acquired))]).is_empty());
+            if !is_late {
+                answer();
+            }
+            let mut hold = renewer.hold(lease);
+            assert!(hold.lease.begin_commit_with_end());
+            if is_late {
+                answer();
+            }
+            renewer.committed(&hold.lease, GuardChange::Release(Duration::ZERO));
+            hold.release().await.expect("the hold has ended well");
+            assert_eq!(renewer.is_idle(), !is_late);
+        }
+    }
 
     /// A renewal that was sent just before the deadline may have been granted without a reply.
     #[tokio::test(start_paused = true)]

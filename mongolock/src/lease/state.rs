@@ -174,7 +174,12 @@ impl Lease {
 
     /// Notes that a commit begins whose transaction ends the claim. `false` if the lease is over.
     pub(crate) fn begin_commit_with_end(&self) -> bool {
-        self.begin_completion(Work::Committing)
+        let is_live = self.begin_completion(Work::Committing);
+        if is_live {
+            // A late acquire request may find the lock free before the reply to the commit has come.
+            self.begin_claim_release();
+        }
+        is_live
     }
 
     fn begin_completion(&self, next: Work) -> bool {

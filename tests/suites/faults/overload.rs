@@ -148,7 +148,8 @@ async fn acquire_requests_give_way_and_calls_say_why_they_fail() {
     }
 }
 
-/// B3: half of the statements that guard commits, and half of the commits, are rejected. Each commit is made, and once.
+/// B3: half of the statements that guard commits, and half of the commits, are rejected. Each commit is made, and once. Half
+/// of them release a lock.
 #[tokio::test]
 async fn guarded_commits_are_repeated_while_the_server_rejects_them() {
     const COMMITS: u64 = 20;
@@ -160,15 +161,24 @@ async fn guarded_commits_are_repeated_while_the_server_rejects_them() {
     database.create_collection("documents").await.unwrap();
     let provider = patient(&database);
     let guard = acquire_soon(&provider, "committed").await;
+    let mut released = Vec::new();
+    for number in (1..COMMITS).step_by(2) {
+        released.push(acquire_soon(&provider, &format!("released:{number}")).await);
+    }
     let point = fail(&db, rejecting(&["update", "commitTransaction"]).part(0.5)).await;
     for number in 0..COMMITS {
         let mut session = database.client().start_session().await.unwrap();
         session.start_transaction().await.unwrap();
         let insert = documents.insert_one(doc! { "_id": i64::try_from(number).unwrap() });
         insert.session(&mut session).await.unwrap();
-        let context = guard.context();
-        let committing = timeout(AMPLE, context.commit(&mut session)).await;
-        committing.expect("the commit ends").unwrap();
+        let committing = async {
+            match number % 2 {
+                0 => guard.context().commit(&mut session).await,
+                _ => released.pop().unwrap().commit_and_release(&mut session).await,
+            }
+        };
+        let committed = timeout(AMPLE, committing).await;
+        committed.expect("the commit ends").unwrap();
     }
     assert!(
         commands
