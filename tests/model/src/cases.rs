@@ -6,7 +6,7 @@ use stateright::Model;
 
 use self::leases::{broken_leases, leases, long_leases};
 use crate::check::{Expected, Outcome, explore};
-use crate::commit::{Commit, Guard};
+use crate::commit::{Commit, End, Guard};
 use crate::done::{Done, Ends};
 use crate::handover::{Handover, Stored};
 use crate::names::{Names, Order};
@@ -81,6 +81,7 @@ const COMMIT: Commit = Commit {
     transactions: 2,
     horizon: 4,
     guard: Guard::Changes,
+    end: End::Renews,
     operators: true,
 };
 
@@ -124,10 +125,17 @@ const WAITING: Waiting = Waiting {
 };
 
 /// The other questions.
-fn other_models() -> [Case; 6] {
+fn other_models() -> [Case; 7] {
     [
         holds("hand-overs in one process", HANDOVER),
         holds("guarded commits", COMMIT),
+        holds(
+            "guarded commits that release the lock",
+            Commit {
+                end: End::Releases,
+                ..COMMIT
+            },
+        ),
         holds("permits of a semaphore", PERMITS),
         holds("work that may succeed once in a period", DONE),
         holds("several names, all or nothing", NAMES),
@@ -136,7 +144,7 @@ fn other_models() -> [Case; 6] {
 }
 
 /// The other questions, with one rule missing.
-fn other_broken_models() -> [Case; 10] {
+fn other_broken_models() -> [Case; 12] {
     let commits = "no transaction commits after a later holder has the lock";
     let gap = "a lock that is awaited is not free for long";
     let ends = "every call gets its locks in the end";
@@ -154,6 +162,22 @@ fn other_broken_models() -> [Case; 10] {
             commits,
             Commit {
                 guard: Guard::Reads,
+                ..COMMIT
+            },
+        ),
+        breaks(
+            "a guarded commit with a release after it",
+            "no claim has the lock after the commit that ends it",
+            Commit {
+                end: End::ReleasesAfter,
+                ..COMMIT
+            },
+        ),
+        breaks(
+            "a guarded commit with a release before it",
+            "no commit releases the lock without its data",
+            Commit {
+                end: End::ReleasesBefore,
                 ..COMMIT
             },
         ),
@@ -227,13 +251,22 @@ fn other_broken_models() -> [Case; 10] {
 }
 
 /// The same for the other questions.
-fn other_long() -> [Case; 4] {
+fn other_long() -> [Case; 5] {
     [
         holds(
             "long: guarded commits",
             Commit {
                 transactions: 3,
                 horizon: 5,
+                ..COMMIT
+            },
+        ),
+        holds(
+            "long: guarded commits that release the lock",
+            Commit {
+                transactions: 3,
+                horizon: 5,
+                end: End::Releases,
                 ..COMMIT
             },
         ),
