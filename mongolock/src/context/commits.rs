@@ -143,7 +143,7 @@ impl LockContext {
     /// dropping the guard sends nothing, and the body is not cancelled. After an error the hold goes on, so that the
     /// transaction can be repeated.
     ///
-    /// - Of a [set](crate::LockSet) it releases all locks, with one statement.
+    /// - Of a [set](crate::LockSet) it releases all locks, with one statement. It releases a [permit](crate::Permit) as well.
     /// - A call of a set that has joined holds of enclosing calls keeps those, and guards them as `commit` does.
     /// - A lock with [`once_per`](crate::DistributedLock::once_per) or [`once`](crate::DistributedLock::once) is released
     ///   without a mark, so that the work may run again, although the call ends with success.

@@ -7,7 +7,7 @@ use mongodb::bson::doc;
 use mongodb::error::{TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
 use mongolock::{LockContext, LockError, LockGuard, LockProvider, LossReason, distributed_lock};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, must, names, recorded};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::{
     accounts, begin, begin_with, client_of_its_own, insert, is_committed, prepared, session, take_over,
@@ -307,14 +307,8 @@ async fn a_hold_whose_commit_has_no_known_outcome_ends_at_its_deadline() {
     );
     assert!(is_committed(&fixture).await);
     assert!(is_free(&fixture, "a").await);
-    let begun = Instant::now();
     timeout(AMPLE, guard.lost()).await.unwrap();
-    // Several renewals were sent in the meantime.
-    assert!(
-        begun.elapsed() > Duration::from_millis(1000),
-        "{:?}",
-        begun.elapsed()
-    );
+    // A renewal that counted as a loss would give another reason.
     let lost = guard.release().await;
     assert!(
         matches!(
@@ -346,7 +340,13 @@ async fn those_who_wait_get_the_lock() {
     sleep(Duration::from_millis(300)).await;
     let mut session = session(&fixture).await;
     begin(&fixture, &mut session).await;
-    guard.commit_and_release(&mut session).await.unwrap();
+    let (guard, ended) = tokio::spawn(async move {
+        let ended = guard.commit_and_release(&mut session).await;
+        (guard, ended)
+    })
+    .await
+    .unwrap();
+    ended.unwrap();
     for waiter in waiting {
         let next = timeout(BEFORE_EXPIRY, waiter)
             .await
