@@ -182,7 +182,8 @@ impl LockContext {
     /// joined the hold of an enclosing call: the transaction was aborted, and the enclosing call keeps the lock.
     ///
     /// After an unknown outcome (`UnknownTransactionCommitResult`) the lease is renewed until its release or its deadline.
-    /// The release returns [`LockError::Lost`] if the transaction was committed.
+    /// Until then `is_lost` is `false`, although the lock is free if the transaction was committed: end the work, and release
+    /// the guard. The release then returns [`LockError::Lost`] if the transaction was committed.
     ///
     /// # Cancel safety
     ///

@@ -20,7 +20,7 @@ impl MongoStore {
     ) -> Result<GuardOutcome, LockError> {
         let updated = self
             .locks_of(session)
-            .update_many(any_of(keys), vec![guard_stage(&keys[0], change)])
+            .update_many(claimed_by(keys), vec![guard_stage(&keys[0], change)])
             .session(session)
             .await;
         match updated {
@@ -58,7 +58,7 @@ impl MongoStore {
     async fn have_locks(&self, keys: &[LeaseId]) -> Result<bool, LockError> {
         let number = self
             .locks
-            .count_documents(any_of(keys))
+            .count_documents(claimed_by(keys))
             .read_concern(ReadConcern::local())
             .max_time(COMMAND_LIMIT)
             .await?;
@@ -66,9 +66,13 @@ impl MongoStore {
     }
 }
 
-/// The query for the documents of these claims, as long as the claims have their locks.
-fn any_of(keys: &[LeaseId]) -> Document {
-    doc! { "$or": claims(keys) }
+/// The query for the documents of these claims, as long as the claims have their locks. With a single condition a router finds
+/// the shard.
+fn claimed_by(keys: &[LeaseId]) -> Document {
+    match &mut claims(keys)[..] {
+        [query] => std::mem::take(query),
+        queries => doc! { "$or": queries.to_vec() },
+    }
 }
 
 /// The update of the guarding statement. It always changes a document, because a write without a change would not be in

@@ -22,7 +22,9 @@ const RELEASE_GOAL: f64 = 0.65;
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     let database = setting.database().await?;
     let provider = LockProvider::new(&database);
-    let guard = provider.lock("fencing").await?;
+    // A renewal is a conflict for the transactions.
+    let lock = provider.lock("fencing").expiry(Duration::from_secs(600));
+    let guard = lock.acquire().await?;
     let work = Work {
         documents: database.collection("fencing"),
         guard,
