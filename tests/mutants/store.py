@@ -95,9 +95,10 @@ MUTANTS = [
     ("commit: the guard does not renew", "transaction.rs",
      'doc! { "$max": [{ "$add": ["$$NOW", millis(expiry)] }, later] }', '{ let _ = expiry; later }'),
     ("commit: the guard counts as made without the claim", "transaction.rs",
-     'Ok(updated) if updated.matched_count > 0 =>', 'Ok(_) =>'),
+     'Ok(updated) if updated.matched_count == keys.len() as u64 =>', 'Ok(_) =>'),
     ("commit: every conflict is a loss", "transaction.rs",
-     'Err(error) if self.has_lock(key).await.unwrap_or(true) =>', 'Err(error) if self.has_lock(key).await.unwrap_or(true) && false =>'),
+     'Err(error) if self.have_locks(keys).await.unwrap_or(true) =>',
+     'Err(error) if self.have_locks(keys).await.unwrap_or(true) && false =>'),
     ("forced release: also of a lease that began after the command", "admin.rs",
      'doc! { "$and": [taken(takeover_margin), { "$lte": ["$acquiredAt", "$$NOW"] }] }', 'taken(takeover_margin)'),
     ("forced release: the token is not compared", "admin.rs",
@@ -145,6 +146,10 @@ MUTANTS = [
      'if document.get_bool("free").unwrap_or(true) {', 'if document.get_bool("free").unwrap_or(true) || true {'),
     ("looks: no lock is free", "look.rs",
      'if document.get_bool("free").unwrap_or(true) {', 'if document.get_bool("free").unwrap_or(true) && false {'),
+    ("commit: one claim of a set is enough", "transaction.rs",
+     'Ok(updated) if updated.matched_count == keys.len() as u64 =>', 'Ok(updated) if updated.matched_count > 0 =>'),
+    ("commit: the guard that releases ignores the minimum hold", "transaction.rs",
+     'return release_stage(min_hold)', 'return release_stage(min_hold * 0)'),
 ]
 
 

@@ -137,6 +137,12 @@ impl LockContext {
         std::iter::successors(Self::current(), Self::outer).find_map(with_lease)
     }
 
+    /// Whether the lease is that of an enclosing call, which this call has joined.
+    pub(super) fn has_joined(&self, lease: &Arc<Lease>) -> bool {
+        let is_it = |outer: Self| outer.leases().any(|own| Arc::ptr_eq(own, lease));
+        std::iter::successors(self.outer(), Self::outer).any(is_it)
+    }
+
     /// Prevents the cancellation of all bodies around a commit: those around this hold, and those around the caller.
     pub(crate) fn shield_bodies(&self) -> Vec<CancelShield> {
         let own = std::iter::successors(Some(self.clone()), Self::outer);

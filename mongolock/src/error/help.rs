@@ -59,7 +59,8 @@ impl LockError {
             }
             Self::NoTransaction { .. } => {
                 "Start the transaction under the lock, on a client of the deployment that has the lock collection; it \
-                 must be a replica set or a sharded cluster."
+                 must be a replica set or a sharded cluster. Call `commit_and_release` in the call that has acquired \
+                 the lock."
             }
             Self::NoProvider => {
                 "Call `LockProvider::set_global` at start-up, wrap the call in `LockProvider::scope`, or name a \

@@ -73,9 +73,9 @@ impl Lease {
         self.commits.begun.load(Ordering::SeqCst) > 0 || self.commits.cut_off.load(Ordering::SeqCst)
     }
 
-    /// Whether a commit has begun under this hold and not ended.
-    pub(super) fn has_open_commit(&self) -> bool {
-        self.commits.begun.load(Ordering::SeqCst) > 0
+    /// The number of commits that have begun under this hold and not ended.
+    pub(crate) fn open_commits(&self) -> u32 {
+        self.commits.begun.load(Ordering::SeqCst)
     }
 
     /// Whether a guarded commit has succeeded under this hold.
@@ -89,9 +89,9 @@ impl Lease {
     }
 
     /// Whether a body under this hold has to be cancelled. It is not cancelled during a commit, because the outcome of
-    /// the commit would remain unknown, and not after a commit that has marked its work as done.
+    /// the commit would remain unknown, and not after a commit that has ended the hold.
     pub(crate) fn should_cancel(&self) -> bool {
-        self.is_over() && !self.is_done() && self.commits.shields.load(Ordering::SeqCst) == 0
+        self.is_over() && !self.has_ended_well() && self.commits.shields.load(Ordering::SeqCst) == 0
     }
 
     /// Resolves when a body under this hold has to be cancelled.

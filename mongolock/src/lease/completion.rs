@@ -12,12 +12,14 @@ use super::claim_release::ClaimRelease;
 use super::release::{self, BegunRelease};
 use super::renewer::Renewer;
 use super::repeated::{Command, Requests};
+use super::state::LeaseState;
 use super::{Lease, margin};
 use crate::backoff::Backoff;
 use crate::moment::Luck;
 use crate::once::MarkEnd;
-use crate::store::{MarkReply, MarkRequest, Store, driver_error};
+use crate::store::{GuardChange, MarkReply, MarkRequest, Store, driver_error};
 use crate::timing::{MARK_LIMIT, MARK_OVERDUE};
+use crate::trace::HoldFields;
 use crate::{LockError, LossReason, task, trace};
 
 /// Begins to complete a lease; the completion goes on if the caller is cancelled. A lease that has ended before is lost.
@@ -85,11 +87,11 @@ fn settle(renewer: &Renewer, lease: &Arc<Lease>, reply: MarkReply) -> bool {
     renewer.forget(lease);
     match reply {
         MarkReply::Marked => {
-            lease.complete();
+            lease.complete(LeaseState::Done);
             trace::done(&lease.fields());
         }
         MarkReply::Released => {
-            lease.complete();
+            lease.complete(LeaseState::Done);
             trace::released(&lease.fields());
         }
         MarkReply::Gone => lease.lose_unmarked(LossReason::Gone),
@@ -106,13 +108,17 @@ fn has_ended_at_server(lease: &Lease) -> bool {
 }
 
 impl Renewer {
-    /// Ends a lease whose mark a transaction has written.
-    pub(crate) fn completed(self: &Arc<Self>, lease: &Arc<Lease>) {
+    /// Ends a lease whose claim a transaction has ended in this way: it has marked the work as done, or released the claim.
+    pub(crate) fn committed(self: &Arc<Self>, lease: &Arc<Lease>, end: GuardChange) {
         self.forget(lease);
-        lease.begin_claim_release();
         let releases = ClaimRelease::of_lease(lease);
-        lease.complete();
-        trace::done(&lease.fields());
+        let (end, event): (_, fn(&HoldFields<'_>)) = match end {
+            GuardChange::Mark(_) => (LeaseState::Done, trace::done),
+            _ => (LeaseState::Committed, trace::released),
+        };
+        if lease.complete(end) {
+            lease.report(event);
+        }
         self.released(releases, true);
     }
 }
@@ -128,8 +134,44 @@ impl Command for MarkRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::tests::{EXPIRY, lease};
+    use crate::few::Few;
+    use crate::lease::Part;
+    use crate::lease::copies::Copies;
+    use crate::lease::tests::{EXPIRY, lease, renewer};
     use crate::options::Options;
+    use crate::store::AcquireReply;
+
+    /// A commit has released the lock, and a late acquire request takes effect before the reply to the commit has come.
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_is_acquired_again_during_its_commit_is_released() {
+        for is_late in [false, true] {
+            let (renewer, copies) = (renewer(), Copies::default());
+            copies.sent();
+            let mut lease = lease("n", &Options::default());
+            let part = Part {
+                copies: Some(copies.clone()),
+                ..lease.parts[0].clone()
+            };
+            lease.parts = Few::one(part);
+            let acquired = AcquireReply::Acquired {
+                last_token: lease.document_token(),
+                remaining: None,
+                dates: None,
+            };
+            let answer = || assert!(copies.answered(Instant::now(), [Some(Ok(&acquired))]).is_empty());
+            if !is_late {
+                answer();
+            }
+            let mut hold = renewer.hold(lease);
+            assert!(hold.lease.begin_commit_with_end());
+            if is_late {
+                answer();
+            }
+            renewer.committed(&hold.lease, GuardChange::Release(Duration::ZERO));
+            hold.release().await.expect("the hold has ended well");
+            assert_eq!(renewer.is_idle(), !is_late);
+        }
+    }
 
     /// A renewal that was sent just before the deadline may have been granted without a reply.
     #[tokio::test(start_paused = true)]

@@ -55,7 +55,7 @@ impl Copies {
 
     /// Notes what the reply to a request that was sent then says of this claim, and of all others of the book in their order;
     /// returns which of them have to be released because of it.
-    fn answered<'a>(
+    pub(super) fn answered<'a>(
         &self,
         sent: Instant,
         replies: impl IntoIterator<Item = Option<Result<&'a AcquireReply, &'a LockError>>>,

@@ -14,6 +14,7 @@ use super::copies::Copies;
 use super::release;
 use super::renewer::Renewer;
 use super::repeated::{Command, Requests};
+use super::state::LeaseState;
 use super::{Lease, QueueSlot};
 use crate::few::Few;
 use crate::store::{AcquireReply, ClaimEnd, Claimed, Detachment, LeaseId, Store};
@@ -107,7 +108,7 @@ async fn detach(
     });
     let reply = reply.await.and_then(|(reply, _)| reply);
     renewer.forget(&kept);
-    kept.complete();
+    kept.complete(LeaseState::Released);
     let error = match reply {
         Ok(replies) if replies.iter().all(AcquireReply::is_acquired) => {
             let Detachment { lock_id, ttl, .. } = &detaching.detachment;

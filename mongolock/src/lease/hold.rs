@@ -28,7 +28,7 @@ impl Hold {
 
     /// Releases the lock and waits for the server's reply. Cancel safe: once polled, the release goes on.
     pub(crate) async fn release(&mut self) -> Result<(), LockError> {
-        if self.lease.is_done() {
+        if self.lease.has_ended_well() {
             self.is_released = true;
             return Ok(());
         }
@@ -41,7 +41,7 @@ impl Hold {
     /// Ends a hold whose work has succeeded, and waits for the server's reply: the lock is marked as done if the work may
     /// succeed only once, and otherwise released. Cancel safe: once polled, the completion goes on.
     pub(crate) async fn complete(&mut self) -> Result<(), LockError> {
-        let Some(once) = self.lease.once.filter(|_| !self.lease.is_done()) else {
+        let Some(once) = self.lease.once.filter(|_| !self.lease.has_ended_well()) else {
             return self.release().await;
         };
         let begun = completion::begin(&self.renewer, &self.lease, once.mark_end);
@@ -51,6 +51,10 @@ impl Hold {
 
     /// Gives the lease the id of this handle, and waits for the server's reply. Once polled, dropping the future releases the lock.
     pub(crate) async fn detach(&mut self, handle: &LeaseHandle) -> Result<(), LockError> {
+        if self.lease.has_ended_well() {
+            self.is_released = true;
+            return Err(self.lease.lost_error());
+        }
         let begun = detaching::begin(&self.renewer, &self.lease, handle);
         // As in `release`.
         self.is_released = true;
@@ -59,7 +63,7 @@ impl Hold {
 
     /// Releases the lock without waiting for the server's reply. An error says that the lease had ended before.
     pub(crate) fn release_unawaited(&mut self) -> Result<(), LockError> {
-        let released = if self.lease.is_done() {
+        let released = if self.lease.has_ended_well() {
             Ok(())
         } else {
             release::unawaited(&self.renewer, &self.lease)
@@ -89,7 +93,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if !self.is_released && !self.lease.is_done() {
+        if !self.is_released && !self.lease.has_ended_well() {
             release::in_background(&self.renewer, &self.lease);
         }
     }

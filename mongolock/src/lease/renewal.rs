@@ -180,8 +180,8 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, admission: Admission, batch: Re
                     }
                     lease.extend(sent);
                     lease.report(trace::renewed);
-                } else if lease.has_succeeded() {
-                    // The mark may have replaced the claim, and its request decides.
+                } else if lease.is_ending() {
+                    // Its mark or its commit may have ended the claim, and decides.
                 } else {
                     lease.lose(LossReason::Gone);
                     // A lease that had expired before still has its slot, because its claim might have been there.

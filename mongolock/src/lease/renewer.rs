@@ -223,7 +223,7 @@ impl Renewer {
                 let releases = releases.map(|release| release.without_turn().unused_from(end));
                 self.release_in_background(releases.collect());
             }
-        } else if lease.deadline().is_some() && !lease.has_succeeded() && !self.schedule(Arc::clone(lease)) {
+        } else if lease.deadline().is_some() && !lease.is_ending() && !self.schedule(Arc::clone(lease)) {
             // A renewal was confirmed in the meantime. During a shutdown nothing else would end the lease.
             self.close_lease(lease);
         }
@@ -247,7 +247,7 @@ impl Renewer {
     /// that. A lease whose work has succeeded is renewed until its mark is confirmed, for which the shutdown waits as well.
     fn close_lease(self: &Arc<Self>, lease: &Arc<Lease>) {
         lease.lose_at_shutdown();
-        if lease.has_succeeded() {
+        if lease.is_ending() {
             lock(&self.state).schedule.insert(Arc::clone(lease));
         } else {
             lease.note_shutdown_release();

@@ -21,6 +21,8 @@ pub(super) enum LeaseState {
     Released,
     /// The work is done, and the server has confirmed its mark.
     Done,
+    /// A transaction was committed that has released the claim.
+    Committed,
     Lost(LossReason),
 }
 
@@ -28,8 +30,8 @@ pub(super) enum LeaseState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     UnderWay,
-    /// A commit with its mark was begun. Until it has ended, it decides whether the work is done; if its outcome stays
-    /// unknown, the lease ends at its deadline or by a shutdown.
+    /// A commit was begun whose transaction marks the work as done or releases the claim. Until it has ended, it decides
+    /// whether the lease goes on; if its outcome stays unknown, the lease ends at its deadline or by a shutdown.
     Committing,
     /// The work has succeeded, and nothing but the reply to the request for its mark ends the lease.
     Marking,
@@ -42,7 +44,7 @@ impl LeaseState {
     fn live_until(self, now: Instant) -> Option<Instant> {
         match self {
             Self::Live { deadline, .. } => Some(deadline).filter(|deadline| *deadline > now),
-            Self::Released | Self::Done | Self::Lost(_) => None,
+            Self::Released | Self::Done | Self::Committed | Self::Lost(_) => None,
         }
     }
 }
@@ -60,7 +62,7 @@ impl Lease {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match *lock(&self.state) {
             LeaseState::Live { deadline, .. } => Some(deadline),
-            LeaseState::Released | LeaseState::Done | LeaseState::Lost(_) => None,
+            LeaseState::Released | LeaseState::Done | LeaseState::Committed | LeaseState::Lost(_) => None,
         }
     }
 
@@ -101,7 +103,7 @@ impl Lease {
         let reason = match *lock(&self.state) {
             LeaseState::Live { .. } => LossReason::Expired,
             // After its end the server no longer has the claim.
-            LeaseState::Released | LeaseState::Done => LossReason::Gone,
+            LeaseState::Released | LeaseState::Done | LeaseState::Committed => LossReason::Gone,
             LeaseState::Lost(reason) => reason,
         };
         LockError::Lost {
@@ -172,9 +174,14 @@ impl Lease {
         self.begin_completion(Work::Marking)
     }
 
-    /// Notes that a commit begins whose transaction has the mark. `false` if the lease is over.
-    pub(crate) fn begin_commit_with_mark(&self) -> bool {
-        self.begin_completion(Work::Committing)
+    /// Notes that a commit begins whose transaction ends the claim. `false` if the lease is over.
+    pub(crate) fn begin_commit_with_end(&self) -> bool {
+        let is_live = self.begin_completion(Work::Committing);
+        if is_live {
+            // A late acquire request may find the lock free before the reply to the commit has come.
+            self.begin_claim_release();
+        }
+        is_live
     }
 
     /// Notes that the lease is renewed only until it is detached.
@@ -185,25 +192,27 @@ impl Lease {
     fn begin_completion(&self, next: Work) -> bool {
         let mut state = lock(&self.state);
         let is_live = state.live_until(Instant::now()).is_some();
-        if let LeaseState::Live { work, .. } = &mut *state
-            && is_live
-        {
-            *work = next;
+        match &mut *state {
+            // A commit of a context may follow the success of the work, which decides.
+            LeaseState::Live { work, .. } if is_live && *work != Work::Marking => *work = next,
+            _ => return false,
         }
-        is_live
+        true
     }
 
-    /// Notes that the mark was not written, and that the lease goes on.
+    /// Notes that the claim was neither marked nor released, and that the lease goes on.
     pub(crate) fn cancel_completion(&self) {
         if let LeaseState::Live { work, .. } = &mut *lock(&self.state) {
             *work = Work::UnderWay;
         }
     }
 
-    /// Ends the lease after the server has confirmed the mark.
-    pub(super) fn complete(&self) {
-        self.finish(LeaseState::Done);
+    /// Ends the lease after the server has confirmed the mark, or the commit that has ended the claim. `false` if it had
+    /// ended before.
+    pub(super) fn complete(&self, end: LeaseState) -> bool {
+        let is_ended = self.finish(end).is_some();
         self.changed.notify_waiters();
+        is_ended
     }
 
     /// Ends a lease whose work has succeeded and whose mark the server refuses.
@@ -222,18 +231,23 @@ impl Lease {
         }
     }
 
-    /// Whether the work has succeeded: the mark is requested, in a commit or alone, or it is confirmed.
-    pub(crate) fn has_succeeded(&self) -> bool {
+    /// Whether a request decides what becomes of the lease (a mark, a commit that ends the claim, or a detachment), or has decided it.
+    pub(crate) fn is_ending(&self) -> bool {
         match *lock(&self.state) {
             LeaseState::Live { work, .. } => work != Work::UnderWay,
-            LeaseState::Done => true,
+            LeaseState::Done | LeaseState::Committed => true,
             LeaseState::Released | LeaseState::Lost(_) => false,
         }
     }
 
-    /// Whether the server has confirmed the mark.
-    pub(crate) fn is_done(&self) -> bool {
-        matches!(*lock(&self.state), LeaseState::Done)
+    /// Whether the lease has ended with the success of its work, so that nothing is left to release.
+    pub(crate) fn has_ended_well(&self) -> bool {
+        matches!(*lock(&self.state), LeaseState::Done | LeaseState::Committed)
+    }
+
+    /// Whether a transaction was committed that has released the claim.
+    pub(crate) fn was_released_by_commit(&self) -> bool {
+        matches!(*lock(&self.state), LeaseState::Committed)
     }
 
     /// Ends the lease for a release and returns its deadline; `None` if it was over before.
@@ -294,8 +308,8 @@ impl Lease {
     fn finish_lost(&self, reason: LossReason) -> Option<Instant> {
         self.finish_if(LeaseState::Lost(reason), |work| match work {
             Work::UnderWay => true,
-            // The mark may have replaced the claim.
-            Work::Committing => reason != LossReason::Gone && !self.has_open_commit(),
+            // The transaction may have ended the claim.
+            Work::Committing => reason != LossReason::Gone && self.open_commits() == 0,
             Work::Marking | Work::Detaching => false,
         })
     }

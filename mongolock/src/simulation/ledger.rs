@@ -306,7 +306,7 @@ impl Record {
     fn live(&self) -> impl Iterator<Item = (Arc<Lease>, &LeaseId)> {
         let holders = self.holders.iter();
         let live = holders.filter_map(|holder| Some((holder.lease.upgrade()?, &holder.key)));
-        live.filter(|(lease, _)| is_live(lease) && !lease.has_succeeded())
+        live.filter(|(lease, _)| is_live(lease) && !lease.is_ending())
     }
 }
 

@@ -177,15 +177,17 @@ pub(crate) enum GuardChange {
     Renew(Duration),
     /// It replaces the claim by the mark that its work is done, or releases it if the period is over.
     Mark(MarkEnd),
+    /// It releases the claim with this minimum hold.
+    Release(Duration),
 }
 
 /// The outcome of the statement that guards a commit.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum GuardOutcome {
-    /// The transaction has changed the claim's document: no other client can change it until the transaction ends.
+    /// The transaction has changed the documents of the claims: no other client can change them until it ends.
     Guarded,
-    /// The claim no longer has the lock.
+    /// A claim no longer has its lock.
     Lost,
-    /// The claim has the lock, but not in the snapshot of the transaction.
+    /// The claims have their locks, but not in the snapshot of the transaction.
     NotVisible,
 }

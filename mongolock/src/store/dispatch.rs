@@ -399,21 +399,26 @@ impl Store {
         self.noted(sent, released)
     }
 
-    /// Guards a commit: it changes the document of this claim within the session's transaction. If that fails, a second
-    /// command finds the reason.
+    /// Whether there are transactions that could have a guarding statement.
+    pub(crate) fn has_transactions(&self) -> bool {
+        self.mongo().is_some()
+    }
+
+    /// Guards a commit: it changes the documents of these claims, those of one lease, within the session's transaction. If
+    /// that fails, a second command finds the reason.
     pub(crate) async fn guard(
         &self,
-        key: &LeaseId,
+        keys: &[LeaseId],
         change: GuardChange,
         session: &mut ClientSession,
     ) -> Result<GuardOutcome, LockError> {
         let Some(store) = self.mongo() else {
             return Err(LockError::NoTransaction {
-                name: permit_id::shown(&key.name).to_owned(),
+                name: permit_id::shown(&keys[0].name).to_owned(),
                 reason: "the lock is in memory, and only MongoDB has transactions".to_owned(),
             });
         };
-        let guarding = pin!(store.guard(key, change, session));
+        let guarding = pin!(store.guard(keys, change, session));
         let sent = Instant::now();
         self.noted(sent, store.gate.count(CommandKind::Commit, guarding).await)
     }

@@ -2,7 +2,7 @@ use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ReadConcern;
 use mongodb::{ClientSession, Collection};
 
-use super::claims::claim;
+use super::claims::{claims, release_stage};
 use super::mark::mark_stage;
 use super::mongo::{MongoStore, millis};
 use super::{GuardChange, GuardOutcome};
@@ -14,22 +14,22 @@ use crate::timing::COMMAND_LIMIT;
 impl MongoStore {
     pub(super) async fn guard(
         &self,
-        key: &LeaseId,
+        keys: &[LeaseId],
         change: GuardChange,
         session: &mut ClientSession,
     ) -> Result<GuardOutcome, LockError> {
         let updated = self
             .locks_of(session)
-            .update_one(claim(key), vec![guard_stage(key, change)])
+            .update_many(claimed_by(keys), vec![guard_stage(&keys[0], change)])
             .session(session)
             .await;
         match updated {
-            Ok(updated) if updated.matched_count > 0 => Ok(GuardOutcome::Guarded),
-            Ok(_) if self.has_lock(key).await? => Ok(GuardOutcome::NotVisible),
+            Ok(updated) if updated.matched_count == keys.len() as u64 => Ok(GuardOutcome::Guarded),
+            Ok(_) if self.have_locks(keys).await? => Ok(GuardOutcome::NotVisible),
             Err(error) if !driver_error::is_conflict(&error) => Err(error.into()),
-            // The document has changed since the transaction began, by a renewal or by another holder. If that cannot
+            // A document has changed since the transaction began, by a renewal or by another holder. If that cannot
             // be found out, the caller gets the conflict, after which it can repeat the transaction.
-            Err(error) if self.has_lock(key).await.unwrap_or(true) => Err(error.into()),
+            Err(error) if self.have_locks(keys).await.unwrap_or(true) => Err(error.into()),
             Ok(_) | Err(_) => Ok(GuardOutcome::Lost),
         }
     }
@@ -53,21 +53,29 @@ impl MongoStore {
             .collection(&namespace.coll)
     }
 
-    /// Whether the claim has the lock. It reads the present state of the primary, even if no majority has confirmed it:
+    /// Whether all claims have their locks. It reads the present state of the primary, even if no majority has confirmed it:
     /// a holder that may have the lock counts.
-    async fn has_lock(&self, key: &LeaseId) -> Result<bool, LockError> {
-        let found = self
+    async fn have_locks(&self, keys: &[LeaseId]) -> Result<bool, LockError> {
+        let number = self
             .locks
-            .find_one(claim(key))
-            .projection(doc! { "_id": 1 })
+            .count_documents(claimed_by(keys))
             .read_concern(ReadConcern::local())
             .max_time(COMMAND_LIMIT)
             .await?;
-        Ok(found.is_some())
+        Ok(number == keys.len() as u64)
     }
 }
 
-/// The update of the guarding statement. It always changes the document, because a write without a change would not be in
+/// The query for the documents of these claims, as long as the claims have their locks. With a single condition a router finds
+/// the shard.
+fn claimed_by(keys: &[LeaseId]) -> Document {
+    match &mut claims(keys)[..] {
+        [query] => std::mem::take(query),
+        queries => doc! { "$or": queries.to_vec() },
+    }
+}
+
+/// The update of the guarding statement. It always changes a document, because a write without a change would not be in
 /// conflict with another one. Two renewals within one millisecond would set the same date, hence it adds a millisecond;
 /// without a renewal that is the only change.
 fn guard_stage(key: &LeaseId, change: GuardChange) -> Document {
@@ -75,7 +83,9 @@ fn guard_stage(key: &LeaseId, change: GuardChange) -> Document {
     let end: Bson = match change {
         GuardChange::Renew(expiry) => doc! { "$max": [{ "$add": ["$$NOW", millis(expiry)] }, later] }.into(),
         GuardChange::Keep => later.into(),
+        // Work that may succeed only once has one name.
         GuardChange::Mark(end) => return mark_stage(key, end),
+        GuardChange::Release(min_hold) => return release_stage(min_hold),
     };
     doc! { "$set": { "expiresAt": end } }
 }

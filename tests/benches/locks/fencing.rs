@@ -1,7 +1,8 @@
-//! What a fence adds to a write, and a guard to a commit.
+//! What a fence adds to a write, a guard to a commit, and a release to a guarded commit.
 //!
 //! A fenced write is one command, like a plain one; its filter has one more condition, and its update one more field. A
-//! guarded commit sends one more statement than a plain one.
+//! guarded commit sends one more statement than a plain one. The commit that releases the lock saves the release, a command that
+//! waits for a majority.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +16,15 @@ use crate::setting::Setting;
 
 const GOAL: f64 = 1.10;
 
+/// The goal of a commit that releases the lock, divided by a guarded commit and a release.
+const RELEASE_GOAL: f64 = 0.65;
+
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     let database = setting.database().await?;
     let provider = LockProvider::new(&database);
-    let guard = provider.lock("fencing").await?;
+    // A renewal is a conflict for the transactions.
+    let lock = provider.lock("fencing").expiry(Duration::from_secs(600));
+    let guard = lock.acquire().await?;
     let work = Work {
         documents: database.collection("fencing"),
         guard,
@@ -28,6 +34,8 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     }
     writes(&work, setting, report).await?;
     commits(&work, database.client().start_session().await?, setting, report).await?;
+    let session = database.client().start_session().await?;
+    releases(&work, &provider, session, setting, report).await?;
     work.guard.release().await?;
     provider.shutdown().await;
     Ok(())
@@ -61,6 +69,37 @@ impl Work {
             self.guard.context().commit(session).await?;
         } else {
             session.commit_transaction().await?;
+        }
+        Ok(begun.elapsed())
+    }
+}
+
+/// How a hold ends with its transaction.
+#[derive(Clone, Copy)]
+enum End {
+    InTheCommit,
+    AfterTheCommit,
+}
+
+impl Work {
+    /// The time from the last statement of the work until the data is committed and the lock released.
+    async fn ending(
+        &self,
+        provider: &LockProvider,
+        session: &mut ClientSession,
+        end: End,
+    ) -> anyhow::Result<Duration> {
+        let guard = provider.lock("fencing:released").await?;
+        session.start_transaction().await?;
+        let update = self.documents.update_one(doc! { "_id": 0 }, count());
+        update.session(&mut *session).await?;
+        let begun = Instant::now();
+        match end {
+            End::InTheCommit => guard.commit_and_release(session).await?,
+            End::AfterTheCommit => {
+                guard.context().commit(session).await?;
+                guard.release().await?;
+            }
         }
         Ok(begun.elapsed())
     }
@@ -110,5 +149,35 @@ async fn commits(
     report.micros("transaction of one update: guarded commit, p50", guarded.p50());
     let over = ratio(guarded.p50(), floor.p50());
     report.figure("transaction of one update: guarded / plain, p50", over, "x");
+    Ok(())
+}
+
+/// Compares in turns; each is the first one in every second round.
+async fn releases(
+    work: &Work,
+    provider: &LockProvider,
+    mut session: ClientSession,
+    setting: &Setting,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let (mut together, mut apart) = (Samples::default(), Samples::default());
+    let warm_up = 100;
+    for round in 0..warm_up + setting.pick(1_500, 200) {
+        let mut ends = [End::InTheCommit, End::AfterTheCommit];
+        ends.rotate_left(round % 2);
+        for end in ends {
+            let took = work.ending(provider, &mut session, end).await?;
+            match end {
+                _ if round < warm_up => {}
+                End::InTheCommit => together.add(took),
+                End::AfterTheCommit => apart.add(took),
+            }
+        }
+    }
+    report.micros("guarded commit, then release, p50", apart.p50());
+    report.micros("commit and release in one transaction, p50", together.p50());
+    let over = ratio(together.p50(), apart.p50());
+    let name = "commit and release in one transaction / guarded commit, then release, p50";
+    report.at_most(RELEASE_GOAL, name, over, "x");
     Ok(())
 }

@@ -127,7 +127,11 @@ const GROUPS: [(&str, &str, &str); 20] = [
         "2 min / 40 s",
     ),
     ("held", "1,000, 10,000 and 100,000 held locks", "7 min / 2 min"),
-    ("fencing", "fenced writes and guarded commits", "30 s / 5 s"),
+    (
+        "fencing",
+        "fenced writes, guarded commits and commits that release",
+        "60 s / 10 s",
+    ),
     (
         SOAK,
         "kills, stops and late messages; only with `--only soak`",

@@ -8,7 +8,7 @@ use stateright::Model;
 use self::detached::{broken_detached, detached, long_detached};
 use self::leases::{broken_leases, leases, long_leases};
 use crate::check::{Expected, Outcome, explore};
-use crate::commit::{Commit, Guard};
+use crate::commit::{Commit, End, Guard};
 use crate::done::{Done, Ends};
 use crate::handover::{Handover, Stored};
 use crate::names::{Names, Order};
@@ -34,6 +34,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(leases());
     cases.extend(broken_leases());
     cases.extend(other_models());
+    cases.extend(broken_commits());
     cases.extend(other_broken_models());
     cases.extend(detached());
     cases.extend(broken_detached());
@@ -86,6 +87,7 @@ const COMMIT: Commit = Commit {
     transactions: 2,
     horizon: 4,
     guard: Guard::Changes,
+    end: End::Renews,
     operators: true,
 };
 
@@ -129,10 +131,17 @@ const WAITING: Waiting = Waiting {
 };
 
 /// The other questions.
-fn other_models() -> [Case; 6] {
+fn other_models() -> [Case; 7] {
     [
         holds("hand-overs in one process", HANDOVER),
         holds("guarded commits", COMMIT),
+        holds(
+            "guarded commits that release the lock",
+            Commit {
+                end: End::Releases,
+                ..COMMIT
+            },
+        ),
         holds("permits of a semaphore", PERMITS),
         holds("work that may succeed once in a period", DONE),
         holds("several names, all or nothing", NAMES),
@@ -141,8 +150,7 @@ fn other_models() -> [Case; 6] {
 }
 
 /// The other questions, with one rule missing.
-fn other_broken_models() -> [Case; 10] {
-    let commits = "no transaction commits after a later holder has the lock";
+fn other_broken_models() -> [Case; 9] {
     let gap = "a lock that is awaited is not free for long";
     let ends = "every call gets its locks in the end";
     [
@@ -152,14 +160,6 @@ fn other_broken_models() -> [Case; 10] {
             Handover {
                 stored: Stored::First,
                 ..HANDOVER
-            },
-        ),
-        breaks(
-            "a commit that only reads the lock's document",
-            commits,
-            Commit {
-                guard: Guard::Reads,
-                ..COMMIT
             },
         ),
         breaks(
@@ -231,14 +231,53 @@ fn other_broken_models() -> [Case; 10] {
     ]
 }
 
+/// Guarded commits with one rule missing.
+fn broken_commits() -> [Case; 3] {
+    [
+        breaks(
+            "a commit that only reads the lock's document",
+            "no transaction commits after a later holder has the lock",
+            Commit {
+                guard: Guard::Reads,
+                ..COMMIT
+            },
+        ),
+        breaks(
+            "a guarded commit with a release after it",
+            "no claim has the lock after the commit that ends it",
+            Commit {
+                end: End::ReleasesAfter,
+                ..COMMIT
+            },
+        ),
+        breaks(
+            "a guarded commit with a release before it",
+            "no commit releases the lock without its data",
+            Commit {
+                end: End::ReleasesBefore,
+                ..COMMIT
+            },
+        ),
+    ]
+}
+
 /// The same for the other questions.
-fn other_long() -> [Case; 4] {
+fn other_long() -> [Case; 5] {
     [
         holds(
             "long: guarded commits",
             Commit {
                 transactions: 3,
                 horizon: 5,
+                ..COMMIT
+            },
+        ),
+        holds(
+            "long: guarded commits that release the lock",
+            Commit {
+                transactions: 3,
+                horizon: 5,
+                end: End::Releases,
                 ..COMMIT
             },
         ),

@@ -118,14 +118,17 @@ async fn several_and_permits(provider: &LockProvider) {
     second.release().await.unwrap();
 }
 
-/// A mark, a guarded commit, a commit with a mark, and a commit that is refused.
+/// A mark, a guarded commit, a commit with a mark, one that releases, and one that is refused.
 async fn work_once(provider: &LockProvider, database: &Database) {
     let guard = provider.lock("marked").once().acquire().await.unwrap();
     guard.done().await.unwrap();
     let accounts = database.collection::<Document>("accounts");
     database.create_collection("accounts").await.unwrap();
     let mut session = database.client().start_session().await.unwrap();
-    for (number, name) in ["guarded", "guarded and marked", "lost"].into_iter().enumerate() {
+    for (number, name) in ["guarded", "guarded and marked", "guarded and released", "lost"]
+        .into_iter()
+        .enumerate()
+    {
         let guard = provider.lock(name).once().acquire().await.unwrap();
         let context = guard.context();
         if name == "lost" {
@@ -138,6 +141,7 @@ async fn work_once(provider: &LockProvider, database: &Database) {
             insert.session(&mut session).await.unwrap();
             let committed = match name {
                 "guarded and marked" => context.commit_done(&mut session).await,
+                "guarded and released" => context.commit_and_release(&mut session).await,
                 _ => context.commit(&mut session).await,
             };
             match committed {
@@ -148,7 +152,7 @@ async fn work_once(provider: &LockProvider, database: &Database) {
         assert_eq!(committed.is_ok(), name != "lost", "{name}: {committed:?}");
         drop(guard);
     }
-    assert_eq!(accounts.count_documents(doc! {}).await.unwrap(), 2);
+    assert_eq!(accounts.count_documents(doc! {}).await.unwrap(), 3);
 }
 
 async fn fenced_writes(provider: &LockProvider, database: &Database) {

@@ -357,9 +357,14 @@ async fn a_mark_without_a_claim_is_a_loss() {
     );
 }
 
-/// A late acquire request of a run that is done takes effect after the period: it is released, and keeps nobody out.
+/// A late acquire request of a run that is done takes effect after the period, or after a commit that has released the lock:
+/// it is released, and keeps nobody out.
 #[tokio::test]
 async fn a_late_claim_after_the_mark_is_released() {
+    tokio::join!(a_late_claim_is_released(false), a_late_claim_is_released(true));
+}
+
+async fn a_late_claim_is_released(commits: bool) {
     let db = test_db().await;
     let (proxy, provider) = worker(&db).await;
     let period = Duration::from_secs(5);
@@ -370,7 +375,14 @@ async fn a_late_claim_after_the_mark_is_released() {
         .expiry(Duration::from_secs(60));
     let guard = timeout(AMPLE, lock.acquire()).await.unwrap().unwrap();
     assert_eq!(late.hits(), 1);
-    guard.done().await.unwrap();
+    if commits {
+        let mut session = db.database().client().start_session().await.unwrap();
+        session.start_transaction().await.unwrap();
+        guard.commit_and_release(&mut session).await.unwrap();
+        guard.release().await.expect("the hold has ended well");
+    } else {
+        guard.done().await.unwrap();
+    }
     let ghost = async || {
         let document = document(db.database(), "tick").await;
         document

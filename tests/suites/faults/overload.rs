@@ -148,7 +148,8 @@ async fn acquire_requests_give_way_and_calls_say_why_they_fail() {
     }
 }
 
-/// B3: half of the statements that guard commits, and half of the commits, are rejected. Each commit is made, and once.
+/// B3: half of the statements that guard commits, and half of the commits, are rejected. Each commit is made, and once. Half
+/// of them release a lock.
 #[tokio::test]
 async fn guarded_commits_are_repeated_while_the_server_rejects_them() {
     const COMMITS: u64 = 20;
@@ -160,15 +161,24 @@ async fn guarded_commits_are_repeated_while_the_server_rejects_them() {
     database.create_collection("documents").await.unwrap();
     let provider = patient(&database);
     let guard = acquire_soon(&provider, "committed").await;
+    let mut released = Vec::new();
+    for number in (1..COMMITS).step_by(2) {
+        released.push(acquire_soon(&provider, &format!("released:{number}")).await);
+    }
     let point = fail(&db, rejecting(&["update", "commitTransaction"]).part(0.5)).await;
     for number in 0..COMMITS {
         let mut session = database.client().start_session().await.unwrap();
         session.start_transaction().await.unwrap();
         let insert = documents.insert_one(doc! { "_id": i64::try_from(number).unwrap() });
         insert.session(&mut session).await.unwrap();
-        let context = guard.context();
-        let committing = timeout(AMPLE, context.commit(&mut session)).await;
-        committing.expect("the commit ends").unwrap();
+        let committing = async {
+            match number % 2 {
+                0 => guard.context().commit(&mut session).await,
+                _ => released.pop().unwrap().commit_and_release(&mut session).await,
+            }
+        };
+        let committed = timeout(AMPLE, committing).await;
+        committed.expect("the commit ends").unwrap();
     }
     assert!(
         commands
@@ -205,17 +215,25 @@ async fn a_commit_that_is_rejected_until_the_lease_ends_is_not_made() {
     database.create_collection("documents").await.unwrap();
     let provider = patient(database);
     until_indexed(&provider).await;
-    // The set is acquired, and the statement for its first lock is run.
-    let point = fail(&db, rejecting(&["update", "abortTransaction"]).after(2)).await;
+    // The locks have two leases, and the statement for the first one is run.
+    let point = fail(&db, rejecting(&["update", "abortTransaction"]).after(1)).await;
     let (expiry, never) = (Duration::from_secs(2), Duration::from_millis(1900));
-    let set = provider
+    let first = provider.lock("first").expiry(expiry).renew_interval(never);
+    let guard = first.acquire().await.unwrap();
+    let both = provider
         .lock_all(["first", "second"])
         .expiry(expiry)
         .renew_interval(never);
-    let guard = set.acquire().await.unwrap();
     let mut session = transaction(database).await;
-    let context = guard.context();
-    let committed = timeout(AMPLE, context.commit(&mut session)).await.unwrap();
+    let (ends, ended) = tokio::sync::oneshot::channel();
+    let call = both.run(async |context| {
+        // The loss cancels the body, and not the commit.
+        tokio::spawn(async move { ends.send(context.commit(&mut session).await) });
+        std::future::pending::<Result<(), LockError>>().await
+    });
+    let lost = guard.context().scope(call).await;
+    assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
+    let committed = timeout(AMPLE, ended).await.unwrap().unwrap();
     assert!(matches!(committed, Err(LockError::Lost { .. })), "{committed:?}");
     point.clear().await.unwrap();
     assert!(!is_committed(database).await);

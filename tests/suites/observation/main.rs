@@ -441,6 +441,32 @@ fn finished_work_is_an_event() {
     assert!(notes.event("mongolock.released").is_none() && notes.event("mongolock.lost").is_none());
 }
 
+/// A release in a transaction is an event as any other release, one for each lock.
+#[test]
+fn a_release_by_a_commit_is_an_event() {
+    let notes = observed(async |_| {
+        let db = test_db().await;
+        let provider = LockProvider::new(db.database());
+        let guard = provider.lock_all(["a", "b"]).acquire().await.unwrap();
+        let mut session = db.database().client().start_session().await.unwrap();
+        session.start_transaction().await.unwrap();
+        guard.commit_and_release(&mut session).await.unwrap();
+        guard.release().await.unwrap();
+    });
+    let released: Vec<String> = {
+        let seen = notes.0.lock().unwrap();
+        let released = seen
+            .events
+            .iter()
+            .filter(|event| event.name == "mongolock.released");
+        released
+            .map(|event| event.fields.0["lock.name"].clone())
+            .collect()
+    };
+    assert_eq!(released, ["\"a\"", "\"b\""]);
+    assert!(notes.event("mongolock.lost").is_none() && notes.event("mongolock.done").is_none());
+}
+
 /// A mark that the server does not write at first is repeated, and one that it refuses is given up.
 #[test]
 fn a_mark_that_is_repeated_or_given_up_is_an_event() {

@@ -3,16 +3,35 @@
 mod done;
 mod guard;
 mod no_transaction;
+mod release;
 mod repetition;
 mod slow_commit;
 mod takeover;
 
 use mongodb::bson::{DateTime, Document, doc};
 use mongodb::{Client, ClientSession, Collection};
-use mongolock::{LockError, LockGuard};
+use mongolock::{LockContext, LockError, LockGuard};
 use mongolock_tests::{change_lock, must, stable_options};
 
 use crate::fixture::Fixture;
+
+/// What a guarded commit does with the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Keeps,
+    Releases,
+}
+
+impl Way {
+    const BOTH: [Self; 2] = [Self::Keeps, Self::Releases];
+
+    async fn commit(self, context: &LockContext, session: &mut ClientSession) -> Result<(), LockError> {
+        match self {
+            Self::Keeps => context.commit(session).await,
+            Self::Releases => context.commit_and_release(session).await,
+        }
+    }
+}
 
 /// A fixture whose collections and indexes exist: MongoDB cannot begin a transaction on a collection while it creates
 /// the collection or an index on it.
@@ -80,9 +99,12 @@ async fn take_over(fixture: &Fixture, name: &str) -> LockGuard {
 }
 
 /// Asserts that the commit is refused because the lock is lost, and that nothing is committed.
-async fn refused_as_lost(fixture: &Fixture, guard: &LockGuard, session: &mut ClientSession) {
-    let refused = guard.context().commit(session).await;
-    assert!(matches!(refused, Err(LockError::Lost { .. })), "{refused:?}");
+async fn refused_as_lost(way: Way, fixture: &Fixture, guard: &LockGuard, session: &mut ClientSession) {
+    let refused = way.commit(&guard.context(), session).await;
+    assert!(
+        matches!(refused, Err(LockError::Lost { .. })),
+        "{way:?}: {refused:?}"
+    );
     assert!(guard.is_lost());
     assert!(!is_committed(fixture).await);
     // The commit has ended the transaction, so that another one can begin.

@@ -3,23 +3,25 @@
 use mongolock::{LockError, LockProvider};
 use mongolock_tests::{Server, ServerOptions, must};
 
-use super::{begin, is_committed, prepared, session};
+use super::{Way, begin, is_committed, prepared, session};
 use crate::fixture::Fixture;
 
 #[tokio::test]
 async fn a_transaction_begun_before_the_lock_is_refused() {
     let fixture = prepared().await;
     let mut session = session(&fixture).await;
-    begin(&fixture, &mut session).await;
-    let guard = fixture.provider.lock("a").await.unwrap();
-    let refused = guard.context().commit(&mut session).await;
-    assert!(
-        matches!(&refused, Err(LockError::NoTransaction { reason, .. }) if reason.contains("under the lock")),
-        "{refused:?}"
-    );
-    assert!(!guard.is_lost());
-    assert!(!is_committed(&fixture).await);
-    guard.release().await.unwrap();
+    for way in Way::BOTH {
+        begin(&fixture, &mut session).await;
+        let guard = fixture.provider.lock("a").await.unwrap();
+        let refused = way.commit(&guard.context(), &mut session).await;
+        assert!(
+            matches!(&refused, Err(LockError::NoTransaction { reason, .. }) if reason.contains("under the lock")),
+            "{way:?}: {refused:?}"
+        );
+        assert!(!guard.is_lost());
+        assert!(!is_committed(&fixture).await);
+        guard.release().await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -27,18 +29,20 @@ async fn a_commit_without_a_transaction_is_refused() {
     let fixture = prepared().await;
     let guard = fixture.provider.lock("a").await.unwrap();
     let mut session = session(&fixture).await;
-    let none = guard.context().commit(&mut session).await;
-    assert!(
-        matches!(&none, Err(LockError::NoTransaction { name, reason, .. }) if name == "a" && reason.contains("standalone")),
-        "{none:?}"
-    );
-
     let memory = Fixture::memory().provider.lock("a").await.unwrap();
-    let none = memory.context().commit(&mut session).await;
-    assert!(
-        matches!(&none, Err(LockError::NoTransaction { reason, .. }) if reason.contains("in memory")),
-        "{none:?}"
-    );
+    for way in Way::BOTH {
+        let none = way.commit(&guard.context(), &mut session).await;
+        assert!(
+            matches!(&none, Err(LockError::NoTransaction { name, reason, .. }) if name == "a" && reason.contains("standalone")),
+            "{way:?}: {none:?}"
+        );
+        let none = way.commit(&memory.context(), &mut session).await;
+        assert!(
+            matches!(&none, Err(LockError::NoTransaction { reason, .. }) if reason.contains("in memory")),
+            "{way:?}: {none:?}"
+        );
+    }
+    memory.release().await.unwrap();
     guard.release().await.unwrap();
 }
 
@@ -50,14 +54,17 @@ async fn a_commit_on_a_standalone_server_is_refused() {
     let provider = LockProvider::new(&client.database("app"));
     let guard = provider.lock("a").await.unwrap();
     let mut session = client.start_session().await.unwrap();
-    for begins in [true, false] {
+    for (begins, way) in [true, false]
+        .into_iter()
+        .flat_map(|begins| Way::BOTH.map(|way| (begins, way)))
+    {
         if begins {
             session.start_transaction().await.unwrap();
         }
-        let none = guard.context().commit(&mut session).await;
+        let none = way.commit(&guard.context(), &mut session).await;
         assert!(
             matches!(&none, Err(LockError::NoTransaction { name, reason, .. }) if name == "a" && reason.contains("standalone")),
-            "{none:?}"
+            "{way:?}: {none:?}"
         );
     }
     guard.release().await.unwrap();

@@ -8,7 +8,7 @@ use mongolock_tests::recorded;
 use tokio::time::sleep;
 
 use super::{
-    accounts, begin, holder_in_transaction, insert, is_committed, prepared, refused_as_lost, session,
+    Way, accounts, begin, holder_in_transaction, insert, is_committed, prepared, refused_as_lost, session,
     take_over,
 };
 
@@ -16,79 +16,89 @@ use super::{
 /// guard is a write conflict.
 #[tokio::test]
 async fn a_takeover_during_the_transaction_is_a_conflict() {
-    let (fixture, guard, mut session) = holder_in_transaction().await;
-    let rival = take_over(&fixture, "a").await;
-    refused_as_lost(&fixture, &guard, &mut session).await;
-    assert!(!rival.is_lost());
-    rival
-        .release()
-        .await
-        .expect("the refused commit changed nothing of its lock");
+    for way in Way::BOTH {
+        let (fixture, guard, mut session) = holder_in_transaction().await;
+        let rival = take_over(&fixture, "a").await;
+        refused_as_lost(way, &fixture, &guard, &mut session).await;
+        assert!(!rival.is_lost());
+        rival
+            .release()
+            .await
+            .expect("the refused commit changed nothing of its lock");
+    }
 }
 
 /// The read that distinguishes a takeover from a renewal has the read concern `local`: the rival holds the lock,
 /// whether a majority has confirmed it yet or not.
 #[tokio::test]
 async fn the_read_after_a_conflict_does_not_wait_for_a_majority() {
-    let fixture = prepared().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let guard = LockProvider::new(&database).lock("a").await.unwrap();
-    let mut session = session(&fixture).await;
-    begin(&fixture, &mut session).await;
-    let rival = take_over(&fixture, "a").await;
-    refused_as_lost(&fixture, &guard, &mut session).await;
-    let mut sent = commands.take();
-    sent.retain(|command| command.contains_key("find"));
-    let [look] = &sent[..] else { panic!("{sent:?}") };
-    assert_eq!(look.get_str("find"), Ok("distributed_locks"));
-    let concern = look.get_document("readConcern").unwrap();
-    assert_eq!(concern.get_str("level"), Ok("local"), "{look}");
-    rival.release().await.unwrap();
+    for way in Way::BOTH {
+        let fixture = prepared().await;
+        let (database, commands) = recorded(fixture.db(), &[]).await;
+        let guard = LockProvider::new(&database).lock("a").await.unwrap();
+        let mut session = session(&fixture).await;
+        begin(&fixture, &mut session).await;
+        let rival = take_over(&fixture, "a").await;
+        refused_as_lost(way, &fixture, &guard, &mut session).await;
+        let mut sent = commands.take();
+        sent.retain(|command| command.contains_key("aggregate"));
+        let [look] = &sent[..] else { panic!("{sent:?}") };
+        assert_eq!(look.get_str("aggregate"), Ok("distributed_locks"));
+        let concern = look.get_document("readConcern").unwrap();
+        assert_eq!(concern.get_str("level"), Ok("local"), "{look}");
+        rival.release().await.unwrap();
+    }
 }
 
 /// A rival acquires the lock before the transaction began: the transaction sees the rival's claim.
 #[tokio::test]
 async fn a_takeover_before_the_transaction_is_a_loss() {
-    let fixture = prepared().await;
-    let guard = fixture.provider.lock("a").await.unwrap();
-    let rival = take_over(&fixture, "a").await;
-    let mut session = session(&fixture).await;
-    begin(&fixture, &mut session).await;
-    refused_as_lost(&fixture, &guard, &mut session).await;
-    rival.release().await.unwrap();
+    for way in Way::BOTH {
+        let fixture = prepared().await;
+        let guard = fixture.provider.lock("a").await.unwrap();
+        let rival = take_over(&fixture, "a").await;
+        let mut session = session(&fixture).await;
+        begin(&fixture, &mut session).await;
+        refused_as_lost(way, &fixture, &guard, &mut session).await;
+        rival.release().await.unwrap();
+    }
 }
 
 /// A rival has acquired and released the lock, or its document was deleted.
 #[tokio::test]
 async fn a_commit_whose_claim_is_gone_is_a_loss() {
-    let fixture = prepared().await;
-    let mut session = session(&fixture).await;
-    let guard = fixture.provider.lock("a").await.unwrap();
-    begin(&fixture, &mut session).await;
-    take_over(&fixture, "a").await.release().await.unwrap();
-    refused_as_lost(&fixture, &guard, &mut session).await;
-    session.abort_transaction().await.unwrap();
+    for way in Way::BOTH {
+        let fixture = prepared().await;
+        let mut session = session(&fixture).await;
+        let guard = fixture.provider.lock("a").await.unwrap();
+        begin(&fixture, &mut session).await;
+        take_over(&fixture, "a").await.release().await.unwrap();
+        refused_as_lost(way, &fixture, &guard, &mut session).await;
+        session.abort_transaction().await.unwrap();
 
-    let guard = fixture.provider.lock("b").await.unwrap();
-    begin(&fixture, &mut session).await;
-    fixture.locks().delete_one(doc! { "_id": "b" }).await.unwrap();
-    refused_as_lost(&fixture, &guard, &mut session).await;
+        let guard = fixture.provider.lock("b").await.unwrap();
+        begin(&fixture, &mut session).await;
+        fixture.locks().delete_one(doc! { "_id": "b" }).await.unwrap();
+        refused_as_lost(way, &fixture, &guard, &mut session).await;
+    }
 }
 
 /// The lease is over by the holder's own clock: the server is not asked.
 #[tokio::test]
 async fn a_lost_lock_commits_nothing() {
-    let fixture = prepared().await;
-    let lock = fixture
-        .provider
-        .lock("a")
-        .expiry(Duration::from_millis(200))
-        .max_hold(Duration::ZERO);
-    let guard = lock.acquire().await.unwrap();
-    let mut session = session(&fixture).await;
-    begin(&fixture, &mut session).await;
-    guard.lost().await;
-    refused_as_lost(&fixture, &guard, &mut session).await;
+    for way in Way::BOTH {
+        let fixture = prepared().await;
+        let lock = fixture
+            .provider
+            .lock("a")
+            .expiry(Duration::from_millis(200))
+            .max_hold(Duration::ZERO);
+        let guard = lock.acquire().await.unwrap();
+        let mut session = session(&fixture).await;
+        begin(&fixture, &mut session).await;
+        guard.lost().await;
+        refused_as_lost(way, &fixture, &guard, &mut session).await;
+    }
 }
 
 /// Between the guard and the commit no rival can acquire the lock, even if its lease had ended before.

@@ -1,0 +1,183 @@
+//! The commands of a guarded commit on the caller's session.
+
+use std::time::Duration;
+
+use mongodb::ClientSession;
+use mongodb::error::{Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
+use tokio::time::{Instant, timeout};
+
+use super::{NOT_BEGUN, ended, none_to_guard};
+use crate::LockError;
+use crate::backoff::Backoff;
+use crate::lease::{Lease, OpenCommit};
+use crate::moment::Luck;
+use crate::store::driver_error;
+use crate::store::reply::{labelled, with_label};
+use crate::store::{GuardChange, GuardOutcome, Store};
+use crate::timing::{COMMIT_LIMIT, COMMIT_NO_REPLY};
+
+/// Returns an error if the session has no transaction: a statement outside a transaction takes effect at once, and would
+/// mark or release a lock whose work is never committed.
+///
+/// The driver tells only by refusing to begin a second transaction, for which it sends nothing.
+pub(super) async fn ensure_transaction(
+    lease: &Lease,
+    store: &Store,
+    session: &mut ClientSession,
+) -> Result<(), LockError> {
+    if !store.has_transactions() {
+        // Its guarding statement is refused with the reason.
+        return Ok(());
+    }
+    let error = match session.start_transaction().await {
+        Ok(()) => {
+            abort(store, session).await;
+            return Err(none_to_guard(lease, NOT_BEGUN));
+        }
+        Err(error) => error,
+    };
+    match &*error.kind {
+        ErrorKind::Transaction { message, .. } if message.contains("in progress") => Ok(()),
+        ErrorKind::Transaction { .. } => Err(none_to_guard(lease, NOT_BEGUN)),
+        _ => Err(error.into()),
+    }
+}
+
+/// Ends the transaction of a session. An error is ignored, because the server itself ends a transaction that is not
+/// aborted.
+pub(super) async fn abort(store: &Store, session: &mut ClientSession) {
+    let _ = timeout(COMMIT_NO_REPLY, session.abort_transaction()).await;
+    // The driver does not say whether the server has rejected that.
+    if store.overloaded_for().is_some() {
+        end_open(store, session).await;
+    }
+}
+
+/// Ends the transaction that the server may still have for the session: it would block the locks' documents, also for their
+/// holder, until the server ends it itself. The server aborts the transaction of a session when the session begins another one.
+async fn end_open(store: &Store, session: &mut ClientSession) {
+    let _ = timeout(COMMIT_NO_REPLY, replace_open(store, session)).await;
+}
+
+async fn replace_open(store: &Store, session: &mut ClientSession) {
+    let mut repetitions = Repetitions::new();
+    while session.start_transaction().await.is_ok() {
+        let begun = store.begin_transaction(session).await;
+        let _ = session.abort_transaction().await;
+        let is_rejected = begun.is_err_and(|error| driver_error::is_rejected(&error));
+        if !is_rejected || !repetitions.next().await {
+            return;
+        }
+    }
+}
+
+/// Sends the guarding statement until the server does not reject it. If it does so for too long, the error says that the
+/// transaction can be repeated as a whole.
+pub(super) async fn send_guard(
+    lease: &Lease,
+    store: &Store,
+    change: GuardChange,
+    session: &mut ClientSession,
+) -> Result<GuardOutcome, LockError> {
+    let mut repetitions = Repetitions::new();
+    loop {
+        lease.ensure_held()?;
+        match timeout(COMMIT_NO_REPLY, store.guard(lease.keys(), change, session)).await {
+            Ok(Err(LockError::Mongo(error))) if driver_error::is_rejected(&error) => {
+                if !repetitions.next().await {
+                    return Err(with_label(&error, TRANSIENT_TRANSACTION_ERROR).into());
+                }
+            }
+            Ok(reply) => return reply,
+            Err(_) => return Err(no_guard().into()),
+        }
+    }
+}
+
+/// Sends the commit until its outcome is known or its time limit has passed. Repeating it is safe, because the server
+/// commits a transaction only once.
+pub(super) async fn commit(
+    lease: &Lease,
+    store: &Store,
+    open: Vec<OpenCommit<'_>>,
+    session: &mut ClientSession,
+) -> Result<(), LockError> {
+    let mut repetitions = Repetitions::new();
+    let mut was_unknown = false;
+    loop {
+        let sent = Instant::now();
+        let error = match timeout(COMMIT_NO_REPLY, session.commit_transaction()).await {
+            Ok(Ok(())) => {
+                ended(open, true);
+                return Ok(());
+            }
+            Ok(Err(error)) => error,
+            Err(_) => labelled(
+                UNKNOWN_TRANSACTION_COMMIT_RESULT,
+                "timed out waiting for the reply to the commit",
+            ),
+        };
+        store.note(sent, &Err::<(), _>(error.clone().into()));
+        // The driver sends a commit again after a failed connection, and may return the rejection of the repetition.
+        let is_rejected = driver_error::is_rejected(&error);
+        was_unknown |= error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
+            || is_rejected && !error.contains_label(driver_error::NO_WRITES_PERFORMED);
+        if (is_unknown(&error) || is_rejected) && repetitions.next().await {
+            continue;
+        }
+        let was_aborted = error.contains_label(TRANSIENT_TRANSACTION_ERROR);
+        let has_transaction = !was_aborted && !driver_error::is_no_transaction(&error);
+        if has_transaction && !was_unknown {
+            end_open(store, session).await;
+        }
+        if !was_unknown || was_aborted {
+            ended(open, false);
+        }
+        return Err(if driver_error::is_no_transaction(&error) {
+            none_to_guard(lease, NOT_BEGUN)
+        } else if is_rejected && was_unknown {
+            with_label(&error, UNKNOWN_TRANSACTION_COMMIT_RESULT).into()
+        } else {
+            error.into()
+        });
+    }
+}
+
+/// The repetitions of a command in a transaction.
+struct Repetitions {
+    /// The time from which the command is not sent again.
+    until: Instant,
+    backoff: Backoff,
+}
+
+impl Repetitions {
+    fn new() -> Self {
+        Self {
+            until: Instant::now() + COMMIT_LIMIT,
+            backoff: Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1)),
+        }
+    }
+
+    /// Waits for the next repetition; `false` if the time for them has passed.
+    async fn next(&mut self) -> bool {
+        let pause = self.backoff.next(Luck::draw());
+        let has_time = Instant::now() + pause < self.until;
+        if has_time {
+            tokio::time::sleep(pause).await;
+        }
+        has_time
+    }
+}
+
+/// Whether the outcome of the commit is unknown for another reason than the time limit that the caller has set for it.
+fn is_unknown(error: &Error) -> bool {
+    error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) && !driver_error::is_max_time_expired(error)
+}
+
+/// The error for a guarding statement without a reply: the transaction is aborted, and can be repeated as a whole.
+fn no_guard() -> Error {
+    labelled(
+        TRANSIENT_TRANSACTION_ERROR,
+        "timed out waiting for the reply to the statement that guards the commit",
+    )
+}

@@ -1,0 +1,201 @@
+//! The commits that a hold guards.
+
+use std::sync::Arc;
+
+use mongodb::ClientSession;
+
+use super::LockContext;
+use crate::lease::Lease;
+use crate::{LockError, commit};
+
+impl LockContext {
+    /// Commits the session's transaction only if this holder still has the lock.
+    ///
+    /// The method adds a last statement to the transaction, which renews the lock's document. The statement conflicts
+    /// with every acquisition by another client: the commit succeeds only if no other client has acquired the lock
+    /// since the transaction began, and no other client can acquire it before the commit. The document is blocked only
+    /// for the duration of the commit.
+    ///
+    /// Of a [set](crate::LockSet) it guards all locks, with one statement.
+    ///
+    /// Begin the transaction under the lock, on a client of the same deployment, and with majority write concern. When
+    /// the method returns, the transaction has ended: committed, aborted, or with an unknown outcome (see Errors). Make
+    /// the commit the last step of a body. While it is in flight, the loss of the lock does not cancel the body; after
+    /// it, a successful body stays successful, even if the lock is lost then.
+    ///
+    /// While MongoDB rejects commands for overload, the statement and the commit are each repeated for 30 s. The statements of
+    /// the application are not: the driver sends each of them three times, so one in eight fails while half of the commands are
+    /// rejected, and its error has no label with which `and_run2` would repeat the transaction.
+    ///
+    /// ```no_run
+    /// use mongodb::bson::{Document, doc};
+    /// use mongodb::{Client, Collection};
+    /// use mongolock::{LockContext, LockError, distributed_lock};
+    ///
+    /// #[distributed_lock(name = "account:<from>")]
+    /// async fn withdraw(
+    ///     from: i64,
+    ///     client: &Client,
+    ///     accounts: Collection<Document>,
+    ///     #[lock] lock: LockContext,
+    /// ) -> Result<(), LockError> {
+    ///     let mut session = client.start_session().await?;
+    ///     let transaction = session.start_transaction();
+    ///     // The driver repeats the whole transaction after transient errors.
+    ///     transaction
+    ///         .and_run2(async move |session| {
+    ///             let take = doc! { "$inc": { "balance": -10 } };
+    ///             accounts.update_one(doc! { "_id": from }, take).session(&mut *session).await?;
+    ///             Ok(lock.commit(session).await?)
+    ///         })
+    ///         .await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`LockError::Lost`]: the lock is no longer held, and the transaction was aborted.
+    /// - [`LockError::Mongo`] with the label `TransientTransactionError`: nothing was committed, and the whole
+    ///   transaction can be repeated. A transaction that takes longer than the `renew_interval` conflicts with the
+    ///   renewal of its own lock. That is such an error, and it occurs again in each repetition (`and_run2` repeats for
+    ///   two minutes, under the lock). Keep transactions short, or set a longer `renew_interval`.
+    /// - [`LockError::Mongo`] with the label `UnknownTransactionCommitResult`: MongoDB has not confirmed the outcome of
+    ///   the commit for 30 s; a silent connection is given up after 10 s meanwhile. The session's `commit_transaction`
+    ///   can be called again, because the guarding statement is part of the transaction; this method cannot.
+    /// - [`LockError::NoTransaction`]: the session has no transaction, as always on a standalone server; or the
+    ///   transaction began before the lock was acquired (this is not detected after a hand-over within the process); or
+    ///   the lock is kept in memory.
+    ///
+    /// Converted to errors of the driver (`?` in a callback of `and_run2`), the errors keep their labels. Where the
+    /// caller's error type is not made from `LockError` alone, convert them back: `.await.map_err(LockError::from)?`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: if the future is dropped, the transaction may be committed, aborted or still open. Drop or
+    /// abort the session then. An open transaction whose last statement was sent blocks the lock for all clients until
+    /// MongoDB ends it after `transactionLifetimeLimitSeconds` (60 s by default). The same happens if the process
+    /// crashes in that moment. The attribute and `run` never drop the future because of a lost lock.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn commit(&self, session: &mut ClientSession) -> Result<(), LockError> {
+        let shields = || self.shield_bodies();
+        let leases: Vec<&Arc<Lease>> = self.leases().collect();
+        let store = &self.level.engine.store;
+        commit::guarded(&leases, store, commit::keeping, shields, session).await
+    }
+
+    /// Commits the session's transaction as [`commit`](Self::commit) does, and marks the work as done in the same
+    /// transaction: either both happen or none, so that the work takes effect exactly once.
+    ///
+    /// The lock must have [`once_per`](crate::DistributedLock::once_per) or [`once`](crate::DistributedLock::once). If
+    /// its period is over, the transaction is committed, and the lock is released instead of marked. After it the hold has
+    /// ended well: the lease is no longer renewed, the body is not cancelled, and a call that ends successfully writes no
+    /// second mark. Make it the last step of the body.
+    ///
+    /// ```no_run
+    /// use mongodb::bson::{Document, doc};
+    /// use mongodb::{Client, Collection};
+    /// use mongolock::{LockContext, LockError, LockProvider};
+    ///
+    /// async fn pay_interest(tick: &str, client: Client, accounts: Collection<Document>) -> Result<(), LockError> {
+    ///     let lock = LockProvider::global()?.lock(format!("interest:{tick}")).once();
+    ///     lock.run(|lock| async move {
+    ///         let mut session = client.start_session().await?;
+    ///         let transaction = session.start_transaction();
+    ///         transaction
+    ///             .and_run2(async move |session| {
+    ///                 let add = doc! { "$mul": { "balance": 1.01 } };
+    ///                 accounts.update_many(doc! {}, add).session(&mut *session).await?;
+    ///                 Ok(lock.commit_done(session).await?)
+    ///             })
+    ///             .await?;
+    ///         Ok(())
+    ///     })
+    ///     .await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`commit`](Self::commit), and [`LockError::InvalidOption`] if the lock has neither `once_per` nor `once`:
+    /// the transaction was aborted.
+    ///
+    /// # Cancel safety
+    ///
+    /// As that of [`commit`](Self::commit).
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn commit_done(&self, session: &mut ClientSession) -> Result<(), LockError> {
+        let shields = || self.shield_bodies();
+        commit::guarded_done(self.lease(), &self.level.engine.renewer, shields, session).await
+    }
+
+    /// Commits the session's transaction as [`commit`](Self::commit) does, and releases the lock in the same transaction:
+    /// either both happen or none. The lock is free at the moment at which others see the data, and no release follows.
+    ///
+    /// The statement that guards the commit sets what an ordinary release sets, with the `min_hold` of the lock. After a
+    /// success the hold has ended as by a release: [`is_lost`](Self::is_lost) is `true`, a release is `Ok` and sends nothing,
+    /// dropping the guard sends nothing, and the body is not cancelled. After an error the hold goes on, so that the
+    /// transaction can be repeated.
+    ///
+    /// - Of a [set](crate::LockSet) it releases all locks, with one statement. It releases a [permit](crate::Permit) as well.
+    /// - A call of a set that has joined holds of enclosing calls keeps those, and guards them as `commit` does.
+    /// - A lock with [`once_per`](crate::DistributedLock::once_per) or [`once`](crate::DistributedLock::once) is released
+    ///   without a mark, so that the work may run again, although the call ends with success.
+    /// - Without a caller of this process that waits, it saves one of the two commands that wait for a majority. Where callers
+    ///   of one process queue for the lock, `commit` and then a release is cheaper: it hands the lock over without a command,
+    ///   which this method never does.
+    ///
+    /// ```no_run
+    /// use mongodb::bson::{Document, doc};
+    /// use mongodb::{Client, Collection};
+    /// use mongolock::{LockContext, LockError, distributed_lock};
+    ///
+    /// #[distributed_lock(name = "order:<id>")]
+    /// async fn ship(
+    ///     id: i64,
+    ///     client: &Client,
+    ///     orders: Collection<Document>,
+    ///     #[lock] lock: LockContext,
+    /// ) -> Result<(), LockError> {
+    ///     let mut session = client.start_session().await?;
+    ///     let transaction = session.start_transaction();
+    ///     transaction
+    ///         .and_run2(async move |session| {
+    ///             let ship = doc! { "$set": { "shipped": true } };
+    ///             orders.update_one(doc! { "_id": id }, ship).session(&mut *session).await?;
+    ///             Ok(lock.commit_and_release(session).await?)
+    ///         })
+    ///         .await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`commit`](Self::commit), and [`LockError::NoTransaction`] if this call has acquired nothing, because it has
+    /// joined the hold of an enclosing call: the transaction was aborted, and the enclosing call keeps the lock.
+    ///
+    /// After an unknown outcome (`UnknownTransactionCommitResult`) the lease is renewed until its release or its deadline.
+    /// Until then `is_lost` is `false`, although the lock is free if the transaction was committed: end the work, and release
+    /// the guard. The release then returns [`LockError::Lost`] if the transaction was committed.
+    ///
+    /// # Cancel safety
+    ///
+    /// As that of [`commit`](Self::commit).
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn commit_and_release(&self, session: &mut ClientSession) -> Result<(), LockError> {
+        let shields = || self.shield_bodies();
+        let (joined, own): (Vec<_>, Vec<_>) = self.leases().partition(|lease| self.has_joined(lease));
+        let (own, renewer) = (own.first().copied(), &self.level.engine.renewer);
+        commit::guarded_release(own, &joined, renewer, shields, session).await
+    }
+}
