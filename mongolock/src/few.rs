@@ -23,6 +23,17 @@ impl<T> Few<T> {
     }
 }
 
+impl<T> Few<T> {
+    /// One value or several, of which there is at least one.
+    pub(crate) fn collected(values: impl IntoIterator<Item = T>) -> Self {
+        let mut values: Vec<T> = values.into_iter().collect();
+        match values.len() {
+            1 => Self::One([values.remove(0)]),
+            _ => Self::from(values),
+        }
+    }
+}
+
 impl<T> From<Vec<T>> for Few<T> {
     fn from(values: Vec<T>) -> Self {
         Self::Several(values.into_boxed_slice())

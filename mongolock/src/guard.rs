@@ -223,10 +223,10 @@ impl LockGuard {
     }
 
     /// Detaches the hold: the lease then lasts for this time (100 ms to 7 days, in whole milliseconds) without this process, and
-    /// whoever has the [handle](crate::LeaseHandle) can [resume](crate::LockProvider::resume),
+    /// a program that has the [handle](crate::LeaseHandle) can [resume](crate::LockProvider::resume),
     /// [extend](crate::LockProvider::extend) or [release](crate::LockProvider::release) it in any process. Await the result.
     ///
-    /// Use it where one piece of work spans several requests or programs, such as a document that somebody edits in a browser. The
+    /// Use it where one piece of work spans several requests or programs, such as a document that a user edits in a browser. The
     /// guide's page on [editing sessions](crate::guide::editing_sessions) shows it.
     ///
     /// The time counts from the server's clock at the request. It may be shorter than the rest of the present lease, and longer
@@ -234,7 +234,7 @@ impl LockGuard {
     /// its contexts report the loss, and the next caller of this process that waits for the lock asks the server. Nothing is
     /// handed over.
     ///
-    /// It is one command; for a set a query follows.
+    /// It is one command. For a set a query follows if not all locks were found as they should be.
     ///
     /// ```
     /// use std::time::Duration;
@@ -253,9 +253,10 @@ impl LockGuard {
     /// # Errors
     ///
     /// - [`LockError::InvalidOption`] if the time or the [owner](crate::Detach::owner) breaks a rule: the lock is released.
-    /// - [`LockError::Lost`] if the lock was lost before.
+    /// - [`LockError::Lost`] if the lock was lost before. It is also the error if a reply was lost, and another process has resumed the
+    ///   lease with a handle that was stored first.
     /// - [`LockError::Mongo`] if MongoDB refused the request, or did not confirm it within 6 s. The lock is then released in the
-    ///   background, under the id of the handle as well.
+    ///   background, under the id of the handle as well. [`LockError::CorruptDocument`] if the document of a lock cannot be read.
     ///
     /// # Cancel safety
     ///

@@ -14,9 +14,9 @@ use crate::{FencingToken, LockError, lock_id, permit_id};
 /// What a detached lease is resumed, extended and released with, in any process: the result of
 /// [`LockGuard::detach`](crate::LockGuard::detach).
 ///
-/// It is one text, which [`text`](Self::text) returns and `FromStr` reads. **Whoever has the text has the lock**: keep it as
+/// It is one text, which [`text`](Self::text) returns and `FromStr` reads. **A program that has the text has the lock**: keep it as
 /// a password, for instance in an `HttpOnly` cookie or in a file that only its owner can read. The documents of the locks, their
-/// change streams and the events of this library do not have it, and nobody can make it from what they have. For that reason the
+/// change streams and the events of this library do not have it, and it cannot be made from what they have. For that reason the
 /// handle has no `Display`, and its `Debug` form is without the text; [`Serialize`] writes the text.
 ///
 /// A handle is used up when its lease is resumed: detaching it again makes another one.
@@ -109,7 +109,7 @@ impl LeaseHandle {
     }
 
     /// The text of the handle: `mlh1.` and letters, digits, `-` and `_`, about 300 of them for one lock, and more for long names.
-    /// Whoever has it has the lock.
+    /// A program that has it has the lock.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0.text

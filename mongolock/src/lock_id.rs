@@ -26,7 +26,7 @@ pub(crate) const OF_RESUMED: u8 = 0xd7;
 /// The version of the UUID of a detached lease.
 const DETACHED_VERSION: usize = 8;
 
-/// The id of a detached lease with this owner whose handle has this text. Nobody who reads the id can find the text.
+/// The id of a detached lease with this owner whose handle has this text. The text cannot be found from the id.
 pub(crate) fn detached(owner: &str, text: &str, is_set: bool) -> Arc<str> {
     let digest: [u8; 32] = Sha256::digest(text).into();
     let mut bytes = [0; 16];
@@ -55,10 +55,16 @@ pub(crate) fn is_detached(id: &str) -> bool {
     uuid(id).is_some_and(|uuid| uuid.get_version_num() == DETACHED_VERSION)
 }
 
+/// Whether an id is that of a claim by which a detached lease was resumed.
+pub(crate) fn is_resumed(id: &str) -> bool {
+    let is_resumed =
+        |uuid: Uuid| uuid.get_version_num() != DETACHED_VERSION && uuid.as_bytes()[14] == OF_RESUMED;
+    uuid(id).is_some_and(is_resumed)
+}
+
 /// Whether an id shows that a lease was detached or resumed: the lock was not acquired then.
 pub(crate) fn has_changed_hands(id: &str) -> bool {
-    let is_resumed = |uuid: Uuid| uuid.as_bytes()[14] == OF_RESUMED;
-    uuid(id).is_some_and(|uuid| uuid.get_version_num() == DETACHED_VERSION || is_resumed(uuid))
+    is_detached(id) || is_resumed(id)
 }
 
 /// The id of this owner's claim with this random UUID.

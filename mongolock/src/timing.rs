@@ -194,7 +194,8 @@ pub(crate) const LATE_RELEASE_OF_SET: Duration = millis(5500);
 /// The limit at the server of a request that marks a lock as done.
 pub(crate) const MARK_LIMIT: Duration = seconds(4);
 
-/// The time after which such a request without a reply is overdue: a copy of it is sent on another connection.
+/// The time after which such a request without a reply is overdue: a copy of it is sent on another connection. The same is true
+/// of requests about detached leases.
 pub(crate) const MARK_OVERDUE: Duration = seconds(2);
 
 /// The time after which such a request without a reply is given up, which closes its connection: the server has ended it by

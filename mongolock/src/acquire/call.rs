@@ -40,7 +40,7 @@ pub(crate) struct Call<'a> {
     pub(super) is_try: bool,
 }
 
-/// What a call looks for: one lock, all locks of a set, or any permit.
+/// What a call looks for: one lock, all locks of a set, any permit, or a detached lease.
 pub(crate) trait Search: Sync {
     /// The queues of the names that the call wants.
     type Queues: Send + Sync;
@@ -285,6 +285,11 @@ impl<'a> Call<'a> {
             entry.front().set_failed(error.clone());
         }
         next
+    }
+
+    /// Whether this process has given up the claim with this id, whose lock is free then.
+    pub(super) fn frees(&self, lock_id: &str) -> bool {
+        self.engine.renewer.given_up.frees(Instant::now(), lock_id)
     }
 
     /// How a claim ends that this process has given up; `None` if it has not.

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::task::coop::consume_budget;
 use tokio::task::{JoinError, JoinHandle};
@@ -221,7 +222,11 @@ impl Claim {
             command: AcquireRequest {
                 expiry: shared.options.expiry,
                 tokens: self.tokens,
-                takeover_margin: shared.engine.config.options.takeover_margin,
+                takeover_margin: match shared.target {
+                    // A detached lease that has ended cannot be resumed, also while the margin keeps its lock taken.
+                    Target::Detached(_) => Duration::ZERO,
+                    _ => shared.engine.config.options.takeover_margin,
+                },
                 wants_dates: shared.options.once.is_some(),
             },
             numbers: numbers.clone(),
@@ -391,7 +396,7 @@ fn is_rest(replies: &[AcquireReply], target: &Target) -> bool {
             holder, remaining, ..
         } => match holder {
             Some(holder) if Some(holder) == handle_id => remaining.is_none_or(|left| left.is_zero()),
-            Some(holder) => !lock_id::has_changed_hands(holder),
+            Some(holder) => !lock_id::is_resumed(holder),
             None => true,
         },
     };

@@ -191,7 +191,7 @@ impl<'a> AcquirePermit<'a> {
         }
         let is_given_up = |number: &u32| {
             let holder = held.get(number).and_then(|lease| lease.holder.as_ref());
-            holder.is_some_and(|id| self.call.given_up(id).is_some())
+            holder.is_some_and(|id| self.call.frees(id))
         };
         let (given_up, others): (Vec<u32>, Vec<u32>) = (0..self.permits).partition(is_given_up);
         let free = others.into_iter().filter(|number| !held.contains_key(number));

@@ -84,10 +84,7 @@ impl<'a> Resume<'a> {
     ) -> Result<Hold, LockError> {
         let (call, entry) = (&self.call, &entries[self.handle.title()]);
         let lease = Arc::new(Resumption::new(self.handle.clone()));
-        let queues = match entries {
-            [entry] => Few::one(Arc::clone(entry)),
-            _ => Few::from(entries.to_vec()),
-        };
+        let queues = Few::collected(entries.iter().cloned());
         let target = Target::Detached(Arc::clone(&lease));
         let mut claim = Claim::new(call, call.first_class(), target, queues);
         let mut backoff = call.engine.backoff();
@@ -109,7 +106,7 @@ impl<'a> Resume<'a> {
                 Next::Held(held) => {
                     if claim.has_rest() {
                         lease.note_broken();
-                        self.release_all();
+                        self.release_all(entries);
                     }
                     return Err(self.lost(&held));
                 }
@@ -128,8 +125,8 @@ impl<'a> Resume<'a> {
         }
     }
 
-    /// Whether a reply has found, for the first time, a claim by which this provider has resumed a lease: another call that was given
-    /// up may have given it back since.
+    /// Whether a reply has found, for the first time, a claim of this provider: it may be that of another call that was given up, and
+    /// may have given the lease back since.
     fn may_be_back(&self, found: &Held, met: &mut Option<Arc<str>>) -> bool {
         let own = found
             .holder
@@ -158,19 +155,19 @@ impl<'a> Resume<'a> {
     }
 
     /// Releases what a lease still has that has lost some of its locks. The claim releases what it has got of it.
-    fn release_all(&self) {
+    fn release_all(&self, entries: &[Arc<Entry>]) {
         let handle = self.handle;
-        let release = |id: &Arc<str>| {
-            let key = LeaseId {
-                name: Arc::clone(id),
-                lock_id: Arc::clone(handle.lock_id()),
-            };
+        let release = |(key, entry): (&LeaseId, &Arc<Entry>)| {
             let end = ClaimEnd::Released {
                 min_hold: handle.min_hold(),
             };
-            ClaimRelease::of_claim(key, end, handle.ttl(), QueueSlot::Nothing, None, false)
+            let slot = QueueSlot::Entry {
+                entry: Arc::clone(entry),
+            };
+            ClaimRelease::of_claim(key.clone(), end, handle.ttl(), slot, None, false)
         };
-        let releases = handle.ids().iter().map(release).collect();
+        let keys = LeaseId::of_handle(handle);
+        let releases = keys.iter().zip(entries).map(release).collect();
         self.call.engine.renewer.release_in_background(releases);
     }
 

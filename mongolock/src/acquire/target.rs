@@ -132,7 +132,7 @@ impl Target {
         match self {
             Self::Lock | Self::Part | Self::Permit(_) => mark.new_lock_id(owner),
             Self::Set { .. } => mark.new_set_id(owner),
-            // The owner stays, so that whoever ends its session ends this hold as well.
+            // The owner stays, so that the end of its session ends this hold as well.
             Self::Detached(lease) => mark.new_resumed_id(lease.handle.owner(), self.is_set()),
         }
     }

@@ -49,7 +49,7 @@ impl Detach {
     /// `done:`. By default it is the present owner of the lease.
     ///
     /// It stays the owner when another process resumes the lease and detaches it again: a session that ends can release all that
-    /// it has, also what is being saved at that moment.
+    /// it has, also what is being saved at that moment. Another owner makes another [`handle`](Self::handle).
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.owner = Some(owner.into());
         self.handle = OnceLock::new();

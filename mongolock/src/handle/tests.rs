@@ -125,8 +125,9 @@ fn what_is_no_handle_is_refused_with_its_reason() {
         (r#""k":"lock""#, r#""k":"set""#, "names"),
         (r#""k":"lock""#, r#""k":{"permit":-1}"#, "does not describe"),
         (r#""i":0"#, r#""i":1"#, "names"),
-        (r#""o":"me""#, r#""o":"done:me""#, "done:"),
-        (r#""o":"me""#, r#""o":"""#, "1 to 256 bytes"),
+        (r#""o":"me""#, r#""o":"done:me""#, "owner"),
+        (r#""o":"me""#, r#""o":"""#, "owner"),
+        (r#""c":"a.b""#, r#""c":"a\nb""#, "collection"),
         (r#""t":[1]"#, r#""t":[]"#, "names"),
         (r#""l":60000"#, r#""l":99"#, "100 ms to 7 days"),
         (r#""l":60000"#, r#""l":604800001"#, "100 ms to 7 days"),
@@ -138,7 +139,8 @@ fn what_is_no_handle_is_refused_with_its_reason() {
         let said = refusal(&good.replace(from, to));
         assert!(said.contains(reason), "{to}: {said}");
     }
-    for text in ["", "mlh1", "mlh2.e30", "x", "mlh1.e30 ", "mlh1.e3"] {
+    let long = format!("mlh1.{}", "A".repeat(2 * 1024 * 1024));
+    for text in [&*long, "", "mlh1", "mlh2.e30", "x", "mlh1.e30 ", "mlh1.e3"] {
         let error = text.parse::<LeaseHandle>().unwrap_err();
         assert!(
             matches!(error, LockError::InvalidHandle { .. }),

@@ -18,6 +18,12 @@ const PREFIX: &str = "mlh1.";
 /// The longest time in a handle, in milliseconds: that of the longest retention. A much longer one could not be added to a date.
 const LONGEST: u64 = i32::MAX as u64 * 1000;
 
+/// The longest text of a handle in bytes: that of a set of the longest names has less.
+const MAX_TEXT: usize = 2 * 1024 * 1024;
+
+/// The longest name of a collection with its database in bytes: MongoDB allows 255.
+const MAX_HOME: usize = 512;
+
 /// What a handle says of a lease. The names of the fields are short, because a cookie has little room.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -88,6 +94,9 @@ pub(super) fn encoded(json: impl AsRef<[u8]>) -> String {
 
 /// Reads the text of a handle; the error says what is wrong, and does not repeat the text.
 pub(super) fn read(text: &str) -> Result<Content, String> {
+    if text.len() > MAX_TEXT {
+        return Err("its text is too long".to_owned());
+    }
     let encoded = text
         .strip_prefix(PREFIX)
         .ok_or_else(|| format!("its text does not begin with `{PREFIX}`"))?;
@@ -111,10 +120,14 @@ impl Content {
         if !are_as_many || !are_ordered || !is_complete {
             return Err("its names are not those of a lease".to_owned());
         }
+        // It is a part of errors.
+        if self.home.len() > MAX_HOME || self.home.chars().any(char::is_control) {
+            return Err("its collection cannot exist".to_owned());
+        }
         for name in &self.names {
             RenderedName::new(name).check().map_err(|error| said(&error))?;
         }
-        options::check_owner(&self.owner).map_err(|error| said(&error))?;
+        options::check_owner(&self.owner).map_err(|_| "its owner breaks a rule".to_owned())?;
         options::check_ttl(Duration::from_millis(self.ttl)).map_err(|error| said(&error))?;
         let times = [Some(self.min_hold), self.once.map(StoredOnce::millis)];
         if times.into_iter().flatten().any(|time| time > LONGEST) {

@@ -19,7 +19,7 @@ use crate::moment::Luck;
 use crate::store::{AdmissionClass, ClaimEnd, LeaseId, driver_error};
 use crate::sync::lock;
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPEAT_LIMIT};
-use crate::{LockError, trace};
+use crate::{LockError, lock_id, trace};
 
 /// The release of a claim that this process no longer needs, made by the renewer's task.
 pub(crate) struct ClaimRelease {
@@ -94,6 +94,7 @@ impl ClaimRelease {
         let release = |((key, part), slot): ((&LeaseId, &Part), _)| Self {
             copies: part.copies.clone(),
             is_late,
+            is_noted_in_line: matches!(end, ClaimEnd::Released { .. }),
             ..Self::new(key.clone(), end.clone(), taken_for, std::mem::take(slot))
         };
         claims.map(release).collect()
@@ -110,7 +111,10 @@ impl ClaimRelease {
             NextRelease::At(at) => (at, true),
         };
         let end = match &self.end {
-            ClaimEnd::Released { .. } if is_confirmed => ClaimEnd::RELEASED,
+            // The beginning of a detached lease, from which its minimum hold counts, is that of the first acquisition.
+            ClaimEnd::Released { .. } if is_confirmed && !lock_id::has_changed_hands(&self.key.lock_id) => {
+                ClaimEnd::RELEASED
+            }
             end => end.clone(),
         };
         Some(Self {
@@ -161,6 +165,11 @@ impl ClaimRelease {
     pub(crate) fn without_turn(mut self) -> Self {
         self.pass_turn_on();
         self
+    }
+
+    /// A slot for another release of the same lock, for which only a shutdown waits.
+    pub(super) fn entry(&self) -> QueueSlot {
+        self.slot.entry()
     }
 
     pub(super) fn pass_turn_on(&mut self) {

@@ -21,26 +21,34 @@ use crate::store::{AcquireReply, ClaimEnd, Claimed, Detachment, LeaseId, Store};
 use crate::timing::{MARK_LIMIT, RELEASE_NO_REPLY, RELEASE_REPLY_LIMIT};
 use crate::{LeaseHandle, LockError, LossReason, task, trace};
 
+/// What errors call the request.
+const REQUEST: &str = "request to detach";
+
 /// A request that has begun.
 pub(super) enum BegunDetaching {
     /// It has ended, because the store never waits.
-    Ended(Result<Detached, Box<LockError>>),
+    Ended(Result<Detaching, Box<LockError>>),
     /// A task sends it.
-    Sent(JoinHandle<Result<Detached, LockError>>),
+    Sent(JoinHandle<Result<Detaching, LockError>>),
 }
 
-/// A lease that was detached. It is released when this is dropped before its handle is delivered.
-pub(super) struct Detached {
+/// A lease that is being detached, or that was detached and whose handle is not delivered. Dropping it releases both ids.
+pub(super) struct Detaching {
     renewer: Arc<Renewer>,
-    lease: Arc<Detaching>,
-    is_delivered: bool,
+    lease: Arc<Lease>,
+    /// What is renewed until the reply.
+    kept: Arc<Lease>,
+    /// The releases of the claims, with their slots in the queues.
+    releases: Vec<ClaimRelease>,
+    detached: Arc<DetachedClaims>,
 }
 
-/// The claims of a detached lease, for all copies of the request.
-struct Detaching {
+/// The claims with the id of the handle, for all copies of the request.
+struct DetachedClaims {
+    /// The claims that they replace.
     keys: Few<LeaseId>,
     detachment: Detachment,
-    /// The request makes the claims with the id of the handle, as an acquire request makes others.
+    /// The request makes these claims, as an acquire request makes others.
     copies: Few<Copies>,
 }
 
@@ -55,106 +63,101 @@ pub(super) fn begin(
         release::after_loss(renewer, lease);
         return Err(lease.lost_error());
     };
-    let detachment = Detachment {
-        lock_id: Arc::clone(handle.lock_id()),
-        ttl: handle.ttl(),
-        min_hold: handle.min_hold(),
-        tokens: lease.parts.map(|part| part.last_token),
+    let detaching = Detaching {
+        renewer: Arc::clone(renewer),
+        lease: Arc::clone(lease),
+        releases: ClaimRelease::of_lease(lease),
+        kept: renewer.keep_while_detaching(lease, deadline),
+        detached: Arc::new(DetachedClaims {
+            keys: lease.keys.clone(),
+            detachment: Detachment {
+                lock_id: Arc::clone(handle.lock_id()),
+                ttl: handle.ttl(),
+                min_hold: handle.min_hold(),
+                tokens: lease.parts.map(|part| part.last_token),
+            },
+            copies: Few::collected(match lease.keys.len() {
+                1 => vec![Copies::default()],
+                names => Copies::of_set(names),
+            }),
+        }),
     };
-    let releases = ClaimRelease::of_lease(lease);
-    let kept = renewer.keep_while_detaching(lease, deadline);
-    let detaching = detach(Arc::clone(renewer), Arc::clone(lease), kept, releases, detachment);
+    let sending = detaching.send();
     if renewer.store().never_waits() {
         return Ok(BegunDetaching::Ended(
-            task::run_at_once(detaching).map_err(Box::new),
+            task::run_at_once(sending).map_err(Box::new),
         ));
     }
-    Ok(BegunDetaching::Sent(task::spawn_for_caller(detaching)))
+    Ok(BegunDetaching::Sent(task::spawn_for_caller(sending)))
 }
 
 /// Waits until the lease is detached. Dropping the future releases it.
 pub(super) async fn outcome(begun: BegunDetaching) -> Result<(), LockError> {
     let detached = match begun {
         BegunDetaching::Ended(result) => result.map_err(|error| *error)?,
-        BegunDetaching::Sent(sending) => {
-            task::wait_for_reply(sending, "request to detach", RELEASE_REPLY_LIMIT).await?
-        }
+        BegunDetaching::Sent(sending) => task::wait_for_reply(sending, REQUEST, RELEASE_REPLY_LIMIT).await?,
     };
     detached.deliver();
     Ok(())
 }
 
-/// Sends requests until one of them has a reply. `kept` is what is renewed meanwhile.
-async fn detach(
-    renewer: Arc<Renewer>,
-    lease: Arc<Lease>,
-    kept: Arc<Lease>,
-    mut releases: Vec<ClaimRelease>,
-    detachment: Detachment,
-) -> Result<Detached, LockError> {
-    lease.begin_claim_release();
-    let detaching = Arc::new(Detaching {
-        copies: match lease.keys() {
-            [_] => Few::one(Copies::default()),
-            keys => Few::from(Copies::of_set(keys.len())),
-        },
-        keys: lease.keys.clone(),
-        detachment,
-    });
-    let mut requests = Requests::new(&renewer, Arc::clone(&detaching));
-    let reply = requests.reply("request to detach", RELEASE_NO_REPLY, || {
-        // The next waiter in this process sends requests of its own, and finds out by itself whether the server works.
-        releases.iter_mut().for_each(ClaimRelease::pass_turn_on);
-    });
-    let reply = reply.await.and_then(|(reply, _)| reply);
-    renewer.forget(&kept);
-    kept.complete(LeaseState::Released);
-    let error = match reply {
-        Ok(replies) if replies.iter().all(AcquireReply::is_acquired) => {
-            let Detachment { lock_id, ttl, .. } = &detaching.detachment;
-            lease.report(|hold| trace::detached(hold, lock_id, *ttl));
-            renewer.replaced(releases);
-            return Ok(Detached {
-                renewer,
-                lease: detaching,
-                is_delivered: false,
-            });
-        }
-        Ok(_) => {
-            lease.report_loss(LossReason::Gone);
-            lease.lost_error()
-        }
-        Err(error) => error,
-    };
-    let now = Instant::now();
-    let mut left: Vec<ClaimRelease> = releases.into_iter().map(|release| release.alone(now)).collect();
-    left.extend(detaching.given_up());
-    renewer.release_in_background(left);
-    Err(error)
-}
-
-impl Detached {
-    fn deliver(mut self) {
-        self.is_delivered = true;
-    }
-}
-
-impl Drop for Detached {
-    fn drop(&mut self) {
-        if !self.is_delivered {
-            self.renewer.release_in_background(self.lease.given_up());
-        }
-    }
-}
-
 impl Detaching {
-    /// The releases of the claims with the id of the handle that may have their locks, now or later.
-    fn given_up(&self) -> Vec<ClaimRelease> {
-        let claims = (0..self.keys.len()).filter(|index| self.copies[*index].give_up());
-        claims.map(|index| self.release(index, true)).collect()
+    /// Sends requests until one of them has a reply.
+    async fn send(mut self) -> Result<Self, LockError> {
+        self.lease.begin_claim_release();
+        let (renewer, releases) = (Arc::clone(&self.renewer), &mut self.releases);
+        let mut requests = Requests::new(&renewer, Arc::clone(&self.detached));
+        let reply = requests.reply(REQUEST, RELEASE_NO_REPLY, || {
+            // The next waiter in this process sends requests of its own, and finds out by itself whether the server works.
+            releases.iter_mut().for_each(ClaimRelease::pass_turn_on);
+        });
+        let replies = reply.await.and_then(|(reply, _)| reply).inspect_err(|_| {
+            self.lease.report(trace::released);
+        })?;
+        if !replies.iter().all(AcquireReply::is_acquired) {
+            self.lease.report_loss(LossReason::Gone);
+            return Err(self.lease.lost_error());
+        }
+        let Detachment { lock_id, ttl, .. } = &self.detached.detachment;
+        self.lease.report(|hold| trace::detached(hold, lock_id, *ttl));
+        self.stop_renewals();
+        // A shutdown waits until the handle is delivered, or released.
+        self.releases.iter_mut().for_each(ClaimRelease::pass_turn_on);
+        Ok(self)
     }
 
-    fn release(&self, index: usize, repeats: bool) -> ClaimRelease {
+    fn stop_renewals(&self) {
+        self.renewer.forget(&self.kept);
+        self.kept.complete(LeaseState::Released);
+    }
+
+    fn deliver(mut self) {
+        self.renewer.replaced(std::mem::take(&mut self.releases));
+    }
+}
+
+impl Drop for Detaching {
+    fn drop(&mut self) {
+        self.stop_renewals();
+        if self.releases.is_empty() {
+            return;
+        }
+        // One command ends both ids of a lock: a copy of the request that takes effect between two would leave one of them.
+        let now = Instant::now();
+        let releases = std::mem::take(&mut self.releases).into_iter();
+        let mut releases: Vec<ClaimRelease> = releases.map(|release| release.rescheduled(now)).collect();
+        for index in 0..self.detached.keys.len() {
+            if self.detached.copies[index].give_up() {
+                let slot = releases[index].entry();
+                releases.push(self.detached.release(index, slot, true).rescheduled(now));
+            }
+        }
+        self.renewer.release_in_background(releases);
+    }
+}
+
+impl DetachedClaims {
+    fn release(&self, index: usize, slot: QueueSlot, repeats: bool) -> ClaimRelease {
         let Detachment {
             lock_id,
             ttl,
@@ -164,28 +167,31 @@ impl Detaching {
         let end = ClaimEnd::Released { min_hold: *min_hold };
         let copies = repeats.then(|| self.copies[index].clone());
         let key = self.keys[index].with_id(lock_id);
-        ClaimRelease::of_claim(key, end, *ttl, QueueSlot::Nothing, copies, false)
+        ClaimRelease::of_claim(key, end, *ttl, slot, copies, false)
+    }
+
+    /// Whether one of the claims of a set has its lock still. The query about a set shows no write that a majority has not
+    /// confirmed.
+    fn is_unconfirmed(&self, replies: &[AcquireReply]) -> bool {
+        let mut of_set = replies.iter().zip(&*self.keys);
+        let has_lock = |(reply, key): (&AcquireReply, &LeaseId)| {
+            let holder = match reply {
+                AcquireReply::Held { holder, .. } => holder.as_ref(),
+                AcquireReply::Acquired { .. } => None,
+            };
+            holder == Some(&key.lock_id)
+        };
+        self.keys.len() > 1 && of_set.any(has_lock)
     }
 }
 
-/// Whether this claim has its lock still, by a reply to another one.
-fn has(reply: &AcquireReply, key: &LeaseId) -> bool {
-    matches!(reply, AcquireReply::Held { holder: Some(holder), .. } if *holder == key.lock_id)
-}
-
-impl Command for Arc<Detaching> {
+impl Command for Arc<DetachedClaims> {
     type Reply = Claimed;
 
     async fn send(&self, store: &Store) -> Result<Claimed, LockError> {
         let replies = store.detach(&self.keys, &self.detachment, MARK_LIMIT).await?;
-        if let Ok(replies) = &replies
-            && replies
-                .iter()
-                .zip(&*self.keys)
-                .any(|(reply, key)| has(reply, key))
-        {
-            // The query about a set shows no write that a majority has not confirmed.
-            return Err(LockError::no_reply("request to detach", MARK_LIMIT));
+        if replies.as_ref().is_ok_and(|replies| self.is_unconfirmed(replies)) {
+            return Err(LockError::no_reply(REQUEST, MARK_LIMIT));
         }
         Ok(replies)
     }
@@ -198,7 +204,8 @@ impl Command for Arc<Detaching> {
         let due = self.copies[0].note(sent, self.keys.len(), reply);
         if !due.is_empty() {
             let repeats = self.keys.len() > 1;
-            let releases = due.into_iter().map(|index| self.release(index, repeats));
+            let releases = due.into_iter();
+            let releases = releases.map(|index| self.release(index, QueueSlot::Nothing, repeats));
             renewer.release_in_background(releases.collect());
         }
     }

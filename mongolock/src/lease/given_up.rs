@@ -7,8 +7,8 @@ use crate::sync::lock;
 
 /// The ids of claims that this process has given up and that the server may still have.
 ///
-/// A lock that is held by one of them is not busy, because no holder uses it. A waiter that finds such an id in a reply
-/// releases it and sends its acquire request again.
+/// No holder uses such a claim. A caller that finds its id in a reply ends it and sends its request again. Then the lock is free,
+/// unless the claim has resumed a detached lease, which is given back.
 #[derive(Default)]
 pub(crate) struct GivenUp {
     ids: Mutex<HashMap<Arc<str>, PendingIds>>,
@@ -46,6 +46,19 @@ impl GivenUp {
             given_up: Arc::clone(self),
             lock_id: Arc::clone(lock_id),
         }
+    }
+
+    /// Whether a lock that is held by this id is free as soon as the claim has ended, which may happen now.
+    pub(crate) fn frees(&self, now: Instant, lock_id: &str) -> bool {
+        matches!(self.find(now, lock_id), Some(ClaimEnd::Released { .. }))
+    }
+
+    /// The ids of claims that have resumed the detached lease with this id, and give it back.
+    pub(crate) fn of_lease(&self, detached: &Arc<str>) -> Vec<Arc<str>> {
+        let gives_back = |(_, entry): &(&Arc<str>, &PendingIds)| matches!(&entry.end, ClaimEnd::GivenBack { lock_id, .. } if lock_id == detached);
+        let ids = lock(&self.ids);
+        let resumed = ids.iter().filter(gives_back);
+        resumed.map(|(id, _)| Arc::clone(id)).collect()
     }
 
     /// How the claim with this id is to end, if that may happen now.

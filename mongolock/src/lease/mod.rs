@@ -8,7 +8,8 @@
 //! | gone | [`renewal`], a guarded commit | the server no longer has the claim |
 //! | shut down | [`renewer`] | the provider is shut down |
 //!
-//! A lease whose work has succeeded, and whose mark is requested, ends only by the reply to that request: [`completion`].
+//! A lease whose work has succeeded, and whose mark is requested, ends only by the reply to that request: [`completion`]. So does
+//! one that is being detached: [`detaching`].
 //!
 //! A release that finds the claim gone is reported as "gone" by [`release`], after the lease has ended.
 

@@ -14,7 +14,7 @@ use super::{Lease, Turn};
 use crate::backoff::Backoff;
 use crate::moment::Luck;
 use crate::queue::Rivals;
-use crate::store::driver_error;
+use crate::store::{ClaimEnd, driver_error};
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPLY_LIMIT};
 use crate::{LockError, LossReason, task, trace};
 
@@ -83,7 +83,9 @@ pub(super) fn unawaited(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Result<()
 /// Releases a lease whose guard was dropped: no caller waits for the release, and there may be no runtime.
 pub(super) fn in_background(renewer: &Arc<Renewer>, lease: &Arc<Lease>) {
     if let Ended::Unreleased = close(renewer, lease) {
-        lease.report(trace::released);
+        if let ClaimEnd::Released { .. } = lease.end() {
+            lease.report(trace::released);
+        }
         renewer.release_claim(lease);
     }
 }

@@ -10,7 +10,7 @@ use super::renewer::Renewer;
 use crate::backoff::Backoff;
 use crate::moment::Luck;
 use crate::store::{AdmissionClass, Store, driver_error};
-use crate::timing::{MARK_NO_REPLY, MARK_OVERDUE};
+use crate::timing::{MARK_NO_REPLY, MARK_OVERDUE, RELEASE_REPLY_LIMIT};
 use crate::{LockError, task};
 
 /// A command that may be repeated.
@@ -134,12 +134,13 @@ impl<'a, C: Command> Requests<'a, C> {
     }
 }
 
-/// Sends a command until it has a reply, for [`RELEASE_REPLY_LIMIT`](crate::timing::RELEASE_REPLY_LIMIT) at most.
+/// Sends a command until it has a reply, for [`RELEASE_REPLY_LIMIT`] at most.
 pub(crate) async fn reply<C: Command>(
     renewer: &Arc<Renewer>,
     command: C,
     request: &str,
 ) -> Result<(C::Reply, bool), LockError> {
-    let limit = crate::timing::RELEASE_REPLY_LIMIT;
-    Requests::new(renewer, command).reply(request, limit, || ()).await
+    Requests::new(renewer, command)
+        .reply(request, RELEASE_REPLY_LIMIT, || ())
+        .await
 }

@@ -184,9 +184,11 @@ impl Lease {
         is_live
     }
 
-    /// Notes that the lease is renewed only until it is detached.
+    /// Notes that the lease is renewed only until it is detached, also if its deadline has passed.
     pub(super) fn begin_detaching(&self) {
-        self.begin_completion(Work::Detaching);
+        if let LeaseState::Live { work, .. } = &mut *lock(&self.state) {
+            *work = Work::Detaching;
+        }
     }
 
     fn begin_completion(&self, next: Work) -> bool {

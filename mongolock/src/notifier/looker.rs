@@ -254,7 +254,7 @@ impl ReleaseNotifier {
     }
 
     fn has_given_up(&self, lock_id: &str) -> bool {
-        self.given_up.find(Instant::now(), lock_id).is_some()
+        self.given_up.frees(Instant::now(), lock_id)
     }
 
     /// A query has failed: to its waiters it is a failed request, which is repeated. After a lasting error each of them

@@ -4,19 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::LockProvider;
 use crate::acquire::{Resume, Search};
+use crate::backoff::Backoff;
 use crate::context::LockContext;
 use crate::few::Few;
 use crate::handle::invalid;
 use crate::lease::Hold;
 use crate::lease::repeated::{self, Command};
+use crate::moment::Luck;
 use crate::name::RenderedName;
 use crate::options::{Options, check_ttl};
-use crate::store::{Extended, LeaseId, Store};
-use crate::timing::RELEASE_LIMIT;
-use crate::{LeaseHandle, LockError, LockGuard, Permit, trace};
+use crate::store::{AdmissionClass, Extended, LeaseId, Store};
+use crate::timing::{ACQUIRE_OVERDUE, RELEASE_LIMIT};
+use crate::{LeaseHandle, LockError, LockGuard, Permit, task, trace};
+
+/// How often a command that has not found its lease is sent again.
+const MOST_QUESTIONS: u32 = 5;
 
 impl LockProvider {
     /// Resumes a detached lease: this process holds the lock, or all locks of a set, from now on, and renews the lease. The handle
@@ -24,7 +30,7 @@ impl LockProvider {
     ///
     /// The lease has the expiry of this provider and a greater fencing token; its minimum hold, its period
     /// ([`once_per`](crate::DistributedLock::once_per)) and its owner stay. Of several calls with one handle, in any processes, at
-    /// most one succeeds. It waits for nobody. It is one command; for a set a query follows.
+    /// most one succeeds. It waits for no other holder. It is one command; for a set a query follows.
     ///
     /// ```
     /// use std::time::Duration;
@@ -53,7 +59,8 @@ impl LockProvider {
     /// # Cancel safety
     ///
     /// If the future is dropped, or ends with an error of MongoDB, the lease is given back: the handle is valid again as soon as
-    /// the server has the request for that, and lasts for its whole time from then on. A guard that was returned is an ordinary
+    /// the server has the request for that, and its lease lasts for the time given to `detach` from then on, also if it was extended
+    /// beyond that. A guard that was returned is an ordinary
     /// one: dropping it releases the lock. A handler that can be cancelled therefore resumes, works and detaches in a task
     /// of its own.
     ///
@@ -142,7 +149,8 @@ impl LockProvider {
     /// - [`LockError::Lost`] if the lease has expired, or is gone: it was released, also by force, or resumed.
     /// - [`LockError::InvalidHandle`] if the locks are in another collection, and [`LockError::InvalidOption`] if the time is out of
     ///   its bounds.
-    /// - [`LockError::Mongo`] if MongoDB refused the request, or did not confirm it within 6 s: the lease may have been extended.
+    /// - [`LockError::Mongo`] if MongoDB refused the request, did not confirm it within 6 s (the lease may have been extended), or if
+    ///   the provider was shut down. [`LockError::CorruptDocument`] if the document of a lock cannot be read.
     ///
     /// # Cancel safety
     ///
@@ -154,20 +162,25 @@ impl LockProvider {
     pub async fn extend(&self, handle: &LeaseHandle, ttl: Duration) -> Result<DateTime, LockError> {
         check_ttl(ttl)?;
         let keys = self.keys(handle)?;
-        let (extended, _) = repeated::reply(&self.engine.renewer, Extend { keys, ttl }, "extension").await?;
+        let extend = || Extend {
+            keys: keys.clone(),
+            ttl,
+        };
+        let (extended, _) = self.ask(handle, extend, "extension", Result::is_ok).await?;
         extended.map_err(|reason| LockError::lost(handle.name(), handle.fencing_token(), reason))
     }
 
     /// Releases a detached lease. It returns `false` if the handle had nothing to release: its lease was over, or was resumed. It
     /// never ends the hold of a call that has resumed the lease.
     ///
-    /// A minimum hold is kept, as by the release of a guard. It is one command.
+    /// A minimum hold is kept, as by the release of a guard. It is one command. If a reply was lost, and the repetition finds nothing,
+    /// the result is `true`: the first command has released the lease, unless another call has resumed it at that moment.
     ///
     /// # Errors
     ///
     /// - [`LockError::InvalidHandle`] if the locks are in another collection.
-    /// - [`LockError::Mongo`] if MongoDB refused the release, or did not confirm it within 6 s: the lease may have been released,
-    ///   and ends by itself otherwise.
+    /// - [`LockError::Mongo`] if MongoDB refused the release, did not confirm it within 6 s (the lease may have been released, and ends
+    ///   by itself otherwise), or if the provider was shut down.
     ///
     /// # Cancel safety
     ///
@@ -177,12 +190,13 @@ impl LockProvider {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn release(&self, handle: &LeaseHandle) -> Result<bool, LockError> {
-        let release = Release {
-            keys: self.keys(handle)?,
+        let keys = self.keys(handle)?;
+        let release = || Release {
+            keys: keys.clone(),
             min_hold: handle.min_hold(),
             takeover_margin: self.options().takeover_margin,
         };
-        let (was_held, is_repetition) = repeated::reply(&self.engine.renewer, release, "release").await?;
+        let (was_held, is_repetition) = self.ask(handle, release, "release", |held| *held).await?;
         if was_held {
             for id in handle.ids() {
                 trace::handle_released(id, handle.lock_id());
@@ -195,14 +209,49 @@ impl LockProvider {
     /// The claims of a detached lease.
     fn keys(&self, handle: &LeaseHandle) -> Result<Few<LeaseId>, LockError> {
         handle.check_home(&self.engine.store.home())?;
-        let key = |id: &Arc<str>| LeaseId {
-            name: Arc::clone(id),
-            lock_id: Arc::clone(handle.lock_id()),
-        };
-        Ok(match handle.ids() {
-            [id] => Few::one(key(id)),
-            ids => Few::from(ids.iter().map(key).collect::<Vec<_>>()),
-        })
+        Ok(LeaseId::of_handle(handle))
+    }
+
+    /// Sends a command until it has a reply, and again if it has not found a lease that a call of this provider has resumed which was
+    /// given up: its request may be on its way.
+    async fn ask<C: Command>(
+        &self,
+        handle: &LeaseHandle,
+        command: impl Fn() -> C,
+        request: &str,
+        has_found: impl Fn(&C::Reply) -> bool,
+    ) -> Result<(C::Reply, bool), LockError> {
+        let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_millis(200));
+        for _ in 0..MOST_QUESTIONS {
+            let is_given_back = self.give_back(handle).await;
+            let reply = repeated::reply(&self.engine.renewer, command(), request).await?;
+            if has_found(&reply.0) || !is_given_back {
+                return Ok(reply);
+            }
+            sleep(backoff.next(Luck::draw())).await;
+        }
+        repeated::reply(&self.engine.renewer, command(), request).await
+    }
+
+    /// Gives the lease back if calls of this provider have resumed it and were given up, and returns whether there were such calls.
+    /// Without a reply the next command shows what has become of the lease.
+    async fn give_back(&self, handle: &LeaseHandle) -> bool {
+        let renewer = &self.engine.renewer;
+        let given_up = renewer.given_up.of_lease(handle.lock_id());
+        for lock_id in &given_up {
+            let end = renewer.given_up.find(Instant::now(), lock_id);
+            let Some(end) = end else { continue };
+            let claims = LeaseId::of_handle(handle).map(|key| key.with_id(lock_id));
+            let store = Arc::clone(&self.engine.store);
+            let giving_back = task::start(async move {
+                let admissions = store.background_admissions();
+                let _admission = admissions.admit(AdmissionClass::Release, None).await;
+                store.end_many(&claims, &end, RELEASE_LIMIT).await
+            });
+            // It is repeated in the background.
+            let _ = timeout(ACQUIRE_OVERDUE, giving_back).await;
+        }
+        !given_up.is_empty()
     }
 }
 

@@ -24,6 +24,16 @@ impl<H> QueueSlot<H> {
         }
     }
 
+    /// Another slot for the same queue, for which only a shutdown waits.
+    pub(crate) fn entry(&self) -> Self {
+        match self {
+            Self::Turn(Turn { entry, .. }) | Self::Entry { entry } => Self::Entry {
+                entry: Arc::clone(entry),
+            },
+            Self::Nothing => Self::Nothing,
+        }
+    }
+
     /// Passes the turn on, so that the next waiter in this process sends requests of its own; a shutdown still waits for
     /// the entry.
     pub(crate) fn pass_turn_on(&mut self) {

@@ -197,6 +197,11 @@ impl Worker {
                 return self.after_resumption(resumed, &stored).await;
             }
             self.handles().count(4);
+            match self.rng.u8(0..8) {
+                0 => return self.extend(stored).await,
+                1 => return self.release_by_handle(stored).await,
+                _ => {}
+            }
         }
         let resumed = self.resumed(handle).await;
         self.after_resumption(resumed, &stored).await

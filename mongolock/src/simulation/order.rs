@@ -204,7 +204,8 @@ impl Server {
                     if order.keys.len() == 1 {
                         return Ok(Reply::Claimed(reply));
                     }
-                    if matches!(order.change, Change::Resume(..)) && !reply.is_acquired() {
+                    if matches!(order.change, Change::Resume(..) | Change::Extend(_)) && !reply.is_acquired()
+                    {
                         break;
                     }
                 }

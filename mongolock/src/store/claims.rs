@@ -271,21 +271,20 @@ pub(super) fn updates_of(queries: Vec<Document>, stage: &Document) -> Vec<Docume
 }
 
 /// The queries for the documents of these claims: one for all claims of single locks, whose ids no other name can have, and
-/// one for each set, which pairs its id with its names.
+/// one for each set, which pairs its id with its names. Those of detached leases come last: a request that detaches a lease while
+/// both ids are released finds the first one gone, or its own one is released after it.
 pub(super) fn claims<'a>(keys: impl IntoIterator<Item = &'a LeaseId>) -> Vec<Document> {
     let mut single = Vec::new();
-    let mut sets: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut sets: BTreeMap<(bool, &str), Vec<&str>> = BTreeMap::new();
     for key in keys {
         if lock_id::is_set(&key.lock_id) {
-            sets.entry(&key.lock_id).or_default().push(&key.name);
+            let of_set = (lock_id::is_detached(&key.lock_id), &*key.lock_id);
+            sets.entry(of_set).or_default().push(&key.name);
         } else {
             single.push(key);
         }
     }
-    let mut queries: Vec<Document> = sets
-        .into_iter()
-        .map(|(id, names)| doc! { "_id": { "$in": names }, "lockId": id })
-        .collect();
+    let mut queries = Vec::with_capacity(sets.len() + 1);
     match single[..] {
         [] => {}
         [key] => queries.push(claim(key)),
@@ -295,6 +294,8 @@ pub(super) fn claims<'a>(keys: impl IntoIterator<Item = &'a LeaseId>) -> Vec<Doc
             queries.push(doc! { "_id": { "$in": names }, "lockId": { "$in": ids } });
         }
     }
+    let of_sets = sets.into_iter();
+    queries.extend(of_sets.map(|((_, id), names)| doc! { "_id": { "$in": names }, "lockId": id }));
     queries
 }
 

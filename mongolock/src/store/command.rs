@@ -8,7 +8,7 @@ use mongodb::bson::DateTime;
 
 use crate::few::Few;
 use crate::once::MarkEnd;
-use crate::{FencingToken, LockError, LossReason};
+use crate::{FencingToken, LeaseHandle, LockError, LossReason};
 
 /// What errors call an acquire request.
 pub(crate) const ACQUIRE_REQUEST: &str = "acquire request";
@@ -23,6 +23,14 @@ pub(crate) struct LeaseId {
 }
 
 impl LeaseId {
+    /// The claims of a detached lease.
+    pub(crate) fn of_handle(handle: &LeaseHandle) -> Few<Self> {
+        Few::collected(handle.ids().iter().map(|id| Self {
+            name: Arc::clone(id),
+            lock_id: Arc::clone(handle.lock_id()),
+        }))
+    }
+
     /// Another claim on the same lock.
     pub(crate) fn with_id(&self, lock_id: &Arc<str>) -> Self {
         Self {

@@ -1,6 +1,6 @@
 //! The commands of detached leases: detaching, resuming, extending, and releasing by the handle.
 //!
-//! Whoever gets the lease gets a new id with it. So a late command of an earlier holder finds another id and changes nothing.
+//! A process that gets the lease gets a new id with it. So a late command of an earlier holder finds another id and changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::takeover::taken;
 use super::{AcquireReply, AcquireRequest, ClaimItem, Claimed, Detachment, Extended, LeaseId, driver_error};
 use crate::few::Few;
 use crate::options::WEEK;
-use crate::timing::LATE_COMMAND;
+use crate::timing::{ACQUIRE_LIMIT_MIN, LATE_COMMAND};
 use crate::{FencingToken, LockError, LossReason};
 
 impl MongoStore {
@@ -61,7 +61,7 @@ impl MongoStore {
                 dates: None,
             })));
         }
-        self.read_several(&detached, request, limit, by).await
+        self.read_several(&detached, request, by).await
     }
 
     /// Gives these claims the lease that has the id of a handle, if it still runs.
@@ -82,16 +82,27 @@ impl MongoStore {
             }
             Few::Several(_) => {
                 let own = doc! { "case": is_id(&keys[0].lock_id), "then": "$$ROOT" };
-                // Without a branch the server returns an error, which stops the command.
-                let or_stop = doc! { "$switch": { "branches": [own] } };
-                let stage = |key| resume_stage(key, handle_id, request, or_stop.clone().into());
-                let statements = keys.iter().map(|key| statement(key, stage(key)));
-                let by = Instant::now() + limit;
-                self.change_several(keys, statements.collect(), limit).await?;
-                // The query alone decides, as for a claim.
-                self.read_several(keys, request, limit, by).await
+                let stage = |key: &LeaseId| resume_stage(key, handle_id, request, or_stop(vec![own.clone()]));
+                self.change_all(keys, stage, request, limit).await
             }
         }
+    }
+
+    /// Changes the documents of several locks in their order, and finds out by a query which of them the claims have. The query
+    /// alone decides, as for a claim.
+    async fn change_all(
+        &self,
+        keys: &Few<LeaseId>,
+        stage: impl Fn(&LeaseId) -> Document,
+        request: AcquireRequest,
+        limit: Duration,
+    ) -> Result<Claimed, LockError> {
+        let statement =
+            |key: &LeaseId| doc! { "q": { "_id": &*key.name }, "u": [stage(key)], "multi": false };
+        let by = Instant::now() + limit;
+        self.change_several(keys, keys.iter().map(statement).collect(), limit)
+            .await?;
+        self.read_several(keys, request, by).await
     }
 
     async fn change_one(
@@ -131,14 +142,16 @@ impl MongoStore {
         }
     }
 
-    /// What the documents of several locks say to these claims.
+    /// What the documents of several locks say to these claims, read until this time.
     async fn read_several(
         &self,
         keys: &Few<LeaseId>,
         request: AcquireRequest,
-        limit: Duration,
         by: Instant,
     ) -> Result<Claimed, LockError> {
+        let limit = by
+            .saturating_duration_since(Instant::now())
+            .max(ACQUIRE_LIMIT_MIN);
         let item = |key: &LeaseId| ClaimItem {
             key: key.clone(),
             request,
@@ -149,7 +162,7 @@ impl MongoStore {
     }
 
     /// Has a detached lease that still runs last for this time from now on, and returns its end. It shortens no lease; that of
-    /// a set ends with the first of its locks.
+    /// a set ends with the first of its locks, and the command stops at the first one whose lease is lost.
     pub(super) async fn extend(
         &self,
         keys: &Few<LeaseId>,
@@ -160,14 +173,14 @@ impl MongoStore {
             wants_dates: true,
             ..AcquireRequest::plain(ttl)
         };
-        let stage = |key| extend_stage(key, ttl);
         let replies = match keys {
-            Few::One([key]) => self.change_one(key, stage(key), request, limit).await?,
+            Few::One([key]) => {
+                let stage = extend_stage(key, ttl, "$expiresAt".into());
+                self.change_one(key, stage, request, limit).await?
+            }
             Few::Several(_) => {
-                let statements = keys.iter().map(|key| statement(key, stage(key)));
-                let by = Instant::now() + limit;
-                self.change_several(keys, statements.collect(), limit).await?;
-                self.read_several(keys, request, limit, by).await?
+                let stage = |key: &LeaseId| extend_stage(key, ttl, or_stop(Vec::new()));
+                self.change_all(keys, stage, request, limit).await?
             }
         };
         Ok(extended(&replies?))
@@ -204,8 +217,11 @@ pub(crate) fn extended(replies: &[AcquireReply]) -> Extended {
     ends.into_iter().min().ok_or(LossReason::Gone)
 }
 
-fn statement(key: &LeaseId, stage: Document) -> Document {
-    doc! { "q": { "_id": &*key.name }, "u": [stage], "multi": false }
+/// An expression with these cases. For any other document the server returns an error, which stops an ordered command.
+fn or_stop(cases: Vec<Document>) -> Bson {
+    let never = doc! { "case": { "$literal": false }, "then": Bson::Null };
+    let branches = [cases, vec![never]].concat();
+    doc! { "$switch": { "branches": branches } }.into()
 }
 
 /// Whether the document has this id, as an expression of the server.
@@ -238,9 +254,9 @@ fn resume_stage(key: &LeaseId, handle_id: &str, request: AcquireRequest, otherwi
     doc! { "$replaceWith": { "$cond": [runs(handle_id), resumed, otherwise] } }
 }
 
-/// The update that extends a running lease. An end that no command can have set comes from a clock that was ahead.
-fn extend_stage(key: &LeaseId, ttl: Duration) -> Document {
+/// The update that extends a running lease; the end of another one becomes what `otherwise` says. An end that no command can have set comes from a clock that was ahead.
+fn extend_stage(key: &LeaseId, ttl: Duration, otherwise: Bson) -> Document {
     let present = doc! { "$min": ["$expiresAt", from_now(WEEK + LATE_COMMAND)] };
     let end = doc! { "$max": [from_now(ttl), present] };
-    doc! { "$set": { "expiresAt": { "$cond": [runs(&key.lock_id), end, "$expiresAt"] } } }
+    doc! { "$set": { "expiresAt": { "$cond": [runs(&key.lock_id), end, otherwise] } } }
 }

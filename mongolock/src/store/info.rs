@@ -46,8 +46,8 @@ pub struct LockInfo {
     /// The owner that holds the lock, held it when its lease expired, or has marked it as done. `None` once the lock is
     /// released, and for holders that write no owner, as DistributedLock.MongoDB does.
     pub owner: Option<String>,
-    /// Whether the lease is detached: no process renews it, and it ends at [`expires_at`](Self::expires_at) unless somebody with
-    /// its [handle](crate::LeaseHandle) resumes or extends it.
+    /// Whether the lease is detached: no process renews it, and it ends at [`expires_at`](Self::expires_at) unless a program with
+    /// its [handle](crate::LeaseHandle) resumes or extends it. In JSON the field is left out if it is `false`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub detached: bool,
     /// Whether the lock is held, expired, released or done.

@@ -74,7 +74,7 @@ impl AcquireSeveral<'_> {
         let (store, names) = (Arc::clone(&self.call.engine.store), [Arc::clone(name)]);
         let looking = || async move { store.look(Looked::Names(&names), margin, LOOK_LIMIT).await };
         let mut running = query::start(&self.call.engine.store, entry, looking).await?;
-        let is_given_up = |id: &Arc<str>| self.call.given_up(id).is_some();
+        let is_given_up = |id: &Arc<str>| self.call.frees(id);
         let lease = running.remove(name);
         let Some(lease) = lease.filter(|lease| !lease.holder.as_ref().is_some_and(is_given_up)) else {
             entry.front().set_no_holder();

@@ -14,6 +14,14 @@ use crate::store::{
 use crate::sync::lock;
 use crate::timing::LATE_COMMAND;
 
+impl Document {
+    /// Gives the lease the id of a handle.
+    fn detach(&mut self, now: Duration, lock_id: &Arc<str>, ttl: Duration, min_hold: Duration) {
+        self.lock_id = Arc::clone(lock_id);
+        self.expires_at = (now + ttl).max(self.acquired_at + min_hold);
+    }
+}
+
 #[expect(
     clippy::unnecessary_wraps,
     reason = "a server may fail where this store cannot"
@@ -45,8 +53,12 @@ impl MemoryStore {
 
 impl MemoryStore {
     pub(in crate::store) fn extend(&self, keys: &Few<LeaseId>, ttl: Duration) -> Extended {
-        let now = self.now();
-        extended(&keys.map(|key| self.extend_at(now, key, ttl)))
+        let (now, mut runs) = (self.now(), true);
+        for key in keys.iter() {
+            runs = runs && self.extend_at(now, key, ttl).is_acquired();
+        }
+        let request = AcquireRequest::plain(ttl);
+        extended(&keys.map(|key| self.read_claim(now, key, request)))
     }
 
     pub(in crate::store) fn release_detached(
@@ -77,8 +89,7 @@ impl MemoryStore {
         self.change_id(&key.name, |document| {
             let is_own = document.lock_id == key.lock_id && document.token == token.get();
             if is_own {
-                document.lock_id = Arc::clone(lock_id);
-                document.expires_at = (now + *ttl).max(document.acquired_at + *min_hold);
+                document.detach(now, lock_id, *ttl, *min_hold);
             }
             is_own
         });
@@ -144,8 +155,7 @@ impl MemoryStore {
             } => self.change_id(&key.name, |document| {
                 let is_own = document.lock_id == key.lock_id;
                 if is_own {
-                    document.lock_id = Arc::clone(lock_id);
-                    document.expires_at = (now + *ttl).max(document.acquired_at + *min_hold);
+                    document.detach(now, lock_id, *ttl, *min_hold);
                 }
                 is_own
             }),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mongolock::{LeaseHandle, LockError, LockGuard, LockProvider, LockState, LossReason};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::conformance;
 use crate::fixture::{Fixture, acquire_and_release};
@@ -28,6 +28,9 @@ conformance!(
     a_set_that_has_lost_a_lock_is_lost_as_a_whole,
     a_waiter_gets_the_lock_when_the_handle_is_released,
     a_shutdown_leaves_detached_leases_alone,
+    a_shutdown_waits_for_the_release_of_a_detachment_that_is_given_up,
+    a_margin_keeps_no_lease_alive,
+    a_resumption_that_is_given_up_hides_no_lease,
 );
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -452,4 +455,59 @@ async fn a_shutdown_leaves_detached_leases_alone(fixture: Fixture) {
         Err(LockError::ShutDown { .. })
     ));
     rival.resume(&handle).await.unwrap().release().await.unwrap();
+}
+
+async fn a_shutdown_waits_for_the_release_of_a_detachment_that_is_given_up(fixture: Fixture) {
+    let rival = fixture.rival();
+    for number in 0..5 {
+        let ended = fixture.process("ended");
+        let name = format!("n{number}");
+        let detaching = ended.lock(&name).await.unwrap().detach(HOUR);
+        let handle = detaching.handle();
+        let is_detached = timeout(Duration::ZERO, detaching).await.is_ok();
+        ended.shutdown().await;
+        if is_detached {
+            // In memory it takes one poll.
+            assert!(rival.release(&handle).await.unwrap());
+        }
+        assert!(is_free(&rival, &name).await, "{name}");
+    }
+}
+
+async fn a_margin_keeps_no_lease_alive(fixture: Fixture) {
+    let builder = fixture.provider.to_builder().takeover_margin(HOUR);
+    let provider = builder.acquire_timeout(AMPLE).build().unwrap();
+    let set = async || provider.lock_all(["a", "b"]).await.unwrap();
+    for guard in [provider.lock("n").await.unwrap(), set().await] {
+        let name = guard.name().to_owned();
+        let handle = guard.detach(Duration::from_millis(100)).await.unwrap();
+        let expired = async || {
+            let info = provider.admin().get(&name).await.unwrap();
+            info.filter(|info| info.state == LockState::Expired)
+        };
+        must(eventually(AMPLE, "the lease expires", expired).await);
+        let begun = Instant::now();
+        assert_lost(provider.resume(&handle).await, LossReason::Expired);
+        assert_lost(provider.extend(&handle, HOUR).await, LossReason::Expired);
+        assert!(begun.elapsed() < AMPLE / 2, "it is no question of time");
+        assert!(!is_free(&provider, &name).await, "the margin keeps it");
+        assert!(provider.release(&handle).await.unwrap(), "it ends the margin");
+        assert!(is_free(&provider, &name).await);
+    }
+}
+
+async fn a_resumption_that_is_given_up_hides_no_lease(fixture: Fixture) {
+    let provider = &fixture.provider;
+    for round in 0..10 {
+        let mut handle = detached(provider, "n").await;
+        if let Ok(guard) = timeout(Duration::ZERO, provider.resume(&handle)).await {
+            // In memory it takes one poll.
+            handle = guard.unwrap().detach(HOUR).await.unwrap();
+        }
+        if round % 2 == 0 {
+            provider.extend(&handle, HOUR).await.unwrap();
+        }
+        assert!(provider.release(&handle).await.unwrap());
+        assert!(is_free(&fixture.rival(), "n").await);
+    }
 }
