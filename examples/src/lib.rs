@@ -3,6 +3,7 @@
 //!
 //! The programs use pipes and signals of Unix.
 
+pub mod browser;
 pub mod demo;
 pub mod duration;
 pub mod summary;
