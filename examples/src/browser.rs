@@ -5,15 +5,29 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use mongolock_tests::eventually;
 use reqwest::header::{COOKIE, SET_COOKIE};
 use serde::Serialize;
 
 use crate::print;
+use crate::workers::Processes;
 
 /// An instance of the service: its number, and where it listens.
 pub type Instance = (u32, SocketAddr);
+
+/// Waits until as many processes, which have been started, say where they listen, and returns that in the order of their numbers.
+///
+/// # Errors
+/// When a process ends before.
+pub async fn instances<const N: usize>(processes: &mut Processes) -> anyhow::Result<[Instance; N]> {
+    let mut instances = [(0, SocketAddr::from(([0; 4], 0))); N];
+    for instance in &mut instances {
+        *instance = processes.next().await?.context("an instance has ended")?;
+    }
+    instances.sort_unstable();
+    Ok(instances)
+}
 
 /// The limit for a request that is repeated, such as opening a document that others edit.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -67,57 +81,57 @@ impl Browser {
         Ok((response.status().as_u16(), response.text().await?))
     }
 
-    /// Sends a request, and checks that the answer has this status. Returns its text.
+    /// Sends a request, and checks that the answer has this status and, unless it is empty, this text. Returns the text.
     ///
     /// # Errors
-    /// When it has another status.
+    /// When it has another one.
     pub async fn expect(
         &self,
         to: Instance,
         path: &str,
         body: &impl Serialize,
-        status: u16,
+        wanted: (u16, &str),
     ) -> anyhow::Result<String> {
-        let (found, text) = self.post(to, path, body).await?;
-        self.check(to, path, status, (found, text))
+        let answer = self.post(to, path, body).await?;
+        self.check(to, path, wanted, answer)
     }
 
-    /// Sends a request again and again until the answer has this status, as [`expect`](Self::expect) does. Only an answer that
-    /// the document is locked, or stays so, is followed by a repetition.
+    /// Repeats a request until the answer has this status, and checks it as [`expect`](Self::expect) does. Only the answers 423
+    /// (locked by another session), and any other answer to a heartbeat, are followed by a repetition.
     ///
     /// # Errors
-    /// When another status comes before, or this one does not come in time.
+    /// When another answer comes before, or this one does not come in time.
     pub async fn until(
         &self,
         to: Instance,
         path: &str,
         body: &impl Serialize,
-        status: u16,
+        wanted: (u16, &str),
     ) -> anyhow::Result<String> {
-        let repeats = |found: u16| found != status && (found == 423 || path.ends_with("/heartbeat"));
+        let repeats = |found: u16| found != wanted.0 && (found == 423 || path.ends_with("/heartbeat"));
         let answer = || async {
             let answer = self.post(to, path, body).await;
             answer.map_or_else(|error| Some(Err(error)), |it| (!repeats(it.0)).then_some(Ok(it)))
         };
-        let answer = eventually(LIMIT, &format!("{status} for {path}"), answer).await??;
-        self.check(to, path, status, answer)
+        let answer = eventually(LIMIT, &format!("{} for {path}", wanted.0), answer).await??;
+        self.check(to, path, wanted, answer)
     }
 
     fn check(
         &self,
         (number, _): Instance,
         path: &str,
-        status: u16,
-        (found, text): (u16, String),
+        wanted: (u16, &str),
+        (status, text): (u16, String),
     ) -> anyhow::Result<String> {
-        let session = &self.session;
-        if self.prints {
-            print(format!("{session:>8}  {path:<12} on {number}: {found} {text:?}"))?;
-        }
+        let line = format!("{:>8}  {path:<12} on {number}: {status} {text:?}", self.session);
         ensure!(
-            found == status,
-            "{session} {path} on {number}: {found} {text:?} instead of {status}"
+            status == wanted.0 && (wanted.1.is_empty() || text == wanted.1),
+            "{line} instead of {wanted:?}"
         );
+        if self.prints {
+            print(line)?;
+        }
         Ok(text)
     }
 
