@@ -57,11 +57,25 @@ impl Browser {
         })
     }
 
-    /// Sends a request of the page of a document, such as `7/save`, and returns the status and the text of the answer.
+    /// Sends a request of the page of a document, such as `7/save`, and returns the status and the text of the answer. After the
+    /// answer 503 (try again) it is repeated.
     ///
     /// # Errors
     /// When there is no answer.
     pub async fn post(
+        &self,
+        to: Instance,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<(u16, String)> {
+        let answer = || async {
+            let answer = self.post_once(to, path, body).await;
+            Some(answer).filter(|answer| !answer.as_ref().is_ok_and(|(status, _)| *status == 503))
+        };
+        eventually(LIMIT, "an answer that is not 503", answer).await?
+    }
+
+    async fn post_once(
         &self,
         (_, address): Instance,
         path: &str,

@@ -5,8 +5,7 @@
 //! cargo run --bin edit_document
 //! ```
 //!
-//! `service.rs` has the code to copy. This file plays the users, kills an instance and checks. The page "editing sessions" of the
-//! guide has the rules.
+//! `service.rs` is the code to copy; this file plays the users and checks. The guide's page "editing sessions" has the rules.
 
 mod service;
 

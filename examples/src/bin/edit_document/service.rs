@@ -50,9 +50,9 @@ impl Service {
     async fn save(self, id: u32, handle: LeaseHandle, body: Body) -> Result<Done, LockError> {
         let guard = self.locks.resume(&handle).await?;
         sleep(Duration::from_secs(body.work)).await;
-        let token = guard.fencing_token();
-        let (document, change) = (doc! { "_id": id }, doc! { "$set": { "text": body.text } });
-        let write = self.documents.fenced(token).update_one(document, change);
+        let (token, change) = (guard.fencing_token(), doc! { "$set": { "text": body.text } });
+        let documents = self.documents.fenced(token);
+        let write = documents.update_one(doc! { "_id": id }, change);
         write.upsert(true).await?;
         let handle = guard.detach(Duration::from_secs(body.ttl)).await?;
         Ok((token.to_string(), Some(handle)))
@@ -84,8 +84,9 @@ async fn answer(
     };
     let (text, handle) = done.map_err(|error| match error {
         LockError::Timeout { holder: Some(by), .. } => (StatusCode::LOCKED, format!("locked by {by}")),
+        LockError::Timeout { .. } => (StatusCode::LOCKED, "locked".to_owned()),
         LockError::Lost { .. } | LockError::Stale { .. } => (StatusCode::CONFLICT, "lost".to_owned()),
-        LockError::InvalidOption { .. } => (StatusCode::BAD_REQUEST, "not such a ttl".to_owned()),
+        LockError::InvalidOption { .. } => (StatusCode::BAD_REQUEST, "wrong ttl".to_owned()),
         _ => (StatusCode::SERVICE_UNAVAILABLE, "try again".to_owned()),
     })?;
     let cookie = handle.map(|handle| {
