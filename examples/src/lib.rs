@@ -1,8 +1,10 @@
 //! What the example programs share: a program from its start to its exit status ([`demo`]), further processes of the
-//! same program ([`workers`] starts them, [`worker`] is their side), and the result ([`summary`]).
+//! same program ([`workers`] starts them, [`worker`] is their side), and the result ([`summary`]); and the browsers of one
+//! program and its tests ([`browser`]).
 //!
 //! The programs use pipes and signals of Unix.
 
+pub mod browser;
 pub mod demo;
 pub mod duration;
 pub mod summary;

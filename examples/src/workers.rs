@@ -141,18 +141,10 @@ impl Processes {
     /// # Errors
     /// When one has ended.
     pub fn go(&mut self) -> anyhow::Result<()> {
-        self.write_line("go")
-    }
-
-    /// Writes a line to the standard input of each process.
-    ///
-    /// # Errors
-    /// When one has ended.
-    pub fn write_line(&mut self, line: &str) -> anyhow::Result<()> {
         for process in &mut self.processes {
             let input = process.child.stdin.as_mut();
             let input = input.context("a process was asked to end before")?;
-            writeln!(input, "{line}").context("a process has ended")?;
+            writeln!(input, "go").context("a process has ended")?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 //! | [fencing] | How does data reject the write of a stale holder? |
 //! | [deadlocks] | How are several locks held at once without a deadlock? What is reentrant? |
 //! | [permits] | How do at most N callers work at the same time? |
+//! | [editing sessions] | How is a document locked over many requests of a browser, or over several commands? |
 //! | [jobs] | How does a scheduled job run once, on several instances? |
 //! | [order] | In which order do calls get a lock, also between processes? |
 //! | [testing] | How are programs with locks tested? |
@@ -27,6 +28,7 @@
 //! [fencing]: https://docs.rs/mongolock/latest/mongolock/guide/fencing/index.html
 //! [deadlocks]: https://docs.rs/mongolock/latest/mongolock/guide/deadlocks/index.html
 //! [permits]: https://docs.rs/mongolock/latest/mongolock/guide/permits/index.html
+//! [editing sessions]: https://docs.rs/mongolock/latest/mongolock/guide/editing_sessions/index.html
 //! [jobs]: https://docs.rs/mongolock/latest/mongolock/guide/jobs/index.html
 //! [order]: https://docs.rs/mongolock/latest/mongolock/guide/order/index.html
 //! [testing]: https://docs.rs/mongolock/latest/mongolock/guide/testing/index.html
@@ -59,6 +61,9 @@ pub mod deadlocks {}
 
 #[doc = include_str!("guide/permits.md")]
 pub mod permits {}
+
+#[doc = include_str!("guide/editing_sessions.md")]
+pub mod editing_sessions {}
 
 #[doc = include_str!("guide/jobs.md")]
 pub mod jobs {}

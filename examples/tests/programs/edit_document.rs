@@ -1,157 +1,215 @@
-//! The program `edit_document`, run as a user runs it.
+//! The program `edit_document`: the demonstration as a user runs it, and instances as browsers use them.
 
-use std::io::{BufRead, BufReader, Lines, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use mongolock_tests::{TestDb, must, test_db};
+use mongodb::bson::{RawDocumentBuf, doc};
+use mongolock::{LockInfo, LockProvider, LockState};
+use mongolock_examples::browser::{self, Browser, Instance};
+use mongolock_examples::workers::Processes;
+use mongolock_tests::{TestDb, eventually, must, test_db};
+use serde_json::json;
+use tokio::task::JoinSet;
 
-use crate::run::{Text, error_of, passes, program};
+use crate::run::{Alone, passes, program};
 
-fn edit_document(arguments: &[&str]) -> Command {
-    program(env!("CARGO_BIN_EXE_edit_document"), arguments)
+/// The limit for what takes no time, on a busy machine.
+const SOON: Duration = Duration::from_secs(30);
+
+fn edit_document() -> Command {
+    program(env!("CARGO_BIN_EXE_edit_document"), &[])
 }
 
-/// S2.1 to S2.7 and S2.9 to S2.11: a scene checks each.
+/// S2.4, S2.7, S2.9, S2.11: the sessions are the owners, one has two documents, and leases end with it or by time.
 #[tokio::test]
-async fn every_scene_passes() {
-    let text = passes(edit_document(&[])).await;
-    text.has_lines(&["scenes 8"]);
-    for (step, result) in [
-        (
-            "bert@desk-5 opens item 1",
-            "anna@desk-3# locked it ; lease valid for another ",
-        ),
-        (
-            "all at once 12 sessions open item 2",
-            "1 got it, 11 saw which session has it",
-        ),
-        ("the check compares the bytes of item 3", "identical"),
-        ("anna@desk-3 ends the session", "2 items released"),
-        ("the server ends the session cleo@laptop#", "2 items released"),
-        (
-            "anna@desk-3 saves item 9:",
-            "not saved: and bert@desk-5# has since saved \"Bert's text\";",
-        ),
-        (
-            "anna@desk-3 saves item 10:",
-            "not saved: bert@desk-5# has saved \"Bert's text\" ",
-        ),
-        (
-            "anna@desk-3 saves item 11:",
-            "saved, but your lock had expired or was released:",
-        ),
-    ] {
-        assert!(has_step(&text, step, result), "{step}: {result}: {text:?}");
-    }
-}
-
-/// Whether there is a step with this result: its lines contain all these words.
-fn has_step(text: &Text, step: &str, result: &str) -> bool {
-    let has = |line: &str, wanted: &str| wanted.split(' ').all(|word| line.contains(word));
-    let lines: Vec<&str> = text.lines().collect();
-    let mut steps = lines
-        .windows(2)
-        .filter(|pair| pair[1].trim_start().starts_with("-> "));
-    steps.any(|pair| has(pair[0], step) && has(pair[1], result))
-}
-
-/// A user at a terminal.
-struct Editor {
-    process: Child,
-    answers: Lines<BufReader<ChildStdout>>,
-}
-
-impl Editor {
-    fn start(db: &TestDb, name: &str, more: &[&str]) -> Self {
-        let mut command = edit_document(&["--database", db.name(), "--editor", name]);
-        command.args(more).env("MONGODB_URI", db.uri());
-        let mut process = must(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn());
-        let answers = BufReader::new(process.stdout.take().expect("it is piped")).lines();
-        let mut editor = Self { process, answers };
-        while !editor.answer().starts_with("quit ") {}
-        editor
-    }
-
-    fn answer(&mut self) -> String {
-        must(self.answers.next().expect("an answer"))
-    }
-
-    /// The answer to a command.
-    fn types(&mut self, command: &str) -> String {
-        let input = self.process.stdin.as_mut().expect("it is piped");
-        must(writeln!(input, "{command}"));
-        self.answer()
-    }
-}
-
-impl Drop for Editor {
-    fn drop(&mut self) {
-        drop(self.process.stdin.take());
-        let _ = self.process.wait();
-    }
-}
-
-/// S2.4, S2.6, S2.7, S2.11.
-#[tokio::test]
-async fn two_users_edit_at_their_terminals() {
-    let db = test_db().await;
-    let mut anna = Editor::start(&db, "anna", &[]);
-    let mut bert = Editor::start(&db, "bert", &[]);
-    let locked = "locked for you; its text is ";
-    assert_eq!(anna.types("open 1"), format!("{locked}\"draft of item 1\""));
-    let holder = bert.types("open 1");
-    assert!(
-        holder.starts_with("anna#") && holder.contains(" locked it "),
-        "{holder}"
+async fn the_demonstration_passes() {
+    let text = passes(edit_document()).await;
+    text.has_lines(&[
+        "bert/1 1/open on 2: 423 \"locked by anna/1\"",
+        "anna/1 1/heartbeat on 2: 409 \"lost\"",
+        "anna/1 1/end on 2: 200 \"2\"",
+        "confirmed saves 50",
+        "lines in the document 50",
+        "saves refused without the lock 18",
+    ]);
+    assert_eq!(
+        text.count("1/save       on 2: 409"),
+        1,
+        "after the kill: {text:?}"
     );
-    assert!(bert.types("who").starts_with("item 1: anna#"));
-    assert_eq!(anna.types("save 1 two words"), "saved and closed");
-    assert_eq!(bert.types("open 1"), format!("{locked}\"two words\""));
-    assert_eq!(bert.types("close 1"), "closed");
-    assert_eq!(bert.types("who"), "no item is open");
-    assert_eq!(bert.types("open 99"), "Error: there is no item 99");
-    assert!(
-        bert.types("open one")
-            .starts_with("Error: write the number of an item")
-    );
-    for line in ["", "open", "open 1 2", "save 1", "end", "who is it", "delete 1"] {
-        let answer = bert.types(line);
-        assert!(answer.contains("is not a command: open N, "), "{line}: {answer}");
-    }
-
-    // Anna's process is killed.
-    assert!(anna.types("open 1").starts_with(locked));
-    assert!(anna.types("open 2").starts_with(locked));
-    must(anna.process.kill());
-    let holder = bert.types("open 2");
-    let session = holder.split(' ').next().expect("the first word").to_owned();
-    assert!(session.starts_with("anna#"), "{holder}");
-    assert_eq!(bert.types("release 1"), "released");
-    assert_eq!(bert.types(&format!("end {session}")), "1 item released");
-    assert!(bert.types("open 2").starts_with(locked));
-    assert_eq!(bert.types("quit"), "1 item released");
-    assert!(must(bert.process.wait()).success());
+    assert_eq!(text.count("1/save       on 1: 409"), 1, "after the ttl: {text:?}");
 }
 
-/// S2.9: here the session of the killed process is not ended.
+fn at_work() -> Alone {
+    Alone::start("edit_document", edit_document())
+}
+
 #[tokio::test]
-async fn the_items_of_a_killed_process_are_free_after_its_expiry() {
-    let db = test_db().await;
-    let mut anna = Editor::start(&db, "anna", &["--expiry", "2s"]);
-    let mut bert = Editor::start(&db, "bert", &[]);
-    assert!(anna.types("open 1").starts_with("locked for you"));
-    must(anna.process.kill());
-    let begun = Instant::now();
-    while bert.types("open 1").starts_with("anna#") {
-        assert!(begun.elapsed() < Duration::from_secs(30), "it is still locked");
-    }
-    assert!(bert.types("who").starts_with("item 1: bert#"));
+async fn killed_it_leaves_nothing() {
+    at_work().killed_leaves_nothing().await;
 }
 
-#[test]
-fn a_session_at_the_terminal_needs_a_server() {
-    let mut command = edit_document(&["--database=d", "--editor=e"]);
-    let message = error_of(command.env_remove("MONGODB_URI"));
-    assert!(message.contains("set MONGODB_URI"), "{message}");
+#[tokio::test]
+async fn interrupted_it_leaves_nothing() {
+    at_work().interrupted_leaves_nothing().await;
+}
+
+/// Two instances on a database of their own.
+struct Service {
+    db: TestDb,
+    locks: LockProvider,
+    at: [Instance; 2],
+    /// The instances end with this.
+    processes: Processes,
+}
+
+impl Service {
+    async fn start() -> Self {
+        let db = test_db().await;
+        let command = |number: u32| {
+            let mut command = edit_document();
+            command
+                .args(["--worker", &number.to_string(), "--database", db.name()])
+                .env("MONGODB_URI", db.uri());
+            Ok(command)
+        };
+        let mut processes = must(Processes::start(1..=2, command));
+        Self {
+            at: must(browser::instances(&mut processes).await),
+            locks: LockProvider::new(db.database()),
+            db,
+            processes,
+        }
+    }
+
+    /// The document with its exact bytes.
+    async fn document(&self) -> Option<RawDocumentBuf> {
+        let documents = self.db.database().collection("documents");
+        must(documents.find_one(doc! { "_id": 1 }).await)
+    }
+
+    /// Waits for the lease of the document to be like this.
+    async fn until(&self, what: &str, is_so: fn(&LockInfo) -> bool) {
+        let lock = || async {
+            let lock = must(self.locks.admin().get("document:1").await);
+            lock.filter(|lock| lock.state == LockState::Held && is_so(lock))
+        };
+        must(eventually(SOON, what, lock).await);
+    }
+}
+
+fn session_of(name: &str) -> Browser {
+    must(Browser::new(name, false))
+}
+
+/// Sends a request for document 1, and checks the answer.
+async fn expect(browser: &Browser, at: Instance, action: &str, text: &str, answer: (u16, &str)) {
+    let body = json!({ "text": text, "ttl": 300 });
+    must(browser.expect(at, &format!("1/{action}"), &body, answer).await);
+}
+
+/// S2.4, S2.5.
+#[tokio::test]
+async fn of_many_sessions_one_opens_the_document() {
+    const SESSIONS: usize = 12;
+    let service = Service::start().await;
+    let open = |number: usize| {
+        let at = service.at[number % 2];
+        async move {
+            let session = format!("session/{number}");
+            let (status, _) = must(
+                session_of(&session)
+                    .post(at, "1/open", &json!({ "ttl": 300 }))
+                    .await,
+            );
+            (status, session)
+        }
+    };
+    let opened: JoinSet<(u16, String)> = (0..SESSIONS).map(open).collect();
+    let mut answers = opened.join_all().await;
+    answers.sort_unstable();
+    let refused = answers.iter().filter(|(status, _)| *status == 423).count();
+    assert_eq!((answers[0].0, refused), (200, SESSIONS - 1), "{answers:?}");
+    let holder = format!("locked by {}", answers[0].1);
+    expect(&session_of("late/1"), service.at[0], "open", "", (423, &holder)).await;
+}
+
+/// S2.7.
+#[tokio::test]
+async fn the_end_of_a_session_releases_what_a_killed_instance_was_saving() {
+    let mut service = Service::start().await;
+    let ([a, b], anna, bert) = (service.at, session_of("anna/1"), session_of("bert/1"));
+    let page = json!({ "ttl": 300 });
+    expect(&anna, a, "open", "", (200, "")).await;
+    must(bert.expect(b, "2/open", &page, (200, "")).await);
+    let save = json!({ "text": "never", "work": 60, "ttl": 300 });
+    tokio::select! {
+        saved = anna.post(b, "1/save", &save) => panic!("it was not killed: {saved:?}"),
+        () = service.until("the save", |lock| !lock.detached) => {}
+    }
+    must(service.processes.kill(2));
+    expect(&anna, a, "end", "", (200, "1")).await;
+    expect(&bert, a, "open", "", (200, "")).await;
+    must(anna.expect(a, "2/open", &page, (423, "locked by bert/1")).await);
+}
+
+/// S2.1, S2.6, S2.10: opening and closing change no byte of the document, and a save without the lock is refused.
+#[tokio::test]
+async fn a_page_whose_lock_an_operator_has_released_cannot_save() {
+    let service = Service::start().await;
+    let ([a, b], anna, bert) = (service.at, session_of("anna/1"), session_of("bert/1"));
+    expect(&anna, a, "open", "", (200, "")).await;
+    expect(&anna, b, "save", "first", (200, "")).await;
+    let before = service.document().await;
+    assert!(before.is_some());
+
+    assert!(must(service.locks.admin().force_release("document:1").await));
+    expect(&bert, b, "open", "", (200, "first")).await;
+    expect(&anna, a, "save", "second", (409, "lost")).await;
+    expect(&anna, b, "heartbeat", "", (409, "lost")).await;
+    expect(&anna, b, "close", "", (200, "false")).await;
+    expect(&bert, a, "close", "", (200, "true")).await;
+    assert_eq!(service.document().await, before);
+}
+
+#[tokio::test]
+async fn a_client_that_closes_its_connection_does_not_interrupt_its_save() {
+    let service = Service::start().await;
+    let ([a, b], anna) = (service.at, session_of("anna/1"));
+    expect(&anna, a, "open", "", (200, "")).await;
+    let save = json!({ "text": "whole", "work": 2, "ttl": 300 });
+    tokio::select! {
+        saved = anna.post(b, "1/save", &save) => panic!("it was not interrupted: {saved:?}"),
+        () = service.until("the save", |lock| !lock.detached) => {}
+    }
+    service.until("the end of the save", |lock| lock.detached).await;
+    // The answer with the new handle was lost, but the session still has the lock, until it ends.
+    expect(&anna, a, "heartbeat", "", (409, "lost")).await;
+    expect(&session_of("bert/1"), b, "open", "", (423, "locked by anna/1")).await;
+    expect(&anna, a, "end", "", (200, "1")).await;
+    expect(&anna, b, "open", "", (200, "whole")).await;
+}
+
+#[tokio::test]
+async fn only_the_session_that_has_opened_a_document_can_use_its_cookie() {
+    let service = Service::start().await;
+    let ([a, b], anna, eve) = (service.at, session_of("anna/1"), session_of("eve/1"));
+    expect(&anna, a, "open", "", (200, "")).await;
+    let cookie = anna.cookie("1").expect("a cookie");
+    let (handle, attributes) = cookie.split_once("; ").expect("attributes");
+    assert!(handle.starts_with("lock=mlh1."), "another cookie");
+    assert_eq!(attributes, "Path=/1; HttpOnly; Secure; SameSite=Strict");
+
+    eve.set_cookie("1", &cookie);
+    anna.set_cookie("2", &cookie);
+    for action in ["heartbeat", "save", "close"] {
+        expect(&eve, b, action, "hers", (409, "not open")).await;
+        let other = format!("2/{action}");
+        must(
+            anna.expect(b, &other, &json!({ "ttl": 300 }), (409, "not open"))
+                .await,
+        );
+    }
+    assert_eq!(service.document().await, None);
+    expect(&anna, b, "close", "", (200, "true")).await;
 }

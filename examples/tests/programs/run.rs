@@ -35,6 +35,8 @@ pub(crate) async fn fails(program: Command) -> Text {
 async fn on_shared(mut program: Command) -> (Option<i32>, Text) {
     let uri = must(shared().await).uri();
     let output = must(program.env("MONGODB_URI", uri).output());
+    // The harness shows it if the test fails.
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
     let lines = String::from_utf8_lossy(&output.stdout);
     let text = Text(lines.lines().map(str::to_owned).collect());
     (output.status.code(), text)

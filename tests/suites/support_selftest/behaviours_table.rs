@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use mongolock_tests::must;
 
 /// The root file or folder of each suite that the table names, below the root of the repository.
-const SUITES: [(&str, &str); 12] = [
+const SUITES: [(&str, &str); 11] = [
     ("attribute_forms", "tests/suites/attribute_forms"),
     ("behaviour", "tests/suites/behaviour"),
     ("cli", "mongolock-cli/tests/cli"),
@@ -18,10 +18,6 @@ const SUITES: [(&str, &str); 12] = [
     ("spans", "tests/suites/spans"),
     ("structure", "tests/suites/structure"),
     ("single_files", "examples/tests/single_files"),
-    (
-        "edit_session_tests",
-        "examples/src/bin/edit_document/edit_session_tests",
-    ),
 ];
 
 fn repository() -> PathBuf {
