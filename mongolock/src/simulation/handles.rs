@@ -188,18 +188,26 @@ impl Worker {
     }
 
     /// Resumes a lease, in some calls after having given up before.
-    async fn resume(&mut self, stored: Stored) -> Result<(), LockError> {
-        let handle = &stored.handle;
+    async fn resume(&mut self, mut stored: Stored) -> Result<(), LockError> {
+        let handle = &stored.handle.clone();
         self.world.server.ledger.may_end(handle.ids(), handle.lock_id());
         while chance(&mut self.rng, 300) {
-            let patience = between(&mut self.rng, 0, 300);
+            let (begun, patience) = (Instant::now(), between(&mut self.rng, 0, 300));
             if let Ok(resumed) = timeout(patience, self.resumed(handle)).await {
                 return self.after_resumption(resumed, &stored).await;
             }
             self.handles().count(4);
+            // It is given back for the time of the handle, also if it was extended.
+            let least = begun + handle.ttl();
+            stored.certain_until = stored.certain_until.map(|until| until.min(least));
+            // A late copy of the request takes the lease, until it is given back.
+            let uncertain = Stored {
+                certain_until: None,
+                ..stored.clone()
+            };
             match self.rng.u8(0..8) {
-                0 => return self.extend(stored).await,
-                1 => return self.release_by_handle(stored).await,
+                0 => return self.extend(uncertain).await,
+                1 => return self.release_by_handle(uncertain).await,
                 _ => {}
             }
         }
