@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
 use mongolock::{LockError, LockProvider, LossReason};
 use mongolock_tests::{Commands, FailPoint, must, names};
 use tokio::task::JoinSet;
@@ -54,6 +54,13 @@ async fn each_change_of_hands_is_one_command() {
     let set = provider.lock_all(["a", "b", "c"]).await.unwrap();
     commands.clear();
     let handle = set.detach(HOUR).await.unwrap();
+    // A call that resumes the set too early must find the first lock unchanged.
+    let updates = commands.all()[0].get_array("updates").unwrap().clone();
+    let id = |update: &Bson| {
+        let query = update.as_document().unwrap().get_document("q").unwrap();
+        query.get_str("_id").unwrap().to_owned()
+    };
+    assert_eq!(updates.iter().map(id).collect::<Vec<_>>(), ["c", "b", "a"]);
     assert_eq!(sent(&commands), ["update"]);
     provider.extend(&handle, HOUR).await.unwrap();
     assert_eq!(sent(&commands), ["update", "find"]);
@@ -209,6 +216,82 @@ async fn others_acquire_nothing_beside_changes_of_hands() {
     guard.release().await.unwrap();
 }
 
+/// Sends a recorded command once more.
+async fn resend(fixture: &Fixture, command: &Document) {
+    let mut command = command.clone();
+    for added in [
+        "lsid",
+        "$db",
+        "$clusterTime",
+        "$readPreference",
+        "apiVersion",
+        "apiStrict",
+        "apiDeprecationErrors",
+    ] {
+        command.remove(added);
+    }
+    fixture.database().run_command(command).await.unwrap();
+}
+
+/// A late acquire request gives the free lock to the id of an earlier hold. The late request that detached that hold must not make
+/// its handle good again.
+#[tokio::test]
+async fn a_handle_is_never_good_twice() {
+    let fixture = Fixture::mongodb().await;
+    let (provider, commands) = fixture.recorded_patient().await;
+    for names in [vec!["n"], vec!["a", "b"]] {
+        let guard = provider.lock_all(names.clone()).await.unwrap();
+        let acquiring = commands
+            .take()
+            .into_iter()
+            .find(|command| !command.contains_key("find"));
+        let handle = guard.detach(HOUR).await.unwrap();
+        let detaching = commands
+            .take()
+            .into_iter()
+            .find(|command| !command.contains_key("find"));
+        let resumed = provider.resume(&handle).await.unwrap();
+        resumed.release().await.unwrap();
+        resend(&fixture, &acquiring.unwrap()).await;
+        resend(&fixture, &detaching.unwrap()).await;
+        let info = provider.admin().get(names[0]).await.unwrap().unwrap();
+        assert!(
+            info.state == mongolock::LockState::Held && !info.detached,
+            "{info:?}"
+        );
+        assert_eq!(
+            won(provider.resume(&handle).await, provider.resume(&handle).await),
+            0
+        );
+        commands.clear();
+    }
+}
+
+/// The clock of an earlier primary was ahead by more than a detached lease can last.
+#[tokio::test]
+async fn an_extension_corrects_an_end_from_a_clock_that_was_ahead() {
+    let fixture = Fixture::mongodb().await;
+    let handle = fixture
+        .provider
+        .lock("n")
+        .await
+        .unwrap()
+        .detach(HOUR)
+        .await
+        .unwrap();
+    let ahead = DateTime::from_millis(DateTime::now().timestamp_millis() + 30 * 24 * 3_600_000);
+    let set = doc! { "$set": { "expiresAt": ahead } };
+    fixture
+        .locks()
+        .update_one(doc! { "_id": "n" }, set)
+        .await
+        .unwrap();
+    let end = fixture.provider.extend(&handle, HOUR).await.unwrap();
+    let left = end.timestamp_millis() - DateTime::now().timestamp_millis();
+    let week = 7 * 24 * 3_600_000;
+    assert!((week..=week + 61_000).contains(&left), "{left}");
+}
+
 /// Every command of an earlier holder that arrives once more changes nothing.
 #[tokio::test]
 async fn late_commands_of_earlier_holders_change_nothing() {
@@ -216,27 +299,12 @@ async fn late_commands_of_earlier_holders_change_nothing() {
     let (provider, commands) = fixture.recorded_patient().await;
     let raw = fixture.locks().clone_with_type::<RawDocumentBuf>();
     let document = async || raw.find_one(doc! { "_id": "n" }).await.unwrap().unwrap();
-    let resend = async |command: &Document| {
-        let mut command = command.clone();
-        for added in [
-            "lsid",
-            "$db",
-            "$clusterTime",
-            "$readPreference",
-            "apiVersion",
-            "apiStrict",
-            "apiDeprecationErrors",
-        ] {
-            command.remove(added);
-        }
-        fixture.database().run_command(command).await.unwrap();
-    };
     let lock = provider.lock("n").expiry(Duration::from_secs(600));
     let (mut guard, mut late) = (lock.acquire().await.unwrap(), Vec::new());
     let resend_all = async |late: &[Document]| {
         let present = document().await;
         for command in late {
-            resend(command).await;
+            resend(&fixture, command).await;
             assert_eq!(document().await.as_bytes(), present.as_bytes(), "{command}");
         }
     };
