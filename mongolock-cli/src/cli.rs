@@ -167,7 +167,7 @@ pub(crate) struct ShowArguments {
 
 /// What `release` frees.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("what").required(true).args(["name", "owner", "handle"]))]
+#[command(group = acquiring::what(["name", "owner", "handle"]))]
 pub(crate) struct ReleaseArguments {
     /// The name of the lock or semaphore
     pub(crate) name: Option<String>,

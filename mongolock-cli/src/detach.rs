@@ -1,10 +1,11 @@
 //! `acquire` and `hold`: a lease that goes on when this program has ended.
 
+use std::future::ready;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use mongolock::{LeaseHandle, LockProvider};
+use mongolock::{Detach, LeaseHandle, LockProvider};
 use nix::unistd::{Uid, User, gethostname};
 
 use crate::acquire::{self, PASSED_ON, Signals, close, unless_interrupted};
@@ -27,18 +28,37 @@ pub(crate) fn acquire(
         let provider = connection.builder().await?.build()?;
         let mut signals = Signals::new(&PASSED_ON).map_err(Failure::io("cannot receive signals"))?;
         let mut place = Place::new(handle)?;
-        let detached = unless_interrupted(&mut signals, async {
-            let hold = acquire::acquire(&provider, wanted, None, connection).await?;
-            let detaching = hold.detach(*ttl);
-            place.put(&detaching.handle())?;
-            Ok(detaching.await?)
-        });
+        let acquiring = acquire::acquire(&provider, wanted, None, connection);
+        let detached = async {
+            let hold = unless_interrupted(&mut signals, acquiring).await?;
+            detach(&provider, &mut signals, hold.detach(*ttl), |handle| {
+                place.put(handle)
+            })
+            .await
+        };
         let detached = detached.await;
         close(&provider).await;
         detached?;
         place.keep();
         Ok(Ending::OK)
     })
+}
+
+/// Stores the handle before the lease that it is for exists, so that a crash loses nothing, and detaches the lease.
+async fn detach(
+    provider: &LockProvider,
+    signals: &mut Signals,
+    detach: Detach,
+    store: impl FnOnce(&LeaseHandle) -> Result<(), Failure>,
+) -> Result<LeaseHandle, Failure> {
+    store(&detach.handle())?;
+    let handle = detach.await?;
+    // A signal does not end the request, whose outcome would be unknown; the lock is released after it.
+    if let Err(interrupted) = unless_interrupted(signals, ready(Ok(()))).await {
+        let _ = provider.release(&handle).await;
+        return Err(interrupted);
+    }
+    Ok(handle)
 }
 
 /// Where the handle of a new lease goes.
@@ -57,7 +77,6 @@ impl Place {
         Ok(Self::File(created))
     }
 
-    /// Stores the handle before its lease exists, so that a crash in the next step loses nothing.
     fn put(&mut self, handle: &LeaseHandle) -> Result<(), Failure> {
         let put = match self {
             Self::File(file) => file.write(handle),
@@ -82,16 +101,16 @@ pub(crate) fn hold(arguments: &HoldArguments, connection: &ConnectionArguments) 
     acquire::in_runtime(async {
         let provider = connection.builder().await?.build()?;
         let mut signals = Signals::new(&PASSED_ON).map_err(Failure::io("cannot receive signals"))?;
-        let detached = unless_interrupted(&mut signals, async {
-            let hold = acquire::acquire(&provider, wanted, None, connection).await?;
-            Ok(hold.detach(*time).owner(person()).await?)
-        });
-        let told = match detached.await {
-            Ok(handle) => tell(&provider, &handle, *time).await,
-            Err(failure) => Err(failure),
+        let acquiring = acquire::acquire(&provider, wanted, None, connection);
+        let held = async {
+            let hold = unless_interrupted(&mut signals, acquiring).await?;
+            let owned = hold.detach(*time).owner(person());
+            let handle = detach(&provider, &mut signals, owned, |_| Ok(())).await?;
+            tell(&provider, &handle, *time).await
         };
+        let held = held.await;
         close(&provider).await;
-        told
+        held
     })
 }
 

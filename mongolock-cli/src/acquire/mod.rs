@@ -58,17 +58,19 @@ pub(crate) async fn acquire(
         };
         Err(busy::failure(provider, wanted, once_per.is_some(), connection, busy).await)
     };
-    progress::shown(provider, wanted, acquiring).await
+    // A large future, which its callers would copy.
+    progress::shown(provider, wanted, Box::pin(acquiring)).await
 }
 
-/// Waits for a result; the first signal ends the wait and then the program, without a message.
+/// Waits for a result; a signal ends the wait and then the program, without a message, also if there is a result.
 pub(crate) async fn unless_interrupted<T>(
     signals: &mut Signals,
     waiting: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     let signal = tokio::select! {
-        result = waiting => return result,
+        biased;
         signal = signals.next() => signal,
+        result = waiting => return result,
     };
     let ending = match signal {
         Signal::INT | Signal::QUIT => Ending::Signal(signal),

@@ -42,9 +42,9 @@ async fn show(provider: &LockProvider, wanted: &Wanted, is_shown: &mut bool) {
         sleep(SILENCE).await;
         let holder = holder(provider, wanted).await;
         *is_shown = true;
-        let waited = short(begun.elapsed());
+        let time = short(begun.elapsed());
         put(&format!(
-            "{CLEAR}waiting for {} for {waited}{holder}",
+            "{CLEAR}waiting for {} for {time}{holder}",
             escaped(&names)
         ));
     }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use crate::duration;
 
@@ -12,7 +12,7 @@ use crate::duration;
 #[derive(Debug, Args)]
 pub(crate) struct Wanted {
     /// The lock; several names are acquired all or none
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// Hold one of N permits of the name instead of the lock
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -28,9 +28,14 @@ pub(crate) struct Wanted {
     pub(crate) busy_code: u8,
 }
 
+/// The arguments of which one is needed.
+pub(super) fn what(arguments: impl IntoIterator<Item = &'static str>) -> ArgGroup {
+    ArgGroup::new("what").required(true).args(arguments)
+}
+
 /// What `run` runs, and under which lock.
 #[derive(Debug, Args)]
-#[command(mut_arg("names", |names| names.required(false).required_unless_present("resume")))]
+#[command(group = what(["names", "resume"]))]
 pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) wanted: Wanted,
@@ -47,16 +52,17 @@ pub(crate) struct RunArguments {
     /// Resume the lease whose handle is in this file instead of acquiring a lock. The file is deleted when the lock is
     /// released
     #[arg(long, value_name = "FILE",
-        conflicts_with_all = ["names", "permits", "once_per", "wait", "no_wait", "busy_code"])]
+        conflicts_with_all = ["permits", "once_per", "wait", "no_wait", "busy_code"])]
     pub(crate) resume: Option<PathBuf>,
     /// Do not release the lock when the command has ended, whatever its exit code, but detach its lease again for this time.
     /// The file gets the new handle
-    #[arg(long, value_name = "TIME", value_parser = ttl, requires = "resume")]
+    #[arg(long, value_name = "TIME", value_parser = ttl, requires = "resume", conflicts_with = "names")]
     pub(crate) then_detach: Option<Duration>,
 }
 
 /// What `acquire` acquires, and where the handle goes.
 #[derive(Debug, Args)]
+#[command(group = what(["names"]))]
 pub(crate) struct AcquireArguments {
     #[command(flatten)]
     pub(crate) wanted: Wanted,
@@ -70,6 +76,7 @@ pub(crate) struct AcquireArguments {
 
 /// What `hold` acquires, and for how long.
 #[derive(Debug, Args)]
+#[command(group = what(["names"]))]
 pub(crate) struct HoldArguments {
     #[command(flatten)]
     pub(crate) wanted: Wanted,
