@@ -64,8 +64,8 @@ pub(crate) const COLLECTION: &str = "distributed_locks";
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionArguments {
     /// The connection string; the environment variable `MONGODB_URI` by default. It must not have a password, since
-    /// every user of the machine can read it with `ps`. Commands other than `run` look for a server for 5s, or for its
-    /// `serverSelectionTimeoutMS`
+    /// every user of the machine can read it with `ps`. Commands that acquire nothing look for a server for 5s, or
+    /// for its `serverSelectionTimeoutMS`
     #[arg(long, global = true, value_name = "URI", conflicts_with = "uri_file")]
     pub(crate) uri: Option<String>,
     /// A file with the connection string, which may have a password; `-` reads standard input, which `run`

@@ -20,11 +20,11 @@ const VARIABLE: &str = "MONGODB_URI";
 /// The retention of a provider that sets none.
 const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long a command other than `run` looks for a server. A person waits for its answer.
+/// How long a command that acquires nothing looks for a server. A person waits for its answer.
 const SELECTION: Duration = Duration::from_secs(5);
 
 impl ConnectionArguments {
-    /// A builder for the locks of `run`, which waits for a server as long as the library does. Nothing is sent to a server.
+    /// A builder for the locks of a command that acquires, which waits for a server as long as the library does. Nothing is sent to a server.
     pub(crate) async fn builder(&self) -> Result<LockProviderBuilder, Failure> {
         let provider = LockProvider::connect(self.string()?).await?;
         let mut builder = provider.to_builder().collection(&self.collection);
