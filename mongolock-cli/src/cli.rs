@@ -1,5 +1,6 @@
 //! The command line.
 
+mod acquiring;
 mod help;
 
 use std::ffi::OsString;
@@ -9,8 +10,10 @@ use std::time::Duration;
 use clap::{Arg, Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub(crate) use self::acquiring::{AcquireArguments, ExtendArguments, HoldArguments, RunArguments, Wanted};
 use self::help::{
-    DOCTOR_HELP, EXAMPLES, LS_HELP, RELEASE_HELP, RUN_HELP, SHOW_HELP, TABLE, TOP_HELP, WATCH_HELP,
+    ACQUIRE_HELP, DOCTOR_HELP, EXAMPLES, EXTEND_HELP, HOLD_HELP, LS_HELP, RELEASE_HELP, RUN_HELP, SHOW_HELP,
+    TABLE, TOP_HELP, WATCH_HELP,
 };
 use crate::duration;
 use crate::top::Column;
@@ -61,8 +64,8 @@ pub(crate) const COLLECTION: &str = "distributed_locks";
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionArguments {
     /// The connection string; the environment variable `MONGODB_URI` by default. It must not have a password, since
-    /// every user of the machine can read it with `ps`. Commands other than `run` look for a server for 5s, or for its
-    /// `serverSelectionTimeoutMS`
+    /// every user of the machine can read it with `ps`. Commands that acquire nothing look for a server for 5s, or
+    /// for its `serverSelectionTimeoutMS`
     #[arg(long, global = true, value_name = "URI", conflicts_with = "uri_file")]
     pub(crate) uri: Option<String>,
     /// A file with the connection string, which may have a password; `-` reads standard input, which `run`
@@ -88,7 +91,16 @@ pub(crate) enum Command {
     /// Shows one lock: holder, since when, the time left, the token, permits, and the waiters in their order
     #[command(after_long_help = SHOW_HELP)]
     Show(ShowArguments),
-    /// Frees a lock whose holder is stuck, or clears the mark of finished work
+    /// Acquires a lock, and leaves its lease to those who have its handle
+    #[command(after_long_help = ACQUIRE_HELP)]
+    Acquire(AcquireArguments),
+    /// Extends the lease of a handle, and prints its new end
+    #[command(after_long_help = EXTEND_HELP)]
+    Extend(ExtendArguments),
+    /// Holds a lock for a person, for a while or until `release`
+    #[command(after_long_help = HOLD_HELP)]
+    Hold(HoldArguments),
+    /// Frees a lock whose holder is stuck, or the lock of a handle, or clears the mark of finished work
     #[command(after_long_help = RELEASE_HELP)]
     Release(ReleaseArguments),
     /// Shows what happens to locks, live, one line for each change
@@ -112,47 +124,6 @@ pub(crate) enum Command {
     Guard(GuardArguments),
     #[command(name = "exec-command", hide = true)]
     Exec(ExecArguments),
-}
-
-/// What `run` runs, and under which lock.
-#[derive(Debug, Args)]
-pub(crate) struct RunArguments {
-    /// The lock; several names are acquired all or none
-    #[arg(required = true, value_name = "NAME")]
-    pub(crate) names: Vec<String>,
-    /// The command and its arguments
-    #[arg(required = true, last = true, value_name = "CMD")]
-    pub(crate) command: Vec<OsString>,
-    /// Hold one of N permits of the name instead of the lock
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "once_per")]
-    pub(crate) permits: Option<u32>,
-    /// Run the command once in each period, such as `1d`: when it has exited with 0, no other run of it starts before the
-    /// next period. Periods are multiples of this time since 1970 in UTC
-    #[arg(long, value_name = "PERIOD", value_parser = duration::parse)]
-    pub(crate) once_per: Option<Duration>,
-    /// Wait this long while others hold the lock
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "10s", conflicts_with = "no_wait")]
-    pub(crate) wait: Duration,
-    /// Do not wait: one attempt
-    #[arg(long)]
-    pub(crate) no_wait: bool,
-    /// How long the lock outlives this machine; it is renewed as long as the command runs. 5s at least
-    #[arg(long, value_name = "TIME", value_parser = expiry, default_value = "30s")]
-    pub(crate) expiry: Duration,
-    /// The exit code if others hold the lock
-    #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::BUSY)]
-    pub(crate) busy_code: u8,
-}
-
-/// The shortest expiry of a lock: the command is ended some time before, and needs the rest to end.
-const MIN_EXPIRY: Duration = Duration::from_secs(5);
-
-fn expiry(text: &str) -> Result<Duration, String> {
-    let expiry = duration::parse(text)?;
-    if expiry < MIN_EXPIRY {
-        return Err("it must be 5s or longer: a shorter lease leaves no time to end the command".to_owned());
-    }
-    Ok(expiry)
 }
 
 /// Which locks `ls` lists.
@@ -196,13 +167,16 @@ pub(crate) struct ShowArguments {
 
 /// What `release` frees.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("what").required(true).args(["name", "owner"]))]
+#[command(group = acquiring::what(["name", "owner", "handle"]))]
 pub(crate) struct ReleaseArguments {
     /// The name of the lock or semaphore
     pub(crate) name: Option<String>,
     /// Release all locks of this owner
     #[arg(long, value_name = "OWNER", conflicts_with_all = ["token", "permit", "all", "done"])]
     pub(crate) owner: Option<String>,
+    /// Release the detached lease whose handle is in this file, and delete the file; `-` reads standard input. It does not ask
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["token", "permit", "all", "done"])]
+    pub(crate) handle: Option<PathBuf>,
     /// Release only the hold with this fencing token, as `show` and `ls` print it
     #[arg(long, value_name = "TOKEN", conflicts_with_all = ["all", "permit"])]
     pub(crate) token: Option<i64>,
@@ -285,6 +259,9 @@ mod tests {
             TABLE,
             EXAMPLES,
             RUN_HELP,
+            ACQUIRE_HELP,
+            EXTEND_HELP,
+            HOLD_HELP,
             LS_HELP,
             SHOW_HELP,
             RELEASE_HELP,

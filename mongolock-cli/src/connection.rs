@@ -1,9 +1,6 @@
 //! The connection to the locks: which string is used, and where it may come from.
 
 use std::env;
-use std::fs;
-use std::io::{self, Read};
-use std::path::Path;
 use std::time::Duration;
 
 use mongodb::bson::Document;
@@ -14,6 +11,7 @@ use mongolock::{ClientObservation, LockError, LockProvider, LockProviderBuilder}
 
 use crate::cli::{COLLECTION, ConnectionArguments};
 use crate::failure::Failure;
+use crate::input;
 use crate::text::quoted;
 
 /// The environment variable with the connection string.
@@ -22,11 +20,11 @@ const VARIABLE: &str = "MONGODB_URI";
 /// The retention of a provider that sets none.
 const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long a command other than `run` looks for a server. A person waits for its answer.
+/// How long a command that acquires nothing looks for a server. A person waits for its answer.
 const SELECTION: Duration = Duration::from_secs(5);
 
 impl ConnectionArguments {
-    /// A builder for the locks of `run`, which waits for a server as long as the library does. Nothing is sent to a server.
+    /// A builder for the locks of a command that acquires, which waits for a server as long as the library does. Nothing is sent to a server.
     pub(crate) async fn builder(&self) -> Result<LockProviderBuilder, Failure> {
         let provider = LockProvider::connect(self.string()?).await?;
         let mut builder = provider.to_builder().collection(&self.collection);
@@ -85,7 +83,7 @@ impl ConnectionArguments {
             return without_password(uri);
         }
         if let Some(path) = &self.uri_file {
-            return in_file(path);
+            return input::text(path);
         }
         match env::var(VARIABLE) {
             Ok(uri) if !uri.trim().is_empty() => Ok(uri.trim().to_owned()),
@@ -142,21 +140,6 @@ fn has_secret(uri: &str) -> bool {
         .to_lowercase();
     let mut options = options.split(['&', ';']);
     has_password || options.any(|option| option.contains("password=") || option.contains("aws_session_token"))
-}
-
-fn in_file(path: &Path) -> Result<String, Failure> {
-    let read = if path == Path::new("-") {
-        let mut text = String::new();
-        io::stdin().read_to_string(&mut text).map(|_| text)
-    } else {
-        fs::read_to_string(path)
-    };
-    let text = read.map_err(Failure::io(format_args!("cannot read {}", path.display())))?;
-    // A file that an editor has written ends with a newline.
-    match text.trim() {
-        "" => Err(Failure::new(format!("{} is empty", path.display()))),
-        uri => Ok(uri.to_owned()),
-    }
 }
 
 /// Where the documents are.

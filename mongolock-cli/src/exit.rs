@@ -10,7 +10,7 @@ pub(crate) const NO: u8 = 1;
 const USAGE: u8 = 2;
 /// Others hold the lock; `run -E` sets another code.
 pub(crate) const BUSY: u8 = 75;
-/// The lock was lost while the command of `run` was running.
+/// The lock was lost, or the lease of a handle is over.
 pub(crate) const LOST: u8 = 124;
 /// This program could not do its work.
 pub(crate) const FAILED: u8 = 125;

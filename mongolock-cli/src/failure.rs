@@ -14,6 +14,10 @@ use crate::text::escaped;
 /// The server's code for a missing privilege.
 const UNAUTHORIZED: i32 = 13;
 
+/// What to do about a handle that cannot be used.
+const HANDLE: &str =
+    "Use all of the line that `acquire` has written, with the database and the collection of its locks.";
+
 /// A failure of a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -110,6 +114,8 @@ impl From<LockError> for Failure {
                 Self::new(format!("{option} is {value}: {bound}"))
             }
             LockError::Timeout { .. } | LockError::Busy { .. } => Self::new(message).code(exit::BUSY),
+            LockError::Lost { .. } => Self::new(message).code(exit::LOST),
+            LockError::InvalidHandle { .. } => Self::new(message).help(HANDLE),
             // The advice is to read the cause, which the message has, in a program.
             LockError::Mongo(cause) if !has_help(&cause) => Self::new(message),
             _ => Self::new(message).help(help),

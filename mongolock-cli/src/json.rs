@@ -15,6 +15,9 @@ pub(crate) struct Lock<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     permit: Option<u32>,
     state: LockState,
+    /// Left out for a lease that a process renews.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    detached: bool,
     owner: Option<&'a str>,
     /// Left out for a permit, which has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,6 +56,7 @@ pub(crate) fn lock(info: &LockInfo) -> String {
         name: &info.name,
         permit: info.permit,
         state: info.state,
+        detached: info.detached,
         owner: info.owner.as_deref(),
         fencing_token: token(info).map(FencingToken::get),
         acquired_at: rfc3339(info.acquired_at),

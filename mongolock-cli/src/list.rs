@@ -82,7 +82,11 @@ impl List {
         let or_none = |is_some: bool, text: String| if is_some { text } else { "-".to_owned() };
         self.row([
             name_of(info),
-            state(info.state).to_owned(),
+            if info.detached && info.state == LockState::Held {
+                "detached".to_owned()
+            } else {
+                state(info.state).to_owned()
+            },
             or_none(!info.remaining.is_zero(), short(info.remaining)),
             or_none(!info.waiters.is_empty(), info.waiters.len().to_string()),
             info.owner

@@ -5,16 +5,21 @@
 #[cfg(not(unix))]
 compile_error!("the program mongolock runs on Unix only: `run` needs process groups and signals");
 
+mod acquire;
 mod cli;
 mod clock;
 mod columns;
 mod completions;
 mod connection;
+mod detach;
 mod doctor;
 mod driver;
 mod duration;
 mod exit;
+mod extend;
 mod failure;
+mod handle_file;
+mod input;
 mod json;
 mod list;
 mod output;
@@ -59,8 +64,11 @@ fn dispatch(cli: Cli) -> Result<Ending, Failure> {
     }
     match command {
         Command::Run(arguments) => run::run(&arguments, &connection),
+        Command::Acquire(arguments) => detach::acquire(&arguments, &connection),
+        Command::Hold(arguments) => detach::hold(&arguments, &connection),
         Command::Guard(arguments) => run::guard(&arguments),
         Command::Exec(arguments) => run::exec(&arguments),
+        Command::Extend(arguments) => in_runtime(extend::extend(arguments, &connection)),
         Command::Completions { shell } => completions::print(shell),
         Command::Ls(arguments) => in_runtime(list::ls(arguments, &connection)),
         Command::Show(arguments) => in_runtime(show::show(arguments, &connection)),

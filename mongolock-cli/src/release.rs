@@ -1,4 +1,4 @@
-//! `release`: ends holds by force, and clears marks of finished work.
+//! `release`: ends holds by force or with their handle, and clears marks of finished work.
 
 use std::fmt::Display;
 
@@ -8,6 +8,7 @@ use crate::cli::{ConnectionArguments, ReleaseArguments};
 use crate::connection::Collections;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
+use crate::handle_file::Stored;
 use crate::json::token;
 use crate::output::{Output, name_of, state};
 use crate::question;
@@ -18,13 +19,32 @@ pub(crate) async fn release(
     arguments: ReleaseArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
+    let stored = arguments.handle.as_deref().map(Stored::read).transpose()?;
     let collections = connection.collections().await?;
+    if let Some(stored) = stored {
+        return release_detached(&collections, &stored).await;
+    }
     match (&arguments.name, &arguments.owner) {
         (_, Some(owner)) => release_owner(&collections, owner, arguments.yes).await,
         (Some(name), None) => release_name(&collections, name, &arguments).await,
         // The command line requires one of them.
         (None, None) => Err(Failure::new("no name is given")),
     }
+}
+
+/// Releases the lease of a handle. A handle that has nothing to release never has again, so its file is deleted as well.
+async fn release_detached(collections: &Collections, stored: &Stored) -> Result<Ending, Failure> {
+    let handle = &stored.handle;
+    let was_released = collections.provider.release(handle).await?;
+    stored.delete()?;
+    let names = handle.names().map(escaped).collect::<Vec<_>>().join(", ");
+    if !was_released {
+        return Err(nothing(format!(
+            "the detached lease of {names} has ended, or was resumed"
+        )));
+    }
+    say(format!("released {names}"))?;
+    Ok(Ending::OK)
 }
 
 async fn release_owner(collections: &Collections, owner: &str, yes: bool) -> Result<Ending, Failure> {
@@ -142,6 +162,7 @@ fn description(info: &LockInfo) -> String {
     let owner = info.owner.as_deref().unwrap_or("an unknown owner");
     let (owner, left) = (escaped(owner), short(info.remaining));
     let said = match info.state {
+        LockState::Held if info.detached => format!("held by {owner}, detached, for another {left}"),
         LockState::Done => format!("done by {owner}, for another {left}"),
         LockState::Held => format!("held by {owner}, lease valid for another {left}"),
         _ => format!("{}, and kept for another {left}", state(info.state)),
@@ -159,7 +180,7 @@ async fn release_seen(admin: &LockAdmin, info: &LockInfo) -> Result<bool, Failur
     let was_released = request.await?;
     let outcome = match (was_released, info.state) {
         (true, LockState::Done) => "the mark is cleared",
-        (true, LockState::Held) => "released; its holder learns of it at its next renewal",
+        (true, LockState::Held) if !info.detached => "released; its holder learns of it at its next renewal",
         (true, _) => "released",
         (false, _) => "not released: it has changed meanwhile",
     };

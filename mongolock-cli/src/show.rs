@@ -76,6 +76,9 @@ pub(crate) fn lines(info: &LockInfo) -> Vec<String> {
     let mut lines = vec![name_of(info)];
     let mut field = |name: &str, value: String| lines.push(format!("  {name:<10} {value}"));
     field("state", state(info.state).to_owned());
+    if info.detached && info.state == LockState::Held {
+        field("detached", "yes, no process renews it".to_owned());
+    }
     if let Some(owner) = &info.owner {
         let name = match info.state {
             LockState::Held => "holder",

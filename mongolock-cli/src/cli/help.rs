@@ -2,7 +2,8 @@
 
 pub(super) const TABLE: &str = "\
 Exit codes: 0 done; 1 no such lock, nothing released, or something is wrong; \
-2 wrong command line; 125 failed. `run` has codes of its own: see `mongolock run --help`.";
+2 wrong command line; 75 others hold the lock; 124 a detached lease is over; 125 failed. `run` has codes of its own: see \
+`mongolock run --help`.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -11,9 +12,11 @@ Examples:
   mongolock show report:42                     holder, since when, who waits
   mongolock release report:42                  free it; the holder learns of it at its next renewal
   mongolock run nightly -- ./nightly.sh        a command under a lock
+  mongolock hold deploy:web --for 30m          a lock for a person, until `mongolock release deploy:web`
 
 Exit codes: 0 done; 1 no such lock, nothing released, or something is wrong; \
-2 wrong command line; 125 failed. `run` has codes of its own: see `mongolock run --help`.";
+2 wrong command line; 75 others hold the lock; 124 a detached lease is over; 125 failed. `run` has codes of its own: see \
+`mongolock run --help`.";
 
 pub(super) const RUN_HELP: &str = "\
 The command runs in a process group of its own, under the watch of a second process, the guardian. No process of that \
@@ -36,12 +39,17 @@ output are that terminal.
 The command gets MONGOLOCK_NAME and MONGOLOCK_TOKEN (the fencing token; both separated by commas for several names; no \
 token with --permits). Standard input and output belong to the command; messages of `run` go to standard error.
 
+With --resume the command runs under a lease of `mongolock acquire`, which `run` holds and renews meanwhile. With \
+--then-detach the lease is detached again when the command has ended, whatever its exit code, so that a command that has \
+failed can be run again; its new handle replaces that in FILE. Without it the lock is released, and FILE is deleted. If \
+`run` is killed, or the lock is lost, the handle in FILE is of no use any more: `mongolock release --handle FILE` deletes it.
+
 Exit codes:
   that of CMD, and 128 + n if signal n has ended it (by INT or QUIT `run` ends itself)
   0     the period is already done (--once-per); a line on standard error says so
   75    others hold the lock, or its work is marked as done (-E sets another code)
-  124   the lock was lost, and CMD was ended
-  125   `mongolock run` failed, or could not mark the period as done
+  124   the lock was lost, and CMD was ended; or the lease of --resume is over, and CMD was not started
+  125   `mongolock run` failed, or could not mark the period as done, or detach the lease again
   126   CMD cannot be executed
   127   CMD was not found
   128+n signal n has ended the wait
@@ -64,18 +72,65 @@ Examples:
   mongolock run nightly -- ./nightly.sh
   mongolock run deploy:web deploy:db --wait 5m -- make deploy
   mongolock run report --once-per 1d -- ./report.sh        each host may start it; one run a day succeeds
-  mongolock run export --permits 3 -- ./export.sh          three at a time";
+  mongolock run export --permits 3 -- ./export.sh          three at a time
+  mongolock run --resume lease --then-detach 30m -- ./step-2.sh";
+
+pub(super) const ACQUIRE_HELP: &str = "\
+The lease goes on when the command has ended: it is detached. No process renews it, and it ends after --ttl. Its handle is a \
+text of one line, with which any process on any machine resumes, extends or releases the lease. Who has the handle has the \
+lock, so keep it as a password. The file can only be read and written by its owner. No command takes a handle as an argument, \
+which `ps` would show, and none prints it, except for this one with `--handle -`.
+
+The file is created before the lock is asked for, and removed again if the lock is not acquired. The handle is in it, and \
+on the disk, before the lease is detached. A command that is killed on its way leaves the file, and the lock ends by itself \
+after 30s or after --ttl, unless the handle in the file already works.
+
+Exit codes: 0 acquired; 75 others hold the lock (-E sets another code); 2 wrong command line; 124 the lock was lost on the \
+way; 125 failed, also if the handle cannot be written, and the lock is released then; 128 + n signal n has ended it, and the \
+lock is released.
+
+Examples:
+  mongolock acquire deploy:web --ttl 30m --wait 5m --handle lease
+  mongolock run --resume lease --then-detach 30m -- ./step-1.sh
+  mongolock extend --handle lease --ttl 1h
+  mongolock release --handle lease";
+
+pub(super) const EXTEND_HELP: &str = "\
+The new end is printed as RFC 3339 in UTC, by the server's clock. It is the later one of the present end and --ttl from now. \
+To shorten a lease, use `mongolock run --resume FILE --then-detach TIME -- true`.
+
+Field of --json:
+  expires_at   RFC 3339, UTC
+
+Exit codes: 0 extended; 124 the lease is over: it has ended, or was released or resumed; 2 wrong command line; 125 failed.
+
+Examples:
+  mongolock extend --handle lease --ttl 30m
+  mongolock extend --handle lease --ttl 30m --json | jq -r .expires_at";
+
+pub(super) const HOLD_HELP: &str = "\
+The lock is held by `user@host`, and nothing has to run meanwhile. A line says until when. It ends then, or earlier by \
+`mongolock release NAME`, or `mongolock release --owner user@host` for all locks of this person on this host.
+
+Exit codes: 0 held; 75 others hold the lock (-E sets another code); 2 wrong command line; 125 failed; 128 + n signal n has \
+ended the wait.
+
+Examples:
+  mongolock hold deploy:web --for 30m
+  mongolock hold deploy:web deploy:db --for 2h --wait 5m";
 
 pub(super) const LS_HELP: &str = "\
 The columns are name, state, remaining time, waiters and owner, each as wide as its content. At a terminal a line that is \
 too long is cut in the middle of its name or owner. A permit of a semaphore is shown as `name #number`. A \
 document that cannot be read as a lock is a line with the state `damaged`. Without locks there are no lines; at a terminal \
-one says in which database and collection there are none.
+one says in which database and collection there are none. The state of a lock that is held by no process is `detached`: its \
+lease ends when the remaining time is over, unless a process with its handle resumes or extends it.
 
 Fields of --json:
   name                        text
   permit                      number of the permit; only for permits
   state                       held, expired, released, done or damaged
+  detached                    true; only for leases that no process renews
   owner                       text; null once released, and for holders that write none
   fencing_token               number; not for permits, which have none
   acquired_at, expires_at     RFC 3339, UTC
@@ -89,13 +144,17 @@ Examples:
   mongolock ls --waiting --json | jq -r .name";
 
 pub(super) const RELEASE_HELP: &str = "\
-The hold that is seen is released, and no later one. Its holder goes on until its next renewal (a third of its expiry): \
+The hold that is seen is released, and no later one. Its holder, if it is a process, goes on until its next renewal (a third of its expiry): \
 until then two may work under the lock. Setting `expiresAt` by hand would be undone by that renewal.
 
 --token compares the token in the document. A process whose waiters hand the lock over among themselves leaves that token \
 unchanged, so the token also fits the next holder in the same process.
 
 At a terminal the command asks first, and --yes answers. Without a terminal it needs --yes.
+
+With --handle the detached lease of the handle is released, and never the hold of a process that has resumed it. The file is \
+deleted, also if there was nothing to release: the handle has no use any more. A file that another command has written since \
+stays.
 
 Exit codes: 0 all that was asked for is released; 1 nothing released (no such lock, not held, another token, the answer is \
 no), or not all of it, as a line says; 2 wrong command line; 125 failed, also if nobody can be asked.
@@ -105,7 +164,8 @@ Examples:
   mongolock release report:42 --token 1763764800123000
   mongolock release export --permit 2
   mongolock release nightly --done
-  mongolock release --owner web-3:4711 --yes              in a script";
+  mongolock release --owner web-3:4711 --yes              in a script
+  mongolock release --handle lease";
 
 pub(super) const SHOW_HELP: &str = "\
 A semaphore is shown as its permits. The exit code is 1 if there is no lock of this name.
@@ -115,7 +175,7 @@ Examples:
   mongolock show export --json | jq 'select(.state == \"held\") | .owner'";
 
 pub(super) const WATCH_HELP: &str = "\
-The changes are acquired, released, taken over, expired, deleted, damaged, done and waiting. It needs a replica set and the \
+The changes are acquired, detached, resumed, released, taken over, expired, deleted, damaged, done and waiting. It needs a replica set and the \
 right to open change streams, on the collection of the locks and on that of the waiters.
 
   - The server tells no expiry: it is computed with the server's clock, which is read every 10s, and checked by a read \
@@ -129,7 +189,7 @@ right to open change streams, on the collection of the locks and on that of the 
 
 Fields of --json:
   at               RFC 3339, UTC, by the server's clock, when the change was seen
-  event            acquired, released, taken_over, expired, deleted, damaged, done, waiting, gap, gone or back
+  event            acquired, detached, resumed, released, taken_over, expired, deleted, damaged, done, waiting, gap, gone or back
   name             text; not for gap, gone and back
   permit           number of the permit; only for permits
   owner            text; the owner that has the lock, or had it last, or waits; left out if unknown

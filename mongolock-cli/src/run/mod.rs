@@ -4,28 +4,24 @@
 //! ends it when its limits pass or when `run` ends. The command starts as this same program, which ties it to `run` and then
 //! becomes the command.
 
-mod busy;
 mod children;
 mod deadline;
 mod exec;
 mod group;
 mod guardian;
-mod hold;
 mod messages;
 #[cfg(target_os = "linux")]
 mod namespace;
 mod notices;
-mod progress;
 mod renewals;
-mod signals;
+mod resumed;
 mod supervisor;
 mod terminal;
 mod timer;
 
 use std::ffi::OsString;
-use std::path::Path;
 
-use mongolock::{LockError, LockProvider};
+use mongolock::LockError;
 use rustix::process::{Signal, kill_current_process_group};
 use tokio::time::timeout;
 
@@ -33,20 +29,23 @@ pub(crate) use self::exec::exec;
 
 use self::children::Status;
 use self::deadline::LeaseClock;
-use self::hold::Hold;
 use self::renewals::Failures;
-use self::signals::{PASSED_ON, Signals};
+use self::resumed::Resumed;
 use self::supervisor::Supervisor;
+use crate::acquire::{self, Hold, PASSED_ON, Signals, close, unless_interrupted};
 use crate::cli::{ConnectionArguments, GuardArguments, RunArguments};
 use crate::connection::CLOSING_LIMIT;
 use crate::exit::{self, Ending};
 use crate::failure::{Failure, warn};
+use crate::input;
 
-/// What an acquisition has brought.
-enum Acquired {
-    Hold(Hold),
-    /// The work of the period is done, as the error says.
-    Done(LockError),
+/// The lease under which the command runs.
+struct Lease {
+    hold: Hold,
+    /// The names of its locks, or that of its semaphore.
+    names: Vec<String>,
+    /// Where its handle is, if it was resumed.
+    resumed: Option<Resumed>,
 }
 
 /// What is to be run.
@@ -85,96 +84,63 @@ pub(crate) fn guard(arguments: &GuardArguments) -> Result<Ending, Failure> {
 
 /// Runs a command under a lock.
 pub(crate) fn run(arguments: &RunArguments, connection: &ConnectionArguments) -> Result<Ending, Failure> {
-    if arguments.names.len() > 1 && (arguments.permits.is_some() || arguments.once_per.is_some()) {
-        return Err(Failure::new("--permits and --once-per take one name"));
-    }
-    if connection.uri_file.as_deref() == Some(Path::new("-")) {
+    if connection.uri_file.as_deref().is_some_and(input::is_standard) {
         return Err(
             Failure::new("--uri-file - is refused: standard input belongs to the command")
                 .help("Put the connection string into MONGODB_URI, or name a file."),
         );
     }
-    // The renewals have a thread of their own. The main thread starts the command, because on Linux the command ends with
-    // the thread that has started it.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(Failure::io("cannot start"))?;
-    let ending = runtime.block_on(run_under_lock(arguments, connection));
-    // Requests that are still under way must not delay the end.
-    runtime.shutdown_background();
-    ending
+    acquire::in_runtime(run_under_lock(arguments, connection))
 }
 
 async fn run_under_lock(
     arguments: &RunArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
+    let resumed = Resumed::read(arguments)?;
     let mut signals = Signals::new(&PASSED_ON).map_err(Failure::io("cannot receive signals"))?;
     let builder = connection.builder().await?.expiry(arguments.expiry);
     let provider = builder.build()?;
     let clock = LeaseClock::new(arguments.expiry);
     let failures = Failures::listen();
-    let acquiring = async {
-        // The time of `--wait` is for the lock, and not for the connection. If no server answers, the acquisition says why.
-        provider.is_ready().await;
-        match Hold::acquire(&provider, arguments).await {
-            Ok(Some(hold)) => Ok(Acquired::Hold(hold)),
-            Ok(None) => Err(busy::failure(&provider, arguments, connection, None).await),
-            Err(done @ LockError::Done { .. }) => Ok(Acquired::Done(done)),
-            Err(error @ (LockError::Timeout { .. } | LockError::Busy { .. })) => {
-                Err(busy::failure(&provider, arguments, connection, Some(error)).await)
-            }
-            Err(error) => Err(error.into()),
+    let acquired = unless_interrupted(&mut signals, async {
+        match &resumed {
+            Some(resumed) => resumed.resume(&provider).await,
+            None => acquire::acquire(&provider, &arguments.wanted, arguments.once_per, connection).await,
         }
-    };
-    let acquired = tokio::select! {
-        acquired = progress::shown(&provider, arguments, acquiring) => acquired,
-        signal = signals.next() => {
-            close(&provider).await;
-            return Ok(interrupted(signal));
-        }
-    };
-    let ending = match acquired {
-        Ok(Acquired::Hold(hold)) => run_with(hold, clock, failures, signals, arguments).await,
-        Ok(Acquired::Done(done)) => {
-            warn(format_args!("{done}; the command was not run"));
-            Ok(Ending::OK)
+    });
+    let ending = match acquired.await {
+        Ok(hold) => {
+            let names = resumed.as_ref().map(Resumed::names);
+            let lease = Lease {
+                hold,
+                names: names.unwrap_or_else(|| arguments.wanted.names.clone()),
+                resumed,
+            };
+            run_with(lease, clock, failures, signals, &arguments.command).await
         }
         Err(failure) => Err(failure),
     };
     close(&provider).await;
-    ending.map_err(|failure| match failure.ending() {
-        Ending::Code(exit::BUSY) => failure.code(arguments.busy_code),
-        _ => failure,
-    })
-}
-
-/// The end of `run` by a signal that it got while it was waiting.
-fn interrupted(signal: Signal) -> Ending {
-    match signal {
-        Signal::INT | Signal::QUIT => Ending::Signal(signal),
-        signal => Ending::of_signal(signal.as_raw()),
-    }
+    ending
 }
 
 async fn run_with(
-    hold: Hold,
+    lease: Lease,
     clock: LeaseClock,
     failures: Failures,
     signals: Signals,
-    arguments: &RunArguments,
+    command: &[OsString],
 ) -> Result<Ending, Failure> {
     become_subreaper();
     let errand = Errand {
-        command: &arguments.command,
+        command,
         environment: vec![
-            ("MONGOLOCK_NAME", Some(arguments.names.join(","))),
-            ("MONGOLOCK_TOKEN", hold.tokens(&arguments.names)),
+            ("MONGOLOCK_NAME", Some(lease.names.join(","))),
+            ("MONGOLOCK_TOKEN", lease.hold.tokens(&lease.names)),
         ],
     };
-    let ran = match Supervisor::start(&hold, clock, failures, signals) {
+    let ran = match Supervisor::start(&lease.hold, clock, failures, signals) {
         Ok(supervisor) => supervisor
             .run(&errand)
             .await
@@ -184,16 +150,16 @@ async fn run_with(
     let outcome = match ran {
         Ok(outcome) => outcome,
         Err(failure) => {
-            // Nothing has run. If the release fails, the lease expires.
-            let _ = hold.finish(false).await;
+            // Nothing has run.
+            lease.end_after_failure().await;
             return Err(failure);
         }
     };
-    finish(hold, &outcome).await
+    finish(lease, &outcome).await
 }
 
 /// Ends the hold as the outcome says, and finds the exit code.
-async fn finish(hold: Hold, outcome: &Outcome) -> Result<Ending, Failure> {
+async fn finish(lease: Lease, outcome: &Outcome) -> Result<Ending, Failure> {
     let has_succeeded = outcome.status == Some(Status::Exited(0)) && outcome.verdict == Verdict::Own;
     match outcome.verdict {
         Verdict::Unkillable(number) => {
@@ -205,8 +171,8 @@ async fn finish(hold: Hold, outcome: &Outcome) -> Result<Ending, Failure> {
             std::process::exit(exit::FAILED.into());
         }
         Verdict::Lost => {
-            let reason = hold.ensure_held().err().map(|error| format!(": {error}"));
-            let _ = timeout(CLOSING_LIMIT, hold.finish(false)).await;
+            let reason = lease.hold.ensure_held().err().map(|error| format!(": {error}"));
+            let _ = timeout(CLOSING_LIMIT, lease.hold.finish(false)).await;
             let end = match outcome.status {
                 Some(_) => "and the command was ended",
                 None => "and the command was not started",
@@ -215,28 +181,55 @@ async fn finish(hold: Hold, outcome: &Outcome) -> Result<Ending, Failure> {
             return Err(Failure::new(lost).code(exit::LOST));
         }
         Verdict::Failed(reason) => {
-            let _ = hold.finish(false).await;
+            lease.end_after_failure().await;
             return Err(Failure::new(reason));
         }
         Verdict::Own => {}
     }
     let ending = own_ending(outcome);
-    let marks = has_succeeded && hold.is_once();
-    match hold.finish(has_succeeded).await {
-        Ok(()) => Ok(ending),
-        Err(error @ LockError::Lost { .. }) if has_succeeded => {
-            Err(Failure::new(error.to_string()).code(exit::LOST))
-        }
-        // Without the mark the work may run again.
-        Err(error) if marks => Err(Failure::new(format!(
-            "the command has succeeded, but is not marked as done: {error}"
-        ))),
-        // What the command has done says more: the lock was held to its end.
-        Err(error) => {
-            warn(format_args!(
-                "the lock was not released, and expires by itself: {error}"
-            ));
+    match lease.end(has_succeeded).await {
+        Err(failure) if has_succeeded => Err(failure),
+        // The caller has to know the exit code of the command.
+        Err(failure) => {
+            failure.print();
             Ok(ending)
+        }
+        Ok(()) => Ok(ending),
+    }
+}
+
+impl Lease {
+    /// Ends the hold after a failure of this program, which is the reason for its exit code.
+    async fn end_after_failure(self) {
+        self.end(false).await.unwrap_or_else(|failure| failure.print());
+    }
+
+    /// Ends the hold of a command that has succeeded or not.
+    async fn end(self, has_succeeded: bool) -> Result<(), Failure> {
+        if let Some(resumed) = &self.resumed {
+            if let Some(ttl) = resumed.then_detach() {
+                return resumed.detach(self.hold, ttl).await;
+            }
+            // Its handle is used up.
+            resumed.delete();
+        }
+        let marks = has_succeeded && self.hold.is_once();
+        match self.hold.finish(has_succeeded).await {
+            Ok(()) => Ok(()),
+            Err(error @ LockError::Lost { .. }) if has_succeeded => {
+                Err(Failure::new(error.to_string()).code(exit::LOST))
+            }
+            // Without the mark the work may run again.
+            Err(error) if marks => Err(Failure::new(format!(
+                "the command has succeeded, but is not marked as done: {error}"
+            ))),
+            // What the command has done says more: the lock was held to its end.
+            Err(error) => {
+                warn(format_args!(
+                    "the lock was not released, and expires by itself: {error}"
+                ));
+                Ok(())
+            }
         }
     }
 }
@@ -267,9 +260,4 @@ fn own_ending(outcome: &Outcome) -> Ending {
 fn become_subreaper() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
-}
-
-/// Ends the connections; a server that does not answer delays the end for a moment only.
-async fn close(provider: &LockProvider) {
-    let _ = timeout(CLOSING_LIMIT, provider.shutdown()).await;
 }

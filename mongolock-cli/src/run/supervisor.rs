@@ -14,13 +14,12 @@ use self::start::until_reaped;
 use super::children::{News, Status, news, reap, start_command};
 use super::deadline::{LeaseClock, Limits};
 use super::group::{Group, own_zombies};
-use super::hold::Hold;
 use super::messages::{Channel, Order, Report};
 use super::notices::Notices;
 use super::renewals::Renewals;
-use super::signals::Signals;
 use super::terminal::Foreground;
 use super::{Errand, Outcome, Verdict};
+use crate::acquire::{Hold, Signals};
 use crate::clock::Moment;
 use crate::text::short;
 

@@ -69,10 +69,11 @@ pub(super) struct Row {
 impl Row {
     pub(super) fn of(info: &LockInfo) -> Self {
         let owner = info.owner.as_deref();
+        let detached = if info.detached { " (detached)" } else { "" };
         Self {
             name: name_of(info),
             awaited: info.name.clone(),
-            holder: owner.map_or_else(|| "-".into(), escaped).into_owned(),
+            holder: owner.map_or_else(|| "-".into(), escaped).into_owned() + detached,
             age: since(info, info.acquired_at).unwrap_or_default(),
             remaining: info.remaining,
             waiters: info

@@ -1,11 +1,10 @@
-//! What a change of a document means: acquired, released, taken over, expired, deleted, damaged, done. No input or output.
+//! What a change of a document means: acquired, detached, resumed, released, taken over, expired, deleted, damaged, done. No input or output.
 
 use std::collections::HashMap;
 
 use mongodb::bson::{DateTime, Document};
 
-/// The beginning of a `lockId` that is the mark of finished work.
-const MARK: &str = "done:";
+use super::lock_id;
 
 /// What stands between the name of a semaphore and the number of a permit in the name of a document.
 const PERMIT: char = '\u{1f}';
@@ -14,6 +13,10 @@ const PERMIT: char = '\u{1f}';
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Acquired,
+    /// No process renews the lease any more.
+    Detached,
+    /// A process holds the lock of a detached lease again.
+    Resumed,
     Released,
     TakenOver,
     Expired,
@@ -34,6 +37,8 @@ impl Kind {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Acquired => "acquired",
+            Self::Detached => "detached",
+            Self::Resumed => "resumed",
             Self::Released => "released",
             Self::TakenOver => "taken_over",
             Self::Expired => "expired",
@@ -87,6 +92,7 @@ struct Taken {
     token: Option<i64>,
     expires_at: i64,
     is_mark: bool,
+    is_detached: bool,
     has_expired: bool,
 }
 
@@ -123,19 +129,28 @@ impl Locks {
         if fields.lock_id.is_empty() {
             return self.free(id, Kind::Released);
         }
-        let is_mark = fields.lock_id.starts_with(MARK);
+        let is_mark = lock_id::is_mark(fields.lock_id);
+        let is_detached = lock_id::is_detached(fields.lock_id);
         let taken = Taken {
-            owner: owner(fields.lock_id),
+            owner: lock_id::owner(fields.lock_id).map(str::to_owned),
             token: fields.token.or_else(|| self.taken.get(id)?.token),
             expires_at: fields.expires_at,
             is_mark,
+            is_detached,
             has_expired: fields.expires_at <= now.timestamp_millis(),
         };
         let before = self.taken.insert(id.to_owned(), taken.clone());
         let kind = match &before {
             // A renewal, or a read after the event.
-            Some(before) if before.token == taken.token && before.is_mark == is_mark => return None,
+            Some(before)
+                if before.token == taken.token
+                    && (before.is_mark, before.is_detached) == (is_mark, is_detached) =>
+            {
+                return None;
+            }
             _ if is_mark => Kind::Done,
+            _ if is_detached => Kind::Detached,
+            _ if lock_id::is_resumed(fields.lock_id) => Kind::Resumed,
             Some(before) if !before.is_mark => Kind::TakenOver,
             _ => Kind::Acquired,
         };
@@ -237,12 +252,6 @@ fn parts(id: &str) -> Option<(&str, Option<u32>)> {
     }
 }
 
-/// The owner in an id `<owner>#<uuid>` or in a mark.
-fn owner(lock_id: &str) -> Option<String> {
-    let claim = lock_id.strip_prefix(MARK).unwrap_or(lock_id);
-    claim.rsplit_once('#').map(|(owner, _)| owner.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use mongodb::bson::doc;
@@ -317,6 +326,25 @@ mod tests {
         assert_eq!((released.kind, released.token), (Kind::Released, Some(4)));
         assert_eq!(kind(locks.delete("a")), Some(Kind::Deleted));
         assert!(locks.ids().is_empty());
+    }
+
+    #[test]
+    fn a_lease_changes_hands() {
+        let id = |version: char, byte: &str| format!("anna#0b8e3f3a-6d0c-{version}a53-a3a4-5f0f6a5c{byte}11");
+        let mut locks = Locks::default();
+        for (lock_id, token, wanted) in [
+            (id('4', "00"), 1, Some(Kind::Acquired)),
+            (id('8', "d7"), 1, Some(Kind::Detached)),
+            (id('8', "d7"), 1, None),
+            (id('4', "d7"), 2, Some(Kind::Resumed)),
+            (id('4', "d7"), 2, None),
+            (id('8', "01"), 2, Some(Kind::Detached)),
+            (id('4', "00"), 3, Some(Kind::TakenOver)),
+            ("done:".to_owned() + &id('4', "d7"), 3, Some(Kind::Done)),
+        ] {
+            let change = locks.set("a", &lock(&lock_id, 100, token), at(10));
+            assert_eq!(kind(change), wanted, "{lock_id}");
+        }
     }
 
     #[test]

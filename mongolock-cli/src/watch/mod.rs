@@ -1,6 +1,7 @@
 //! `watch`: what happens to locks, one line for each change.
 
 mod changes;
+mod lock_id;
 mod page;
 mod server_clock;
 

@@ -9,6 +9,8 @@ mod end;
 mod faults;
 mod fixture;
 mod guide;
+mod lease_faults;
+mod leases;
 mod log_in;
 mod namespace;
 mod operators;

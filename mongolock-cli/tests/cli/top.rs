@@ -144,6 +144,28 @@ async fn enter_shows_all_of_a_lock() {
     assert_eq!(terminal.shell.code().await, Some(0));
 }
 
+/// No process renews it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_detached_lease_is_marked() {
+    let db = test_db().await;
+    let anna = owned_by(&db, "anna").await;
+    let _renewed = must(anna.lock("b").acquire().await);
+    must(
+        must(anna.lock("a").acquire().await)
+            .detach(Duration::from_secs(60 * 60))
+            .await,
+    );
+    let mut terminal = Terminal::run(&db, &format!("{TOP} --sort name"));
+    let lines = terminal.until_screen(|lines| summary(lines).contains("2 held"));
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    assert_eq!(row(&lines, 0)[1..3], ["anna", "(detached)"]);
+    assert!(!row(&lines, 1).contains(&"(detached)".to_owned()));
+    terminal.type_in("\r");
+    terminal.until_screen(|lines| lines.concat().contains("detached   yes, no process renews it"));
+    terminal.type_in("q");
+    assert_eq!(terminal.shell.code().await, Some(0));
+}
+
 /// Old rows must not pass for new ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_read_is_said() {

@@ -186,6 +186,41 @@ async fn each_change_is_a_line() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_change_of_hands_is_a_line() {
+    let db = test_db().await;
+    let anna = must(provider(&db).await.to_builder().owner("anna").build());
+    let bert = must(anna.to_builder().owner("bert").build());
+    let mut watch = Watch::start(&db, &[], &anna).await;
+    let hour = Duration::from_secs(60 * 60);
+    let held = must(anna.lock("a").acquire().await);
+    let handle = must(held.detach(hour).await);
+    must(bert.extend(&handle, hour * 2).await);
+    let resumed = must(bert.resume(&handle).await);
+    let token = resumed.fencing_token().get();
+    let handle = must(resumed.detach(hour).await);
+    assert!(must(anna.release(&handle).await));
+    for event in ["acquired", "detached"] {
+        assert_eq!(watch.event("a"), said(event, "anna"));
+    }
+    let line = watch.next("a");
+    assert_eq!(
+        (&line["event"], &line["owner"]),
+        (&"resumed".into(), &"anna".into())
+    );
+    assert_eq!(line["fencing_token"], token);
+    for event in ["detached", "released"] {
+        assert_eq!(watch.event("a"), said(event, "anna"));
+    }
+
+    // Nobody resumes it.
+    let held = must(anna.lock("b").acquire().await);
+    must(held.detach(Duration::from_millis(500)).await);
+    for event in ["acquired", "detached", "expired"] {
+        assert_eq!(watch.event("b"), said(event, "anna"));
+    }
+}
+
 /// The line of a lock that is renewed for longer than its first lease: nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewed_lock_does_not_expire() {

@@ -95,6 +95,9 @@ async fn help_wraps() {
     };
     for command in [
         "run",
+        "acquire",
+        "extend",
+        "hold",
         "ls",
         "show",
         "release",
@@ -106,8 +109,11 @@ async fn help_wraps() {
         for (columns, limit) in [("60", 60), ("80", 80), ("200", TERMINAL)] {
             let help = help(&[command, "--help"], columns);
             let too_long = |line: &&str| line.chars().count() > limit && line.trim().contains(' ');
-            // An example is one line, which is copied.
-            let is_example = |line: &&str| line.trim_start().starts_with("mongolock ");
+            // A usage is one line, and so is an example, which is copied.
+            let is_example = |line: &&str| {
+                let line = line.trim_start();
+                line.starts_with("mongolock ") || line.starts_with("Usage: ")
+            };
             let long: Vec<&str> = help
                 .lines()
                 .filter(too_long)

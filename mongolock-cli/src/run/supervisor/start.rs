@@ -9,13 +9,12 @@ use rustix::process::{Pid, Signal};
 use super::super::Verdict;
 use super::super::children::{reap, start_guardian};
 use super::super::deadline::{LeaseClock, Limits};
-use super::super::hold::Hold;
 use super::super::messages::{Order, Report};
 use super::super::notices::Notices;
 use super::super::renewals::{Failures, Renewals};
-use super::super::signals::Signals;
 use super::super::terminal::Foreground;
 use super::{Supervisor, TICK};
+use crate::acquire::{Hold, Signals};
 
 /// How long the guardian may take to start.
 const START_LIMIT: Duration = Duration::from_secs(5);

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, getpid, kill_current_process_group, kill_process};
 
 use super::super::group::is_session_leader;
-use super::super::signals::PASSED_ON;
 use super::super::terminal::Foreground;
 use super::Supervisor;
+use crate::acquire::PASSED_ON;
 
 /// The signals that ask a command to end.
 const ENDING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];

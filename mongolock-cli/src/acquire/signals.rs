@@ -1,4 +1,4 @@
-//! The signals that `run` gets.
+//! The signals that a command gets while it acquires or holds a lock.
 
 use std::future::poll_fn;
 use std::io;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// The signals that are passed on to the command, and end a wait.
-pub(super) const PASSED_ON: [Signal; 6] = [
+/// The signals that end a wait, and that `run` passes on to its command.
+pub(crate) const PASSED_ON: [Signal; 6] = [
     Signal::HUP,
     Signal::INT,
     Signal::QUIT,
@@ -22,13 +22,13 @@ pub(super) const PASSED_ON: [Signal; 6] = [
 const ONCE: Duration = Duration::from_millis(100);
 
 /// The signals that have arrived. From its making on they no longer have their default action.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     streams: Vec<(Signal, Stream, Option<Instant>)>,
 }
 
 impl Signals {
     /// Receives these signals.
-    pub(super) fn new(signals: &[Signal]) -> io::Result<Self> {
+    pub(crate) fn new(signals: &[Signal]) -> io::Result<Self> {
         let mut all = Self { streams: Vec::new() };
         for wanted in signals {
             all.add(*wanted)?;
@@ -37,7 +37,7 @@ impl Signals {
     }
 
     /// Receives this signal as well, unless it is ignored already: `nohup` and shells expect it to stay so.
-    pub(super) fn add(&mut self, wanted: Signal) -> io::Result<()> {
+    pub(crate) fn add(&mut self, wanted: Signal) -> io::Result<()> {
         if ignored() & (1 << (wanted.as_raw() - 1)) == 0 {
             self.add_always(wanted)?;
         }
@@ -45,7 +45,7 @@ impl Signals {
     }
 
     /// Receives this signal as well. If SIGCHLD were ignored, children could not be waited for.
-    pub(super) fn add_always(&mut self, wanted: Signal) -> io::Result<()> {
+    pub(crate) fn add_always(&mut self, wanted: Signal) -> io::Result<()> {
         let stream = signal(SignalKind::from_raw(wanted.as_raw()))?;
         self.streams.push((wanted, stream, None));
         Ok(())
@@ -56,7 +56,7 @@ impl Signals {
     /// # Cancel safety
     ///
     /// Cancel safe: no signal is lost.
-    pub(super) async fn next(&mut self) -> Signal {
+    pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|cx| {
             for (signal, stream, last) in &mut self.streams {
                 while let Poll::Ready(Some(())) = stream.poll_recv(cx) {

@@ -1,48 +1,50 @@
-//! What `run` holds: one lock, several, or a permit.
+//! What a command holds: one lock, several, or a permit.
 
 use std::time::Duration;
 
-use mongolock::{LockError, LockGuard, LockProvider, Permit};
+use mongolock::{Detach, LockError, LockGuard, LockProvider, Permit};
 
-use crate::cli::RunArguments;
+use crate::cli::Wanted;
 
-/// The hold under which the command runs.
-pub(super) enum Hold {
+/// A hold of this process.
+pub(crate) enum Hold {
     /// One lock or several, and whether the work is done once in each period.
     Locks(LockGuard, bool),
     Permit(Permit),
 }
 
 impl Hold {
-    /// Acquires what the arguments name; `None` if others hold it and nothing was to be waited for.
+    /// Acquires what is wanted, for work that may be done once in each period; `None` if others hold it and nothing was to be
+    /// waited for.
     pub(super) async fn acquire(
         provider: &LockProvider,
-        arguments: &RunArguments,
+        wanted: &Wanted,
+        once_per: Option<Duration>,
     ) -> Result<Option<Self>, LockError> {
         // With `--no-wait` there is one attempt, and this is the limit of its reply.
-        let wait = arguments.wait;
-        if let ([name], Some(permits)) = (arguments.names.as_slice(), arguments.permits) {
+        let wait = wanted.wait;
+        if let ([name], Some(permits)) = (wanted.names.as_slice(), wanted.permits) {
             let semaphore = provider.semaphore(name, permits).acquire_timeout(wait);
-            return if arguments.no_wait {
+            return if wanted.no_wait {
                 Ok(semaphore.try_acquire().await?.map(Self::Permit))
             } else {
                 semaphore.acquire().await.map(Self::Permit).map(Some)
             };
         }
-        if let [name] = arguments.names.as_slice() {
+        if let [name] = wanted.names.as_slice() {
             let mut lock = provider.lock(name).acquire_timeout(wait);
-            if let Some(period) = arguments.once_per {
+            if let Some(period) = once_per {
                 lock = lock.once_per(period);
             }
-            let guard = if arguments.no_wait {
+            let guard = if wanted.no_wait {
                 lock.try_acquire().await?
             } else {
                 Some(lock.acquire().await?)
             };
-            return Ok(guard.map(|guard| Self::Locks(guard, arguments.once_per.is_some())));
+            return Ok(guard.map(|guard| Self::Locks(guard, once_per.is_some())));
         }
-        let set = provider.lock_all(&arguments.names).acquire_timeout(wait);
-        let guard = if arguments.no_wait {
+        let set = provider.lock_all(&wanted.names).acquire_timeout(wait);
+        let guard = if wanted.no_wait {
             set.try_acquire().await?
         } else {
             Some(set.acquire().await?)
@@ -51,7 +53,7 @@ impl Hold {
     }
 
     /// The fencing tokens in the order of the names; `None` for a permit, whose token says nothing.
-    pub(super) fn tokens(&self, names: &[String]) -> Option<String> {
+    pub(crate) fn tokens(&self, names: &[String]) -> Option<String> {
         match self {
             Self::Locks(guard, _) => {
                 let token = |name: &String| guard.fencing_token_of(name).map(|token| token.to_string());
@@ -63,7 +65,7 @@ impl Hold {
     }
 
     /// The time until the first of the leases ends; zero once one is lost.
-    pub(super) fn remaining(&self) -> Duration {
+    pub(crate) fn remaining(&self) -> Duration {
         match self {
             Self::Locks(guard, _) => guard.remaining(),
             Self::Permit(permit) => permit.remaining(),
@@ -71,7 +73,7 @@ impl Hold {
     }
 
     /// Waits until a lease is lost.
-    pub(super) async fn lost(&self) {
+    pub(crate) async fn lost(&self) {
         match self {
             Self::Locks(guard, _) => guard.lost().await,
             Self::Permit(permit) => permit.lost().await,
@@ -79,7 +81,7 @@ impl Hold {
     }
 
     /// The error that says why a lease is lost.
-    pub(super) fn ensure_held(&self) -> Result<(), LockError> {
+    pub(crate) fn ensure_held(&self) -> Result<(), LockError> {
         match self {
             Self::Locks(guard, _) => guard.ensure_held(),
             Self::Permit(permit) => permit.ensure_held(),
@@ -87,16 +89,23 @@ impl Hold {
     }
 
     /// Whether success is marked, so that the work is done once in each period.
-    pub(super) fn is_once(&self) -> bool {
+    pub(crate) fn is_once(&self) -> bool {
         matches!(self, Self::Locks(_, true))
     }
 
     /// Ends the hold. The work of a period is marked as done if it has succeeded.
-    pub(super) async fn finish(self, has_succeeded: bool) -> Result<(), LockError> {
+    pub(crate) async fn finish(self, has_succeeded: bool) -> Result<(), LockError> {
         match self {
             Self::Locks(guard, true) if has_succeeded => guard.done().await,
             Self::Locks(guard, _) => guard.release().await,
             Self::Permit(permit) => permit.release().await,
+        }
+    }
+    /// The request that detaches the lease for this time.
+    pub(crate) fn detach(self, ttl: Duration) -> Detach {
+        match self {
+            Self::Locks(guard, _) => guard.detach(ttl),
+            Self::Permit(permit) => permit.detach(ttl),
         }
     }
 }

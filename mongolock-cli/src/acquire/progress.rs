@@ -1,4 +1,4 @@
-//! What `run` shows while it waits, at a terminal.
+//! What is shown during a wait, at a terminal.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mongolock::{LockProvider, LockState};
 use tokio::time::sleep;
 
-use crate::cli::RunArguments;
+use crate::cli::Wanted;
 use crate::text::{escaped, short};
 
 /// A shorter wait is not worth a line.
@@ -18,7 +18,7 @@ const CLEAR: &str = "\r\x1b[K";
 /// Waits for a result, and shows at a terminal whom this program waits for.
 pub(super) async fn shown<T>(
     provider: &LockProvider,
-    arguments: &RunArguments,
+    wanted: &Wanted,
     waiting: impl Future<Output = T>,
 ) -> T {
     if !io::stderr().is_terminal() {
@@ -27,7 +27,7 @@ pub(super) async fn shown<T>(
     let mut is_shown = false;
     let result = tokio::select! {
         result = waiting => result,
-        () = show(provider, arguments, &mut is_shown) => unreachable!("it is shown until the wait ends"),
+        () = show(provider, wanted, &mut is_shown) => unreachable!("it is shown until the wait ends"),
     };
     if is_shown {
         put(CLEAR);
@@ -35,27 +35,27 @@ pub(super) async fn shown<T>(
     result
 }
 
-async fn show(provider: &LockProvider, arguments: &RunArguments, is_shown: &mut bool) {
+async fn show(provider: &LockProvider, wanted: &Wanted, is_shown: &mut bool) {
     let begun = Instant::now();
-    let names = arguments.names.join(", ");
+    let names = wanted.names.join(", ");
     loop {
         sleep(SILENCE).await;
-        let holder = holder(provider, arguments).await;
+        let holder = holder(provider, wanted).await;
         *is_shown = true;
-        let waited = short(begun.elapsed());
+        let time = short(begun.elapsed());
         put(&format!(
-            "{CLEAR}waiting for {} for {waited}{holder}",
+            "{CLEAR}waiting for {} for {time}{holder}",
             escaped(&names)
         ));
     }
 }
 
 /// The holder of the first of the names that is held or marked as done; none if it cannot be read.
-async fn holder(provider: &LockProvider, arguments: &RunArguments) -> String {
-    if arguments.permits.is_some() {
+async fn holder(provider: &LockProvider, wanted: &Wanted) -> String {
+    if wanted.permits.is_some() {
         return String::new();
     }
-    for name in &arguments.names {
+    for name in &wanted.names {
         if let Ok(Some(info)) = provider.admin().get(name).await
             && matches!(info.state, LockState::Held | LockState::Done)
         {

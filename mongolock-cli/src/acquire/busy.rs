@@ -1,12 +1,11 @@
-//! What `run` says if others have the lock: the holder, and for how long it has it.
+//! What is said if others have the lock: the holder, and for how long it has it.
 
 use std::time::Duration;
 
 use mongolock::{LockAdmin, LockError, LockInfo, LockProvider, LockState};
 use tokio::time::timeout;
 
-use crate::cli::{ConnectionArguments, RunArguments};
-use crate::exit;
+use crate::cli::{ConnectionArguments, Wanted};
 use crate::failure::Failure;
 use crate::json::rfc3339;
 use crate::show::permits;
@@ -15,32 +14,34 @@ use crate::text::{quoted, short};
 /// How long the look at the lock may take. Without it the message has only what the attempt has found.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// The failure of an acquisition. The library's error is that of a wait; a single attempt has none.
+/// The failure of an acquisition; `may_be_done` if a mark is one of its answers. The library's error is that of a wait; a single
+/// attempt has none.
 pub(super) async fn failure(
     provider: &LockProvider,
-    arguments: &RunArguments,
+    wanted: &Wanted,
+    may_be_done: bool,
     connection: &ConnectionArguments,
     error: Option<LockError>,
 ) -> Failure {
     let admin = provider.admin();
     let looked = async {
-        match (arguments.permits, arguments.names.as_slice()) {
+        match (wanted.permits, wanted.names.as_slice()) {
             (Some(_), [name]) => permits(&admin, name).await.unwrap_or_default(),
-            _ => locks(&admin, &arguments.names).await,
+            _ => locks(&admin, &wanted.names).await,
         }
     };
     let seen = timeout(LOOK, looked).await.unwrap_or_default();
     // A run of a period that sees a mark only now has come too late for its answer.
-    let refuses = |info: &&LockInfo| info.state == LockState::Done && arguments.once_per.is_none();
+    let refuses = |info: &&LockInfo| info.state == LockState::Done && !may_be_done;
     if let Some(mark) = seen.iter().find(refuses) {
-        return marked(mark, connection);
+        return marked(mark, connection).code(wanted.busy_code);
     }
-    match (error, arguments.permits) {
+    match (error, wanted.permits) {
         (Some(error), _) => error.into(),
-        (None, Some(permits)) => Failure::new(no_permit(&arguments.names[0], permits, &seen)),
-        (None, None) => Failure::new(not_free(&arguments.names, &seen)),
+        (None, Some(permits)) => Failure::new(no_permit(&wanted.names[0], permits, &seen)),
+        (None, None) => Failure::new(not_free(&wanted.names, &seen)),
     }
-    .code(exit::BUSY)
+    .code(wanted.busy_code)
 }
 
 /// The locks that have a document.
@@ -66,7 +67,6 @@ fn marked(info: &LockInfo, connection: &ConnectionArguments) -> Failure {
         "lock `{name}` is marked as done by {by} until {until} (for {left})"
     ))
     .help(format!("`{clear}` clears the mark."))
-    .code(exit::BUSY)
 }
 
 /// The first of the names that was found taken.

@@ -1,0 +1,145 @@
+//! `acquire` and `hold`: a lease that goes on when this program has ended.
+
+use std::future::ready;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use mongolock::{Detach, LeaseHandle, LockProvider};
+use nix::unistd::{Uid, User, gethostname};
+
+use crate::acquire::{self, PASSED_ON, Signals, close, unless_interrupted};
+use crate::cli::{AcquireArguments, ConnectionArguments, HoldArguments};
+use crate::exit::Ending;
+use crate::failure::Failure;
+use crate::handle_file::NewFile;
+use crate::input;
+use crate::json::rfc3339;
+use crate::output::Output;
+use crate::text::escaped;
+
+/// Acquires, and leaves the lease to those who have its handle.
+pub(crate) fn acquire(
+    arguments: &AcquireArguments,
+    connection: &ConnectionArguments,
+) -> Result<Ending, Failure> {
+    let AcquireArguments { wanted, ttl, handle } = arguments;
+    acquire::in_runtime(async {
+        let provider = connection.builder().await?.build()?;
+        let mut signals = Signals::new(&PASSED_ON).map_err(Failure::io("cannot receive signals"))?;
+        let mut place = Place::new(handle)?;
+        let acquiring = acquire::acquire(&provider, wanted, None, connection);
+        let detached = async {
+            let hold = unless_interrupted(&mut signals, acquiring).await?;
+            detach(&provider, &mut signals, hold.detach(*ttl), |handle| {
+                place.put(handle)
+            })
+            .await
+        };
+        let detached = detached.await;
+        close(&provider).await;
+        detached?;
+        place.keep();
+        Ok(Ending::OK)
+    })
+}
+
+/// Stores the handle before the lease that it is for exists, so that a crash loses nothing, and detaches the lease.
+async fn detach(
+    provider: &LockProvider,
+    signals: &mut Signals,
+    detach: Detach,
+    store: impl FnOnce(&LeaseHandle) -> Result<(), Failure>,
+) -> Result<LeaseHandle, Failure> {
+    store(&detach.handle())?;
+    let handle = detach.await?;
+    // A signal does not end the request, whose outcome would be unknown; the lock is released after it.
+    if let Err(interrupted) = unless_interrupted(signals, ready(Ok(()))).await {
+        let _ = provider.release(&handle).await;
+        return Err(interrupted);
+    }
+    Ok(handle)
+}
+
+/// Where the handle of a new lease goes.
+enum Place {
+    Output,
+    File(NewFile),
+}
+
+impl Place {
+    fn new(path: &Path) -> Result<Self, Failure> {
+        if input::is_standard(path) {
+            return Ok(Self::Output);
+        }
+        let created = NewFile::create(path);
+        let created = created.map_err(Failure::io(format_args!("cannot create {}", path.display())))?;
+        Ok(Self::File(created))
+    }
+
+    fn put(&mut self, handle: &LeaseHandle) -> Result<(), Failure> {
+        let put = match self {
+            Self::File(file) => file.write(handle),
+            Self::Output => {
+                let mut output = io::stdout();
+                writeln!(output, "{}", handle.text()).and_then(|()| output.flush())
+            }
+        };
+        put.map_err(Failure::io("cannot write the handle, so the lock is released"))
+    }
+
+    fn keep(self) {
+        if let Self::File(file) = self {
+            file.keep();
+        }
+    }
+}
+
+/// Acquires for a person, who ends it by the name of the lock.
+pub(crate) fn hold(arguments: &HoldArguments, connection: &ConnectionArguments) -> Result<Ending, Failure> {
+    let HoldArguments { wanted, time } = arguments;
+    acquire::in_runtime(async {
+        let provider = connection.builder().await?.build()?;
+        let mut signals = Signals::new(&PASSED_ON).map_err(Failure::io("cannot receive signals"))?;
+        let acquiring = acquire::acquire(&provider, wanted, None, connection);
+        let held = async {
+            let hold = unless_interrupted(&mut signals, acquiring).await?;
+            let owned = hold.detach(*time).owner(person());
+            let handle = detach(&provider, &mut signals, owned, |_| Ok(())).await?;
+            tell(&provider, &handle, *time).await
+        };
+        let held = held.await;
+        close(&provider).await;
+        held
+    })
+}
+
+/// Says until when a lease goes on. If that fails, the lease is released: nobody would know of it.
+async fn tell(provider: &LockProvider, handle: &LeaseHandle, time: Duration) -> Result<Ending, Failure> {
+    let end = match provider.extend(handle, time).await {
+        Ok(end) => rfc3339(end),
+        Err(error) => {
+            let _ = provider.release(handle).await;
+            return Err(error.into());
+        }
+    };
+    let names: Vec<_> = handle.names().map(escaped).collect();
+    let permit = handle.permit().map(|number| format!(" #{number}"));
+    let (names, permit) = (names.join(", "), permit.unwrap_or_default());
+    let mut output = Output::new();
+    output.line(format!(
+        "{names}{permit}: held by {} until {end}",
+        escaped(handle.owner())
+    ))?;
+    output.flush()?;
+    Ok(Ending::OK)
+}
+
+/// The user and the host, as the owner of a lease.
+fn person() -> String {
+    let id = Uid::effective();
+    let user = User::from_uid(id).ok().flatten();
+    let user = user.map_or_else(|| id.to_string(), |user| user.name);
+    let host = gethostname().unwrap_or_default();
+    format!("{user}@{}", host.to_string_lossy())
+}

@@ -1,0 +1,106 @@
+//! Files with the handle of a detached lease. Who can read one has the lock, so only its owner can.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use mongolock::LeaseHandle;
+
+use crate::failure::Failure;
+use crate::input;
+
+/// The rights to a new file: its owner reads and writes it.
+const PRIVATE: u32 = 0o600;
+
+/// A file for the handle of a lease that is to be detached. It is removed when this is dropped before it was kept.
+pub(crate) struct NewFile {
+    path: PathBuf,
+    file: File,
+    is_kept: bool,
+}
+
+impl NewFile {
+    /// Creates the file, which must not exist.
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(PRIVATE);
+        Ok(Self {
+            file: options.open(path)?,
+            path: path.to_owned(),
+            is_kept: false,
+        })
+    }
+
+    /// Writes the handle, which survives a crash of the machine from then on.
+    pub(crate) fn write(&mut self, handle: &LeaseHandle) -> io::Result<()> {
+        writeln!(self.file, "{}", handle.text())?;
+        self.file.sync_all()?;
+        sync_directory(&self.path)
+    }
+
+    pub(crate) fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // The command that fails says why; a file that stays has a handle without a lease.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A handle that was read, and where it is from.
+pub(crate) struct Stored {
+    pub(crate) handle: LeaseHandle,
+    path: PathBuf,
+}
+
+impl Stored {
+    /// Reads a handle from a file, or from standard input if the path is `-`.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        Ok(Self {
+            handle: input::text(path)?.parse()?,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Writes another handle into the file. At each moment it has one of the two.
+    pub(crate) fn replace(&self, handle: &LeaseHandle) -> io::Result<()> {
+        let mut name = OsString::from(&self.path);
+        name.push(".new");
+        let path = PathBuf::from(name);
+        // A process that was killed may have left it. Only the holder of the lease writes it.
+        let _ = fs::remove_file(&path);
+        let mut new = NewFile::create(&path)?;
+        new.write(handle)?;
+        fs::rename(&path, &self.path)?;
+        new.keep();
+        sync_directory(&self.path)
+    }
+
+    /// Deletes the file, unless another command has written another handle into it meanwhile. Standard input has none.
+    pub(crate) fn delete(&self) -> Result<(), Failure> {
+        if input::is_standard(&self.path) || Self::read(&self.path).is_ok_and(|now| now.handle != self.handle)
+        {
+            return Ok(());
+        }
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let path = self.path.display();
+                Err(Failure::new(format!("cannot delete {path}: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The entry of a file is written with its directory.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}

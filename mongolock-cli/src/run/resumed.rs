@@ -1,0 +1,78 @@
+//! A lease that `run` has resumed, and what becomes of it and of its file when the command has ended.
+
+use std::time::Duration;
+
+use mongolock::{LockError, LockProvider};
+
+use crate::acquire::Hold;
+use crate::cli::RunArguments;
+use crate::exit;
+use crate::failure::Failure;
+use crate::handle_file::Stored;
+use crate::input;
+
+/// The handle of `--resume`.
+pub(super) struct Resumed {
+    stored: Stored,
+    /// For how long the lease is detached again; `None` if the lock is released.
+    then_detach: Option<Duration>,
+}
+
+impl Resumed {
+    /// Reads the handle, if a lease is to be resumed.
+    pub(super) fn read(arguments: &RunArguments) -> Result<Option<Self>, Failure> {
+        let Some(path) = &arguments.resume else {
+            return Ok(None);
+        };
+        if input::is_standard(path) {
+            return Err(Failure::new(
+                "--resume - is refused: standard input belongs to the command",
+            ));
+        }
+        Ok(Some(Self {
+            stored: Stored::read(path)?,
+            then_detach: arguments.then_detach,
+        }))
+    }
+
+    /// The names of the locks, or that of the semaphore.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.stored.handle.names().map(str::to_owned).collect()
+    }
+
+    pub(super) async fn resume(&self, provider: &LockProvider) -> Result<Hold, Failure> {
+        provider.is_ready().await;
+        let handle = &self.stored.handle;
+        let resumed = if handle.permit().is_some() {
+            provider.resume_permit(handle).await.map(Hold::Permit)
+        } else {
+            let guard = provider.resume(handle).await;
+            guard.map(|guard| Hold::Locks(guard, false))
+        };
+        resumed.map_err(|error| match error {
+            LockError::Lost { .. } => {
+                Failure::new(format!("{error}; the command was not started")).code(exit::LOST)
+            }
+            error => error.into(),
+        })
+    }
+
+    /// For how long the lease is detached again; `None` if the lock is released.
+    pub(super) fn then_detach(&self) -> Option<Duration> {
+        self.then_detach
+    }
+
+    /// Detaches the lease again. The file has its new handle before it exists, so that a crash in the next step loses nothing.
+    pub(super) async fn detach(&self, hold: Hold, ttl: Duration) -> Result<(), Failure> {
+        let detaching = hold.detach(ttl);
+        let replaced = self.stored.replace(&detaching.handle());
+        replaced.map_err(Failure::io("cannot replace the handle, so the lock is released"))?;
+        detaching.await?;
+        Ok(())
+    }
+
+    /// Deletes the file.
+    pub(super) fn delete(&self) {
+        self.stored.delete().unwrap_or_else(|failure| failure.print());
+    }
+}

@@ -1,0 +1,197 @@
+//! `acquire` and `run --resume` that get a signal at any moment: the lock ends by itself, or the handle in the file works.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use mongolock::LeaseHandle;
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
+use rustix::process::Signal;
+use tokio::time::sleep;
+
+use crate::fixture::{Running, repetitions};
+use crate::leases::Scene;
+
+/// How often the file is looked at.
+const LOOK: Duration = Duration::from_micros(50);
+
+/// When a signal is sent: so long after the start of the program, or after it has changed the file.
+#[derive(Debug, Clone, Copy)]
+enum Moment {
+    Start(Duration),
+    Change(Duration),
+}
+
+impl Moment {
+    /// Moments from the start of a program to its end.
+    fn all() -> impl Iterator<Item = Self> {
+        let start = (0..12).map(|step| Self::Start(Duration::from_millis(step * 4)));
+        let change = (0..12).map(|step| Self::Change(Duration::from_micros(step * step * 100)));
+        start.chain(change)
+    }
+
+    /// Starts a program, and sends a signal to it at this moment.
+    async fn send(self, signal: Signal, mut command: Command, file: &Path) -> ExitStatus {
+        let text = || fs::read_to_string(file).unwrap_or_default();
+        let before = text();
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut running = Running::start(command);
+        let begun = Instant::now();
+        let pause = match self {
+            Self::Start(pause) => pause,
+            Self::Change(pause) => {
+                while text() == before && begun.elapsed() < BEFORE_EXPIRY {
+                    std::thread::sleep(LOOK);
+                }
+                pause
+            }
+        };
+        sleep(pause).await;
+        running.signal(signal);
+        running.ended().await
+    }
+}
+
+impl Scene {
+    /// Waits until the handle in the file has released the lock, or the lock has ended by itself. A request of the killed
+    /// program may still be under way.
+    async fn assert_ends(&self, name: &str, file: &Path, limit: Duration) {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        let handle: Option<LeaseHandle> = text.trim_end().parse().ok();
+        let ended = eventually(limit, name, || async {
+            if let Some(handle) = &handle
+                && must(self.provider.release(handle).await)
+            {
+                return Some(());
+            }
+            let free = must(self.provider.lock(name).try_acquire().await)?;
+            must(free.release().await);
+            Some(())
+        });
+        must(ended.await);
+    }
+}
+
+/// Its lease is detached for 2 h, and before that it lasts for 30 s.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acquire_is_killed() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        let mut killed = Vec::new();
+        for (number, moment) in Moment::all().enumerate() {
+            let (name, file) = (format!("lock-{number}"), format!("lease-{number}"));
+            let acquire = scene.command(&format!("acquire {name} --ttl 2h --handle {file}"));
+            let file = scene.file(&file);
+            moment.send(Signal::KILL, acquire, &file).await;
+            killed.push((name, file));
+        }
+        for (name, file) in killed {
+            scene.assert_ends(&name, &file, AMPLE).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acquire_is_interrupted() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        for (number, moment) in Moment::all().enumerate() {
+            let (name, signal) = match number % 2 {
+                0 => (format!("lock-{number}"), Signal::TERM),
+                _ => (format!("lock-{number}"), Signal::INT),
+            };
+            let acquire = scene.command(&format!("acquire {name} --ttl 2h --handle lease"));
+            let file = scene.file("lease");
+            let status = moment.send(signal, acquire, &file).await;
+            if status.success() {
+                assert!(must(scene.provider.release(&scene.handle("lease")).await));
+                must(fs::remove_file(&file));
+                continue;
+            }
+            // SIGINT ends the program itself, and so does a signal before its handler is there.
+            let by_signal = status.signal().or(status.code().map(|code| code - 128));
+            assert_eq!(by_signal, Some(signal.as_raw()), "{moment:?}: {status:?}");
+            assert!(!file.exists(), "{moment:?}");
+            scene.assert_ends(&name, &file, BEFORE_EXPIRY).await;
+        }
+    }
+}
+
+/// A busy lock: the wait ends by the signal, and nothing is left of it.
+#[tokio::test]
+async fn a_signal_ends_the_wait_of_acquire_and_hold() {
+    let scene = Scene::new().await;
+    let _held = must(scene.provider.lock("a").acquire().await);
+    for (signal, code) in [
+        (Signal::TERM, Some(143)),
+        (Signal::HUP, Some(129)),
+        (Signal::INT, None),
+    ] {
+        for line in [
+            "acquire a --ttl 2h --wait 60s --handle lease",
+            "hold a --for 2h --wait 60s",
+        ] {
+            let mut waiting = Running::start(scene.command(line));
+            let waits = eventually(BEFORE_EXPIRY, "a waiter", || async {
+                let info = must(scene.provider.admin().get("a").await).expect("it is held");
+                (!info.waiters.is_empty()).then_some(())
+            });
+            must(waits.await);
+            waiting.signal(signal);
+            let status = waiting.ended().await;
+            assert_eq!(status.code(), code, "{status:?}");
+            assert!(!scene.file("lease").exists());
+            let gone = eventually(BEFORE_EXPIRY, "the end of the waiter", || async {
+                let info = must(scene.provider.admin().get("a").await).expect("it is held");
+                info.waiters.is_empty().then_some(())
+            });
+            must(gone.await);
+        }
+    }
+}
+
+/// The file has one of the two handles at each moment. The lease of the run lasts for 5 s.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resumed_run_is_killed() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        let mut killed = Vec::new();
+        for (number, moment) in Moment::all().enumerate() {
+            let (name, file) = (format!("lock-{number}"), format!("lease-{number}"));
+            let held = must(scene.provider.lock(&name).acquire().await);
+            let handle = must(held.detach(Duration::from_secs(2 * 60 * 60)).await);
+            must(fs::write(scene.file(&file), format!("{}\n", handle.text())));
+            let run = format!("run --resume {file} --expiry 5s --then-detach 2h -- true");
+            let run = scene.command(&run);
+            moment.send(Signal::KILL, run, &scene.file(&file)).await;
+            assert!(scene.handle(&file).names().eq([&*name]), "{moment:?}");
+            killed.push((name, scene.file(&file)));
+        }
+        for (name, file) in killed {
+            scene.assert_ends(&name, &file, AMPLE).await;
+        }
+    }
+}
+
+/// The lease is given back, or the command gets the signal and the lease is detached again: the handle in the file works.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resumed_run_is_interrupted() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        for (number, moment) in Moment::all().enumerate() {
+            let name = format!("lock-{number}");
+            let held = must(scene.provider.lock(&name).acquire().await);
+            let handle = must(held.detach(Duration::from_secs(2 * 60 * 60)).await);
+            must(fs::write(scene.file("lease"), format!("{}\n", handle.text())));
+            let run = scene.command("run --resume lease --then-detach 2h -- sleep 0.05");
+            moment.send(Signal::TERM, run, &scene.file("lease")).await;
+            let handle = scene.handle("lease");
+            let released = eventually(BEFORE_EXPIRY, &name, || async {
+                must(scene.provider.release(&handle).await).then_some(())
+            });
+            must(released.await);
+        }
+    }
+}

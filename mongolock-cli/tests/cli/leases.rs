@@ -1,0 +1,506 @@
+//! Leases that outlive the program: `acquire`, `extend`, `release --handle`, `run --resume` and `hold`.
+
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use mongodb::bson::DateTime;
+use mongolock::{LeaseHandle, LockError, LockInfo, LockProvider, LockState, LossReason};
+use mongolock_tests::{AMPLE, TestDb, eventually, must, test_db};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::fixture::{Running, mongolock, output, processes, provider};
+
+/// What the text of each handle begins with, and no output has in it.
+const HANDLE: &str = "mlh1.eyJ";
+
+/// The locks of a test, and a directory for the files with handles.
+pub(crate) struct Scene {
+    pub(crate) db: TestDb,
+    pub(crate) provider: LockProvider,
+    pub(crate) directory: TempDir,
+}
+
+/// What a command has printed, and its exit code.
+type Ended = (Option<i32>, String, String);
+
+impl Scene {
+    pub(crate) async fn new() -> Self {
+        let db = test_db().await;
+        let provider = provider(&db).await;
+        let directory = must(tempfile::tempdir());
+        Self {
+            db,
+            provider,
+            directory,
+        }
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The program in the directory of the files. `-v` shows all that it can show of an error.
+    pub(crate) fn command(&self, line: &str) -> Command {
+        let arguments: Vec<&str> = line.split(' ').collect();
+        let mut command = mongolock(&self.db, &[&["-v"], &arguments[..]].concat());
+        command.current_dir(self.directory.path());
+        command
+    }
+
+    fn ran(&self, line: &str) -> Ended {
+        ran(self.command(line))
+    }
+
+    /// Runs the program, which succeeds, and returns its output.
+    fn succeeded(&self, line: &str) -> String {
+        let (code, out, said) = self.ran(line);
+        assert_eq!((code, said.as_str()), (Some(0), ""), "{line}");
+        out
+    }
+
+    /// Runs a shell script under the lease of a file.
+    fn resumed(&self, options: &str, script: &str) -> Ended {
+        let mut run = self.command(&format!("run --resume {options} --"));
+        run.args(["sh", "-c", script]);
+        ran(run)
+    }
+
+    pub(crate) fn handle(&self, name: &str) -> LeaseHandle {
+        let text = must(fs::read_to_string(self.file(name)));
+        let line = text.strip_suffix('\n').expect("it is a line");
+        must(line.parse())
+    }
+
+    async fn info(&self, name: &str) -> LockInfo {
+        must(self.provider.admin().get(name).await).expect("it has a document")
+    }
+
+    async fn state(&self, name: &str) -> LockState {
+        self.info(name).await.state
+    }
+}
+
+/// Runs a program. No output has the text of a handle.
+fn ran(command: Command) -> Ended {
+    let (code, out, said) = output(command);
+    assert!(!format!("{out}{said}").contains(HANDLE), "{out}{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    (code, out, said)
+}
+
+fn mode(path: PathBuf) -> u32 {
+    must(fs::metadata(path)).permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn a_lease_outlives_acquire_and_is_extended_and_released_by_its_file() {
+    let scene = Scene::new().await;
+    assert_eq!(scene.succeeded("acquire a --ttl 30m --handle lease"), "");
+    assert_eq!(mode(scene.file("lease")), 0o600);
+    assert_eq!(scene.handle("lease").names().collect::<Vec<_>>(), ["a"]);
+    let info = scene.info("a").await;
+    assert!(info.detached && info.state == LockState::Held, "{info:?}");
+    let minutes = |number: u64| Duration::from_secs(number * 60);
+    assert!(
+        info.remaining > minutes(28) && info.remaining <= minutes(30),
+        "{info:?}"
+    );
+    assert_eq!(scene.ran("run a --no-wait -- true").0, Some(75));
+
+    let end = scene.succeeded("extend --handle lease --ttl 2h");
+    let end = must(DateTime::parse_rfc3339_str(end.trim_end()));
+    assert_eq!(end, scene.info("a").await.expires_at);
+    let line = scene.succeeded("extend --handle lease --ttl 1s --json");
+    let line: Value = must(serde_json::from_str(&line));
+    let same = must(DateTime::parse_rfc3339_str(
+        line["expires_at"].as_str().unwrap_or_default(),
+    ));
+    assert_eq!(same, end, "it is never shortened");
+
+    must(fs::copy(scene.file("lease"), scene.file("copy")));
+    assert_eq!(scene.succeeded("release --handle lease"), "released a\n");
+    assert!(!scene.file("lease").exists());
+    assert_eq!(scene.state("a").await, LockState::Released);
+
+    // The handle is used up.
+    let (code, out, said) = scene.ran("extend --handle copy --ttl 30m");
+    assert_eq!((code, out.as_str()), (Some(124), ""), "{said}");
+    assert!(scene.file("copy").exists());
+    let (code, out, said) = scene.ran("release --handle copy");
+    assert_eq!((code, out.as_str()), (Some(1), ""));
+    assert!(
+        said.contains("nothing released: the detached lease of a"),
+        "{said}"
+    );
+    assert!(!scene.file("copy").exists());
+    for line in [
+        "release --handle copy",
+        "extend --handle copy --ttl 30m",
+        "run --resume copy -- true",
+    ] {
+        let (code, _, said) = scene.ran(line);
+        assert!(
+            code == Some(125) && said.contains("cannot read copy"),
+            "{line}: {said}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_exists_is_an_error_before_anything_is_asked() {
+    let scene = Scene::new().await;
+    must(fs::write(scene.file("lease"), "mine"));
+    for path in ["lease", ".", "nowhere/lease"] {
+        let (code, _, said) = scene.ran(&format!("acquire a --ttl 30m --handle {path}"));
+        assert!(
+            code == Some(125) && said.contains(&format!("cannot create {path}: ")),
+            "{said}"
+        );
+    }
+    assert_eq!(must(fs::read_to_string(scene.file("lease"))), "mine");
+    assert!(must(scene.provider.admin().get("a").await).is_none());
+}
+
+#[tokio::test]
+async fn a_file_is_removed_if_the_lock_is_not_acquired() {
+    let scene = Scene::new().await;
+    let _held = must(scene.provider.lock("a").acquire().await);
+    for (options, code) in [("--no-wait", 75), ("--wait 2s", 75), ("--no-wait -E 3", 3)] {
+        let (ended, _, said) = scene.ran(&format!("acquire a --ttl 30m --handle lease {options}"));
+        assert_eq!(ended, Some(code), "{said}");
+        assert!(said.contains("`a`"), "{said}");
+        let (ended, ..) = scene.ran(&format!("hold a --for 30m {options}"));
+        assert_eq!(ended, Some(code));
+    }
+    let mut nowhere = scene.command("acquire a --ttl 30m --handle lease");
+    nowhere.env(
+        "MONGODB_URI",
+        "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200",
+    );
+    assert_eq!(ran(nowhere).0, Some(125));
+    assert_eq!(
+        scene.ran("acquire a b --permits 2 --ttl 30m --handle lease").0,
+        Some(125)
+    );
+    assert_eq!(must(fs::read_dir(scene.directory.path())).count(), 0);
+}
+
+#[tokio::test]
+async fn wrong_command_lines_acquire_nothing() {
+    let scene = Scene::new().await;
+    for (code, line) in [
+        (2, "acquire a --ttl 99ms --handle lease"),
+        (2, "acquire a --ttl 8d --handle lease"),
+        (2, "acquire a --handle lease"),
+        (2, "acquire a --ttl 30m"),
+        (2, "acquire --ttl 30m --handle lease"),
+        (2, "hold a"),
+        (2, "hold --for 30m"),
+        (2, "extend --handle lease"),
+        (2, "release a --handle lease"),
+        (2, "release --owner anna --handle lease"),
+        (2, "release --handle lease --all"),
+        (125, "run a --resume lease -- true"),
+        (125, "run --resume lease --wait 1s -- true"),
+        (125, "run --resume lease --permits 2 -- true"),
+        (125, "run --resume lease --once-per 1d -- true"),
+        (125, "run a --then-detach 30m -- true"),
+        (125, "run --resume lease --then-detach 8d -- true"),
+        (125, "run --resume - -- true"),
+    ] {
+        let (ended, out, said) = scene.ran(line);
+        assert_eq!((ended, out.as_str()), (Some(code), ""), "{line}: {said}");
+        assert!(!said.is_empty(), "{line}");
+    }
+    assert_eq!(must(fs::read_dir(scene.directory.path())).count(), 0);
+    assert!(must(scene.provider.admin().get("a").await).is_none());
+}
+
+#[tokio::test]
+async fn a_text_that_is_no_handle_of_these_locks_is_refused() {
+    let scene = Scene::new().await;
+    scene.succeeded("acquire a --ttl 30m --handle lease");
+    let text = must(fs::read_to_string(scene.file("lease")));
+    for wrong in ["", "\n", "secret", "mlh1.secret", &text[..50]] {
+        must(fs::write(scene.file("wrong"), wrong));
+        for line in [
+            "extend --handle wrong --ttl 30m",
+            "release --handle wrong",
+            "run --resume wrong -- echo ran",
+        ] {
+            let (code, out, said) = scene.ran(line);
+            assert_eq!((code, out.as_str()), (Some(125), ""), "{line}: {said}");
+            assert!(!said.is_empty() && !said.contains("secret"), "{said}");
+        }
+        assert_eq!(must(fs::read_to_string(scene.file("wrong"))), wrong);
+    }
+    let (code, _, said) = scene.ran("release --handle lease --collection others");
+    assert!(
+        code == Some(125) && said.contains("the collection of its locks"),
+        "{said}"
+    );
+    // One changed character of the secret is another handle.
+    let mut changed = text.trim_end().to_owned();
+    let last = changed.pop();
+    changed.push(if last == Some('A') { 'B' } else { 'A' });
+    must(fs::write(scene.file("changed"), &changed));
+    assert_ne!(scene.ran("run --resume changed -- true").0, Some(0));
+    assert!(scene.info("a").await.detached);
+    scene.succeeded("release --handle lease");
+}
+
+#[tokio::test]
+async fn a_handle_goes_through_pipes() {
+    let scene = Scene::new().await;
+    let (code, text, said) = output(scene.command("acquire a --ttl 30m --handle -"));
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    assert!(text.starts_with(HANDLE) && text.lines().count() == 1, "{text}");
+    let piped = |line: &str| {
+        let mut command = scene.command(line);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = must(command.spawn());
+        let mut input = child.stdin.take().expect("it is a pipe");
+        must(input.write_all(text.as_bytes()));
+        drop(input);
+        let ended = must(child.wait_with_output());
+        (
+            ended.status.code(),
+            String::from_utf8_lossy(&ended.stdout).into_owned(),
+        )
+    };
+    assert_eq!(piped("extend --handle - --ttl 2h").0, Some(0));
+    assert_eq!(piped("release --handle -"), (Some(0), "released a\n".to_owned()));
+    assert_eq!(scene.state("a").await, LockState::Released);
+}
+
+/// The reader of the handle has ended, so nobody could release the lock.
+#[tokio::test]
+async fn a_handle_without_a_reader_is_released() {
+    let scene = Scene::new().await;
+    let (reader, writer) = must(std::io::pipe());
+    drop(reader);
+    let mut acquire = scene.command("acquire a --ttl 30m --handle -");
+    acquire.stdout(writer);
+    let ended = must(acquire.stderr(Stdio::piped()).output());
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(125), "{said}");
+    assert!(
+        said.contains("the lock is released") && !said.contains(HANDLE),
+        "{said}"
+    );
+    assert_eq!(scene.state("a").await, LockState::Released);
+}
+
+#[tokio::test]
+async fn a_command_runs_under_a_resumed_lease_and_the_lock_is_released_after_it() {
+    let scene = Scene::new().await;
+    let shown = r#"echo "$MONGOLOCK_NAME ${MONGOLOCK_TOKEN-none}"; env | grep -c mlh1; exit 3"#;
+    scene.succeeded("acquire a --ttl 30m --handle lock");
+    let token = scene.handle("lock").fencing_token();
+    let (code, out, said) = scene.resumed("lock", shown);
+    assert_eq!(code, Some(3), "{said}");
+    let risen = scene.info("a").await.fencing_token;
+    assert!(risen > token);
+    assert_eq!(out, format!("a {risen}\n0\n"));
+
+    scene.succeeded("acquire c b --ttl 30m --handle set");
+    let (_, out, _) = scene.resumed("set", shown);
+    let token = async |name: &str| scene.info(name).await.fencing_token;
+    assert_eq!(out, format!("b,c {},{}\n0\n", token("b").await, token("c").await));
+
+    scene.succeeded("acquire p --permits 1 --ttl 30m --handle permit");
+    assert_eq!(scene.ran("run p --permits 1 --no-wait -- true").0, Some(75));
+    assert_eq!(scene.resumed("permit", shown).1, "p none\n0\n");
+    assert_eq!(scene.ran("run p --permits 1 --no-wait -- true").0, Some(0));
+    for name in ["a", "b", "c"] {
+        assert_eq!(scene.state(name).await, LockState::Released);
+    }
+    assert_eq!(
+        must(fs::read_dir(scene.directory.path())).count(),
+        0,
+        "the files are deleted"
+    );
+}
+
+#[tokio::test]
+async fn a_command_is_not_started_if_its_lease_is_over() {
+    let scene = Scene::new().await;
+    scene.succeeded("acquire a --ttl 30m --handle lease");
+    assert!(must(scene.provider.admin().force_release("a").await));
+    let before = must(fs::read_to_string(scene.file("lease")));
+    for options in ["lease", "lease --then-detach 30m"] {
+        let (code, out, said) = scene.resumed(options, "echo ran");
+        assert_eq!((code, out.as_str()), (Some(124), ""), "{said}");
+        assert!(said.contains("the command was not started"), "{said}");
+    }
+    assert_eq!(must(fs::read_to_string(scene.file("lease"))), before);
+    // The file is cleared away.
+    assert_eq!(scene.ran("release --handle lease").0, Some(1));
+    scene.succeeded("acquire a --ttl 30m --handle lease");
+}
+
+#[tokio::test]
+async fn a_lease_is_detached_again_whatever_the_exit_code() {
+    let scene = Scene::new().await;
+    scene.succeeded("acquire a --ttl 30m --handle lease");
+    for (script, code) in [
+        ("exit 0", 0),
+        ("exit 5", 5),
+        ("kill -TERM $$", 143),
+        ("exec no-such", 127),
+    ] {
+        let old = scene.handle("lease");
+        let (ended, _, said) = scene.resumed("lease --then-detach 2h", script);
+        assert_eq!(ended, Some(code), "{said}");
+        let new = scene.handle("lease");
+        assert!(new != old && mode(scene.file("lease")) == 0o600);
+        let gone = scene.provider.resume(&old).await;
+        assert!(
+            matches!(
+                gone,
+                Err(LockError::Lost {
+                    reason: LossReason::Gone,
+                    ..
+                })
+            ),
+            "{gone:?}"
+        );
+        let info = scene.info("a").await;
+        assert!(
+            info.detached && info.remaining > Duration::from_secs(60 * 60),
+            "{info:?}"
+        );
+        assert_eq!(must(fs::read_dir(scene.directory.path())).count(), 1);
+    }
+    // Nobody else has had the lock meanwhile, and the last handle works.
+    must(
+        must(scene.provider.resume(&scene.handle("lease")).await)
+            .release()
+            .await,
+    );
+}
+
+/// The new handle cannot be written, so nobody could release the lock.
+#[tokio::test]
+async fn a_lease_whose_new_handle_cannot_be_written_is_released() {
+    let scene = Scene::new().await;
+    must(fs::create_dir(scene.file("d")));
+    for (script, code) in [("rm -r d", 125), ("rm -r d; exit 5", 5)] {
+        must(fs::create_dir_all(scene.file("d")));
+        scene.succeeded("acquire a --ttl 30m --handle d/lease");
+        let (ended, _, said) = scene.resumed("d/lease --then-detach 30m", script);
+        assert_eq!(ended, Some(code), "{said}");
+        assert!(
+            said.contains("cannot replace the handle, so the lock is released: "),
+            "{said}"
+        );
+        assert_eq!(scene.state("a").await, LockState::Released);
+    }
+}
+
+/// The lock is lost while the command runs, and no handle can bring it back.
+#[tokio::test]
+async fn a_lost_lease_is_not_detached_again() {
+    let scene = Scene::new().await;
+    scene.succeeded("acquire a --ttl 30m --handle lease");
+    let mut run = scene.command("run --resume lease --expiry 5s --then-detach 30m -- sleep 100");
+    run.stderr(Stdio::null());
+    let mut running = Running::start(run);
+    let released = eventually(AMPLE, "the hold", || async {
+        let is_resumed = !scene.info("a").await.detached;
+        (is_resumed && must(scene.provider.admin().force_release("a").await)).then_some(())
+    });
+    must(released.await);
+    assert_eq!(running.code().await, Some(124));
+    assert_eq!(scene.state("a").await, LockState::Released);
+    assert_eq!(scene.ran("release --handle lease").0, Some(1));
+}
+
+/// Of all processes, which `ps` shows with their arguments.
+#[tokio::test]
+async fn no_command_line_has_a_handle() {
+    let scene = Scene::new().await;
+    scene.succeeded("acquire a --ttl 30m --handle lease");
+    let mut running = Running::start(scene.command("run --resume lease -- sleep 100"));
+    let guardian = running.guardian().await;
+    let command = eventually(AMPLE, "the command", || async {
+        processes()
+            .into_iter()
+            .find(|process| process.group == guardian && process.id != guardian)
+    });
+    must(command.await);
+    let text = must(fs::read_to_string(scene.file("lease")));
+    for process in processes() {
+        let line = fs::read(format!("/proc/{}/cmdline", process.id)).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        assert!(!line.contains(text.trim_end()), "{line}");
+    }
+    running.signal(rustix::process::Signal::TERM);
+    assert_eq!(running.code().await, Some(143));
+}
+
+#[tokio::test]
+async fn a_person_holds_a_lock_without_a_process() {
+    let scene = Scene::new().await;
+    let said = scene.succeeded("hold a --for 30m");
+    let info = scene.info("a").await;
+    let owner = info.owner.as_deref().unwrap_or_default();
+    let (user, host) = owner.split_once('@').expect("it is `user@host`");
+    assert!(!user.is_empty() && !host.is_empty() && info.detached, "{info:?}");
+    let (before, end) = said
+        .trim_end()
+        .rsplit_once(" until ")
+        .expect("it says until when");
+    assert_eq!(before, format!("a: held by {owner}"));
+    assert_eq!(must(DateTime::parse_rfc3339_str(end)), info.expires_at);
+    assert_eq!(scene.ran("hold a --for 30m --no-wait").0, Some(75));
+    let released = scene.succeeded("release a --yes");
+    assert!(
+        released.contains("detached") && released.ends_with("a: released\n"),
+        "{released}"
+    );
+    assert_eq!(scene.state("a").await, LockState::Released);
+    let said = scene.succeeded("hold c b --for 30m");
+    assert!(said.starts_with("b, c: held by "), "{said}");
+    let said = scene.succeeded("hold p --permits 1 --for 30m");
+    assert!(said.starts_with("p #0: held by "), "{said}");
+}
+
+#[tokio::test]
+async fn operators_see_which_leases_are_detached() {
+    let scene = Scene::new().await;
+    scene.succeeded("acquire a --ttl 30m --handle lease");
+    let _held = must(scene.provider.lock("b").acquire().await);
+    let rows = scene.succeeded("ls");
+    let states: Vec<&str> = rows
+        .lines()
+        .filter_map(|row| row.split_whitespace().nth(1))
+        .collect();
+    assert_eq!(states, ["STATE", "detached", "held"]);
+    let shown = scene.succeeded("show a");
+    assert!(
+        shown.contains("\n  detached   yes, no process renews it\n"),
+        "{shown}"
+    );
+    assert!(!scene.succeeded("show b").contains("detached"));
+    for (name, wanted) in [("a", Value::Bool(true)), ("b", Value::Null)] {
+        let line: Value = must(serde_json::from_str(
+            &scene.succeeded(&format!("show {name} --json")),
+        ));
+        assert_eq!(
+            (&line["detached"], &line["state"]),
+            (&wanted, &Value::from("held"))
+        );
+    }
+    assert!(scene.succeeded("ls --help").contains("detached"));
+    must(fs::set_permissions(
+        scene.file("lease"),
+        Permissions::from_mode(0o400),
+    ));
+    scene.succeeded("release --handle lease");
+}
