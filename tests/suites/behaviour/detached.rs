@@ -239,8 +239,13 @@ async fn resend(fixture: &Fixture, command: &Document) {
 async fn a_handle_is_never_good_twice() {
     let fixture = Fixture::mongodb().await;
     let (provider, commands) = fixture.recorded_patient().await;
-    for names in [vec!["n"], vec!["a", "b"]] {
-        let guard = provider.lock_all(names.clone()).await.unwrap();
+    for is_set in [false, true] {
+        let guard = if is_set {
+            provider.lock_all(["a", "b"]).await.unwrap()
+        } else {
+            provider.lock("n").await.unwrap()
+        };
+        let name = guard.name().to_owned();
         let acquiring = commands
             .take()
             .into_iter()
@@ -254,7 +259,7 @@ async fn a_handle_is_never_good_twice() {
         resumed.release().await.unwrap();
         resend(&fixture, &acquiring.unwrap()).await;
         resend(&fixture, &detaching.unwrap()).await;
-        let info = provider.admin().get(names[0]).await.unwrap().unwrap();
+        let info = provider.admin().get(&name).await.unwrap().unwrap();
         assert!(
             info.state == mongolock::LockState::Held && !info.detached,
             "{info:?}"

@@ -65,7 +65,7 @@ impl Lease {
 
     /// No test has a commit that marks its work as done.
     #[allow(dead_code, clippy::unused_self)]
-    fn is_done(&self) -> bool {
+    fn has_ended_well(&self) -> bool {
         false
     }
 
