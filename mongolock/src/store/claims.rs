@@ -216,19 +216,19 @@ pub(super) fn error_of_change(name: &str, error: mongodb::error::Error) -> LockE
 /// expressions read the document as it was before, and `$max` ignores a missing token. The caller's strings are literals, so
 /// that they are not read as field paths. (One condition for all fields costs the server less than one for each.)
 pub(super) fn claim_stage(key: &LeaseId, request: AcquireRequest) -> Document {
-    let mut granted = granted(&key.lock_id, request);
-    granted.insert("acquiredAt", "$$NOW");
-    doc! { "$replaceWith": { "$cond": [free(request.takeover_margin), merged(granted), "$$ROOT"] } }
+    let taken = merged(granted(&key.lock_id, "$$NOW", request));
+    doc! { "$replaceWith": { "$cond": [free(request.takeover_margin), taken, "$$ROOT"] } }
 }
 
-/// The fields of a lease that a claim with this id has got; a lease that was acquired has begun now.
-pub(super) fn granted(lock_id: &str, request: AcquireRequest) -> Document {
+/// The fields of a lease that a claim with this id has got, and that began at this time.
+pub(super) fn granted(lock_id: &str, acquired_at: &str, request: AcquireRequest) -> Document {
     let next_token = doc! { "$max": [
         { "$add": ["$fencingToken", 1_i64] },
         { "$multiply": [{ "$toLong": "$$NOW" }, 1000_i64] },
     ] };
     doc! {
         "lockId": { "$literal": lock_id },
+        "acquiredAt": acquired_at,
         "expiresAt": { "$add": ["$$NOW", millis(request.expiry)] },
         "fencingToken": { "$add": [next_token, request.tokens - 1] },
     }

@@ -250,7 +250,7 @@ pub(super) fn detached_fields(handle_id: &str, ttl: Duration, min_hold: Duration
 /// The update that gives a claim the running lease with the id of a handle. Another document becomes what `otherwise` says. The
 /// lease keeps its beginning, so that a minimum hold and a period go on.
 fn resume_stage(key: &LeaseId, handle_id: &str, request: AcquireRequest, otherwise: Bson) -> Document {
-    let resumed = merged(granted(&key.lock_id, request));
+    let resumed = merged(granted(&key.lock_id, "$acquiredAt", request));
     doc! { "$replaceWith": { "$cond": [runs(handle_id), resumed, otherwise] } }
 }
 
