@@ -241,13 +241,13 @@ async fn an_aborted_commit_leaves_the_hold_to_a_repetition() {
         .error_code(NO_SUCH_TRANSACTION)
         .error_labels(&[TRANSIENT_TRANSACTION_ERROR])
         .app_name(&own);
+    // A fail point is enabled when no other test uses one, so nothing is held while this test waits for that.
+    let failing = must(aborted.times(2).enable(fixture.db().uri()).await);
     let guard = fixture.provider.lock("a").await.unwrap();
     let held = fixture.document("a").await.unwrap();
     let mut session = client.start_session().await.unwrap();
     begin(&fixture, &mut session).await;
-    let failing = must(aborted.clone().enable(fixture.db().uri()).await);
     let refused = guard.commit_and_release(&mut session).await;
-    must(failing.clear().await);
     assert!(
         matches!(&refused, Err(LockError::Mongo(error)) if error.contains_label(TRANSIENT_TRANSACTION_ERROR)),
         "{refused:?}"
@@ -258,7 +258,6 @@ async fn an_aborted_commit_leaves_the_hold_to_a_repetition() {
     assert_eq!(fixture.document("a").await.unwrap(), held);
     assert!(!is_committed(&fixture).await);
 
-    let failing = must(aborted.enable(fixture.db().uri()).await);
     let (lock, mut made) = (guard.context(), 0);
     let accounts = client.database(fixture.db().name()).collection("accounts");
     let mut session = client.start_session().await.unwrap();
@@ -285,6 +284,10 @@ async fn a_hold_whose_commit_has_no_known_outcome_ends_at_its_deadline() {
     const MAX_TIME_EXPIRED: i32 = 50;
     let fixture = prepared().await;
     let (client, own) = client_of_its_own(&fixture).await;
+    let unconfirmed = FailPoint::on(&["commitTransaction"])
+        .write_concern_error(MAX_TIME_EXPIRED, "operation exceeded time limit");
+    let point = unconfirmed.app_name(&own);
+    let failing = must(point.enable(fixture.db().uri()).await);
     let lock = fixture.provider.lock("a").expiry(Duration::from_secs(2));
     let guard = lock
         .renew_interval(Duration::from_millis(200))
@@ -292,10 +295,6 @@ async fn a_hold_whose_commit_has_no_known_outcome_ends_at_its_deadline() {
         .await
         .unwrap();
     let mut session = client.start_session().await.unwrap();
-    let unconfirmed = FailPoint::on(&["commitTransaction"])
-        .write_concern_error(MAX_TIME_EXPIRED, "operation exceeded time limit");
-    let point = unconfirmed.app_name(&own);
-    let failing = must(point.enable(fixture.db().uri()).await);
     let ended = released(&fixture, &guard, &mut session).await;
     let Err(LockError::Mongo(unknown)) = ended else {
         panic!("{ended:?}");

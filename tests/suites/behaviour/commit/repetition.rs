@@ -49,14 +49,14 @@ async fn a_commit_with_an_unknown_outcome_is_repeated() {
     for way in Way::BOTH {
         let fixture = prepared().await;
         let (client, own) = client_of_its_own(&fixture).await;
-        let guard = fixture.provider.lock("a").await.unwrap();
-        let mut session = client.start_session().await.unwrap();
-        begin(&fixture, &mut session).await;
         // The commit is made, but not confirmed by a majority in time, more often than the driver repeats it by itself.
         let unconfirmed = FailPoint::on(&["commitTransaction"])
             .write_concern_error(64, "waiting for replication timed out");
         let point = unconfirmed.app_name(&own).times(3);
         let failing = must(point.enable(fixture.db().uri()).await);
+        let guard = fixture.provider.lock("a").await.unwrap();
+        let mut session = client.start_session().await.unwrap();
+        begin(&fixture, &mut session).await;
         way.commit(&guard.context(), &mut session).await.unwrap();
         must(failing.clear().await);
         assert!(is_committed(&fixture).await);
@@ -79,11 +79,11 @@ async fn a_commit_that_is_out_of_time_is_not_repeated() {
     {
         let fixture = prepared().await;
         let (client, own) = client_of_its_own(&fixture).await;
+        // The fail point hits once: a second commit would succeed.
+        let failing = must(point.app_name(&own).enable(fixture.db().uri()).await);
         let guard = fixture.provider.lock("a").await.unwrap();
         let mut session = client.start_session().await.unwrap();
         begin(&fixture, &mut session).await;
-        // The fail point hits once: a second commit would succeed.
-        let failing = must(point.app_name(&own).enable(fixture.db().uri()).await);
         let ended = way.commit(&guard.context(), &mut session).await;
         must(failing.clear().await);
         let Err(LockError::Mongo(error)) = ended else {
@@ -93,7 +93,8 @@ async fn a_commit_that_is_out_of_time_is_not_repeated() {
         assert_eq!(is_committed(&fixture).await, is_made);
         assert!(!guard.is_lost());
         // The caller can repeat the commit to learn its outcome.
-        session.commit_transaction().await.unwrap();
+        let committed = session.commit_transaction().await;
+        committed.unwrap_or_else(|error| panic!("{way:?} {is_made}: {error}"));
         assert!(is_committed(&fixture).await);
         // The hold goes on, because the library does not know the outcome. Here the commit has released the lock.
         let released = guard.release().await;
