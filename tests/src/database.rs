@@ -8,10 +8,11 @@ use mongodb::{Client, Database};
 use tokio::sync::OnceCell;
 
 use crate::apart::run_apart;
-use crate::deployment::shared;
+use crate::deployment::{Deployment, in_turn};
 use crate::error::{SupportError, must};
 use crate::node::{close, connect};
 use crate::place::random;
+use crate::proxy::Proxy;
 use crate::stable_api::stable_options;
 
 /// The beginning of the name of every test database.
@@ -31,8 +32,7 @@ const LEFT_BEHIND: Duration = Duration::from_secs(60 * 60);
 #[must_use = "on a foreign server the database is dropped with this value"]
 pub struct TestDb {
     database: Database,
-    uri: &'static str,
-    is_foreign: bool,
+    deployment: &'static Deployment,
 }
 
 /// [`TestDb::new`] for tests: without a server the test fails with the message that says what to do.
@@ -44,22 +44,22 @@ pub async fn test_db() -> TestDb {
 }
 
 impl TestDb {
-    /// A database with a new name on the [`shared`] server.
+    /// A database with a new name on a server that the tests of this process share.
     ///
     /// # Errors
-    /// Those of [`shared`].
+    /// Those of [`shared`](crate::shared).
     pub async fn new() -> Result<Self, SupportError> {
-        let deployment = shared().await?;
-        let is_foreign = deployment.server().is_none();
-        if is_foreign {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let deployment = in_turn(number).await?;
+        if deployment.server().is_none() {
             sweep(deployment.uri()).await;
         }
-        let name = fresh_name();
+        let name = fresh_name(number);
         let client = client(deployment.uri(), &name).await?;
         Ok(Self {
             database: client.database(&name),
-            uri: deployment.uri(),
-            is_foreign,
+            deployment,
         })
     }
 
@@ -79,7 +79,20 @@ impl TestDb {
     /// The server, for child processes.
     #[must_use]
     pub fn uri(&self) -> &'static str {
-        self.uri
+        self.deployment.uri()
+    }
+
+    /// A proxy in front of the server.
+    ///
+    /// # Errors
+    /// Those of [`Proxy::start`].
+    ///
+    /// # Panics
+    /// When `MONGODB_URI` names the server, which may have more than one address.
+    pub async fn proxy(&self) -> Result<Proxy, SupportError> {
+        let server = self.deployment.server();
+        let server = server.expect("a proxy needs a server of this process: unset MONGODB_URI");
+        Proxy::start(server.node().address()).await
     }
 
     /// The same database through a new client without the Stable API, for commands that it does not have.
@@ -87,7 +100,7 @@ impl TestDb {
     /// # Errors
     /// When the driver refuses the connection string.
     pub async fn without_stable_api(&self) -> Result<Database, SupportError> {
-        Ok(connect(self.uri).await?.database(self.name()))
+        Ok(connect(self.uri()).await?.database(self.name()))
     }
 
     /// The same database through another new client, as another process would see it.
@@ -95,14 +108,14 @@ impl TestDb {
     /// # Errors
     /// When the driver refuses the connection string.
     pub async fn connect_again(&self) -> Result<Database, SupportError> {
-        Ok(client(self.uri, self.name()).await?.database(self.name()))
+        Ok(client(self.uri(), self.name()).await?.database(self.name()))
     }
 }
 
 impl Drop for TestDb {
     fn drop(&mut self) {
-        if self.is_foreign {
-            let (uri, name) = (self.uri, self.name().to_owned());
+        if self.deployment.server().is_none() {
+            let (uri, name) = (self.uri(), self.name().to_owned());
             run_apart(async move {
                 if let Ok(client) = Client::with_uri_str(uri).await {
                     // Best effort: a later process removes the database otherwise.
@@ -120,12 +133,10 @@ async fn client(uri: &str, app_name: &str) -> Result<Client, SupportError> {
     Client::with_options(options).map_err(SupportError::mongo("connection string"))
 }
 
-fn fresh_name() -> String {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
-    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+fn fresh_name(number: u64) -> String {
     // The server allows 63 bytes.
     format!(
-        "{PREFIX}_{}_{}_{count}_{:08x}",
+        "{PREFIX}_{}_{}_{number}_{:08x}",
         now().as_secs(),
         process::id(),
         random() & 0xffff_ffff
@@ -165,7 +176,7 @@ mod tests {
 
     #[test]
     fn only_old_databases_of_tests_are_swept() {
-        let name = fresh_name();
+        let name = fresh_name(0);
         assert!(name.len() < 64, "{name}");
         assert!(!is_left_behind(&name, now()));
         assert!(is_left_behind(&name, now() + LEFT_BEHIND * 2));

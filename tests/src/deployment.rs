@@ -63,12 +63,22 @@ impl Deployment {
     }
 }
 
+/// The servers that a test process starts at most for databases of its tests. A server has one fail point, and the tests
+/// that want it wait for each other, so two servers halve that wait.
+const SERVERS: usize = 2;
+
 /// The shared MongoDB server of this test process. The first test that calls this function starts it; it ends with the
 /// process.
 ///
 /// # Errors
 /// Those of [`Server::start`]; the next test tries again.
 pub async fn shared() -> Result<&'static Deployment, SupportError> {
-    static SHARED: OnceCell<Deployment> = OnceCell::const_new();
-    SHARED.get_or_try_init(Deployment::from_env_or_start).await
+    in_turn(0).await
+}
+
+/// The shared server for the test with this number: the servers take turns.
+pub(crate) async fn in_turn(number: u64) -> Result<&'static Deployment, SupportError> {
+    static SHARED: [OnceCell<Deployment>; SERVERS] = [const { OnceCell::const_new() }; SERVERS];
+    let index = usize::try_from(number).unwrap_or_default() % SERVERS;
+    SHARED[index].get_or_try_init(Deployment::from_env_or_start).await
 }

@@ -1,7 +1,7 @@
 //! Real MongoDB servers for the tests and the example programs.
 //!
-//! - [`test_db`]: a fresh database on the one server of the test process ([`shared`]). `MONGODB_URI` names another
-//!   server instead.
+//! - [`test_db`]: a fresh database on one of the two servers that the tests of a process share. `MONGODB_URI` names
+//!   another server instead.
 //! - [`Server`]: a server or a replica set for one test, which can be killed, stopped and stepped down.
 //! - [`Proxy`] and [`FailPoint`]: network faults, and a server that answers with errors.
 //! - [`stable_options`] and [`stable_client`]: the ordinary client, with which the server accepts only commands that it

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mongolock::LockState;
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Proxy, TestDb, eventually, must, shared, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, TestDb, eventually, must, test_db};
 use rustix::process::{Signal, geteuid};
 use tempfile::tempdir;
 
@@ -207,9 +207,7 @@ async fn the_work_of_a_period_is_done_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_outage_at_the_end_does_not_make_success_a_failure() {
     let db = test_db().await;
-    let server = must(shared().await);
-    let node = server.server().expect("the server is one of this run").node();
-    let proxy = must(Proxy::start(node.address()).await);
+    let proxy = must(db.proxy().await);
     let directory = must(tempdir());
     let end = directory.path().join("end");
     let script = format!(

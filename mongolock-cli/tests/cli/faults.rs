@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Proxy, TestDb, eventually, must, shared, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, TestDb, eventually, must, test_db};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -172,9 +172,7 @@ async fn run_is_stopped() {
 async fn the_network_is_cut() {
     for _ in 0..repetitions() {
         let scene = Scene::new().await;
-        let server = must(shared().await);
-        let node = server.server().expect("the server is one of this run").node();
-        let proxy = must(Proxy::start(node.address()).await);
+        let proxy = must(scene.db.proxy().await);
         let mut first = Running::start(scene.run(&proxy.uri(), &[], ENDLESS));
         scene.records.until_begun(0).await;
         proxy.freeze();

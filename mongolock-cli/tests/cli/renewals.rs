@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use mongolock_tests::{AMPLE, FailPoint, Proxy, TestDb, eventually, locks, must, shared, test_db};
+use mongolock_tests::{AMPLE, FailPoint, Proxy, TestDb, eventually, locks, must, test_db};
 use tempfile::TempDir;
 
 use crate::fixture::{Running, at};
@@ -25,9 +25,7 @@ impl Scene {
     /// Starts the command under a lease of 12 s, on a machine that may be slow.
     async fn start() -> Self {
         let db = test_db().await;
-        let server = must(shared().await);
-        let node = server.server().expect("the server is one of this run").node();
-        let proxy = must(Proxy::start(node.address()).await);
+        let proxy = must(db.proxy().await);
         let directory = must(tempfile::tempdir());
         let file = |name: &str| directory.path().join(name);
         let script = format!(

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use mongolock::LockProvider;
-use mongolock_tests::{Proxy, TestDb, must, shared, test_db};
+use mongolock_tests::{TestDb, must, test_db};
 use rustix::process::Signal;
 
 use crate::fixture::{mongolock, output, provider, send};
@@ -171,9 +171,7 @@ async fn a_detached_lease_is_marked() {
 async fn a_late_read_is_said() {
     let db = test_db().await;
     let held = must(owned_by(&db, "anna").await.lock("a").acquire().await);
-    let server = must(shared().await);
-    let node = server.server().expect("the server is one of this run").node();
-    let proxy = must(Proxy::start(node.address()).await);
+    let proxy = must(db.proxy().await);
     let mut terminal = Terminal::run_at(&db, &proxy.uri(), TOP);
     terminal.until_screen(|lines| summary(lines).contains("1 held"));
     proxy.freeze();

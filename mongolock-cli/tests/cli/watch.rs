@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use mongodb::bson::{DateTime, doc};
 use mongolock::{LockProvider, LockState};
-use mongolock_tests::{
-    AMPLE, FailPoint, Proxy, Server, ServerOptions, TestDb, eventually, locks, must, shared, test_db,
-};
+use mongolock_tests::{AMPLE, FailPoint, Server, ServerOptions, TestDb, eventually, locks, must, test_db};
 use serde_json::Value;
 
 use crate::fixture::{at, mongolock, output, provider};
@@ -283,9 +281,7 @@ async fn a_failed_read_after_a_gap_is_repeated() {
 async fn an_outage_is_told_and_its_end() {
     let db = test_db().await;
     let anna = must(provider(&db).await.to_builder().owner("anna").build());
-    let server = must(shared().await);
-    let node = server.server().expect("the server is one of this run").node();
-    let proxy = must(Proxy::start(node.address()).await);
+    let proxy = must(db.proxy().await);
     let mut watch = Watch::start_at(&proxy.uri(), &db, &[], &anna).await;
 
     // The connections end, and no new one is accepted.

@@ -50,7 +50,7 @@ use mongodb::{Client, Database};
 use mongolock::{IndexState, LockGuard, LockProvider};
 use mongolock_tests::{
     AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, Proxy, Server, ServerOptions, TestDb, lock_document,
-    must, shared, stable_options,
+    must, stable_options,
 };
 use tokio::time::timeout;
 
@@ -66,14 +66,9 @@ const STEPPED_DOWN: i32 = 189;
 /// The error code of a command that the server has ended at its time limit (`MaxTimeMSExpired`).
 const MAX_TIME_EXPIRED: i32 = 50;
 
-/// A proxy in front of the shared server, and the test's database through it.
+/// A proxy in front of the server, and the test's database through it.
 async fn through_proxy(db: &TestDb) -> (Proxy, Database) {
-    let server = shared()
-        .await
-        .unwrap()
-        .server()
-        .expect("fault tests need a server of their own: unset MONGODB_URI");
-    let proxy = Proxy::start(server.node().address()).await.unwrap();
+    let proxy = must(db.proxy().await);
     let database = connect(&proxy.uri(), db.name()).await;
     (proxy, database)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongolock::LockProvider;
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, shared, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, test_db};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{assert_free, connect, patient, with_expiry};
@@ -39,7 +39,7 @@ fn the_leases_of_a_runtime_that_has_ended_expire() {
             runtime()
         };
         let (provider, kept) = short.block_on(async {
-            let database = connect(shared().await.unwrap().uri(), db.name()).await;
+            let database = connect(db.uri(), db.name()).await;
             let provider = with_expiry(&database, Duration::from_secs(2));
             let owned = provider.lock("owned by a task").acquire().await.unwrap();
             tokio::spawn(async move {
@@ -104,7 +104,7 @@ async fn a_leaked_guard_ends_at_max_hold() {
 fn a_client_whose_runtime_has_ended_is_named_as_the_cause() {
     let main = runtime();
     let db = main.block_on(test_db());
-    let uri = main.block_on(async { shared().await.unwrap().uri() });
+    let uri = db.uri();
     for is_connected in [true, false] {
         let first = runtime();
         let provider = first.block_on(async {

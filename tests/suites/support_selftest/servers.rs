@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Database};
-use mongolock_tests::{AMPLE, Server, ServerOptions, SupportError, eventually, must, shared, test_db};
+use mongolock_tests::{AMPLE, Server, ServerOptions, SupportError, eventually, must, test_db};
 
 async fn start(options: ServerOptions) -> Server {
     let began = Instant::now();
@@ -129,7 +129,6 @@ async fn every_test_has_a_fresh_database() {
     );
     let again = must(one.connect_again().await);
     assert_eq!(counts(&again).await, 2);
-    assert_eq!(must(shared().await).uri(), two.uri());
 }
 
 #[tokio::test]
