@@ -109,7 +109,9 @@ pub mod fuzzing {
                 // The times can be added to a date and to a moment.
                 let _ = std::time::Instant::now() + handle.ttl() + handle.min_hold();
             }
-            Err(error) => assert!(text.len() < 24 || !error.to_string().contains(text)),
+            // Only what looks like a handle is one's secret: any other text can be a part of the message itself.
+            Err(error) if text.starts_with("mlh1.") && text.len() > 24 => assert!(!error.to_string().contains(text)),
+            Err(_) => {}
         }
     }
 }
