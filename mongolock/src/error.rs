@@ -228,10 +228,11 @@ pub enum LockError {
 #[non_exhaustive]
 pub enum LossReason {
     /// The lease expired before a renewal was confirmed: MongoDB did not answer in time, this process was paused, or
-    /// `max_hold` ended the renewals.
+    /// `max_hold` ended the renewals. A detached lease has no renewals: its time was over.
     Expired,
     /// The server no longer has the claim of this hold: an operator has ended the hold by force, another program has
-    /// changed the document, or the hold itself was released.
+    /// changed the document, or the hold itself was released. The lease of a [handle](crate::LeaseHandle) was resumed or released by
+    /// another call, or not detached yet.
     Gone,
     /// The provider was shut down.
     ShutDown,

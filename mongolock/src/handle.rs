@@ -108,8 +108,8 @@ impl LeaseHandle {
         }))
     }
 
-    /// The text of the handle: `mlh1.` and letters, digits, `-` and `_`, about 300 of them for one lock, and more for long names.
-    /// A program that has it has the lock.
+    /// The text of the handle: `mlh1.` and letters, digits, `-` and `_`, about 220 of them for one lock, and more for long names.
+    /// A program that has it has the lock. It is not encrypted: who has it can read the names, the owner and the collection.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0.text
@@ -137,7 +137,8 @@ impl LeaseHandle {
     }
 
     /// The fencing token of the hold that was detached; of a set that of the name which its caller had written first. It may be
-    /// less than the one in the document, which [`ForceRelease::only_if`](crate::ForceRelease::only_if) takes.
+    /// less than the one in the document, which [`ForceRelease::only_if`](crate::ForceRelease::only_if) takes. A permit has none: its
+    /// value is `i64::MIN`.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         if self.permit().is_some() {
@@ -203,7 +204,8 @@ pub(crate) fn invalid(reason: impl Into<String>) -> LockError {
     }
 }
 
-/// Reads the text of a handle. That it can be read does not say that its lease runs.
+/// Reads the text of a handle; white space around it is ignored, such as the end of a line in a file. That the text can be read does
+/// not say that its lease runs, or that it is unchanged: a changed text is the handle of no lease.
 ///
 /// # Errors
 ///
@@ -212,6 +214,7 @@ impl FromStr for LeaseHandle {
     type Err = LockError;
 
     fn from_str(text: &str) -> Result<Self, LockError> {
+        let text = text.trim();
         let content = text::read(text).map_err(invalid)?;
         Ok(Self::of(text.to_owned(), content))
     }

@@ -90,11 +90,12 @@ impl LossReason {
         match self {
             Self::Expired => {
                 "Check what the work has changed and repeat it under a new hold. A longer `expiry` survives longer \
-                 pauses and outages."
+                 pauses and outages. A detached lease lasts for the time given to `detach` or `extend`."
             }
             Self::Gone => {
-                "Check what the work has changed and repeat it under a new hold. Look for a forced release in the \
-                 operator's log (`mongolock.forced`), and for other programs that write to the lock collection."
+                "Check what the work has changed and repeat it under a new hold. The handle of a detached lease is used up \
+                 by the first `resume` or `release`. Else look for a forced release in the operator's log \
+                 (`mongolock.forced`), and for other programs that write to the lock collection."
             }
             Self::ShutDown => {
                 "Repeat the work in another process, or after the restart. `shutdown_after` with a longer grace period lets \

@@ -108,7 +108,7 @@ impl StdError for LockError {
 impl Display for LossReason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Expired => "its lease expired before a renewal was confirmed",
+            Self::Expired => "its lease expired",
             Self::Gone => "the server no longer has its claim",
             Self::ShutDown => "its provider was shut down",
         })
@@ -235,10 +235,7 @@ mod tests {
             reason,
         });
         let texts = errors.each_ref().map(ToString::to_string);
-        assert_eq!(
-            texts[0],
-            "lock `a` was lost (fencing token 7): its lease expired before a renewal was confirmed"
-        );
+        assert_eq!(texts[0], "lock `a` was lost (fencing token 7): its lease expired");
         assert!(texts[0] != texts[1] && texts[1] != texts[2]);
         let help = errors.each_ref().map(LockError::help);
         assert!(help[0] != help[1] && help[1] != help[2]);
