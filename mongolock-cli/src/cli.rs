@@ -64,8 +64,9 @@ pub(crate) const COLLECTION: &str = "distributed_locks";
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionArguments {
     /// The connection string; the environment variable `MONGODB_URI` by default. It must not have a password, since
-    /// every user of the machine can read it with `ps`. Commands that acquire nothing look for a server for 5s, or
-    /// for its `serverSelectionTimeoutMS`
+    /// every user of the machine can read it with `ps`. If no server answers, commands that acquire or resume end
+    /// within 4s after the time of --wait (10s for --no-wait and --resume), `extend` and `release --handle` after 6s, and
+    /// the others after 5s, or after its `serverSelectionTimeoutMS`
     #[arg(long, global = true, value_name = "URI", conflicts_with = "uri_file")]
     pub(crate) uri: Option<String>,
     /// A file with the connection string, which may have a password; `-` reads standard input, which `run`
@@ -141,7 +142,7 @@ pub(crate) struct ListArguments {
     /// Only locks that processes wait for
     #[arg(long, group = "state")]
     pub(crate) waiting: bool,
-    /// Only locks whose holder has not released them in time
+    /// Only locks whose last lease has ended without a release, as a detached one does when its time is over
     #[arg(long, group = "state")]
     pub(crate) expired: bool,
     /// Only locks whose work is marked as done

@@ -15,26 +15,32 @@ use crate::failure::Failure;
 use crate::handle_file::NewFile;
 use crate::input;
 use crate::json::rfc3339;
-use crate::output::Output;
-use crate::text::escaped;
+use crate::output::{Output, names_of};
+use crate::text::{escaped, quoted};
 
 /// Acquires, and leaves the lease to those who have its handle.
 pub(crate) fn acquire(
     arguments: &AcquireArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
-    let AcquireArguments { wanted, ttl, handle } = arguments;
+    let AcquireArguments {
+        wanted,
+        ttl,
+        handle,
+        owner,
+    } = arguments;
     acquire::in_runtime(async {
         let provider = connection.builder().await?.build()?;
         let mut signals = Signals::new(&PASSED_ON).map_err(Failure::io("cannot receive signals"))?;
-        let mut place = Place::new(handle)?;
+        let mut place = Place::new(handle, connection)?;
         let acquiring = acquire::acquire(&provider, wanted, None, connection);
         let detached = async {
             let hold = unless_interrupted(&mut signals, acquiring).await?;
-            detach(&provider, &mut signals, hold.detach(*ttl), |handle| {
-                place.put(handle)
-            })
-            .await
+            let mut owned = hold.detach(*ttl);
+            if let Some(owner) = owner {
+                owned = owned.owner(owner);
+            }
+            detach(&provider, &mut signals, owned, |handle| place.put(handle)).await
         };
         let detached = detached.await;
         close(&provider).await;
@@ -68,13 +74,23 @@ enum Place {
 }
 
 impl Place {
-    fn new(path: &Path) -> Result<Self, Failure> {
+    fn new(path: &Path, connection: &ConnectionArguments) -> Result<Self, Failure> {
         if input::is_standard(path) {
             return Ok(Self::Output);
         }
-        let created = NewFile::create(path);
-        let created = created.map_err(Failure::io(format_args!("cannot create {}", path.display())))?;
-        Ok(Self::File(created))
+        let created = NewFile::create(path).map_err(|error| {
+            let shown = path.display().to_string();
+            let failure = Failure::new(format!("cannot create {shown}: {error}"));
+            if !path.is_file() {
+                return failure;
+            }
+            let (file, options) = (quoted(&shown), connection.as_options());
+            failure.help(format!(
+                "It may have the handle of a lease: `mongolock release --handle {file}{options}` ends that lease and deletes \
+                 the file."
+            ))
+        });
+        Ok(Self::File(created?))
     }
 
     fn put(&mut self, handle: &LeaseHandle) -> Result<(), Failure> {
@@ -123,14 +139,9 @@ async fn tell(provider: &LockProvider, handle: &LeaseHandle, time: Duration) -> 
             return Err(error.into());
         }
     };
-    let names: Vec<_> = handle.names().map(escaped).collect();
-    let permit = handle.permit().map(|number| format!(" #{number}"));
-    let (names, permit) = (names.join(", "), permit.unwrap_or_default());
     let mut output = Output::new();
-    output.line(format!(
-        "{names}{permit}: held by {} until {end}",
-        escaped(handle.owner())
-    ))?;
+    let (names, owner) = (names_of(handle), escaped(handle.owner()));
+    output.line(format!("{names}: held by {owner} until {end}"))?;
     output.flush()?;
     Ok(Ending::OK)
 }

@@ -1,9 +1,10 @@
 //! `extend`: a detached lease lasts longer.
 
+use mongolock::LockError;
 use serde::Serialize;
 
 use crate::cli::{ConnectionArguments, ExtendArguments};
-use crate::exit::Ending;
+use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::handle_file::Stored;
 use crate::json::{self, rfc3339};
@@ -21,7 +22,11 @@ pub(crate) async fn extend(
 ) -> Result<Ending, Failure> {
     let stored = Stored::read(&arguments.handle)?;
     let provider = connection.collections().await?.provider;
-    let expires_at = rfc3339(provider.extend(&stored.handle, arguments.ttl).await?);
+    let extended = provider.extend(&stored.handle, arguments.ttl).await;
+    let expires_at = rfc3339(extended.map_err(|error| match error {
+        LockError::Lost { .. } => Failure::new(stored.no_lease()).code(exit::LOST),
+        error => error.into(),
+    })?);
     let mut output = Output::new();
     output.line(if arguments.json {
         json::line(&Line { expires_at })

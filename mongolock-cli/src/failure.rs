@@ -15,8 +15,8 @@ use crate::text::escaped;
 const UNAUTHORIZED: i32 = 13;
 
 /// What to do about a handle that cannot be used.
-const HANDLE: &str =
-    "Use all of the line that `acquire` has written, with the database and the collection of its locks.";
+const HANDLE: &str = "Use all of the line that `acquire` has written, with the database and the collection of its locks \
+    (--database, --collection).";
 
 /// A failure of a command.
 #[derive(Debug)]

@@ -3,13 +3,14 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use mongolock::LeaseHandle;
 
 use crate::failure::Failure;
 use crate::input;
+use crate::output::names_of;
 
 /// The rights to a new file: its owner reads and writes it.
 const PRIVATE: u32 = 0o600;
@@ -37,7 +38,16 @@ impl NewFile {
     pub(crate) fn write(&mut self, handle: &LeaseHandle) -> io::Result<()> {
         writeln!(self.file, "{}", handle.text())?;
         self.file.sync_all()?;
-        sync_directory(&self.path)
+        sync_directory(&self.path)?;
+        if self.is_deleted() {
+            return Err(io::Error::other("another program has deleted the file"));
+        }
+        Ok(())
+    }
+
+    /// Whether the file has no name any more: a file at its path is another one.
+    fn is_deleted(&self) -> bool {
+        self.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }
 
     pub(crate) fn keep(mut self) {
@@ -47,7 +57,7 @@ impl NewFile {
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        if !self.is_kept {
+        if !self.is_kept && !self.is_deleted() {
             // The command that fails says why; a file that stays has a handle without a lease.
             let _ = fs::remove_file(&self.path);
         }
@@ -67,6 +77,12 @@ impl Stored {
             handle: input::text(path)?.parse()?,
             path: path.to_owned(),
         })
+    }
+
+    /// The text for a handle that has no lease.
+    pub(crate) fn no_lease(&self) -> String {
+        let names = names_of(&self.handle);
+        format!("the detached lease of {names} has ended, or was resumed")
     }
 
     /// Writes another handle into the file. At each moment it has one of the two.

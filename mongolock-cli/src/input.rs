@@ -19,10 +19,15 @@ pub(crate) fn text(path: &Path) -> Result<String, Failure> {
     } else {
         fs::read_to_string(path)
     };
-    let text = read.map_err(Failure::io(format_args!("cannot read {}", path.display())))?;
+    let shown = if is_standard(path) {
+        "standard input".to_owned()
+    } else {
+        path.display().to_string()
+    };
+    let text = read.map_err(Failure::io(format_args!("cannot read {shown}")))?;
     // A file that an editor has written ends with a newline.
     match text.trim() {
-        "" => Err(Failure::new(format!("{} is empty", path.display()))),
+        "" => Err(Failure::new(format!("{shown} is empty"))),
         text => Ok(text.to_owned()),
     }
 }

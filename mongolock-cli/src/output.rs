@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
-use mongolock::{LockInfo, LockState};
+use mongolock::{LeaseHandle, LockInfo, LockState};
 
 use crate::failure::Failure;
 use crate::text::escaped;
@@ -60,6 +60,15 @@ pub(crate) fn name_of(info: &LockInfo) -> String {
     match info.permit {
         Some(number) => format!("{} #{number}", escaped(&info.name)),
         None => escaped(&info.name).into_owned(),
+    }
+}
+
+/// The names of a detached lease, and the number of a permit.
+pub(crate) fn names_of(handle: &LeaseHandle) -> String {
+    let names = handle.names().map(escaped).collect::<Vec<_>>().join(", ");
+    match handle.permit() {
+        Some(number) => format!("{names} #{number}"),
+        None => names,
     }
 }
 

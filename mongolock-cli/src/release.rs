@@ -1,6 +1,9 @@
 //! `release`: ends holds by force or with their handle, and clears marks of finished work.
 
 use std::fmt::Display;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
 
 use mongolock::{LockAdmin, LockInfo, LockState};
 
@@ -9,8 +12,9 @@ use crate::connection::Collections;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::handle_file::Stored;
+use crate::input;
 use crate::json::token;
-use crate::output::{Output, name_of, state};
+use crate::output::{Output, name_of, names_of, state};
 use crate::question;
 use crate::show::{no_lock, permits};
 use crate::text::{count, escaped, short};
@@ -19,7 +23,7 @@ pub(crate) async fn release(
     arguments: ReleaseArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
-    let stored = arguments.handle.as_deref().map(Stored::read).transpose()?;
+    let stored = arguments.handle.as_deref().map(stored).transpose()?;
     let collections = connection.collections().await?;
     if let Some(stored) = stored {
         return release_detached(&collections, &stored).await;
@@ -32,18 +36,29 @@ pub(crate) async fn release(
     }
 }
 
+/// Reads a handle. There is none to release if the file is missing, or empty, as an `acquire` that was killed leaves it.
+fn stored(path: &Path) -> Result<Stored, Failure> {
+    let shown = path.display();
+    match fs::metadata(path) {
+        _ if input::is_standard(path) => Stored::read(path),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(nothing(format!("{shown} does not exist"))),
+        Ok(file) if file.is_file() && file.len() == 0 => {
+            fs::remove_file(path).map_err(Failure::io(format_args!("cannot delete {shown}")))?;
+            Err(nothing(format!("{shown} was empty, and is deleted")))
+        }
+        _ => Stored::read(path),
+    }
+}
+
 /// Releases the lease of a handle. A handle that has nothing to release never has again, so its file is deleted as well.
 async fn release_detached(collections: &Collections, stored: &Stored) -> Result<Ending, Failure> {
     let handle = &stored.handle;
     let was_released = collections.provider.release(handle).await?;
     stored.delete()?;
-    let names = handle.names().map(escaped).collect::<Vec<_>>().join(", ");
     if !was_released {
-        return Err(nothing(format!(
-            "the detached lease of {names} has ended, or was resumed"
-        )));
+        return Err(nothing(stored.no_lease()));
     }
-    say(format!("released {names}"))?;
+    say(format!("released {}", names_of(handle)))?;
     Ok(Ending::OK)
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
+use mongolock::{LockError, LockProvider};
 
 use crate::duration;
 
@@ -54,15 +55,15 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "FILE",
         conflicts_with_all = ["permits", "once_per", "wait", "no_wait", "busy_code"])]
     pub(crate) resume: Option<PathBuf>,
-    /// Do not release the lock when the command has ended, whatever its exit code, but detach its lease again for this time.
-    /// The file gets the new handle
-    #[arg(long, value_name = "TIME", value_parser = ttl, requires = "resume", conflicts_with = "names")]
+    /// With --resume: do not release the lock when the command has ended, whatever its exit code, but detach its lease again
+    /// for this time. The file gets the new handle, also if it was deleted meanwhile
+    #[arg(long, value_name = "TIME", value_parser = ttl)]
     pub(crate) then_detach: Option<Duration>,
 }
 
 /// What `acquire` acquires, and where the handle goes.
 #[derive(Debug, Args)]
-#[command(group = what(["names"]))]
+#[command(mut_arg("names", |names| names.required(true)))]
 pub(crate) struct AcquireArguments {
     #[command(flatten)]
     pub(crate) wanted: Wanted,
@@ -72,11 +73,15 @@ pub(crate) struct AcquireArguments {
     /// The file for the handle, which must not exist; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) handle: PathBuf,
+    /// The owner of the lease, which stays its owner when it is resumed; by default the host and the process of `acquire`, which
+    /// has ended then. 1 to 256 bytes
+    #[arg(long, value_name = "OWNER", value_parser = owner)]
+    pub(crate) owner: Option<String>,
 }
 
 /// What `hold` acquires, and for how long.
 #[derive(Debug, Args)]
-#[command(group = what(["names"]))]
+#[command(mut_arg("names", |names| names.required(true)))]
 pub(crate) struct HoldArguments {
     #[command(flatten)]
     pub(crate) wanted: Wanted,
@@ -121,4 +126,12 @@ fn ttl(text: &str) -> Result<Duration, String> {
         return Err("it must be 100ms to 7d".to_owned());
     }
     Ok(ttl)
+}
+
+/// The library checks the text, and would refuse it only when the lock has been acquired.
+fn owner(text: &str) -> Result<String, String> {
+    match LockProvider::in_memory().to_builder().owner(text).build() {
+        Err(LockError::InvalidOption { bound, .. }) => Err(bound),
+        _ => Ok(text.to_owned()),
+    }
 }

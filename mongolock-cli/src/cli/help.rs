@@ -2,8 +2,8 @@
 
 pub(super) const TABLE: &str = "\
 Exit codes: 0 done; 1 no such lock, nothing released, or something is wrong; \
-2 wrong command line; 75 others hold the lock; 124 a detached lease is over; 125 failed. `run` has codes of its own: see \
-`mongolock run --help`.";
+2 wrong command line (125 of `run`); 75 others hold the lock; 124 a detached lease is over; 125 failed. `run` has codes \
+of its own: see `mongolock run --help`.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -15,8 +15,8 @@ Examples:
   mongolock hold deploy:web --for 30m          a lock for a person, until `mongolock release deploy:web`
 
 Exit codes: 0 done; 1 no such lock, nothing released, or something is wrong; \
-2 wrong command line; 75 others hold the lock; 124 a detached lease is over; 125 failed. `run` has codes of its own: see \
-`mongolock run --help`.";
+2 wrong command line (125 of `run`); 75 others hold the lock; 124 a detached lease is over; 125 failed. `run` has codes \
+of its own: see `mongolock run --help`.";
 
 pub(super) const RUN_HELP: &str = "\
 The command runs in a process group of its own, under the watch of a second process, the guardian. No process of that \
@@ -49,7 +49,8 @@ Exit codes:
   0     the period is already done (--once-per); a line on standard error says so
   75    others hold the lock, or its work is marked as done (-E sets another code)
   124   the lock was lost, and CMD was ended; or the lease of --resume is over, and CMD was not started
-  125   `mongolock run` failed, or could not mark the period as done, or detach the lease again
+  125   `mongolock run` failed, or could not mark the period as done, or detach the lease again; or its command line is \
+    wrong
   126   CMD cannot be executed
   127   CMD was not found
   128+n signal n has ended the wait
@@ -86,11 +87,11 @@ on the disk, before the lease is detached. A command that is killed on its way l
 after 30s or after --ttl, unless the handle in the file already works.
 
 Exit codes: 0 acquired; 75 others hold the lock (-E sets another code); 2 wrong command line; 124 the lock was lost on the \
-way; 125 failed, also if the handle cannot be written, and the lock is released then; 128 + n signal n has ended it, and the \
-lock is released.
+way; 125 failed, also if the handle cannot be written or its file was deleted, and the lock is released then; 128 + n signal \
+n has ended it, and the lock is released.
 
 Examples:
-  mongolock acquire deploy:web --ttl 30m --wait 5m --handle lease
+  mongolock acquire deploy:web --ttl 30m --wait 5m --handle lease --owner deploy-4711
   mongolock run --resume lease --then-detach 30m -- ./step-1.sh
   mongolock extend --handle lease --ttl 1h
   mongolock release --handle lease";
@@ -130,7 +131,7 @@ Fields of --json:
   name                        text
   permit                      number of the permit; only for permits
   state                       held, expired, released, done or damaged
-  detached                    true; only for leases that no process renews
+  detached                    true; only if the last lease was one that no process renews; `state` says whether it runs
   owner                       text; null once released, and for holders that write none
   fencing_token               number; not for permits, which have none
   acquired_at, expires_at     RFC 3339, UTC
@@ -153,11 +154,12 @@ unchanged, so the token also fits the next holder in the same process.
 At a terminal the command asks first, and --yes answers. Without a terminal it needs --yes.
 
 With --handle the detached lease of the handle is released, and never the hold of a process that has resumed it. The file is \
-deleted, also if there was nothing to release: the handle has no use any more. A file that another command has written since \
-stays.
+deleted, also if there was nothing to release: the handle has no use any more. An empty file, which an `acquire` that was \
+killed leaves, is deleted, too. A file that another command has written since stays. A `run --resume --then-detach` that is active \
+is not ended: it writes the file again when it detaches the lease.
 
-Exit codes: 0 all that was asked for is released; 1 nothing released (no such lock, not held, another token, the answer is \
-no), or not all of it, as a line says; 2 wrong command line; 125 failed, also if nobody can be asked.
+Exit codes: 0 all that was asked for is released; 1 nothing released (no such lock, not held, another token, no file with a \
+handle, the answer is no), or not all of it, as a line says; 2 wrong command line; 125 failed, also if nobody can be asked.
 
 Examples:
   mongolock release report:42
@@ -168,7 +170,8 @@ Examples:
   mongolock release --handle lease";
 
 pub(super) const SHOW_HELP: &str = "\
-A semaphore is shown as its permits. The exit code is 1 if there is no lock of this name.
+A semaphore is shown as its permits. The owner of a detached lease stays its owner when a process resumes it. \
+The exit code is 1 if there is no lock of this name.
 
 Examples:
   mongolock show report:42

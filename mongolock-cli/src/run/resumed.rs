@@ -22,6 +22,11 @@ impl Resumed {
     /// Reads the handle, if a lease is to be resumed.
     pub(super) fn read(arguments: &RunArguments) -> Result<Option<Self>, Failure> {
         let Some(path) = &arguments.resume else {
+            if arguments.then_detach.is_some() {
+                return Err(Failure::new(
+                    "--then-detach needs --resume: it detaches a lease that was resumed",
+                ));
+            }
             return Ok(None);
         };
         if input::is_standard(path) {
@@ -51,7 +56,8 @@ impl Resumed {
         };
         resumed.map_err(|error| match error {
             LockError::Lost { .. } => {
-                Failure::new(format!("{error}; the command was not started")).code(exit::LOST)
+                let ended = self.stored.no_lease();
+                Failure::new(format!("{ended}; the command was not started")).code(exit::LOST)
             }
             error => error.into(),
         })

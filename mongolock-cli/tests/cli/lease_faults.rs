@@ -11,7 +11,7 @@ use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
-use crate::fixture::{Running, repetitions};
+use crate::fixture::{Running, output, repetitions};
 use crate::leases::Scene;
 
 /// How often the file is looked at.
@@ -150,6 +150,44 @@ async fn a_signal_ends_the_wait_of_acquire_and_hold() {
             must(gone.await);
         }
     }
+}
+
+/// The program that is killed leaves its file empty, and one that still waits finds out that its file was deleted.
+#[tokio::test]
+async fn an_empty_file_is_deleted_and_no_lock_stays_without_its_handle() {
+    let scene = Scene::new().await;
+    let held = must(scene.provider.lock("a").acquire().await);
+    let file = scene.file("lease");
+    let waiting = || async {
+        let mut acquire = scene.command("acquire a --ttl 2h --wait 60s --handle lease");
+        acquire.stderr(Stdio::piped());
+        let running = Running::start(acquire);
+        let created = eventually(BEFORE_EXPIRY, "the file", || async {
+            file.exists().then_some(())
+        });
+        must(created.await);
+        running
+    };
+    let assert_deletes = || {
+        let (code, _, said) = output(scene.command("release --handle lease"));
+        assert!(code == Some(1) && said.contains("lease was empty"), "{said}");
+        assert!(!file.exists());
+    };
+
+    let mut killed = waiting().await;
+    killed.signal(Signal::KILL);
+    killed.ended().await;
+    let (code, _, said) = output(scene.command("extend --handle lease --ttl 2h"));
+    assert!(code == Some(125) && said.contains("lease is empty"), "{said}");
+    assert_deletes();
+
+    let mut waits = waiting().await;
+    assert_deletes();
+    must(held.release().await);
+    assert_eq!(waits.code().await, Some(125));
+    let said = waits.said();
+    assert!(said.contains("has deleted the file") && !file.exists(), "{said}");
+    must(must(scene.provider.lock("a").acquire().await).release().await);
 }
 
 /// The file has one of the two handles at each moment. The lease of the run lasts for 5 s.

@@ -130,6 +130,10 @@ async fn a_lease_outlives_acquire_and_is_extended_and_released_by_its_file() {
     // The handle is used up.
     let (code, out, said) = scene.ran("extend --handle copy --ttl 30m");
     assert_eq!((code, out.as_str()), (Some(124), ""), "{said}");
+    assert_eq!(
+        said,
+        "mongolock: the detached lease of a has ended, or was resumed\n"
+    );
     assert!(scene.file("copy").exists());
     let (code, out, said) = scene.ran("release --handle copy");
     assert_eq!((code, out.as_str()), (Some(1), ""));
@@ -138,11 +142,9 @@ async fn a_lease_outlives_acquire_and_is_extended_and_released_by_its_file() {
         "{said}"
     );
     assert!(!scene.file("copy").exists());
-    for line in [
-        "release --handle copy",
-        "extend --handle copy --ttl 30m",
-        "run --resume copy -- true",
-    ] {
+    let (code, _, said) = scene.ran("release --handle copy");
+    assert!(code == Some(1) && said.contains("copy does not exist"), "{said}");
+    for line in ["extend --handle copy --ttl 30m", "run --resume copy -- true"] {
         let (code, _, said) = scene.ran(line);
         assert!(
             code == Some(125) && said.contains("cannot read copy"),
@@ -161,6 +163,11 @@ async fn a_file_that_exists_is_an_error_before_anything_is_asked() {
             code == Some(125) && said.contains(&format!("cannot create {path}: ")),
             "{said}"
         );
+        let release = format!(
+            "`mongolock release --handle lease --database {}`",
+            scene.db.name()
+        );
+        assert_eq!(said.contains(&release), path == "lease", "{said}");
     }
     assert_eq!(must(fs::read_to_string(scene.file("lease"))), "mine");
     assert!(must(scene.provider.admin().get("a").await).is_none());
@@ -199,6 +206,8 @@ async fn wrong_command_lines_acquire_nothing() {
         (2, "acquire a --handle lease"),
         (2, "acquire a --ttl 30m"),
         (2, "acquire --ttl 30m --handle lease"),
+        (2, "acquire a --ttl 30m --handle lease --owner done:anna"),
+        (2, "acquire a --ttl 30m --handle lease --owner="),
         (2, "hold a"),
         (2, "hold --for 30m"),
         (2, "extend --handle lease"),
@@ -216,6 +225,12 @@ async fn wrong_command_lines_acquire_nothing() {
         let (ended, out, said) = scene.ran(line);
         assert_eq!((ended, out.as_str()), (Some(code), ""), "{line}: {said}");
         assert!(!said.is_empty(), "{line}");
+        let needs_resume = line == "run a --then-detach 30m -- true";
+        assert_eq!(
+            said.contains("--then-detach needs --resume"),
+            needs_resume,
+            "{said}"
+        );
     }
     assert_eq!(must(fs::read_dir(scene.directory.path())).count(), 0);
     assert!(must(scene.provider.admin().get("a").await).is_none());
@@ -226,7 +241,7 @@ async fn a_text_that_is_no_handle_of_these_locks_is_refused() {
     let scene = Scene::new().await;
     scene.succeeded("acquire a --ttl 30m --handle lease");
     let text = must(fs::read_to_string(scene.file("lease")));
-    for wrong in ["", "\n", "secret", "mlh1.secret", &text[..50]] {
+    for wrong in ["\n", "secret", "mlh1.secret", &text[..50]] {
         must(fs::write(scene.file("wrong"), wrong));
         for line in [
             "extend --handle wrong --ttl 30m",
@@ -260,6 +275,11 @@ async fn a_handle_goes_through_pipes() {
     let (code, text, said) = output(scene.command("acquire a --ttl 30m --handle -"));
     assert_eq!((code, said.as_str()), (Some(0), ""));
     assert!(text.starts_with(HANDLE) && text.lines().count() == 1, "{text}");
+    let (code, _, said) = scene.ran("extend --handle - --ttl 2h");
+    assert!(
+        code == Some(125) && said.contains("standard input is empty"),
+        "{said}"
+    );
     let piped = |line: &str| {
         let mut command = scene.command(line);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -317,6 +337,8 @@ async fn a_command_runs_under_a_resumed_lease_and_the_lock_is_released_after_it(
     assert_eq!(scene.ran("run p --permits 1 --no-wait -- true").0, Some(75));
     assert_eq!(scene.resumed("permit", shown).1, "p none\n0\n");
     assert_eq!(scene.ran("run p --permits 1 --no-wait -- true").0, Some(0));
+    scene.succeeded("acquire p --permits 1 --ttl 30m --handle permit");
+    assert_eq!(scene.succeeded("release --handle permit"), "released p #0\n");
     for name in ["a", "b", "c"] {
         assert_eq!(scene.state(name).await, LockState::Released);
     }
@@ -336,7 +358,8 @@ async fn a_command_is_not_started_if_its_lease_is_over() {
     for options in ["lease", "lease --then-detach 30m"] {
         let (code, out, said) = scene.resumed(options, "echo ran");
         assert_eq!((code, out.as_str()), (Some(124), ""), "{said}");
-        assert!(said.contains("the command was not started"), "{said}");
+        let over = "the detached lease of a has ended, or was resumed; the command was not started";
+        assert!(said.contains(over), "{said}");
     }
     assert_eq!(must(fs::read_to_string(scene.file("lease"))), before);
     // The file is cleared away.
@@ -347,7 +370,8 @@ async fn a_command_is_not_started_if_its_lease_is_over() {
 #[tokio::test]
 async fn a_lease_is_detached_again_whatever_the_exit_code() {
     let scene = Scene::new().await;
-    scene.succeeded("acquire a --ttl 30m --handle lease");
+    scene.succeeded("acquire a --ttl 30m --handle lease --owner deploy-4711");
+    assert_eq!(scene.info("a").await.owner.as_deref(), Some("deploy-4711"));
     for (script, code) in [
         ("exit 0", 0),
         ("exit 5", 5),
@@ -375,6 +399,7 @@ async fn a_lease_is_detached_again_whatever_the_exit_code() {
             info.detached && info.remaining > Duration::from_secs(60 * 60),
             "{info:?}"
         );
+        assert_eq!(info.owner.as_deref(), Some("deploy-4711"));
         assert_eq!(must(fs::read_dir(scene.directory.path())).count(), 1);
     }
     // Nobody else has had the lock meanwhile, and the last handle works.
