@@ -46,7 +46,7 @@ async fn demonstrate(stage: &Stage) -> anyhow::Result<Summary> {
     let save = json!({ "text": "anna\n", "work": 2 });
     let saving = anna.expect(c, "1/save", &save, (200, ""));
     let (saved, _) = tokio::try_join!(saving, anna.until(b, "1/heartbeat", &page, (409, "lost")))?;
-    let mut saves = vec![saved + " anna\n"];
+    let mut answers = vec![saved + " anna\n"];
     anna.expect(b, "1/heartbeat", &page, (200, "")).await?;
 
     print("Instance 3 is killed while she saves. Bert waits for the expiry, 4 s; her next save is refused.")?;
@@ -58,29 +58,30 @@ async fn demonstrate(stage: &Stage) -> anyhow::Result<Summary> {
     }
     bert.until(a, "1/open", &page, (200, "anna\n")).await?;
     ensure!(begun.elapsed() >= service::EXPIRY, "two had the lock");
-    saves.push(anna.expect(b, "1/save", &save, (409, "lost")).await?);
+    answers.push(anna.expect(b, "1/save", &save, (409, "lost")).await?);
 
     print("Bert saves, and closes his browser without a request. Anna waits for his ttl, 2 s here.")?;
     let (begun, save) = (Instant::now(), json!({ "text": "anna\nbert\n", "ttl": 2 }));
-    saves.push(bert.expect(b, "1/save", &save, (200, "")).await? + " bert\n");
+    answers.push(bert.expect(b, "1/save", &save, (200, "")).await? + " bert\n");
     anna.until(a, "1/open", &page, (200, "anna\nbert\n")).await?;
     ensure!(begun.elapsed() >= Duration::from_secs(2), "two had the lock");
-    saves.push(bert.expect(a, "1/save", &save, (409, "lost")).await?);
+    answers.push(bert.expect(a, "1/save", &save, (409, "lost")).await?);
     anna.expect(b, "1/end", &page, (200, "2")).await?;
 
     print("Eight users open the document twice each, and save three lines each time.")?;
     let users: JoinSet<_> = (1..=8).map(|user| edit(user, [a, b])).collect();
     for user in users.join_all().await {
-        saves.extend(user?);
+        answers.extend(user?);
     }
     let reader = Browser::new("reader/1", false)?;
-    Ok(check(saves, &reader.expect(a, "1/open", &page, (200, "")).await?))
+    let text = reader.expect(a, "1/open", &page, (200, "")).await?;
+    Ok(check(answers, &text))
 }
 
 /// Opens the document twice, saves a line three times each, and ends. Returns what [`check`] takes.
 async fn edit(user: usize, instances: [Instance; 2]) -> anyhow::Result<Vec<String>> {
     let (browser, page) = (Browser::new(format!("user/{user}"), false)?, json!({}));
-    let (mut saves, mut next) = (Vec::new(), instances.into_iter().cycle().skip(user));
+    let (mut answers, mut next) = (Vec::new(), instances.into_iter().cycle().skip(user));
     let mut at = || next.next().expect("a cycle does not end");
     for (how, released) in [("1/close", "true"), ("1/end", "1")] {
         let mut text = browser.until(at(), "1/open", &page, (200, "")).await?;
@@ -89,19 +90,19 @@ async fn edit(user: usize, instances: [Instance; 2]) -> anyhow::Result<Vec<Strin
             text += &line[1..];
             browser.expect(at(), "1/heartbeat", &page, (200, "")).await?;
             let save = json!({ "text": text });
-            saves.push(browser.expect(at(), "1/save", &save, (200, "")).await? + &line);
+            answers.push(browser.expect(at(), "1/save", &save, (200, "")).await? + &line);
         }
         browser.expect(at(), how, &page, (200, released)).await?;
-        saves.push(browser.expect(at(), "1/save", &page, (409, "lost")).await?);
+        answers.push(browser.expect(at(), "1/save", &page, (409, "lost")).await?);
     }
-    Ok(saves)
+    Ok(answers)
 }
 
 /// Compares the text with the answers to all saves: a fencing token, to which the line that was saved is added, or `lost`.
-fn check(saves: Vec<String>, text: &str) -> Summary {
-    let (refused, mut saved): (Vec<_>, Vec<_>) = saves.into_iter().partition(|save| save == "lost");
+fn check(answers: Vec<String>, text: &str) -> Summary {
+    let (refused, mut saved): (Vec<_>, Vec<_>) = answers.into_iter().partition(|answer| answer == "lost");
     saved.sort_unstable();
-    let lines = saved.iter().filter_map(|save| save.split_once(' '));
+    let lines = saved.iter().filter_map(|answer| answer.split_once(' '));
     let expected: String = lines.map(|(_, line)| line).collect();
     let wrong = format!("these are not the lines of all saves in the order of their tokens: {text:?}");
     let mut summary = Summary::default();
