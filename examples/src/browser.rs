@@ -30,7 +30,7 @@ pub async fn instances<const N: usize>(processes: &mut Processes) -> anyhow::Res
 }
 
 /// The limit for a request that is repeated, such as opening a document that others edit.
-const LIMIT: Duration = Duration::from_secs(120);
+pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// The browser of one session, with a cookie for each document.
 #[derive(Debug)]

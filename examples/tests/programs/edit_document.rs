@@ -26,6 +26,7 @@ async fn the_demonstration_passes() {
     let text = passes(edit_document()).await;
     text.has_lines(&[
         "bert/1 1/open on 2: 423 \"locked by anna/1\"",
+        "anna/1 1/open on 2: 200 \"\"",
         "anna/1 1/heartbeat on 2: 409 \"lost\"",
         "anna/1 1/end on 2: 200 \"2\"",
         "confirmed saves 50",
@@ -183,11 +184,40 @@ async fn a_client_that_closes_its_connection_does_not_interrupt_its_save() {
         () = service.until("the save", |lock| !lock.detached) => {}
     }
     service.until("the end of the save", |lock| lock.detached).await;
-    // The answer with the new handle was lost, but the session still has the lock, until it ends.
+    // The answer with the new handle was lost, but the session still has the lock, and opens the document anew.
     expect(&anna, a, "heartbeat", "", (409, "lost")).await;
     expect(&session_of("bert/1"), b, "open", "", (423, "locked by anna/1")).await;
-    expect(&anna, a, "end", "", (200, "1")).await;
     expect(&anna, b, "open", "", (200, "whole")).await;
+    expect(&anna, a, "end", "", (200, "1")).await;
+}
+
+#[tokio::test]
+async fn a_session_opens_its_document_anew_but_not_during_its_save() {
+    let service = Service::start().await;
+    let ([a, b], anna, bert) = (service.at, session_of("anna/1"), session_of("bert/1"));
+    expect(&anna, a, "open", "", (200, "")).await;
+    expect(&anna, b, "save", "first", (200, "")).await;
+    let earlier = anna.cookie("1").expect("a cookie");
+
+    let reloaded = session_of("anna/1");
+    // The service limits the time that a page asks for.
+    let longer = json!({ "ttl": 3600 });
+    must(reloaded.expect(b, "1/open", &longer, (200, "first")).await);
+    let lock = must(service.locks.admin().get("document:1").await).expect("a lock");
+    assert!(lock.remaining <= Duration::from_secs(300), "{lock:?}");
+    expect(&bert, a, "open", "", (423, "locked by anna/1")).await;
+    anna.set_cookie("1", &earlier);
+    expect(&anna, a, "heartbeat", "", (409, "lost")).await;
+    expect(&anna, a, "save", "by the earlier page", (409, "lost")).await;
+
+    let save = json!({ "text": "never", "work": 60 });
+    tokio::select! {
+        saved = reloaded.post(a, "1/save", &save) => panic!("it was not under way: {saved:?}"),
+        () = service.until("the save", |lock| !lock.detached) => {}
+    }
+    expect(&session_of("anna/1"), b, "open", "", (423, "locked by anna/1")).await;
+    expect(&anna, b, "end", "", (200, "1")).await;
+    expect(&bert, a, "open", "", (200, "first")).await;
 }
 
 #[tokio::test]

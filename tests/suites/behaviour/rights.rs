@@ -1,5 +1,7 @@
 //! The roles that the guide lists are sufficient.
 
+use std::time::Duration;
+
 use mongodb::bson::doc;
 use mongodb::{Client, Database};
 use mongolock::{IndexState, LockError, LockFilter, LockProvider, WaitersState};
@@ -29,6 +31,10 @@ async fn use_everything(database: &Database, commands: &Commands) -> WaitersStat
     let mut session = database.client().start_session().await.unwrap();
     session.start_transaction().await.unwrap();
     guard.context().commit(&mut session).await.unwrap();
+
+    let handle = guard.detach(Duration::from_secs(60)).await.unwrap();
+    provider.extend(&handle, Duration::from_secs(90)).await.unwrap();
+    let _held = provider.resume(&handle).await.unwrap();
 
     assert_eq!(admin.list(LockFilter::new()).await.unwrap().len(), 1);
     assert!(admin.get("works").await.unwrap().is_some());
@@ -118,6 +124,30 @@ async fn a_user_in_admin_with_the_role_of_the_guide_lacks_nothing() {
     let other = LockProvider::connect(&wrong).await.unwrap();
     let error = other.lock("refused").await.unwrap_err();
     assert!(matches!(error, LockError::Mongo(_)), "{error:?}");
+}
+
+/// Two actions are enough for the detached leases of a lock, a set and a permit that another user has acquired.
+#[tokio::test]
+async fn who_acquires_no_lock_needs_to_find_and_update_only() {
+    let server = must(Server::start(ServerOptions::single().auth()).await);
+    let ttl = Duration::from_secs(60);
+    let owner = LockProvider::new(&server.client().await.unwrap().database("app"));
+    let one = owner.lock("one").await.unwrap();
+    let set = owner.lock_all(["first", "second"]).await.unwrap();
+    let permit = owner.semaphore("permits", 2).await.unwrap();
+    let handles = [one.detach(ttl).await.unwrap(), set.detach(ttl).await.unwrap()];
+    let permit = permit.detach(ttl).await.unwrap();
+
+    let client = must(stable_client(restricted(&server, &["find", "update"]).await).await);
+    let provider = LockProvider::new(&client.database("app"));
+    let permit = provider.resume_permit(&permit).await.unwrap();
+    permit.release().await.unwrap();
+    for handle in &handles {
+        provider.extend(handle, ttl).await.unwrap();
+        let guard = provider.resume(handle).await.unwrap();
+        let handle = guard.detach(ttl).await.unwrap();
+        assert!(provider.release(&handle).await.unwrap());
+    }
 }
 
 /// An index that an administrator has created is found without the right to create one.

@@ -1,16 +1,10 @@
 //! Users edit documents on the web. A document is locked while a page has it open: over many requests, which go to three
-//! instances of a service, and no instance keeps a lock between two of them.
-//!
-//! ```text
-//! cargo run --bin edit_document
-//! ```
-//!
-//! `service.rs` is the code to copy; this file plays the users and checks. The guide's page "editing sessions" has the rules.
+//! instances of a service, and no instance keeps a lock between two of them. `service.rs` is the code to copy, and the page
+//! "editing sessions" of the guide has the rules. This file, `cargo run --bin edit_document`, plays the users and checks.
 
 mod service;
 
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::{process::ExitCode, time::Duration, time::Instant};
 
 use anyhow::{bail, ensure};
 use clap::Parser;
@@ -18,17 +12,9 @@ use mongolock::LockProvider;
 use mongolock_examples::browser::{self, Browser, Instance};
 use mongolock_examples::demo::{self, AFTER_HELP, Stage};
 use mongolock_examples::{print, summary::Summary, worker::Worker};
+use mongolock_tests::eventually;
 use serde_json::json;
 use tokio::task::JoinSet;
-
-use crate::service::{EXPIRY, lock_name};
-
-const PROVED: &str = "\
-Proved below: nobody writes without the lock, no confirmed save is lost, and between two requests a lock needs no instance. It
-ends with its session, after its ttl, or, if an instance is killed during a save, after the expiry of the provider.\n";
-
-/// The number of users who edit one document at the same time, twice each.
-const USERS: usize = 8;
 
 /// Users edit documents on the web. Each document is locked over many requests to three instances of a service.
 #[derive(Debug, Parser)]
@@ -46,78 +32,83 @@ fn main() -> ExitCode {
 }
 
 async fn demonstrate(stage: &Stage) -> anyhow::Result<Summary> {
-    print(PROVED)?;
+    print("Proved below: nobody writes without the lock, and no confirmed save is lost.\n")?;
     let mut processes = stage.start_workers(1..=3)?;
     let [a, b, c] = browser::instances(&mut processes).await?;
-    let admin = LockProvider::new(stage.database()).admin();
+    let (page, admin) = (json!({}), LockProvider::new(stage.database()).admin());
     let (anna, bert) = (Browser::new("anna/1", true)?, Browser::new("bert/1", true)?);
-    let page = json!({ "ttl": 300 });
     anna.expect(a, "1/open", &page, (200, "")).await?;
     anna.expect(a, "2/open", &page, (200, "")).await?;
     bert.expect(b, "1/open", &page, (423, "locked by anna/1")).await?;
-    anna.expect(b, "1/heartbeat", &page, (200, "")).await?;
-    // During the save a heartbeat finds that its handle is used up: the page goes on with the cookie of the save.
-    let save = json!({ "text": "anna\n", "work": 2, "ttl": 300 });
+    print("Anna reloads the page: her session opens the document anew.")?;
+    anna.expect(b, "1/open", &page, (200, "")).await?;
+    print("She saves. A heartbeat meanwhile finds its handle used up; the next one has that of the save.")?;
+    let save = json!({ "text": "anna\n", "work": 2 });
     let saving = anna.expect(c, "1/save", &save, (200, ""));
-    tokio::try_join!(saving, anna.until(b, "1/heartbeat", &page, (409, "lost")))?;
+    let (saved, _) = tokio::try_join!(saving, anna.until(b, "1/heartbeat", &page, (409, "lost")))?;
+    let mut answers = vec![saved + " anna\n"];
     anna.expect(b, "1/heartbeat", &page, (200, "")).await?;
 
-    // Instance 3 is killed during a save. Only the expiry ends its lease.
-    let (begun, save) = (Instant::now(), json!({ "text": "never", "work": 60, "ttl": 300 }));
-    let lock = async || admin.get(lock_name(1)).await.ok().flatten();
+    print("Instance 3 is killed while she saves. Bert waits for the expiry, 4 s; her next save is refused.")?;
+    let (begun, save) = (Instant::now(), json!({ "text": "never", "work": 60 }));
+    let saving = || async { admin.get("document:1").await.ok()?.filter(|lock| !lock.detached) };
     tokio::select! {
         saved = anna.post(c, "1/save", &save) => bail!("it was not killed: {saved:?}"),
-        () = async { while lock().await.is_none_or(|lock| lock.detached) {} } => processes.kill(3)?,
+        lock = eventually(browser::LIMIT, "the save", saving) => lock.map(|_| processes.kill(3))??,
     }
     bert.until(a, "1/open", &page, (200, "anna\n")).await?;
-    ensure!(begun.elapsed() >= EXPIRY, "two had the lock");
-    anna.expect(b, "1/save", &save, (409, "lost")).await?;
-    // Bert closes his browser without ending the session.
+    ensure!(begun.elapsed() >= service::EXPIRY, "two had the lock");
+    answers.push(anna.expect(b, "1/save", &save, (409, "lost")).await?);
+
+    print("Bert saves, and closes his browser without a request. Anna waits for his ttl, 2 s here.")?;
     let (begun, save) = (Instant::now(), json!({ "text": "anna\nbert\n", "ttl": 2 }));
-    bert.expect(b, "1/save", &save, (200, "")).await?;
+    answers.push(bert.expect(b, "1/save", &save, (200, "")).await? + " bert\n");
     anna.until(a, "1/open", &page, (200, "anna\nbert\n")).await?;
     ensure!(begun.elapsed() >= Duration::from_secs(2), "two had the lock");
-    bert.expect(a, "1/save", &save, (409, "lost")).await?;
+    answers.push(bert.expect(a, "1/save", &save, (409, "lost")).await?);
     anna.expect(b, "1/end", &page, (200, "2")).await?;
 
-    let users: JoinSet<_> = (1..=USERS).map(|user| edit(user, [a, b])).collect();
-    let saved = users.join_all().await;
-    check(saved, &anna.expect(b, "1/open", &page, (200, "")).await?)
+    print("Eight users open the document twice each, and save three lines each time.")?;
+    let users: JoinSet<_> = (1..=8).map(|user| edit(user, [a, b])).collect();
+    for user in users.join_all().await {
+        answers.extend(user?);
+    }
+    let reader = Browser::new("reader/1", false)?;
+    let text = reader.expect(a, "1/open", &page, (200, "")).await?;
+    Ok(check(answers, &text))
 }
 
-/// Opens the document twice, saves a line three times each, and ends. Returns the tokens and the lines of the saves.
-async fn edit(user: usize, instances: [Instance; 2]) -> anyhow::Result<Vec<(u64, String)>> {
-    let (session, page) = (format!("user/{user}"), json!({ "ttl": 300 }));
-    let browser = Browser::new(session, false)?;
-    let (mut saved, mut next) = (Vec::new(), instances.into_iter().cycle().skip(user));
+/// Opens the document twice, saves a line three times each, and ends. Returns what [`check`] takes.
+async fn edit(user: usize, instances: [Instance; 2]) -> anyhow::Result<Vec<String>> {
+    let (browser, page) = (Browser::new(format!("user/{user}"), false)?, json!({}));
+    let (mut answers, mut next) = (Vec::new(), instances.into_iter().cycle().skip(user));
     let mut at = || next.next().expect("a cycle does not end");
     for (how, released) in [("1/close", "true"), ("1/end", "1")] {
         let mut text = browser.until(at(), "1/open", &page, (200, "")).await?;
         for number in 1..=3 {
-            let line = format!("user {user}, {how}, {number}\n");
-            text += &line;
+            let line = format!(" user {user}, {how}, {number}\n");
+            text += &line[1..];
             browser.expect(at(), "1/heartbeat", &page, (200, "")).await?;
-            let save = json!({ "text": text, "ttl": 300 });
-            let token = browser.expect(at(), "1/save", &save, (200, "")).await?;
-            saved.push((token.parse()?, line));
+            let save = json!({ "text": text });
+            answers.push(browser.expect(at(), "1/save", &save, (200, "")).await? + &line);
         }
         browser.expect(at(), how, &page, (200, released)).await?;
-        browser.expect(at(), "1/save", &page, (409, "lost")).await?;
+        answers.push(browser.expect(at(), "1/save", &page, (409, "lost")).await?);
     }
-    Ok(saved)
+    Ok(answers)
 }
 
-fn check(users: Vec<anyhow::Result<Vec<(u64, String)>>>, text: &str) -> anyhow::Result<Summary> {
-    let users = users.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-    let mut saved: Vec<(u64, String)> = users.into_iter().flatten().collect();
+/// Compares the text with the answers to all saves: a fencing token, to which the line that was saved is added, or `lost`.
+fn check(answers: Vec<String>, text: &str) -> Summary {
+    let (refused, mut saved): (Vec<_>, Vec<_>) = answers.into_iter().partition(|answer| answer == "lost");
     saved.sort_unstable();
-    let lines = saved.iter().map(|(_, line)| line.as_str());
-    let expected: String = ["anna\n", "bert\n"].into_iter().chain(lines).collect();
+    let lines = saved.iter().filter_map(|answer| answer.split_once(' '));
+    let expected: String = lines.map(|(_, line)| line).collect();
     let wrong = format!("these are not the lines of all saves in the order of their tokens: {text:?}");
     let mut summary = Summary::default();
-    summary.row("confirmed saves", saved.len() + 2);
+    summary.row("confirmed saves", saved.len());
     summary.row("lines in the document", text.lines().count());
     summary.check(text == expected, wrong);
-    summary.row("saves refused without the lock", 2 + USERS * 2);
-    Ok(summary)
+    summary.row("saves refused without the lock", refused.len());
+    summary
 }

@@ -1,5 +1,5 @@
 //! One instance of the web service: the code to copy. A header stands for the session that a login would find. It is the owner
-//! of the leases, which others see, so it must not be the secret of the session.
+//! of the leases, which others see, so it must not be the secret of the session. (Several tabs: see "editing sessions".)
 
 use std::{net::Ipv4Addr, time::Duration};
 
@@ -16,15 +16,17 @@ use tokio::{net::TcpListener, time::sleep};
 /// How long a document stays locked after an instance was killed during a save.
 pub(crate) const EXPIRY: Duration = Duration::from_secs(4);
 
-/// What a page sends: the text to save, for how many seconds the save works before it writes, and for how many the document
-/// stays locked without another request.
-#[derive(Deserialize)]
+/// How long a document stays locked without another request of its page.
+const TTL: Duration = Duration::from_secs(300);
+
+/// What a page sends: the text to save. The two times in seconds are for the demonstration alone: how long a save works before it
+/// writes, and a shorter time than [`TTL`].
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Body {
-    #[serde(default)]
     text: String,
-    #[serde(default)]
     work: u64,
-    ttl: u64,
+    ttl: Option<u64>,
 }
 
 #[derive(Clone)]
@@ -39,7 +41,13 @@ type Done = (String, Option<LeaseHandle>);
 impl Service {
     /// Returns the text as it is under the lock. If this is cancelled, it releases the lock: nobody has the handle.
     async fn open(&self, id: u32, session: &str, ttl: Duration) -> Result<Done, LockError> {
-        let guard = self.locks.lock(lock_name(id)).await?;
+        let (name, admin) = (lock_name(id), self.locks.admin());
+        // The session opens its document anew: the page was reloaded, or an answer was lost. A save under way is not detached.
+        let earlier = admin.get(&name).await?.filter(|lock| lock.detached);
+        if let Some(earlier) = earlier.filter(|lock| lock.owner.as_deref() == Some(session)) {
+            admin.force_release(&name).only_if(earlier.fencing_token).await?;
+        }
+        let guard = self.locks.lock(name).await?;
         let found = self.documents.find_one(doc! { "_id": id }).await?;
         let text = found.as_ref().and_then(|found| found.get_str("text").ok());
         let handle = guard.detach(ttl).owner(session).await?;
@@ -47,14 +55,14 @@ impl Service {
     }
 
     /// Returns the fencing token. If the write fails, the lock is released: the page opens the document again, and compares.
-    async fn save(self, id: u32, handle: LeaseHandle, body: Body) -> Result<Done, LockError> {
+    async fn save(self, id: u32, handle: LeaseHandle, body: Body, ttl: Duration) -> Result<Done, LockError> {
         let guard = self.locks.resume(&handle).await?;
         sleep(Duration::from_secs(body.work)).await;
         let (token, change) = (guard.fencing_token(), doc! { "$set": { "text": body.text } });
         let documents = self.documents.fenced(token);
         let write = documents.update_one(doc! { "_id": id }, change);
         write.upsert(true).await?;
-        let handle = guard.detach(Duration::from_secs(body.ttl)).await?;
+        let handle = guard.detach(ttl).await?;
         Ok((token.to_string(), Some(handle)))
     }
 }
@@ -67,19 +75,19 @@ async fn answer(
 ) -> Result<Response, (StatusCode, String)> {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let session = header("x-session").ok_or((StatusCode::UNAUTHORIZED, "log in".to_owned()))?;
-    let (locks, ttl) = (service.locks.clone(), Duration::from_secs(body.ttl));
+    let ttl = body.ttl.map_or(TTL, Duration::from_secs).min(TTL);
     let done = match (action.as_str(), handle(header("cookie"), id, session)) {
         ("open", _) => service.open(id, session, ttl).await,
         // In a task of its own: a client that closes its connection cancels this function, but not the save.
         ("save", Some(handle)) => {
-            let saving = tokio::spawn(service.save(id, handle, body));
+            let saving = tokio::spawn(service.save(id, handle, body, ttl));
             saving.await.expect("a save does not panic")
         }
         // No cookie: if the page saves at this moment, its handle is used up, and the cookie of the save must stay.
-        ("heartbeat", Some(handle)) => text(locks.extend(&handle, ttl).await),
-        ("close", Some(handle)) => text(locks.release(&handle).await),
+        ("heartbeat", Some(handle)) => text(service.locks.extend(&handle, ttl).await),
+        ("close", Some(handle)) => text(service.locks.release(&handle).await),
         // All documents of the session, also one that is being saved.
-        ("end", _) => text(locks.admin().release_owner(session).await),
+        ("end", _) => text(service.locks.admin().release_owner(session).await),
         _ => return Err((StatusCode::CONFLICT, "not open".to_owned())),
     };
     let (text, handle) = done.map_err(|error| match error {
@@ -109,7 +117,7 @@ fn handle(cookies: Option<&str>, id: u32, session: &str) -> Option<LeaseHandle> 
     (handle.owner() == session && handle.names().eq([lock_name(id)])).then_some(handle)
 }
 
-pub(crate) fn lock_name(id: u32) -> String {
+fn lock_name(id: u32) -> String {
     format!("document:{id}")
 }
 
