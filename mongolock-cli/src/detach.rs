@@ -1,7 +1,10 @@
 //! `acquire` and `hold`: a lease that goes on when this program has ended.
 
+use std::fs::{self, File};
 use std::future::ready;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -76,7 +79,12 @@ enum Place {
 impl Place {
     fn new(path: &Path, connection: &ConnectionArguments) -> Result<Self, Failure> {
         if input::is_standard(path) {
-            return Ok(Self::Output);
+            return match is_null(io::stdout()) {
+                Ok(false) => Ok(Self::Output),
+                _ => Err(Failure::new(
+                    "nobody would get the handle: standard output is closed, or the null device",
+                )),
+            };
         }
         let created = NewFile::create(path).map_err(|error| {
             let shown = path.display().to_string();
@@ -109,6 +117,12 @@ impl Place {
             file.keep();
         }
     }
+}
+
+/// Whether an output is the null device, which the standard library opens in the place of a closed one.
+fn is_null(output: impl AsFd) -> io::Result<bool> {
+    let output = File::from(output.as_fd().try_clone_to_owned()?);
+    Ok(output.metadata()?.rdev() == fs::metadata("/dev/null")?.rdev())
 }
 
 /// Acquires for a person, who ends it by the name of the lock.

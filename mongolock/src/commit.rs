@@ -20,6 +20,9 @@ const NOT_BEGUN: &str = "the session has no transaction (a standalone server doe
 const BEGUN_TOO_EARLY: &str = "the transaction did not begin under the lock: it began before the lock was acquired, or on another deployment";
 const JOINED: &str = "this call has joined the hold of an enclosing call, which still needs the lock";
 
+/// A transaction was committed. The error says that its write concern cannot be met.
+pub(crate) type Made = Result<(), LockError>;
+
 /// Commits the session's transaction if the claims of all leases still have their locks, and ends the transaction in any
 /// case.
 ///
@@ -30,7 +33,7 @@ pub(crate) async fn guarded(
     change: impl Fn(&Lease) -> GuardChange,
     shields: impl FnOnce() -> Vec<CancelShield>,
     session: &mut ClientSession,
-) -> Result<(), LockError> {
+) -> Result<Made, LockError> {
     let open = leases.iter().map(|lease| lease.begin_commit()).collect();
     if let Err(error) = guard_all(leases, store, change, session).await {
         abort(store, session).await;
@@ -129,11 +132,11 @@ async fn guarded_end(
     };
     let committed = guarded(&leases, store, change, shields, session).await;
     match &committed {
-        Ok(()) => renewer.committed(lease, end),
+        Ok(_) => renewer.committed(lease, end),
         Err(_) if lease.may_commit() => renewer.go_on(lease),
         Err(_) => renewer.resume(lease),
     }
-    committed
+    committed?
 }
 
 /// Sends the last statement of the transaction, which changes the documents of the lease: no other client can acquire a lock

@@ -142,10 +142,10 @@ impl LockContext {
     }
 
     /// The owner in the lock's document: that of the provider, see
-    /// [`LockProviderBuilder::owner`](crate::LockProviderBuilder::owner).
+    /// [`LockProviderBuilder::owner`](crate::LockProviderBuilder::owner), or that of the lease which the provider has resumed.
     #[must_use]
     pub fn owner(&self) -> &str {
-        &self.level.engine.owner
+        self.lease().owner()
     }
 
     /// Whether the lock is no longer held; of a set, whether one of its locks is no longer held.

@@ -361,7 +361,8 @@ macro_rules! lease_setters {
         }
 
         /// Sets the time after which the lease is no longer renewed, counted from the acquisition, for a set from the
-        /// time at which the call has all locks: 0 to 7 days, and not less than [`min_hold`](Self::min_hold).
+        /// time at which the call has all locks, and after a [resume](crate::LockProvider::resume) from that: 0 to 7 days, and not
+        /// less than [`min_hold`](Self::min_hold).
         ///
         /// It limits how long a body that hangs or a leaked guard keeps the lock: the lock is lost at most one `expiry`
         /// later.

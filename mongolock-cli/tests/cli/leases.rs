@@ -302,6 +302,16 @@ async fn a_handle_goes_through_pipes() {
 #[tokio::test]
 async fn a_handle_without_a_reader_is_released() {
     let scene = Scene::new().await;
+    let mut acquire = scene.command("acquire a --ttl 30m --handle -");
+    acquire.stdout(Stdio::null());
+    let (code, _, said) = output(acquire);
+    assert_eq!(code, Some(125), "{said}");
+    assert!(said.contains("null device"), "{said}");
+    assert!(
+        must(scene.provider.admin().get("a").await).is_none(),
+        "it was not acquired"
+    );
+
     let (reader, writer) = must(std::io::pipe());
     drop(reader);
     let mut acquire = scene.command("acquire a --ttl 30m --handle -");

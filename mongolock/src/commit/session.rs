@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use mongodb::ClientSession;
-use mongodb::error::{Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
+use mongodb::error::{
+    Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT, WriteFailure,
+};
 use tokio::time::{Instant, timeout};
 
-use super::{NOT_BEGUN, ended, none_to_guard};
+use super::{Made, NOT_BEGUN, ended, none_to_guard};
 use crate::LockError;
 use crate::backoff::Backoff;
 use crate::lease::{Lease, OpenCommit};
@@ -95,13 +97,13 @@ pub(super) async fn send_guard(
 }
 
 /// Sends the commit until its outcome is known or its time limit has passed. Repeating it is safe, because the server
-/// commits a transaction only once.
+/// commits a transaction only once. The error is that of a commit that was not made, or may not have been made.
 pub(super) async fn commit(
     lease: &Lease,
     store: &Store,
     open: Vec<OpenCommit<'_>>,
     session: &mut ClientSession,
-) -> Result<(), LockError> {
+) -> Result<Made, LockError> {
     let mut repetitions = Repetitions::new();
     let mut was_unknown = false;
     loop {
@@ -109,7 +111,11 @@ pub(super) async fn commit(
         let error = match timeout(COMMIT_NO_REPLY, session.commit_transaction()).await {
             Ok(Ok(())) => {
                 ended(open, true);
-                return Ok(());
+                return Ok(Ok(()));
+            }
+            Ok(Err(error)) if cannot_be_confirmed(&error) => {
+                ended(open, true);
+                return Ok(Err(error.into()));
             }
             Ok(Err(error)) => error,
             Err(_) => labelled(
@@ -172,6 +178,13 @@ impl Repetitions {
 /// Whether the outcome of the commit is unknown for another reason than the time limit that the caller has set for it.
 fn is_unknown(error: &Error) -> bool {
     error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) && !driver_error::is_max_time_expired(error)
+}
+
+/// Whether the primary has committed the transaction, but its write concern cannot be met: too few members, or unknown tags. The
+/// driver calls every other write concern error of a commit an unknown outcome.
+fn cannot_be_confirmed(error: &Error) -> bool {
+    let is_write_concern = matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteConcernError(_)));
+    is_write_concern && !error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
 }
 
 /// The error for a guarding statement without a reply: the transaction is aborted, and can be repeated as a whole.

@@ -63,6 +63,8 @@ impl LockContext {
     /// - [`LockError::Mongo`] with the label `UnknownTransactionCommitResult`: MongoDB has not confirmed the outcome of
     ///   the commit for 30 s; a silent connection is given up after 10 s meanwhile. The session's `commit_transaction`
     ///   can be called again, because the guarding statement is part of the transaction; this method cannot.
+    /// - [`LockError::Mongo`] with a write concern error of the driver and neither label: the primary has committed the
+    ///   transaction, but its write concern can never be met, such as `w: 3` with two members.
     /// - [`LockError::NoTransaction`]: the session has no transaction, as always on a standalone server; or the
     ///   transaction began before the lock was acquired (this is not detected after a hand-over within the process); or
     ///   the lock is kept in memory.
@@ -84,7 +86,7 @@ impl LockContext {
         let shields = || self.shield_bodies();
         let leases: Vec<&Arc<Lease>> = self.leases().collect();
         let store = &self.level.engine.store;
-        commit::guarded(&leases, store, commit::keeping, shields, session).await
+        commit::guarded(&leases, store, commit::keeping, shields, session).await?
     }
 
     /// Commits the session's transaction as [`commit`](Self::commit) does, and marks the work as done in the same
@@ -141,7 +143,7 @@ impl LockContext {
     /// The statement that guards the commit sets what an ordinary release sets, with the `min_hold` of the lock. After a
     /// success the hold has ended as by a release: [`is_lost`](Self::is_lost) is `true`, a release is `Ok` and sends nothing,
     /// dropping the guard sends nothing, and the body is not cancelled. After an error the hold goes on, so that the
-    /// transaction can be repeated.
+    /// transaction can be repeated, unless the transaction was committed and only its write concern cannot be met.
     ///
     /// - Of a [set](crate::LockSet) it releases all locks, with one statement. It releases a [permit](crate::Permit) as well.
     /// - A call of a set that has joined holds of enclosing calls keeps those, and guards them as `commit` does.
@@ -187,7 +189,7 @@ impl LockContext {
     ///
     /// # Cancel safety
     ///
-    /// As that of [`commit`](Self::commit).
+    /// As that of [`commit`](Self::commit): if the future is dropped, the outcome is unknown, as above.
     ///
     /// # Panics
     ///

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::handle::Detached;
 use crate::options::{check_owner, check_ttl};
-use crate::{LeaseHandle, LockError, LockGuard, lock_id};
+use crate::{LeaseHandle, LockError, LockGuard};
 
 /// A hold that is detached when this is awaited; made by [`LockGuard::detach`] and [`Permit::detach`](crate::Permit::detach).
 ///
@@ -65,12 +65,11 @@ impl Detach {
 
     fn new_handle(&self) -> LeaseHandle {
         let (lease, engine) = (self.guard.lease(), self.guard.engine());
-        let present = lock_id::owner(&lease.key().lock_id).unwrap_or(&engine.owner);
         LeaseHandle::new(Detached {
             home: engine.store.home(),
             ids: lease.tokens().map(|(id, _)| &**id).collect(),
             title: lease.title(),
-            owner: self.owner.as_deref().unwrap_or(present),
+            owner: self.owner.as_deref().unwrap_or(lease.owner()),
             tokens: lease.tokens().map(|(_, token)| token).collect(),
             ttl: self.ttl,
             min_hold: lease.min_hold(),

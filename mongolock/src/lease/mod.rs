@@ -49,7 +49,7 @@ use crate::options::Options;
 use crate::store::{ClaimEnd, LeaseId};
 use crate::sync::lock;
 use crate::trace::HoldFields;
-use crate::{FencingToken, LockError, permit_id};
+use crate::{FencingToken, LockError, lock_id, permit_id};
 
 /// The queues of this process, in which waiters hand holds over.
 pub(crate) type Queues = crate::queue::Queues<Hold>;
@@ -211,6 +211,11 @@ impl Lease {
     /// The claim of the only lock; of a set that of the name which stands for it.
     pub(crate) fn key(&self) -> &LeaseId {
         &self.keys[self.title]
+    }
+
+    /// The owner in the documents of the locks: that of the provider, or that of a detached lease which was resumed.
+    pub(crate) fn owner(&self) -> &str {
+        lock_id::owner(&self.key().lock_id).unwrap_or_default()
     }
 
     /// The fencing token for the name of [`key`](Self::key). A permit has none, because tokens of different permits do not order

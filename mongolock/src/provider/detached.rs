@@ -50,7 +50,9 @@ impl LockProvider {
     ///
     /// # Errors
     ///
-    /// - [`LockError::Lost`] if the lease has expired, or is gone: it was released, also by force, or resumed by another call.
+    /// - [`LockError::Lost`] if the lease has expired, or is gone: it was released, also by force, or resumed by another call. If only
+    ///   some locks of a set were released by force, the others may stay held until the lease ends, or its handle is
+    ///   [released](Self::release).
     /// - [`LockError::InvalidHandle`] if the locks are in another collection, or if it is the handle of a permit.
     /// - [`LockError::Mongo`] if MongoDB refused the request, or gave no reply within the acquire timeout of the provider (10 s if
     ///   that is 0 or `None`). [`LockError::ShutDown`] after a shutdown.
@@ -174,7 +176,8 @@ impl LockProvider {
     /// never ends the hold of a call that has resumed the lease.
     ///
     /// A minimum hold is kept, as by the release of a guard. It is one command. If a reply was lost, and the repetition finds nothing,
-    /// the result is `true`: the first command has released the lease, unless another call has resumed it at that moment.
+    /// the result is `true`: the first command may have released the lease. So after a failed connection the result is `true` for a
+    /// handle that was used up before as well.
     ///
     /// # Errors
     ///

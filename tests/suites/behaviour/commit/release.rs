@@ -5,6 +5,7 @@ use std::time::Duration;
 use mongodb::ClientSession;
 use mongodb::bson::doc;
 use mongodb::error::{TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
+use mongodb::options::{Acknowledgment, WriteConcern};
 use mongolock::{LockContext, LockError, LockGuard, LockProvider, LossReason, distributed_lock};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, must, names, recorded};
 use tokio::time::{sleep, timeout};
@@ -319,6 +320,35 @@ async fn a_hold_whose_commit_has_no_known_outcome_ends_at_its_deadline() {
         ),
         "{lost:?}"
     );
+}
+
+/// A replica set with one member can never confirm a transaction for two: the server has committed it all the same. What it was to
+/// end has ended, and the holder knows it.
+#[tokio::test]
+async fn a_commit_whose_write_concern_cannot_be_met_has_ended_the_hold() {
+    for is_done in [false, true] {
+        let fixture = prepared().await;
+        let lock = fixture.provider.lock("a").once();
+        let guard = lock.acquire().await.unwrap();
+        let mut session = session(&fixture).await;
+        let two = WriteConcern::builder().w(Acknowledgment::Nodes(2)).build();
+        session.start_transaction().write_concern(two).await.unwrap();
+        insert(&accounts(&fixture), &mut session, 1).await.unwrap();
+        let context = guard.context();
+        let ended = if is_done {
+            context.commit_done(&mut session).await
+        } else {
+            context.commit_and_release(&mut session).await
+        };
+        assert!(
+            matches!(&ended, Err(LockError::Mongo(error)) if error.labels().is_empty()),
+            "{ended:?}"
+        );
+        assert!(is_committed(&fixture).await);
+        assert!(guard.is_lost(), "{is_done}");
+        assert_eq!(is_free(&fixture, "a").await, !is_done);
+        guard.release().await.expect("the hold has ended well");
+    }
 }
 
 /// A waiter in another process and one in this process get the lock long before a lease would end.

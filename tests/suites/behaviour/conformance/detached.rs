@@ -97,6 +97,7 @@ async fn a_detached_lock_is_held_and_shows_its_owner(fixture: Fixture) {
     assert!(info.remaining > HOUR / 2 && info.remaining <= HOUR);
     assert!(fixture.provider.held().is_empty());
     let resumed = rival.resume(&handle).await.unwrap();
+    assert_eq!(resumed.context().owner(), "session:1");
     let info = admin.get("n").await.unwrap().unwrap();
     assert!(!info.detached, "a process renews it");
     assert_eq!(info.owner.as_deref(), Some("session:1"), "the owner stays");
