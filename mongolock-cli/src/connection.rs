@@ -24,7 +24,8 @@ const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 const SELECTION: Duration = Duration::from_secs(5);
 
 impl ConnectionArguments {
-    /// A builder for the locks of a command that acquires, which waits for a server as long as the library does. Nothing is sent to a server.
+    /// A builder for the locks of a command that acquires, which waits for a server as long as the library does. Nothing is sent
+    /// to a server.
     pub(crate) async fn builder(&self) -> Result<LockProviderBuilder, Failure> {
         let provider = LockProvider::connect(self.string()?).await?;
         let mut builder = provider.to_builder().collection(&self.collection);

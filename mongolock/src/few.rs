@@ -21,9 +21,7 @@ impl<T> Few<T> {
             Self::Several(values) => Few::Several(values.iter().map(of).collect()),
         }
     }
-}
 
-impl<T> Few<T> {
     /// One value or several, of which there is at least one.
     pub(crate) fn collected(values: impl IntoIterator<Item = T>) -> Self {
         let mut values: Vec<T> = values.into_iter().collect();

@@ -252,7 +252,8 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// - [`LockError::InvalidOption`] if the time or the [owner](crate::Detach::owner) breaks a rule: the lock is released in the background.
+    /// - [`LockError::InvalidOption`] if the time or the [owner](crate::Detach::owner) breaks a rule: the lock is released in the
+    ///   background.
     /// - [`LockError::Lost`] if the lock was lost before. It is also the error if a reply was lost, and another process has resumed the
     ///   lease with a handle that was stored first.
     /// - [`LockError::Mongo`] if MongoDB refused the request, or did not confirm it within 6 s. The lock is then released in the

@@ -8,7 +8,7 @@ use mongolock::{LockInfo, LockProvider, LockState};
 use mongolock_examples::browser::{self, Browser, Instance};
 use mongolock_examples::workers::Processes;
 use mongolock_tests::{TestDb, eventually, must, test_db};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::run::{Alone, passes, program};
@@ -97,6 +97,14 @@ impl Service {
         };
         must(eventually(SOON, what, lock).await);
     }
+
+    /// Sends a save of document 1, and closes the connection while it is under way.
+    async fn begin_save(&self, browser: &Browser, at: Instance, save: &Value) {
+        tokio::select! {
+            saved = browser.post(at, "1/save", save) => panic!("it was not under way: {saved:?}"),
+            () = self.until("the save", |lock| !lock.detached) => {}
+        }
+    }
 }
 
 fn session_of(name: &str) -> Browser {
@@ -144,10 +152,7 @@ async fn the_end_of_a_session_releases_what_a_killed_instance_was_saving() {
     expect(&anna, a, "open", "", (200, "")).await;
     must(bert.expect(b, "2/open", &page, (200, "")).await);
     let save = json!({ "text": "never", "work": 60, "ttl": 300 });
-    tokio::select! {
-        saved = anna.post(b, "1/save", &save) => panic!("it was not killed: {saved:?}"),
-        () = service.until("the save", |lock| !lock.detached) => {}
-    }
+    service.begin_save(&anna, b, &save).await;
     must(service.processes.kill(2));
     expect(&anna, a, "end", "", (200, "1")).await;
     expect(&bert, a, "open", "", (200, "")).await;
@@ -179,10 +184,7 @@ async fn a_client_that_closes_its_connection_does_not_interrupt_its_save() {
     let ([a, b], anna) = (service.at, session_of("anna/1"));
     expect(&anna, a, "open", "", (200, "")).await;
     let save = json!({ "text": "whole", "work": 2, "ttl": 300 });
-    tokio::select! {
-        saved = anna.post(b, "1/save", &save) => panic!("it was not interrupted: {saved:?}"),
-        () = service.until("the save", |lock| !lock.detached) => {}
-    }
+    service.begin_save(&anna, b, &save).await;
     service.until("the end of the save", |lock| lock.detached).await;
     // The answer with the new handle was lost, but the session still has the lock, and opens the document anew.
     expect(&anna, a, "heartbeat", "", (409, "lost")).await;
@@ -211,10 +213,7 @@ async fn a_session_opens_its_document_anew_but_not_during_its_save() {
     expect(&anna, a, "save", "by the earlier page", (409, "lost")).await;
 
     let save = json!({ "text": "never", "work": 60 });
-    tokio::select! {
-        saved = reloaded.post(a, "1/save", &save) => panic!("it was not under way: {saved:?}"),
-        () = service.until("the save", |lock| !lock.detached) => {}
-    }
+    service.begin_save(&reloaded, a, &save).await;
     expect(&session_of("anna/1"), b, "open", "", (423, "locked by anna/1")).await;
     expect(&anna, b, "end", "", (200, "1")).await;
     expect(&bert, a, "open", "", (200, "first")).await;

@@ -101,6 +101,7 @@ impl Hold {
             Self::Permit(permit) => permit.release().await,
         }
     }
+
     /// The request that detaches the lease for this time.
     pub(crate) fn detach(self, ttl: Duration) -> Detach {
         match self {

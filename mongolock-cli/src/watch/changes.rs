@@ -1,4 +1,5 @@
-//! What a change of a document means: acquired, detached, resumed, released, taken over, expired, deleted, damaged, done. No input or output.
+//! What a change of a document means: acquired, detached, resumed, released, taken over, expired, deleted, damaged, done. No
+//! input or output.
 
 use std::collections::HashMap;
 

@@ -198,9 +198,7 @@ async fn a_resumed_run_is_killed() {
         let mut killed = Vec::new();
         for (number, moment) in Moment::all().enumerate() {
             let (name, file) = (format!("lock-{number}"), format!("lease-{number}"));
-            let held = must(scene.provider.lock(&name).acquire().await);
-            let handle = must(held.detach(Duration::from_secs(2 * 60 * 60)).await);
-            must(fs::write(scene.file(&file), format!("{}\n", handle.text())));
+            scene.detach(&name, &file).await;
             let run = format!("run --resume {file} --expiry 5s --then-detach 2h -- true");
             let run = scene.command(&run);
             moment.send(Signal::KILL, run, &scene.file(&file)).await;
@@ -220,9 +218,7 @@ async fn a_resumed_run_is_interrupted() {
         let scene = Scene::new().await;
         for (number, moment) in Moment::all().enumerate() {
             let name = format!("lock-{number}");
-            let held = must(scene.provider.lock(&name).acquire().await);
-            let handle = must(held.detach(Duration::from_secs(2 * 60 * 60)).await);
-            must(fs::write(scene.file("lease"), format!("{}\n", handle.text())));
+            scene.detach(&name, "lease").await;
             let run = scene.command("run --resume lease --then-detach 2h -- sleep 0.05");
             moment.send(Signal::TERM, run, &scene.file("lease")).await;
             let handle = scene.handle("lease");

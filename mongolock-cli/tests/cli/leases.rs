@@ -76,6 +76,13 @@ impl Scene {
         must(line.parse())
     }
 
+    /// Detaches the lease of a lock, as `acquire` does, and writes its handle into a file.
+    pub(crate) async fn detach(&self, name: &str, file: &str) {
+        let held = must(self.provider.lock(name).acquire().await);
+        let handle = must(held.detach(Duration::from_secs(2 * 60 * 60)).await);
+        must(fs::write(self.file(file), format!("{}\n", handle.text())));
+    }
+
     async fn info(&self, name: &str) -> LockInfo {
         must(self.provider.admin().get(name).await).expect("it has a document")
     }

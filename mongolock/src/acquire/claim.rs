@@ -315,11 +315,7 @@ impl Claim {
                     let released = store.release(&[key], min_hold, RELEASE_LIMIT, None).await;
                     released.map(drop)
                 }
-                ClaimEnd::GivenBack { .. } => {
-                    let admissions = store.background_admissions();
-                    let _admission = admissions.admit(AdmissionClass::Release, None).await;
-                    store.end_many(&[key], &end, RELEASE_LIMIT).await
-                }
+                ClaimEnd::GivenBack { .. } => store.end_given_up(&[key], &end).await,
             };
             if reply.is_ok() {
                 entry.front().released(number);

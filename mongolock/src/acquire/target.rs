@@ -139,11 +139,7 @@ impl Target {
 
     /// The copies of the requests for so many names.
     pub(super) fn copies(&self, names: usize) -> Few<Copies> {
-        if self.is_set() {
-            Few::from(Copies::of_set(names))
-        } else {
-            Few::one(Copies::default())
-        }
+        Copies::of_claims(self.is_set(), names)
     }
 
     /// Whether the lease can pass to another caller of this process: that of a set to one that waits for its first name, and

@@ -4,6 +4,7 @@ use tokio::time::Instant;
 
 use super::book::{Answer, Book, NextRelease};
 use crate::LockError;
+use crate::few::Few;
 use crate::store::{AcquireReply, Claimed};
 use crate::sync::lock;
 
@@ -16,8 +17,17 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
+    /// The claims of a lock alone, or of a set of this number of locks.
+    pub(crate) fn of_claims(are_set: bool, names: usize) -> Few<Self> {
+        if are_set {
+            Few::from(Self::of_set(names))
+        } else {
+            Few::one(Self::default())
+        }
+    }
+
     /// The claims of a set of this number of locks, in their order.
-    pub(crate) fn of_set(names: usize) -> Vec<Self> {
+    pub(super) fn of_set(names: usize) -> Vec<Self> {
         let book = Arc::new(Mutex::new(Book::of_set(names)));
         let claim = |index| Self {
             book: Arc::clone(&book),

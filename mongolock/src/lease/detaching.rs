@@ -76,10 +76,7 @@ pub(super) fn begin(
                 min_hold: handle.min_hold(),
                 tokens: lease.parts.map(|part| part.last_token),
             },
-            copies: Few::collected(match lease.keys.len() {
-                1 => vec![Copies::default()],
-                names => Copies::of_set(names),
-            }),
+            copies: Copies::of_claims(lease.keys.len() > 1, lease.keys.len()),
         }),
     };
     let sending = detaching.send();

@@ -55,9 +55,10 @@ impl GivenUp {
 
     /// The ids of claims that have resumed the detached lease with this id, and give it back.
     pub(crate) fn of_lease(&self, detached: &Arc<str>) -> Vec<Arc<str>> {
-        let gives_back = |(_, entry): &(&Arc<str>, &PendingIds)| matches!(&entry.end, ClaimEnd::GivenBack { lock_id, .. } if lock_id == detached);
+        let gives_back =
+            |end: &ClaimEnd| matches!(end, ClaimEnd::GivenBack { lock_id, .. } if lock_id == detached);
         let ids = lock(&self.ids);
-        let resumed = ids.iter().filter(gives_back);
+        let resumed = ids.iter().filter(|(_, pending)| gives_back(&pending.end));
         resumed.map(|(id, _)| Arc::clone(id)).collect()
     }
 

@@ -17,7 +17,7 @@ use crate::lease::repeated::{self, Command};
 use crate::moment::Luck;
 use crate::name::RenderedName;
 use crate::options::{Options, check_ttl};
-use crate::store::{AdmissionClass, Extended, LeaseId, Store};
+use crate::store::{Extended, LeaseId, Store};
 use crate::timing::{ACQUIRE_OVERDUE, RELEASE_LIMIT};
 use crate::{LeaseHandle, LockError, LockGuard, Permit, task, trace};
 
@@ -62,9 +62,8 @@ impl LockProvider {
     ///
     /// If the future is dropped, or ends with an error of MongoDB, the lease is given back: the handle is valid again as soon as
     /// the server has the request for that, and its lease lasts for the time given to `detach` from then on, also if it was extended
-    /// beyond that. A guard that was returned is an ordinary
-    /// one: dropping it releases the lock. A handler that can be cancelled therefore resumes, works and detaches in a task
-    /// of its own.
+    /// beyond that. A guard that was returned is an ordinary one: dropping it releases the lock. A handler that can be cancelled
+    /// therefore resumes, works and detaches in a task of its own.
     ///
     /// # Panics
     ///
@@ -246,11 +245,7 @@ impl LockProvider {
             let Some(end) = end else { continue };
             let claims = LeaseId::of_handle(handle).map(|key| key.with_id(lock_id));
             let store = Arc::clone(&self.engine.store);
-            let giving_back = task::start(async move {
-                let admissions = store.background_admissions();
-                let _admission = admissions.admit(AdmissionClass::Release, None).await;
-                store.end_many(&claims, &end, RELEASE_LIMIT).await
-            });
+            let giving_back = task::start(async move { store.end_given_up(&claims, &end).await });
             // It is repeated in the background.
             let _ = timeout(ACQUIRE_OVERDUE, giving_back).await;
         }

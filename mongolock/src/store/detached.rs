@@ -254,7 +254,8 @@ fn resume_stage(key: &LeaseId, handle_id: &str, request: AcquireRequest, otherwi
     doc! { "$replaceWith": { "$cond": [runs(handle_id), resumed, otherwise] } }
 }
 
-/// The update that extends a running lease; the end of another one becomes what `otherwise` says. An end that no command can have set comes from a clock that was ahead.
+/// The update that extends a running lease; the end of another one becomes what `otherwise` says. An end that no command can
+/// have set comes from a clock that was ahead.
 fn extend_stage(key: &LeaseId, ttl: Duration, otherwise: Bson) -> Document {
     let present = doc! { "$min": ["$expiresAt", from_now(WEEK + LATE_COMMAND)] };
     let end = doc! { "$max": [from_now(ttl), present] };

@@ -21,6 +21,7 @@ use crate::meter::CommandKind;
 use crate::options::TtlOptions;
 #[cfg(test)]
 use crate::task::{with_reply_limit, within};
+use crate::timing::RELEASE_LIMIT;
 use crate::{FencingToken, LockError, permit_id};
 
 /// Sends a command by its kind, with the time for which it waits for the reply. The method of a store has the name and the
@@ -334,6 +335,13 @@ impl Store {
     ) -> Result<(), LockError> {
         let sent = Instant::now();
         self.noted_in_background(sent, send!(self, Release within limit, end_many(keys, end)))
+    }
+
+    /// Ends these claims, which this process has given up, so that a caller does not meet them.
+    pub(crate) async fn end_given_up(&self, keys: &[LeaseId], end: &ClaimEnd) -> Result<(), LockError> {
+        let admissions = self.background_admissions();
+        let _admission = admissions.admit(AdmissionClass::Release, None).await;
+        self.end_many(keys, end, RELEASE_LIMIT).await
     }
 
     /// What stands in handles for the locks of this store.

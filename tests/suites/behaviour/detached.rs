@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
 use mongolock::{LockError, LockProvider, LossReason};
-use mongolock_tests::{Commands, FailPoint, must, names};
+use mongolock_tests::{Commands, FailPoint, must, names, rounds};
 use tokio::task::JoinSet;
 
+use crate::conformance::detached::{HOUR, assert_lost, detached};
 use crate::fixture::{Fixture, acquire_and_release};
-
-const HOUR: Duration = Duration::from_secs(3600);
 
 /// The names of the collection's own commands since the last call.
 fn sent(commands: &Commands) -> Vec<String> {
@@ -138,51 +137,6 @@ async fn the_text_of_a_handle_is_not_on_the_server() {
     }
 }
 
-/// The number of rounds; the figures in VERIFICATION are those of 1,000.
-fn rounds() -> usize {
-    let rounds = std::env::var("MONGOLOCK_ROUNDS").ok();
-    rounds.map_or(50, |rounds| rounds.parse().expect("MONGOLOCK_ROUNDS is a number"))
-}
-
-/// How many of two calls have succeeded; the other one has found that the handle is used up.
-fn won<T>(one: Result<T, LockError>, other: Result<T, LockError>) -> usize {
-    [one, other]
-        .into_iter()
-        .filter(|resumed| match resumed {
-            Ok(_) => true,
-            Err(LockError::Lost {
-                reason: LossReason::Gone,
-                ..
-            }) => false,
-            Err(error) => panic!("{error:?}"),
-        })
-        .count()
-}
-
-/// Of two processes that resume one handle at once always exactly one succeeds, for a lock, a set and a permit.
-#[tokio::test]
-async fn one_of_two_that_resume_at_once_succeeds() {
-    let fixture = Fixture::mongodb().await;
-    let (ours, theirs) = (&fixture.provider, fixture.rival());
-    for _ in 0..rounds() {
-        let handle = ours.lock("n").await.unwrap().detach(HOUR).await.unwrap();
-        let (one, other) = tokio::join!(ours.resume(&handle), theirs.resume(&handle));
-        assert_eq!(won(one, other), 1);
-        let handle = ours
-            .lock_all(["a", "b", "c"])
-            .await
-            .unwrap()
-            .detach(HOUR)
-            .await
-            .unwrap();
-        let (one, other) = tokio::join!(ours.resume(&handle), theirs.resume(&handle));
-        assert_eq!(won(one, other), 1);
-        let handle = ours.semaphore("s", 1).await.unwrap().detach(HOUR).await.unwrap();
-        let (one, other) = tokio::join!(ours.resume_permit(&handle), theirs.resume_permit(&handle));
-        assert_eq!(won(one, other), 1);
-    }
-}
-
 /// Nobody else acquires a lock while it is passed on from process to process.
 #[tokio::test]
 async fn others_acquire_nothing_beside_changes_of_hands() {
@@ -203,7 +157,7 @@ async fn others_acquire_nothing_beside_changes_of_hands() {
         });
     }
     let mut token = guard.fencing_token();
-    for round in 0..rounds() {
+    for round in 0..rounds(50) {
         let handle = guard.detach(HOUR).await.unwrap();
         let next = if round % 2 == 0 { &theirs } else { &ours };
         guard = next.resume(&handle).await.unwrap();
@@ -264,10 +218,9 @@ async fn a_handle_is_never_good_twice() {
             info.state == mongolock::LockState::Held && !info.detached,
             "{info:?}"
         );
-        assert_eq!(
-            won(provider.resume(&handle).await, provider.resume(&handle).await),
-            0
-        );
+        for _ in 0..2 {
+            assert_lost(provider.resume(&handle).await, LossReason::Gone);
+        }
         commands.clear();
     }
 }
@@ -276,14 +229,7 @@ async fn a_handle_is_never_good_twice() {
 #[tokio::test]
 async fn an_extension_corrects_an_end_from_a_clock_that_was_ahead() {
     let fixture = Fixture::mongodb().await;
-    let handle = fixture
-        .provider
-        .lock("n")
-        .await
-        .unwrap()
-        .detach(HOUR)
-        .await
-        .unwrap();
+    let handle = detached(&fixture.provider, "n").await;
     let ahead = DateTime::from_millis(DateTime::now().timestamp_millis() + 30 * 24 * 3_600_000);
     let set = doc! { "$set": { "expiresAt": ahead } };
     fixture
@@ -332,14 +278,7 @@ async fn late_commands_of_earlier_holders_change_nothing() {
 async fn a_refused_request_leaves_the_lease_as_it_was() {
     const UNAUTHORIZED: i32 = 13;
     let fixture = Fixture::mongodb().await;
-    let handle = fixture
-        .provider
-        .lock("n")
-        .await
-        .unwrap()
-        .detach(HOUR)
-        .await
-        .unwrap();
+    let handle = detached(&fixture.provider, "n").await;
     let rival = fixture.rival();
     let refused = |error: LockError| assert!(matches!(error, LockError::Mongo(_)), "{error:?}");
     let point = FailPoint::on(&["findAndModify", "update"])
@@ -362,7 +301,7 @@ async fn the_end_of_a_process_does_not_end_its_detached_leases() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {
             let provider: LockProvider = place.provider().await;
-            provider.lock("n").await.unwrap().detach(HOUR).await.unwrap()
+            detached(&provider, "n").await
         })
     });
     let handle = handle.await.unwrap();

@@ -6,7 +6,7 @@ use mongodb::bson::{Document, doc};
 use mongodb::options::ReturnDocument;
 use mongodb::{Collection, Database};
 use mongolock::{Detach, LeaseHandle, LockError, LockGuard, LockProvider, LossReason, Permit};
-use mongolock_tests::{AMPLE, Fault, TestDb, eventually, must, test_db};
+use mongolock_tests::{AMPLE, Fault, TestDb, eventually, must, rounds, test_db};
 use rustix::process::Signal;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -165,18 +165,12 @@ async fn a_late_detachment_leaves_no_lease() {
     }
 }
 
-/// The number of processes that are killed; the figures in VERIFICATION are those of 200.
-fn rounds() -> usize {
-    let rounds = std::env::var("MONGOLOCK_ROUNDS").ok();
-    rounds.map_or(12, |rounds| rounds.parse().expect("MONGOLOCK_ROUNDS is a number"))
-}
-
 /// A process that passes a lock, a set or a permit on to itself again and again is killed at a random moment. The last handle
 /// that it has stored is good, or the lock is free when the lease of the process or of that handle has ended.
 #[tokio::test]
 async fn a_killed_process_leaves_a_handle_or_a_free_lock() {
     let db = std::sync::Arc::new(test_db().await);
-    let (mut killed, mut resumed, mut left) = (JoinSet::new(), 0, rounds());
+    let (mut killed, mut resumed, mut left) = (JoinSet::new(), 0, rounds(12));
     let mut total = 0;
     while left > 0 || !killed.is_empty() {
         while left > 0 && killed.len() < 6 {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongolock::{LeaseHandle, LockError, LockGuard, LockProvider, LockState, LossReason};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must, rounds};
 use tokio::time::{Instant, timeout};
 
 use super::conformance;
@@ -33,14 +33,14 @@ conformance!(
     a_resumption_that_is_given_up_hides_no_lease,
 );
 
-const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-async fn detached(provider: &LockProvider, name: &str) -> LeaseHandle {
+pub(crate) async fn detached(provider: &LockProvider, name: &str) -> LeaseHandle {
     let guard = provider.lock(name).await.unwrap();
     guard.detach(HOUR).await.unwrap()
 }
 
-fn assert_lost<T: std::fmt::Debug>(resumed: Result<T, LockError>, expected: LossReason) {
+pub(crate) fn assert_lost<T: std::fmt::Debug>(resumed: Result<T, LockError>, expected: LossReason) {
     match resumed {
         Err(LockError::Lost { reason, .. }) => assert_eq!(reason, expected),
         other => panic!("{other:?}"),
@@ -157,7 +157,7 @@ fn winners<T: std::fmt::Debug>(resumed: [Result<T, LockError>; 2]) -> usize {
 
 async fn two_that_resume_one_handle_at_once(fixture: Fixture) {
     let (ours, theirs) = (&fixture.provider, fixture.rival());
-    for _ in 0..20 {
+    for _ in 0..rounds(50) {
         let handle = detached(ours, "n").await;
         let (one, other) = tokio::join!(ours.resume(&handle), theirs.resume(&handle));
         assert_eq!(winners([one, other]), 1);

@@ -1,6 +1,6 @@
 //! Tests that run on both stores: a lock behaves in the same way in memory and on MongoDB.
 
-mod detached;
+pub(crate) mod detached;
 mod exclusion;
 mod holder;
 mod holding;
