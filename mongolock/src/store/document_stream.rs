@@ -147,12 +147,15 @@ impl DocumentStream {
         } else {
             HISTORY_LIMIT
         };
-        let next = suppressed(async { Ok(self.stream.next_if_any().await?) });
-        let reply = self.passage.run(async {
-            let reply = timeout(limit, pin!(next)).await;
-            reply.unwrap_or_else(|_| Err(LockError::no_reply("change stream", limit)))
+        // It is on the heap, because each function around it would contain it otherwise.
+        let next = Box::pin(timeout(limit, suppressed(self.stream.next_if_any())));
+        let event = self.passage.run(async {
+            match next.await {
+                Ok(event) => Ok(event?),
+                Err(_) => Err(LockError::no_reply("change stream", limit)),
+            }
         });
-        let event: Option<Event> = reply.await?;
+        let event: Option<Event> = event.await?;
         if event.is_none() && !self.stream.is_alive() {
             return Err(driver_error::ended());
         }
@@ -201,10 +204,11 @@ fn wanted(changes: &Changes) -> Document {
     if let Some(until) = changes.until {
         wanted.push(doc! { "clusterTime": { "$lt": timestamp(until, 0) } });
     }
-    match wanted.is_empty() {
-        true => doc! {},
-        false => doc! { "$and": wanted },
+    if wanted.is_empty() {
+        // The server refuses an empty list.
+        return doc! {};
     }
+    doc! { "$and": wanted }
 }
 
 /// The fields of an event that are read.

@@ -260,9 +260,10 @@ impl Reader {
 
     /// Reads the locks again and again, where there are no change streams.
     async fn look(mut self) -> Result<(), LockError> {
-        let mut hints = match self.store.never_waits() {
-            true => Some(self.store.watch(StreamFilter::All).await?),
-            false => None,
+        let mut hints = if self.store.never_waits() {
+            Some(self.store.watch(StreamFilter::All).await?)
+        } else {
+            None
         };
         self.read_present().await?;
         while !self.events.is_closed() && !self.store.is_closed() {
