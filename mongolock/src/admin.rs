@@ -9,9 +9,12 @@ pub use self::info_stream::LockInfoStream;
 use crate::engine::Engine;
 use crate::index_task;
 use crate::name;
-use crate::store::{IndexState, WaitersState};
+use crate::store::{EndedHold, ForcedHold, IndexState, LeaseId, WaitersState};
 use crate::timing::ADMIN_REPLY_LIMIT;
 use crate::{IntoLockName, LockError, LockFilter, LockInfo, task, trace};
+
+/// The number of locks of an owner that are released at the same time.
+const OWNER_RELEASES: usize = 16;
 
 /// The operator's interface: lists, reads and releases the locks of all processes that use the same collection. Made by
 /// [`LockProvider::admin`](crate::LockProvider::admin).
@@ -221,12 +224,27 @@ impl LockAdmin {
         let (engine, owner) = (Arc::clone(&self.engine), owner.to_owned());
         let releasing = async move {
             let margin = engine.config.options.takeover_margin;
-            let ended = engine.store.release_owner(&owner, margin).await?;
+            let claims = engine.store.claims_of_owner(&owner, margin).await?;
+            let (mut ended, mut failed) = (Vec::new(), Ok(()));
+            for claims in claims.chunks(OWNER_RELEASES) {
+                let released = claims.iter().map(|claim| end(&engine, claim.clone()));
+                for released in released.collect::<Vec<_>>() {
+                    match released.await {
+                        Ok(released) => ended.extend(released),
+                        Err(error) => failed = Err(error),
+                    }
+                }
+                if failed.is_err() {
+                    break;
+                }
+            }
+            force_release::note(&engine, &ended, None).await;
+            let ended = ended.len() as u64;
             trace::owner_forced(&owner, ended);
             if ended > 0 && *engine.owner == owner {
                 engine.renewer.renew_now(|_| true);
             }
-            Ok(ended)
+            failed.map(|()| ended)
         };
         request("forced release", releasing).await
     }
@@ -340,6 +358,18 @@ impl LockAdmin {
         );
         checked.await.unwrap_or_else(|error| WaitersState::after(&error))
     }
+}
+
+/// Begins to end the hold of this claim.
+fn end(
+    engine: &Engine,
+    claim: LeaseId,
+) -> impl Future<Output = Result<Option<EndedHold>, LockError>> + use<> {
+    let (store, margin) = (Arc::clone(&engine.store), engine.config.options.takeover_margin);
+    task::start(async move {
+        let hold = ForcedHold::OfId(claim.lock_id);
+        store.force_release(&claim.name, &hold, margin).await
+    })
 }
 
 /// Sends a request on a task of its own, so that it runs to its end even if the caller is cancelled.

@@ -117,6 +117,7 @@ impl Detaching {
         }
         let Detachment { lock_id, ttl, .. } = &self.detached.detachment;
         self.lease.report(|hold| trace::detached(hold, lock_id, *ttl));
+        self.renewer.notes.write_detached(&self.lease, lock_id, *ttl);
         self.stop_renewals();
         // A shutdown waits until the handle is delivered, or released.
         self.releases.iter_mut().for_each(ClaimRelease::pass_turn_on);

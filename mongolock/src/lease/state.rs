@@ -110,6 +110,7 @@ impl Lease {
             name: self.name().to_owned(),
             token: self.token(),
             reason,
+            forced: self.forced.get().cloned(),
         }
     }
 
@@ -147,8 +148,27 @@ impl Lease {
     /// Ends a live lease without a release: it wakes the tasks that wait for the end, passes the turn on, and reports the
     /// loss. A lease whose work has succeeded does not end in this way: the reply to the request for its mark decides.
     pub(crate) fn lose(&self, reason: LossReason) {
+        if self.end_lost(reason) {
+            self.report_loss(reason);
+        }
+    }
+
+    /// [`lose`](Self::lose) because the claim is gone, without the event, which follows when it is known who has ended it.
+    pub(super) fn lose_gone(&self) -> bool {
+        self.is_asking.store(true, Ordering::Relaxed);
+        let is_ended = self.end_lost(LossReason::Gone);
+        if is_ended {
+            self.count_loss(LossReason::Gone);
+        } else {
+            self.is_asking.store(false, Ordering::Relaxed);
+        }
+        is_ended
+    }
+
+    /// Ends a live lease by a loss; `false` if it had ended before.
+    fn end_lost(&self, reason: LossReason) -> bool {
         if self.finish_lost(reason).is_none() {
-            return;
+            return false;
         }
         self.changed.notify_waiters();
         if reason == LossReason::Expired && self.may_outlive_deadline() {
@@ -157,7 +177,7 @@ impl Lease {
         } else {
             drop(self.take_slots());
         }
-        self.report_loss(reason);
+        true
     }
 
     /// Ends a live lease because of a shutdown, as [`lose`](Self::lose) does, but leaves the turn where it is.
@@ -281,10 +301,14 @@ impl Lease {
 
     /// Reports that the hold was not held until its release.
     pub(crate) fn report_loss(&self, reason: LossReason) {
+        self.count_loss(reason);
+        self.report(|hold| trace::lost(hold, reason, None));
+    }
+
+    pub(super) fn count_loss(&self, reason: LossReason) {
         if let Some(meter) = self.meter() {
             meter.lost(reason);
         }
-        self.report(|hold| trace::lost(hold, reason));
     }
 
     /// Resolves when the condition holds; it is checked at every change and at the deadline.

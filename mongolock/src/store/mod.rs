@@ -42,7 +42,7 @@ pub(crate) use any_document::read_document;
 pub(crate) use change_stream::{LockEvent, LockStream, StreamFilter};
 pub(crate) use command::{
     ACQUIRE_REQUEST, AcquireReply, AcquireRequest, ClaimEnd, Claimed, Dates, Detachment, Extended,
-    GuardChange, GuardOutcome, LeaseId, RenewReply,
+    ForcedHold, GuardChange, GuardOutcome, LeaseId, RenewReply,
 };
 pub(crate) use connection::{Connection, connect};
 #[cfg(test)]
@@ -62,7 +62,7 @@ pub(crate) use mongo::{BackgroundClient, MongoStore, WAITERS_SUFFIX};
 pub use observation::ClientObservation;
 pub(crate) use overload::Trouble;
 pub(crate) use reachability::Reachability;
-pub(crate) use waiters::{ProviderMark, Waiter, WaiterEntry, WaitersByName};
+pub(crate) use waiters::{EndedHold, Force, Note, Notes, ProviderMark, Waiter, WaiterEntry, WaitersByName};
 pub use waiters_state::WaitersState;
 
 use crate::opaque::Opaque;
