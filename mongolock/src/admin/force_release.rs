@@ -169,9 +169,7 @@ pub(super) async fn note(engine: &Engine, ended: &[EndedHold], reason: Option<St
         host: gethostname::gethostname().to_string_lossy().into_owned(),
         reason,
     };
-    if engine.store.note_forced(&ended, &force).await.is_ok() {
-        engine.store.ensure_waiters_indexes().await;
-    }
+    engine.renewer.notes.write_forced(&ended, &force).await;
 }
 
 impl IntoFuture for ForceRelease {

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::Lease;
 use crate::options::Options;
-use crate::store::{Force, Note, Store, driver_error};
+use crate::store::{EndedHold, Force, Note, Store, driver_error};
 use crate::sync::lock;
 use crate::timing::{
     FORCED_LIMIT, NOTE_KEPT, NOTE_LIMIT, NOTE_READ, NOTE_REFUSED, NOTE_REPEAT, NOTE_SHUTDOWN,
@@ -200,15 +200,27 @@ impl Notes {
     async fn write(&self, taken: Vec<(Note, Option<Arc<Lease>>)>) {
         let notes: Vec<Note> = taken.iter().map(|(note, _)| note.clone()).collect();
         let Err(error) = self.store.write_notes(&notes, NOTE_LIMIT).await else {
-            if !std::mem::replace(&mut lock(&self.state).has_index, true) {
-                self.store.ensure_waiters_indexes().await;
-            }
+            self.ensure_index().await;
             return;
         };
         if driver_error::is_refusal(&error) || driver_error::refuses_write(&error) {
             lock(&self.state).refused_until = Some(Instant::now() + NOTE_REFUSED);
         }
         taken.into_iter().for_each(not_written);
+    }
+
+    /// Notes by whom these holds were ended. Without the rights, or after another error, there is no note.
+    pub(crate) async fn write_forced(&self, ended: &[EndedHold], force: &Force) {
+        if self.store.note_forced(ended, force).await.is_ok() {
+            self.ensure_index().await;
+        }
+    }
+
+    /// Has the index built that removes the documents, if it is missing when the first one is written.
+    async fn ensure_index(&self) {
+        if !std::mem::replace(&mut lock(&self.state).has_index, true) {
+            self.store.ensure_waiters_indexes().await;
+        }
     }
 
     /// Waits until the notes are written, for [`NOTE_SHUTDOWN`] at most.
@@ -252,19 +264,27 @@ impl Notes {
         lease.report(|hold| trace::lost(hold, LossReason::Gone, lease.forced.get().map(String::as_str)));
     }
 
+    /// Who has ended a lease by force. It asks twice: the operator's command writes the note after the release.
     async fn forced(&self, lease: &Lease) -> Option<Force> {
         let by = Instant::now() + FORCED_LIMIT;
         if lock(&self.state).is_refused() {
             return None;
         }
-        for lock_id in lease.lock_ids() {
-            if !self.store.sends_notes() {
-                return self.store.see_forced(lock_id, FORCED_LIMIT).await.ok()?;
-            }
-            let (store, lock_id) = (Arc::clone(&self.store), Arc::clone(lock_id));
-            let asking = task::start(async move { store.see_forced(&lock_id, FORCED_LIMIT).await });
-            if let Some(force) = tokio::time::timeout_at(by, asking).await.ok()?.ok()? {
-                return Some(force);
+        if !self.store.sends_notes() {
+            return self
+                .store
+                .see_forced(&lease.key().lock_id, FORCED_LIMIT)
+                .await
+                .ok()?;
+        }
+        for pause in [Duration::ZERO, FORCED_LIMIT / 2] {
+            sleep(pause).await;
+            for lock_id in lease.lock_ids() {
+                let (store, lock_id) = (Arc::clone(&self.store), Arc::clone(lock_id));
+                let asking = task::start(async move { store.see_forced(&lock_id, FORCED_LIMIT).await });
+                if let Some(force) = timeout_at(by, asking).await.ok()?.ok()? {
+                    return Some(force);
+                }
             }
         }
         None
