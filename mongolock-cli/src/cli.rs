@@ -169,6 +169,10 @@ pub(crate) struct ShowArguments {
 /// What `release` frees.
 #[derive(Debug, Args)]
 #[command(group = acquiring::what(["name", "owner", "handle"]))]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own at the shell"
+)]
 pub(crate) struct ReleaseArguments {
     /// The name of the lock or semaphore
     pub(crate) name: Option<String>,

@@ -191,7 +191,7 @@ impl LockAdmin {
     /// The owner must match exactly. It is the one that [`owner`](crate::LockProviderBuilder::owner) has set, or
     /// `<host>:<process id>`; see [`LockInfo::owner`]. Locks that only a minimum hold keeps taken have no owner any
     /// more, and stay taken, and so do locks whose work is done ([`LockState::Done`](crate::LockState::Done)). The locks are released one after the other, and a process of this owner that still runs
-    /// can acquire new ones meanwhile.
+    /// can acquire new ones meanwhile. Each release is noted, as that of [`force_release`](Self::force_release) is.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -210,7 +210,7 @@ impl LockAdmin {
     /// # Errors
     ///
     /// [`LockError::Mongo`] if MongoDB refuses the request, or has not confirmed it within 30 s: none, some or all of
-    /// the locks may then be released. The driver does not repeat this request by itself, for instance after a
+    /// the locks may then be released. The driver does not repeat these commands by itself, for instance after a
     /// failover. Repeating it is safe, and returns the number of the remaining locks.
     ///
     /// # Cancel safety

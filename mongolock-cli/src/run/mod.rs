@@ -142,7 +142,9 @@ fn own_note(command: &[OsString]) -> String {
         .and_then(Path::file_name)
         .unwrap_or_default();
     let mut note = format!("{}: {}", user(), program.to_string_lossy());
-    note.truncate(note.floor_char_boundary(MAX_NOTE));
+    while note.len() > MAX_NOTE {
+        note.pop();
+    }
     note
 }
 
