@@ -112,7 +112,9 @@ impl Detaching {
             self.lease.report(trace::released);
         })?;
         if !replies.iter().all(AcquireReply::is_acquired) {
-            self.lease.report_loss(LossReason::Gone);
+            self.lease.count_loss(LossReason::Gone);
+            self.releases.iter_mut().for_each(ClaimRelease::pass_turn_on);
+            renewer.notes.report_gone(&self.lease).await;
             return Err(self.lease.lost_error());
         }
         let Detachment { lock_id, ttl, .. } = &self.detached.detachment;

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -55,7 +56,7 @@ impl Lease {
     /// The notes to write at this time, which count as written: one for each id of its claims.
     fn take_due_notes(&self, now: Instant) -> Vec<Note> {
         let mut note = lock(&self.note);
-        if self.is_over() || !note.is_due(now) {
+        if !note.is_due(now) || self.is_over() {
             return Vec::new();
         }
         let text = note.text.clone();
@@ -138,7 +139,8 @@ impl Notes {
 
     /// Writes the note of a lease that was acquired now, where notes do not wait for the first renewal.
     pub(super) fn write_acquired(self: &Arc<Self>, lease: &Arc<Lease>) {
-        if self.at_once {
+        // A hold that is handed over may be dropped outside a runtime.
+        if self.at_once && Handle::try_current().is_ok() {
             self.write_due(std::slice::from_ref(lease));
         }
     }

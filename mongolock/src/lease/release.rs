@@ -62,7 +62,11 @@ pub(super) async fn outcome(
             })?
         }
     };
-    if was_held { Ok(()) } else { Err(lease.lost_error()) }
+    if was_held {
+        Ok(())
+    } else {
+        Err(lease.told_lost_error().await)
+    }
 }
 
 /// Releases a lease whose call returns before the server has confirmed the release; the next caller in this process waits for

@@ -183,7 +183,7 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, admission: Admission, batch: Re
                 } else if lease.is_ending() {
                     // Its mark or its commit may have ended the claim, and decides.
                 } else {
-                    renewer.lose_gone(lease);
+                    renewer.lose_gone(lease, Lease::end_lost);
                     // A lease that had expired before still has its slot, because its claim might have been there.
                     drop(lease.take_slots());
                     renewer.forget(lease);

@@ -277,9 +277,9 @@ impl Renewer {
         }
     }
 
-    /// Ends a lease whose claim is gone, and reports it when it is known who has ended it.
-    pub(super) fn lose_gone(&self, lease: &Arc<Lease>) {
-        if !lease.lose_gone() {
+    /// Ends a lease whose claim is gone, in this way, and reports it when it is known who has ended it.
+    pub(super) fn lose_gone(&self, lease: &Arc<Lease>, end: impl FnOnce(&Lease, LossReason) -> bool) {
+        if !lease.lose_gone(end) {
             return;
         }
         let (notes, lease) = (Arc::clone(&self.notes), Arc::clone(lease));

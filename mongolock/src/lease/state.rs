@@ -153,10 +153,11 @@ impl Lease {
         }
     }
 
-    /// [`lose`](Self::lose) because the claim is gone, without the event, which follows when it is known who has ended it.
-    pub(super) fn lose_gone(&self) -> bool {
+    /// Ends the lease in this way, because its claim is gone, without the event, which follows when it is known who has ended it.
+    /// `false` if it had ended before.
+    pub(super) fn lose_gone(&self, end: impl FnOnce(&Self, LossReason) -> bool) -> bool {
         self.is_asking.store(true, Ordering::Relaxed);
-        let is_ended = self.end_lost(LossReason::Gone);
+        let is_ended = end(self, LossReason::Gone);
         if is_ended {
             self.count_loss(LossReason::Gone);
         } else {
@@ -166,7 +167,7 @@ impl Lease {
     }
 
     /// Ends a live lease by a loss; `false` if it had ended before.
-    fn end_lost(&self, reason: LossReason) -> bool {
+    pub(super) fn end_lost(&self, reason: LossReason) -> bool {
         if self.finish_lost(reason).is_none() {
             return false;
         }
@@ -247,10 +248,18 @@ impl Lease {
 
     /// Ends a lease whose work has succeeded and whose mark cannot be written any more.
     pub(super) fn lose_unmarked(&self, reason: LossReason) {
-        if self.finish(LeaseState::Lost(reason)).is_some() {
-            self.changed.notify_waiters();
+        if self.end_unmarked(reason) {
             self.report_loss(reason);
         }
+    }
+
+    /// Ends such a lease, without the event; `false` if it had ended before.
+    pub(super) fn end_unmarked(&self, reason: LossReason) -> bool {
+        let is_ended = self.finish(LeaseState::Lost(reason)).is_some();
+        if is_ended {
+            self.changed.notify_waiters();
+        }
+        is_ended
     }
 
     /// Whether a request decides what becomes of the lease (a mark, a commit that ends the claim, or a detachment), or has decided it.

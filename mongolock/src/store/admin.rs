@@ -7,7 +7,7 @@ use super::claims::{release_stage, unfit};
 use super::mongo::MongoStore;
 use super::takeover::taken;
 use super::ttl_index::BUILD_LOCK;
-use super::{EndedHold, ForcedHold, LeaseId, Notes, WaitersByName, waiters};
+use super::{EndedHold, ForcedHold, LeaseId, NotesById, WaitersByName, waiters};
 use crate::lock_id::MARK_PREFIX;
 use crate::store::info::{Page, Seen, may_have_note};
 use crate::timing::COMMAND_LIMIT;
@@ -92,7 +92,7 @@ impl MongoStore {
         let ids: Vec<Arc<str>> = ids.filter(|id| may_have_note(id)).map(Arc::from).collect();
         let notes = async {
             if ids.is_empty() {
-                return Notes::new();
+                return NotesById::new();
             }
             self.notes(&ids, COMMAND_LIMIT).await.unwrap_or_default()
         };
@@ -160,7 +160,7 @@ impl MongoStore {
 #[derive(Default)]
 pub(super) struct Hints {
     lines: WaitersByName,
-    notes: Notes,
+    notes: NotesById,
 }
 
 /// The fields to read, and the server's time, which is the same for all documents of one query.

@@ -62,7 +62,9 @@ pub(crate) use mongo::{BackgroundClient, MongoStore, WAITERS_SUFFIX};
 pub use observation::ClientObservation;
 pub(crate) use overload::Trouble;
 pub(crate) use reachability::Reachability;
-pub(crate) use waiters::{EndedHold, Force, Note, Notes, ProviderMark, Waiter, WaiterEntry, WaitersByName};
+pub(crate) use waiters::{
+    EndedHold, Force, Note, NotesById, ProviderMark, Waiter, WaiterEntry, WaitersByName,
+};
 pub use waiters_state::WaitersState;
 
 use crate::opaque::Opaque;

@@ -19,7 +19,7 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 
 pub(crate) use self::mark::ProviderMark;
-pub(crate) use self::notes::{EndedHold, Force, Note, Notes};
+pub(crate) use self::notes::{EndedHold, Force, Note, NotesById};
 use super::WaiterInfo;
 
 /// What a provider writes about itself for one name.

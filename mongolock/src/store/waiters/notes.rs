@@ -25,7 +25,7 @@ pub(crate) struct Note {
 }
 
 /// The notes about these claims by their ids.
-pub(crate) type Notes = HashMap<Arc<str>, String>;
+pub(crate) type NotesById = HashMap<Arc<str>, String>;
 
 /// Who has ended holds by force, and why.
 #[derive(Debug, Clone)]
@@ -93,7 +93,7 @@ impl MongoStore {
     }
 
     /// The notes about these claims, with one query. An id without a note is left out.
-    pub(crate) async fn notes(&self, lock_ids: &[Arc<str>], limit: Duration) -> Result<Notes, LockError> {
+    pub(crate) async fn notes(&self, lock_ids: &[Arc<str>], limit: Duration) -> Result<NotesById, LockError> {
         let ids: Vec<String> = lock_ids.iter().map(|id| note_id(id)).collect();
         let query = Query {
             filter: doc! { "_id": { "$in": ids } },

@@ -116,6 +116,14 @@ async fn a_caller_that_has_waited_learns_the_note_of_the_holder(fixture: Fixture
         "{text}"
     );
     assert_eq!(note_after("other", 700).await.0, None, "its holder has none");
+    let set = rival
+        .lock_all(["n", "free"])
+        .acquire_timeout(Duration::from_millis(700));
+    let error = set.acquire().await.unwrap_err();
+    assert!(
+        error.to_string().ends_with(r"; its note: file\t7 of 9"),
+        "{error}"
+    );
     assert_eq!(
         note_after("n", 400).await.0,
         None,
@@ -207,6 +215,21 @@ async fn the_former_holder_learns_who_has_released_its_lock_and_why(fixture: Fix
     assert!(admin.force_release("released").await.unwrap());
     let lost = guard.release().await.unwrap_err();
     assert!(forced(&lost).is_some_and(|said| !said.contains(": ")), "{lost:?}");
+    // By the mark that its work is done, and by a request to detach it.
+    let guard = provider.lock("done").once().acquire().await.unwrap();
+    assert!(admin.force_release("done").reason("again").await.unwrap());
+    let lost = guard.done().await.unwrap_err();
+    assert!(
+        forced(&lost).is_some_and(|said| said.ends_with(": again")),
+        "{lost:?}"
+    );
+    let guard = provider.lock("detached").await.unwrap();
+    assert!(admin.force_release("detached").reason("mine").await.unwrap());
+    let lost = guard.detach(HOUR).await.unwrap_err();
+    assert!(
+        forced(&lost).is_some_and(|said| said.ends_with(": mine")),
+        "{lost:?}"
+    );
     // By a body that is cancelled.
     let running = provider.lock("cancelled").run(async |_| {
         assert!(admin.force_release("cancelled").reason("stuck").await.unwrap());
