@@ -195,7 +195,7 @@ pub(crate) struct ReleaseArguments {
     #[arg(long, conflicts_with_all = ["permit", "all"])]
     pub(crate) done: bool,
     /// Why it is released: the former holder says so when it notices the loss; 256 bytes at most
-    #[arg(long, value_name = "TEXT", value_parser = acquiring::note, conflicts_with_all = ["owner", "handle"])]
+    #[arg(long, value_name = "TEXT", value_parser = acquiring::note, conflicts_with = "handle")]
     pub(crate) reason: Option<String>,
     /// Wait until the former holder has noticed the loss, or its lease would have ended
     #[arg(long, conflicts_with_all = ["owner", "handle", "done"])]

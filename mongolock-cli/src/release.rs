@@ -5,7 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use mongolock::{LockInfo, LockState};
+use mongolock::{ForceRelease, LockAdmin, LockFilter, LockInfo, LockState};
 
 use crate::cli::{ConnectionArguments, ReleaseArguments};
 use crate::connection::Collections;
@@ -35,7 +35,7 @@ pub(crate) async fn release(
         return release_detached(&collections, &stored).await;
     }
     match (&arguments.name, &arguments.owner) {
-        (_, Some(owner)) => release_owner(&collections, owner, arguments.yes).await,
+        (_, Some(owner)) => release_owner(&collections, owner, &arguments).await,
         (Some(name), None) => release_name(&collections, name, &arguments).await,
         // The command line requires one of them.
         (None, None) => Err(Failure::new("no name is given")),
@@ -68,10 +68,24 @@ async fn release_detached(collections: &Collections, stored: &Stored) -> Result<
     Ok(Ending::OK)
 }
 
-async fn release_owner(collections: &Collections, owner: &str, yes: bool) -> Result<Ending, Failure> {
+async fn release_owner(
+    collections: &Collections,
+    owner: &str,
+    arguments: &ReleaseArguments,
+) -> Result<Ending, Failure> {
     let question = format!("release all locks of {}?", escaped(owner));
-    confirm(&question, yes)?;
-    let released = collections.provider.admin().release_owner(owner).await?;
+    confirm(&question, arguments.yes)?;
+    let admin = collections.provider.admin();
+    let released = if arguments.reason.is_some() {
+        let held = LockFilter::new().owner(owner).state(LockState::Held);
+        let mut released = 0;
+        for info in admin.list(held).await? {
+            released += u64::from(request(&admin, &info, arguments).await?);
+        }
+        released
+    } else {
+        admin.release_owner(owner).await?
+    };
     if released == 0 {
         return Err(nothing(format!(
             "the owner {owner} holds no lock in {}",
@@ -222,15 +236,7 @@ async fn release_seen(
         LockState::Held => EndedHold::of(collections, info).await,
         _ => None,
     };
-    let admin = collections.provider.admin();
-    let mut request = admin.force_release(&info.name).only_if(info.fencing_token);
-    if let Some(number) = info.permit {
-        request = request.permit(number);
-    }
-    if let Some(reason) = &arguments.reason {
-        request = request.reason(reason);
-    }
-    if !request.await? {
+    if !request(&collections.provider.admin(), info, arguments).await? {
         say(format!(
             "{}: not released: it has changed meanwhile",
             name_of(info)
@@ -254,6 +260,16 @@ async fn release_seen(
     say(format!("{}: {outcome}{noted}", name_of(info)))?;
     // No process has a detached lease.
     Ok(Some(hold.filter(|_| !info.detached)))
+}
+
+/// The request that ends this hold, and none that has begun since.
+fn request(admin: &LockAdmin, info: &LockInfo, arguments: &ReleaseArguments) -> ForceRelease {
+    let request = admin.force_release(&info.name).only_if(info.fencing_token);
+    let request = request.reason(arguments.reason.clone().unwrap_or_default());
+    match info.permit {
+        Some(number) => request.permit(number),
+        None => request,
+    }
 }
 
 /// Asks at a terminal; anything but a yes is a failure. Elsewhere no user can be asked, and `--yes` is needed.

@@ -202,6 +202,24 @@ async fn a_release_without_the_rights_to_note_it_says_so() {
     assert!(out.ends_with("its lease is over\n"), "{out}");
 }
 
+/// Those of other owners stay.
+#[tokio::test]
+async fn all_holds_of_an_owner_are_released_with_a_reason() {
+    let db = test_db().await;
+    let gone = must(provider(&db).await.to_builder().owner("gone").build());
+    let other = must(must(gone.to_builder().owner("other").build()).lock("c").await);
+    let lock = must(gone.lock("a").await);
+    let permit = must(gone.semaphore("b", 2).acquire().await);
+    let release = ["release", "--owner", "gone", "--yes", "--reason", "node lost"];
+    let (code, out, said) = output(mongolock(&db, &release));
+    assert_eq!((code, &*out, &*said), (Some(0), "released 2 locks of gone\n", ""));
+    for lost in [lock.release().await, permit.release().await] {
+        let lost = lost.unwrap_err().to_string();
+        assert!(lost.ends_with(": node lost"), "{lost}");
+    }
+    must(other.release().await);
+}
+
 /// A permit and its note.
 #[tokio::test]
 async fn a_permit_is_released_with_a_reason() {
