@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, Signal, getpid, setrlimit};
 /// There is no such lock, nothing was released, or `doctor` has found something wrong.
 pub(crate) const NO: u8 = 1;
 /// The command line is wrong. `run` uses [`FAILED`] for it, since a command has codes of its own.
-const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 /// Others hold the lock; `run -E` sets another code.
 pub(crate) const BUSY: u8 = 75;
 /// The lock was lost, or the lease of a handle is over.
