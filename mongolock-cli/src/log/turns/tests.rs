@@ -299,18 +299,24 @@ fn history(random: &mut impl FnMut(i64) -> i64, has_renewals: bool) -> History {
                 // Its holder has died, and its document is deleted.
                 now = lease_ends + random(10);
                 events.push(ended(End::ExpiredBy, now));
-                match has_renewals {
-                    true => turn(Some(lease_ends), End::Expired),
-                    false => turn(Some(now), End::ExpiredBy),
-                }
+                let expired_by = (Some(now), End::ExpiredBy);
+                let (to, end) = if has_renewals {
+                    (Some(lease_ends), End::Expired)
+                } else {
+                    expired_by
+                };
+                turn(to, end);
             }
             3 => {
                 let next = lease_ends + 1 + random(20);
                 events.push(acquired(number + 100, next));
-                match has_renewals {
-                    true => turn(Some(lease_ends), End::Expired),
-                    false => turn(Some(next), End::ExpiredBy),
-                }
+                let expired_by = (Some(next), End::ExpiredBy);
+                let (to, end) = if has_renewals {
+                    (Some(lease_ends), End::Expired)
+                } else {
+                    expired_by
+                };
+                turn(to, end);
                 now = next + 1;
                 events.push(ended(End::Released, now));
                 turns.push(format!("web-{} {next}-{now} released", number + 100));
