@@ -84,10 +84,11 @@ impl ServerOptions {
         self
     }
 
-    /// The size of the oplog in megabytes, for tests that fill it; 64 if not set.
+    /// The size of the oplog in megabytes, for tests that fill it; 64 if not set. The server removes nothing that came after
+    /// its last checkpoint, so it makes one a second.
     pub fn oplog(mut self, megabytes: u32) -> Self {
         self.oplog = megabytes;
-        self
+        self.argument("--syncdelay").argument("1")
     }
 
     /// A server parameter, which replaces a default of this crate of the same name.

@@ -110,6 +110,11 @@ impl MongoStore {
         until: Option<DateTime>,
     ) -> Result<DocumentStream, LockError> {
         let (gate, passage) = (Arc::clone(&self.gate), self.gate.enter()?);
+        // The first reply comes when the server has read the past.
+        let limit = match begin {
+            Begin::Now => DEAD_CONNECTION,
+            Begin::At(_) | Begin::After(_) => HISTORY_LIMIT,
+        };
         let opening = pin!(async {
             let mut end = until.map(End::new);
             if let Some(end) = &mut end {
@@ -117,21 +122,14 @@ impl MongoStore {
             }
             let watch = collection.watch().pipeline(pipeline);
             let watch = watch.max_await_time(until.map_or(STREAM_AWAIT, |_| HISTORY_AWAIT));
-            let is_past = !matches!(begin, Begin::Now);
-            // Without a first batch the reply comes before the server reads the past, which may take long.
             let watch = match begin {
                 Begin::Now => watch,
-                Begin::At(time) => watch.start_at_operation_time(timestamp(time, 1)).batch_size(0),
-                Begin::After(token) => watch.start_after(token).batch_size(0),
+                Begin::At(time) => watch.start_at_operation_time(timestamp(time, 1)),
+                Begin::After(token) => watch.start_after(token),
             };
-            let mut stream = Box::new(watch.await?);
-            if is_past {
-                // The empty first batch is no reply of a server that has read something. No request is sent.
-                stream.next_if_any().await?;
-            }
-            Ok((stream, end))
+            Ok((Box::new(watch.await?), end))
         });
-        let (stream, end) = gate.run(CommandKind::Stream, opening).await?;
+        let (stream, end) = gate.run_within(limit, CommandKind::Stream, opening).await?;
         Ok(DocumentStream {
             stream,
             passage,

@@ -10,6 +10,7 @@ mod competition;
 mod conditional_release;
 mod conformance;
 mod detached;
+mod events;
 mod fenced;
 mod fixture;
 mod handover;
