@@ -227,7 +227,8 @@ The ends of a turn:
   - A `?` is not known: the turn has begun before the time that the server remembers.
   - For the NAME of one lock or semaphore the renewals are read, too: DETAILS has their number and the longest pause between them, \
     and the time at which a lease was over is exact.
-  - For several locks, one that has expired long before --since or --at is left out, also if nobody has acquired it since.
+  - For several locks, the turn of a holder that was killed is missing if it has begun more than 10 minutes before --since or --at \
+    and another holder came later. It is there if you name the lock.
   - Waiters of one process that hand a lock over among themselves are one turn, and so is a lease that was detached and resumed.
   - A release that somebody types into mongosh looks like any release.
   - 1,000 locks with leases of 30s write 8.6 million renewals a day, which are nearly 2 GB of oplog.
@@ -243,7 +244,7 @@ Fields of --json:
   held_ms            time from `from` to `to`, or to now
   end                held, released, done, expired, expired_by, unknown; or gap, for a time of which nothing is known
   renewals           number; left out if they were not read
-  longest_pause_ms   the longest time between two renewals, or the acquisition and the first one
+  longest_pause_ms   the longest time between two renewals; the acquisition counts as one if it was read
   note               text; left out if there is none
   forced_by, reason  text; who has released it by force, and why
 
@@ -257,6 +258,8 @@ It runs until it is ended, and writes a document for each turn into the collecti
 to the time that the first line of `log` names, and from then on in the oplog. Any number of recorders may run: the lock \
 `mongolock:recorder` lets one of them work, and another one goes on where that has ended. If the server no longer remembers that \
 time, `log` shows a gap.
+
+It ends with an error if MongoDB does not answer, so have the service manager start it again.
 
 A turn is removed --keep after its end. Another --keep changes that for all turns. A turn takes less than 250 bytes, with its indexes.
 

@@ -1,6 +1,7 @@
 //! `log`: who had which lock, from when to when.
 
 mod earliest;
+mod history;
 mod page;
 mod source;
 mod steps;
@@ -12,19 +13,19 @@ use mongodb::bson::{DateTime, doc};
 
 pub(crate) use self::earliest::code;
 use self::earliest::earliest;
+pub(crate) use self::history::{History, POSITION, key};
 use self::page::Page;
 pub(crate) use self::source::{Source, is_history_lost, refused};
 pub(crate) use self::steps::Step;
 use self::steps::Steps;
 pub(crate) use self::times::{Time, parse as parse_time};
-pub(crate) use self::turns::{End, Event, Hold, Key, What};
+pub(crate) use self::turns::{End, Event, Key, What};
 use self::turns::{Found, Turns};
 use crate::cli::{ConnectionArguments, LogArguments};
 use crate::connection::Collections;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::notes::Notes;
-use crate::record::History;
 
 pub(crate) async fn log(
     arguments: LogArguments,

@@ -129,6 +129,8 @@ pub(crate) struct Turn {
     pub(crate) end: End,
     /// When the lease was renewed, the latest first.
     pub(crate) renewals: Vec<DateTime>,
+    /// Whether the event of its acquisition was read, and so all its renewals.
+    is_whole: bool,
 }
 
 impl Turn {
@@ -141,9 +143,11 @@ impl Turn {
         self.hold.acquired_at.is_none() || self.to.is_some() && self.hold.owner.is_none()
     }
 
-    /// The longest time between two renewals, in milliseconds; the acquisition counts as one.
+    /// The longest time between two renewals, in milliseconds; the acquisition counts as one, unless the renewals after it are
+    /// not known.
     pub(crate) fn longest_pause(&self) -> Option<i64> {
-        let times = self.renewals.iter().chain(&self.hold.acquired_at);
+        let acquired = self.hold.acquired_at.as_ref().filter(|_| self.is_whole);
+        let times = self.renewals.iter().chain(acquired);
         let times: Vec<i64> = times.map(|time| time.timestamp_millis()).collect();
         times.windows(2).map(|pair| pair[0].saturating_sub(pair[1])).max()
     }
@@ -274,6 +278,7 @@ impl Turns {
         self.end_of_lease(&mut open.turn, event.expires_at);
         open.turn.hold.complete(event.hold);
         open.turn.hold.acquired_at = Some(from);
+        open.turn.is_whole = true;
         found.push(Found::Turn(open.turn));
         (before.turn.end, before.turn.to) = (End::ExpiredBy, Some(from));
         if !self.only_missing {
@@ -354,6 +359,7 @@ impl Open {
             to: None,
             end: End::Unknown,
             renewals: Vec::new(),
+            is_whole: false,
         };
         let is_sure = false;
         Self { turn, is_sure }

@@ -13,13 +13,13 @@ use rustix::process::Signal;
 use tokio::time::sleep;
 
 use self::book::Book;
-pub(crate) use self::history::History;
+use self::history::failed;
 use crate::acquire::Signals;
 use crate::cli::{ConnectionArguments, RecordArguments};
 use crate::connection::Collections;
 use crate::exit::Ending;
 use crate::failure::Failure;
-use crate::log::{self, Source, Step};
+use crate::log::{self, History, Source, Step};
 
 /// The lock of the recorder that works.
 const RECORDER: &str = "mongolock:recorder";
@@ -42,8 +42,8 @@ pub(crate) async fn record(
     let history = History::of(&collections);
     history.set_up(arguments.keep).await?;
     let provider = connection.builder().await?.build()?;
-    let ends = [Signal::INT, Signal::TERM, Signal::HUP];
-    let mut signals = Signals::new(&ends).map_err(Failure::io("cannot wait for signals"))?;
+    let signals = Signals::new(&[Signal::INT, Signal::TERM]);
+    let mut signals = signals.map_err(Failure::io("cannot wait for signals"))?;
     loop {
         let acquiring = provider
             .lock(RECORDER)
@@ -88,7 +88,7 @@ impl<'a> Recorder<'a> {
     async fn begin(collections: &'a Collections, history: &'a History) -> Result<Self, Failure> {
         let source = Source::of_all(collections);
         let book = Book::new(history.open().await?);
-        let last = history.position().await?;
+        let last = history.position().await.map_err(failed)?;
         let now = log::now(collections).await?;
         let position = last.map_or(now, |last| {
             DateTime::from_millis(last.timestamp_millis() - OVERLAP)
