@@ -14,6 +14,7 @@ mod leases;
 mod log;
 mod log_in;
 mod namespace;
+mod notes;
 mod operators;
 mod records;
 mod renewals;

@@ -7,7 +7,7 @@ use mongolock::LockEventKind::{
     Acquired, Deleted, Detached, Done, Expired, Gap, Held, Released, Renewed, Resumed, TakenOver, Waiting,
 };
 use mongolock::{LockError, LockEvent, LockEventKind, LockEvents, LockFilter, LockProvider, LockState};
-use mongolock_tests::{AMPLE, Proxy, Server, ServerOptions, eventually, locks, must, stable_client, test_db};
+use mongolock_tests::{AMPLE, Proxy, Server, ServerOptions, eventually, must, stable_client};
 
 use tokio::time::timeout;
 
@@ -21,6 +21,7 @@ conformance!(
     each_way_a_hold_ends_is_an_event,
     a_lease_that_is_not_renewed_expires,
     a_filter_with_a_state_or_a_limit_is_refused,
+    a_shutdown_ends_the_events,
 );
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -521,22 +522,14 @@ async fn a_slow_reader_misses_nothing() {
     }
 }
 
-#[tokio::test]
-async fn a_shutdown_ends_the_events() {
-    let db = test_db().await;
-    let provider = patient(db.database());
-    let mut events = provider.admin().events(LockFilter::new()).waiting();
-    let _held = provider.lock("a").await.unwrap();
+async fn a_shutdown_ends_the_events(fixture: Fixture) {
+    let one = fixture.process("one");
+    let mut events = one.admin().events(LockFilter::new());
+    let held = one.lock("a").await.unwrap();
     assert!(next(&mut events).await.kind.is_held());
-    provider.shutdown().await;
+    one.shutdown().await;
     while let Some(event) = item(&mut events).await {
         assert_eq!(event.unwrap().kind, Released);
     }
-    assert!(
-        locks(db.database())
-            .find_one(doc! { "_id": "a", "lockId": "" })
-            .await
-            .unwrap()
-            .is_some()
-    );
+    assert!(held.is_lost());
 }

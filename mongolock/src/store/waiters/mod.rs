@@ -8,6 +8,7 @@ mod check;
 mod index;
 mod mark;
 mod mongo;
+mod notes;
 #[cfg(all(test, server_tests))]
 mod tests;
 
@@ -18,6 +19,7 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 
 pub(crate) use self::mark::ProviderMark;
+pub(crate) use self::notes::{EndedHold, Force, Note, NotesById};
 use super::WaiterInfo;
 
 /// What a provider writes about itself for one name.

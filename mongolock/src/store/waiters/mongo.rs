@@ -84,7 +84,7 @@ impl MongoStore {
     }
 
     /// Runs one write command on the waiters. The acknowledgement of the primary is enough for a hint.
-    async fn write_hint(&self, command: Document, limit: Duration) -> Result<Document, LockError> {
+    pub(super) async fn write_hint(&self, command: Document, limit: Duration) -> Result<Document, LockError> {
         let concern = doc! { "w": 1 };
         Ok(self.write_with(&self.waiters, command, concern, limit).await?)
     }
