@@ -268,8 +268,10 @@ impl Turns {
     }
 
     fn acquired(&mut self, event: Event, later: Option<Open>, found: &mut Vec<Found>) {
-        let from = event.hold.acquired_at.unwrap_or(event.at);
         let mut open = later.unwrap_or_else(|| self.unended(&event));
+        // An acquisition in the same millisecond as the one before does not change the field.
+        let from = event.hold.acquired_at.or(open.turn.hold.acquired_at);
+        let from = from.unwrap_or(event.at);
         let mut before = Open::new(&event.key);
         // The document was read before this event, and shows the turn before.
         if open.turn.hold.acquired_at.is_some_and(|known| known < from) {
