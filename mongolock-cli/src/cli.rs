@@ -2,6 +2,7 @@
 
 mod acquiring;
 mod help;
+mod log;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,9 +13,10 @@ use clap_complete::Shell;
 
 pub(crate) use self::acquiring::{AcquireArguments, ExtendArguments, HoldArguments, RunArguments, Wanted};
 use self::help::{
-    ACQUIRE_HELP, DOCTOR_HELP, EXAMPLES, EXTEND_HELP, HOLD_HELP, LS_HELP, RELEASE_HELP, RUN_HELP, SHOW_HELP,
-    TABLE, TOP_HELP, WATCH_HELP,
+    ACQUIRE_HELP, DOCTOR_HELP, EXAMPLES, EXTEND_HELP, HOLD_HELP, LOG_HELP, LS_HELP, RECORD_HELP,
+    RELEASE_HELP, RUN_HELP, SHOW_HELP, TABLE, TOP_HELP, WATCH_HELP,
 };
+pub(crate) use self::log::{LogArguments, RecordArguments};
 use crate::duration;
 use crate::top::Column;
 
@@ -104,6 +106,12 @@ pub(crate) enum Command {
     /// Frees a lock whose holder is stuck, or the lock of a handle, or clears the mark of finished work
     #[command(after_long_help = RELEASE_HELP)]
     Release(ReleaseArguments),
+    /// Shows who had which lock, from when to when, the latest first
+    #[command(after_long_help = LOG_HELP)]
+    Log(LogArguments),
+    /// Records the turns that `log` shows, so that they stay longer than the server remembers them
+    #[command(after_long_help = RECORD_HELP)]
+    Record(RecordArguments),
     /// Shows what happens to locks, live, one line for each change
     #[command(after_long_help = WATCH_HELP)]
     Watch(WatchArguments),
@@ -274,6 +282,8 @@ mod tests {
             EXTEND_HELP,
             HOLD_HELP,
             LS_HELP,
+            LOG_HELP,
+            RECORD_HELP,
             SHOW_HELP,
             RELEASE_HELP,
             WATCH_HELP,

@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, Signal, getpid, setrlimit};
 /// There is no such lock, nothing was released, or `doctor` has found something wrong.
 pub(crate) const NO: u8 = 1;
 /// The command line is wrong. `run` uses [`FAILED`] for it, since a command has codes of its own.
-const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 /// `release --wait`: the lease of the former holder is over, and it has not said that it has noticed the loss.
 pub(crate) const UNNOTICED: u8 = 3;
 /// Others hold the lock; `run -E` sets another code.

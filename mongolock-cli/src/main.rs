@@ -23,9 +23,12 @@ mod handle_file;
 mod input;
 mod json;
 mod list;
+mod log;
+mod notes;
 mod output;
 mod person;
 mod question;
+mod record;
 mod release;
 mod run;
 mod show;
@@ -75,6 +78,8 @@ fn dispatch(cli: Cli) -> Result<Ending, Failure> {
         Command::Ls(arguments) => in_runtime(list::ls(arguments, &connection)),
         Command::Show(arguments) => in_runtime(show::show(arguments, &connection)),
         Command::Top(arguments) => in_runtime(top::top(arguments, &connection)),
+        Command::Log(arguments) => in_runtime(log::log(arguments, &connection)),
+        Command::Record(arguments) => in_runtime(record::record(arguments, &connection)),
         Command::Watch(arguments) => in_runtime(watch::watch(arguments, &connection)),
         Command::Doctor(arguments) => in_runtime(doctor::doctor(arguments, &connection)),
         Command::Release(arguments) => in_runtime(release::release(arguments, &connection)),

@@ -219,6 +219,66 @@ Examples:
   mongolock watch report:
   mongolock watch --json | jq -r 'select(.event == \"expired\") | .name'";
 
+pub(super) const LOG_HELP: &str = "\
+The past is read from the oplog of the server, by a change stream: it goes back as far as the oplog does, and a line says at first \
+how far that is. It needs a replica set, and `find` and `changeStream` on the collection of the locks. It is read backwards in \
+steps, so that the latest turns come at once; all of it takes about 10s for each GB of oplog.
+
+TIME is a duration before the present (`12h`), a time of the day (`02:00`, today or yesterday), or a date with or without one \
+(`2025-11-21`, `2025-11-21T02:00`), all in the zone of the terminal; or RFC 3339 with a zone of its own.
+
+The ends of a turn:
+  held             it is on
+  released, done   by its holder; a release with `mongolock release` may be noted, and DETAILS says so then
+  expired          the lease was over at that time
+  expired by then  the lease was over at that time or before: the next holder came, or the document was deleted
+  unknown          events are missing
+
+  - A `?` is not known: the turn has begun before the time that the server remembers.
+  - For the NAME of one lock or semaphore the renewals are read, too: DETAILS has their number and the longest pause between them, \
+    and the time at which a lease was over is exact.
+  - For several locks, the turn of a holder that was killed is missing if it has begun more than 10 minutes before --since or --at \
+    and another holder came later. It is there if you name the lock.
+  - Waiters of one process that hand a lock over among themselves are one turn, and so is a lease that was detached and resumed.
+  - A release that somebody types into mongosh looks like any release.
+  - 1,000 locks with leases of 30s write 8.6 million renewals a day, which are nearly 2 GB of oplog.
+
+Fields of --json:
+  remembers_since    RFC 3339, UTC; in the first line only, and null if the server remembers all since it was set up
+  recorded_until     RFC 3339, UTC; in the first line only, and left out without `mongolock record`
+  name               text
+  permit             number of the permit; only for permits
+  owner              text; null if not known
+  fencing_token      number; left out for permits, and if not known
+  from, to           RFC 3339, UTC; null if not known, and `to` while it is held
+  held_ms            time from `from` to `to`, or to now
+  end                held, released, done, expired, expired_by, unknown; or gap, for a time of which nothing is known
+  renewals           number; left out if they were not read
+  longest_pause_ms   the longest time between two renewals; the acquisition counts as one if it was read
+  note               text; left out if there is none
+  forced_by, reason  text; who has released it by force, and why
+
+Examples:
+  mongolock log report:42 --since 2d
+  mongolock log report: --at 02:00                        who held these locks at two o'clock
+  mongolock log --since 02:00 --until 04:00 --json | jq -r 'select(.end == \"expired\") | .name'";
+
+pub(super) const RECORD_HELP: &str = "\
+It runs until it is ended, and writes a document for each turn into the collection `<collection>.history`. `log` reads it there, up \
+to the time that the first line of `log` names, and from then on in the oplog. Any number of recorders may run: the lock \
+`mongolock:recorder` lets one of them work, and another one goes on where that has ended. If the server no longer remembers that \
+time, `log` shows a gap.
+
+It ends with an error if MongoDB does not answer, so have the service manager start it again.
+
+A turn is removed --keep after its end. Another --keep changes that for all turns. A turn takes less than 250 bytes, with its indexes.
+
+It needs `find`, `insert`, `update` and `changeStream` on the collection of the locks, and `find`, `insert`, `update`, `createIndex` and \
+`collMod` on that of the history.
+
+Example:
+  mongolock record --keep 90d                             as a service";
+
 pub(super) const TOP_HELP: &str = "\
 The locks that are held are read once a second, 10,000 at most. The waiters are listed in their order.
 

@@ -11,6 +11,7 @@ mod fixture;
 mod guide;
 mod lease_faults;
 mod leases;
+mod log;
 mod log_in;
 mod namespace;
 mod notes;

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::admin::{literally, named};
 use super::change_stream::majority_time;
 use super::gate::{Gate, Passage};
-use super::mongo::MongoStore;
+use super::mongo::{MongoStore, run};
 use crate::driver_span::suppressed;
 use crate::meter::CommandKind;
 use crate::store::driver_error;
@@ -77,9 +77,9 @@ pub(crate) struct DocumentStream {
     passage: Passage,
     gate: Arc<Gate>,
     collection: Collection<Document>,
-    until: Option<Timestamp>,
-    /// A time that a majority had reached before the last reply.
-    reached: Option<Timestamp>,
+    end: Option<End>,
+    /// Whether the last change has ended the stream, because the collection was dropped or renamed.
+    is_invalid: bool,
     /// Whether the server has read up to the present time.
     is_live: bool,
 }
@@ -92,8 +92,8 @@ impl MongoStore {
         begin: Begin,
     ) -> Result<DocumentStream, LockError> {
         let pipeline = [doc! { "$match": wanted(changes) }, doc! { "$project": kept() }];
-        let until = changes.until.map(|until| timestamp(until, 0));
-        self.open(&self.background, pipeline.to_vec(), begin, until).await
+        self.open(&self.background, pipeline.to_vec(), begin, changes.until)
+            .await
     }
 
     /// Opens a stream of the processes that begin to wait.
@@ -107,7 +107,7 @@ impl MongoStore {
         collection: &Collection<Document>,
         pipeline: Vec<Document>,
         begin: Begin,
-        until: Option<Timestamp>,
+        until: Option<DateTime>,
     ) -> Result<DocumentStream, LockError> {
         let (gate, passage) = (Arc::clone(&self.gate), self.gate.enter()?);
         // The first reply comes when the server has read the past.
@@ -116,10 +116,10 @@ impl MongoStore {
             Begin::At(_) | Begin::After(_) => HISTORY_LIMIT,
         };
         let opening = pin!(async {
-            let reached = match until {
-                Some(_) => majority_time(collection).await?,
-                None => None,
-            };
+            let mut end = until.map(End::new);
+            if let Some(end) = &mut end {
+                end.look(collection).await?;
+            }
             let watch = collection.watch().pipeline(pipeline);
             let watch = watch.max_await_time(until.map_or(STREAM_AWAIT, |_| HISTORY_AWAIT));
             let watch = match begin {
@@ -127,16 +127,16 @@ impl MongoStore {
                 Begin::At(time) => watch.start_at_operation_time(timestamp(time, 1)),
                 Begin::After(token) => watch.start_after(token),
             };
-            Ok((Box::new(watch.await?), reached))
+            Ok((Box::new(watch.await?), end))
         });
-        let (stream, reached) = gate.run_within(limit, CommandKind::Stream, opening).await?;
+        let (stream, end) = gate.run_within(limit, CommandKind::Stream, opening).await?;
         Ok(DocumentStream {
             stream,
             passage,
             gate: Arc::clone(&gate),
             collection: collection.clone(),
-            until,
-            reached,
+            end,
+            is_invalid: false,
             is_live: false,
         })
     }
@@ -161,9 +161,15 @@ impl DocumentStream {
         });
         let event: Option<Event> = event.await?;
         if event.is_none() && !self.stream.is_alive() {
-            return Err(driver_error::ended());
+            match &mut self.end {
+                // The collection was dropped after the end: the server has kept that change back.
+                Some(end) if !self.is_invalid => end.reached = Some(end.at),
+                _ => return Err(driver_error::ended()),
+            }
         }
         self.is_live |= event.is_none();
+        let is_end = |event: &Event| event.operation_type == OperationType::Invalidate;
+        self.is_invalid = event.as_ref().map_or(self.is_invalid, is_end);
         Ok(event.map(change))
     }
 
@@ -174,13 +180,59 @@ impl DocumentStream {
 
     /// Whether the stream has read up to its end, after a reply without a change.
     pub(crate) async fn is_over(&mut self) -> Result<bool, LockError> {
-        let Some(until) = self.until else { return Ok(false) };
-        if self.reached >= Some(until) {
+        let Some(end) = &mut self.end else {
+            return Ok(false);
+        };
+        if end.is_reached() {
             return Ok(true);
         }
-        let asking = pin!(majority_time(&self.collection));
-        self.reached = self.gate.run(CommandKind::Stream, asking).await?;
+        let looking = pin!(end.look(&self.collection));
+        self.gate.run(CommandKind::Stream, looking).await?;
         Ok(false)
+    }
+}
+
+/// The end of a stream.
+struct End {
+    until: DateTime,
+    /// All changes up to then must be read: those before `until`, or once that has passed, those that there were.
+    at: Timestamp,
+    /// A time that a majority had reached before the last reply.
+    reached: Option<Timestamp>,
+}
+
+impl End {
+    fn new(until: DateTime) -> Self {
+        let (at, reached) = (after(until), None);
+        Self { until, at, reached }
+    }
+
+    fn is_reached(&self) -> bool {
+        self.reached >= Some(self.at)
+    }
+
+    /// Notes what a majority has reached. On a server without writes that stays behind `until`, which then ends with the
+    /// latest write.
+    async fn look(&mut self, collection: &Collection<Document>) -> Result<(), LockError> {
+        let hello = run(collection, doc! { "hello": 1 }).await?;
+        let last = hello.get_document("lastWrite");
+        let time = |field| {
+            last.clone()
+                .and_then(|last| last.get_document(field)?.get_timestamp("ts"))
+                .ok()
+        };
+        let has_passed = hello
+            .get_datetime("localTime")
+            .is_ok_and(|now| *now >= self.until);
+        if let Some(latest) = time("opTime").filter(|_| has_passed) {
+            self.at = self.at.min(latest);
+        }
+        self.reached = match time("majorityOpTime") {
+            // A router has none.
+            None => majority_time(collection).await?,
+            reached => reached,
+        };
+        Ok(())
     }
 }
 
@@ -201,12 +253,14 @@ fn wanted(changes: &Changes) -> Document {
         names.push(doc! { id: { "$regex": format!("^{}", literally(prefix)) } });
     }
     if !names.is_empty() {
-        // The end of the collection has no name.
-        let nameless = doc! { "documentKey": { "$exists": false } };
+        // The end of the collection has no name. A condition that says so would keep the server from reading the oplog with the
+        // names: it would make an event of each entry first, which takes more than twice as long.
+        let ends = ["drop", "rename", "dropDatabase", "invalidate"];
+        let nameless = doc! { "operationType": { "$in": ends.to_vec() } };
         wanted.push(doc! { "$or": [nameless, { "$and": names }] });
     }
     if let Some(until) = changes.until {
-        wanted.push(doc! { "clusterTime": { "$lt": timestamp(until, 0) } });
+        wanted.push(doc! { "clusterTime": { "$lt": after(until) } });
     }
     if wanted.is_empty() {
         // The server refuses an empty list.
@@ -274,4 +328,12 @@ fn timestamp(time: DateTime, increment: u32) -> Timestamp {
         time: u32::try_from(seconds).unwrap_or(u32::MAX),
         increment,
     }
+}
+
+/// The operation time of the first second that begins at this time or later.
+fn after(time: DateTime) -> Timestamp {
+    timestamp(
+        DateTime::from_millis(time.timestamp_millis().saturating_add(999)),
+        0,
+    )
 }

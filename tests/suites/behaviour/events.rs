@@ -341,6 +341,12 @@ async fn the_past_is_told_in_its_order_and_has_an_end() {
     let events = admin.events(of("a")).since(begin).until(end);
     assert_eq!(all(events).await, expected[1..5]);
 
+    // The end may be the present, also on a server without writes; its second is read.
+    let hello = must(fixture.database().run_command(doc! { "hello": 1 }).await);
+    let now = *must(hello.get_datetime("localTime"));
+    let mut events = all(admin.events(of("b")).since(end).until(now)).await;
+    assert_eq!(events.pop(), Some(line(Released, "b", "")));
+
     // Without an end it goes on with the present, whose expiries are told.
     let mut events = admin.events(LockFilter::new().prefix("b")).since(end);
     assert_eq!(told(&mut events, "b").await, said(Released, ""));
@@ -418,6 +424,22 @@ async fn a_dropped_collection_hides_no_event() {
         assert_eq!(told(&mut events, name).await, said(Released, "one"));
         must(fixture.locks().drop().await);
     }
+}
+
+/// The server closes a stream when the collection is dropped, also one that ends before that.
+#[tokio::test]
+async fn a_drop_after_the_end_of_a_stream_is_no_part_of_it() {
+    let fixture = Fixture::mongodb().await;
+    let one = fixture.process("one");
+    let begin = server_second(&fixture).await;
+    until(&fixture, begin).await;
+    acquire_and_release(&one.lock("a")).await;
+    let end = server_second(&fixture).await;
+    until(&fixture, end).await;
+    must(fixture.locks().drop().await);
+    let events = one.admin().events(LockFilter::new()).since(begin).until(end);
+    let expected = [line(Acquired, "a", "one"), line(Released, "a", "one")];
+    assert_eq!(all(events).await, expected);
 }
 
 #[tokio::test]

@@ -82,8 +82,9 @@ impl LockEvents {
         self.with(|plan| plan.since = Some(time))
     }
 
-    /// Ends the stream at this time, in whole seconds: the item after the last event before it is `None`. In memory and on a
-    /// standalone server this is an error.
+    /// Ends the stream with the second before this time, or in which it lies: the item after the last event is `None`. If that
+    /// second is the present one, the events that there are end the stream. In memory and on a standalone server this is an
+    /// error.
     pub fn until(self, time: DateTime) -> Self {
         self.with(|plan| plan.changes.until = Some(time))
     }

@@ -1,0 +1,124 @@
+//! How far the past goes back that the server remembers: where its oplog begins.
+//!
+//! Few users may read the oplog, and a server refuses a change stream that would begin before it only when it reads the first
+//! batch. So the time is searched, with streams that end at once.
+
+use mongodb::Collection;
+use mongodb::bson::{DateTime, Document, Timestamp, doc};
+use mongodb::error::{Error, ErrorKind};
+
+/// The server's code for a stream that would begin before the oplog.
+pub(crate) const HISTORY_LOST: i32 = 286;
+
+/// The server's code for a command that has taken too long.
+const TIME_LIMIT: i32 = 50;
+
+/// The limit of an attempt, in milliseconds. The server knows at once that it does not remember a time.
+const LIMIT: i32 = 200;
+
+/// How far the first attempt goes back, in seconds, and how many times as far each one after it.
+const FIRST: u32 = 60;
+const FARTHER: u32 = 8;
+
+/// The time is found as precisely as this part of the time that has passed since.
+const PRECISION: u32 = 256;
+
+/// The earliest time that the server remembers; `None` if it remembers all.
+pub(crate) async fn earliest(locks: &Collection<Document>, now: DateTime) -> Result<Option<DateTime>, Error> {
+    let now = u32::try_from(now.timestamp_millis() / 1000).unwrap_or(u32::MAX);
+    let found = search(now, async |time| remembers(locks, time).await).await?;
+    Ok(found.map(|time| DateTime::from_millis(i64::from(time) * 1000)))
+}
+
+/// The earliest second that is remembered, or one soon after it; `None` if all are.
+async fn search<E>(
+    now: u32,
+    mut remembers: impl AsyncFnMut(u32) -> Result<bool, E>,
+) -> Result<Option<u32>, E> {
+    if remembers(1).await? {
+        return Ok(None);
+    }
+    let (mut lost, mut kept, mut back) = (1, now, FIRST);
+    while back < now {
+        if !remembers(now - back).await? {
+            lost = now - back;
+            break;
+        }
+        kept = now - back;
+        back = back.saturating_mul(FARTHER);
+    }
+    while kept - lost > ((now - lost) / PRECISION).max(1) {
+        let middle = lost + (kept - lost) / 2;
+        if remembers(middle).await? {
+            kept = middle;
+        } else {
+            lost = middle;
+        }
+    }
+    Ok(Some(kept))
+}
+
+/// Whether a stream can begin at this second.
+async fn remembers(locks: &Collection<Document>, time: u32) -> Result<bool, Error> {
+    let database = locks.client().database(&locks.namespace().db);
+    let time = Timestamp { time, increment: 1 };
+    let command = doc! {
+        "aggregate": locks.name(), "pipeline": [{ "$changeStream": { "startAtOperationTime": time } }],
+        // The first batch is what is refused. Without a filter of its own it ends with any event.
+        "cursor": { "batchSize": 1 }, "maxTimeMS": LIMIT,
+    };
+    let reply = match database.run_command(command).await {
+        Ok(reply) => reply,
+        Err(error) => {
+            return match code(&error) {
+                Some(HISTORY_LOST) => Ok(false),
+                Some(TIME_LIMIT) => Ok(true),
+                _ => Err(error),
+            };
+        }
+    };
+    if let Some(cursor) = reply
+        .get_document("cursor")
+        .ok()
+        .and_then(|cursor| cursor.get_i64("id").ok())
+    {
+        // The server ends a cursor that is left over by itself, after minutes.
+        let _ = database
+            .run_command(doc! { "killCursors": locks.name(), "cursors": [cursor] })
+            .await;
+    }
+    Ok(true)
+}
+
+/// The server's code of an error.
+pub(crate) fn code(error: &Error) -> Option<i32> {
+    match &*error.kind {
+        ErrorKind::Command(error) => Some(error.code),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_earliest_time_is_found_with_few_attempts() {
+        let now = 1_700_000_000;
+        for age in [1, 2, 59, 60, 61, 3600, 86_400, 1_000_000, 100_000_000, now - 2] {
+            let mut attempts = 0;
+            let found = search(now, async |time| {
+                attempts += 1;
+                Ok::<_, Infallible>(time >= now - age)
+            });
+            let found = found.await.unwrap().expect("not all is remembered");
+            let late = found - (now - age);
+            assert!(late <= (age / PRECISION).max(1) + 1, "{age}: {late}");
+            assert!(attempts <= 24, "{age}: {attempts}");
+        }
+        let all = search(now, async |_| Ok::<_, Infallible>(true));
+        assert_eq!(all.await.unwrap(), None);
+    }
+}

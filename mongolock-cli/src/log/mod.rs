@@ -1,0 +1,175 @@
+//! `log`: who had which lock, from when to when.
+
+mod earliest;
+mod history;
+mod page;
+mod source;
+mod steps;
+mod times;
+mod turns;
+
+use jiff::tz::TimeZone;
+use mongodb::bson::{DateTime, doc};
+
+pub(crate) use self::earliest::code;
+use self::earliest::earliest;
+pub(crate) use self::history::{History, POSITION, key};
+use self::page::Page;
+pub(crate) use self::source::{Source, is_history_lost, refused};
+pub(crate) use self::steps::Step;
+use self::steps::Steps;
+pub(crate) use self::times::{Time, parse as parse_time};
+pub(crate) use self::turns::{End, Event, Key, What};
+use self::turns::{Found, Turns};
+use crate::cli::{ConnectionArguments, LogArguments};
+use crate::connection::Collections;
+use crate::exit::{self, Ending};
+use crate::failure::Failure;
+use crate::notes::Notes;
+
+pub(crate) async fn log(
+    arguments: LogArguments,
+    connection: &ConnectionArguments,
+) -> Result<Ending, Failure> {
+    let collections = connection.collections().await?;
+    let zone = TimeZone::system();
+    let read_at = now(&collections).await?;
+    let (since, until) = window(&arguments, read_at, &zone)?;
+    let source = Source::new(&collections, arguments.name.as_deref()).await?;
+    let present = source.present(steps::farthest(since)).await?;
+    // What happens from now on is left out, and the documents show nothing later.
+    let now = now(&collections).await?;
+    let until = until.unwrap_or(now);
+    let earliest = earliest(&collections.locks, now).await.map_err(refused)?;
+    let history = History::of(&collections);
+    // Without the right to read it there is no history.
+    let recorded = history.position().await.unwrap_or_default();
+    // The history has no renewals.
+    let read_to = if source.has_renewals() {
+        earliest
+    } else {
+        earliest.max(recorded)
+    };
+    let mut log = Log {
+        page: Page::new(arguments.json, zone),
+        turns: Turns::new(present, read_at, source.has_renewals()),
+        steps: Steps::new(now, since, until, read_to),
+        collections: &collections,
+        history: recorded.map(|recorded| (history, recorded)),
+        since,
+        until,
+        now,
+    };
+    log.page.begin(earliest, recorded, now)?;
+    log.read(&source).await?;
+    log.page.nothing(&collections.name())?;
+    Ok(Ending::OK)
+}
+
+/// The times that the turns shall touch.
+fn window(
+    arguments: &LogArguments,
+    now: DateTime,
+    zone: &TimeZone,
+) -> Result<(DateTime, Option<DateTime>), Failure> {
+    let at = |time: Time| {
+        time.at(now, zone)
+            .ok_or_else(|| Failure::new("this time is too far away").code(exit::USAGE))
+    };
+    let since = at(arguments.at.unwrap_or(arguments.since))?;
+    let until = arguments.at.or(arguments.until).map(at).transpose()?;
+    if since > until.unwrap_or(now) {
+        return Err(Failure::new("--since is later than --until, or than the present").code(exit::USAGE));
+    }
+    Ok((since, until))
+}
+
+/// The present time of the server.
+pub(crate) async fn now(collections: &Collections) -> Result<DateTime, Failure> {
+    let reply = collections.database.run_command(doc! { "hello": 1 }).await;
+    let reply = reply.map_err(refused)?;
+    let now = reply.get_datetime("localTime");
+    now.copied().map_err(Failure::io("the server tells no time"))
+}
+
+/// A log that is read, the latest turns first.
+struct Log<'a> {
+    page: Page,
+    turns: Turns,
+    steps: Steps,
+    collections: &'a Collections,
+    /// The history, and the time up to which it is complete; `None` if there is none, or once it was read.
+    history: Option<(History, DateTime)>,
+    since: DateTime,
+    until: DateTime,
+    now: DateTime,
+}
+
+impl Log<'_> {
+    async fn read(&mut self, source: &Source<'_>) -> Result<(), Failure> {
+        while !self.steps.are_enough()
+            && let Some(step) = self.steps.next_step()
+        {
+            self.step(source, step).await?;
+        }
+        if !self.steps.are_enough() {
+            self.recorded(source).await?;
+        }
+        let found = self.turns.only_missing();
+        self.show(found).await?;
+        while self.turns.are_missing()
+            && let Some(step) = self.steps.next_step()
+        {
+            self.step(source, step).await?;
+        }
+        if self.turns.are_missing() {
+            self.recorded(source).await?;
+        }
+        let rest = self.turns.rest();
+        self.show(rest).await
+    }
+
+    async fn step(&mut self, source: &Source<'_>, step: Step) -> Result<(), Failure> {
+        match source.events(step).await {
+            Ok(events) => {
+                let found = self.turns.step(events.into_iter());
+                self.show(found).await
+            }
+            // The oplog has moved on meanwhile.
+            Err(error) if is_history_lost(&error) => {
+                let earliest = earliest(&self.collections.locks, self.now).await;
+                self.steps.lose(step, earliest.map_err(refused)?);
+                Ok(())
+            }
+            Err(error) => Err(refused(error)),
+        }
+    }
+
+    /// Goes on with the history, where the steps have ended.
+    async fn recorded(&mut self, source: &Source<'_>) -> Result<(), Failure> {
+        let Some((history, recorded)) = self.history.take() else {
+            return Ok(());
+        };
+        let reached = self.steps.reached();
+        let mut events = history
+            .events(source.names(), steps::farthest(self.since), reached.min(recorded))
+            .await;
+        events.extend((recorded < reached).then(|| Event::gap(recorded, reached)));
+        let found = self.turns.step(events.into_iter());
+        self.show(found).await
+    }
+
+    async fn show(&mut self, mut found: Vec<Found>) -> Result<(), Failure> {
+        found.retain(|found| match found {
+            Found::Turn(turn) => turn.is_within(self.since, self.until),
+            Found::Gap(..) => true,
+        });
+        let lock_ids = found.iter().filter_map(|found| match found {
+            Found::Turn(turn) => turn.hold.lock_id.as_deref(),
+            Found::Gap(..) => None,
+        });
+        let lock_ids: Vec<&str> = lock_ids.collect();
+        let notes = Notes::of(&self.collections.waiters, &lock_ids).await;
+        self.page.show(&found, &notes, self.now)
+    }
+}

@@ -1,0 +1,372 @@
+//! Which turns the events of locks make: who had a lock from when to when. No input or output.
+//!
+//! The events are read backwards, because an event that ends a turn does not name the holder, and because people ask for the
+//! latest turns first. What is known of a turn whose beginning is not reached yet waits in [`Turns::open`].
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::mem;
+
+use mongodb::bson::DateTime;
+
+/// How a turn has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It has not ended.
+    Held,
+    Released,
+    Done,
+    /// The lease was over without a release.
+    Expired,
+    /// As `Expired`, at this time or earlier: the next holder came, or the document was deleted.
+    ExpiredBy,
+    /// Events are missing, or the document was damaged.
+    Unknown,
+}
+
+impl End {
+    /// All of them.
+    const ALL: [Self; 6] = [
+        Self::Held,
+        Self::Released,
+        Self::Done,
+        Self::Expired,
+        Self::ExpiredBy,
+        Self::Unknown,
+    ];
+
+    /// The end that [`as_str`](Self::as_str) has named.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|end| end.as_str() == name)
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Released => "released",
+            Self::Done => "done",
+            Self::Expired => "expired",
+            Self::ExpiredBy => "expired_by",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// A lock, or a permit of a semaphore.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key {
+    pub(crate) name: String,
+    pub(crate) permit: Option<u32>,
+}
+
+/// What is known of a hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Hold {
+    pub(crate) owner: Option<String>,
+    pub(crate) lock_id: Option<String>,
+    /// `None` for a permit as well.
+    pub(crate) token: Option<i64>,
+    pub(crate) acquired_at: Option<DateTime>,
+}
+
+impl Hold {
+    /// Takes over what only the other one knows.
+    fn complete(&mut self, other: Self) {
+        self.owner = self.owner.take().or(other.owner);
+        self.lock_id = self.lock_id.take().or(other.lock_id);
+        self.token = self.token.or(other.token);
+        self.acquired_at = self.acquired_at.or(other.acquired_at);
+    }
+}
+
+/// What an event, or the present document, says of a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// The present document, and how its turn has ended if that is known.
+    Present(Option<End>),
+    Acquired,
+    Renewed,
+    /// The lease was detached or resumed: the turn goes on.
+    Changed,
+    Ended(End),
+    /// The events since this time are missing, of all locks.
+    Gap(DateTime),
+    /// The same in the history, which has the ends of the turns before it.
+    RecordedGap(DateTime),
+}
+
+/// An event, or the present document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) what: What,
+    pub(crate) at: DateTime,
+    pub(crate) key: Key,
+    pub(crate) hold: Hold,
+    /// The end of the lease.
+    pub(crate) expires_at: Option<DateTime>,
+}
+
+impl Event {
+    /// The events between these times are missing.
+    pub(crate) fn gap(since: DateTime, at: DateTime) -> Self {
+        Self {
+            what: What::Gap(since),
+            at,
+            key: Key::default(),
+            hold: Hold::default(),
+            expires_at: None,
+        }
+    }
+}
+
+/// The time in which a holder had a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Turn {
+    pub(crate) key: Key,
+    /// What is known of the hold; its beginning is that of the turn.
+    pub(crate) hold: Hold,
+    pub(crate) to: Option<DateTime>,
+    pub(crate) end: End,
+    /// When the lease was renewed, the latest first.
+    pub(crate) renewals: Vec<DateTime>,
+    /// Whether the event of its acquisition was read, and so all its renewals.
+    is_whole: bool,
+}
+
+impl Turn {
+    /// Whether a part of it lies between these times, as far as is known.
+    pub(crate) fn is_within(&self, since: DateTime, until: DateTime) -> bool {
+        self.hold.acquired_at.is_none_or(|from| from <= until) && self.to.is_none_or(|to| to >= since)
+    }
+
+    fn is_incomplete(&self) -> bool {
+        self.hold.acquired_at.is_none() || self.to.is_some() && self.hold.owner.is_none()
+    }
+
+    /// The longest time between two renewals, in milliseconds; the acquisition counts as one, unless the renewals after it are
+    /// not known.
+    pub(crate) fn longest_pause(&self) -> Option<i64> {
+        let acquired = self.hold.acquired_at.as_ref().filter(|_| self.is_whole);
+        let times = self.renewals.iter().chain(acquired);
+        let times: Vec<i64> = times.map(|time| time.timestamp_millis()).collect();
+        times.windows(2).map(|pair| pair[0].saturating_sub(pair[1])).max()
+    }
+}
+
+/// What the log has a line for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    Turn(Turn),
+    /// Nothing is known between these times.
+    Gap(DateTime, DateTime),
+}
+
+/// A turn whose beginning is not reached yet.
+#[derive(Debug)]
+struct Open {
+    turn: Turn,
+    /// Whether an event or the document has shown that there was such a turn. Before an acquisition there may have been none.
+    is_sure: bool,
+}
+
+/// The turns that are not complete yet.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    open: HashMap<Key, Open>,
+    /// Whether the events have the renewals, so that the ends of leases are known.
+    has_renewals: bool,
+    /// A turn that has begun since is on if no later event ends it. An earlier one would have left its document.
+    read_at: DateTime,
+    /// The time of the last gap: what came before it may have ended in it.
+    gap: Option<DateTime>,
+    /// Whether no other turns are looked for than those that are open.
+    only_missing: bool,
+}
+
+impl Turns {
+    /// Begins with the present documents, which were read since this time.
+    pub(crate) fn new(
+        present: impl IntoIterator<Item = Event>,
+        read_at: DateTime,
+        has_renewals: bool,
+    ) -> Self {
+        let mut turns = Self {
+            open: HashMap::new(),
+            has_renewals,
+            read_at,
+            gap: None,
+            only_missing: false,
+        };
+        for event in present {
+            turns.add(event, &mut Vec::new());
+        }
+        turns
+    }
+
+    /// Takes over the events of a time before that of all earlier calls, in their order, and returns the turns that have begun
+    /// in it, the latest first.
+    pub(crate) fn step(&mut self, events: impl DoubleEndedIterator<Item = Event>) -> Vec<Found> {
+        let mut found = Vec::new();
+        for event in events.rev() {
+            self.add(event, &mut found);
+        }
+        found
+    }
+
+    /// Ends the search for turns: the steps that follow only look for the beginnings and the holders of those that were found
+    /// without them. The others are returned.
+    pub(crate) fn only_missing(&mut self) -> Vec<Found> {
+        self.only_missing = true;
+        let missing = self
+            .open
+            .extract_if(|_, open| open.is_sure && open.turn.is_incomplete());
+        let missing = missing.collect();
+        let found = self.take();
+        self.open = missing;
+        found
+    }
+
+    /// Whether such turns are left.
+    pub(crate) fn are_missing(&self) -> bool {
+        self.only_missing && !self.open.is_empty()
+    }
+
+    /// The turns that have begun before all events, the latest first.
+    pub(crate) fn rest(&mut self) -> Vec<Found> {
+        self.take()
+    }
+
+    /// Takes the turns that there were, complete or not, the latest first.
+    fn take(&mut self) -> Vec<Found> {
+        let open = mem::take(&mut self.open).into_values();
+        let mut turns: Vec<Turn> = open.filter(|open| open.is_sure).map(|open| open.turn).collect();
+        let order = |turn: &Turn| (turn.hold.acquired_at, turn.to, turn.key.clone());
+        turns.sort_by_cached_key(|turn| Reverse(order(turn)));
+        turns.into_iter().map(Found::Turn).collect()
+    }
+
+    fn add(&mut self, event: Event, found: &mut Vec<Found>) {
+        if let What::Gap(since) = event.what {
+            found.append(&mut self.take());
+            found.push(Found::Gap(since, event.at));
+            self.gap = Some(since);
+            return;
+        }
+        if let What::RecordedGap(since) = event.what {
+            found.push(Found::Gap(since, event.at));
+            return;
+        }
+        let later = self.open.remove(&event.key);
+        if self.only_missing && later.is_none() {
+            return;
+        }
+        match event.what {
+            What::Acquired => self.acquired(event, later, found),
+            What::Ended(end) => self.ended(event, end, later, found),
+            _ => self.seen(event, later),
+        }
+    }
+
+    fn acquired(&mut self, event: Event, later: Option<Open>, found: &mut Vec<Found>) {
+        let mut open = later.unwrap_or_else(|| self.unended(&event));
+        // An acquisition in the same millisecond as the one before does not change the field.
+        let from = event.hold.acquired_at.or(open.turn.hold.acquired_at);
+        let from = from.unwrap_or(event.at);
+        let mut before = Open::new(&event.key);
+        // The document was read before this event, and shows the turn before.
+        if open.turn.hold.acquired_at.is_some_and(|known| known < from) {
+            before = mem::replace(&mut open, self.unended(&event));
+        }
+        self.end_of_lease(&mut open.turn, event.expires_at);
+        open.turn.hold.complete(event.hold);
+        open.turn.hold.acquired_at = Some(from);
+        open.turn.is_whole = true;
+        found.push(Found::Turn(open.turn));
+        (before.turn.end, before.turn.to) = (End::ExpiredBy, Some(from));
+        if !self.only_missing {
+            self.open.insert(event.key, before);
+        }
+    }
+
+    /// An end whose beginning was not found is dropped if another one came before it: a mark of finished work was cleared then.
+    fn ended(&mut self, event: Event, end: End, later: Option<Open>, found: &mut Vec<Found>) {
+        let mut open = Open::new(&event.key);
+        open.is_sure = end != End::ExpiredBy || event.hold.lock_id.is_some();
+        open.turn.end = end;
+        open.turn.to = Some(match end {
+            End::Expired => event.expires_at.unwrap_or(event.at),
+            _ => event.at,
+        });
+        open.turn.hold = event.hold;
+        if let Some(later) = later {
+            match later.turn.hold.acquired_at {
+                Some(from) if from <= event.at => open.turn.hold.complete(later.turn.hold),
+                Some(_) if later.is_sure => found.push(Found::Turn(later.turn)),
+                _ => {}
+            }
+        }
+        self.open.insert(event.key, open);
+    }
+
+    /// The turn is on at the time of the event, or has left its document.
+    fn seen(&mut self, event: Event, later: Option<Open>) {
+        let mut open = later.unwrap_or_else(|| self.unended(&event));
+        match event.what {
+            What::Present(None) => open.turn.end = End::Unknown,
+            What::Present(Some(End::Held)) | What::Changed => open.is_sure = true,
+            What::Present(Some(end)) => {
+                (open.turn.end, open.turn.to) = (end, event.expires_at);
+                open.is_sure = true;
+            }
+            _ => open.is_sure = true,
+        }
+        if matches!(event.what, What::Renewed | What::Changed) {
+            self.end_of_lease(&mut open.turn, event.expires_at);
+        }
+        if event.what == What::Renewed {
+            open.turn.renewals.push(event.at);
+        }
+        open.turn.hold.complete(event.hold);
+        self.open.insert(event.key, open);
+    }
+
+    /// The end of a lease that was not renewed any more.
+    fn end_of_lease(&self, turn: &mut Turn, expires_at: Option<DateTime>) {
+        if self.has_renewals
+            && turn.end == End::ExpiredBy
+            && let Some(end) = expires_at.min(turn.to)
+        {
+            (turn.end, turn.to) = (End::Expired, Some(end));
+        }
+    }
+
+    /// A turn whose end no event has told.
+    fn unended(&self, event: &Event) -> Open {
+        let mut open = Open::new(&event.key);
+        open.turn.to = self.gap;
+        let is_present = matches!(event.what, What::Present(_)) || event.at >= self.read_at;
+        if is_present && self.gap.is_none() {
+            open.turn.end = End::Held;
+        }
+        open
+    }
+}
+
+impl Open {
+    /// Nothing is known of it.
+    fn new(key: &Key) -> Self {
+        let turn = Turn {
+            key: key.clone(),
+            hold: Hold::default(),
+            to: None,
+            end: End::Unknown,
+            renewals: Vec::new(),
+            is_whole: false,
+        };
+        let is_sure = false;
+        Self { turn, is_sure }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,539 @@
+//! `log`: who had which lock, from when to when.
+
+use std::time::Duration;
+
+use mongodb::Database;
+use mongodb::bson::{DateTime, Document, doc};
+use mongolock::LockProvider;
+use mongolock_tests::{
+    AMPLE, Server, ServerOptions, TestDb, eventually, lock_document, locks, must, test_db,
+};
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::time::sleep;
+
+use crate::fixture::{Running, at, mongolock, output, provider, restricted, send, until_empty};
+
+/// The fields of `--json`, as the help lists them.
+const FIELDS: [&str; 15] = [
+    "remembers_since",
+    "recorded_until",
+    "name",
+    "permit",
+    "owner",
+    "fencing_token",
+    "from",
+    "to",
+    "held_ms",
+    "end",
+    "renewals",
+    "longest_pause_ms",
+    "note",
+    "forced_by",
+    "reason",
+];
+
+/// The turns, without the line that says how far the server remembers.
+fn log(db: &TestDb, arguments: &[&str]) -> Vec<Value> {
+    log_at(db.uri(), db, arguments)
+}
+
+fn log_at(uri: &str, db: &TestDb, arguments: &[&str]) -> Vec<Value> {
+    let (code, out, said) = output(at(uri, db, &[&["log", "--json"], arguments].concat()));
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    let mut lines: Vec<Value> = out.lines().map(|line| must(serde_json::from_str(line))).collect();
+    for line in &lines {
+        let fields = line.as_object().expect("it is an object");
+        assert!(
+            fields.keys().all(|field| FIELDS.contains(&field.as_str())),
+            "{line}"
+        );
+    }
+    assert!(lines[0].get("remembers_since").is_some(), "{}", lines[0]);
+    lines.remove(0);
+    lines
+}
+
+/// Name, owner and end of each turn.
+fn told(turns: &[Value]) -> Vec<String> {
+    let text = |turn: &Value, key: &str| turn[key].as_str().unwrap_or("?").to_owned();
+    let told = |turn| {
+        format!(
+            "{} {} {}",
+            text(turn, "name"),
+            text(turn, "owner"),
+            text(turn, "end")
+        )
+    };
+    turns.iter().map(told).collect()
+}
+
+/// A time of a turn, in milliseconds.
+fn millis(turn: &Value, key: &str) -> i64 {
+    let text = turn[key]
+        .as_str()
+        .unwrap_or_else(|| panic!("{key} is known: {turn}"));
+    must(DateTime::parse_rfc3339_str(text)).timestamp_millis()
+}
+
+/// A provider of this owner.
+async fn owner(db: &TestDb, name: &str) -> LockProvider {
+    must(provider(db).await.to_builder().owner(name).build())
+}
+
+/// Acquires a lock and releases it.
+async fn turn(provider: &LockProvider, name: &str) {
+    must(must(provider.lock(name).acquire().await).release().await);
+}
+
+/// The server's time, as text.
+async fn now(db: &TestDb) -> String {
+    let hello = must(db.database().run_command(doc! { "hello": 1 }).await);
+    must(must(hello.get_datetime("localTime")).try_to_rfc3339_string())
+}
+
+#[tokio::test]
+async fn the_help_lists_the_fields() {
+    let db = test_db().await;
+    let (_, help, _) = output(mongolock(&db, &["log", "--help"]));
+    let (_, fields) = help
+        .split_once("Fields of --json:")
+        .expect("the help has the fields");
+    for field in FIELDS {
+        let is_listed = fields.lines().any(|line| {
+            let names = line.trim_start().split("  ").next().unwrap_or_default();
+            names.split(", ").any(|name| name == field)
+        });
+        assert!(is_listed, "{field}: {help}");
+    }
+}
+
+#[tokio::test]
+async fn each_turn_is_a_line() {
+    let db = test_db().await;
+    let (anna, bert) = (owner(&db, "anna").await, owner(&db, "bert").await);
+    turn(&anna, "x:a").await;
+    let held = must(bert.lock("x:a").acquire().await);
+    let document = lock_document(db.database(), "x:a").await.expect("it is held");
+    let permit = must(anna.semaphore("x:s", 2).acquire().await);
+    let number = permit.number();
+    must(permit.release().await);
+    let week = Duration::from_secs(7 * 24 * 60 * 60);
+    must(must(bert.lock("x:d").once_per(week).acquire().await).done().await);
+    turn(&anna, "y").await;
+    // Its lease changes hands, and stays one turn.
+    let hour = Duration::from_secs(60 * 60);
+    let handle = must(must(anna.lock("x:h").acquire().await).detach(hour).await);
+    let handle = must(must(bert.resume(&handle).await).detach(hour).await);
+    assert!(must(bert.release(&handle).await));
+
+    let turns = log(&db, &["x:"]);
+    let wanted = [
+        "x:h anna released",
+        "x:d bert done",
+        "x:s anna released",
+        "x:a bert held",
+        "x:a anna released",
+    ];
+    assert_eq!(told(&turns), wanted);
+    assert_eq!(turns[2]["permit"], number, "{}", turns[2]);
+    assert!(turns[2].get("fencing_token").is_none(), "a permit has no token");
+    assert_eq!(turns[3]["fencing_token"], held.fencing_token().get());
+    let acquired = must(document.get_datetime("acquiredAt")).timestamp_millis();
+    assert_eq!(millis(&turns[3], "from"), acquired);
+    assert_eq!(turns[3]["to"], Value::Null);
+    let (from, to) = (millis(&turns[4], "from"), millis(&turns[4], "to"));
+    assert!(from <= to && to <= acquired, "{}", turns[4]);
+    assert_eq!(turns[4]["held_ms"], to - from);
+    assert_eq!(log(&db, &[]).len(), 6, "without a name all turns are shown");
+    assert_eq!(log(&db, &["x"]).len(), 5, "a name without a lock is a prefix");
+    assert_eq!(
+        told(&log(&db, &["x:s"])),
+        ["x:s anna released"],
+        "a semaphore is its permits"
+    );
+
+    let (code, out, said) = output(mongolock(&db, &["log", "x:a"]));
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[0].starts_with("the server remembers "), "{out}");
+    let headings: Vec<&str> = lines[1].split_whitespace().collect();
+    assert_eq!(
+        headings,
+        ["NAME", "OWNER", "FROM", "TO", "HELD", "END", "DETAILS"]
+    );
+    assert!(
+        lines[2].starts_with("x:a   bert   ") && lines[2].ends_with("held"),
+        "{out}"
+    );
+    assert!(
+        lines[3].starts_with("x:a   anna   ") && lines[3].ends_with("released"),
+        "{out}"
+    );
+}
+
+/// A turn is shown if a part of it lies in the window, also if it has begun before.
+#[tokio::test]
+async fn a_window_has_the_turns_that_touch_it() {
+    let db = test_db().await;
+    let (anna, bert) = (owner(&db, "anna").await, owner(&db, "bert").await);
+    turn(&anna, "a").await;
+    sleep(Duration::from_millis(20)).await;
+    let held = must(anna.lock("a").acquire().await);
+    let open = must(bert.lock("b").acquire().await);
+    sleep(Duration::from_millis(20)).await;
+    let middle = now(&db).await;
+    sleep(Duration::from_millis(20)).await;
+    must(held.release().await);
+    turn(&bert, "a").await;
+
+    let since = log(&db, &["--since", &middle]);
+    assert_eq!(
+        told(&since),
+        ["a bert released", "b bert held", "a anna released"]
+    );
+    assert!(millis(&since[2], "from") < must(DateTime::parse_rfc3339_str(&middle)).timestamp_millis());
+    let until = log(&db, &["--until", &middle]);
+    assert_eq!(
+        told(&until),
+        ["b bert held", "a anna released", "a anna released"]
+    );
+    assert_eq!(
+        until[1], since[2],
+        "its end is known, though it lies behind the window"
+    );
+    assert_eq!(
+        told(&log(&db, &["--at", &middle])),
+        ["b bert held", "a anna released"]
+    );
+    assert_eq!(told(&log(&db, &["a", "--at", &middle])), ["a anna released"]);
+    must(open.release().await);
+
+    let wrong: [&[&str]; 3] = [
+        &["log", "--since", "1h", "--until", "2h"],
+        &["log", "--since", "soon"],
+        &["log", "--at", "1h", "--since", "2h"],
+    ];
+    for arguments in wrong {
+        let (code, out, _) = output(mongolock(&db, arguments));
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}");
+    }
+}
+
+/// The lease of a holder that was killed ends by itself. With the renewals its end is known exactly.
+#[tokio::test]
+async fn the_turn_of_a_killed_holder_has_expired() {
+    let db = test_db().await;
+    let command = mongolock(&db, &["run", "a", "--expiry", "5s", "--", "sleep", "1000"]);
+    let mut run = Running::start(command);
+    let guardian = run.guardian().await;
+    let renewed = eventually(AMPLE, "a renewal", || async {
+        let document = lock_document(db.database(), "a").await?;
+        let [from, end] =
+            ["acquiredAt", "expiresAt"].map(|field| must(document.get_datetime(field)).timestamp_millis());
+        (end - from > 5000).then_some(())
+    });
+    must(renewed.await);
+    send(run.id(), Signal::KILL);
+    run.ended().await;
+    until_empty(guardian).await;
+    let document = lock_document(db.database(), "a").await.expect("it is there");
+    let lease_ends = must(document.get_datetime("expiresAt")).timestamp_millis();
+    let anna = owner(&db, "anna").await;
+    turn(&anna, "a").await;
+
+    let exact = log(&db, &["a"]);
+    assert_eq!(exact[0]["owner"], "anna");
+    assert_eq!(exact[1]["end"], "expired");
+    assert_eq!(millis(&exact[1], "to"), lease_ends);
+    assert!(
+        exact[1]["renewals"].as_u64().is_some_and(|renewals| renewals > 0),
+        "{}",
+        exact[1]
+    );
+    let pause = exact[1]["longest_pause_ms"].as_i64().expect("it was renewed");
+    assert!((1..5000).contains(&pause), "{}", exact[1]);
+    let all = log(&db, &[]);
+    assert_eq!(all[1]["end"], "expired_by");
+    assert_eq!(all[1]["to"], all[0]["from"]);
+    assert!(all[1].get("renewals").is_none(), "{}", all[1]);
+    assert_eq!(all[1]["owner"], exact[1]["owner"]);
+
+    // The present document shows the end of the last turn.
+    let held = must(anna.lock("b").expiry(Duration::from_secs(2)).acquire().await);
+    must(held.detach(Duration::from_millis(300)).await);
+    sleep(Duration::from_millis(400)).await;
+    let document = lock_document(db.database(), "b").await.expect("it is there");
+    let lease_ends = must(document.get_datetime("expiresAt")).timestamp_millis();
+    for arguments in [&["b"], &[][..]] {
+        let turns = log(&db, arguments);
+        assert_eq!(told(&turns)[0], "b anna expired");
+        assert_eq!(millis(&turns[0], "to"), lease_ends);
+    }
+}
+
+#[tokio::test]
+async fn a_note_and_a_forced_release_are_shown() {
+    let db = test_db().await;
+    let builder = owner(&db, "anna").await.to_builder().note("deploys web\u{1b}");
+    let anna = must(builder.notes_at_once().build());
+    let waiters = db.database().collection::<Document>("distributed_locks.waiters");
+    for name in ["a", "b"] {
+        let held = must(anna.lock(name).acquire().await);
+        let document = lock_document(db.database(), name).await.expect("it is held");
+        let lock_id = must(document.get_str("lockId"));
+        let note = doc! { "_id": format!("note:{lock_id}") };
+        let is_noted = eventually(AMPLE, "the note", || async {
+            must(waiters.find_one(note.clone()).await).map(drop)
+        });
+        must(is_noted.await);
+        let release = mongolock(&db, &["release", name, "--yes", "--reason", "it hung"]);
+        let (code, _, said) = output(release);
+        assert_eq!(code, Some(0), "{said}");
+        held.lost().await;
+        if name == "b" {
+            let past = DateTime::from_millis(DateTime::now().timestamp_millis() - 60_000);
+            let forced = doc! { "_id": format!("forced:{lock_id}") };
+            must(waiters.update_one(forced, doc! { "$set": { "at": past } }).await);
+        }
+    }
+    let turns = log(&db, &[]);
+    assert_eq!(told(&turns), ["b anna released", "a anna released"]);
+    assert_eq!(turns[1]["note"], "deploys web\u{1b}");
+    assert_eq!(turns[1]["reason"], "it hung");
+    let by = turns[1]["forced_by"].as_str().expect("it was released by force");
+    assert_eq!(turns[0]["note"], "deploys web\u{1b}");
+    assert!(
+        turns[0].get("forced_by").is_none(),
+        "the note is that of another release"
+    );
+    let (_, out, _) = output(mongolock(&db, &["log", "a"]));
+    let details = format!(r"released by force by {by}: it hung; deploys web\u{{1b}}");
+    assert!(out.trim_end().ends_with(&details), "{out}");
+}
+
+/// A dropped collection ends the turns in it.
+#[tokio::test]
+async fn a_dropped_collection_is_no_end_of_the_log() {
+    let db = test_db().await;
+    let anna = owner(&db, "anna").await;
+    turn(&anna, "a").await;
+    let held = must(anna.lock("b").acquire().await);
+    must(locks(db.database()).drop().await);
+    turn(&anna, "c").await;
+    held.lost().await;
+    let turns = log(&db, &[]);
+    let lines = told(&turns);
+    assert!(lines.contains(&"c anna released".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"a anna released".to_owned()), "{lines:?}");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("b anna ") && !line.ends_with("held")),
+        "{lines:?}"
+    );
+}
+
+/// What the oplog has forgotten is not known: a turn that has begun before is shown as far as the documents tell, or the
+/// history.
+#[tokio::test]
+async fn a_wrapped_oplog_hides_what_was_not_recorded() {
+    // The oplog since the last checkpoint is kept, so there is one each second.
+    let options = ServerOptions::single().argument("--syncdelay").argument("1");
+    let server = must(Server::start(options).await);
+    let db = test_db().await;
+    let client = must(server.client().await);
+    let anna = LockProvider::builder(&client.database(db.name())).owner("anna");
+    let anna = must(anna.build());
+    let released = must(anna.lock("a:released").acquire().await);
+    let again = must(anna.lock("b:again").acquire().await);
+    let held = must(anna.lock("c:held").acquire().await);
+    turn(&anna, "d:before").await;
+    let before = now_of(&client).await;
+    let first_line = || {
+        let (code, out, said) = output(at(&server.uri(), &db, &["log", "--json", "--at", "0s"]));
+        assert_eq!((code, said.as_str()), (Some(0), ""));
+        let line: Value = must(serde_json::from_str(out.lines().next().unwrap_or_default()));
+        line
+    };
+    assert_eq!(first_line()["remembers_since"], Value::Null);
+    must(released.release().await);
+    let released = must(anna.lock("a:released").acquire().await);
+
+    let wrap = async || {
+        let before = now_of(&client).await;
+        let filler = client.database("filler").collection::<Document>("filler");
+        let text = "x".repeat(1_000_000);
+        let wrapped = eventually(AMPLE, "the end of the first part of the oplog", || async {
+            for _ in 0..20 {
+                must(filler.insert_one(doc! { "text": &text }).await);
+            }
+            let earliest = first_line()["remembers_since"].clone();
+            earliest
+                .as_str()
+                .filter(|earliest| *earliest > before.as_str())
+                .map(str::to_owned)
+        });
+        must(wrapped.await)
+    };
+    let earliest = wrap().await;
+    assert!(before < earliest);
+    must(released.release().await);
+    must(again.release().await);
+    turn(&anna, "b:again").await;
+
+    let turns = log_at(&server.uri(), &db, &[]);
+    let wanted = [
+        "b:again anna released",
+        "c:held anna held",
+        "a:released ? released",
+        "b:again ? released",
+    ];
+    assert_eq!(told(&turns), wanted);
+    // The document of a released lock keeps the time of its acquisition, until the next one.
+    assert!(
+        turns[2]["from"]
+            .as_str()
+            .is_some_and(|from| from < earliest.as_str()),
+        "{}",
+        turns[2]
+    );
+    assert_eq!(turns[3]["from"], Value::Null);
+
+    // What happens while a recorder works is known for longer; between two of them there is a gap.
+    let record = || Running::start(at(&server.uri(), &db, &["record"]));
+    let mut recorder = record();
+    until_recording(&client.database(db.name())).await;
+    turn(&anna, "d:recorded").await;
+    let spanning = must(anna.lock("e:spanning").acquire().await);
+    until_recording(&client.database(db.name())).await;
+    recorder.signal(Signal::TERM);
+    assert_eq!(recorder.code().await, Some(0));
+    turn(&anna, "d:missed").await;
+    wrap().await;
+    let mut recorder = record();
+    until_recording(&client.database(db.name())).await;
+    must(spanning.release().await);
+    turn(&anna, "d:later").await;
+    recorder.signal(Signal::TERM);
+    assert_eq!(recorder.code().await, Some(0));
+    let turns = log_at(&server.uri(), &db, &[]);
+    let lines = told(&turns);
+    let lines: Vec<&str> = lines
+        .iter()
+        .map(String::as_str)
+        .filter(|line| !line.contains("recorder"))
+        .collect();
+    let wanted = [
+        "d:later anna released",
+        "? ? gap",
+        "e:spanning anna released",
+        "d:recorded anna released",
+        "c:held anna held",
+    ];
+    assert_eq!(
+        lines.len(),
+        wanted.len() + lines.iter().filter(|line| line.starts_with("b:")).count()
+    );
+    assert!(wanted.iter().all(|line| lines.contains(line)), "{lines:?}");
+    must(held.release().await);
+}
+
+/// Waits until a recorder has written its first batch: the position is then later than now.
+async fn until_recording(database: &Database) {
+    let now = must(database.run_command(doc! { "hello": 1 }).await);
+    let now = *must(now.get_datetime("localTime"));
+    let history = database.collection::<Document>("distributed_locks.history");
+    let recording = eventually(AMPLE, "a batch of the recorder", || async {
+        let position = must(history.find_one(doc! { "_id": "position" }).await)?;
+        (*must(position.get_datetime("at")) >= now).then_some(())
+    });
+    must(recording.await);
+}
+
+/// Two recorders at once: one works, and the other one goes on when it was killed.
+#[tokio::test]
+async fn one_of_two_recorders_works() {
+    let db = test_db().await;
+    let anna = owner(&db, "anna").await;
+    let held = must(anna.lock("x:held").acquire().await);
+    let record = || Running::start(mongolock(&db, &["record", "--keep", "90d"]));
+    let mut first = record();
+    until_recording(db.database()).await;
+    let mut second = record();
+    must(must(anna.semaphore("x:s", 2).acquire().await).release().await);
+    until_recording(db.database()).await;
+    first.signal(Signal::KILL);
+    first.ended().await;
+    turn(&anna, "x:a").await;
+    // The lease of the first one ends, and the second one begins before the position.
+    until_recording(db.database()).await;
+    turn(&anna, "x:a").await;
+    until_recording(db.database()).await;
+    second.signal(Signal::TERM);
+    assert_eq!(second.code().await, Some(0));
+
+    let history = db.database().collection::<Document>("distributed_locks.history");
+    let of_x = doc! { "_id.name": { "$regex": "^x:" } };
+    assert_eq!(
+        must(history.count_documents(of_x).await),
+        4,
+        "each turn is one document"
+    );
+    let wanted = [
+        "x:a anna released",
+        "x:a anna released",
+        "x:s anna released",
+        "x:held anna held",
+    ];
+    let turns = log(&db, &["x:"]);
+    assert_eq!(told(&turns), wanted);
+    assert_eq!(turns[3]["fencing_token"], held.fencing_token().get());
+
+    // They are read from there: a document that was changed by hand is shown.
+    let changed = doc! { "$set": { "lockId": "bert#1" } };
+    must(history.update_one(doc! { "_id.name": "x:s" }, changed).await);
+    assert_eq!(told(&log(&db, &["x:"]))[2], "x:s bert released");
+    let (_, out, _) = output(mongolock(&db, &["log", "--json"]));
+    let first: Value = must(serde_json::from_str(out.lines().next().unwrap_or_default()));
+    assert!(first["recorded_until"].is_string(), "{first}");
+
+    let keep = || async {
+        let mut indexes = must(history.list_indexes().await);
+        while must(indexes.advance().await) {
+            let options = must(indexes.deserialize_current()).options.unwrap_or_default();
+            if options.expire_after.is_some() {
+                return options.expire_after;
+            }
+        }
+        None
+    };
+    let day = Duration::from_secs(24 * 60 * 60);
+    assert_eq!(keep().await, Some(day * 90));
+    let mut third = Running::start(mongolock(&db, &["record"]));
+    until_recording(db.database()).await;
+    third.signal(Signal::TERM);
+    assert_eq!(third.code().await, Some(0));
+    assert_eq!(keep().await, Some(day * 30));
+}
+
+async fn now_of(client: &mongodb::Client) -> String {
+    let hello = must(client.database("admin").run_command(doc! { "hello": 1 }).await);
+    must(must(hello.get_datetime("localTime")).try_to_rfc3339_string())
+}
+
+#[tokio::test]
+async fn a_server_without_change_streams_and_a_missing_right_are_explained() {
+    let db = test_db().await;
+    let server = must(Server::start(ServerOptions::standalone()).await);
+    let (code, out, said) = output(at(&server.uri(), &db, &["log"]));
+    assert_eq!((code, out.as_str()), (Some(125), ""));
+    assert!(said.contains("replica set"), "{said}");
+    let (_server, uri) = restricted(&db, &["find"]).await;
+    let (code, out, said) = output(at(&uri, &db, &["log"]));
+    assert_eq!((code, out.as_str()), (Some(125), ""));
+    assert!(said.contains("Grant `find` and `changeStream`"), "{said}");
+    // The notes are among the waiters, and without the right to read these there are none.
+    let (_server, uri) = restricted(&db, &["find", "changeStream"]).await;
+    assert_eq!(log_at(&uri, &db, &[]), [Value::Null; 0]);
+}
