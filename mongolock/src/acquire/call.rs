@@ -1,6 +1,6 @@
 //! What calls for a lock, for a permit and for a set have in common: their limits, their errors and their measurement.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,10 @@ use tracing::{Instrument, Span};
 
 use super::asking::{After, Kind};
 use super::claim::Claim;
+use super::nested::{Enclosing, Nested};
 use super::{Next, Outcome, Tried};
 use crate::engine::Engine;
-use crate::lease::{Entry, Hold, Turn};
+use crate::lease::{Entry, Hold, Lease, Turn};
 use crate::meter::{AcquireOutcome, LockMeter};
 use crate::name::RenderedName;
 use crate::opaque::boxed;
@@ -29,6 +30,8 @@ pub(crate) struct Call<'a> {
     pub(super) options: &'a Arc<Options>,
     /// Whether the caller runs under another lock of this provider, which it keeps until this call ends.
     pub(super) is_inside_hold: bool,
+    /// The leases of the holds around the caller; none for a part of a call for several locks.
+    pub(super) holds: Vec<Arc<Lease>>,
     /// What measures the call; `None` for a part of a call for several locks.
     pub(super) meter: Option<LockMeter>,
     /// The time at which the call began.
@@ -51,6 +54,9 @@ pub(crate) trait Search: Sync {
     /// Whether a try whose time is up is busy if a holder is known. Otherwise only its own search finds that.
     const IS_BUSY_WHILE_HELD: bool = true;
 
+    /// Whether the name that the call waits for may change.
+    const CHANGES_NAME: bool = false;
+
     fn call(&self) -> &Call<'_>;
 
     /// The span of the call.
@@ -63,6 +69,11 @@ pub(crate) trait Search: Sync {
 
     /// The name that the call waits for at present, and its queue: they decide the error of a call whose time is up.
     fn awaited<'s>(&'s self, queues: &'s Self::Queues) -> (&'s Arc<str>, &'s Arc<Entry>);
+
+    /// How many holders the name has when it is full.
+    fn width(&self) -> usize {
+        1
+    }
 
     /// Acquires what the call wants if that needs no longer wait.
     fn begin(
@@ -95,18 +106,29 @@ pub(crate) trait Search: Sync {
     ) -> impl Future<Output = Result<Tried, LockError>> + Send + Sync {
         async move {
             let call = self.call();
+            let nested = Nested::begin(call, self.awaited(queues).0, self.width());
+            let watching = async {
+                match nested.is_watched() {
+                    // It is on the heap, because most callers hold nothing.
+                    true => {
+                        boxed(nested.watch(call.begun, Self::CHANGES_NAME, || self.awaited(queues).1)).await
+                    }
+                    false => pending().await,
+                }
+            };
             // The search is pinned here, because a future that is passed on takes its room twice.
             let searching = pin!(self.search(queues, begun));
             tokio::select! {
                 biased;
-                outcome = searching => return outcome,
+                outcome = searching => return outcome.map_err(|error| nested.explained(error)),
                 () = call.engine.until_refused(call.is_inside_hold) => return Err(call.shut_down_error()),
                 () = self.time_is_up(queues) => {}
+                () = watching => {}
             }
             let (name, entry) = self.awaited(queues);
             match call.last_status(entry).holder() {
                 Ok(holder) if call.is_try && Self::IS_BUSY_WHILE_HELD => Ok(Err(BusyLock::new(name, holder))),
-                Ok(holder) => Err(call.timeout_error(name, &holder)),
+                Ok(holder) => Err(nested.explained(call.timeout_error(name, &holder))),
                 Err(status) => Err(call.error_without_holder(entry, status)),
             }
         }
@@ -154,7 +176,7 @@ impl<'a> Call<'a> {
         engine: &'a Arc<Engine>,
         name: &'a RenderedName,
         options: &'a Arc<Options>,
-        is_inside_hold: bool,
+        enclosing: Enclosing,
         on_busy: OnBusy,
     ) -> Self {
         let (begun, wait_limit) = (Instant::now(), options.wait_limit());
@@ -168,7 +190,8 @@ impl<'a> Call<'a> {
             engine,
             name,
             options,
-            is_inside_hold,
+            is_inside_hold: enclosing.is_inside_hold,
+            holds: enclosing.leases,
             meter: Some(engine.meter.of(name.template())),
             begun,
             deadline: limit.map(|limit| begun + limit),
@@ -182,6 +205,7 @@ impl<'a> Call<'a> {
         Call {
             name,
             options,
+            holds: Vec::new(),
             meter: None,
             begun: Instant::now(),
             ..*self

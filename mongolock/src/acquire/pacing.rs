@@ -166,6 +166,7 @@ mod tests {
 
     use super::*;
     use crate::LockProvider;
+    use crate::acquire::Enclosing;
     use crate::name::RenderedName;
     use crate::notifier::{OWN_REQUESTS, REPLIES_BEFORE_STREAM};
     use crate::options::OnBusy;
@@ -179,7 +180,7 @@ mod tests {
         let entry = engine.queues.join(&name);
         let turn = entry.try_turn().unwrap();
         let (rendered, options) = (RenderedName::new("n"), Arc::default());
-        let call = Call::new(engine, &rendered, &options, false, OnBusy::Wait);
+        let call = Call::new(engine, &rendered, &options, Enclosing::default(), OnBusy::Wait);
         let mut pacing = Pacing::new(&call, &turn);
         for _ in 0..=REPLIES_BEFORE_STREAM {
             let longest = pacing.after_held(&"own".into(), None);
@@ -214,7 +215,7 @@ mod tests {
         assert!(matches!(entry.front().status(), FrontStatus::NoReply));
         let turn = entry.try_turn().unwrap();
         let (rendered, options) = (RenderedName::new("n"), Arc::default());
-        let mut call = Call::new(engine, &rendered, &options, false, OnBusy::Wait);
+        let mut call = Call::new(engine, &rendered, &options, Enclosing::default(), OnBusy::Wait);
         call.deadline = Some(call.begun + OWN_REQUESTS);
         let mut pacing = Pacing::new(&call, &turn);
         pacing.wait_while_yielding().await;

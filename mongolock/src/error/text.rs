@@ -21,9 +21,14 @@ impl Display for LockError {
                 in_this_process,
                 held_for,
                 remaining,
+                deadlock,
             } => {
                 write!(f, "lock `{name}` not acquired within {}: ", Rounded(*waited))?;
-                write_held(f, holder.as_deref(), *in_this_process, *held_for, *remaining)
+                write_held(f, holder.as_deref(), *in_this_process, *held_for, *remaining)?;
+                match &deadlock[..] {
+                    [] => Ok(()),
+                    names => write!(f, "; deadlock of `{}`", names.join("`, `")),
+                }
             }
             Self::Busy {
                 name,
@@ -224,6 +229,21 @@ mod tests {
                 "{own}"
             );
         }
+    }
+
+    #[test]
+    fn a_timeout_names_the_deadlock_that_it_has_ended() {
+        let mut error = LockError::timeout(Busy::new("b"), Duration::from_secs(10));
+        let help = error.help();
+        let LockError::Timeout { deadlock, .. } = &mut error else {
+            unreachable!("it is one");
+        };
+        *deadlock = vec!["b".to_owned(), "a".to_owned()];
+        assert_eq!(
+            error.to_string(),
+            "lock `b` not acquired within 10 s: held by an unknown holder; deadlock of `b`, `a`"
+        );
+        assert!(error.help() != help && error.help().contains("order"));
     }
 
     #[test]

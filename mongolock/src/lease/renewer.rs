@@ -149,6 +149,12 @@ impl Renewer {
         lock(&self.state).schedule.leases(|lease| !lease.is_over())
     }
 
+    /// The leases that this task has acquired and that are held at present.
+    pub(crate) fn held_by(&self, task: tokio::task::Id) -> Vec<Arc<Lease>> {
+        let is_own = |lease: &Lease| lease.task() == Some(task) && !lease.is_over();
+        lock(&self.state).schedule.leases(is_own)
+    }
+
     /// The time at which a renewal was last confirmed.
     pub(crate) fn last_renewal(&self) -> Option<Instant> {
         lock(&self.state).last_renewal

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use super::look::held_permits;
 use super::{
     AcquireReply, AcquireRequest, Admission, AdmissionClass, Admissions, ClaimEnd, ClaimItem, Claimed,
-    Detachment, Extended, GuardChange, GuardOutcome, HeldPermits, IndexCheck, IndexState, Lane, LeaseId,
-    LockFilter, LockInfo, LockStream, Looked, MarkReply, MarkRequest, MongoStore, Outcomes, Page,
-    ProviderMark, ReleaseItem, RenewReply, RunningLeases, Store, StreamFilter, WaiterEntry, WaitersByName,
-    WaitersState,
+    Detachment, Extended, GuardChange, GuardOutcome, HeldPermits, Holders, IndexCheck, IndexState, Lane,
+    LeaseId, LockFilter, LockInfo, LockStream, Looked, MarkReply, MarkRequest, MongoStore, NestedWait,
+    Outcomes, Page, ProviderMark, ReleaseItem, RenewReply, RunningLeases, Store, StreamFilter, WaiterEntry,
+    WaitersByName, WaitersState,
 };
 use crate::error::failure::Failure;
 use crate::few::Few;
@@ -583,6 +583,31 @@ impl Store {
         limit: Duration,
     ) -> Result<WaitersByName, LockError> {
         send!(self, Line within limit, lines(names))
+    }
+
+    /// The holders of these names, with one query.
+    pub(crate) async fn holders(&self, names: &[Arc<str>], limit: Duration) -> Result<Holders, LockError> {
+        send!(self, Line within limit, holders(names))
+    }
+
+    /// The waits that list one of these holds, with one query; with a second one if callers of other processes run inside
+    /// these holds.
+    pub(crate) async fn nested_waits(
+        &self,
+        holds: &[Arc<str>],
+        limit: Duration,
+    ) -> Result<Vec<NestedWait>, LockError> {
+        send!(self, Line within limit, nested_waits(holds))
+    }
+
+    /// Notes that callers of this provider run inside these holds of other processes.
+    pub(crate) async fn note_outer_holds(
+        &self,
+        provider: &ProviderMark,
+        holds: &[Arc<str>],
+        limit: Duration,
+    ) -> Result<(), LockError> {
+        send!(self, Line within limit, note_outer_holds(provider, holds))
     }
 
     /// Checks the indexes of the documents of waiters, and has those built that are missing.

@@ -62,7 +62,7 @@ pub(crate) use mongo::{BackgroundClient, MongoStore, WAITERS_SUFFIX};
 pub use observation::ClientObservation;
 pub(crate) use overload::Trouble;
 pub(crate) use reachability::Reachability;
-pub(crate) use waiters::{ProviderMark, Waiter, WaiterEntry, WaitersByName};
+pub(crate) use waiters::{Holders, Holds, NestedWait, ProviderMark, Waiter, WaiterEntry, WaitersByName};
 pub use waiters_state::WaitersState;
 
 use crate::opaque::Opaque;
