@@ -58,8 +58,8 @@ pub enum LockError {
         /// the holder renews its lease until the work ends: do not use it as a `Retry-After`.
         remaining: Option<Duration>,
         /// The names of the deadlock that the call was in: it has waited for the first, the holder of each one waits for the
-        /// next, and the call itself runs under the last. Empty if none was found.
-        deadlock: Vec<String>,
+        /// next, and the call itself runs under the last. Empty if none was found. It is on the heap, so that errors are small.
+        deadlock: Box<Vec<String>>,
     },
     /// The lock is held, and the call was not to wait for it.
     ///
@@ -301,7 +301,7 @@ impl LockError {
             in_this_process: lock.in_this_process,
             held_for: lock.held_for,
             remaining: lock.remaining,
-            deadlock: Vec::new(),
+            deadlock: Box::default(),
         }
     }
 

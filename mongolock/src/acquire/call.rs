@@ -108,13 +108,11 @@ pub(crate) trait Search: Sync {
             let call = self.call();
             let nested = Nested::begin(call, self.awaited(queues).0, self.width());
             let watching = async {
-                match nested.is_watched() {
+                if nested.is_watched() {
                     // It is on the heap, because most callers hold nothing.
-                    true => {
-                        boxed(nested.watch(call.begun, Self::CHANGES_NAME, || self.awaited(queues).1)).await
-                    }
-                    false => pending().await,
+                    boxed(nested.watch(call.begun, Self::CHANGES_NAME, || self.awaited(queues).1)).await;
                 }
+                pending::<()>().await;
             };
             // The search is pinned here, because a future that is passed on takes its room twice.
             let searching = pin!(self.search(queues, begun));

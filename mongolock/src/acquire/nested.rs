@@ -47,7 +47,7 @@ impl<'a> Nested<'a> {
     pub(super) fn explained(&self, mut error: LockError) -> LockError {
         let found = self.call.as_ref().and_then(NestedCall::deadlock);
         if let (LockError::Timeout { deadlock, .. }, Some(found)) = (&mut error, found) {
-            deadlock.clone_from(found);
+            (**deadlock).clone_from(found);
         }
         error
     }

@@ -14,4 +14,4 @@ mod waits;
 
 pub(crate) use self::reading::read;
 pub(crate) use self::rule::Circle;
-pub(crate) use self::waits::{NestedCall, Waits};
+pub(crate) use self::waits::{NestedCall, OUTER_HOLDS, Waits};

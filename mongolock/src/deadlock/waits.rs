@@ -69,6 +69,13 @@ impl Waits {
         &self.outer
     }
 
+    /// The value of [`OUTER_HOLDS`] for a program that runs inside these holds.
+    pub(crate) fn for_programs(&self, holds: &[Arc<Lease>]) -> String {
+        let mut all = Vec::new();
+        add(&mut all, live(holds).chain(self.outer.iter().cloned()));
+        all.join("\n")
+    }
+
     /// Begins a wait for a name, which has so many holders when it is full. If it closes a circle of waits in this provider,
     /// all of them are told.
     pub(crate) fn begin(
@@ -118,7 +125,7 @@ impl Waits {
         }
         let known = &holds.known;
         holds.perhaps.retain(|hold| !known.contains(hold));
-        self.lines.set_holds(name, holds, since);
+        self.lines.set_holds(name, &holds, since);
     }
 }
 

@@ -25,7 +25,7 @@ impl Display for LockError {
             } => {
                 write!(f, "lock `{name}` not acquired within {}: ", Rounded(*waited))?;
                 write_held(f, holder.as_deref(), *in_this_process, *held_for, *remaining)?;
-                match &deadlock[..] {
+                match deadlock.as_slice() {
                     [] => Ok(()),
                     names => write!(f, "; deadlock of `{}`", names.join("`, `")),
                 }
@@ -238,7 +238,7 @@ mod tests {
         let LockError::Timeout { deadlock, .. } = &mut error else {
             unreachable!("it is one");
         };
-        *deadlock = vec!["b".to_owned(), "a".to_owned()];
+        **deadlock = ["b", "a"].map(str::to_owned).into();
         assert_eq!(
             error.to_string(),
             "lock `b` not acquired within 10 s: held by an unknown holder; deadlock of `b`, `a`"

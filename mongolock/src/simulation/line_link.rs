@@ -85,15 +85,6 @@ impl Link {
         self.line_command(|memory, _| memory.nested_waits(holds)).await
     }
 
-    pub(crate) async fn note_outer_holds(
-        &self,
-        provider: &ProviderMark,
-        holds: &[Arc<str>],
-    ) -> Result<(), LockError> {
-        self.line_command(|memory, _| memory.note_outer_holds(provider, holds))
-            .await
-    }
-
     /// Puts waiters that do not exist into a line, and all of it in a random order.
     fn forge(&self, line: &mut Vec<Waiter>) {
         let rng = &mut *self.rng();

@@ -607,7 +607,16 @@ impl Store {
         holds: &[Arc<str>],
         limit: Duration,
     ) -> Result<(), LockError> {
-        send!(self, Line within limit, note_outer_holds(provider, holds))
+        // The memory of a process has no holds of another one.
+        let Some(store) = self.mongo() else {
+            return Ok(());
+        };
+        let _admission = self
+            .background_admissions()
+            .admit(AdmissionClass::Line, None)
+            .await;
+        let noting = pin!(store.note_outer_holds(provider, holds, limit));
+        store.gate.run_within(limit, CommandKind::Line, noting).await
     }
 
     /// Checks the indexes of the documents of waiters, and has those built that are missing.

@@ -31,7 +31,7 @@ const LOOKED_TWICE: Duration = Duration::from_secs(8);
 /// The names of the deadlock that the error tells; none if the lock was acquired.
 fn deadlock(outcome: Result<(), LockError>) -> Vec<String> {
     match outcome {
-        Err(LockError::Timeout { deadlock, .. }) => deadlock,
+        Err(LockError::Timeout { deadlock, .. }) => *deadlock,
         Err(other) => panic!("{other}"),
         Ok(()) => panic!("it was acquired"),
     }

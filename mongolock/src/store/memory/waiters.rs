@@ -131,9 +131,6 @@ impl MemoryStore {
         waiters::holders(self.look(Looked::Awaited(names), Duration::ZERO))
     }
 
-    /// The holds of another process are never in the memory of this one.
-    pub(crate) fn note_outer_holds(&self, _: &ProviderMark, _: &[Arc<str>]) {}
-
     /// What an operator sees of the waiters for a lock.
     pub(super) fn waiter_infos(&self, name: &str, lock_id: &str) -> Vec<WaiterInfo> {
         let name: Arc<str> = Arc::from(name);
