@@ -36,11 +36,6 @@ impl Moment {
         Self(self.0.saturating_add(Self::from_start(time).0))
     }
 
-    /// The time since this moment; zero if it has not come.
-    pub(crate) fn elapsed(self) -> Duration {
-        Duration::from_nanos(Self::now().0.saturating_sub(self.0))
-    }
-
     /// The time from the present moment to this one; zero if it has passed.
     pub(crate) fn left(self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(Self::now().0))

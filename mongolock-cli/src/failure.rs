@@ -24,8 +24,6 @@ pub(crate) struct Failure {
     message: String,
     help: Option<String>,
     ending: Ending,
-    /// Whether trying again cannot help.
-    is_final: bool,
 }
 
 impl Failure {
@@ -34,18 +32,7 @@ impl Failure {
             message: message.into(),
             help: None,
             ending: Ending::Code(exit::FAILED),
-            is_final: false,
         }
-    }
-
-    /// Says that trying again cannot help.
-    pub(crate) fn finally(mut self) -> Self {
-        self.is_final = true;
-        self
-    }
-
-    pub(crate) fn is_final(&self) -> bool {
-        self.is_final
     }
 
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {

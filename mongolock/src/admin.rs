@@ -1,9 +1,11 @@
+mod events;
 mod force_release;
 mod info_stream;
 
 use std::fmt;
 use std::sync::Arc;
 
+pub use self::events::{LockEvent, LockEventKind, LockEvents};
 pub use self::force_release::ForceRelease;
 pub use self::info_stream::LockInfoStream;
 use crate::engine::Engine;
@@ -106,6 +108,44 @@ impl LockAdmin {
     /// ```
     pub fn stream(&self, filter: LockFilter) -> LockInfoStream {
         LockInfoStream::new(&self.engine, filter)
+    }
+
+    /// What happens to the locks that meet the filter, as events: first the present holds, then each change, in the order in
+    /// which the server makes them.
+    ///
+    /// Of the filter its name, its prefix and its owner count; the owner is that of the hold, of a hold that it has replaced, or
+    /// of a waiter. The server filters names and prefixes, and leaves out renewals, so that a stream for one name costs
+    /// little. A change in the moment of the beginning may be returned twice. Waiters of one process that hand a lock over among
+    /// themselves do not appear, because the document stays as it is, and a forced release looks like a release.
+    ///
+    /// The events come from a change stream, which needs a replica set or a sharded cluster and the privileges `find` and
+    /// `changeStream`. Behind `mongos` a shard without writes may delay them by 10 s. Without one the locks are read
+    /// once a second, so that a hold between two reads is missed, and a takeover looks like an acquisition. In memory
+    /// a read follows each change at once.
+    ///
+    /// See [`LockEvents`] for the past, errors and cancel safety.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// use mongolock::{LockEventKind, LockFilter, LockProvider};
+    ///
+    /// let provider = LockProvider::in_memory().to_builder().owner("web-1").build()?;
+    /// let mut events = provider.admin().events(LockFilter::new().name("leader:billing"));
+    /// let leader = provider.lock("leader:billing").await?;
+    ///
+    /// let event = events.next().await.expect("the events go on")?;
+    /// assert!(event.kind.is_held());
+    /// assert_eq!(event.owner.as_deref(), Some("web-1"));
+    ///
+    /// leader.release().await?;
+    /// let event = events.next().await.expect("the events go on")?;
+    /// assert_eq!(event.kind, LockEventKind::Released);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn events(&self, filter: LockFilter) -> LockEvents {
+        LockEvents::new(&self.engine, filter)
     }
 
     /// Reads one lock. `None` if it has no document, because it was never acquired, or its document was removed after

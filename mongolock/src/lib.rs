@@ -62,7 +62,7 @@ mod trace;
 #[doc(hidden)]
 pub mod attribute;
 
-pub use admin::{ForceRelease, LockAdmin, LockInfoStream};
+pub use admin::{ForceRelease, LockAdmin, LockEvent, LockEventKind, LockEvents, LockInfoStream};
 pub use context::LockContext;
 pub use error::{Busy, LockError, LossReason};
 pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};

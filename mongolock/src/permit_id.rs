@@ -35,6 +35,11 @@ pub(crate) fn end_of_ids(semaphore: &str) -> String {
     format!("{semaphore}{AFTER_SEPARATOR}")
 }
 
+/// Whether it is the `_id` of a user's lock or permit, and not one of the library's own documents.
+pub(crate) fn is_of_user(id: &str) -> bool {
+    !id.contains(SEPARATOR) || parts(id).is_some()
+}
+
 /// The semaphore and the number of the permit that has this `_id`; `None` for any other lock.
 pub(crate) fn parts(id: &str) -> Option<(&str, u32)> {
     let (semaphore, digits) = id.rsplit_once(SEPARATOR)?;
@@ -51,6 +56,11 @@ pub(crate) fn number(id: &str) -> Option<u32> {
 /// The name that users know: for a permit that of its semaphore.
 pub(crate) fn shown(id: &str) -> &str {
     parts(id).map_or(id, |(semaphore, _)| semaphore)
+}
+
+/// The name that users know, of the name by which waiters know a lock.
+pub(crate) fn semaphore(awaited: &str) -> &str {
+    awaited.strip_suffix(SEPARATOR).unwrap_or(awaited)
 }
 
 /// The name by which waiters know a lock: a waiter for a permit takes any of its semaphore.
@@ -90,6 +100,7 @@ mod tests {
             "mongolock\u{1f}ttl-index",
         ] {
             assert_eq!(parts(other), None, "{other:?}");
+            assert_eq!(is_of_user(other), other == "export", "{other:?}");
             assert_eq!(awaited(other), other);
         }
     }

@@ -256,6 +256,19 @@ pub(crate) const ASK_AGAIN_EXPIRY: Duration = seconds(1);
 /// sends less than two commands a second while nothing happens.
 pub(crate) const STREAM_AWAIT: Duration = millis(1250);
 
+/// The longest time for which the server waits for an event of a stream that has an end: it is read for the past.
+pub(crate) const HISTORY_AWAIT: Duration = millis(1);
+
+/// The time that a reply may take while the server reads the past, of which it sends nothing before it has 4 MB of matches or
+/// is at the end: about 7 s for 1 GB.
+pub(crate) const HISTORY_LIMIT: Duration = seconds(10 * 60);
+
+/// The pause before a stream of events that has failed is opened again.
+pub(crate) const EVENTS_REOPEN: Duration = seconds(1);
+
+/// The pause between two looks for events at a server without change streams.
+pub(crate) const EVENTS_LOOK: Duration = seconds(1);
+
 /// The time without a reply after which a stream no longer counts as open, because it wakes no waiter.
 pub(crate) const STREAM_SILENT: Duration = seconds(10);
 

@@ -181,23 +181,28 @@ pub(super) const WATCH_HELP: &str = "\
 The changes are acquired, detached, resumed, released, taken over, expired, deleted, damaged, done and waiting. It needs a replica set and the \
 right to open change streams, on the collection of the locks and on that of the waiters.
 
-  - The server tells no expiry: it is computed with the server's clock, which is read every 10s, and checked by a read \
-    of the lock.
+  - The server tells no expiry: the lock is read when its lease would end.
   - A forced release looks like a release.
-  - A document that cannot be read as a lock any more is `damaged`; that is noticed when its lease would end.
+  - A document that cannot be read as a lock any more is `damaged`; if only the end of its lease cannot be read, that is \
+    noticed when the lease would end.
   - The changes of locks and those of waiters have no common order.
   - Waiters of one process that hand a lock over among themselves do not appear: the document stays as it is.
-  - If events are missed, a line says so (`gap`), and the locks are read again.
+  - After an outage it goes on with the next change. If the server no longer has the changes, a line says so (`gap`), and the \
+    locks are read again.
   - A line says when no primary answers any more (`gone`), and another one when one answers again (`back`).
 
 Fields of --json:
-  at               RFC 3339, UTC, by the server's clock, when the change was seen
+  at               RFC 3339, UTC, the time of the change by the server's clock (for gone and back: of this machine)
   event            acquired, detached, resumed, released, taken_over, expired, deleted, damaged, done, waiting, gap, gone or back
   name             text; not for gap, gone and back
   permit           number of the permit; only for permits
   owner            text; the owner that has the lock, or had it last, or waits; left out if unknown
   previous_owner   text; only for taken_over, if known
   fencing_token    number; left out for permits, and if unknown
+  lock_id          text; the hold, as its document names it; left out if unknown
+  acquired_at      RFC 3339, UTC; left out if unknown
+  expires_at       RFC 3339, UTC; the end of the lease, if the change tells it
+  since            RFC 3339, UTC; for waiting since when, for gap the last time up to which nothing was missed
   problem          text; only for gone
 
 Examples:

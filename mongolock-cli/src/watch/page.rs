@@ -1,110 +1,103 @@
 //! The lines of `watch`, and when they are written.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
+use mongodb::bson::DateTime;
+use mongolock::{LockEvent, LockEventKind};
 use serde::Serialize;
 
-use super::ServerClock;
-use super::changes::{Change, Kind};
 use crate::failure::Failure;
 use crate::json::{self, rfc3339};
 use crate::output::Output;
 use crate::text::escaped;
 
-/// Standard output with the lines of `watch`, and the clock of the server that dates them.
+/// Standard output with the lines of `watch`.
 pub(super) struct Page {
     output: RefCell<Output>,
-    clock: Cell<ServerClock>,
     as_json: bool,
+}
+
+/// Whether a primary answers.
+pub(super) enum Pulse {
+    /// None does, and why.
+    Gone(String),
+    /// One does again.
+    Back,
 }
 
 impl Page {
     pub(super) fn new(as_json: bool) -> Self {
         Self {
             output: RefCell::new(Output::new()),
-            clock: Cell::new(ServerClock::unknown()),
             as_json,
         }
     }
 
-    pub(super) fn clock(&self) -> ServerClock {
-        self.clock.get()
-    }
-
-    pub(super) fn set_clock(&self, clock: ServerClock) {
-        self.clock.set(clock);
-    }
-
-    pub(super) fn show(&self, change: &Change) -> Result<(), Failure> {
-        let at = rfc3339(self.clock().now());
-        let line = if self.as_json {
-            json::line(&Line::of(change, &at))
+    /// Shows a change. The present holds are none.
+    pub(super) fn show(&self, event: &LockEvent) -> Result<(), Failure> {
+        if event.kind == LockEventKind::Held {
+            return Ok(());
+        }
+        self.write(if self.as_json {
+            json::line(event)
         } else {
-            text(change, &at)
+            text(event)
+        })
+    }
+
+    pub(super) fn show_pulse(&self, pulse: &Pulse) -> Result<(), Failure> {
+        let (event, problem) = match pulse {
+            Pulse::Gone(problem) => ("gone", Some(problem.as_str())),
+            Pulse::Back => ("back", None),
         };
+        // No server tells the time of it.
+        let at = rfc3339(DateTime::now());
+        self.write(match (self.as_json, problem) {
+            (true, problem) => json::line(&PulseLine { at, event, problem }),
+            (false, Some(problem)) => notice(&at, &format!("no events arrive: {}", escaped(problem))),
+            (false, None) => notice(&at, "events arrive again"),
+        })
+    }
+
+    fn write(&self, line: String) -> Result<(), Failure> {
         let mut output = self.output.borrow_mut();
-        let written = output.line(line).and_then(|()| output.flush());
-        // What comes after it would not be seen.
-        written.map_err(Failure::finally)
+        output.line(line)?;
+        output.flush()
     }
 }
 
-/// A line of `--json`. The help lists the fields.
+/// A line of `--json` that is not about a lock. The help lists the fields.
 #[derive(Debug, Serialize)]
-struct Line<'a> {
-    at: &'a str,
+struct PulseLine<'a> {
+    at: String,
     event: &'static str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    permit: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    owner: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    previous_owner: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fencing_token: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<&'a str>,
 }
 
-impl<'a> Line<'a> {
-    fn of(change: &'a Change, at: &'a str) -> Self {
-        Self {
-            at,
-            event: change.kind.as_str(),
-            name: &change.name,
-            permit: change.permit,
-            owner: change.owner.as_deref(),
-            previous_owner: change.before.as_deref(),
-            fencing_token: change.token,
-            problem: change.problem.as_deref(),
-        }
-    }
+fn notice(at: &str, text: &str) -> String {
+    format!("{at}  -- {text} --")
 }
 
 /// A line for people.
-fn text(change: &Change, at: &str) -> String {
-    let problem = change.problem.as_deref().map_or_else(|| "".into(), escaped);
-    let notice = match change.kind {
-        Kind::Gap => "events were missed; the locks were read again".to_owned(),
-        Kind::Gone => format!("no events arrive: {problem}"),
-        Kind::Back => "events arrive again".to_owned(),
-        _ => return of_lock(change, at),
+fn text(event: &LockEvent) -> String {
+    let at = rfc3339(event.at);
+    if let (LockEventKind::Gap, Some(since)) = (event.kind, event.since) {
+        let since = rfc3339(since);
+        return notice(
+            &at,
+            &format!("events since {since} were missed; the locks were read again"),
+        );
+    }
+    let name = match event.permit {
+        Some(number) => format!("{} #{number}", escaped(&event.name)),
+        None => escaped(&event.name).into_owned(),
     };
-    format!("{at}  -- {notice} --")
-}
-
-fn of_lock(change: &Change, at: &str) -> String {
-    let name = match change.permit {
-        Some(number) => format!("{} #{number}", escaped(&change.name)),
-        None => escaped(&change.name).into_owned(),
-    };
-    let owner = change.owner.as_deref().map_or_else(|| "-".into(), escaped);
-    let before = match change.before.as_deref() {
+    let owner = event.owner.as_deref().map_or_else(|| "-".into(), escaped);
+    let before = match event.previous_owner.as_deref() {
         Some(before) => format!(" from {}", escaped(before)),
         None => String::new(),
     };
-    let kind = change.kind.as_str().replace('_', " ");
+    let kind = event.kind.as_str().replace('_', " ");
     format!("{at}  {kind:<10}  {name}  {owner}{before}")
 }

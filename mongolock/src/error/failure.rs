@@ -67,6 +67,9 @@ pub(crate) enum Failure {
     /// A change stream whose collection was dropped or renamed.
     #[error("the change stream ended with its collection")]
     StreamEnded,
+    /// A change stream of locks in memory.
+    #[error("locks in memory have no change streams")]
+    NoStreams,
     /// A connection string that the driver does not accept.
     #[error("the MongoDB connection string is invalid: {reason}")]
     ConnectionString { reason: String },
@@ -98,7 +101,7 @@ impl Failure {
     /// Whether another attempt may succeed without intervention.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::RefusedLogIn { .. } | Self::WrongSet { .. } | Self::EndedRuntime => false,
+            Self::RefusedLogIn { .. } | Self::WrongSet { .. } | Self::EndedRuntime | Self::NoStreams => false,
             Self::NoReply { .. }
             | Self::Overloaded { .. }
             | Self::Unreachable { .. }
@@ -131,7 +134,8 @@ impl Failure {
             | Self::Closed
             | Self::BlockedDocument { .. }
             | Self::Together { .. }
-            | Self::StreamEnded => io::ErrorKind::Other,
+            | Self::StreamEnded
+            | Self::NoStreams => io::ErrorKind::Other,
         }
     }
 }

@@ -136,6 +136,9 @@ fn mongo_help(error: &Error) -> &'static str {
             "Commit or abort open transactions that changed the lock's document, and look for long operations in \
              `db.currentOp()`."
         }
+        (Some(Failure::NoStreams), _) => {
+            "Use a replica set or a sharded cluster for the past, for an end, and for waiters."
+        }
         (Some(Failure::StreamEnded), _) => "Do not drop or rename the lock collection while programs use it.",
         (Some(Failure::ConnectionString { reason }), _) => connection_string_help(reason),
         (None, ErrorKind::ServerSelection { .. }) => {

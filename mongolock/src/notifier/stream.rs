@@ -10,7 +10,7 @@ use super::cost::StreamReply;
 use super::{NotifierState, ReleaseNotifier};
 use crate::backoff::Backoff;
 use crate::moment::Luck;
-use crate::store::{LockEvent, LockStream, StreamFilter, driver_error};
+use crate::store::{HolderChange, LockStream, StreamFilter, driver_error};
 use crate::sync::lock;
 use crate::timing::{LINE_FAR, LINE_FAR_PAUSE, STREAM_IDLE, STREAM_REPLY, STREAM_UNAVAILABLE};
 use crate::{LockError, permit_id, trace};
@@ -90,13 +90,13 @@ impl ReleaseNotifier {
     }
 
     /// Notes an event of the stream, and returns whether it concerns a waiter or a line.
-    fn note_event(self: &Arc<Self>, event: &LockEvent) -> bool {
+    fn note_event(self: &Arc<Self>, event: &HolderChange) -> bool {
         match event {
-            LockEvent::Released { name } => match permit_id::awaited(name) {
+            HolderChange::Released { name } => match permit_id::awaited(name) {
                 own if *own == **name => self.released(name),
                 group => self.released(&Arc::from(group)),
             },
-            LockEvent::Acquired { name, lock_id } => match permit_id::awaited(name) {
+            HolderChange::Acquired { name, lock_id } => match permit_id::awaited(name) {
                 own if *own == **name => self.acquired(name, lock_id),
                 // Other permits may be free: only the order of the waiters has changed.
                 group => {

@@ -14,7 +14,7 @@ use super::pool::Connection;
 use super::wake_ups::heard;
 use super::{chance, errors};
 use crate::LockError;
-use crate::store::{LockEvent, StreamFilter};
+use crate::store::{HolderChange, StreamFilter};
 
 impl Link {
     pub(crate) async fn watch(self: &Arc<Self>) -> Result<Hints, LockError> {
@@ -38,9 +38,9 @@ impl Link {
 
 /// The stream of events as one process receives it.
 pub(crate) struct Hints {
-    releases: broadcast::Receiver<LockEvent>,
+    releases: broadcast::Receiver<HolderChange>,
     /// The events of the last reply that were not read yet, in a scene.
-    batch: VecDeque<LockEvent>,
+    batch: VecDeque<HolderChange>,
     link: Arc<Link>,
     /// The stream keeps a connection for as long as it is open.
     _connection: Option<Connection>,
@@ -56,7 +56,7 @@ impl Hints {
     }
 
     /// The next event that this filter admits, as the server applies it.
-    pub(crate) async fn next(&mut self, filter: &StreamFilter) -> Result<Option<LockEvent>, LockError> {
+    pub(crate) async fn next(&mut self, filter: &StreamFilter) -> Result<Option<HolderChange>, LockError> {
         if self.link.knobs.way.is_some() {
             return Ok(self.next_of_batch(filter).await);
         }
@@ -76,7 +76,7 @@ impl Hints {
                 event = None;
             }
         }
-        if let Some(LockEvent::Acquired { name, .. }) = &event {
+        if let Some(HolderChange::Acquired { name, .. }) = &event {
             self.link.process.contacts.heard_of(name);
         }
         let event = event.filter(|event| filter.admits(event.name()));
@@ -88,7 +88,7 @@ impl Hints {
 
     /// The next event in a scene. A stream gets all events in one reply that have happened since the last one, and asks for
     /// another reply only after it has read them.
-    async fn next_of_batch(&mut self, filter: &StreamFilter) -> Option<LockEvent> {
+    async fn next_of_batch(&mut self, filter: &StreamFilter) -> Option<HolderChange> {
         if self.batch.is_empty() {
             self.link.server.traffic.stream_replies.fetch_add(1, Relaxed);
             sleep(self.link.message(0)).await;

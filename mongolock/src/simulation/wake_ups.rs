@@ -11,7 +11,7 @@ use super::process::Process;
 use super::server::{Command, Server};
 use crate::engine::Engine;
 use crate::permit_id;
-use crate::store::{AcquireReply, LeaseId, LockEvent};
+use crate::store::{AcquireReply, HolderChange, LeaseId};
 use crate::sync::lock;
 
 /// The longest time after the event of a release, or after the last reply, in which a waiter that relies on events sends a
@@ -188,15 +188,15 @@ impl WakeUps {
 }
 
 /// Notes an event that has reached a process. If it is a release, a request for the lock must follow.
-pub(super) fn heard(server: &Arc<Server>, process: &Arc<Process>, event: &LockEvent) {
+pub(super) fn heard(server: &Arc<Server>, process: &Arc<Process>, event: &HolderChange) {
     let name = awaited(event.name());
     let is_new = process.contacts.wake_ups.change(&name, |state| match event {
-        LockEvent::Released { name } => {
+        HolderChange::Released { name } => {
             state.released = Some(Arc::clone(name));
             state.since = Instant::now();
             !std::mem::replace(&mut state.is_watched, true)
         }
-        LockEvent::Acquired { name, .. } => {
+        HolderChange::Acquired { name, .. } => {
             state.released.take_if(|released| released == name);
             false
         }

@@ -28,12 +28,26 @@ impl MongoStore {
         after: Option<&str>,
         takeover_margin: Duration,
     ) -> Result<Page, LockError> {
-        let size = filter.limit.map_or(PAGE_SIZE, |limit| limit.min(PAGE_SIZE));
+        let (documents, last_name) = self.documents(conditions(filter), after, filter.limit).await?;
+        let lines = self.lines_of(&documents).await;
+        let info = |document: &Document| info(name_of(document), document, takeover_margin, &lines);
+        let locks = documents.iter().map(info).collect();
+        Ok(Page { locks, last_name })
+    }
+
+    /// A page of the documents that meet a query: the first ones after this name, this number at most; and the last name, if
+    /// others follow it.
+    pub(super) async fn documents(
+        &self,
+        mut query: Document,
+        after: Option<&str>,
+        limit: Option<u32>,
+    ) -> Result<(Vec<Document>, Option<String>), LockError> {
+        let size = limit.map_or(PAGE_SIZE, |limit| limit.min(PAGE_SIZE));
         if size == 0 {
             // To the server 0 means no limit.
-            return Ok(Page::default());
+            return Ok((Vec::new(), None));
         }
-        let mut query = conditions(filter);
         if let Some(after) = after {
             query = doc! { "$and": [{ "_id": { "$gt": after } }, query] };
         }
@@ -50,16 +64,10 @@ impl MongoStore {
         while found.advance().await? {
             documents.push(found.deserialize_current()?);
         }
-        let lines = self.lines_of(&documents).await;
-        let info = |document: &Document| info(name_of(document), document, takeover_margin, &lines);
         let is_full = documents.len() == size as usize;
-        Ok(Page {
-            locks: documents.iter().map(info).collect(),
-            last_name: documents
-                .last()
-                .filter(|_| is_full)
-                .map(|last| name_of(last).to_owned()),
-        })
+        let last = documents.last().filter(|_| is_full);
+        let last = last.map(|last| name_of(last).to_owned());
+        Ok((documents, last))
     }
 
     pub(crate) async fn get(
@@ -135,8 +143,11 @@ fn ends_now(takeover_margin: Duration) -> Document {
 
 /// The query for the conditions of a filter, by the rules of [`LockFilter::admits`] and without the limit. It leaves
 /// out the internal lock of the index build, which is not a user's lock.
-fn conditions(filter: &LockFilter) -> Document {
+pub(super) fn conditions(filter: &LockFilter) -> Document {
     let mut conditions = vec![doc! { "_id": { "$type": "string", "$ne": BUILD_LOCK } }];
+    if let Some(name) = &filter.name {
+        conditions.push(doc! { "$or": named("_id", name).to_vec() });
+    }
     if let Some(prefix) = &filter.prefix {
         conditions.push(doc! { "_id": { "$regex": format!("^{}", literally(prefix)) } });
     }
@@ -158,6 +169,12 @@ fn conditions(filter: &LockFilter) -> Document {
         Some(LockState::Done) => conditions.push(doc! { "lockId": is_mark(), "$expr": is_running() }),
     }
     doc! { "$and": conditions }
+}
+
+/// The conditions for a field with the `_id` of this lock, or of a permit of this semaphore.
+pub(super) fn named(field: &str, name: &str) -> [Document; 2] {
+    let permits = format!("^{}", literally(&permit_id::group(name)));
+    [doc! { field: name }, doc! { field: { "$regex": permits } }]
 }
 
 /// The condition for the `lockId` of a mark.
@@ -193,19 +210,30 @@ pub(super) fn info(
     takeover_margin: Duration,
     lines: &WaitersByName,
 ) -> Result<LockInfo, LockError> {
+    let seen = seen(name, document)?;
+    let waiters = waiters::infos(lines.get(permit_id::awaited(name)), seen.lock_id);
+    let seen = Seen {
+        takeover_margin,
+        waiters,
+        ..seen
+    };
+    Ok(seen.into())
+}
+
+/// The fields of a document that a query with [`seen_fields`] has read, without a takeover margin and without waiters.
+pub(super) fn seen<'a>(name: &'a str, document: &'a Document) -> Result<Seen<'a>, LockError> {
     let unfit = |field, wanted| unfit(name, document, field, wanted);
     let text = |field| document.get_str(field).map_err(|_| unfit(field, "a string"));
     let date = |field| document.get_datetime(field).map_err(|_| unfit(field, "a date"));
     let token = document.get_i64("fencingToken");
-    let seen = Seen {
+    Ok(Seen {
         name,
         lock_id: text("lockId")?,
         acquired_at: *date("acquiredAt")?,
         expires_at: *date("expiresAt")?,
         token: token.map_err(|_| unfit("fencingToken", "a 64-bit integer"))?,
         now: *date("now")?,
-        takeover_margin,
-        waiters: waiters::infos(lines.get(permit_id::awaited(name)), text("lockId")?),
-    };
-    Ok(seen.into())
+        takeover_margin: Duration::ZERO,
+        waiters: Vec::new(),
+    })
 }

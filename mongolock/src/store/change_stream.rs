@@ -43,14 +43,14 @@ type Stream = ChangeStream<Event>;
 
 /// What happens to a lock.
 #[derive(Debug, Clone)]
-pub(crate) enum LockEvent {
+pub(crate) enum HolderChange {
     /// It was released, or its document was deleted.
     Released { name: Arc<str> },
     /// A claim has acquired it.
     Acquired { name: Arc<str>, lock_id: Arc<str> },
 }
 
-impl LockEvent {
+impl HolderChange {
     pub(crate) fn name(&self) -> &Arc<str> {
         match self {
             Self::Released { name } | Self::Acquired { name, .. } => name,
@@ -67,7 +67,7 @@ pub(crate) struct LockStream {
 
 enum Source {
     Mongo(MongoStream),
-    Memory(Receiver<LockEvent>),
+    Memory(Receiver<HolderChange>),
     #[cfg(test)]
     Simulated(crate::simulation::Hints),
 }
@@ -116,7 +116,7 @@ impl LockStream {
 
     /// The next event, or `None` if there was none for a while. Each call sends at most one request of the stream and must
     /// not be dropped, which would close the connection; a change of the filter takes effect between two of them.
-    pub(crate) async fn next(&mut self) -> Result<Option<LockEvent>, LockError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<HolderChange>, LockError> {
         let event = match &mut self.source {
             Source::Mongo(stream) => {
                 let (event, switched) = stream.next().await?;
@@ -164,7 +164,7 @@ impl MongoStream {
     }
 
     /// The next event, and the filter that the stream has from now on if that has changed.
-    async fn next(&mut self) -> Result<(Option<LockEvent>, Option<StreamFilter>), LockError> {
+    async fn next(&mut self) -> Result<(Option<HolderChange>, Option<StreamFilter>), LockError> {
         let event = next_event(&mut self.stream, &mut self.passage).await?;
         // A stream that has ended with its collection returns nothing any more.
         if event.is_none() && !self.stream.is_alive() {
@@ -181,7 +181,7 @@ impl MongoStream {
             self.stream = self.gate.run(CommandKind::Stream, pin!(opening)).await?;
             switched = Some(switch.filter);
         }
-        Ok((event.as_ref().and_then(lock_event), switched))
+        Ok((event.as_ref().and_then(holder_change), switched))
     }
 
     async fn begin_switch(&mut self, filter: StreamFilter) -> Result<(), LockError> {
@@ -193,16 +193,16 @@ impl MongoStream {
 }
 
 /// What an event of the server says of a lock. A `lockId` that is empty or a mark belongs to no holder.
-fn lock_event(event: &Event) -> Option<LockEvent> {
+fn holder_change(event: &Event) -> Option<HolderChange> {
     let name = event.document_key.as_ref()?.get_str("_id").ok().map(Arc::from)?;
     let document = event.full_document.as_ref();
     let lock_id = document.and_then(|document| document.get_str("lockId").ok());
     Some(match lock_id.filter(|id| is_claim(id)) {
-        Some(lock_id) => LockEvent::Acquired {
+        Some(lock_id) => HolderChange::Acquired {
             name,
             lock_id: Arc::from(lock_id),
         },
-        None => LockEvent::Released { name },
+        None => HolderChange::Released { name },
     })
 }
 
@@ -260,7 +260,7 @@ fn pipeline(filter: &StreamFilter) -> [Document; 2] {
 
 /// The latest time of the server that a majority has reached: the server sends it with the reply to a query with that
 /// read concern. The query finds nothing; `None` where the reply has no time.
-async fn majority_time(locks: &Collection<Document>) -> Result<Option<Timestamp>, LockError> {
+pub(super) async fn majority_time(locks: &Collection<Document>) -> Result<Option<Timestamp>, LockError> {
     let command = doc! {
         "find": locks.name(), "filter": { "_id": Bson::Null }, "limit": 1, "singleBatch": true,
         "readConcern": { "level": "majority" }, "maxTimeMS": millis(COMMAND_LIMIT),

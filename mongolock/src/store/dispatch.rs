@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::ClientSession;
+use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
 use super::look::held_permits;
 use super::{
-    AcquireReply, AcquireRequest, Admission, AdmissionClass, Admissions, ClaimEnd, ClaimItem, Claimed,
-    Detachment, Extended, GuardChange, GuardOutcome, HeldPermits, Holders, IndexCheck, IndexState, Lane,
-    LeaseId, LockFilter, LockInfo, LockStream, Looked, MarkReply, MarkRequest, MongoStore, NestedWait,
-    Outcomes, Page, ProviderMark, ReleaseItem, RenewReply, RunningLeases, Store, StreamFilter, WaiterEntry,
-    WaitersByName, WaitersState,
+    AcquireReply, AcquireRequest, Admission, AdmissionClass, Admissions, Begin, Changes, ClaimEnd, ClaimItem,
+    Claimed, Detachment, DocumentStream, Extended, GuardChange, GuardOutcome, HeldPermits, Holders,
+    IndexCheck, IndexState, Lane, LeaseId, LockFilter, LockInfo, LockStream, Looked, MarkReply, MarkRequest,
+    MongoStore, NestedWait, Outcomes, Page, ProviderMark, ReleaseItem, RenewReply, RunningLeases, Store,
+    StreamFilter, TakenOrDamaged, WaiterEntry, WaitersByName, WaitersState, driver_error,
 };
 use crate::error::failure::Failure;
 use crate::few::Few;
@@ -480,6 +481,41 @@ impl Store {
         takeover_margin: Duration,
     ) -> Result<Option<LockInfo>, LockError> {
         send!(self, get(name, takeover_margin))
+    }
+
+    /// The documents that name a holder or have a mark, of those that meet the name and the prefix of a filter; or only those
+    /// of them with these `_id`s.
+    pub(crate) async fn taken_locks(
+        &self,
+        filter: &LockFilter,
+        ids: Option<&[String]>,
+    ) -> Result<Vec<TakenOrDamaged>, LockError> {
+        send!(self, taken_locks(filter, ids))
+    }
+
+    /// The time of the server's clock.
+    pub(crate) async fn server_time(&self) -> Result<DateTime, LockError> {
+        send!(self, server_time())
+    }
+
+    /// Opens a stream of the changes of documents, for operators.
+    pub(crate) async fn document_changes(
+        &self,
+        changes: &Changes,
+        begin: Begin,
+    ) -> Result<DocumentStream, LockError> {
+        match self.mongo() {
+            Some(store) => store.document_changes(changes, begin).await,
+            None => Err(driver_error::no_streams()),
+        }
+    }
+
+    /// Opens a stream of the documents that are inserted among the waiters.
+    pub(crate) async fn new_waiters(&self, begin: Begin) -> Result<DocumentStream, LockError> {
+        match self.mongo() {
+            Some(store) => store.new_waiters(begin).await,
+            None => Err(driver_error::no_streams()),
+        }
     }
 
     /// Frees a lock that is not free, if the document has the given token; `false` if there was nothing to free.

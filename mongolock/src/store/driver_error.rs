@@ -48,6 +48,9 @@ const WRITE_CONFLICT: i32 = 112;
 pub(crate) const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
 /// The code of "The $changeStream stage is only supported on replica sets".
 const NO_CHANGE_STREAMS: i32 = 40573;
+/// The codes of a change stream whose beginning the server no longer has, or can no longer find.
+const HISTORY_LOST: i32 = 286;
+const STREAM_FATAL: i32 = 280;
 
 /// Whether another attempt may succeed without intervention.
 pub(crate) fn is_transient(error: &LockError) -> bool {
@@ -299,7 +302,8 @@ pub(crate) fn is_unreachable(error: &LockError) -> bool {
 
 /// Whether the server has no change streams (a standalone), or the user may not open one.
 pub(crate) fn is_unavailable_stream(error: &LockError) -> bool {
-    matches!(error, LockError::Mongo(error) if matches!(code(error), Some(UNAUTHORIZED | NO_CHANGE_STREAMS)))
+    matches!(failure(error), Some(Failure::NoStreams))
+        || matches!(error, LockError::Mongo(error) if matches!(code(error), Some(UNAUTHORIZED | NO_CHANGE_STREAMS)))
 }
 
 pub(crate) fn is_duplicate_key(error: &Error) -> bool {
@@ -335,6 +339,16 @@ pub(crate) fn is_no_transaction(error: &Error) -> bool {
 
 pub(crate) fn code(error: &Error) -> Option<i32> {
     coded(error).map(|(code, ..)| code)
+}
+
+/// The error for a change stream of locks in memory.
+pub(crate) fn no_streams() -> LockError {
+    Failure::NoStreams.into_error()
+}
+
+/// Whether the server no longer has the events at which a stream shall begin.
+pub(crate) fn is_history_lost(error: &LockError) -> bool {
+    matches!(error, LockError::Mongo(error) if matches!(code(error), Some(HISTORY_LOST | STREAM_FATAL)))
 }
 
 /// The error for a change stream whose collection was dropped or renamed.

@@ -1,7 +1,8 @@
 use crate::{LockInfo, LockState};
 
-/// The conditions for the locks that [`LockAdmin::list`](crate::LockAdmin::list) and
-/// [`LockAdmin::stream`](crate::LockAdmin::stream) return. A lock must meet all that are set.
+/// The conditions for the locks that [`LockAdmin::list`](crate::LockAdmin::list),
+/// [`LockAdmin::stream`](crate::LockAdmin::stream) and [`LockAdmin::events`](crate::LockAdmin::events) return. A lock must meet
+/// all that are set.
 ///
 /// Prefixes and owners are compared as plain strings: no character has a special meaning.
 ///
@@ -11,8 +12,9 @@ use crate::{LockInfo, LockState};
 /// let stuck = LockFilter::new().prefix("report:").state(LockState::Expired).limit(100);
 /// ```
 #[derive(Debug, Clone, Default)]
-#[must_use = "a filter does nothing until it is passed to `LockAdmin::list` or `LockAdmin::stream`"]
+#[must_use = "a filter does nothing until it is passed to a method of `LockAdmin`"]
 pub struct LockFilter {
+    pub(crate) name: Option<String>,
     pub(crate) prefix: Option<String>,
     pub(crate) owner: Option<String>,
     pub(crate) state: Option<LockState>,
@@ -23,6 +25,12 @@ impl LockFilter {
     /// A filter without conditions: every lock that has a document.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Selects only the lock with exactly this name, or the permits of the semaphore with this name.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
     }
 
     /// Selects only locks whose names begin with this text.
@@ -50,10 +58,27 @@ impl LockFilter {
         self
     }
 
+    /// The conditions of the filter that are about names.
+    pub(crate) fn of_names(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            prefix: self.prefix.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether the lock or permit that is shown with this name meets the conditions about names.
+    pub(crate) fn admits_name(&self, name: &str) -> bool {
+        self.name.as_deref().is_none_or(|own| own == name)
+            && self
+                .prefix
+                .as_deref()
+                .is_none_or(|prefix| name.starts_with(prefix))
+    }
+
     /// Whether a lock meets the conditions, by the rules of the query in `store/admin.rs`; the limit is not checked.
     pub(crate) fn admits(&self, info: &LockInfo) -> bool {
-        let prefix = self.prefix.as_deref();
-        prefix.is_none_or(|prefix| info.name.starts_with(prefix))
+        self.admits_name(&info.name)
             && (self.owner.is_none() || self.owner == info.owner)
             && self.state.is_none_or(|state| state == info.state)
     }

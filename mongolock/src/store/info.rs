@@ -117,7 +117,7 @@ pub enum LockState {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn as_rfc3339<S: Serializer>(date: &DateTime, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn as_rfc3339<S: Serializer>(date: &DateTime, serializer: S) -> Result<S::Ok, S::Error> {
     let millis = date.timestamp_millis().clamp(FIRST_DATE, LAST_DATE);
     let text = DateTime::from_millis(millis).try_to_rfc3339_string();
     serializer.serialize_str(&text.map_err(S::Error::custom)?)

@@ -2,6 +2,7 @@ mod detached;
 mod retention;
 #[cfg(test)]
 mod simulated;
+mod taken;
 mod waiters;
 
 use std::collections::HashMap;
@@ -19,7 +20,7 @@ use uuid::Uuid;
 use self::retention::Retention;
 use self::waiters::WaiterDocuments;
 use super::{
-    AcquireReply, AcquireRequest, Admissions, ClaimItem, Claimed, Dates, LockEvent, Outcomes, Page,
+    AcquireReply, AcquireRequest, Admissions, ClaimItem, Claimed, Dates, HolderChange, Outcomes, Page,
     ReleaseItem, RenewReply, RunningLease,
 };
 use crate::few::Few;
@@ -48,7 +49,7 @@ pub(crate) struct MemoryStore {
     /// The retention; its mutex is locked after that of the documents.
     retention: Mutex<Retention>,
     /// The names of released and deleted locks, for the waiters.
-    pub(super) events: broadcast::Sender<LockEvent>,
+    pub(super) events: broadcast::Sender<HolderChange>,
     waiters: WaiterDocuments,
     /// It admits every command at once.
     pub(super) admissions: Arc<Admissions>,
@@ -163,7 +164,7 @@ impl MemoryStore {
             }
         };
         if acquired {
-            self.send(|| LockEvent::Acquired {
+            self.send(|| HolderChange::Acquired {
                 name: Arc::clone(&key.name),
                 lock_id: Arc::clone(&key.lock_id),
             });
@@ -369,7 +370,7 @@ impl MemoryStore {
     }
 
     /// Reports an event to the waiters; it is no error if there are none.
-    fn send(&self, event: impl FnOnce() -> LockEvent) {
+    fn send(&self, event: impl FnOnce() -> HolderChange) {
         if self.events.receiver_count() > 0 {
             // The last receiver may have left in the meantime.
             let _ = self.events.send(event());
@@ -377,7 +378,7 @@ impl MemoryStore {
     }
 
     fn report(&self, name: &Arc<str>) {
-        self.send(|| LockEvent::Released {
+        self.send(|| HolderChange::Released {
             name: Arc::clone(name),
         });
     }

@@ -10,6 +10,7 @@ mod command;
 mod connection;
 mod detached;
 mod dispatch;
+mod document_stream;
 pub(crate) mod driver_error;
 mod filter;
 mod gate;
@@ -26,6 +27,7 @@ mod overload;
 mod reachability;
 pub(crate) mod reply;
 mod several;
+mod taken;
 pub(crate) mod takeover;
 mod transaction;
 mod ttl_index;
@@ -39,7 +41,7 @@ pub(crate) use admission::DEFAULT_POOL;
 pub(crate) use admission::{Admission, AdmissionClass, Admissions, Lane};
 #[cfg(fuzzing)]
 pub(crate) use any_document::read_document;
-pub(crate) use change_stream::{LockEvent, LockStream, StreamFilter};
+pub(crate) use change_stream::{HolderChange, LockStream, StreamFilter};
 pub(crate) use command::{
     ACQUIRE_REQUEST, AcquireReply, AcquireRequest, ClaimEnd, Claimed, Dates, Detachment, Extended,
     GuardChange, GuardOutcome, LeaseId, RenewReply,
@@ -47,14 +49,15 @@ pub(crate) use command::{
 pub(crate) use connection::{Connection, connect};
 #[cfg(test)]
 pub(crate) use detached::extended;
+pub(crate) use document_stream::{Begin, ChangeKind, Changes, DocumentChange, DocumentStream};
 pub use filter::LockFilter;
 #[cfg(test)]
 pub(crate) use gather::AfterRelease;
 pub(crate) use gather::{ClaimItem, Outcomes, ReleaseItem};
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
-pub(crate) use info::Page;
 pub use info::{LockInfo, LockState, WaiterInfo};
+pub(crate) use info::{Page, as_rfc3339};
 pub(crate) use look::{HeldPermits, Looked, RunningLease, RunningLeases};
 pub(crate) use mark::{MarkReply, MarkRequest};
 pub(crate) use memory::MemoryStore;
@@ -62,6 +65,7 @@ pub(crate) use mongo::{BackgroundClient, MongoStore, WAITERS_SUFFIX};
 pub use observation::ClientObservation;
 pub(crate) use overload::Trouble;
 pub(crate) use reachability::Reachability;
+pub(crate) use taken::{TakenLock, TakenOrDamaged};
 pub(crate) use waiters::{Holders, Holds, NestedWait, ProviderMark, Waiter, WaiterEntry, WaitersByName};
 pub use waiters_state::WaitersState;
 

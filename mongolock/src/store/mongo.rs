@@ -2,7 +2,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::error::Error;
 use mongodb::options::{
     Acknowledgment, CollectionOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern,
 };
@@ -129,6 +130,12 @@ impl MongoStore {
                 self.hello_from(secondary).await
             }
         }
+    }
+
+    /// The time of the primary's clock.
+    pub(super) async fn server_time(&self) -> Result<DateTime, LockError> {
+        let reply = run(&self.locks, doc! { "hello": 1 }).await?;
+        Ok(reply.get_datetime("localTime").copied().map_err(Error::custom)?)
     }
 
     /// Whether the server of this kind that replies is a primary.

@@ -9,7 +9,7 @@ use crate::few::Few;
 use crate::options::WEEK;
 use crate::store::detached::extended;
 use crate::store::{
-    AcquireReply, AcquireRequest, ClaimEnd, Claimed, Detachment, Extended, LeaseId, LockEvent,
+    AcquireReply, AcquireRequest, ClaimEnd, Claimed, Detachment, Extended, HolderChange, LeaseId,
 };
 use crate::sync::lock;
 use crate::timing::LATE_COMMAND;
@@ -177,7 +177,7 @@ impl MemoryStore {
         };
         let is_changed = change(document);
         if is_changed {
-            self.send(|| LockEvent::Acquired {
+            self.send(|| HolderChange::Acquired {
                 name: Arc::clone(name),
                 lock_id: Arc::clone(&document.lock_id),
             });

@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 
 use super::{Document, MemoryStore};
 use crate::lock_id;
-use crate::store::{AfterRelease, LockEvent};
+use crate::store::{AfterRelease, HolderChange};
 use crate::sync::lock;
 
 impl MemoryStore {
@@ -49,7 +49,7 @@ impl MemoryStore {
         own.filter(|document| document.expires_at > now).count()
     }
 
-    pub(crate) fn listen(&self) -> broadcast::Receiver<LockEvent> {
+    pub(crate) fn listen(&self) -> broadcast::Receiver<HolderChange> {
         self.events.subscribe()
     }
 
@@ -111,7 +111,7 @@ impl MemoryStore {
             token: previous.map_or(1, |document| document.token + 1),
         };
         documents.insert(Arc::clone(name), taken);
-        self.send(|| LockEvent::Acquired {
+        self.send(|| HolderChange::Acquired {
             name: Arc::clone(name),
             lock_id: Arc::clone(id),
         });

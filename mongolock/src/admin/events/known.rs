@@ -1,0 +1,320 @@
+//! What the changes of documents mean, by what is known of the locks before. No input or output.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use mongodb::bson::{DateTime, Document};
+use tokio::time::Instant;
+
+use super::event::{LockEvent, LockEventKind};
+use crate::store::{ChangeKind, DocumentChange, TakenLock, TakenOrDamaged};
+use crate::{FencingToken, lock_id, permit_id};
+
+/// The locks that are taken, as far as changes and reads have told.
+pub(super) struct Known {
+    taken: HashMap<String, Taken>,
+    /// Whether renewals are events.
+    renewals: bool,
+}
+
+struct Taken {
+    lock_id: String,
+    token: Option<i64>,
+    acquired_at: Option<DateTime>,
+    /// When the lease ends, unless it was renewed; `None` if that need not be looked at (any more).
+    ends: Option<Instant>,
+}
+
+/// The fields of a document after a change, or those that the change has changed.
+struct Fields {
+    lock_id: Option<String>,
+    token: Option<i64>,
+    acquired_at: Option<DateTime>,
+    expires_at: Option<DateTime>,
+    /// Whether a field has a value of another type.
+    is_damaged: bool,
+}
+
+impl Fields {
+    fn of(document: &Document) -> Self {
+        let date = |field| document.get_datetime(field).ok().copied();
+        let (lock_id, expires_at) = (document.get_str("lockId"), date("expiresAt"));
+        Self {
+            is_damaged: document.contains_key("lockId") && lock_id.is_err()
+                || document.contains_key("expiresAt") && expires_at.is_none(),
+            lock_id: lock_id.ok().map(str::to_owned),
+            token: document.get_i64("fencingToken").ok(),
+            acquired_at: date("acquiredAt"),
+            expires_at,
+        }
+    }
+
+    fn read(lock: &TakenLock) -> Self {
+        Self {
+            is_damaged: false,
+            lock_id: Some(lock.lock_id.clone()),
+            token: Some(lock.token),
+            acquired_at: Some(lock.acquired_at),
+            expires_at: Some(lock.expires_at),
+        }
+    }
+
+    /// When the lease ends by the clock of this process, if the fields are those at this time of the server, which is now.
+    fn ends(&self, at: DateTime, now: Instant) -> Option<Instant> {
+        let left = self
+            .expires_at?
+            .timestamp_millis()
+            .saturating_sub(at.timestamp_millis());
+        now.checked_add(Duration::from_millis(u64::try_from(left).unwrap_or_default()))
+    }
+}
+
+impl Known {
+    pub(super) fn new(renewals: bool) -> Self {
+        Self {
+            taken: HashMap::new(),
+            renewals,
+        }
+    }
+
+    /// Takes over a change that was received at this time.
+    pub(super) fn change(&mut self, change: DocumentChange, now: Instant) -> Vec<LockEvent> {
+        let at = change.at;
+        let event = match change.kind {
+            ChangeKind::Written { id, document } => self.written(&id, &document, at, now),
+            ChangeKind::Updated { id, fields } => self.set(&id, Fields::of(&fields), at, now),
+            ChangeKind::Deleted { id } => self.end(LockEventKind::Deleted, &id, at),
+            ChangeKind::AllDeleted => return self.end_all(LockEventKind::Deleted, at),
+            ChangeKind::Other => None,
+        };
+        event.into_iter().collect()
+    }
+
+    /// Takes over an insertion or a replacement.
+    fn written(&mut self, id: &str, document: &Document, at: DateTime, now: Instant) -> Option<LockEvent> {
+        let fields = Fields::of(document);
+        if fields.lock_id.is_some() && fields.expires_at.is_some() {
+            return self.set(id, fields, at, now);
+        }
+        // Another document that was no lock before is not damaged.
+        self.taken
+            .contains_key(id)
+            .then(|| self.end(LockEventKind::Damaged, id, at))?
+    }
+
+    fn set(&mut self, id: &str, fields: Fields, at: DateTime, now: Instant) -> Option<LockEvent> {
+        if fields.is_damaged {
+            return self.end(LockEventKind::Damaged, id, at);
+        }
+        let before = self.taken.get_mut(id);
+        match (&fields.lock_id, before) {
+            (None, before) => {
+                if let Some(before) = before {
+                    before.ends = fields.ends(at, now);
+                }
+                let renewed = self.event(LockEventKind::Renewed, id, at)?;
+                let expires_at = fields.expires_at;
+                self.renewals.then_some(LockEvent {
+                    expires_at,
+                    ..renewed
+                })
+            }
+            (Some(lock_id), _) if lock_id.is_empty() => self.end(LockEventKind::Released, id, at),
+            // A read has told it before.
+            (Some(lock_id), Some(before)) if *lock_id == before.lock_id => {
+                before.ends = fields.ends(at, now);
+                None
+            }
+            (Some(lock_id), before) => {
+                let is_held = before.is_some_and(|before| !lock_id::is_mark(&before.lock_id));
+                let kind = match kind(lock_id) {
+                    LockEventKind::Acquired if is_held => LockEventKind::TakenOver,
+                    kind => kind,
+                };
+                self.begin(kind, id, &fields, at, now)
+            }
+        }
+    }
+
+    /// Takes over a read of all taken locks. Without a stream it is not known how a hold has ended that is no longer there.
+    pub(super) fn read(
+        &mut self,
+        found: Vec<TakenOrDamaged>,
+        read_at: DateTime,
+        now: Instant,
+    ) -> Vec<LockEvent> {
+        let ids: HashSet<&str> = found.iter().map(id_of).collect();
+        let mut gone: Vec<String> = self
+            .taken
+            .keys()
+            .filter(|id| !ids.contains(id.as_str()))
+            .cloned()
+            .collect();
+        gone.sort_unstable();
+        let ended = gone
+            .iter()
+            .filter_map(|id| self.end(LockEventKind::Released, id, read_at));
+        let mut events: Vec<LockEvent> = ended.collect();
+        for found in found {
+            let event = match found {
+                Ok(lock) => match self.taken.get(&lock.id) {
+                    Some(known) if known.lock_id == lock.lock_id => self.read_known(&lock, now),
+                    _ if lock_id::is_mark(&lock.lock_id) && lock.is_over() => None,
+                    _ => self.begin(
+                        kind(&lock.lock_id),
+                        &lock.id,
+                        &Fields::read(&lock),
+                        lock.read_at,
+                        now,
+                    ),
+                },
+                Err(id) if self.taken.contains_key(&id) => self.end(LockEventKind::Damaged, &id, read_at),
+                Err(_) => None,
+            };
+            events.extend(event);
+        }
+        events
+    }
+
+    /// Takes over a read of the locks whose leases may have ended. The stream tells all other changes.
+    pub(super) fn read_due(
+        &mut self,
+        due: &[String],
+        found: Vec<TakenOrDamaged>,
+        read_at: DateTime,
+        now: Instant,
+    ) -> Vec<LockEvent> {
+        let mut found: HashMap<String, TakenOrDamaged> = found
+            .into_iter()
+            .map(|found| (id_of(&found).to_owned(), found))
+            .collect();
+        let mut events = Vec::new();
+        for id in due {
+            let event = match (found.remove(id), self.taken.get_mut(id)) {
+                (Some(Ok(lock)), Some(known)) if known.lock_id == lock.lock_id => self.read_known(&lock, now),
+                (Some(Err(id)), Some(_)) => self.end(LockEventKind::Damaged, &id, read_at),
+                (_, Some(known)) => {
+                    known.ends = None;
+                    None
+                }
+                (_, None) => None,
+            };
+            events.extend(event);
+        }
+        events
+    }
+
+    /// Takes over a read of a hold that is known.
+    fn read_known(&mut self, lock: &TakenLock, now: Instant) -> Option<LockEvent> {
+        let known = self.taken.get_mut(&lock.id)?;
+        if !lock.is_over() {
+            known.ends = Fields::read(lock).ends(lock.read_at, now);
+            return None;
+        }
+        known.ends.take()?;
+        if lock_id::is_mark(&lock.lock_id) {
+            // The period is over, and the lock is free.
+            self.taken.remove(&lock.id);
+            return None;
+        }
+        let expires_at = Some(lock.expires_at);
+        let expired = self.event(LockEventKind::Expired, &lock.id, lock.read_at)?;
+        Some(LockEvent {
+            expires_at,
+            ..expired
+        })
+    }
+
+    fn begin(
+        &mut self,
+        kind: LockEventKind,
+        id: &str,
+        fields: &Fields,
+        at: DateTime,
+        now: Instant,
+    ) -> Option<LockEvent> {
+        let before = self.taken.get(id);
+        let replaced = before.filter(|_| kind == LockEventKind::TakenOver);
+        let previous_owner = replaced.and_then(|before| lock_id::owner(&before.lock_id));
+        let previous_owner = previous_owner.map(str::to_owned);
+        let taken = Taken {
+            lock_id: fields.lock_id.clone()?,
+            token: fields.token.or_else(|| before?.token),
+            acquired_at: fields.acquired_at.or_else(|| before?.acquired_at),
+            ends: fields.ends(at, now),
+        };
+        self.taken.insert(id.to_owned(), taken);
+        Some(LockEvent {
+            previous_owner,
+            expires_at: fields.expires_at,
+            ..self.event(kind, id, at)?
+        })
+    }
+
+    /// Notes the end of a hold, which may be one that is not known.
+    fn end(&mut self, kind: LockEventKind, id: &str, at: DateTime) -> Option<LockEvent> {
+        let event = self.event(kind, id, at);
+        self.taken.remove(id);
+        event
+    }
+
+    fn end_all(&mut self, kind: LockEventKind, at: DateTime) -> Vec<LockEvent> {
+        let mut ids: Vec<String> = self.taken.keys().cloned().collect();
+        ids.sort_unstable();
+        ids.iter().filter_map(|id| self.end(kind, id, at)).collect()
+    }
+
+    /// An event about a lock, with what is known of its hold; `None` for a document of the library's own.
+    fn event(&self, kind: LockEventKind, id: &str, at: DateTime) -> Option<LockEvent> {
+        if !permit_id::is_of_user(id) {
+            return None;
+        }
+        let permit = permit_id::number(id);
+        let mut event = LockEvent {
+            name: permit_id::shown(id).to_owned(),
+            permit,
+            ..LockEvent::new(kind, at)
+        };
+        if let Some(taken) = self.taken.get(id) {
+            event.owner = lock_id::owner(&taken.lock_id).map(str::to_owned);
+            event.fencing_token = taken.token.filter(|_| permit.is_none()).map(FencingToken::new);
+            event.lock_id = Some(taken.lock_id.clone());
+            event.acquired_at = taken.acquired_at;
+        }
+        Some(event)
+    }
+
+    /// The locks whose leases have ended by what is known; they must be read, because renewals are not told.
+    pub(super) fn due(&self, now: Instant) -> Vec<String> {
+        let due = self
+            .taken
+            .iter()
+            .filter(|(_, taken)| taken.ends.is_some_and(|ends| ends <= now));
+        due.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// The earliest end of a lease that is known.
+    pub(super) fn next_end(&self) -> Option<Instant> {
+        self.taken.values().filter_map(|taken| taken.ends).min()
+    }
+}
+
+/// What an event says of a claim with this id, if it was not there before.
+fn kind(lock_id: &str) -> LockEventKind {
+    if lock_id::is_mark(lock_id) {
+        LockEventKind::Done
+    } else if lock_id::is_detached(lock_id) {
+        LockEventKind::Detached
+    } else if lock_id::is_resumed(lock_id) {
+        LockEventKind::Resumed
+    } else {
+        LockEventKind::Acquired
+    }
+}
+
+fn id_of(found: &TakenOrDamaged) -> &str {
+    found.as_ref().map_or_else(String::as_str, |lock| &lock.id)
+}

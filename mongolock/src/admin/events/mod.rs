@@ -1,0 +1,154 @@
+//! What happens to locks, as events.
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `event.rs` | one event |
+//! | `known.rs` | what a change of a document means: pure |
+//! | `reader.rs` | the task that reads the change stream, or looks at the locks where there is none |
+
+mod event;
+mod known;
+mod reader;
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+use mongodb::bson::DateTime;
+use tokio::sync::mpsc;
+
+pub use self::event::{LockEvent, LockEventKind};
+use self::reader::Plan;
+use crate::engine::Engine;
+use crate::store::Store;
+use crate::{LockError, LockFilter};
+
+/// The number of events that are kept for a reader that is slower than the server. It bounds the memory of a stream.
+const BUFFERED: usize = 256;
+
+/// A stream of what happens to locks; made by [`LockAdmin::events`](crate::LockAdmin::events).
+///
+/// [`next`](Self::next) needs no extension trait. The type also implements `futures_core::Stream`, for the stream
+/// combinators of other crates. The first call of `next` starts a task that reads from the server; it ends soon after the
+/// stream is dropped. [`since`](Self::since), [`until`](Self::until), [`renewals`](Self::renewals) and
+/// [`waiting`](Self::waiting) must be called before that.
+///
+/// The stream outlasts failovers and outages: the task opens its change stream again after the last event, for as long as that
+/// takes, and nothing is missed. [`health`](crate::LockProvider::health) says whether a server replies meanwhile. If the server
+/// no longer has the events, a [gap](crate::LockEventKind::Gap) follows, and then what has changed.
+///
+/// # Errors
+///
+/// An error ends the stream: the next item is `None`.
+///
+/// - [`LockError::Mongo`] if the stream cannot begin, or the user has lost the privileges `find` and `changeStream`. For a
+///   [`since`](Self::since) before the oldest event that the server still has, the code is 286.
+/// - [`LockError::InvalidOption`] for a filter with a state or a limit, which events do not have.
+///
+/// # Panics
+///
+/// Outside a tokio runtime with time enabled.
+#[must_use = "nothing is read before the stream is polled"]
+pub struct LockEvents {
+    state: State,
+}
+
+enum State {
+    Idle(Box<Plan>, Arc<Store>),
+    Reading(mpsc::Receiver<Result<LockEvent, Option<LockError>>>),
+    Ended,
+}
+
+impl LockEvents {
+    pub(super) fn new(engine: &Engine, filter: LockFilter) -> Self {
+        Self {
+            state: State::Idle(Box::new(Plan::new(filter)), Arc::clone(&engine.store)),
+        }
+    }
+
+    /// Begins with the events of the past from this time on, in whole seconds, instead of with the present holds, and goes on
+    /// with those of the present.
+    ///
+    /// The server keeps its events in the oplog, for some hours or days. How a hold that began before this time has ended
+    /// is an event without an owner. In memory and on a standalone server this is an error.
+    pub fn since(self, time: DateTime) -> Self {
+        self.with(|plan| plan.since = Some(time))
+    }
+
+    /// Ends the stream at this time, in whole seconds: the item after the last event before it is `None`. In memory and on a
+    /// standalone server this is an error.
+    pub fn until(self, time: DateTime) -> Self {
+        self.with(|plan| plan.changes.until = Some(time))
+    }
+
+    /// Returns renewals as well. A process renews each lease several times, so they are most of what the server writes. Without
+    /// a change stream there are none.
+    pub fn renewals(self) -> Self {
+        self.with(|plan| plan.changes.renewals = true)
+    }
+
+    /// Returns an event for each process that begins to wait as well, live only. These events and those of locks have no
+    /// common order. In memory and on a standalone server this is an error.
+    pub fn waiting(self) -> Self {
+        self.with(|plan| plan.waiting = true)
+    }
+
+    fn with(mut self, set: impl FnOnce(&mut Plan)) -> Self {
+        if let State::Idle(plan, _) = &mut self.state {
+            set(plan);
+        }
+        self
+    }
+
+    /// The next event; `None` after the end of the stream, after an error, and after the shutdown of the provider.
+    ///
+    /// # Errors
+    ///
+    /// See [`LockEvents`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: no event is skipped or returned twice.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn next(&mut self) -> Option<Result<LockEvent, LockError>> {
+        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+}
+
+impl Stream for LockEvents {
+    type Item = Result<LockEvent, LockError>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        if let State::Idle(..) = this.state
+            && let State::Idle(plan, store) = std::mem::replace(&mut this.state, State::Ended)
+        {
+            let (sender, receiver) = mpsc::channel(BUFFERED);
+            reader::start(*plan, store, sender);
+            this.state = State::Reading(receiver);
+        }
+        let State::Reading(events) = &mut this.state else {
+            return Poll::Ready(None);
+        };
+        let end = match ready!(events.poll_recv(cx)) {
+            Some(Ok(event)) => return Poll::Ready(Some(Ok(event))),
+            Some(Err(end)) => end,
+            // The runtime ends.
+            None => None,
+        };
+        this.state = State::Ended;
+        Poll::Ready(end.map(Err))
+    }
+}
+
+impl fmt::Debug for LockEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockEvents").finish_non_exhaustive()
+    }
+}

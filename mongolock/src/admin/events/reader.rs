@@ -1,0 +1,356 @@
+//! The task that reads the changes of documents, and sends what they mean.
+
+use std::future::pending;
+use std::pin::pin;
+use std::sync::Arc;
+
+use mongodb::bson::DateTime;
+use mongodb::change_stream::event::ResumeToken;
+use tokio::sync::mpsc::Sender;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::event::{LockEvent, LockEventKind};
+use super::known::Known;
+use crate::driver_span::suppressed;
+use crate::store::{
+    Begin, ChangeKind, Changes, DocumentChange, DocumentStream, Store, StreamFilter, TakenOrDamaged,
+    driver_error,
+};
+use crate::timing::{EVENTS_LOOK, EVENTS_REOPEN};
+use crate::{LockError, LockFilter, permit_id, task};
+
+/// What a stream of events returns.
+pub(super) struct Plan {
+    pub(super) changes: Changes,
+    /// The time at which it begins; `None` for now.
+    pub(super) since: Option<DateTime>,
+    /// Whether it has an event for each process that begins to wait.
+    pub(super) waiting: bool,
+}
+
+impl Plan {
+    pub(super) fn new(filter: LockFilter) -> Self {
+        Self {
+            changes: Changes {
+                filter,
+                renewals: false,
+                until: None,
+            },
+            since: None,
+            waiting: false,
+        }
+    }
+
+    /// Where the first stream begins.
+    fn begin(&self) -> Begin {
+        self.since.map_or(Begin::Now, Begin::At)
+    }
+
+    /// Whether looks at the locks are not enough.
+    fn needs_stream(&self) -> bool {
+        self.since.is_some() || self.changes.until.is_some() || self.waiting
+    }
+
+    fn check(&self) -> Result<(), LockError> {
+        let filter = &self.changes.filter;
+        let state = filter.state.map(|state| ("state", format!("{state:?}")));
+        match state.or(filter.limit.map(|limit| ("limit", limit.to_string()))) {
+            Some((option, value)) => Err(LockError::InvalidOption {
+                option,
+                value,
+                bound: "none for events".to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Where events go. An error ends them: `None` is an end without a reason.
+pub(super) type Events = Sender<Result<LockEvent, Option<LockError>>>;
+
+/// Starts the tasks that send the events. Each change stream is read by a task of its own, because a request of the driver
+/// must not be dropped half way.
+pub(super) fn start(plan: Plan, store: Arc<Store>, events: Events) {
+    if plan.waiting {
+        let filter = plan.changes.filter.clone();
+        let reading = read_waiters(Arc::clone(&store), filter, events.clone());
+        task::spawn(suppressed(report(events.clone(), reading)));
+    }
+    let reader = Reader {
+        known: Known::new(plan.changes.renewals),
+        plan,
+        store,
+        events: events.clone(),
+        position: None,
+        has_begun: false,
+        is_live: false,
+        complete: Instant::now(),
+        no_look_before: Instant::now(),
+    };
+    task::spawn(suppressed(report(events, reader.read())));
+}
+
+/// Sends why a task has ended.
+async fn report(events: Events, task: impl Future<Output = Result<(), LockError>>) {
+    let end = task.await.err().filter(|error| !driver_error::is_closed(error));
+    // It fails if nobody reads any more.
+    let _ = events.send(Err(end)).await;
+}
+
+/// Whether opening a stream again is of no use.
+fn is_final(error: &LockError) -> bool {
+    driver_error::is_closed(error) || driver_error::is_unavailable_stream(error)
+}
+
+/// The task that sends what happens to locks.
+struct Reader {
+    plan: Plan,
+    store: Arc<Store>,
+    events: Events,
+    known: Known,
+    /// What the next stream needs to go on after the last change.
+    position: Option<ResumeToken>,
+    /// Whether the server has sent a reply of the stream.
+    has_begun: bool,
+    /// Whether the stream has read up to the present: the past is told before what a query finds.
+    is_live: bool,
+    /// The last time up to which no event was missed.
+    complete: Instant,
+    /// A query for ended leases that has failed is repeated then.
+    no_look_before: Instant,
+}
+
+impl Reader {
+    async fn read(mut self) -> Result<(), LockError> {
+        self.plan.check()?;
+        let mut stream = match self.open(self.plan.begin()).await {
+            Ok(stream) => stream,
+            Err(error) if driver_error::is_unavailable_stream(&error) && !self.plan.needs_stream() => {
+                return self.look().await;
+            }
+            Err(error) => return Err(error),
+        };
+        // The stream was opened before the read, so that no change after it is missed.
+        if self.plan.since.is_none() {
+            self.read_present().await?;
+        }
+        loop {
+            let Err(error) = self.follow(&mut stream).await else {
+                return Ok(());
+            };
+            if driver_error::is_history_lost(&error) && !self.has_begun {
+                return Err(error);
+            }
+            match self.go_on(error).await? {
+                Some(next) => stream = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn open(&self, begin: Begin) -> Result<DocumentStream, LockError> {
+        self.store.document_changes(&self.plan.changes, begin).await
+    }
+
+    /// Sends the events of a stream up to its end, or until nobody reads them.
+    async fn follow(&mut self, stream: &mut DocumentStream) -> Result<(), LockError> {
+        while !self.events.is_closed() {
+            let change = {
+                let mut next = pin!(stream.next());
+                loop {
+                    tokio::select! {
+                        change = &mut next => break change?,
+                        () = until(self.next_look()) => self.look_at_ends().await,
+                    }
+                }
+            };
+            self.has_begun = true;
+            self.complete = Instant::now();
+            self.position = stream.position().or(self.position.take());
+            match change {
+                Some(change) => {
+                    let events = self.known.change(change, self.complete);
+                    self.send(events).await;
+                }
+                None if stream.is_over().await? => return Ok(()),
+                None => self.is_live = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the stream again after the last change, for as long as that takes; `None` if nobody reads any more.
+    async fn go_on(&mut self, mut error: LockError) -> Result<Option<DocumentStream>, LockError> {
+        while !self.events.is_closed() {
+            if is_final(&error) {
+                return Err(error);
+            }
+            sleep(EVENTS_REOPEN).await;
+            let opened = match &self.position {
+                Some(position) if !driver_error::is_history_lost(&error) => {
+                    self.open(Begin::After(position.clone())).await
+                }
+                None if !self.has_begun => self.open(self.plan.begin()).await,
+                _ => self.bridge().await,
+            };
+            match opened {
+                Ok(stream) => return Ok(Some(stream)),
+                Err(failed) => error = failed,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Opens a stream that begins now, because events were missed, and tells what has changed meanwhile.
+    async fn bridge(&mut self) -> Result<DocumentStream, LockError> {
+        let stream = self.open(Begin::Now).await?;
+        let (found, at) = self.taken(None).await?;
+        let missing = i64::try_from(self.complete.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let since = DateTime::from_millis(at.timestamp_millis().saturating_sub(missing));
+        let gap = LockEvent {
+            since: Some(since),
+            ..LockEvent::new(LockEventKind::Gap, at)
+        };
+        let changed = self.known.read(found, at, Instant::now());
+        self.send([vec![gap], changed].concat()).await;
+        self.position = stream.position();
+        Ok(stream)
+    }
+
+    /// Sends the present holds.
+    async fn read_present(&mut self) -> Result<(), LockError> {
+        let (found, at) = self.taken(None).await?;
+        let mut events = self.known.read(found, at, Instant::now());
+        events.retain(|event| event.kind.is_held());
+        for event in &mut events {
+            event.kind = LockEventKind::Held;
+        }
+        self.send(events).await;
+        Ok(())
+    }
+
+    /// The taken locks, or those of them with these `_id`s, and the server's time.
+    async fn taken(&self, ids: Option<&[String]>) -> Result<(Vec<TakenOrDamaged>, DateTime), LockError> {
+        let found = self.store.taken_locks(&self.plan.changes.filter, ids).await?;
+        let at = match found.iter().flatten().next() {
+            Some(lock) => lock.read_at,
+            None => self.store.server_time().await?,
+        };
+        Ok((found, at))
+    }
+
+    /// When the next lease ends by what is known.
+    fn next_look(&self) -> Option<Instant> {
+        let next = self.known.next_end().filter(|_| self.is_live)?;
+        Some(next.max(self.no_look_before))
+    }
+
+    /// Reads the locks whose leases have ended by what is known.
+    async fn look_at_ends(&mut self) {
+        let due = self.known.due(Instant::now());
+        match self.taken(Some(&due)).await {
+            Ok((found, at)) => {
+                let events = self.known.read_due(&due, found, at, Instant::now());
+                self.send(events).await;
+            }
+            // The stream survives an election, in which this fails.
+            Err(_) => self.no_look_before = Instant::now() + EVENTS_LOOK,
+        }
+    }
+
+    /// Reads the locks again and again, where there are no change streams.
+    async fn look(mut self) -> Result<(), LockError> {
+        let mut hints = match self.store.never_waits() {
+            true => Some(self.store.watch(StreamFilter::All).await?),
+            false => None,
+        };
+        self.read_present().await?;
+        while !self.events.is_closed() && !self.store.is_closed() {
+            match &mut hints {
+                Some(hints) => drop(timeout(EVENTS_LOOK, hints.next()).await),
+                None => sleep(EVENTS_LOOK).await,
+            }
+            match self.taken(None).await {
+                Ok((found, at)) => {
+                    let events = self.known.read(found, at, Instant::now());
+                    self.send(events).await;
+                }
+                Err(error) if is_final(&error) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends those of these events that the filter admits. A reader that has gone is noticed by the caller.
+    async fn send(&self, events: Vec<LockEvent>) {
+        for event in events {
+            if admits(&self.plan.changes.filter, &event) && self.events.send(Ok(event)).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Whether an event is one of a holder, a former holder or a waiter that the filter admits.
+fn admits(filter: &LockFilter, event: &LockEvent) -> bool {
+    let is_owner = |owner: &Option<String>| *owner == filter.owner;
+    filter.owner.is_none()
+        || event.kind == LockEventKind::Gap
+        || is_owner(&event.owner)
+        || is_owner(&event.previous_owner)
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
+    }
+}
+
+/// Sends an event for each process that begins to wait.
+async fn read_waiters(store: Arc<Store>, filter: LockFilter, events: Events) -> Result<(), LockError> {
+    let mut stream = store.new_waiters(Begin::Now).await?;
+    let mut begin = Begin::Now;
+    while !events.is_closed() {
+        let error = match stream.next().await {
+            Ok(change) => {
+                begin = stream.position().map_or(Begin::Now, Begin::After);
+                if let Some(event) = change.and_then(|change| waiting(change, &filter)) {
+                    let _ = events.send(Ok(event)).await;
+                }
+                continue;
+            }
+            Err(error) => error,
+        };
+        if is_final(&error) {
+            return Err(error);
+        }
+        if driver_error::is_history_lost(&error) {
+            begin = Begin::Now;
+        }
+        sleep(EVENTS_REOPEN).await;
+        match store.new_waiters(begin.clone()).await {
+            Ok(opened) => stream = opened,
+            Err(error) if is_final(&error) => return Err(error),
+            // The stream that has failed fails again.
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// The event of a document that was inserted among the waiters.
+fn waiting(change: DocumentChange, filter: &LockFilter) -> Option<LockEvent> {
+    let ChangeKind::Written { document, .. } = change.kind else {
+        return None;
+    };
+    let name = permit_id::semaphore(document.get_str("name").ok()?);
+    let event = LockEvent {
+        name: name.to_owned(),
+        owner: document.get_str("owner").ok().map(str::to_owned),
+        since: document.get_datetime("since").ok().copied(),
+        ..LockEvent::new(LockEventKind::Waiting, change.at)
+    };
+    (filter.admits_name(name) && admits(filter, &event)).then_some(event)
+}
