@@ -30,6 +30,7 @@ mod show;
 mod text;
 mod top;
 mod watch;
+mod why;
 
 use std::process::ExitCode;
 
@@ -72,6 +73,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Failure> {
         Command::Completions { shell } => completions::print(shell),
         Command::Ls(arguments) => in_runtime(list::ls(arguments, &connection)),
         Command::Show(arguments) => in_runtime(show::show(arguments, &connection)),
+        Command::Why(arguments) => in_runtime(why::why(arguments, &connection)),
         Command::Top(arguments) => in_runtime(top::top(arguments, &connection)),
         Command::Watch(arguments) => in_runtime(watch::watch(arguments, &connection)),
         Command::Doctor(arguments) => in_runtime(doctor::doctor(arguments, &connection)),
