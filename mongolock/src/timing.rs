@@ -423,6 +423,10 @@ pub(crate) const DEADLOCK_FIRST: Duration = millis(100);
 /// a process that is paused or a server that is slow, and what that makes of a circle changes in this time.
 pub(crate) const DEADLOCK_AGAIN: Duration = millis(1200);
 
+/// The difference by which the beginning of a wait may be another one in a second look: a document that is written anew has it as
+/// the time of its command, less the time for which the caller has waited.
+pub(crate) const DEADLOCK_SINCE: Duration = millis(50);
+
 /// The pause after the first look that has found none; each later one is twice as long, up to the longest.
 pub(crate) const DEADLOCK_PAUSE: Duration = seconds(4);
 

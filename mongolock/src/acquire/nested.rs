@@ -149,7 +149,8 @@ impl Pauses {
     /// The pause after a look, and the deadlock if two looks in a row have found the same.
     fn after(&mut self, found: Option<Circle>) -> (Duration, Option<Circle>) {
         let before = std::mem::replace(&mut self.found, found.clone());
-        if found.is_some() && found != before {
+        let is_new = |found: &Circle| !before.is_some_and(|before| found.confirms(&before));
+        if found.as_ref().is_some_and(is_new) {
             return (DEADLOCK_AGAIN, None);
         }
         let pause = self

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::store::NestedWait;
+use crate::timing::DEADLOCK_SINCE;
 
 /// What is known of some names. A name that was not read, or that is free, has no holders here.
 #[derive(Debug, Clone, Default)]
@@ -15,14 +16,33 @@ pub(crate) struct World {
 }
 
 /// A deadlock, as one of its members sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Circle {
     /// The names in their order: the holder of each one waits for the next one. The first is the one that the member waits for,
     /// and the member holds the last.
     pub(crate) names: Vec<Arc<str>>,
-    /// What the finding rests on: a second reading must find the same.
+    /// The stuck names and their holders, and the waits that list these, with nothing else that they hold.
     holders: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
     waits: Vec<NestedWait>,
+}
+
+impl Circle {
+    /// Whether an earlier reading has found the same: the same holds in the same waits.
+    pub(crate) fn confirms(&self, before: &Self) -> bool {
+        let is_same = |(wait, before): (&NestedWait, &NestedWait)| {
+            let moved = wait
+                .since
+                .timestamp_millis()
+                .abs_diff(before.since.timestamp_millis());
+            let is_other =
+                (&wait.provider, &wait.name, &wait.holds) != (&before.provider, &before.name, &before.holds);
+            !is_other && u128::from(moved) <= DEADLOCK_SINCE.as_millis()
+        };
+        self.names == before.names
+            && self.holders == before.holders
+            && self.waits.len() == before.waits.len()
+            && self.waits.iter().zip(&before.waits).all(is_same)
+    }
 }
 
 impl World {
@@ -32,8 +52,13 @@ impl World {
         let stuck = self.stuck();
         let names = shortest(&stuck, &self.waits, awaited, own)?;
         let holds: BTreeSet<&Arc<str>> = stuck.values().copied().flatten().collect();
-        let is_part = |wait: &&NestedWait| wait.holds.iter().any(|hold| holds.contains(hold));
-        let mut waits: Vec<NestedWait> = self.waits.iter().filter(is_part).cloned().collect();
+        let part = |wait: &NestedWait| {
+            let mut wait = wait.clone();
+            wait.holds.retain(|hold| holds.contains(hold));
+            wait.holds.sort_unstable();
+            (!wait.holds.is_empty()).then_some(wait)
+        };
+        let mut waits: Vec<NestedWait> = self.waits.iter().filter_map(part).collect();
         waits.sort_by(|a, b| (&a.provider, &a.name).cmp(&(&b.provider, &b.name)));
         let holders = stuck.into_iter();
         let holders = holders.map(|(name, holders)| (Arc::clone(name), holders.clone()));

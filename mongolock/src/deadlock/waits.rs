@@ -15,6 +15,10 @@ use crate::{permit_id, trace};
 /// The environment variable with the `lockId`s of the holds inside which this process runs, one a line.
 pub(crate) const OUTER_HOLDS: &str = "MONGOLOCK_HOLDS";
 
+/// The largest number of holds that a document lists: those of the callers that have waited longest. A deadlock of others is
+/// missed.
+const MOST_HOLDS: usize = 100;
+
 /// The waits of a provider whose callers hold something.
 pub(crate) struct Waits {
     lines: Arc<Lines>,
@@ -129,10 +133,10 @@ impl Waits {
     }
 }
 
-/// Adds what is new.
+/// Adds what is new, as far as there is room.
 fn add(all: &mut Vec<Arc<str>>, more: impl Iterator<Item = Arc<str>>) {
     for hold in more {
-        if !all.contains(&hold) {
+        if all.len() < MOST_HOLDS && !all.contains(&hold) {
             all.push(hold);
         }
     }
@@ -229,7 +233,7 @@ impl NestedCall {
 
     /// Notes the name for which a call for several waits now. Returns whether it has changed; then it is not shown.
     pub(crate) fn moves_to(&self, name: &Arc<str>) -> bool {
-        let state = &mut *lock(&self.waits.state);
+        let mut state = lock(&self.waits.state);
         let Some(wait) = state
             .waits
             .get_mut(&self.number)
@@ -239,8 +243,10 @@ impl NestedCall {
         };
         let before = std::mem::replace(&mut wait.name, Arc::clone(name));
         wait.shown = None;
-        self.waits.write(state, &before);
+        self.waits.write(&state, &before);
         let circles = state.circles(self.number, &self.waits.mark);
+        // A subscriber to events may be slow.
+        drop(state);
         report(circles);
         true
     }

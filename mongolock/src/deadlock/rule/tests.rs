@@ -249,13 +249,26 @@ fn a_caller_with_several_waits_is_missed() {
     assert_eq!(circle(&callers, 1, "a"), None);
 }
 
+/// A document that is written anew has the same beginning of the wait, up to the time that the command takes. What else the
+/// callers hold does not matter.
 #[test]
-fn another_reading_is_the_same_only_with_the_same_documents() {
+fn another_reading_confirms_a_circle_with_the_same_waits() {
     let callers = [caller(0, &[(0, "a")], &[1]), caller(1, &[(1, "b")], &[0])];
-    let of = |world: &World| world.circle(&name(1), &[Arc::from("a")]);
-    let first = world(&callers);
-    assert!(of(&first).is_some() && of(&first) == of(&world(&callers)));
-    let mut again = world(&callers);
-    again.waits[1].since = DateTime::from_millis(7);
-    assert!(of(&again).is_some() && of(&first) != of(&again));
+    let of = |world: &World| {
+        world
+            .circle(&name(1), &[Arc::from("a")])
+            .expect("it is a deadlock")
+    };
+    let first = of(&world(&callers));
+    for (millis, holds, is_same) in [(0, None, true), (7, Some("c"), true), (2_000, None, false)] {
+        let mut again = world(&callers);
+        again.waits[1].since = DateTime::from_millis(millis);
+        again.waits[1].holds.extend(holds.map(Arc::from));
+        assert_eq!(of(&again).confirms(&first), is_same, "{millis} ms");
+    }
+    let another = [caller(0, &[(0, "a")], &[1]), caller(1, &[(1, "b2")], &[0])];
+    assert!(
+        !of(&world(&another)).confirms(&first),
+        "another hold of the same lock"
+    );
 }
