@@ -106,7 +106,7 @@ pub(crate) trait Search: Sync {
     ) -> impl Future<Output = Result<Tried, LockError>> + Send + Sync {
         async move {
             let call = self.call();
-            let nested = Nested::begin(call, self.awaited(queues).0, self.width());
+            let nested = Nested::begin(call, self.awaited(queues).1.name(), self.width());
             let watching = async {
                 if nested.is_watched() {
                     // It is on the heap, because most callers hold nothing.

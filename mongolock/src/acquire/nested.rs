@@ -26,7 +26,7 @@ pub(crate) struct Enclosing {
     pub(crate) leases: Vec<Arc<Lease>>,
 }
 
-/// The wait of a call; nothing is noted of a call that holds nothing, or that does not wait.
+/// The wait of a call; nothing is noted of one that holds nothing, or that does not wait.
 pub(super) struct Nested<'a> {
     engine: &'a Arc<Engine>,
     call: Option<NestedCall>,
@@ -72,7 +72,7 @@ impl<'a> Nested<'a> {
         loop {
             let (now, entry) = (Instant::now(), awaited());
             if call.moves_to(entry.name()) {
-                (pauses, is_shown, next) = (Pauses::default(), false, now);
+                (pauses, is_shown, next) = (Pauses::default(), false, now.max(begun + DEADLOCK_SHOWN));
             }
             if now < next {
                 let until = if follows {
@@ -110,8 +110,7 @@ impl<'a> Nested<'a> {
             renewer,
             ..
         } = &**self.engine;
-        let task = tokio::task::try_id();
-        call.show(task.map_or_else(Vec::new, |task| renewer.held_by(task)));
+        call.show(renewer.held_by_task());
         lines.enter(
             entry.name(),
             entry.user(),
@@ -121,8 +120,11 @@ impl<'a> Nested<'a> {
         );
     }
 
-    /// Looks once for a deadlock.
+    /// Looks once for a deadlock. Without a document of its own, which `fair(false)` or missing rights prevent, none is found.
     async fn look(&self, call: &NestedCall, name: &Arc<str>) -> Result<Option<Circle>, LockError> {
+        if self.engine.lines.standing(name).is_none() {
+            return Ok(None);
+        }
         let (engine, awaited) = (Arc::clone(self.engine), Arc::clone(name));
         let world = task::start(async move {
             let outer = engine.waits.outer();
@@ -136,6 +138,22 @@ impl<'a> Nested<'a> {
         });
         Ok(world.await?.circle(name, &call.holds()))
     }
+}
+
+/// The wait of a call that is about to enter the line of a name, and whose task has acquired guards: the document says so.
+pub(super) fn with_guards(call: &Call<'_>, entry: &Entry) -> Option<NestedCall> {
+    // A call that holds something shows its guards later.
+    let guards = if call.holds.is_empty() {
+        call.engine.renewer.held_by_task()
+    } else {
+        Vec::new()
+    };
+    if guards.is_empty() {
+        return None;
+    }
+    let noted = call.engine.waits.begin(entry.name(), call.begun, 1, Vec::new());
+    noted.show(guards);
+    Some(noted)
 }
 
 /// The pauses between the looks of one wait, and what the last one has found.

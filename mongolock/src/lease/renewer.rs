@@ -149,8 +149,11 @@ impl Renewer {
         lock(&self.state).schedule.leases(|lease| !lease.is_over())
     }
 
-    /// The leases that this task has acquired and that are held at present.
-    pub(crate) fn held_by(&self, task: tokio::task::Id) -> Vec<Arc<Lease>> {
+    /// The leases that the present task has acquired and that are held; none outside a task.
+    pub(crate) fn held_by_task(&self) -> Vec<Arc<Lease>> {
+        let Some(task) = tokio::task::try_id() else {
+            return Vec::new();
+        };
         let is_own = |lease: &Lease| lease.task() == Some(task) && !lease.is_over();
         lock(&self.state).schedule.leases(is_own)
     }

@@ -146,10 +146,11 @@ async fn permits_of(
         others.spawn(async move {
             let body = async |_| {
                 all_hold.wait().await;
-                match wait {
-                    Some(name) => provider.lock(name).acquire().await?.release().await,
-                    None => Ok(sleep(limit + Duration::from_secs(1)).await),
+                if let Some(name) = wait {
+                    return provider.lock(name).acquire().await?.release().await;
                 }
+                sleep(limit + Duration::from_secs(1)).await;
+                Ok(())
             };
             provider.semaphore("s", 2).run(body).await
         });
@@ -235,6 +236,31 @@ async fn the_document_of_a_wait_says_what_the_callers_hold() {
     all_end(waiting).await;
     let empty = || async { (waiters.count_documents(doc! {}).await.ok()? == 0).then_some(()) };
     must(eventually(AMPLE, "no document of a waiter", empty).await);
+}
+
+/// Nothing is known of what it holds but its guard, and its document is written in any case, because another process has the
+/// lock.
+#[tokio::test]
+async fn the_document_of_a_waiting_task_names_its_guards() {
+    let fixture = Fixture::mongodb().await;
+    let (provider, waiters) = (fixture.provider.clone(), waiters(&fixture));
+    let held = fixture.rival().lock("held").await.unwrap();
+    let waiting = tokio::spawn(async move {
+        let _guard = provider.lock("guard").await?;
+        provider.lock("held").acquire().await?.release().await
+    });
+    let listed = || async {
+        let document = waiters.find_one(doc! { "name": "held" }).await.ok()??;
+        document.get_array("may_hold").ok().cloned()
+    };
+    let listed = must(eventually(AMPLE, "it is listed", listed).await);
+    assert_eq!(listed, [lock_id(&fixture, "guard").await.into()]);
+    held.release().await.unwrap();
+    timeout(AMPLE, waiting)
+        .await
+        .expect("it is released")
+        .unwrap()
+        .unwrap();
 }
 
 /// A caller that holds something and waits for less than half a second sends nothing more, and so does one that holds
