@@ -6,14 +6,15 @@
 //! curl -i -X POST http://127.0.0.1:3000/reports/42
 //! ```
 //!
-//! A change takes 3 s and a request waits for at most 2 s: send two requests at the same time to see a 503.
+//! A change takes 3 s and a request waits for at most 2 s: send two requests at the same time to see a 503. `PORT` sets another
+//! port.
 
 use std::env;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Path;
-use axum::http::{StatusCode, header};
+use axum::http::{StatusCode, header::RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use mongolock::{LockError, LockProvider, distributed_lock};
@@ -23,15 +24,13 @@ use tokio::signal::unix::{SignalKind, signal};
 /// How long the requests that hold a lock may go on after SIGTERM.
 const GRACE: Duration = Duration::from_secs(8);
 
-#[distributed_lock(name = "report:<id>", acquire_timeout = "2s")]
-async fn rebuild_report(id: u32) -> Result<String, ServiceError> {
-    // The work.
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    Ok(format!("report {id} is rebuilt\n"))
-}
+/// The usual time of the work under the lock.
+const WORK: Duration = Duration::from_secs(3);
 
+#[distributed_lock(name = "report:<id>", acquire_timeout = "2s")]
 async fn rebuild(Path(id): Path<u32>) -> Result<String, ServiceError> {
-    rebuild_report(id).await
+    tokio::time::sleep(WORK).await;
+    Ok(format!("report {id} is rebuilt\n"))
 }
 
 /// The error of the handlers. The attribute needs no more than `From<LockError>`.
@@ -47,29 +46,30 @@ impl IntoResponse for ServiceError {
     /// The caller gets a fixed text. The text of a `LockError` is for the log: it names hosts, owners and locks.
     fn into_response(self) -> Response {
         eprintln!("request failed: {}", self.0);
-        let (status, text) = match self.0 {
-            // Nothing was changed, and the request may be sent again as it is. `Mongo` comes from the acquire here; a body
-            // that writes to MongoDB needs an error of its own for its writes.
-            LockError::Timeout { .. } | LockError::ShutDown { .. } | LockError::Mongo(_) => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "nothing was changed, try again later\n",
-            ),
+        // Nothing was changed, and the request may be sent again as it is.
+        let again = |seconds: u64| {
+            let text = "nothing was changed, try again later\n";
+            let header = [(RETRY_AFTER, seconds.to_string())];
+            (StatusCode::SERVICE_UNAVAILABLE, header, text).into_response()
+        };
+        match self.0 {
+            // The rest of the holder's work. `remaining` says nothing of it: that lease is renewed until the work ends.
+            LockError::Timeout { held_for, .. } => {
+                again(WORK.saturating_sub(held_for.unwrap_or_default()).as_secs() + 1)
+            }
+            // `Mongo` comes from the acquire here; a body that writes to MongoDB needs an error of its own for its writes.
+            LockError::ShutDown { .. } | LockError::Mongo(_) => again(1),
             // With `on_busy = "fail"`, or after a fenced write that was refused: another request was first.
             LockError::Busy { .. } | LockError::Stale { .. } => {
-                (StatusCode::CONFLICT, "another request changes this report\n")
+                (StatusCode::CONFLICT, "another request changes this report\n").into_response()
             }
             // The body was cancelled at some await point.
             LockError::Lost { .. } => {
                 let text = "the change was interrupted, check the report before you repeat it\n";
-                (StatusCode::INTERNAL_SERVER_ERROR, text)
+                (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
             }
-            _ => (StatusCode::INTERNAL_SERVER_ERROR, "internal error\n"),
-        };
-        let mut response = (status, text).into_response();
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            response.headers_mut().insert(header::RETRY_AFTER, 1.into());
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "internal error\n").into_response(),
         }
-        response
     }
 }
 
@@ -81,7 +81,8 @@ async fn main() -> anyhow::Result<()> {
     };
     locks.clone().set_global()?;
     let routes = Router::new().route("/reports/{id}", post(rebuild));
-    let listener = TcpListener::bind(("127.0.0.1", 3000)).await?;
+    let port = env::var("PORT").map_or(Ok(3000), |port| port.parse())?;
+    let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     println!(
         "listening on http://{}; SIGTERM ends the program",
         listener.local_addr()?

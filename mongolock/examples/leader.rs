@@ -1,4 +1,5 @@
-//! Leader election: each process waits until it is the leader, leads until it loses the lock, and waits again.
+//! Leader election: each process waits until it is the leader, leads until it loses the lock, and waits again. Meanwhile it
+//! follows who leads, to send requests there for instance.
 //!
 //! ```text
 //! MONGODB_URI=mongodb://localhost cargo run -p mongolock --example leader
@@ -10,7 +11,7 @@
 use std::env;
 use std::time::Duration;
 
-use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
+use mongolock::{LockContext, LockError, LockFilter, LockProvider, distributed_lock};
 
 /// Leads as long as the lock is held. When it is lost, the attribute cancels this function at its next await point.
 ///
@@ -49,6 +50,19 @@ async fn campaign() -> Result<(), LockError> {
     }
 }
 
+/// Says who leads, as soon as the server tells it: the holder first, and then each change.
+async fn follow(locks: LockProvider) -> Result<(), LockError> {
+    let mut events = locks.admin().events(LockFilter::new().name("leader:billing"));
+    while let Some(event) = events.next().await {
+        let event = event?;
+        match event.owner {
+            Some(leader) if event.kind.is_held() => println!("follower: {leader} leads"),
+            _ => println!("follower: nobody leads ({})", event.kind.as_str()),
+        }
+    }
+    Ok(())
+}
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let locks = match env::var("MONGODB_URI") {
@@ -56,6 +70,7 @@ async fn main() -> anyhow::Result<()> {
         Err(_) => LockProvider::in_memory(),
     };
     locks.clone().set_global()?;
+    let following = tokio::spawn(follow(locks.clone()));
     println!("waiting to be the leader; Ctrl-C ends the program");
     tokio::select! {
         // The signal handler is installed before the campaign begins.
@@ -63,7 +78,8 @@ async fn main() -> anyhow::Result<()> {
         _ = tokio::signal::ctrl_c() => println!("stepping down"),
         outcome = campaign() => outcome?,
     }
-    // Releases the lock at the server, so that the next leader does not wait for the expiry.
+    // Releases the lock at the server, so that the next leader does not wait for the expiry, and ends the follower.
     locks.shutdown().await;
+    following.await??;
     Ok(())
 }

@@ -12,7 +12,12 @@ use std::env;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use mongolock::{LockError, LockProvider};
+use mongolock::{LockError, LockName, LockProvider, distributed_lock};
+
+/// The lock of an account. Two functions use it, so its name is declared once.
+#[derive(LockName)]
+#[lock("account:<0>")]
+struct Account(usize);
 
 /// The balances of the accounts 1 and 2. A service would keep them in a database.
 static BALANCES: Mutex<[i64; 2]> = Mutex::new([100, 100]);
@@ -27,7 +32,7 @@ fn set_balance(account: usize, balance: i64) {
 
 /// Moves money from one account to another. The order of the names does not matter.
 async fn transfer(locks: &LockProvider, from: usize, to: usize, amount: i64) -> Result<(), LockError> {
-    let accounts = locks.lock_all([format!("account:{from}"), format!("account:{to}")]);
+    let accounts = locks.lock_all([Account(from), Account(to)]);
     accounts
         .run(async |lock| {
             let (paying, receiving) = (balance(from), balance(to));
@@ -42,6 +47,12 @@ async fn transfer(locks: &LockProvider, from: usize, to: usize, amount: i64) -> 
         .await
 }
 
+/// Waits for a transfer from or to this account.
+#[distributed_lock(name = Account(account), provider = locks)]
+async fn statement(locks: &LockProvider, account: usize) -> Result<String, LockError> {
+    Ok(format!("account {account} has {}", balance(account)))
+}
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let locks = match env::var("MONGODB_URI") {
@@ -52,7 +63,7 @@ async fn main() -> anyhow::Result<()> {
         // Both need both accounts, and name them in opposite orders.
         tokio::try_join!(transfer(&locks, 1, 2, 30), transfer(&locks, 2, 1, 10))?;
     }
-    println!("account 1 has {}, account 2 has {}", balance(1), balance(2));
+    println!("{}, {}", statement(&locks, 1).await?, statement(&locks, 2).await?);
     locks.shutdown().await;
     Ok(())
 }

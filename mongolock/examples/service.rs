@@ -8,7 +8,7 @@
 //! curl http://127.0.0.1:3000/metrics
 //! ```
 //!
-//! Without `MONGODB_URI` the locks are in memory; `PORT` sets another port. The dashboard is in `dashboards/grafana.json`.
+//! Without `MONGODB_URI` the locks are in memory; `PORT` sets another port. A dashboard and alerts are in `dashboards`.
 
 use std::env;
 use std::time::Duration;

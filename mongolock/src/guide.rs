@@ -9,6 +9,7 @@
 //! | [deadlocks] | How are several locks held at once without a deadlock? What is reentrant? |
 //! | [permits] | How do at most N callers work at the same time? |
 //! | [editing sessions] | How is a document locked over many requests of a browser, or over several commands? |
+//! | [web service] | How does a web service answer when a lock is busy, and how does it end? |
 //! | [jobs] | How does a scheduled job run once, on several instances? |
 //! | [order] | In which order do calls get a lock, also between processes? |
 //! | [testing] | How are programs with locks tested? |
@@ -17,7 +18,7 @@
 //! | [production] | What to set up before going live, with Kubernetes as the example? |
 //! | [observing] | Which spans and events are there, and which deserve an alarm? |
 //! | [operating] | Which process holds which lock, and how is a stuck one released? |
-//! | [troubleshooting] | What causes this error or symptom, and what helps? |
+//! | [troubleshooting] | What does this alert, error or symptom mean, and what helps? |
 //! | [migration] | How do mongolock and DistributedLock.MongoDB share their locks? |
 //!
 //! The example programs show the same things at work. Each begins with a text that says what it shows.
@@ -29,6 +30,7 @@
 //! [deadlocks]: https://docs.rs/mongolock/latest/mongolock/guide/deadlocks/index.html
 //! [permits]: https://docs.rs/mongolock/latest/mongolock/guide/permits/index.html
 //! [editing sessions]: https://docs.rs/mongolock/latest/mongolock/guide/editing_sessions/index.html
+//! [web service]: https://docs.rs/mongolock/latest/mongolock/guide/web_service/index.html
 //! [jobs]: https://docs.rs/mongolock/latest/mongolock/guide/jobs/index.html
 //! [order]: https://docs.rs/mongolock/latest/mongolock/guide/order/index.html
 //! [testing]: https://docs.rs/mongolock/latest/mongolock/guide/testing/index.html
@@ -64,6 +66,9 @@ pub mod permits {}
 
 #[doc = include_str!("guide/editing_sessions.md")]
 pub mod editing_sessions {}
+
+#[doc = include_str!("guide/web_service.md")]
+pub mod web_service {}
 
 #[doc = include_str!("guide/jobs.md")]
 pub mod jobs {}

@@ -27,6 +27,8 @@ pub struct ServerOptions {
     pub(crate) auth: bool,
     pub(crate) election_timeout: Duration,
     pub(crate) source: MongodSource,
+    /// The size of the oplog, in megabytes.
+    oplog: u32,
     parameters: BTreeMap<String, String>,
     arguments: Vec<OsString>,
 }
@@ -62,6 +64,7 @@ impl ServerOptions {
             auth: false,
             election_timeout: Duration::from_secs(2),
             source: MongodSource::from_env(),
+            oplog: 64,
             parameters: parameters
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .into(),
@@ -79,6 +82,13 @@ impl ServerOptions {
     pub fn election_timeout(mut self, timeout: Duration) -> Self {
         self.election_timeout = timeout;
         self
+    }
+
+    /// The size of the oplog in megabytes, for tests that fill it; 64 if not set. The server removes nothing that came after
+    /// its last checkpoint, so it makes one a second.
+    pub fn oplog(mut self, megabytes: u32) -> Self {
+        self.oplog = megabytes;
+        self.argument("--syncdelay").argument("1")
     }
 
     /// A server parameter, which replaces a default of this crate of the same name.
@@ -122,7 +132,8 @@ impl ServerOptions {
         let fixed = "--logappend --bind_ip 127.0.0.1 --nounixsocket --wiredTigerCacheSizeGB 0.25";
         command.extend(fixed.split(' ').map(OsString::from));
         if self.replica_set {
-            command.extend(["--replSet", SET_NAME, "--oplogSize", "64"].map(OsString::from));
+            let oplog = self.oplog.to_string();
+            command.extend(["--replSet", SET_NAME, "--oplogSize", &oplog].map(OsString::from));
         }
         if self.auth {
             command.push("--auth".into());

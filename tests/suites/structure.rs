@@ -1,7 +1,10 @@
 //! The imports between the modules of a crate form no cycle, and the layers of the runtime import only from the top
 //! down. The sources of the two crates are read as text, and every cycle is reported with the imports that form it. What decides
-//! when the library acts reads no clock. The links in the guide lead to pages and items that exist.
+//! when the library acts reads no clock. The links in the guide and in the
+//! alerts lead to pages and items that exist.
 
+#[path = "structure/alerts.rs"]
+mod alerts;
 #[path = "structure/decisions.rs"]
 mod decisions;
 #[path = "structure/documentation.rs"]

@@ -1,5 +1,4 @@
-//! The single-file examples of the library (`mongolock/examples`), run as their readers run them. Only `axum_service` is
-//! not run, because it listens on a fixed port.
+//! The single-file examples of the library (`mongolock/examples`), run as their readers run them.
 
 mod service;
 
@@ -205,9 +204,35 @@ async fn guarded_commit_commits_only_under_the_lock() {
     assert_eq!(output.matches(balances).count(), 2, "{output}");
 }
 
+#[tokio::test]
+async fn exactly_once_pays_the_interest_of_a_tick_once() {
+    let db = test_db().await;
+    let output = printed(on_server("exactly_once", &db));
+    assert_eq!(output.matches("has paid into 2 accounts").count(), 1, "{output}");
+    assert_eq!(output.matches("finds the interest paid").count(), 2, "{output}");
+    assert!(output.ends_with("2 accounts have 101\n"), "{output}");
+}
+
+#[tokio::test]
+async fn blocking_imports_one_file_at_a_time() {
+    let db = test_db().await;
+    for output in both("blocking", &db) {
+        let steps: Vec<_> = output.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+        assert_eq!(
+            steps[..6],
+            ["begins", "ends", "begins", "ends", "begins", "ends"],
+            "{output}"
+        );
+        assert!(
+            output.ends_with("900 rows are imported, the lock is free: true\n"),
+            "{output}"
+        );
+    }
+}
+
 #[test]
 fn examples_that_need_a_server_say_so() {
-    for name in ["fenced_write", "guarded_commit"] {
+    for name in ["fenced_write", "guarded_commit", "exactly_once"] {
         let output = must(in_memory(name).output());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let message = String::from_utf8_lossy(&output.stderr);
@@ -230,12 +255,11 @@ fn worker_finishes_its_job_on_sigterm() {
 
 #[test]
 fn leader_steps_down_on_ctrl_c() {
-    let output = interrupted(in_memory("leader"), "is the leader", rustix::process::Signal::INT);
-    assert_eq!(
-        output.last().map(String::as_str),
-        Some("stepping down"),
-        "{output:#?}"
-    );
+    let output = interrupted(in_memory("leader"), "follower: ", rustix::process::Signal::INT);
+    let is_there = |text: &str| output.iter().any(|line| line.contains(text));
+    for text in ["is the leader", "follower: ", "leads", "stepping down"] {
+        assert!(is_there(text), "{text}: {output:#?}");
+    }
 }
 
 /// Sends the signal once a line of the output contains this text, and returns the lines of a program that then ends well.

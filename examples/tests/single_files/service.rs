@@ -1,7 +1,8 @@
-//! The example `service` under load, with a kill of MongoDB in between: what its probes and its metrics say.
+//! The web services: `axum_service` while its lock is busy, and `service` under load, with a kill of MongoDB in between: what
+//! its probes and its metrics say.
 
 use std::net::TcpListener;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -22,15 +23,18 @@ struct Service {
 }
 
 impl Service {
-    fn start(uri: &str) -> Self {
+    /// Starts the example with its locks in this MongoDB, or in memory.
+    fn start(name: &str, uri: Option<&str>) -> Self {
         // The port is free now, and most likely still is when the service binds it.
         let port = TcpListener::bind(("127.0.0.1", 0))
             .unwrap()
             .local_addr()
             .unwrap()
             .port();
-        let process = Command::new(&EXECUTABLES["service"])
-            .env("MONGODB_URI", uri)
+        let mut command = Command::new(&EXECUTABLES[name]);
+        command.env_remove("MONGODB_URI");
+        command.envs(uri.map(|uri| ("MONGODB_URI", uri)));
+        let process = command
             .env("PORT", port.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -58,6 +62,17 @@ impl Service {
         must(serde_json::from_str(&health))
     }
 
+    /// Sends SIGTERM, and returns what a service that ends well has printed.
+    async fn end(self) -> Output {
+        let id = must(i32::try_from(self.process.id().unwrap()));
+        let id = rustix::process::Pid::from_raw(id).unwrap();
+        must(rustix::process::kill_process(id, rustix::process::Signal::TERM));
+        let output = tokio::time::timeout(AMPLE, self.process.wait_with_output());
+        let output = must(output.await.unwrap());
+        assert!(output.status.success(), "{output:?}");
+        output
+    }
+
     /// The sum of the series of a metric whose labels contain this text.
     async fn metric(&self, name: &str, label: &str) -> f64 {
         let (_, metrics) = self.get("/metrics").await.unwrap();
@@ -69,9 +84,35 @@ impl Service {
 }
 
 #[tokio::test]
+async fn axum_service_says_when_a_busy_report_may_be_asked_for_again() {
+    let service = Service::start("axum_service", None);
+    let listens = async || service.get("/").await.map(|_| ());
+    must(eventually(AMPLE, "the service", listens).await);
+    let rebuild = async |id: u32| {
+        let url = format!("{}/reports/{id}", service.url);
+        let response = must(service.client.post(url).send().await);
+        let after = response.headers().get("retry-after");
+        let seconds = after.map(|after| must(must(after.to_str()).parse::<u64>()));
+        (response.status(), seconds)
+    };
+    let (other, first, second, third) = tokio::join!(rebuild(7), rebuild(42), rebuild(42), rebuild(42));
+    assert_eq!(other, (StatusCode::OK, None));
+    // The work takes 3 s, and a request waits for 2 s.
+    let (done, refused): (Vec<_>, Vec<_>) = [first, second, third]
+        .into_iter()
+        .partition(|(status, _)| *status == StatusCode::OK);
+    assert!(!done.is_empty() && !refused.is_empty(), "{done:?} {refused:?}");
+    for (status, seconds) in refused {
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(matches!(seconds, Some(1..=3)), "{seconds:?}");
+    }
+    service.end().await;
+}
+
+#[tokio::test]
 async fn service_says_what_happens_when_mongodb_is_killed() {
     let server = must(Server::start(ServerOptions::single()).await);
-    let service = Service::start(&server.uri());
+    let service = Service::start("service", Some(&server.uri()));
     let before = service.until_ready(StatusCode::OK).await;
     assert_eq!(
         (&before["has_primary"], &before["is_shut_down"]),
@@ -135,16 +176,8 @@ async fn service_says_what_happens_when_mongodb_is_killed() {
     };
     println!("{}", metrics.lines().filter(shown).collect::<Vec<_>>().join("\n"));
 
-    let id = must(i32::try_from(service.process.id().unwrap()));
-    let id = rustix::process::Pid::from_raw(id).unwrap();
-    must(rustix::process::kill_process(id, rustix::process::Signal::TERM));
-    let output = must(
-        tokio::time::timeout(AMPLE, service.process.wait_with_output())
-            .await
-            .unwrap(),
-    );
+    let output = service.end().await;
     goes_on.store(false, Ordering::Relaxed);
-    assert!(output.status.success(), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(printed.ends_with("all locks are released\n"), "{printed}");
     assert_eq!(

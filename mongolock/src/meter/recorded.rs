@@ -95,6 +95,8 @@ impl Meter {
         let mut locks = lock(&self.locks);
         if locks.is_empty() {
             describe();
+            // A series that begins with 1 has no increase for Prometheus.
+            counter!(STALE_WRITES).increment(0);
         }
         let meter = locks
             .entry(label)

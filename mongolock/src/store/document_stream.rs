@@ -110,6 +110,11 @@ impl MongoStore {
         until: Option<Timestamp>,
     ) -> Result<DocumentStream, LockError> {
         let (gate, passage) = (Arc::clone(&self.gate), self.gate.enter()?);
+        // The first reply comes when the server has read the past.
+        let limit = match begin {
+            Begin::Now => DEAD_CONNECTION,
+            Begin::At(_) | Begin::After(_) => HISTORY_LIMIT,
+        };
         let opening = pin!(async {
             let reached = match until {
                 Some(_) => majority_time(collection).await?,
@@ -117,15 +122,14 @@ impl MongoStore {
             };
             let watch = collection.watch().pipeline(pipeline);
             let watch = watch.max_await_time(until.map_or(STREAM_AWAIT, |_| HISTORY_AWAIT));
-            // Without a first batch the reply comes before the server reads the past, which may take long.
             let watch = match begin {
                 Begin::Now => watch,
-                Begin::At(time) => watch.start_at_operation_time(timestamp(time, 1)).batch_size(0),
-                Begin::After(token) => watch.start_after(token).batch_size(0),
+                Begin::At(time) => watch.start_at_operation_time(timestamp(time, 1)),
+                Begin::After(token) => watch.start_after(token),
             };
             Ok((Box::new(watch.await?), reached))
         });
-        let (stream, reached) = gate.run(CommandKind::Stream, opening).await?;
+        let (stream, reached) = gate.run_within(limit, CommandKind::Stream, opening).await?;
         Ok(DocumentStream {
             stream,
             passage,
@@ -147,12 +151,15 @@ impl DocumentStream {
         } else {
             HISTORY_LIMIT
         };
-        let next = suppressed(async { Ok(self.stream.next_if_any().await?) });
-        let reply = self.passage.run(async {
-            let reply = timeout(limit, pin!(next)).await;
-            reply.unwrap_or_else(|_| Err(LockError::no_reply("change stream", limit)))
+        // It is on the heap, because each function around it would contain it otherwise.
+        let next = Box::pin(timeout(limit, suppressed(self.stream.next_if_any())));
+        let event = self.passage.run(async {
+            match next.await {
+                Ok(event) => Ok(event?),
+                Err(_) => Err(LockError::no_reply("change stream", limit)),
+            }
         });
-        let event: Option<Event> = reply.await?;
+        let event: Option<Event> = event.await?;
         if event.is_none() && !self.stream.is_alive() {
             return Err(driver_error::ended());
         }
@@ -201,10 +208,11 @@ fn wanted(changes: &Changes) -> Document {
     if let Some(until) = changes.until {
         wanted.push(doc! { "clusterTime": { "$lt": timestamp(until, 0) } });
     }
-    match wanted.is_empty() {
-        true => doc! {},
-        false => doc! { "$and": wanted },
+    if wanted.is_empty() {
+        // The server refuses an empty list.
+        return doc! {};
     }
+    doc! { "$and": wanted }
 }
 
 /// The fields of an event that are read.

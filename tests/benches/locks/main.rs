@@ -20,6 +20,7 @@ mod clock;
 mod contended;
 mod describe;
 mod fencing;
+mod followers;
 mod held;
 mod listeners;
 mod load;
@@ -48,7 +49,7 @@ use crate::report::Report;
 use crate::setting::Setting;
 
 /// The groups with what they measure, and how long they take, exactly and with `--quick`.
-const GROUPS: [(&str, &str, &str); 20] = [
+const GROUPS: [(&str, &str, &str); 21] = [
     (
         "uncontended",
         "acquire and release, beside two floors",
@@ -125,6 +126,11 @@ const GROUPS: [(&str, &str, &str); 20] = [
         "listeners",
         "50 processes that listen while others release",
         "2 min / 40 s",
+    ),
+    (
+        "followers",
+        "10 processes that follow who holds a lock",
+        "10 s / 5 s",
     ),
     ("held", "1,000, 10,000 and 100,000 held locks", "7 min / 2 min"),
     (
@@ -205,6 +211,7 @@ async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow:
         "waiters" => waiters::measure(setting, report).await,
         "awaited" => awaited::measure(setting, report).await,
         "listeners" => listeners::measure(setting, report).await,
+        "followers" => followers::measure(setting, report).await,
         "held" => held::measure(setting, report).await,
         "fencing" => fencing::measure(setting, report).await,
         SOAK => soak::measure(setting, report).await,

@@ -11,6 +11,7 @@ mod conditional_release;
 mod conformance;
 mod deadlock;
 mod detached;
+mod events;
 mod fenced;
 mod fixture;
 mod handover;

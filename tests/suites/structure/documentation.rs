@@ -64,7 +64,7 @@ fn page_part(page: &str, anchor: Option<&str>, sources: &Sources) -> bool {
 }
 
 /// The anchor of a heading, as rustdoc makes it.
-fn slug(heading: &str) -> String {
+pub(crate) fn slug(heading: &str) -> String {
     let text = heading.trim_start_matches(['#', ' ']);
     let kept = text
         .chars()

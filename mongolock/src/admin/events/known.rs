@@ -85,7 +85,7 @@ impl Known {
         let at = change.at;
         let event = match change.kind {
             ChangeKind::Written { id, document } => self.written(&id, &document, at, now),
-            ChangeKind::Updated { id, fields } => self.set(&id, Fields::of(&fields), at, now),
+            ChangeKind::Updated { id, fields } => self.set(&id, &Fields::of(&fields), at, now),
             ChangeKind::Deleted { id } => self.end(LockEventKind::Deleted, &id, at),
             ChangeKind::AllDeleted => return self.end_all(LockEventKind::Deleted, at),
             ChangeKind::Other => None,
@@ -97,7 +97,7 @@ impl Known {
     fn written(&mut self, id: &str, document: &Document, at: DateTime, now: Instant) -> Option<LockEvent> {
         let fields = Fields::of(document);
         if fields.lock_id.is_some() && fields.expires_at.is_some() {
-            return self.set(id, fields, at, now);
+            return self.set(id, &fields, at, now);
         }
         // Another document that was no lock before is not damaged.
         self.taken
@@ -105,7 +105,7 @@ impl Known {
             .then(|| self.end(LockEventKind::Damaged, id, at))?
     }
 
-    fn set(&mut self, id: &str, fields: Fields, at: DateTime, now: Instant) -> Option<LockEvent> {
+    fn set(&mut self, id: &str, fields: &Fields, at: DateTime, now: Instant) -> Option<LockEvent> {
         if fields.is_damaged {
             return self.end(LockEventKind::Damaged, id, at);
         }
@@ -134,7 +134,7 @@ impl Known {
                     LockEventKind::Acquired if is_held => LockEventKind::TakenOver,
                     kind => kind,
                 };
-                self.begin(kind, id, &fields, at, now)
+                self.begin(kind, id, fields, at, now)
             }
         }
     }

@@ -13,7 +13,7 @@ mod reader;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
@@ -57,15 +57,19 @@ pub struct LockEvents {
 }
 
 enum State {
-    Idle(Box<Plan>, Arc<Store>),
+    Idle(Box<Plan>, Weak<Engine>, Arc<Store>),
     Reading(mpsc::Receiver<Result<LockEvent, Option<LockError>>>),
     Ended,
 }
 
 impl LockEvents {
-    pub(super) fn new(engine: &Engine, filter: LockFilter) -> Self {
+    pub(super) fn new(engine: &Arc<Engine>, filter: LockFilter) -> Self {
         Self {
-            state: State::Idle(Box::new(Plan::new(filter)), Arc::clone(&engine.store)),
+            state: State::Idle(
+                Box::new(Plan::new(filter)),
+                Arc::downgrade(engine),
+                Arc::clone(&engine.store),
+            ),
         }
     }
 
@@ -97,7 +101,7 @@ impl LockEvents {
     }
 
     fn with(mut self, set: impl FnOnce(&mut Plan)) -> Self {
-        if let State::Idle(plan, _) = &mut self.state {
+        if let State::Idle(plan, ..) = &mut self.state {
             set(plan);
         }
         self
@@ -127,10 +131,10 @@ impl Stream for LockEvents {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         if let State::Idle(..) = this.state
-            && let State::Idle(plan, store) = std::mem::replace(&mut this.state, State::Ended)
+            && let State::Idle(plan, engine, store) = std::mem::replace(&mut this.state, State::Ended)
         {
             let (sender, receiver) = mpsc::channel(BUFFERED);
-            reader::start(*plan, store, sender);
+            reader::start(*plan, &engine, store, sender);
             this.state = State::Reading(receiver);
         }
         let State::Reading(events) = &mut this.state else {

@@ -2,7 +2,7 @@
 
 use std::future::pending;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use mongodb::bson::DateTime;
 use mongodb::change_stream::event::ResumeToken;
@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::event::{LockEvent, LockEventKind};
 use super::known::Known;
 use crate::driver_span::suppressed;
+use crate::engine::Engine;
 use crate::store::{
     Begin, ChangeKind, Changes, DocumentChange, DocumentStream, Store, StreamFilter, TakenOrDamaged,
     driver_error,
@@ -70,7 +71,7 @@ pub(super) type Events = Sender<Result<LockEvent, Option<LockError>>>;
 
 /// Starts the tasks that send the events. Each change stream is read by a task of its own, because a request of the driver
 /// must not be dropped half way.
-pub(super) fn start(plan: Plan, store: Arc<Store>, events: Events) {
+pub(super) fn start(plan: Plan, engine: &Weak<Engine>, store: Arc<Store>, events: Events) {
     if plan.waiting {
         let filter = plan.changes.filter.clone();
         let reading = read_waiters(Arc::clone(&store), filter, events.clone());
@@ -79,6 +80,7 @@ pub(super) fn start(plan: Plan, store: Arc<Store>, events: Events) {
     let reader = Reader {
         known: Known::new(plan.changes.renewals),
         plan,
+        engine: Weak::clone(engine),
         store,
         events: events.clone(),
         position: None,
@@ -105,6 +107,7 @@ fn is_final(error: &LockError) -> bool {
 /// The task that sends what happens to locks.
 struct Reader {
     plan: Plan,
+    engine: Weak<Engine>,
     store: Arc<Store>,
     events: Events,
     known: Known,
@@ -260,12 +263,13 @@ impl Reader {
 
     /// Reads the locks again and again, where there are no change streams.
     async fn look(mut self) -> Result<(), LockError> {
-        let mut hints = match self.store.never_waits() {
-            true => Some(self.store.watch(StreamFilter::All).await?),
-            false => None,
+        let mut hints = if self.store.never_waits() {
+            Some(self.store.watch(StreamFilter::All).await?)
+        } else {
+            None
         };
         self.read_present().await?;
-        while !self.events.is_closed() && !self.store.is_closed() {
+        while !self.events.is_closed() && !self.is_shut_down() {
             match &mut hints {
                 Some(hints) => drop(timeout(EVENTS_LOOK, hints.next()).await),
                 None => sleep(EVENTS_LOOK).await,
@@ -280,6 +284,11 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// Whether the provider is shut down. The events outlive one that is dropped.
+    fn is_shut_down(&self) -> bool {
+        self.engine.upgrade().is_some_and(|engine| engine.is_closed())
     }
 
     /// Sends those of these events that the filter admits. A reader that has gone is noticed by the caller.

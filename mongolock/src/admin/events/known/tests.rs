@@ -61,15 +61,15 @@ impl Scene {
     }
 }
 
-fn taken(millis: i64, id: &str, lock_id: &str, expires_at: i64) -> TakenOrDamaged {
-    Ok(TakenLock {
+fn taken(millis: i64, id: &str, lock_id: &str, expires_at: i64) -> TakenLock {
+    TakenLock {
         id: id.to_owned(),
         lock_id: lock_id.to_owned(),
         acquired_at: at(0),
         expires_at: at(expires_at),
         token: 1,
         read_at: at(millis),
-    })
+    }
 }
 
 fn kind_of(event: Option<LockEvent>) -> Option<LockEventKind> {
@@ -97,12 +97,12 @@ fn a_life_of_a_lock() {
     );
     assert_eq!(scene.known.due(scene.instant(199)), Vec::<String>::new());
     assert_eq!(
-        scene.read_due(200, taken(200, "a", "anna#1", 300)),
+        scene.read_due(200, Ok(taken(200, "a", "anna#1", 300))),
         None,
         "it was renewed"
     );
     assert_eq!(
-        kind_of(scene.read_due(300, taken(300, "a", "anna#1", 300))),
+        kind_of(scene.read_due(300, Ok(taken(300, "a", "anna#1", 300)))),
         Some(Expired)
     );
     assert_eq!(scene.known.next_end(), None, "it is told once");
@@ -128,7 +128,7 @@ fn a_life_of_a_lock() {
         kind_of(scene.written(430, "a", document("done:anna#3", 900, 3))),
         Some(Done)
     );
-    assert_eq!(scene.read_due(900, taken(900, "a", "done:anna#3", 900)), None);
+    assert_eq!(scene.read_due(900, Ok(taken(900, "a", "done:anna#3", 900))), None);
     assert_eq!(
         kind_of(scene.written(910, "a", document("anna#4", 999, 4))),
         Some(Acquired)
@@ -201,13 +201,13 @@ fn a_document_that_becomes_unreadable_is_told_once() {
 fn a_read_tells_what_has_changed_and_a_dropped_collection_ends_all() {
     let mut scene = Scene::new();
     let first = vec![
-        taken(1, "a", "anna#1", 50),
-        taken(1, "b", "bert#1", 50),
-        taken(1, "d", "done:dora#1", 1),
+        Ok(taken(1, "a", "anna#1", 50)),
+        Ok(taken(1, "b", "bert#1", 50)),
+        Ok(taken(1, "d", "done:dora#1", 1)),
     ];
     let named = |kind, name: &str| (kind, name.to_owned());
     assert_eq!(scene.read(1, first), [named(Acquired, "a"), named(Acquired, "b")]);
-    let second = vec![taken(60, "a", "anna#1", 50), taken(60, "c", "carl#2", 90)];
+    let second = vec![Ok(taken(60, "a", "anna#1", 50)), Ok(taken(60, "c", "carl#2", 90))];
     let told = [named(Released, "b"), named(Expired, "a"), named(Acquired, "c")];
     assert_eq!(scene.read(60, second.clone()), told);
     assert_eq!(scene.read(61, second), [], "nothing has changed");

@@ -1,0 +1,535 @@
+//! `LockAdmin::events`: what happens to locks, live and from the past.
+
+use std::time::Duration;
+
+use mongodb::bson::{DateTime, Document, doc};
+use mongolock::LockEventKind::{
+    Acquired, Deleted, Detached, Done, Expired, Gap, Held, Released, Renewed, Resumed, TakenOver, Waiting,
+};
+use mongolock::{LockError, LockEvent, LockEventKind, LockEvents, LockFilter, LockProvider, LockState};
+use mongolock_tests::{AMPLE, Proxy, Server, ServerOptions, eventually, must, stable_client};
+
+use tokio::time::timeout;
+
+use crate::conformance::conformance;
+use crate::fixture::{Fixture, acquire_and_release, patient, restricted};
+
+conformance!(
+    present_holds_come_first_and_then_the_changes,
+    a_name_is_that_of_a_lock_or_of_a_semaphore,
+    only_events_of_an_owner_are_returned,
+    each_way_a_hold_ends_is_an_event,
+    a_lease_that_is_not_renewed_expires,
+    a_filter_with_a_state_or_a_limit_is_refused,
+    a_shutdown_ends_the_events,
+);
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+/// The server's code of a stream whose beginning it no longer has.
+const HISTORY_LOST: i32 = 286;
+
+/// The next item, which comes soon.
+async fn item(events: &mut LockEvents) -> Option<Result<LockEvent, LockError>> {
+    timeout(AMPLE, events.next()).await.expect("an item comes")
+}
+
+async fn next(events: &mut LockEvents) -> LockEvent {
+    item(events).await.expect("the events go on").unwrap()
+}
+
+/// The kind and the owner of the next event about a lock.
+async fn told(events: &mut LockEvents, name: &str) -> (LockEventKind, String) {
+    let event = next(events).await;
+    assert_eq!(event.name, name, "{event:?}");
+    (event.kind, event.owner.unwrap_or_default())
+}
+
+fn said(kind: LockEventKind, owner: &str) -> (LockEventKind, String) {
+    (kind, owner.to_owned())
+}
+
+async fn error_of(mut events: LockEvents) -> LockError {
+    let next = item(&mut events).await;
+    let error = next.expect("an error").expect_err("an error");
+    assert!(events.next().await.is_none(), "an error ends the events");
+    error
+}
+
+fn of(name: &str) -> LockFilter {
+    LockFilter::new().name(name)
+}
+
+async fn present_holds_come_first_and_then_the_changes(fixture: Fixture) {
+    let (one, two) = (fixture.process("one"), fixture.process("two"));
+    acquire_and_release(&one.lock("free")).await;
+    let held = one.lock("a").await.unwrap();
+    let mut events = two.admin().events(LockFilter::new());
+    let event = next(&mut events).await;
+    assert_eq!((event.kind, event.name.as_str()), (Held, "a"));
+    assert_eq!(event.owner.as_deref(), Some("one"));
+    assert_eq!(event.fencing_token, Some(held.fencing_token()));
+    assert!(
+        event.acquired_at <= Some(event.at) && Some(event.at) < event.expires_at,
+        "{event:?}"
+    );
+    held.release().await.unwrap();
+    assert_eq!(told(&mut events, "a").await, said(Released, "one"));
+    let held = two.lock("a").await.unwrap();
+    let event = next(&mut events).await;
+    assert_eq!((event.kind, event.owner.as_deref()), (Acquired, Some("two")));
+    assert_eq!(event.fencing_token, Some(held.fencing_token()));
+    let json = serde_json::to_value(&event).unwrap();
+    assert_eq!(
+        (&json["event"], &json["owner"]),
+        (&"acquired".into(), &"two".into())
+    );
+    assert_eq!(json.get("previous_owner"), None, "{json}");
+}
+
+async fn a_name_is_that_of_a_lock_or_of_a_semaphore(fixture: Fixture) {
+    let provider = fixture.process("one");
+    let _others = [
+        provider.lock("name2").await.unwrap(),
+        provider.lock("nam").await.unwrap(),
+    ];
+    let held = provider.lock("name").await.unwrap();
+    let permit = provider.semaphore("name", 2).await.unwrap();
+    let admin = provider.admin();
+    let listed = admin.list(of("name")).await.unwrap();
+    let listed: Vec<_> = listed
+        .iter()
+        .map(|info| (info.name.as_str(), info.permit))
+        .collect();
+    assert_eq!(listed, [("name", None), ("name", Some(permit.number()))]);
+
+    let mut events = admin.events(of("name"));
+    for permit in [None, Some(permit.number())] {
+        let event = next(&mut events).await;
+        assert_eq!(
+            (event.kind, event.name.as_str(), event.permit),
+            (Held, "name", permit)
+        );
+        assert_eq!(event.fencing_token.is_some(), permit.is_none());
+    }
+    acquire_and_release(&provider.lock("name2x")).await;
+    held.release().await.unwrap();
+    assert_eq!(told(&mut events, "name").await, said(Released, "one"));
+    permit.release().await.unwrap();
+    assert_eq!(told(&mut events, "name").await, said(Released, "one"));
+}
+
+async fn only_events_of_an_owner_are_returned(fixture: Fixture) {
+    let (one, two) = (fixture.process("one"), fixture.process("two"));
+    let filter = LockFilter::new().owner("two").prefix("x:");
+    let _held = two.lock("x:held").await.unwrap();
+    let mut events = one.admin().events(filter);
+    assert_eq!(told(&mut events, "x:held").await, said(Held, "two"));
+    let _own = one.lock("x:a").await.unwrap();
+    let _other = two.lock("y").await.unwrap();
+    let held = two.lock("x:b").await.unwrap();
+    assert_eq!(told(&mut events, "x:b").await, said(Acquired, "two"));
+    held.release().await.unwrap();
+    assert_eq!(told(&mut events, "x:b").await, said(Released, "two"));
+}
+
+async fn each_way_a_hold_ends_is_an_event(fixture: Fixture) {
+    let (one, two) = (fixture.process("one"), fixture.process("two"));
+    let mut events = one.admin().events(LockFilter::new());
+    let _first = one.lock("first").await.unwrap();
+    assert!(next(&mut events).await.kind.is_held());
+
+    let held = one.lock("a").await.unwrap();
+    assert_eq!(told(&mut events, "a").await, said(Acquired, "one"));
+    assert!(two.admin().force_release("a").await.unwrap());
+    assert_eq!(told(&mut events, "a").await, said(Released, "one"));
+    held.lost().await;
+
+    let done = one.lock("b").once_per(HOUR * 24).acquire().await.unwrap();
+    assert_eq!(told(&mut events, "b").await, said(Acquired, "one"));
+    done.done().await.unwrap();
+    assert_eq!(told(&mut events, "b").await, said(Done, "one"));
+
+    let held = one.lock("c").await.unwrap();
+    assert_eq!(told(&mut events, "c").await, said(Acquired, "one"));
+    let handle = held.detach(HOUR).await.unwrap();
+    assert_eq!(told(&mut events, "c").await, said(Detached, "one"));
+    let held = two.resume(&handle).await.unwrap();
+    let event = next(&mut events).await;
+    assert_eq!(event.kind, Resumed);
+    assert_eq!(event.fencing_token, Some(held.fencing_token()));
+    held.release().await.unwrap();
+    assert_eq!(told(&mut events, "c").await.0, Released);
+}
+
+async fn a_lease_that_is_not_renewed_expires(fixture: Fixture) {
+    let (one, two) = (fixture.process("one"), fixture.process("two"));
+    let mut events = two.admin().events(of("a"));
+    let lock = one
+        .lock("a")
+        .expiry(Duration::from_secs(2))
+        .max_hold(Duration::ZERO);
+    let held = lock.acquire().await.unwrap();
+    let acquired = next(&mut events).await;
+    assert!(acquired.kind.is_held());
+    let expired = next(&mut events).await;
+    assert_eq!((expired.kind, expired.owner.as_deref()), (Expired, Some("one")));
+    assert!(Some(expired.at) >= acquired.expires_at, "{expired:?}");
+    assert_eq!(expired.expires_at, acquired.expires_at);
+    assert!(held.is_lost());
+    let _held = two.lock("a").await.unwrap();
+    let event = next(&mut events).await;
+    let is_next = matches!(event.kind, TakenOver | Acquired);
+    assert!(is_next && event.owner.as_deref() == Some("two"), "{event:?}");
+}
+
+async fn a_filter_with_a_state_or_a_limit_is_refused(fixture: Fixture) {
+    let admin = fixture.provider.admin();
+    for filter in [
+        LockFilter::new().state(LockState::Held),
+        LockFilter::new().limit(5),
+    ] {
+        let error = error_of(admin.events(filter)).await;
+        assert!(matches!(error, LockError::InvalidOption { .. }), "{error:?}");
+    }
+}
+
+/// A lease of a process that has died, written as that process has left it.
+async fn dead(fixture: &Fixture, name: &str, expiry: Duration) {
+    let expiry = i64::try_from(expiry.as_millis()).unwrap();
+    let set = doc! { "lockId": "dora#1", "acquiredAt": "$$NOW", "fencingToken": 5_i64,
+    "expiresAt": { "$add": ["$$NOW", expiry] } };
+    let locks = fixture.locks();
+    let update = locks.update_one(doc! { "_id": name }, vec![doc! { "$set": set }]);
+    must(update.upsert(true).await);
+}
+
+#[tokio::test]
+async fn a_takeover_names_both_owners() {
+    let fixture = Fixture::mongodb().await;
+    let one = fixture.process("one");
+    let mut events = one.admin().events(of("a"));
+    dead(&fixture, "a", Duration::from_millis(300)).await;
+    let event = next(&mut events).await;
+    assert!(event.kind.is_held());
+    assert_eq!(told(&mut events, "a").await, said(Expired, "dora"));
+    let _held = one.lock("a").await.unwrap();
+    let event = next(&mut events).await;
+    assert_eq!((event.kind, event.owner.as_deref()), (TakenOver, Some("one")));
+    assert_eq!(event.previous_owner.as_deref(), Some("dora"));
+    must(fixture.locks().delete_one(doc! { "_id": "a" }).await);
+    assert_eq!(told(&mut events, "a").await, said(Deleted, "one"));
+}
+
+/// The server leaves renewals out, so that a lease that was renewed is read when its first one would have ended.
+#[tokio::test]
+async fn renewals_are_events_only_if_asked_for() {
+    let fixture = Fixture::mongodb().await;
+    let one = fixture.process("one");
+    let mut all = one.admin().events(of("a")).renewals();
+    let mut changes = one.admin().events(of("a"));
+    let expiry = Duration::from_secs(2);
+    let held = one.lock("a").expiry(expiry).await.unwrap();
+    assert!(next(&mut all).await.kind.is_held());
+    assert!(next(&mut changes).await.kind.is_held());
+    let mut end = None;
+    for _ in 0..6 {
+        let event = next(&mut all).await;
+        assert_eq!((event.kind, event.owner.as_deref()), (Renewed, Some("one")));
+        assert!(event.expires_at > end, "{event:?}");
+        end = event.expires_at;
+    }
+    held.release().await.unwrap();
+    assert_eq!(told(&mut changes, "a").await, said(Released, "one"));
+}
+
+#[tokio::test]
+async fn a_process_that_begins_to_wait_is_an_event_if_asked_for() {
+    let fixture = Fixture::mongodb().await;
+    let (one, two) = (fixture.process("one"), fixture.process("two"));
+    let held = one.lock("a").await.unwrap();
+    let permit = one.semaphore("s", 1).await.unwrap();
+    let mut events = one.admin().events(LockFilter::new().owner("two")).waiting();
+    let mut others = one.admin().events(of("other")).waiting();
+    let waits = |name: &'static str| {
+        let two = two.clone();
+        async move {
+            if name == "a" {
+                drop(two.lock("a").await.unwrap());
+            } else {
+                drop(two.semaphore("s", 1).await.unwrap());
+            }
+        }
+    };
+    let mut first = Box::pin(others.next());
+    assert!(timeout(Duration::from_millis(500), &mut first).await.is_err());
+    for name in ["a", "s"] {
+        // The stream of the waiters may not be open yet; each wait that ends begins again.
+        let waiting = tokio::spawn(waits(name));
+        let event = loop {
+            let event = next(&mut events).await;
+            if event.kind == Waiting {
+                break event;
+            }
+        };
+        assert_eq!((event.name.as_str(), event.permit), (name, None));
+        assert_eq!(event.owner.as_deref(), Some("two"));
+        assert!(event.since.is_some());
+        waiting.abort();
+    }
+    held.release().await.unwrap();
+    permit.release().await.unwrap();
+    assert!(timeout(Duration::from_millis(500), first).await.is_err());
+}
+
+/// The time of the server, some seconds after all that was written before.
+async fn server_second(fixture: &Fixture) -> DateTime {
+    let hello = must(fixture.database().run_command(doc! { "hello": 1 }).await);
+    let now = must(hello.get_datetime("localTime")).timestamp_millis();
+    DateTime::from_millis((now / 1000 + 1) * 1000)
+}
+
+async fn until(fixture: &Fixture, time: DateTime) {
+    let passed = eventually(AMPLE, "the time of the server", || async move {
+        let hello = must(fixture.database().run_command(doc! { "hello": 1 }).await);
+        (*must(hello.get_datetime("localTime")) >= time).then_some(())
+    });
+    must(passed.await);
+}
+
+async fn all(mut events: LockEvents) -> Vec<(LockEventKind, String, String)> {
+    let mut told = Vec::new();
+    while let Some(event) = item(&mut events).await {
+        let event = event.unwrap();
+        told.push((event.kind, event.name, event.owner.unwrap_or_default()));
+    }
+    told
+}
+
+fn line(kind: LockEventKind, name: &str, owner: &str) -> (LockEventKind, String, String) {
+    (kind, name.to_owned(), owner.to_owned())
+}
+
+#[tokio::test]
+async fn the_past_is_told_in_its_order_and_has_an_end() {
+    let fixture = Fixture::mongodb().await;
+    let (one, two) = (fixture.process("one"), fixture.process("two"));
+    let before = one.lock("before").await.unwrap();
+    let begin = server_second(&fixture).await;
+    until(&fixture, begin).await;
+    before.release().await.unwrap();
+    acquire_and_release(&one.lock("a")).await;
+    acquire_and_release(&two.lock("a")).await;
+    dead(&fixture, "b", Duration::from_millis(1)).await;
+    let taken = two.lock("b").await.unwrap();
+    let end = server_second(&fixture).await;
+    until(&fixture, end).await;
+    taken.release().await.unwrap();
+
+    let admin = one.admin();
+    let expected = [
+        line(Released, "before", ""),
+        line(Acquired, "a", "one"),
+        line(Released, "a", "one"),
+        line(Acquired, "a", "two"),
+        line(Released, "a", "two"),
+        line(Acquired, "b", "dora"),
+        line(TakenOver, "b", "two"),
+    ];
+    let events = admin.events(LockFilter::new()).since(begin).until(end);
+    assert_eq!(all(events).await, expected);
+    let events = admin.events(of("a")).since(begin).until(end);
+    assert_eq!(all(events).await, expected[1..5]);
+
+    // Without an end it goes on with the present, whose expiries are told.
+    let mut events = admin.events(LockFilter::new().prefix("b")).since(end);
+    assert_eq!(told(&mut events, "b").await, said(Released, ""));
+    dead(&fixture, "b", Duration::from_millis(300)).await;
+    assert_eq!(told(&mut events, "b").await, said(Acquired, "dora"));
+    assert_eq!(told(&mut events, "b").await, said(Expired, "dora"));
+}
+
+#[tokio::test]
+async fn memory_and_a_standalone_server_have_no_past_no_end_and_no_waiters() {
+    let server = must(Server::start(ServerOptions::standalone()).await);
+    let database = must(server.client().await).database("app");
+    for provider in [LockProvider::in_memory(), LockProvider::new(&database)] {
+        let events = || provider.admin().events(LockFilter::new());
+        let now = DateTime::now();
+        for events in [events().since(now), events().until(now), events().waiting()] {
+            let error = error_of(events).await;
+            assert!(matches!(error, LockError::Mongo(_)), "{error:?}");
+        }
+    }
+}
+
+/// A follower on a server without change streams, and one of a user who may not open one, look once a second.
+#[tokio::test]
+async fn without_change_streams_the_locks_are_looked_at() {
+    let standalone = must(Server::start(ServerOptions::standalone()).await);
+    let limited = must(Server::start(ServerOptions::single().auth()).await);
+    let limited_uri = restricted(&limited, &["find", "insert", "update"]).await;
+    let clients = [
+        must(standalone.client().await),
+        must(stable_client(limited_uri).await),
+    ];
+    for client in clients {
+        let provider = patient(&client.database("app"));
+        let one = provider.to_builder().owner("one").build().unwrap();
+        let mut events = provider.admin().events(of("leader"));
+        let held = one.lock("leader").await.unwrap();
+        let event = next(&mut events).await;
+        assert!(
+            event.kind.is_held() && event.owner.as_deref() == Some("one"),
+            "{event:?}"
+        );
+        held.release().await.unwrap();
+        assert_eq!(told(&mut events, "leader").await, said(Released, "one"));
+    }
+    let nobody = restricted_to_nothing(&limited).await;
+    let error = error_of(nobody.admin().events(LockFilter::new())).await;
+    assert!(error.help().contains("rights"), "{error:?}");
+}
+
+/// A provider of a user who may not read the locks.
+async fn restricted_to_nothing(server: &Server) -> LockProvider {
+    let app = must(server.client().await).database("app");
+    must(
+        app.run_command(doc! { "createUser": "nobody", "pwd": "nobody", "roles": [] })
+            .await,
+    );
+    let uri = server.uri().replace("root:secret@", "nobody:nobody@");
+    let client = must(stable_client(uri.replace("authSource=admin", "authSource=app")).await);
+    LockProvider::new(&client.database("app"))
+}
+
+#[tokio::test]
+async fn a_dropped_collection_hides_no_event() {
+    let fixture = Fixture::mongodb().await;
+    let one = fixture.process("one");
+    let mut events = one.admin().events(LockFilter::new().prefix("x:"));
+    let _lost = one.lock("x:a").await.unwrap();
+    assert!(next(&mut events).await.kind.is_held());
+    must(fixture.locks().drop().await);
+    assert_eq!(told(&mut events, "x:a").await, said(Deleted, "one"));
+    for name in ["x:b", "x:c"] {
+        acquire_and_release(&one.lock(name)).await;
+        assert_eq!(told(&mut events, name).await, said(Acquired, "one"));
+        assert_eq!(told(&mut events, name).await, said(Released, "one"));
+        must(fixture.locks().drop().await);
+    }
+}
+
+#[tokio::test]
+async fn an_outage_hides_no_event() {
+    let fixture = Fixture::mongodb().await;
+    let proxy = must(fixture.db().proxy().await);
+    let client = must(stable_client(proxy.uri()).await);
+    let far = patient(&client.database(fixture.db().name()));
+    let mut events = far.admin().events(LockFilter::new());
+    let one = fixture.process("one");
+    let _first = one.lock("first").await.unwrap();
+    assert!(next(&mut events).await.kind.is_held());
+    proxy.refuse_connections();
+    proxy.reset_connections();
+    for _ in 0..20 {
+        acquire_and_release(&one.lock("a")).await;
+    }
+    proxy.accept_connections();
+    for _ in 0..20 {
+        assert_eq!(told(&mut events, "a").await, said(Acquired, "one"));
+        assert_eq!(told(&mut events, "a").await, said(Released, "one"));
+    }
+}
+
+/// Writes to another collection until the oplog no longer has its first entries.
+async fn wrap_oplog(server: &Server) {
+    let client = must(server.client().await);
+    let other = client.database("other").collection::<Document>("filler");
+    let oplog = client.database("local").collection::<Document>("oplog.rs");
+    let first = |oplog: mongodb::Collection<Document>| async move {
+        let first = must(oplog.find_one(doc! {}).sort(doc! { "$natural": 1 }).await);
+        first.expect("the oplog has entries")
+    };
+    let begin = first(oplog.clone()).await;
+    let filler = "x".repeat(100_000);
+    let wrapped = eventually(AMPLE, "the end of the first entries", || {
+        let (other, oplog, filler, begin) = (other.clone(), oplog.clone(), filler.clone(), begin.clone());
+        async move {
+            for _ in 0..20 {
+                must(other.insert_one(doc! { "filler": &filler }).await);
+            }
+            (first(oplog).await.get("ts") != begin.get("ts")).then_some(())
+        }
+    });
+    must(wrapped.await);
+}
+
+#[tokio::test]
+async fn a_wrapped_oplog_is_an_error_for_the_past_and_a_gap_for_a_stream_that_was_cut() {
+    let server = must(Server::start(ServerOptions::single().oplog(1)).await);
+    let proxy = must(Proxy::start(server.node().address()).await);
+    let near = patient(&must(server.client().await).database("app"));
+    let one = near.to_builder().owner("one").build().unwrap();
+    let far = patient(&must(stable_client(proxy.uri()).await).database("app"));
+    let mut events = far.admin().events(LockFilter::new());
+    let begin = DateTime::now();
+    let (released, kept) = (one.lock("a").await.unwrap(), one.lock("b").await.unwrap());
+    assert!(next(&mut events).await.kind.is_held());
+    assert!(next(&mut events).await.kind.is_held());
+    proxy.refuse_connections();
+    proxy.reset_connections();
+    released.release().await.unwrap();
+    let _new = one.lock("c").await.unwrap();
+    wrap_oplog(&server).await;
+    proxy.accept_connections();
+    let gap = next(&mut events).await;
+    assert_eq!((gap.kind, gap.name.as_str()), (Gap, ""));
+    assert!(gap.since < Some(gap.at), "{gap:?}");
+    assert_eq!(told(&mut events, "a").await, said(Released, "one"));
+    assert_eq!(told(&mut events, "c").await, said(Acquired, "one"));
+    kept.release().await.unwrap();
+    assert_eq!(told(&mut events, "b").await, said(Released, "one"));
+
+    let error = error_of(near.admin().events(LockFilter::new()).since(begin)).await;
+    let LockError::Mongo(error) = error else {
+        panic!("{error:?}")
+    };
+    let mongodb::error::ErrorKind::Command(command) = &*error.kind else {
+        panic!("{error:?}")
+    };
+    assert_eq!(command.code, HISTORY_LOST);
+}
+
+/// A reader that is slower than the server gets all events.
+#[tokio::test]
+async fn a_slow_reader_misses_nothing() {
+    let fixture = Fixture::mongodb().await;
+    let one = fixture.process("one");
+    let mut events = one.admin().events(LockFilter::new());
+    let _first = one.lock("first").await.unwrap();
+    assert!(next(&mut events).await.kind.is_held());
+    let documents = (0..1000).map(|number| {
+        doc! { "_id": format!("{number:04}"), "lockId": "dora#1", "acquiredAt": DateTime::now(),
+        "expiresAt": DateTime::MAX, "fencingToken": 1_i64, "lockIdBefore": "" }
+    });
+    must(fixture.locks().insert_many(documents).await);
+    for number in 0..1000 {
+        assert_eq!(
+            told(&mut events, &format!("{number:04}")).await,
+            said(Acquired, "dora")
+        );
+    }
+}
+
+async fn a_shutdown_ends_the_events(fixture: Fixture) {
+    let one = fixture.process("one");
+    let mut events = one.admin().events(LockFilter::new());
+    let held = one.lock("a").await.unwrap();
+    assert!(next(&mut events).await.kind.is_held());
+    one.shutdown().await;
+    while let Some(event) = item(&mut events).await {
+        assert_eq!(event.unwrap().kind, Released);
+    }
+    assert!(held.is_lost());
+}
