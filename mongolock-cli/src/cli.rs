@@ -174,6 +174,10 @@ pub(crate) struct ShowArguments {
 /// What `release` frees.
 #[derive(Debug, Args)]
 #[command(group = acquiring::what(["name", "owner", "handle"]))]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own at the shell"
+)]
 pub(crate) struct ReleaseArguments {
     /// The name of the lock or semaphore
     pub(crate) name: Option<String>,
@@ -195,6 +199,12 @@ pub(crate) struct ReleaseArguments {
     /// Clear the mark of finished work, so that it runs again
     #[arg(long, conflicts_with_all = ["permit", "all"])]
     pub(crate) done: bool,
+    /// Why it is released: the former holder says so when it notices the loss; 256 bytes at most
+    #[arg(long, value_name = "TEXT", value_parser = acquiring::note, conflicts_with = "handle")]
+    pub(crate) reason: Option<String>,
+    /// Wait until the former holder has noticed the loss, or its lease would have ended
+    #[arg(long, conflicts_with_all = ["owner", "handle", "done"])]
+    pub(crate) wait: bool,
     /// Do not ask; needed if there is no terminal to ask at
     #[arg(long, short)]
     pub(crate) yes: bool,

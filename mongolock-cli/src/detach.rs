@@ -9,7 +9,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use mongolock::{Detach, LeaseHandle, LockProvider};
-use nix::unistd::{Uid, User, gethostname};
 
 use crate::acquire::{self, PASSED_ON, Signals, close, unless_interrupted};
 use crate::cli::{AcquireArguments, ConnectionArguments, HoldArguments};
@@ -19,6 +18,7 @@ use crate::handle_file::NewFile;
 use crate::input;
 use crate::json::rfc3339;
 use crate::output::{Output, names_of};
+use crate::person::person;
 use crate::text::{escaped, quoted};
 
 /// Acquires, and leaves the lease to those who have its handle.
@@ -33,7 +33,7 @@ pub(crate) fn acquire(
         owner,
     } = arguments;
     acquire::in_runtime(async {
-        let provider = connection.builder().await?.build()?;
+        let provider = wanted.noted(connection.builder().await?).build()?;
         let mut signals = Signals::new(&PASSED_ON).map_err(Failure::io("cannot receive signals"))?;
         let mut place = Place::new(handle, connection)?;
         let acquiring = acquire::acquire(&provider, wanted, None, connection);
@@ -129,7 +129,7 @@ fn is_null(output: impl AsFd) -> io::Result<bool> {
 pub(crate) fn hold(arguments: &HoldArguments, connection: &ConnectionArguments) -> Result<Ending, Failure> {
     let HoldArguments { wanted, time } = arguments;
     acquire::in_runtime(async {
-        let provider = connection.builder().await?.build()?;
+        let provider = wanted.noted(connection.builder().await?).build()?;
         let mut signals = Signals::new(&PASSED_ON).map_err(Failure::io("cannot receive signals"))?;
         let acquiring = acquire::acquire(&provider, wanted, None, connection);
         let held = async {
@@ -158,13 +158,4 @@ async fn tell(provider: &LockProvider, handle: &LeaseHandle, time: Duration) -> 
     output.line(format!("{names}: held by {owner} until {end}"))?;
     output.flush()?;
     Ok(Ending::OK)
-}
-
-/// The user and the host, as the owner of a lease.
-fn person() -> String {
-    let id = Uid::effective();
-    let user = User::from_uid(id).ok().flatten();
-    let user = user.map_or_else(|| id.to_string(), |user| user.name);
-    let host = gethostname().unwrap_or_default();
-    format!("{user}@{}", host.to_string_lossy())
 }

@@ -19,6 +19,9 @@ pub(crate) struct Lock<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     detached: bool,
     owner: Option<&'a str>,
+    /// Left out if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a str>,
     /// Left out for a permit, which has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     fencing_token: Option<i64>,
@@ -58,6 +61,7 @@ pub(crate) fn lock(info: &LockInfo) -> String {
         state: info.state,
         detached: info.detached,
         owner: info.owner.as_deref(),
+        note: info.note.as_deref(),
         fencing_token: token(info).map(FencingToken::get),
         acquired_at: rfc3339(info.acquired_at),
         expires_at: rfc3339(info.expires_at),

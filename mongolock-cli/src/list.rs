@@ -15,7 +15,7 @@ use crate::text::{escaped, short};
 const ROWS: usize = 1000;
 
 /// The cells of a row.
-type Row = [String; 5];
+type Row = [String; 6];
 
 pub(crate) async fn ls(
     arguments: ListArguments,
@@ -47,7 +47,7 @@ pub(crate) async fn ls(
 struct List {
     output: Output,
     as_json: bool,
-    columns: Columns<5>,
+    columns: Columns<6>,
     /// The rows that are not written yet.
     rows: Vec<Row>,
     /// Whether the heading is written.
@@ -65,6 +65,7 @@ impl List {
                 ("REMAINING", Kind::Number),
                 ("WAITERS", Kind::Number),
                 ("OWNER", Kind::Long),
+                ("NOTE", Kind::Long),
             ]),
             rows: Vec::new(),
             is_begun: false,
@@ -93,6 +94,7 @@ impl List {
                 .as_deref()
                 .map_or_else(|| "-".into(), escaped)
                 .into_owned(),
+            info.note.as_deref().map(escaped).unwrap_or_default().into_owned(),
         ])
     }
 
@@ -103,7 +105,7 @@ impl List {
         }
         let none = || "-".to_owned();
         let (name, problem) = (escaped(name).into_owned(), escaped(problem).into_owned());
-        self.row([name, "damaged".to_owned(), none(), none(), problem])
+        self.row([name, "damaged".to_owned(), none(), none(), problem, String::new()])
     }
 
     fn row(&mut self, row: Row) -> Result<(), Failure> {

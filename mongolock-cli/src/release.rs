@@ -5,16 +5,18 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use mongolock::{LockAdmin, LockInfo, LockState};
+use mongolock::{ForceRelease, LockAdmin, LockFilter, LockInfo, LockState};
 
 use crate::cli::{ConnectionArguments, ReleaseArguments};
 use crate::connection::Collections;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
+use crate::forced::EndedHold;
 use crate::handle_file::Stored;
 use crate::input;
 use crate::json::token;
 use crate::output::{Output, name_of, names_of, state};
+use crate::person::user;
 use crate::question;
 use crate::show::{no_lock, permits};
 use crate::text::{count, escaped, short};
@@ -24,12 +26,16 @@ pub(crate) async fn release(
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
     let stored = arguments.handle.as_deref().map(stored).transpose()?;
-    let collections = connection.collections().await?;
+    let mut collections = connection.collections().await?;
+    // Notes say who has released.
+    if let Ok(provider) = collections.provider.to_builder().owner(user()).build() {
+        collections.provider = provider;
+    }
     if let Some(stored) = stored {
         return release_detached(&collections, &stored).await;
     }
     match (&arguments.name, &arguments.owner) {
-        (_, Some(owner)) => release_owner(&collections, owner, arguments.yes).await,
+        (_, Some(owner)) => release_owner(&collections, owner, &arguments).await,
         (Some(name), None) => release_name(&collections, name, &arguments).await,
         // The command line requires one of them.
         (None, None) => Err(Failure::new("no name is given")),
@@ -62,10 +68,24 @@ async fn release_detached(collections: &Collections, stored: &Stored) -> Result<
     Ok(Ending::OK)
 }
 
-async fn release_owner(collections: &Collections, owner: &str, yes: bool) -> Result<Ending, Failure> {
+async fn release_owner(
+    collections: &Collections,
+    owner: &str,
+    arguments: &ReleaseArguments,
+) -> Result<Ending, Failure> {
     let question = format!("release all locks of {}?", escaped(owner));
-    confirm(&question, yes)?;
-    let released = collections.provider.admin().release_owner(owner).await?;
+    confirm(&question, arguments.yes)?;
+    let admin = collections.provider.admin();
+    let released = if arguments.reason.is_some() {
+        let held = LockFilter::new().owner(owner).state(LockState::Held);
+        let mut released = 0;
+        for info in admin.list(held).await? {
+            released += u64::from(request(&admin, &info, arguments).await?);
+        }
+        released
+    } else {
+        admin.release_owner(owner).await?
+    };
     if released == 0 {
         return Err(nothing(format!(
             "the owner {owner} holds no lock in {}",
@@ -82,7 +102,6 @@ async fn release_name(
     name: &str,
     arguments: &ReleaseArguments,
 ) -> Result<Ending, Failure> {
-    let admin = collections.provider.admin();
     let seen = seen(collections, name, arguments).await?;
     let wanted = releasable(&seen, arguments)?;
     let many = wanted.len() > 1;
@@ -95,11 +114,31 @@ async fn release_name(
         "release it?".to_owned()
     };
     confirm(&question, arguments.yes)?;
-    let mut missed = 0;
+    let (mut missed, mut ended) = (0, Vec::new());
     for info in wanted {
-        missed += u32::from(!release_seen(&admin, info).await?);
+        match release_seen(collections, info, arguments).await? {
+            Some(hold) => ended.extend(hold.map(|hold| (info, hold))),
+            None => missed += 1,
+        }
     }
-    Ok(Ending::Code(if missed == 0 { 0 } else { exit::NO }))
+    let mut unnoticed = 0;
+    if arguments.wait {
+        for (info, hold) in ended {
+            let is_noticed = hold.until_noticed(collections).await;
+            unnoticed += u32::from(!is_noticed);
+            let outcome = if is_noticed {
+                "its holder has noticed it"
+            } else {
+                "nobody has said so; its lease is over"
+            };
+            say(format!("{}: {outcome}", name_of(info)))?;
+        }
+    }
+    Ok(Ending::Code(match (missed, unnoticed) {
+        (0, 0) => 0,
+        (0, _) => exit::UNNOTICED,
+        _ => exit::NO,
+    }))
 }
 
 /// The lock or the permits that are asked for, as they are now.
@@ -186,21 +225,51 @@ fn description(info: &LockInfo) -> String {
     format!("{}: {said}{}", name_of(info), token.unwrap_or_default())
 }
 
-/// Ends what was seen, and nothing that has begun since.
-async fn release_seen(admin: &LockAdmin, info: &LockInfo) -> Result<bool, Failure> {
-    let mut request = admin.force_release(&info.name).only_if(info.fencing_token);
-    if let Some(number) = info.permit {
-        request = request.permit(number);
-    }
-    let was_released = request.await?;
-    let outcome = match (was_released, info.state) {
-        (true, LockState::Done) => "the mark is cleared",
-        (true, LockState::Held) if !info.detached => "released; its holder learns of it at its next renewal",
-        (true, _) => "released",
-        (false, _) => "not released: it has changed meanwhile",
+/// Ends what was seen, and nothing that has begun since: `None` if it has changed, and otherwise the hold of a process, which
+/// may go on until it notices that.
+async fn release_seen(
+    collections: &Collections,
+    info: &LockInfo,
+    arguments: &ReleaseArguments,
+) -> Result<Option<Option<EndedHold>>, Failure> {
+    let mut hold = match info.state {
+        LockState::Held => EndedHold::of(collections, info).await,
+        _ => None,
     };
-    say(format!("{}: {outcome}", name_of(info)))?;
-    Ok(was_released)
+    if !request(&collections.provider.admin(), info, arguments).await? {
+        say(format!(
+            "{}: not released: it has changed meanwhile",
+            name_of(info)
+        ))?;
+        return Ok(None);
+    }
+    let outcome = match info.state {
+        LockState::Done => "the mark is cleared",
+        LockState::Held if !info.detached => "released; its holder learns of it at its next renewal",
+        _ => "released",
+    };
+    let is_noted = match &mut hold {
+        Some(hold) => hold.is_noted(collections).await,
+        None => info.state != LockState::Held,
+    };
+    let noted = if is_noted {
+        ""
+    } else {
+        " (not noted: no access to the collection of the waiters)"
+    };
+    say(format!("{}: {outcome}{noted}", name_of(info)))?;
+    // No process has a detached lease.
+    Ok(Some(hold.filter(|_| !info.detached)))
+}
+
+/// The request that ends this hold, and none that has begun since.
+fn request(admin: &LockAdmin, info: &LockInfo, arguments: &ReleaseArguments) -> ForceRelease {
+    let request = admin.force_release(&info.name).only_if(info.fencing_token);
+    let request = request.reason(arguments.reason.clone().unwrap_or_default());
+    match info.permit {
+        Some(number) => request.permit(number),
+        None => request,
+    }
 }
 
 /// Asks at a terminal; anything but a yes is a failure. Elsewhere no user can be asked, and `--yes` is needed.

@@ -87,6 +87,9 @@ pub(crate) fn lines(info: &LockInfo) -> Vec<String> {
         };
         field(name, escaped(owner).into_owned());
     }
+    if let Some(note) = &info.note {
+        field("note", escaped(note).into_owned());
+    }
     let acquired = rfc3339(info.acquired_at);
     field(
         "since",

@@ -11,9 +11,12 @@ pub use self::info_stream::LockInfoStream;
 use crate::engine::Engine;
 use crate::index_task;
 use crate::name;
-use crate::store::{IndexState, WaitersState};
+use crate::store::{EndedHold, ForcedHold, IndexState, LeaseId, WaitersState};
 use crate::timing::ADMIN_REPLY_LIMIT;
 use crate::{IntoLockName, LockError, LockFilter, LockInfo, task, trace};
+
+/// The number of locks of an owner that are released at the same time.
+const OWNER_RELEASES: usize = 16;
 
 /// The operator's interface: lists, reads and releases the locks of all processes that use the same collection. Made by
 /// [`LockProvider::admin`](crate::LockProvider::admin).
@@ -228,7 +231,7 @@ impl LockAdmin {
     /// The owner must match exactly. It is the one that [`owner`](crate::LockProviderBuilder::owner) has set, or
     /// `<host>:<process id>`; see [`LockInfo::owner`]. Locks that only a minimum hold keeps taken have no owner any
     /// more, and stay taken, and so do locks whose work is done ([`LockState::Done`](crate::LockState::Done)). The locks are released one after the other, and a process of this owner that still runs
-    /// can acquire new ones meanwhile.
+    /// can acquire new ones meanwhile. Each release is noted, as that of [`force_release`](Self::force_release) is.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -247,7 +250,7 @@ impl LockAdmin {
     /// # Errors
     ///
     /// [`LockError::Mongo`] if MongoDB refuses the request, or has not confirmed it within 30 s: none, some or all of
-    /// the locks may then be released. The driver does not repeat this request by itself, for instance after a
+    /// the locks may then be released. The driver does not repeat these commands by itself, for instance after a
     /// failover. Repeating it is safe, and returns the number of the remaining locks.
     ///
     /// # Cancel safety
@@ -261,12 +264,27 @@ impl LockAdmin {
         let (engine, owner) = (Arc::clone(&self.engine), owner.to_owned());
         let releasing = async move {
             let margin = engine.config.options.takeover_margin;
-            let ended = engine.store.release_owner(&owner, margin).await?;
+            let claims = engine.store.claims_of_owner(&owner, margin).await?;
+            let (mut ended, mut failed) = (Vec::new(), Ok(()));
+            for claims in claims.chunks(OWNER_RELEASES) {
+                let released = claims.iter().map(|claim| end(&engine, claim.clone()));
+                for released in released.collect::<Vec<_>>() {
+                    match released.await {
+                        Ok(released) => ended.extend(released),
+                        Err(error) => failed = Err(error),
+                    }
+                }
+                if failed.is_err() {
+                    break;
+                }
+            }
+            force_release::note(&engine, &ended, None).await;
+            let ended = ended.len() as u64;
             trace::owner_forced(&owner, ended);
             if ended > 0 && *engine.owner == owner {
                 engine.renewer.renew_now(|_| true);
             }
-            Ok(ended)
+            failed.map(|()| ended)
         };
         request("forced release", releasing).await
     }
@@ -380,6 +398,18 @@ impl LockAdmin {
         );
         checked.await.unwrap_or_else(|error| WaitersState::after(&error))
     }
+}
+
+/// Begins to end the hold of this claim.
+fn end(
+    engine: &Engine,
+    claim: LeaseId,
+) -> impl Future<Output = Result<Option<EndedHold>, LockError>> + use<> {
+    let (store, margin) = (Arc::clone(&engine.store), engine.config.options.takeover_margin);
+    task::start(async move {
+        let hold = ForcedHold::OfId(claim.lock_id);
+        store.force_release(&claim.name, &hold, margin).await
+    })
 }
 
 /// Sends a request on a task of its own, so that it runs to its end even if the caller is cancelled.

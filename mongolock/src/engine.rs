@@ -70,7 +70,7 @@ impl Engine {
         let lines = Lines::new(Arc::clone(&store), mark.clone(), Arc::clone(&owner), config.fair);
         let lines = Arc::new(lines);
         let (renewer, queues) = (
-            Renewer::new(Arc::clone(&store), Arc::clone(&lines)),
+            Renewer::new(Arc::clone(&store), Arc::clone(&lines), config.notes_at_once),
             Queues::new(),
         );
         let notifier = ReleaseNotifier::new(
@@ -214,6 +214,7 @@ impl Engine {
         self.close();
         let released = timeout(SHUTDOWN_LIMIT, self.queues.until_idle());
         let _ = tokio::join!(released, self.lines.leave_all());
+        self.renewer.notes.until_written().await;
         self.stop();
         self.store.close().await;
     }

@@ -450,6 +450,32 @@ pub(crate) const WAITER_KEPT: Duration = seconds(90);
 /// a damaged place must not decide where all later places are.
 pub(crate) const WAITER_AHEAD: Duration = seconds(3600);
 
+// Notes about holds, among those documents.
+
+/// The time for which a note is kept after it was written: it is not removed at the release, so that it is read the day after.
+pub(crate) const NOTE_KEPT: Duration = seconds(24 * 60 * 60);
+
+/// The time after which the note of a hold that goes on is written again, which is half of [`NOTE_KEPT`].
+pub(crate) const NOTE_REPEAT: Duration = seconds(12 * 60 * 60);
+
+/// The limit at the server of one write of notes.
+pub(crate) const NOTE_LIMIT: Duration = seconds(2);
+
+/// The time for which a provider writes no notes after the server has refused one.
+pub(crate) const NOTE_REFUSED: Duration = seconds(5 * 60);
+
+/// The time for which a shutdown waits for notes that are being written.
+pub(crate) const NOTE_SHUTDOWN: Duration = seconds(1);
+
+/// The time before its deadline at which a call that waits for a holder reads that holder's note, and the limit of the query.
+pub(crate) const NOTE_READ: Duration = millis(200);
+
+/// The shortest wait before whose end a note is read: a call that waits for less costs no command more than its requests.
+pub(crate) const NOTE_WAIT_MIN: Duration = millis(500);
+
+/// The time for which a holder that has found its claim gone waits for the name of the operator who has ended the hold.
+pub(crate) const FORCED_LIMIT: Duration = millis(200);
+
 // The TTL index.
 
 /// The limit at the server of an index build: a build waits for all open transactions on the collection, and every later

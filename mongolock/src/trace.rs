@@ -250,13 +250,14 @@ pub(crate) fn close_to_boundary(name: &str, period: Duration) {
     );
 }
 
-pub(crate) fn lost(hold: &HoldFields<'_>, reason: LossReason) {
+/// A hold was lost. `forced` is who has ended it by force, and why.
+pub(crate) fn lost(hold: &HoldFields<'_>, reason: LossReason, forced: Option<&str>) {
     event!(
         warn,
         "mongolock.lost",
         {
             lock.name = hold.name(), lock.permit = hold.permit(), lock.token = hold.token(), held_ms = hold.held_ms(),
-            reason = reason.as_str(),
+            reason = reason.as_str(), forced = forced,
         },
         "the lease ended before the work did"
     );

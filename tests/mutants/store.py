@@ -102,7 +102,7 @@ MUTANTS = [
     ("forced release: also of a lease that began after the command", "admin.rs",
      'doc! { "$and": [taken(takeover_margin), { "$lte": ["$acquiredAt", "$$NOW"] }] }', 'taken(takeover_margin)'),
     ("forced release: the token is not compared", "admin.rs",
-     'seen.insert("fencingToken", token);', 'let _ = token;'),
+     'drop(seen.insert("fencingToken", token))', 'drop(token)'),
     ("forced release: also of a lock that is free", "admin.rs",
      'doc! { "$and": [taken(takeover_margin), {', 'doc! { "$and": [{ "$lte": [{ "$literal": takeover_margin.is_zero() }, true] }, {'),
     ("sets: one upsert that fails stops the rest", "several.rs", '"ordered": false', '"ordered": true'),

@@ -9,7 +9,7 @@ use crate::cli::{ConnectionArguments, Wanted};
 use crate::failure::Failure;
 use crate::json::rfc3339;
 use crate::show::permits;
-use crate::text::{quoted, short};
+use crate::text::{escaped, quoted, short};
 
 /// How long the look at the lock may take. Without it the message has only what the attempt has found.
 const LOOK: Duration = Duration::from_secs(2);
@@ -99,8 +99,17 @@ fn is_taken(info: &LockInfo) -> bool {
 /// The holder of a lock that is taken.
 fn holder(info: &LockInfo) -> String {
     let left = short(info.remaining);
+    let note = info
+        .note
+        .as_deref()
+        .map(|note| format!("; its note: {}", escaped(note)));
     match (&info.owner, info.state) {
-        (Some(owner), LockState::Held) => format!("the lease of {owner} runs for {left} more"),
+        (Some(owner), LockState::Held) => {
+            format!(
+                "the lease of {owner} runs for {left} more{}",
+                note.unwrap_or_default()
+            )
+        }
         (_, LockState::Done) => "its work has been marked as done meanwhile".to_owned(),
         _ => format!("it is taken for {left} more"),
     }

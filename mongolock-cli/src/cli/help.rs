@@ -2,7 +2,7 @@
 
 pub(super) const TABLE: &str = "\
 Exit codes: 0 done; 1 no such lock, nothing released, or something is wrong; \
-2 wrong command line (125 of `run`); 75 others hold the lock; 124 a detached lease is over; 125 failed. `run` has codes \
+2 wrong command line (125 of `run`); 3 the former holder has not noticed a release; 75 others hold the lock; 124 a detached lease is over; 125 failed. `run` has codes \
 of its own: see `mongolock run --help`.";
 
 pub(super) const EXAMPLES: &str = "\
@@ -16,7 +16,7 @@ Examples:
   mongolock hold deploy:web --for 30m          a lock for a person, until `mongolock release deploy:web`
 
 Exit codes: 0 done; 1 no such lock, nothing released, or something is wrong; \
-2 wrong command line (125 of `run`); 75 others hold the lock; 124 a detached lease is over; 125 failed. `run` has codes \
+2 wrong command line (125 of `run`); 3 the former holder has not noticed a release; 75 others hold the lock; 124 a detached lease is over; 125 failed. `run` has codes \
 of its own: see `mongolock run --help`.";
 
 pub(super) const RUN_HELP: &str = "\
@@ -75,6 +75,7 @@ Examples:
   mongolock run deploy:web deploy:db --wait 5m -- make deploy
   mongolock run report --once-per 1d -- ./report.sh        each host may start it; one run a day succeeds
   mongolock run export --permits 3 -- ./export.sh          three at a time
+  mongolock run import --note 'release 812' -- ./import.sh  what `show` says about it
   mongolock run --resume lease --then-detach 30m -- ./step-2.sh";
 
 pub(super) const ACQUIRE_HELP: &str = "\
@@ -118,12 +119,12 @@ Exit codes: 0 held; 75 others hold the lock (-E sets another code); 2 wrong comm
 ended the wait.
 
 Examples:
-  mongolock hold deploy:web --for 30m
+  mongolock hold deploy:web --for 30m --note 'migration 17'
   mongolock hold deploy:web deploy:db --for 2h --wait 5m";
 
 pub(super) const LS_HELP: &str = "\
-The columns are name, state, remaining time, waiters and owner, each as wide as its content. At a terminal a line that is \
-too long is cut in the middle of its name or owner. A permit of a semaphore is shown as `name #number`. A \
+The columns are name, state, remaining time, waiters, owner and note, each as wide as its content. At a terminal a line that is \
+too long is cut in the middle of its name, owner or note. A permit of a semaphore is shown as `name #number`. A \
 document that cannot be read as a lock is a line with the state `damaged`. Without locks there are no lines; at a terminal \
 one says in which database and collection there are none. The state of a lock that is held by no process is `detached`: its \
 lease ends when the remaining time is over, unless a process with its handle resumes or extends it.
@@ -134,6 +135,7 @@ Fields of --json:
   state                       held, expired, released, done or damaged
   detached                    true; only if the last lease was one that no process renews; `state` says whether it runs
   owner                       text; null once released, and for holders that write none
+  note                        text; left out if the holder has noted nothing
   fencing_token               number; not for permits, which have none
   acquired_at, expires_at     RFC 3339, UTC
   held_ms                     time since the acquisition; null unless held
@@ -152,6 +154,12 @@ until then two may work under the lock. Setting `expiresAt` by hand would be und
 --token compares the token in the document. A process whose waiters hand the lock over among themselves leaves that token \
 unchanged, so the token also fits the next holder in the same process.
 
+The release is noted for a day with the user, the host and --reason, and the holder says so when it notices the loss: a program in \
+its error, `mongolock run` on standard error. With --wait the command waits for that, or until the lease that was ended would have \
+been over: then nobody has said so, as when the holder is stopped or cut off, and no process may rely on the lock any more. A \
+detached lease has no process to wait for. Without the rights on the collection of the waiters a line says `not noted`, and --wait \
+waits for the end of the lease.
+
 At a terminal the command asks first, and --yes answers. Without a terminal it needs --yes.
 
 With --handle the detached lease of the handle is released, and never the hold of a process that has resumed it. The file is \
@@ -160,11 +168,13 @@ killed leaves, is deleted, too. A file that another command has written since st
 is not ended: it writes the file again when it detaches the lease.
 
 Exit codes: 0 all that was asked for is released; 1 nothing released (no such lock, not held, another token, no file with a \
-handle, the answer is no), or not all of it, as a line says; 2 wrong command line; 125 failed, also if nobody can be asked.
+handle, the answer is no), or not all of it, as a line says; 2 wrong command line; 3 \
+released, and the lease is over before its holder has noticed that (--wait); 125 failed, also if nobody can be asked.
 
 Examples:
   mongolock release report:42
   mongolock release report:42 --token 1763764800123000
+  mongolock release report:42 --reason 'stuck since the deploy' --wait
   mongolock release export --permit 2
   mongolock release nightly --done
   mongolock release --owner web-3:4711 --yes              in a script
@@ -182,7 +192,7 @@ acquired a guard, which may be in another task by now, and before a deadlock wit
 The renewals and the turns are read from the change stream, for a second at most: they are left out on a standalone \
 server, and without the right `changeStream`. What holders wait for needs the right `find` on the collection of the waiters.
 
---json has one object: name, holders (owner, permit, acquired_at, held_ms, remaining_ms, renewed_every_ms, renewed_ms_ago, \
+--json has one object: name, holders (owner, permit, note, acquired_at, held_ms, remaining_ms, renewed_every_ms, renewed_ms_ago, \
 waits_for), waiters (owner, since, waiting_ms), turns and median_turn_ms. An element of waits_for has name, since, \
 waiting_ms, certain (false for \"perhaps\"), deadlock (certain or perhaps; left out if it is none) and holders as above, \
 which are left out for a lock that is shown before.

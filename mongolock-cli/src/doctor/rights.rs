@@ -18,9 +18,9 @@ const ON_LOCKS: [(&str, &str); 6] = [
 
 /// What it needs on that of the waiters.
 const ON_WAITERS: [(&str, &str); 6] = [
-    ("find", "the order of waiters"),
-    ("insert", "the order of waiters"),
-    ("update", "the order of waiters"),
+    ("find", "the order of waiters, and notes"),
+    ("insert", "the order of waiters, and notes"),
+    ("update", "the order of waiters, and notes"),
     ("remove", "the order of waiters"),
     ("createIndex", "the index of the waiters"),
     ("listIndexes", "the index of the waiters"),

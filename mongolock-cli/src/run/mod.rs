@@ -20,6 +20,7 @@ mod terminal;
 mod timer;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use mongolock::LockError;
 use rustix::process::{Signal, kill_current_process_group};
@@ -38,6 +39,10 @@ use crate::connection::CLOSING_LIMIT;
 use crate::exit::{self, Ending};
 use crate::failure::{Failure, warn};
 use crate::input;
+use crate::person::user;
+
+/// The largest number of bytes in a note.
+const MAX_NOTE: usize = 256;
 
 /// The lease under which the command runs.
 struct Lease {
@@ -100,7 +105,11 @@ async fn run_under_lock(
     let resumed = Resumed::read(arguments)?;
     let mut signals = Signals::new(&PASSED_ON).map_err(Failure::io("cannot receive signals"))?;
     let builder = connection.builder().await?.expiry(arguments.expiry);
-    let provider = builder.build()?;
+    let builder = arguments.wanted.noted(builder).notes_at_once();
+    let provider = match &arguments.wanted.note {
+        Some(_) => builder.build()?,
+        None => builder.note(own_note(&arguments.command)).build()?,
+    };
     let clock = LeaseClock::new(arguments.expiry);
     let failures = Failures::listen();
     let acquired = unless_interrupted(&mut signals, async {
@@ -123,6 +132,20 @@ async fn run_under_lock(
     };
     close(&provider).await;
     ending
+}
+
+/// The user and the name of the program. Its arguments may have passwords in them.
+fn own_note(command: &[OsString]) -> String {
+    let program = command
+        .first()
+        .map(Path::new)
+        .and_then(Path::file_name)
+        .unwrap_or_default();
+    let mut note = format!("{}: {}", user(), program.to_string_lossy());
+    while note.len() > MAX_NOTE {
+        note.pop();
+    }
+    note
 }
 
 async fn run_with(
@@ -173,8 +196,13 @@ async fn finish(lease: Lease, outcome: &Outcome) -> Result<Ending, Failure> {
             std::process::exit(exit::FAILED.into());
         }
         Verdict::Lost => {
-            let reason = lease.hold.ensure_held().err().map(|error| format!(": {error}"));
-            let _ = timeout(CLOSING_LIMIT, lease.hold.finish(false)).await;
+            let reason = lease.hold.ensure_held().err();
+            // It waits for what an operator has noted about a forced release.
+            let reason = match timeout(CLOSING_LIMIT, lease.hold.finish(false)).await {
+                Ok(Err(told @ LockError::Lost { .. })) => Some(told),
+                _ => reason,
+            };
+            let reason = reason.map(|error| format!(": {error}"));
             let end = match outcome.status {
                 Some(_) => "and the command was ended",
                 None => "and the command was not started",

@@ -210,6 +210,7 @@ mod tests {
             age: Duration::from_secs(age),
             remaining: Duration::from_secs(remaining),
             waiters: waiters.iter().map(|&owner| owner.to_owned()).collect(),
+            note: String::new(),
             details: vec![format!("{name} of {holder}")],
         }
     }

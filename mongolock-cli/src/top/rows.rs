@@ -62,6 +62,8 @@ pub(super) struct Row {
     pub(super) remaining: Duration,
     /// The owners of the waiters in their order.
     pub(super) waiters: Vec<String>,
+    /// The note of the holder; empty if there is none.
+    pub(super) note: String,
     /// What `show` says, when it was read.
     pub(super) details: Vec<String>,
 }
@@ -81,13 +83,16 @@ impl Row {
                 .iter()
                 .map(|waiter| escaped(&waiter.owner).into_owned())
                 .collect(),
+            note: info.note.as_deref().map(escaped).unwrap_or_default().into_owned(),
             details: lines(info),
         }
     }
 
-    /// Whether the name, the holder or a waiter has the text in it. The text is in small letters.
+    /// Whether the name, the holder, its note or a waiter has the text in it. The text is in small letters.
     pub(super) fn has(&self, text: &str) -> bool {
-        let mut shown = [&self.name, &self.holder].into_iter().chain(&self.waiters);
+        let mut shown = [&self.name, &self.holder, &self.note]
+            .into_iter()
+            .chain(&self.waiters);
         text.is_empty() || shown.any(|shown| shown.to_lowercase().contains(text))
     }
 }

@@ -26,12 +26,13 @@ const KEYS: &str = "q quit  s sort  r reverse  / filter  Enter details  Esc clea
 const KEYS_OF_DETAILS: &str = "q quit  Enter, Esc back";
 
 /// The columns of the table.
-const COLUMNS: [Column; 5] = [
+const COLUMNS: [Column; 6] = [
     ("NAME", Kind::Long),
     ("HOLDER", Kind::Long),
     ("AGE", Kind::Number),
     ("REMAINING", Kind::Number),
     ("WAITERS", Kind::Long),
+    ("NOTE", Kind::Long),
 ];
 
 /// Draws the board.
@@ -90,7 +91,7 @@ fn problem_of(board: &Board, passed: Duration) -> String {
 
 /// Draws the rows in columns that have room for all rows, so that scrolling moves none of them.
 fn draw_table(frame: &mut Frame<'_>, area: Rect, rows: &[&Row], view: View, passed: Duration) {
-    let all: Vec<[String; 5]> = rows.iter().map(|row| cells(row, passed)).collect();
+    let all: Vec<[String; 6]> = rows.iter().map(|row| cells(row, passed)).collect();
     let mut columns = Columns::new(COLUMNS);
     for cells in &all {
         columns.widen(cells);
@@ -106,7 +107,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, rows: &[&Row], view: View, pass
 }
 
 /// A row as it is after this time: it was neither renewed nor released as far as is known.
-fn cells(row: &Row, passed: Duration) -> [String; 5] {
+fn cells(row: &Row, passed: Duration) -> [String; 6] {
     let waiters = match row.waiters.len() {
         0 => "-".to_owned(),
         number => format!("{number}: {}", row.waiters.join(", ")),
@@ -117,6 +118,7 @@ fn cells(row: &Row, passed: Duration) -> [String; 5] {
         short(row.age.saturating_add(passed)),
         short(row.remaining.saturating_sub(passed)),
         waiters,
+        row.note.clone(),
     ]
 }
 
@@ -162,6 +164,7 @@ mod tests {
             age: Duration::from_secs(7_500),
             remaining: Duration::from_secs(10_830),
             waiters: waiters.iter().map(|&owner| owner.to_owned()).collect(),
+            note: if name == "deploy" { "release 812" } else { "" }.to_owned(),
             details: vec![name.to_owned(), "  state      held".to_owned()],
         }
     }
@@ -189,14 +192,14 @@ mod tests {
         assert_eq!(shown[0], "mongolock: 2 held, 2 waiting; by waiters");
         assert_eq!(shown[1], "");
         assert!(
-            shown[2].starts_with("NAME ") && shown[2].ends_with(" WAITERS"),
+            shown[2].starts_with("NAME ") && shown[2].ends_with(" NOTE"),
             "{shown:?}"
         );
         assert_eq!(
             shown[2..5],
             [
-                "NAME      HOLDER   AGE  REMAINING  WAITERS",
-                "deploy    vm:1    2h5m         3h  2: vm:2, vm:3",
+                "NAME      HOLDER   AGE  REMAINING  WAITERS        NOTE",
+                "deploy    vm:1    2h5m         3h  2: vm:2, vm:3  release 812",
                 "report:1  vm:1    2h5m         3h  -",
             ]
         );

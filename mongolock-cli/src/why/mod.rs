@@ -28,6 +28,10 @@ pub(crate) async fn why(
     if locks.is_empty() {
         return Err(no_lock("", &arguments.name, &collections));
     }
+    let notes = locks
+        .iter()
+        .filter_map(|lock| Some((lock.permit, lock.note.clone()?)));
+    let notes = notes.collect();
     // The waiters stand in one line for all permits.
     let waiters = locks.into_iter().map(|lock| lock.waiters).max_by_key(Vec::len);
     let (known, names) = reading::read(&collections, &arguments.name).await?;
@@ -37,6 +41,7 @@ pub(crate) async fn why(
         now: known.now,
         locks: names.iter().map(|name| known.lock(name)).collect(),
         waiters: waiters.unwrap_or_default(),
+        notes,
         past,
     };
     let mut output = Output::new();

@@ -1,5 +1,7 @@
 //! The lines of the answer, and its JSON.
 
+use std::collections::BTreeMap;
+
 use mongodb::bson::DateTime;
 use mongolock::WaiterInfo;
 use serde::Serialize;
@@ -17,6 +19,8 @@ pub(super) struct Answer<'a> {
     /// The lock and the semaphore of the name, as far as they are held.
     pub(super) locks: Vec<Lock<'a>>,
     pub(super) waiters: Vec<WaiterInfo>,
+    /// What the holders of these locks have noted, by the numbers of their permits.
+    pub(super) notes: BTreeMap<Option<u32>, String>,
     pub(super) past: Past,
 }
 
@@ -66,6 +70,9 @@ impl Answer<'_> {
                 short(held.age),
                 short(held.remaining),
             ));
+            if let Some(note) = self.note(holder.permit, depth) {
+                lines.push(format!("{indent}note       {}", escaped(note)));
+            }
             if let Some(renewals) = self.past.renewals(&holder.lock_id, self.now) {
                 let every = renewals.every.map(|every| format!("every {}, ", short(every)));
                 let (every, last) = (every.unwrap_or_default(), short(renewals.last));
@@ -89,6 +96,11 @@ impl Answer<'_> {
         }
     }
 
+    /// What a holder of the lock itself has noted. Those behind it are not asked for.
+    fn note(&self, permit: Option<u32>, depth: usize) -> Option<&String> {
+        self.notes.get(&permit).filter(|_| depth == 1)
+    }
+
     pub(super) fn json(&self) -> String {
         let usual = self.past.usual();
         let waiters = self.waiters.iter().map(|waiter| WaiterLine {
@@ -96,7 +108,7 @@ impl Answer<'_> {
             since: rfc3339(waiter.since),
             waiting_ms: millis(between(waiter.since, self.now)),
         });
-        let holders = self.locks.iter().flat_map(|lock| self.holders(lock));
+        let holders = self.locks.iter().flat_map(|lock| self.holders(lock, 1));
         line(&AnswerLine {
             name: self.name,
             holders: holders.collect(),
@@ -106,24 +118,29 @@ impl Answer<'_> {
         })
     }
 
-    fn holders<'l>(&self, lock: &'l Lock<'_>) -> Vec<HolderLine<'l>> {
+    fn holders<'l>(&'l self, lock: &'l Lock<'_>, depth: usize) -> Vec<HolderLine<'l>> {
         let holder = |held: &'l Held<'_>| {
             let renewals = self.past.renewals(&held.holder.lock_id, self.now);
             HolderLine {
                 owner: owner(&held.holder.lock_id),
                 permit: held.holder.permit,
+                note: self.note(held.holder.permit, depth),
                 acquired_at: rfc3339(held.holder.since),
                 held_ms: millis(held.age),
                 remaining_ms: millis(held.remaining),
                 renewed_every_ms: renewals.as_ref().and_then(|renewals| renewals.every.map(millis)),
                 renewed_ms_ago: renewals.as_ref().map(|renewals| millis(renewals.last)),
-                waits_for: held.waits.iter().map(|waiting| self.waiting(waiting)).collect(),
+                waits_for: held
+                    .waits
+                    .iter()
+                    .map(|waiting| self.waiting(waiting, depth))
+                    .collect(),
             }
         };
         lock.holders.iter().map(holder).collect()
     }
 
-    fn waiting<'l>(&self, waiting: &'l Waiting<'_>) -> WaitingLine<'l> {
+    fn waiting<'l>(&'l self, waiting: &'l Waiting<'_>, depth: usize) -> WaitingLine<'l> {
         WaitingLine {
             name: shown(&waiting.wait.name),
             since: rfc3339(waiting.wait.since),
@@ -135,7 +152,7 @@ impl Answer<'_> {
                 Leads::To(_) | Leads::Shown => None,
             },
             holders: match &waiting.leads {
-                Leads::To(lock) => Some(self.holders(lock)),
+                Leads::To(lock) => Some(self.holders(lock, depth + 1)),
                 Leads::Back { .. } | Leads::Shown => None,
             },
         }
@@ -158,6 +175,8 @@ struct HolderLine<'a> {
     owner: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     permit: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'a String>,
     acquired_at: String,
     held_ms: u64,
     remaining_ms: u64,

@@ -13,6 +13,7 @@ mod lease_faults;
 mod leases;
 mod log_in;
 mod namespace;
+mod notes;
 mod operators;
 mod records;
 mod renewals;

@@ -55,7 +55,7 @@ fn nested(provider: &LockProvider, outer: &'static str, inner: &'static str) -> 
 async fn what_a_holder_waits_for_is_shown_to_the_end() {
     let db = test_db().await;
     let (anna, bert) = (process(&db, "anna").await, process(&db, "bert").await);
-    let last = must(bert.lock("c").expiry(Duration::from_secs(60)).acquire().await);
+    let last = must(bert.lock("c").note("file 7 of 9").acquire().await);
     let _second = nested(&bert, "b", "c");
     let _first = nested(&anna, "a", "b");
     let text = until(&db, "a", "waits for c ").await;
@@ -78,6 +78,8 @@ async fn what_a_holder_waits_for_is_shown_to_the_end() {
     );
     assert_eq!(waits["holders"][0]["waits_for"][0]["holders"][0]["owner"], "bert");
     assert!(waits.get("deadlock").is_none(), "{answer}");
+    until(&db, "c", "  note       file 7 of 9\n").await;
+    assert_eq!(json(&db, "c")["holders"][0]["note"], "file 7 of 9");
     must(last.release().await);
 }
 

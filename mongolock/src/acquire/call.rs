@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tracing::{Instrument, Span};
 
@@ -20,7 +21,12 @@ use crate::opaque::boxed;
 use crate::options::{OnBusy, Options};
 use crate::queue::{FrontStatus, Holder, SetNames};
 use crate::store::{ACQUIRE_REQUEST, AdmissionClass, ClaimEnd, driver_error};
+use crate::task::spawn_for_caller;
+use crate::timing::{NOTE_READ, NOTE_WAIT_MIN};
 use crate::{LockError, trace};
+
+/// The id of a holder, and the task that reads its note; `None` without a known holder.
+type NoteOfHolder = Option<(Arc<str>, JoinHandle<Option<String>>)>;
 
 /// One call that acquires something.
 pub(crate) struct Call<'a> {
@@ -116,17 +122,22 @@ pub(crate) trait Search: Sync {
             };
             // The search is pinned here, because a future that is passed on takes its room twice.
             let searching = pin!(self.search(queues, begun));
-            tokio::select! {
+            let time_is_up = async {
+                let note = call.note_of_holder(|| self.awaited(queues).1).await;
+                self.time_is_up(queues).await;
+                note
+            };
+            let note = tokio::select! {
                 biased;
                 outcome = searching => return outcome.map_err(|error| nested.explained(error)),
                 () = call.engine.until_refused(call.is_inside_hold) => return Err(call.shut_down_error()),
-                () = self.time_is_up(queues) => {}
-                () = watching => {}
-            }
+                note = time_is_up => note,
+                () = watching => None,
+            };
             let (name, entry) = self.awaited(queues);
             match call.last_status(entry).holder() {
                 Ok(holder) if call.is_try && Self::IS_BUSY_WHILE_HELD => Ok(Err(BusyLock::new(name, holder))),
-                Ok(holder) => Err(nested.explained(call.timeout_error(name, &holder))),
+                Ok(holder) => Err(nested.explained(call.noted_timeout_error(name, &holder, note).await)),
                 Err(status) => Err(call.error_without_holder(entry, status)),
             }
         }
@@ -355,6 +366,35 @@ impl<'a> Call<'a> {
     pub(super) fn timeout_error(&self, name: &str, holder: &Holder) -> LockError {
         let waited = self.begun.elapsed();
         holder.timeout_error(Instant::now(), name, waited, &self.engine.mark)
+    }
+
+    /// Begins to read the note of the holder that is known shortly before the time of the call is up. A short wait, which would
+    /// cost one more command, has none, and neither has one that can end with a period.
+    async fn note_of_holder<'e>(&self, entry: impl Fn() -> &'e Arc<Entry>) -> NoteOfHolder {
+        let deadline = self
+            .deadline
+            .filter(|_| !self.is_try && self.options.once.is_none())?;
+        if deadline - self.begun < NOTE_WAIT_MIN {
+            return None;
+        }
+        sleep_until(deadline - NOTE_READ).await;
+        let lock_id = self.last_status(entry()).holder().ok()?.lock_id().cloned();
+        let lock_id = lock_id.filter(|id| !id.is_empty())?;
+        let notes = Arc::clone(&self.engine.renewer.notes);
+        let id = Arc::clone(&lock_id);
+        Some((lock_id, spawn_for_caller(async move { notes.read(id).await })))
+    }
+
+    /// The error of a call whose time is up, with the note of the holder if it was read by now.
+    async fn noted_timeout_error(&self, name: &str, holder: &Holder, read: NoteOfHolder) -> LockError {
+        let mut error = self.timeout_error(name, holder);
+        if let (LockError::Timeout { note, .. }, Some((lock_id, reading))) = (&mut error, read)
+            && holder.lock_id() == Some(&lock_id)
+            && reading.is_finished()
+        {
+            *note = reading.await.ok().flatten().map(Box::new);
+        }
+        error
     }
 
     pub(super) fn shut_down_error(&self) -> LockError {

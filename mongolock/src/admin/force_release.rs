@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use super::request;
 use crate::engine::Engine;
+use crate::options::check_note;
+use crate::store::{EndedHold, Force, ForcedHold};
 use crate::{FencingToken, LockError, permit_id, trace};
 
 /// A request that releases a lock by force; made by [`LockAdmin::force_release`](crate::LockAdmin::force_release).
 ///
-/// Awaiting it sends one command and gives `Result<bool, LockError>`: `true` if the request has ended a lease, a minimum
+/// Awaiting it sends the command, and a note of it if it has ended a hold, and gives `Result<bool, LockError>`: `true` if the request has ended a lease, a minimum
 /// hold or a takeover margin, `false` if it found none to end. With [`only_if`](Self::only_if) it ends only the hold that the
 /// operator has looked at:
 ///
@@ -35,7 +37,8 @@ use crate::{FencingToken, LockError, permit_id, trace};
 ///
 /// [`LockError::Mongo`] if MongoDB refuses the command, or has not confirmed it within 30 s: the lock may be released
 /// or not. Repeating the request is safe with `only_if`. Without it, a repeated request can also end a hold that has
-/// begun in the meantime. [`LockError::InvalidName`] if the `Display` of the name returns an error.
+/// begun in the meantime. [`LockError::InvalidName`] if the `Display` of the name returns an error, and
+/// [`LockError::InvalidOption`] if the [reason](Self::reason) is too long: nothing is released then.
 ///
 /// # Cancel safety
 ///
@@ -54,6 +57,8 @@ pub struct ForceRelease {
     only_if: Option<FencingToken>,
     /// The number of the permit, if the name is that of a semaphore.
     permit: Option<u32>,
+    /// Why the lock is released.
+    reason: Option<String>,
 }
 
 impl ForceRelease {
@@ -63,6 +68,7 @@ impl ForceRelease {
             name,
             only_if: None,
             permit: None,
+            reason: None,
         }
     }
 
@@ -100,25 +106,70 @@ impl ForceRelease {
         self
     }
 
+    /// Sets why the lock is released: at most 256 bytes; an empty text is no reason.
+    ///
+    /// A release by force is noted with the owner of this provider, the name of the host, and the reason, for a day. The holder
+    /// that loses its lock reads that when its next renewal or its release finds its claim gone: [`LockError::Lost`] and the event
+    /// `mongolock.lost` say by whom it was ended, and the note then says that the holder has noticed it. The note is a
+    /// document in `<collection>.waiters`: without the [rights](crate::guide::rights) on it, the lock is released all the same.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let stuck = provider.lock("report:1").await?;
+    /// let admin = provider.to_builder().owner("anna").build()?.admin();
+    /// assert!(admin.force_release("report:1").reason("stuck since the deploy").await?);
+    /// let lost = stuck.release().await.unwrap_err().to_string();
+    /// assert!(lost.contains("released by force by anna") && lost.ends_with("stuck since the deploy"), "{lost}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into()).filter(|reason: &String| !reason.is_empty());
+        self
+    }
+
     async fn send(self) -> Result<bool, LockError> {
         let Self {
             engine,
             name,
             only_if,
             permit,
+            reason,
         } = self;
+        check_note("reason", reason.as_deref())?;
         let name = match (name?, permit) {
             (name, None) => name,
             (semaphore, Some(number)) => permit_id::new(&semaphore, number).to_string(),
         };
         let margin = engine.config.options.takeover_margin;
-        let was_released = engine.store.force_release(&name, only_if, margin).await?;
+        let hold = only_if.map_or(ForcedHold::Any, ForcedHold::OfToken);
+        let ended = engine.store.force_release(&name, &hold, margin).await?;
+        let was_released = ended.is_some();
         if was_released {
             trace::forced(&name);
+            note(&engine, ended.as_slice(), reason).await;
             engine.renewer.renew_now(|lease| lease.token_of(&name).is_some());
         }
         Ok(was_released)
     }
+}
+
+/// Notes by whom these holds were ended. It follows the release, so that a note never names a hold that goes on. Without the
+/// rights, or after another error, there is no note, and the locks are released all the same.
+pub(super) async fn note(engine: &Engine, ended: &[EndedHold], reason: Option<String>) {
+    let of_holders = ended.iter().filter(|hold| !hold.lock_id.is_empty());
+    let ended: Vec<EndedHold> = of_holders.cloned().collect();
+    if ended.is_empty() {
+        return;
+    }
+    let force = Force {
+        by: engine.owner.to_string(),
+        host: gethostname::gethostname().to_string_lossy().into_owned(),
+        reason,
+    };
+    engine.renewer.notes.write_forced(&ended, &force).await;
 }
 
 impl IntoFuture for ForceRelease {

@@ -99,7 +99,8 @@ impl LossReason {
             Self::Gone => {
                 "Check what the work has changed and repeat it under a new hold. The handle of a detached lease is used up \
                  by the first `resume` or `release`. Else look for a forced release in the operator's log \
-                 (`mongolock.forced`), and for other programs that write to the lock collection."
+                 (`mongolock.forced`), which the error names if it is noted, and for other programs that write to the lock \
+                 collection."
             }
             Self::ShutDown => {
                 "Repeat the work in another process, or after the restart. `shutdown_after` with a longer grace period lets \

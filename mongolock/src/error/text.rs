@@ -1,7 +1,7 @@
 //! What the errors say: `Display` is one short fact, and the advice is in [`help`](LockError::help).
 
 use std::error::Error as StdError;
-use std::fmt::{self, Display, Formatter};
+use std::fmt::{self, Display, Formatter, Write};
 use std::time::Duration;
 
 use mongodb::error::{Error, ErrorKind, WriteFailure};
@@ -21,10 +21,14 @@ impl Display for LockError {
                 in_this_process,
                 held_for,
                 remaining,
+                note,
                 deadlock,
             } => {
                 write!(f, "lock `{name}` not acquired within {}: ", Rounded(*waited))?;
                 write_held(f, holder.as_deref(), *in_this_process, *held_for, *remaining)?;
+                if let Some(note) = note {
+                    write!(f, "; its note: {}", Escaped(note))?;
+                }
                 match deadlock.as_slice() {
                     [] => Ok(()),
                     names => write!(f, "; deadlock of `{}`", names.join("`, `")),
@@ -46,11 +50,20 @@ impl Display for LockError {
                     .unwrap_or_else(|_| until.to_string());
                 write!(f, "the work of lock `{name}` is done by {by}, until {until}")
             }
-            Self::Lost { name, token, reason } if *token == FencingToken::NONE => {
-                write!(f, "a permit of `{name}` was lost: {reason}")
-            }
-            Self::Lost { name, token, reason } => {
-                write!(f, "lock `{name}` was lost (fencing token {token}): {reason}")
+            Self::Lost {
+                name,
+                token,
+                reason,
+                forced,
+            } => {
+                match *token {
+                    FencingToken::NONE => write!(f, "a permit of `{name}` was lost: ")?,
+                    token => write!(f, "lock `{name}` was lost (fencing token {token}): ")?,
+                }
+                match forced {
+                    Some(by) => write!(f, "released by force by {}", Escaped(by)),
+                    None => reason.fmt(f),
+                }
             }
             Self::Stale { token, seen } => write!(
                 f,
@@ -116,6 +129,21 @@ impl Display for LossReason {
             Self::Expired => "its lease expired",
             Self::Gone => "the server no longer has its claim",
             Self::ShutDown => "its provider was shut down",
+        })
+    }
+}
+
+/// A text of another program or an operator, with its control characters escaped: it cannot end a line.
+struct Escaped<'a>(&'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| {
+            if c.is_control() {
+                c.escape_default().fmt(f)
+            } else {
+                f.write_char(c)
+            }
         })
     }
 }
@@ -253,6 +281,7 @@ mod tests {
             name: "a".to_owned(),
             token: FencingToken::from(7),
             reason,
+            forced: None,
         });
         let texts = errors.each_ref().map(ToString::to_string);
         assert_eq!(texts[0], "lock `a` was lost (fencing token 7): its lease expired");

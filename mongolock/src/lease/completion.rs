@@ -94,7 +94,7 @@ fn settle(renewer: &Renewer, lease: &Arc<Lease>, reply: MarkReply) -> bool {
             lease.complete(LeaseState::Done);
             trace::released(&lease.fields());
         }
-        MarkReply::Gone => lease.lose_unmarked(LossReason::Gone),
+        MarkReply::Gone => renewer.lose_gone(lease, Lease::end_unmarked),
     }
     reply != MarkReply::Gone
 }

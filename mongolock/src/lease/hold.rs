@@ -78,6 +78,7 @@ impl Hold {
     pub(crate) fn taken_over(self, names: &[Arc<str>], options: &Options) -> Result<Self, Self> {
         let lease = self.lease();
         if lease.is_set_of(names) && lease.options.has_same_lease(options) && !lease.is_over() {
+            lease.set_note(options);
             Ok(self)
         } else {
             Err(self)

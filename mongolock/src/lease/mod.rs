@@ -21,6 +21,7 @@ pub(crate) mod copies;
 pub(crate) mod detaching;
 pub(crate) mod given_up;
 mod hold;
+mod notes;
 pub(crate) mod release;
 mod renewal;
 pub(crate) mod renewer;
@@ -39,6 +40,8 @@ use tokio::time::Instant;
 use commits::Commits;
 pub(crate) use commits::{CancelShield, OpenCommit};
 pub(crate) use hold::Hold;
+use notes::LeaseNote;
+pub(crate) use notes::Notes;
 use state::{LeaseState, Work};
 
 use crate::few::Few;
@@ -128,10 +131,17 @@ pub(crate) struct Lease {
     /// The metrics of the caller that has received the hold; they are set while the lease is live.
     meter: OnceLock<LockMeter>,
     commits: Commits,
+    /// What the holder has noted.
+    note: Mutex<LeaseNote>,
+    /// Whether it is being found out who has ended the lease by force.
+    is_asking: AtomicBool,
+    /// Who has ended the lease by force, and why, if the operator has noted it.
+    forced: OnceLock<String>,
 }
 
 impl Lease {
     pub(crate) fn new(grant: Grant, options: Arc<Options>) -> Self {
+        let note = Mutex::new(LeaseNote::new(&options));
         Self {
             keys: grant.keys,
             parts: grant.parts,
@@ -155,6 +165,9 @@ impl Lease {
             task: OnceLock::new(),
             meter: OnceLock::new(),
             commits: Commits::default(),
+            note,
+            is_asking: AtomicBool::new(false),
+            forced: OnceLock::new(),
         }
     }
 
@@ -202,6 +215,7 @@ impl Lease {
         Self {
             is_handed_over: true,
             unconfirmed: AtomicBool::new(self.unconfirmed.load(Ordering::Relaxed)),
+            note: Mutex::new(lock(&self.note).clone()),
             ..Self::new(grant, Arc::clone(&self.options))
         }
     }

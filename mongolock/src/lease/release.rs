@@ -50,7 +50,7 @@ pub(super) async fn outcome(
 ) -> Result<(), LockError> {
     let was_held = match begun {
         BegunRelease::HandedOver => return Ok(()),
-        BegunRelease::Lost => return Err(lease.lost_error()),
+        BegunRelease::Lost => return Err(lease.told_lost_error().await),
         BegunRelease::Ended(result) => result.map_err(|error| *error)?,
         BegunRelease::Sent(sending) => {
             let reply = task::wait_for_reply(sending, request, RELEASE_REPLY_LIMIT).await;
@@ -62,7 +62,11 @@ pub(super) async fn outcome(
             })?
         }
     };
-    if was_held { Ok(()) } else { Err(lease.lost_error()) }
+    if was_held {
+        Ok(())
+    } else {
+        Err(lease.told_lost_error().await)
+    }
 }
 
 /// Releases a lease whose call returns before the server has confirmed the release; the next caller in this process waits for
@@ -219,10 +223,20 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
             return late_outcome(&lease, request.await.map_err(driver_error::of_request));
         };
         let error = match reply {
-            Ok(had_claim) => {
-                let was_held = report_outcome(&lease, had_claim, is_first);
+            Ok(false) if is_first => {
+                lease.count_loss(LossReason::Gone);
                 renewer.released(releases, true);
-                return Ok(was_held);
+                renewer.notes.report_gone(&lease).await;
+                return Ok(false);
+            }
+            Ok(had_claim) => {
+                if had_claim {
+                    lease.report(trace::released);
+                }
+                renewer.released(releases, true);
+                // A claim that a repetition does not find was released by an earlier command, or by a waiter of this process
+                // that has met it.
+                return Ok(true);
             }
             Err(error) if driver_error::failed_together(&error) => {
                 (is_first, may_gather) = (false, false);
@@ -267,15 +281,4 @@ fn late_outcome(lease: &Lease, reply: Result<bool, LockError>) -> Result<bool, L
         lease.report(trace::released);
     }
     Ok(true)
-}
-
-/// Reports a confirmed release, and returns whether the lock was held until then: a claim that a repetition does not
-/// find was released by an earlier command, or by a waiter of this process that has met it.
-fn report_outcome(lease: &Lease, had_claim: bool, is_first: bool) -> bool {
-    if had_claim {
-        lease.report(trace::released);
-    } else if is_first {
-        lease.report_loss(LossReason::Gone);
-    }
-    had_claim || !is_first
 }

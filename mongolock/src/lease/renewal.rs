@@ -11,7 +11,7 @@ use crate::store::{Admission, AdmissionClass, LeaseId, Trouble, driver_error};
 use crate::timing::{
     RENEWAL_LIMIT_MAX, RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_PART, RENEWAL_REPEATED_LIMIT_MIN, RENEWAL_STATEMENT,
 };
-use crate::{LossReason, trace};
+use crate::trace;
 
 /// The largest number of claims in one command: larger commands cost as much per claim, and other writers would wait
 /// longer at the server.
@@ -183,13 +183,14 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, admission: Admission, batch: Re
                 } else if lease.is_ending() {
                     // Its mark or its commit may have ended the claim, and decides.
                 } else {
-                    lease.lose(LossReason::Gone);
+                    renewer.lose_gone(lease, Lease::end_lost);
                     // A lease that had expired before still has its slot, because its claim might have been there.
                     drop(lease.take_slots());
                     renewer.forget(lease);
                 }
             }
             renewer.renewed(leases);
+            renewer.notes.write_due(leases);
         }
         Err(error) => {
             trace::renewal_failed(claims.len(), &first.name, &error);

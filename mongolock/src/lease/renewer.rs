@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Hold, Lease, margin};
+use super::{Hold, Lease, Notes, margin};
 use crate::LossReason;
 use crate::lease::claim_release::{self, ClaimRelease};
 use crate::lease::given_up::GivenUp;
@@ -35,6 +35,8 @@ pub(crate) struct Renewer {
     wake: Notify,
     /// The ids of claims that this process has given up.
     pub(crate) given_up: Arc<GivenUp>,
+    /// The notes about the leases.
+    pub(crate) notes: Arc<Notes>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -56,8 +58,9 @@ struct RenewerState {
 }
 
 impl Renewer {
-    pub(crate) fn new(store: Arc<Store>, lines: Arc<Lines>) -> Self {
+    pub(crate) fn new(store: Arc<Store>, lines: Arc<Lines>, notes_at_once: bool) -> Self {
         Self {
+            notes: Notes::new(Arc::clone(&store), notes_at_once),
             store,
             lines,
             state: Mutex::default(),
@@ -78,7 +81,9 @@ impl Renewer {
     /// Has a lease renewed for as long as it is held; a lease that begins during a shutdown is lost at once.
     pub(crate) fn hold(self: &Arc<Self>, lease: Lease) -> Hold {
         let lease = Arc::new(lease);
-        if !self.schedule(Arc::clone(&lease)) {
+        if self.schedule(Arc::clone(&lease)) {
+            self.notes.write_acquired(&lease);
+        } else {
             lease.lose(LossReason::ShutDown);
         }
         Hold::new(lease, Arc::clone(self))
@@ -278,6 +283,20 @@ impl Renewer {
         } else if lease.is_over() {
             self.forget(lease);
             self.expire(lease);
+        }
+    }
+
+    /// Ends a lease whose claim is gone, in this way, and reports it when it is known who has ended it.
+    pub(super) fn lose_gone(&self, lease: &Arc<Lease>, end: impl FnOnce(&Lease, LossReason) -> bool) {
+        if !lease.lose_gone(end) {
+            return;
+        }
+        let (notes, lease) = (Arc::clone(&self.notes), Arc::clone(lease));
+        let reporting = async move { notes.report_gone(&lease).await };
+        if self.store.sends_notes() {
+            crate::task::spawn(reporting);
+        } else {
+            crate::task::run_at_once(reporting);
         }
     }
 

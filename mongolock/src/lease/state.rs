@@ -110,6 +110,7 @@ impl Lease {
             name: self.name().to_owned(),
             token: self.token(),
             reason,
+            forced: self.forced.get().cloned(),
         }
     }
 
@@ -147,8 +148,28 @@ impl Lease {
     /// Ends a live lease without a release: it wakes the tasks that wait for the end, passes the turn on, and reports the
     /// loss. A lease whose work has succeeded does not end in this way: the reply to the request for its mark decides.
     pub(crate) fn lose(&self, reason: LossReason) {
+        if self.end_lost(reason) {
+            self.report_loss(reason);
+        }
+    }
+
+    /// Ends the lease in this way, because its claim is gone, without the event, which follows when it is known who has ended it.
+    /// `false` if it had ended before.
+    pub(super) fn lose_gone(&self, end: impl FnOnce(&Self, LossReason) -> bool) -> bool {
+        self.is_asking.store(true, Ordering::Relaxed);
+        let is_ended = end(self, LossReason::Gone);
+        if is_ended {
+            self.count_loss(LossReason::Gone);
+        } else {
+            self.is_asking.store(false, Ordering::Relaxed);
+        }
+        is_ended
+    }
+
+    /// Ends a live lease by a loss; `false` if it had ended before.
+    pub(super) fn end_lost(&self, reason: LossReason) -> bool {
         if self.finish_lost(reason).is_none() {
-            return;
+            return false;
         }
         self.changed.notify_waiters();
         if reason == LossReason::Expired && self.may_outlive_deadline() {
@@ -157,7 +178,7 @@ impl Lease {
         } else {
             drop(self.take_slots());
         }
-        self.report_loss(reason);
+        true
     }
 
     /// Ends a live lease because of a shutdown, as [`lose`](Self::lose) does, but leaves the turn where it is.
@@ -227,10 +248,18 @@ impl Lease {
 
     /// Ends a lease whose work has succeeded and whose mark cannot be written any more.
     pub(super) fn lose_unmarked(&self, reason: LossReason) {
-        if self.finish(LeaseState::Lost(reason)).is_some() {
-            self.changed.notify_waiters();
+        if self.end_unmarked(reason) {
             self.report_loss(reason);
         }
+    }
+
+    /// Ends such a lease, without the event; `false` if it had ended before.
+    pub(super) fn end_unmarked(&self, reason: LossReason) -> bool {
+        let is_ended = self.finish(LeaseState::Lost(reason)).is_some();
+        if is_ended {
+            self.changed.notify_waiters();
+        }
+        is_ended
     }
 
     /// Whether a request decides what becomes of the lease (a mark, a commit that ends the claim, or a detachment), or has decided it.
@@ -281,10 +310,14 @@ impl Lease {
 
     /// Reports that the hold was not held until its release.
     pub(crate) fn report_loss(&self, reason: LossReason) {
+        self.count_loss(reason);
+        self.report(|hold| trace::lost(hold, reason, None));
+    }
+
+    pub(super) fn count_loss(&self, reason: LossReason) {
         if let Some(meter) = self.meter() {
             meter.lost(reason);
         }
-        self.report(|hold| trace::lost(hold, reason));
     }
 
     /// Resolves when the condition holds; it is checked at every change and at the deadline.

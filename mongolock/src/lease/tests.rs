@@ -44,7 +44,7 @@ pub(super) fn renewer() -> Arc<Renewer> {
     let store = Arc::new(Store::Memory(Arc::new(MemoryStore::new())));
     let (mark, owner) = (ProviderMark::random(), Arc::from("owner"));
     let lines = Lines::new(Arc::clone(&store), mark, owner, true);
-    Arc::new(Renewer::new(store, Arc::new(lines)))
+    Arc::new(Renewer::new(store, Arc::new(lines), false))
 }
 
 #[tokio::test(start_paused = true)]

@@ -272,6 +272,39 @@ impl LockProviderBuilder {
         self
     }
 
+    /// Sets what is noted about each hold of this provider, for operators and for callers that wait for it: at most 256 bytes,
+    /// such as a version or the reason of the work; an empty text, the default, is no note. Put no secret into it: all who can
+    /// read the locks read it.
+    ///
+    /// The note is written in the background with the first renewal of the lease, those of all leases that are renewed then with
+    /// one command, and stays readable for a day; a hold that is over before sends nothing. [`LockInfo::note`](crate::LockInfo::note)
+    /// and [`LockError::Timeout`] show it, and so does the program `mongolock`. It is a document in `<collection>.waiters`: without
+    /// the [rights](crate::guide::rights) on it there is no note, and no error. A call that takes the hold over in this process
+    /// replaces the note at the next renewal.
+    ///
+    /// ```
+    /// use mongolock::LockProvider;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let builder = LockProvider::in_memory().to_builder();
+    /// let provider = builder.note("billing 4.2.1").build()?;
+    /// let report = provider.lock("report:1").note("billing 4.2.1, invoices of May");
+    /// report.acquire().await?.release().await
+    /// # }
+    /// ```
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        Arc::make_mut(&mut self.config.options).set_note(note.into());
+        self
+    }
+
+    /// Has each note written as soon as the lock is acquired, for the program `mongolock`.
+    #[doc(hidden)]
+    pub fn notes_at_once(mut self) -> Self {
+        self.config.notes_at_once = true;
+        self
+    }
+
     /// Sets a separate client for renewals and other background work; the client of the database by default.
     ///
     /// Renewals then do not wait for connections that the application uses up. The client must be connected to the same

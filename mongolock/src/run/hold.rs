@@ -228,7 +228,13 @@ impl RunningHold {
         // After the release the call's own lease is over as well.
         let lost = context.leases().find(|lease| lease.is_over()).map(Arc::clone);
         let needs_mark = source.needs_mark(end);
-        let error_of_success = match source.finish(end).await {
+        let ended = source.finish(end).await;
+        // The reason of a loss stays the same after the release.
+        let lost = lost.as_ref().unwrap_or(context.lease());
+        if end == BodyEnd::Lost {
+            lost.until_told().await;
+        }
+        let error_of_success = match ended {
             // Without the mark the work runs again, whatever happened to the lock.
             Err(error) if needs_mark => Some(error),
             Err(error @ LockError::Lost { .. }) if reports_loss => Some(error),
@@ -236,8 +242,7 @@ impl RunningHold {
             _ => None,
         };
         EndedHold {
-            // The reason of a loss stays the same after the release.
-            lost: (end == BodyEnd::Lost).then(|| lost.as_ref().unwrap_or(context.lease()).lost_error()),
+            lost: (end == BodyEnd::Lost).then(|| lost.lost_error()),
             error_of_success,
         }
     }

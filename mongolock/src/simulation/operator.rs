@@ -5,6 +5,7 @@ use tokio::time::sleep;
 
 use super::fleet::World;
 use super::{between, chance};
+use crate::store::ForcedHold;
 
 impl World {
     /// Ends leases by force and deletes documents, at random times.
@@ -35,7 +36,8 @@ impl World {
         let ended = self
             .server
             .memory
-            .force_release_at(now, &name, None, Duration::ZERO);
+            .force_release_at(now, &name, &ForcedHold::Any, Duration::ZERO)
+            .is_some();
         if let Some(holder) = holder.filter(|_| ended) {
             self.server.works.forced(&name, &holder);
         }

@@ -1,17 +1,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{DateTime, Document, doc};
 
-use super::claims::unfit;
+use super::claims::{release_stage, unfit};
 use super::mongo::MongoStore;
 use super::takeover::taken;
 use super::ttl_index::BUILD_LOCK;
-use super::{WaitersByName, waiters};
+use super::{EndedHold, ForcedHold, LeaseId, NotesById, WaitersByName, waiters};
 use crate::lock_id::MARK_PREFIX;
-use crate::store::info::{Page, Seen};
+use crate::store::info::{Page, Seen, may_have_note};
 use crate::timing::COMMAND_LIMIT;
-use crate::{FencingToken, LockError, LockFilter, LockInfo, LockState, permit_id};
+use crate::{LockError, LockFilter, LockInfo, LockState, permit_id};
 
 /// The largest number of locks that one query returns. It bounds the memory of a stream, and the time that one query
 /// takes.
@@ -29,8 +29,8 @@ impl MongoStore {
         takeover_margin: Duration,
     ) -> Result<Page, LockError> {
         let (documents, last_name) = self.documents(conditions(filter), after, filter.limit).await?;
-        let lines = self.lines_of(&documents).await;
-        let info = |document: &Document| info(name_of(document), document, takeover_margin, &lines);
+        let hints = self.hints_of(&documents).await;
+        let info = |document: &Document| info(name_of(document), document, takeover_margin, &hints);
         let locks = documents.iter().map(info).collect();
         Ok(Page { locks, last_name })
     }
@@ -84,45 +84,91 @@ impl MongoStore {
         let Some(document) = found else {
             return Ok(None);
         };
-        let lines = self.lines_of(std::slice::from_ref(&document)).await;
-        info(name, &document, takeover_margin, &lines).map(Some)
+        let hints = self.hints_of(std::slice::from_ref(&document)).await;
+        info(name, &document, takeover_margin, &hints).map(Some)
     }
 
-    /// The waiters for these locks. Without the right to read them, or after another error, none are known: the locks
-    /// themselves can be read all the same.
-    async fn lines_of(&self, locks: &[Document]) -> WaitersByName {
+    /// The waiters for these locks and the notes of their holders, with two queries at the same time. Without the right to read
+    /// them, or after another error, none are known: the locks themselves can be read all the same.
+    async fn hints_of(&self, locks: &[Document]) -> Hints {
         let awaited = |lock: &Document| Arc::from(permit_id::awaited(name_of(lock)));
         let names: Vec<Arc<str>> = locks.iter().map(awaited).collect();
         if names.is_empty() {
-            return WaitersByName::new();
+            return Hints::default();
         }
-        self.lines(&names, COMMAND_LIMIT).await.unwrap_or_default()
+        let ids = locks.iter().filter_map(|lock| lock.get_str("lockId").ok());
+        let ids: Vec<Arc<str>> = ids.filter(|id| may_have_note(id)).map(Arc::from).collect();
+        let notes = async {
+            if ids.is_empty() {
+                return NotesById::new();
+            }
+            self.notes(&ids, COMMAND_LIMIT).await.unwrap_or_default()
+        };
+        let (lines, notes) = tokio::join!(self.lines(&names, COMMAND_LIMIT), notes);
+        Hints {
+            lines: lines.unwrap_or_default(),
+            notes,
+        }
     }
 
     pub(crate) async fn force_release(
         &self,
         name: &str,
-        only_if: Option<FencingToken>,
+        hold: &ForcedHold,
         takeover_margin: Duration,
-    ) -> Result<bool, LockError> {
+    ) -> Result<Option<EndedHold>, LockError> {
         let mut seen = doc! { "_id": name, "$expr": ends_now(takeover_margin) };
-        if let Some(token) = only_if {
-            seen.insert("fencingToken", token);
+        match hold {
+            ForcedHold::Any => {}
+            ForcedHold::OfToken(token) => drop(seen.insert("fencingToken", token)),
+            ForcedHold::OfId(lock_id) => drop(seen.insert("lockId", &**lock_id)),
         }
-        let ending = self.end(&self.locks, vec![seen], Duration::ZERO, COMMAND_LIMIT);
-        Ok(ending.await? > 0)
+        let command = doc! {
+            "findAndModify": self.locks.name(),
+            "query": seen,
+            "update": [release_stage(Duration::ZERO)],
+            "fields": { "lockId": 1, "expiresAt": 1 },
+        };
+        let reply = self.write(&self.locks, command, COMMAND_LIMIT).await?;
+        Ok(reply.get_document("value").ok().map(|before| EndedHold {
+            lock_id: Arc::from(before.get_str("lockId").unwrap_or_default()),
+            expires_at: before.get_datetime("expiresAt").copied().unwrap_or(DateTime::MIN),
+        }))
     }
 
-    pub(crate) async fn release_owner(
+    /// The claims of this owner whose locks are not free.
+    pub(crate) async fn claims_of_owner(
         &self,
         owner: &str,
         takeover_margin: Duration,
-    ) -> Result<u64, LockError> {
+    ) -> Result<Vec<LeaseId>, LockError> {
         let claims = conditions(&LockFilter::new().owner(owner));
         let seen = doc! { "$and": [claims, { "lockId": { "$not": is_mark() } }, { "$expr": ends_now(takeover_margin) }] };
-        self.end(&self.locks, vec![seen], Duration::ZERO, COMMAND_LIMIT)
-            .await
+        let mut found = self
+            .locks
+            .find(seen)
+            .projection(doc! { "lockId": 1 })
+            .max_time(COMMAND_LIMIT)
+            .await?;
+        let mut claims = Vec::new();
+        while found.advance().await? {
+            let document = found.current();
+            if let (Ok(name), Ok(lock_id)) = (document.get_str("_id"), document.get_str("lockId")) {
+                claims.push(LeaseId {
+                    name: Arc::from(name),
+                    lock_id: Arc::from(lock_id),
+                });
+            }
+        }
+        Ok(claims)
     }
+}
+
+/// What the documents of the waiters say about locks.
+#[derive(Default)]
+pub(super) struct Hints {
+    lines: WaitersByName,
+    notes: NotesById,
 }
 
 /// The fields to read, and the server's time, which is the same for all documents of one query.
@@ -208,19 +254,19 @@ pub(super) fn info(
     name: &str,
     document: &Document,
     takeover_margin: Duration,
-    lines: &WaitersByName,
+    hints: &Hints,
 ) -> Result<LockInfo, LockError> {
     let seen = seen(name, document)?;
-    let waiters = waiters::infos(lines.get(permit_id::awaited(name)), seen.lock_id);
     let seen = Seen {
         takeover_margin,
-        waiters,
+        waiters: waiters::infos(hints.lines.get(permit_id::awaited(name)), seen.lock_id),
+        note: hints.notes.get(seen.lock_id).cloned(),
         ..seen
     };
     Ok(seen.into())
 }
 
-/// The fields of a document that a query with [`seen_fields`] has read, without a takeover margin and without waiters.
+/// The fields of a document that a query with [`seen_fields`] has read, without a takeover margin, waiters and a note.
 pub(super) fn seen<'a>(name: &'a str, document: &'a Document) -> Result<Seen<'a>, LockError> {
     let unfit = |field, wanted| unfit(name, document, field, wanted);
     let text = |field| document.get_str(field).map_err(|_| unfit(field, "a string"));
@@ -235,5 +281,6 @@ pub(super) fn seen<'a>(name: &'a str, document: &'a Document) -> Result<Seen<'a>
         now: *date("now")?,
         takeover_margin: Duration::ZERO,
         waiters: Vec::new(),
+        note: None,
     })
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use mongodb::bson::Document;
 
-use super::admin::info;
+use super::admin::{Hints, info};
 use super::claims::acquire_reply;
 use super::look::running_lease;
-use super::{AcquireReply, AcquireRequest, LeaseId, WaitersByName, reply};
+use super::{AcquireReply, AcquireRequest, LeaseId, reply};
 use crate::{LockError, LockInfo};
 
 /// What a document says as the reply to an acquire request, and as a lock that an operator sees.
@@ -51,7 +51,7 @@ fn read(document: &Document, margin: Duration, wants_dates: bool) -> Read {
     running_lease(document, margin);
     (
         acquire_reply(&key, document, request),
-        info("n", document, margin, &WaitersByName::new()),
+        info("n", document, margin, &Hints::default()),
     )
 }
 

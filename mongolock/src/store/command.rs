@@ -114,6 +114,17 @@ pub(crate) struct Dates {
     pub(crate) expires_at: DateTime,
 }
 
+/// Which hold of a lock is ended by force.
+#[derive(Debug, Clone)]
+pub(crate) enum ForcedHold {
+    /// Whichever there is.
+    Any,
+    /// The one with this token in its document.
+    OfToken(FencingToken),
+    /// The one with this id.
+    OfId(Arc<str>),
+}
+
 /// The server's reply to an acquire request.
 #[derive(Debug)]
 pub(crate) enum AcquireReply {

@@ -1,6 +1,6 @@
 //! Sends each command to the store that there is: MongoDB, memory, or the server of the simulation.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +11,11 @@ use tokio::time::Instant;
 use super::look::held_permits;
 use super::{
     AcquireReply, AcquireRequest, Admission, AdmissionClass, Admissions, Begin, Changes, ClaimEnd, ClaimItem,
-    Claimed, Detachment, DocumentStream, Extended, GuardChange, GuardOutcome, HeldPermits, Holders,
-    IndexCheck, IndexState, Lane, LeaseId, LockFilter, LockInfo, LockStream, Looked, MarkReply, MarkRequest,
-    MongoStore, NestedWait, Outcomes, Page, ProviderMark, ReleaseItem, RenewReply, RunningLeases, Store,
-    StreamFilter, TakenOrDamaged, WaiterEntry, WaitersByName, WaitersState, driver_error,
+    Claimed, Detachment, DocumentStream, EndedHold, Extended, Force, ForcedHold, GuardChange, GuardOutcome,
+    HeldPermits, Holders, IndexCheck, IndexState, Lane, LeaseId, LockFilter, LockInfo, LockStream, Looked,
+    MarkReply, MarkRequest, MongoStore, NestedWait, Note, Outcomes, Page, ProviderMark, ReleaseItem,
+    RenewReply, RunningLeases, Store, StreamFilter, TakenOrDamaged, WaiterEntry, WaitersByName, WaitersState,
+    driver_error,
 };
 use crate::error::failure::Failure;
 use crate::few::Few;
@@ -22,7 +23,7 @@ use crate::meter::CommandKind;
 use crate::options::TtlOptions;
 #[cfg(test)]
 use crate::task::{with_reply_limit, within};
-use crate::timing::RELEASE_LIMIT;
+use crate::timing::{NOTE_LIMIT, RELEASE_LIMIT};
 use crate::{FencingToken, LockError, permit_id};
 
 /// Sends a command by its kind, with the time for which it waits for the reply. The method of a store has the name and the
@@ -518,23 +519,23 @@ impl Store {
         }
     }
 
-    /// Frees a lock that is not free, if the document has the given token; `false` if there was nothing to free.
+    /// Frees a lock that is not free, if this hold has it, and returns what it has ended.
     pub(crate) async fn force_release(
         &self,
         name: &str,
-        only_if: Option<FencingToken>,
+        hold: &ForcedHold,
         takeover_margin: Duration,
-    ) -> Result<bool, LockError> {
-        send!(self, force_release(name, only_if, takeover_margin))
+    ) -> Result<Option<EndedHold>, LockError> {
+        send!(self, force_release(name, hold, takeover_margin))
     }
 
-    /// Frees the locks of this owner that are not free, and returns their number.
-    pub(crate) async fn release_owner(
+    /// The claims of this owner whose locks are not free.
+    pub(crate) async fn claims_of_owner(
         &self,
         owner: &str,
         takeover_margin: Duration,
-    ) -> Result<u64, LockError> {
-        send!(self, release_owner(owner, takeover_margin))
+    ) -> Result<Vec<LeaseId>, LockError> {
+        send!(self, claims_of_owner(owner, takeover_margin))
     }
 
     /// Looks which of these locks are held, with one query that changes nothing. The caller has the admission, and may drop
@@ -653,6 +654,86 @@ impl Store {
             .await;
         let noting = pin!(store.note_outer_holds(provider, holds, limit));
         store.gate.run_within(limit, CommandKind::Line, noting).await
+    }
+
+    /// Writes notes about holds. In the simulation there are none.
+    pub(crate) async fn write_notes(&self, notes: &[Note], limit: Duration) -> Result<(), LockError> {
+        match self {
+            Self::Mongo(store) => self.hint(limit, pin!(store.write_notes(notes, limit))).await,
+            Self::Memory(store) => {
+                store.write_notes(notes);
+                Ok(())
+            }
+            #[cfg(test)]
+            Self::Simulated(_) => Ok(()),
+        }
+    }
+
+    /// The note about the hold with this id.
+    pub(crate) async fn note_of(
+        &self,
+        lock_id: &Arc<str>,
+        limit: Duration,
+    ) -> Result<Option<String>, LockError> {
+        let lock_ids = std::slice::from_ref(lock_id);
+        match self {
+            Self::Mongo(store) => {
+                let found = self.hint(limit, pin!(store.notes(lock_ids, limit))).await;
+                found.map(|mut notes| notes.remove(lock_id))
+            }
+            Self::Memory(store) => Ok(store.note_of(lock_id)),
+            #[cfg(test)]
+            Self::Simulated(_) => Ok(None),
+        }
+    }
+
+    /// Notes by whom these holds were ended, after their end.
+    pub(crate) async fn note_forced(&self, ended: &[EndedHold], force: &Force) -> Result<(), LockError> {
+        match self {
+            Self::Mongo(store) => {
+                let noting = pin!(store.note_forced(ended, force, NOTE_LIMIT));
+                store.gate.run_always(CommandKind::Admin, noting).await
+            }
+            Self::Memory(store) => {
+                store.note_forced(ended, force);
+                Ok(())
+            }
+            #[cfg(test)]
+            Self::Simulated(_) => Ok(()),
+        }
+    }
+
+    /// Notes that the holder with this id has noticed the end of its hold, and returns who has ended it by force.
+    pub(crate) async fn see_forced(
+        &self,
+        lock_id: &Arc<str>,
+        limit: Duration,
+    ) -> Result<Option<Force>, LockError> {
+        match self {
+            Self::Mongo(store) => self.hint(limit, pin!(store.see_forced(lock_id, limit))).await,
+            Self::Memory(store) => Ok(store.see_forced(lock_id)),
+            #[cfg(test)]
+            Self::Simulated(_) => Ok(None),
+        }
+    }
+
+    /// Whether there are notes that a command reads and writes.
+    pub(crate) fn sends_notes(&self) -> bool {
+        self.mongo().is_some()
+    }
+
+    /// Runs a command on the notes, unless there is no room for one within the limit: nothing waits for it then.
+    async fn hint<T>(
+        &self,
+        limit: Duration,
+        command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
+    ) -> Result<T, LockError> {
+        let admission = self.background_admissions().admit(AdmissionClass::Line, None);
+        let admitted = tokio::time::timeout(limit, admission).await;
+        let (Ok(_admission), Some(store)) = (admitted, self.mongo()) else {
+            return Err(self.no_reply("note", limit));
+        };
+        store.gate.run_within(limit, CommandKind::Line, command).await
     }
 
     /// Checks the indexes of the documents of waiters, and has those built that are missing.

@@ -79,6 +79,11 @@ pub struct LockInfo {
     /// Each provider that waits for long enough writes a document beside those of the locks. It is empty if none does,
     /// and if these documents cannot be read; [`waiters_state`](crate::LockAdmin::waiters_state) tells why.
     pub waiters: Vec<WaiterInfo>,
+    /// What the holder has noted about its hold: its program has a [note](crate::LockProviderBuilder::note), or `mongolock run` has
+    /// written one. Another program has chosen the text: escape it before it is shown. In JSON the field is left out if there is
+    /// none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// A process that waits for a lock: its provider's owner, and since when; see
@@ -143,6 +148,12 @@ pub(crate) struct Seen<'a> {
     /// How long after its end a lease that was not released still keeps the lock taken.
     pub(crate) takeover_margin: Duration,
     pub(crate) waiters: Vec<WaiterInfo>,
+    pub(crate) note: Option<String>,
+}
+
+/// Whether there may be a note about the hold with this id: neither about a released lock nor about a mark.
+pub(super) fn may_have_note(lock_id: &str) -> bool {
+    !lock_id.is_empty() && !lock_id::is_mark(lock_id)
 }
 
 impl From<Seen<'_>> for LockInfo {
@@ -170,6 +181,7 @@ impl From<Seen<'_>> for LockInfo {
             expires_at: seen.expires_at,
             remaining: Duration::from_millis(u64::try_from(until_free).unwrap_or_default()),
             waiters: seen.waiters,
+            note: seen.note,
         }
     }
 }
@@ -190,6 +202,7 @@ mod tests {
             now: DateTime::from_millis(ACQUIRED + now_in),
             takeover_margin: Duration::ZERO,
             waiters: Vec::new(),
+            note: None,
         };
         serde_json::to_string(&LockInfo::from(seen)).unwrap()
     }
@@ -235,6 +248,7 @@ mod tests {
                 now: DateTime::from_millis(ACQUIRED + expired_for),
                 takeover_margin: Duration::from_secs(5),
                 waiters: Vec::new(),
+                note: None,
             });
             (info.state, info.remaining.as_millis())
         };

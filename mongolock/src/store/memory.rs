@@ -1,4 +1,5 @@
 mod detached;
+mod notes;
 mod retention;
 #[cfg(test)]
 mod simulated;
@@ -17,11 +18,12 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use self::notes::NoteDocuments;
 use self::retention::Retention;
 use self::waiters::WaiterDocuments;
 use super::{
-    AcquireReply, AcquireRequest, Admissions, ClaimItem, Claimed, Dates, HolderChange, Outcomes, Page,
-    ReleaseItem, RenewReply, RunningLease,
+    AcquireReply, AcquireRequest, Admissions, ClaimItem, Claimed, Dates, EndedHold, ForcedHold, HolderChange,
+    Outcomes, Page, ReleaseItem, RenewReply, RunningLease,
 };
 use crate::few::Few;
 use crate::options::DEFAULT_RETENTION;
@@ -51,6 +53,7 @@ pub(crate) struct MemoryStore {
     /// The names of released and deleted locks, for the waiters.
     pub(super) events: broadcast::Sender<HolderChange>,
     waiters: WaiterDocuments,
+    notes: NoteDocuments,
     /// It admits every command at once.
     pub(super) admissions: Arc<Admissions>,
     /// The milliseconds by which the simulation has moved the clock.
@@ -105,6 +108,7 @@ impl MemoryStore {
             retention: Mutex::new(Retention::new(DEFAULT_RETENTION)),
             events: broadcast::Sender::new(1024),
             waiters: WaiterDocuments::default(),
+            notes: NoteDocuments::default(),
             admissions: Admissions::unlimited(),
             #[cfg(test)]
             jumped: AtomicU64::new(0),
@@ -325,10 +329,10 @@ impl MemoryStore {
     pub(crate) fn force_release(
         &self,
         name: &str,
-        only_if: Option<FencingToken>,
+        hold: &ForcedHold,
         takeover_margin: Duration,
-    ) -> bool {
-        self.force_release_at(self.now(), name, only_if, takeover_margin)
+    ) -> Option<EndedHold> {
+        self.force_release_at(self.now(), name, hold, takeover_margin)
     }
 
     /// Frees the lock by force, unless its lease began after the command: then the operator has not seen it.
@@ -336,37 +340,41 @@ impl MemoryStore {
         &self,
         now: Duration,
         name: &str,
-        only_if: Option<FencingToken>,
+        hold: &ForcedHold,
         takeover_margin: Duration,
-    ) -> bool {
+    ) -> Option<EndedHold> {
         let mut documents = lock(&self.documents);
-        let Some(document) = documents
+        let document = documents
             .get_mut(name)
             .filter(|document| !document.is_free(now, takeover_margin) && document.acquired_at <= now)
-            .filter(|document| only_if.is_none_or(|token| token.get() == document.token))
-        else {
-            return false;
+            .filter(|document| match hold {
+                ForcedHold::Any => true,
+                ForcedHold::OfToken(token) => token.get() == document.token,
+                ForcedHold::OfId(lock_id) => *lock_id == document.lock_id,
+            })?;
+        let ended = EndedHold {
+            lock_id: Arc::clone(&document.lock_id),
+            expires_at: self.date(document.expires_at),
         };
         document.end(now);
         self.report(&Arc::from(name));
-        true
+        Some(ended)
     }
 
-    pub(crate) fn release_owner(&self, wanted: &str, takeover_margin: Duration) -> u64 {
+    /// The claims of this owner whose locks are not free.
+    pub(crate) fn claims_of_owner(&self, wanted: &str, takeover_margin: Duration) -> Vec<LeaseId> {
         let now = self.now();
-        let mut ended = 0;
-        for (name, document) in lock(&self.documents).iter_mut() {
+        let documents = lock(&self.documents);
+        let of_owner = documents.iter().filter(|(_, document)| {
             let is_claim = !lock_id::is_mark(&document.lock_id);
-            if is_claim
-                && lock_id::owner(&document.lock_id) == Some(wanted)
-                && !document.is_free(now, takeover_margin)
-            {
-                document.end(now);
-                self.report(name);
-                ended += 1;
-            }
-        }
-        ended
+            let is_owner = lock_id::owner(&document.lock_id) == Some(wanted);
+            is_claim && is_owner && !document.is_free(now, takeover_margin)
+        });
+        let key = |(name, document): (&Arc<str>, &Document)| LeaseId {
+            name: Arc::clone(name),
+            lock_id: Arc::clone(&document.lock_id),
+        };
+        of_owner.map(key).collect()
     }
 
     /// Reports an event to the waiters; it is no error if there are none.
@@ -393,6 +401,7 @@ impl MemoryStore {
             now: self.date(now),
             takeover_margin,
             waiters: self.waiter_infos(permit_id::awaited(name), &document.lock_id),
+            note: self.note_of(&document.lock_id),
         };
         seen.into()
     }

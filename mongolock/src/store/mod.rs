@@ -44,7 +44,7 @@ pub(crate) use any_document::read_document;
 pub(crate) use change_stream::{HolderChange, LockStream, StreamFilter};
 pub(crate) use command::{
     ACQUIRE_REQUEST, AcquireReply, AcquireRequest, ClaimEnd, Claimed, Dates, Detachment, Extended,
-    GuardChange, GuardOutcome, LeaseId, RenewReply,
+    ForcedHold, GuardChange, GuardOutcome, LeaseId, RenewReply,
 };
 pub(crate) use connection::{Connection, connect};
 #[cfg(test)]
@@ -66,7 +66,10 @@ pub use observation::ClientObservation;
 pub(crate) use overload::Trouble;
 pub(crate) use reachability::Reachability;
 pub(crate) use taken::{TakenLock, TakenOrDamaged};
-pub(crate) use waiters::{Holders, Holds, NestedWait, ProviderMark, Waiter, WaiterEntry, WaitersByName};
+pub(crate) use waiters::{
+    EndedHold, Force, Holders, Holds, NestedWait, Note, NotesById, ProviderMark, Waiter, WaiterEntry,
+    WaitersByName,
+};
 pub use waiters_state::WaitersState;
 
 use crate::opaque::Opaque;

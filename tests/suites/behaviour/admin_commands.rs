@@ -165,14 +165,42 @@ async fn requests_go_to_the_primary_and_carry_no_client_time() {
     let earlier = FencingToken::from(1);
     assert!(!admin.force_release("held").only_if(earlier).await.unwrap());
     assert!(admin.force_release("held").await.unwrap());
-    let sent = commands.take();
+    let (mut sent, mut hints) = (commands.take(), Vec::new());
+    sent.retain(|command| {
+        let is_of_locks = command.values().next().and_then(Bson::as_str) == Some("distributed_locks");
+        if !is_of_locks {
+            hints.push(command.clone());
+        }
+        is_of_locks
+    });
     assert_eq!(
         names(&sent),
         [
-            "find", "find", "find", "find", "find", "find", "update", "update", "update"
+            "find",
+            "find",
+            "find",
+            "find",
+            "find",
+            "findAndModify",
+            "findAndModify"
         ],
-        "one command for each request, and another one for the waiters of the locks that were found"
+        "one command for each request"
     );
+    hints.retain(|hint| hint.contains_key("find") || hint.contains_key("update"));
+    assert_eq!(
+        names(&hints),
+        ["find", "find", "find", "find", "update"],
+        "waiters and notes of the locks that were found, and the note of the forced release"
+    );
+    for hint in hints {
+        let concern = hint
+            .get_document("readConcern")
+            .and_then(|concern| concern.get_str("level"));
+        let is_read = concern == Ok("local");
+        let is_written = hint.get_document("writeConcern") == Ok(&doc! { "w": 1 });
+        assert!(is_read || is_written, "{hint}");
+        assert!(hint.contains_key("maxTimeMS"), "{hint}");
+    }
     for command in sent {
         let text = command.to_string();
         assert!(
@@ -182,9 +210,7 @@ async fn requests_go_to_the_primary_and_carry_no_client_time() {
         assert!(text.contains("\"maxTimeMS\": 5000"), "{text}");
         if command.contains_key("find") {
             let concern = command.get_document("readConcern").unwrap();
-            let is_of_waiters = command.get_str("find") == Ok("distributed_locks.waiters");
-            let expected = if is_of_waiters { "local" } else { "majority" };
-            assert_eq!(concern.get_str("level"), Ok(expected), "{text}");
+            assert_eq!(concern.get_str("level"), Ok("majority"), "{text}");
         } else {
             let concern = command.get_document("writeConcern").unwrap();
             assert_eq!(concern.get_str("w"), Ok("majority"), "{text}");

@@ -129,13 +129,13 @@ async fn a_stream_requests_a_page_when_it_is_read() {
     for (number, expected) in expected.iter().enumerate() {
         assert_eq!(next_name(&mut stream).await.as_ref(), Some(expected));
         let pages = number / PAGE + 1;
-        // One query for the locks of a page, and one for their waiters.
-        assert_eq!(commands.count("find"), 2 * pages, "after {} locks", number + 1);
+        // One query for the locks of a page, one for their waiters, and one for the notes of their holders.
+        assert_eq!(commands.count("find"), 3 * pages, "after {} locks", number + 1);
     }
     assert_eq!(open_cursors(&fixture).await, 0);
     assert_eq!(next_name(&mut stream).await, None);
     let mut sent = commands.take();
-    assert_eq!(names(&sent), ["find"; 51], "25 full pages and an empty one");
+    assert_eq!(names(&sent), ["find"; 76], "25 full pages and an empty one");
     sent.retain(|find| find.get_str("find") == Ok("distributed_locks"));
     assert_eq!(sent.len(), 26);
     assert!(sent.iter().all(|find| find.get_i64("limit") == Ok(1000)));
@@ -156,8 +156,8 @@ async fn a_dropped_stream_leaves_nothing_behind() {
     admin.get("lock:00000").await.unwrap();
     assert_eq!(
         names(&commands.take()),
-        ["find"; 4],
-        "locks and waiters of one page and of one lock"
+        ["find"; 6],
+        "locks, waiters and notes of one page and of one lock"
     );
 
     let _cursor = fixture.locks().find(doc! {}).await.unwrap();

@@ -24,6 +24,7 @@ mod lock_set;
 mod many_waiters;
 mod mongosh;
 mod nested;
+mod notes;
 mod options;
 mod protocol;
 mod release_by_hand;

@@ -564,6 +564,29 @@ fn forced_releases_are_events() {
     assert_eq!((&*fields.0["lock.owner"], &*fields.0["locks"]), ("\"gone\"", "1"));
 }
 
+#[test]
+fn a_loss_says_who_has_released_the_lock_by_force() {
+    for by_renewal in [false, true] {
+        let notes = observed(async |provider| {
+            let guard = provider.lock("stuck").await.unwrap();
+            let anna = provider.to_builder().owner("anna").build().unwrap();
+            // A release by the holder's own provider has its leases renewed at once.
+            let operator = if by_renewal { &provider } else { &anna };
+            let release = operator.admin().force_release("stuck").reason("deploy");
+            assert!(release.await.unwrap());
+            if by_renewal {
+                guard.lost().await;
+            }
+            guard.release().await.unwrap_err();
+        });
+        let NotedEvent { level, fields, .. } = notes.event("mongolock.lost").unwrap();
+        assert_eq!((level, &*fields.0["reason"]), (Level::WARN, "\"gone\""));
+        let forced = &fields.0["forced"];
+        assert!(forced.ends_with(": deploy\""), "{forced}");
+        assert_eq!(forced.starts_with("\"anna"), !by_renewal, "{forced}");
+    }
+}
+
 /// Sends a fenced write to a document that stores a greater token.
 async fn write_stale() {
     let db = test_db().await;

@@ -9,6 +9,7 @@ mod index;
 mod mark;
 mod mongo;
 mod nested;
+mod notes;
 #[cfg(all(test, server_tests))]
 mod tests;
 
@@ -19,6 +20,7 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 
 pub(crate) use self::mark::ProviderMark;
+pub(crate) use self::notes::{EndedHold, Force, Note, NotesById};
 use super::{RunningLeases, WaiterInfo};
 use crate::permit_id;
 

@@ -134,9 +134,10 @@ async fn a_removed_claim_is_gone(fixture: Fixture) {
 
 fn assert_lost(result: &Result<(), LockError>, expected: LossReason) {
     match result {
-        Err(error @ LockError::Lost { reason, .. }) => {
+        Err(error @ LockError::Lost { reason, forced, .. }) => {
             assert_eq!(*reason, expected);
-            assert!(error.to_string().ends_with(&reason.to_string()), "{error}");
+            let why = forced.clone().unwrap_or_else(|| reason.to_string());
+            assert!(error.to_string().ends_with(&why), "{error}");
         }
         other => panic!("{other:?}"),
     }

@@ -5,6 +5,7 @@ mod exclusion;
 mod holder;
 mod holding;
 mod names_and_options;
+mod notes;
 mod once;
 mod order;
 mod takeover;
