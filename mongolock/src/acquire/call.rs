@@ -1,8 +1,9 @@
 //! What calls for a lock, for a permit and for a set have in common: their limits, their errors and their measurement.
 
-use std::future::{Future, pending};
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -113,13 +114,13 @@ pub(crate) trait Search: Sync {
         async move {
             let call = self.call();
             let nested = Nested::begin(call, self.awaited(queues).1.name(), self.width());
-            let watching = async {
-                if nested.is_watched() {
-                    // It is on the heap, because most callers hold nothing.
-                    boxed(nested.watch(call.begun, Self::CHANGES_NAME, || self.awaited(queues).1)).await;
-                }
-                pending::<()>().await;
-            };
+            // It is on the heap, because most callers hold nothing.
+            let watch = || boxed(nested.watch(call.begun, Self::CHANGES_NAME, || self.awaited(queues).1));
+            let mut watching = nested.is_watched().then(watch);
+            let watching = poll_fn(|cx| match &mut watching {
+                Some(watching) => watching.as_mut().poll(cx),
+                None => Poll::Pending,
+            });
             // The search is pinned here, because a future that is passed on takes its room twice.
             let searching = pin!(self.search(queues, begun));
             let time_is_up = async {

@@ -29,14 +29,14 @@ pub(crate) struct Enclosing {
 /// The wait of a call; nothing is noted of one that holds nothing, or that does not wait.
 pub(super) struct Nested<'a> {
     engine: &'a Arc<Engine>,
-    call: Option<NestedCall>,
+    call: Option<Box<NestedCall>>,
 }
 
 impl<'a> Nested<'a> {
     pub(super) fn begin(call: &'a Call<'_>, awaited: &Arc<str>, width: usize) -> Self {
         let (engine, holds) = (call.engine, &call.holds);
         let holds_something = !holds.is_empty() || !engine.waits.outer().is_empty();
-        let begin = || engine.waits.begin(awaited, call.begun, width, holds.clone());
+        let begin = || Box::new(engine.waits.begin(awaited, call.begun, width, holds.clone()));
         Self {
             engine,
             call: (holds_something && !call.is_try).then(begin),
@@ -45,7 +45,7 @@ impl<'a> Nested<'a> {
 
     /// The error of the call, which says that it was in a deadlock.
     pub(super) fn explained(&self, mut error: LockError) -> LockError {
-        let found = self.call.as_ref().and_then(NestedCall::deadlock);
+        let found = self.call.as_ref().and_then(|call| call.deadlock());
         if let (LockError::Timeout { deadlock, .. }, Some(found)) = (&mut error, found) {
             (**deadlock).clone_from(found);
         }
