@@ -3,6 +3,7 @@
 mod acquiring;
 mod help;
 mod log;
+mod why;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,9 +15,10 @@ use clap_complete::Shell;
 pub(crate) use self::acquiring::{AcquireArguments, ExtendArguments, HoldArguments, RunArguments, Wanted};
 use self::help::{
     ACQUIRE_HELP, DOCTOR_HELP, EXAMPLES, EXTEND_HELP, HOLD_HELP, LOG_HELP, LS_HELP, RECORD_HELP,
-    RELEASE_HELP, RUN_HELP, SHOW_HELP, TABLE, TOP_HELP, WATCH_HELP,
+    RELEASE_HELP, RUN_HELP, SHOW_HELP, TABLE, TOP_HELP, WATCH_HELP, WHY_HELP,
 };
 pub(crate) use self::log::{LogArguments, RecordArguments};
+pub(crate) use self::why::WhyArguments;
 use crate::duration;
 use crate::top::Column;
 
@@ -94,6 +96,9 @@ pub(crate) enum Command {
     /// Shows one lock: holder, since when, the time left, the token, permits, and the waiters in their order
     #[command(after_long_help = SHOW_HELP)]
     Show(ShowArguments),
+    /// Says why a lock is not free: its holders, what they themselves wait for, and whether that is a deadlock
+    #[command(after_long_help = WHY_HELP)]
+    Why(WhyArguments),
     /// Acquires a lock, and leaves its lease to those who have its handle
     #[command(after_long_help = ACQUIRE_HELP)]
     Acquire(AcquireArguments),
@@ -289,6 +294,7 @@ mod tests {
             WATCH_HELP,
             TOP_HELP,
             DOCTOR_HELP,
+            WHY_HELP,
         ];
         let indent = |line: &str| line.len() - line.trim_start().len();
         for text in texts {

@@ -35,6 +35,7 @@ mod show;
 mod text;
 mod top;
 mod watch;
+mod why;
 
 use std::process::ExitCode;
 
@@ -77,6 +78,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Failure> {
         Command::Completions { shell } => completions::print(shell),
         Command::Ls(arguments) => in_runtime(list::ls(arguments, &connection)),
         Command::Show(arguments) => in_runtime(show::show(arguments, &connection)),
+        Command::Why(arguments) => in_runtime(why::why(arguments, &connection)),
         Command::Top(arguments) => in_runtime(top::top(arguments, &connection)),
         Command::Log(arguments) => in_runtime(log::log(arguments, &connection)),
         Command::Record(arguments) => in_runtime(record::record(arguments, &connection)),

@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
 use crate::backoff::Backoff;
+use crate::deadlock::Waits;
 use crate::index_task::IndexTask;
 use crate::lease::renewer::Renewer;
 use crate::lease::{Entry, Queues};
@@ -31,6 +32,8 @@ pub(crate) struct Engine {
     pub(crate) queues: Arc<Queues>,
     pub(crate) notifier: Arc<ReleaseNotifier>,
     pub(crate) lines: Arc<Lines>,
+    /// The waits whose callers hold something.
+    pub(crate) waits: Arc<Waits>,
     pub(crate) index_task: IndexTask,
     pub(crate) probe: Probe,
     pub(crate) config: Config,
@@ -85,6 +88,7 @@ impl Engine {
             queues,
             config,
             owner,
+            waits: Arc::new(Waits::new(Arc::clone(&lines), mark.clone())),
             mark,
             lines,
             meter: Meter::new(),

@@ -57,9 +57,12 @@ pub enum LockError {
         /// The rest of the holder's lease, as in [`Busy`](Busy::remaining). **The lock is not free after this time**, because
         /// the holder renews its lease until the work ends: do not use it as a `Retry-After`.
         remaining: Option<Duration>,
+        /// The names of the deadlock that the call was in: it has waited for the first, the holder of each one waits for the
+        /// next, and the call itself runs under the last. Empty if none was found. It is on the heap, so that errors are small.
+        deadlock: Box<Vec<String>>,
         /// What the holder has [noted](crate::LockProviderBuilder::note) about its hold, for a call that has waited for half a
         /// second or more. `Display` escapes it.
-        note: Option<Box<str>>,
+        note: Option<Box<String>>,
     },
     /// The lock is held, and the call was not to wait for it.
     ///
@@ -304,6 +307,7 @@ impl LockError {
             in_this_process: lock.in_this_process,
             held_for: lock.held_for,
             remaining: lock.remaining,
+            deadlock: Box::default(),
             note: None,
         }
     }

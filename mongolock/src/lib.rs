@@ -19,6 +19,7 @@ mod backoff;
 pub mod blocking;
 mod commit;
 mod context;
+mod deadlock;
 mod driver_span;
 mod duration;
 mod engine;

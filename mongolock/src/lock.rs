@@ -289,8 +289,8 @@ impl DistributedLock {
     }
 
     fn acquiring(&self, on_busy: OnBusy) -> Acquire<'_> {
-        let is_inside_hold = LockContext::is_inside_hold(&self.engine);
-        Acquire::new(&self.engine, &self.name, &self.options, is_inside_hold, on_busy)
+        let enclosing = LockContext::enclosing_holds(&self.engine);
+        Acquire::new(&self.engine, &self.name, &self.options, enclosing, on_busy)
     }
 
     fn check(&self) -> Result<(), LockError> {

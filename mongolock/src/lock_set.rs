@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parts::Parts;
 
-use crate::acquire::{Acquire, AcquireSeveral, Search};
+use crate::acquire::{Acquire, AcquireSeveral, Enclosing, Search};
 use crate::context::LockContext;
 use crate::engine::Engine;
 use crate::lease::{Hold, Lease};
@@ -228,22 +228,26 @@ impl LockSet {
         let limit = options.acquire_timeout.unwrap_or(NESTED_SET_LIMIT);
         options.acquire_timeout = Some(limit.min(NESTED_SET_LIMIT));
         let options = Arc::new(options);
+        let enclosing = Enclosing {
+            is_inside_hold: true,
+            ..LockContext::enclosing_holds(&self.engine)
+        };
         if let [name] = rest {
-            let acquire = Acquire::new(&self.engine, name, &options, true, on_busy);
+            let acquire = Acquire::new(&self.engine, name, &options, enclosing, on_busy);
             return acquire.acquire().await;
         }
-        let acquire = AcquireSeveral::new(&self.engine, rest, 0, &options, true, on_busy);
+        let acquire = AcquireSeveral::new(&self.engine, rest, 0, &options, enclosing, on_busy);
         acquire.acquire().await
     }
 
     fn acquiring(&self, on_busy: OnBusy) -> AcquireSeveral<'_> {
-        let is_inside_hold = LockContext::is_inside_hold(&self.engine);
+        let enclosing = LockContext::enclosing_holds(&self.engine);
         AcquireSeveral::new(
             &self.engine,
             &self.names,
             self.title,
             &self.options,
-            is_inside_hold,
+            enclosing,
             on_busy,
         )
     }

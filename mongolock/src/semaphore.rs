@@ -232,13 +232,13 @@ impl Semaphore {
     }
 
     fn acquiring(&self, on_busy: OnBusy) -> AcquirePermit<'_> {
-        let is_inside_hold = LockContext::is_inside_hold(&self.engine);
+        let enclosing = LockContext::enclosing_holds(&self.engine);
         AcquirePermit::new(
             &self.engine,
             &self.name,
             self.permits,
             &self.options,
-            is_inside_hold,
+            enclosing,
             on_busy,
         )
     }

@@ -412,6 +412,34 @@ pub(crate) const LINE_REFUSED: Duration = seconds(5 * 60);
 /// The time for which a shutdown waits until the documents of this process are removed.
 pub(crate) const LINE_SHUTDOWN: Duration = seconds(5);
 
+// Deadlocks.
+
+/// The length of a wait from which on its document says what the caller holds, and the pause after it until the first look for
+/// a deadlock: the documents of callers that began at the same time are written by then.
+pub(crate) const DEADLOCK_SHOWN: Duration = millis(500);
+pub(crate) const DEADLOCK_FIRST: Duration = millis(100);
+
+/// The pause after a look that has found a deadlock: a second look must find the same. A document is late by less, but for
+/// a process that is paused or a server that is slow, and what that makes of a circle changes in this time.
+pub(crate) const DEADLOCK_AGAIN: Duration = millis(1200);
+
+/// The difference by which the beginning of a wait may be another one in a second look: a document that is written anew has it as
+/// the time of its command, less the time for which the caller has waited.
+pub(crate) const DEADLOCK_SINCE: Duration = millis(50);
+
+/// The pause after the first look that has found none; each later one is twice as long, up to the longest.
+pub(crate) const DEADLOCK_PAUSE: Duration = seconds(4);
+
+/// The longest of these pauses: a circle may close long after the wait began. It is less than [`WAITER_KEPT`], because a
+/// process inside a hold of another one notes its mark anew at each look.
+pub(crate) const DEADLOCK_PAUSE_MAX: Duration = seconds(60);
+
+/// The pause between two checks for which name a call for several locks waits.
+pub(crate) const DEADLOCK_FOLLOW: Duration = millis(500);
+
+/// The number of holders, one waiting for the next, over which a deadlock is looked for: each costs two queries.
+pub(crate) const DEADLOCK_HOPS: usize = 8;
+
 // The documents of waiters.
 
 /// The time after which the document of a waiter expires if it is not prolonged, because its process may have ended; a

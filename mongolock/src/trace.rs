@@ -87,6 +87,17 @@ pub(crate) fn waiting(name: &str, remaining: Option<Duration>, pause: Duration) 
     );
 }
 
+/// A waiting call is a member of a deadlock: it waits for the first of these locks, and holds the last.
+pub(crate) fn deadlock(names: &[String]) {
+    let name = names.first().map(String::as_str);
+    event!(
+        warn,
+        "mongolock.deadlock",
+        { lock.name = name, circle = names.join(" > ") },
+        "the holder of each lock waits for the next one, and that of the last one for the first"
+    );
+}
+
 pub(crate) fn retrying(name: &str, error: &LockError, pause: Duration) {
     failure_event!(
         error,

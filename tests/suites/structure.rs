@@ -62,6 +62,10 @@ const RUNTIME_LAYERS: &[Layer] = &[
         modules: &["engine"],
     },
     Layer {
+        name: "deadlock",
+        modules: &["deadlock"],
+    },
+    Layer {
         name: "notifier",
         modules: &["notifier"],
     },
@@ -113,6 +117,7 @@ const DECISIONS: &[&str] = &[
     "acquire/asking.rs",
     "acquire/period.rs",
     "backoff.rs",
+    "deadlock/rule.rs",
     "lease/book.rs",
     "lease/given_up.rs",
     "line/line.rs",

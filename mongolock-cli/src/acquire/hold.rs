@@ -64,6 +64,14 @@ impl Hold {
         }
     }
 
+    /// The variable that tells a command inside which holds it runs.
+    pub(crate) fn environment(&self) -> (&'static str, String) {
+        match self {
+            Self::Locks(guard, _) => guard.context().environment(),
+            Self::Permit(permit) => permit.context().environment(),
+        }
+    }
+
     /// The time until the first of the leases ends; zero once one is lost.
     pub(crate) fn remaining(&self) -> Duration {
         match self {

@@ -10,6 +10,7 @@ Examples:
   export MONGODB_URI=mongodb://db.example.com/app
   mongolock ls --held                          who holds what
   mongolock show report:42                     holder, since when, who waits
+  mongolock why report:42                      what the holder itself waits for
   mongolock release report:42                  free it; the holder learns of it at its next renewal
   mongolock run nightly -- ./nightly.sh        a command under a lock
   mongolock hold deploy:web --for 30m          a lock for a person, until `mongolock release deploy:web`
@@ -37,7 +38,7 @@ renewed then, so a longer stop costs it. At a terminal the command is in the for
 output are that terminal.
 
 The command gets MONGOLOCK_NAME and MONGOLOCK_TOKEN (the fencing token; both separated by commas for several names; no \
-token with --permits). Standard input and output belong to the command; messages of `run` go to standard error.
+token with --permits), and MONGOLOCK_HOLDS, by which a deadlock is found if it waits for another lock. Standard input and output belong to the command; messages of `run` go to standard error.
 
 With --resume the command runs under a lease of `mongolock acquire`, which `run` holds and renews meanwhile. With \
 --then-detach the lease is detached again when the command has ended, whatever its exit code, so that a command that has \
@@ -178,6 +179,27 @@ Examples:
   mongolock release nightly --done
   mongolock release --owner web-3:4711 --yes              in a script
   mongolock release --handle lease";
+
+pub(super) const WHY_HELP: &str = "\
+It shows who holds the lock, when its lease was renewed, how long the turns before took (if five or more have ended in the \
+last 10 minutes), the waiters, and what each holder itself waits for, who holds that, and so on to the end. A holder that \
+waits for a lock of its own chain is in a deadlock: none of them goes on before one gives up, or is released.
+
+What a holder waits for is known after half a second, if the wait runs inside the hold: in an annotated function, in \
+`run`, in a scope of its context, or in a program under `mongolock run`. \"Perhaps\" stands before a wait of the task that has \
+acquired a guard, which may be in another task by now, and before a deadlock with a semaphore that has several holders.
+
+The renewals and the turns are read from the change stream, for a second at most: they are left out on a standalone \
+server, and without the right `changeStream`. What holders wait for needs the right `find` on the collection of the waiters.
+
+--json has one object: name, holders (owner, permit, note, acquired_at, held_ms, remaining_ms, renewed_every_ms, renewed_ms_ago, \
+waits_for), waiters (owner, since, waiting_ms), turns and median_turn_ms. An element of waits_for has name, since, \
+waiting_ms, certain (false for \"perhaps\"), deadlock (certain or perhaps; left out if it is none) and holders as above, \
+which are left out for a lock that is shown before.
+
+Examples:
+  mongolock why account:1
+  mongolock why account:1 --json | jq '.holders[].waits_for'";
 
 pub(super) const SHOW_HELP: &str = "\
 A semaphore is shown as its permits. The owner of a detached lease stays its owner when a process resumes it. \

@@ -156,9 +156,11 @@ async fn run_with(
     command: &[OsString],
 ) -> Result<Ending, Failure> {
     become_subreaper();
+    let (holds, ids) = lease.hold.environment();
     let errand = Errand {
         command,
         environment: vec![
+            (holds, Some(ids)),
             ("MONGOLOCK_NAME", Some(lease.names.join(","))),
             ("MONGOLOCK_TOKEN", lease.hold.tokens(&lease.names)),
         ],

@@ -22,4 +22,5 @@ mod signals;
 mod terminal;
 mod top;
 mod watch;
+mod why;
 mod words;

@@ -1,8 +1,9 @@
 //! What calls for a lock, for a permit and for a set have in common: their limits, their errors and their measurement.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
@@ -11,9 +12,10 @@ use tracing::{Instrument, Span};
 
 use super::asking::{After, Kind};
 use super::claim::Claim;
+use super::nested::{Enclosing, Nested};
 use super::{Next, Outcome, Tried};
 use crate::engine::Engine;
-use crate::lease::{Entry, Hold, Turn};
+use crate::lease::{Entry, Hold, Lease, Turn};
 use crate::meter::{AcquireOutcome, LockMeter};
 use crate::name::RenderedName;
 use crate::opaque::boxed;
@@ -35,6 +37,8 @@ pub(crate) struct Call<'a> {
     pub(super) options: &'a Arc<Options>,
     /// Whether the caller runs under another lock of this provider, which it keeps until this call ends.
     pub(super) is_inside_hold: bool,
+    /// The leases of the holds around the caller; none for a part of a call for several locks.
+    pub(super) holds: Vec<Arc<Lease>>,
     /// What measures the call; `None` for a part of a call for several locks.
     pub(super) meter: Option<LockMeter>,
     /// The time at which the call began.
@@ -57,6 +61,9 @@ pub(crate) trait Search: Sync {
     /// Whether a try whose time is up is busy if a holder is known. Otherwise only its own search finds that.
     const IS_BUSY_WHILE_HELD: bool = true;
 
+    /// Whether the name that the call waits for may change.
+    const CHANGES_NAME: bool = false;
+
     fn call(&self) -> &Call<'_>;
 
     /// The span of the call.
@@ -69,6 +76,11 @@ pub(crate) trait Search: Sync {
 
     /// The name that the call waits for at present, and its queue: they decide the error of a call whose time is up.
     fn awaited<'s>(&'s self, queues: &'s Self::Queues) -> (&'s Arc<str>, &'s Arc<Entry>);
+
+    /// How many holders the name has when it is full.
+    fn width(&self) -> usize {
+        1
+    }
 
     /// Acquires what the call wants if that needs no longer wait.
     fn begin(
@@ -101,6 +113,14 @@ pub(crate) trait Search: Sync {
     ) -> impl Future<Output = Result<Tried, LockError>> + Send + Sync {
         async move {
             let call = self.call();
+            let nested = Nested::begin(call, self.awaited(queues).1.name(), self.width());
+            // It is on the heap, because most callers hold nothing.
+            let watch = || boxed(nested.watch(call.begun, Self::CHANGES_NAME, || self.awaited(queues).1));
+            let mut watching = nested.is_watched().then(watch);
+            let watching = poll_fn(|cx| match &mut watching {
+                Some(watching) => watching.as_mut().poll(cx),
+                None => Poll::Pending,
+            });
             // The search is pinned here, because a future that is passed on takes its room twice.
             let searching = pin!(self.search(queues, begun));
             let time_is_up = async {
@@ -110,14 +130,15 @@ pub(crate) trait Search: Sync {
             };
             let note = tokio::select! {
                 biased;
-                outcome = searching => return outcome,
+                outcome = searching => return outcome.map_err(|error| nested.explained(error)),
                 () = call.engine.until_refused(call.is_inside_hold) => return Err(call.shut_down_error()),
                 note = time_is_up => note,
+                () = watching => None,
             };
             let (name, entry) = self.awaited(queues);
             match call.last_status(entry).holder() {
                 Ok(holder) if call.is_try && Self::IS_BUSY_WHILE_HELD => Ok(Err(BusyLock::new(name, holder))),
-                Ok(holder) => Err(call.noted_timeout_error(name, &holder, note).await),
+                Ok(holder) => Err(nested.explained(call.noted_timeout_error(name, &holder, note).await)),
                 Err(status) => Err(call.error_without_holder(entry, status)),
             }
         }
@@ -165,7 +186,7 @@ impl<'a> Call<'a> {
         engine: &'a Arc<Engine>,
         name: &'a RenderedName,
         options: &'a Arc<Options>,
-        is_inside_hold: bool,
+        enclosing: Enclosing,
         on_busy: OnBusy,
     ) -> Self {
         let (begun, wait_limit) = (Instant::now(), options.wait_limit());
@@ -179,7 +200,8 @@ impl<'a> Call<'a> {
             engine,
             name,
             options,
-            is_inside_hold,
+            is_inside_hold: enclosing.is_inside_hold,
+            holds: enclosing.leases,
             meter: Some(engine.meter.of(name.template())),
             begun,
             deadline: limit.map(|limit| begun + limit),
@@ -193,6 +215,7 @@ impl<'a> Call<'a> {
         Call {
             name,
             options,
+            holds: Vec::new(),
             meter: None,
             begun: Instant::now(),
             ..*self
@@ -370,7 +393,7 @@ impl<'a> Call<'a> {
             && holder.lock_id() == Some(&lock_id)
             && reading.is_finished()
         {
-            *note = reading.await.ok().flatten().map(String::into_boxed_str);
+            *note = reading.await.ok().flatten().map(Box::new);
         }
         error
     }

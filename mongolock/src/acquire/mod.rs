@@ -10,6 +10,7 @@
 //! | `asking.rs` | what is sent for a claim and when, and what follows when a request has ended |
 //! | `several/turns.rs` | the turns of a set's call in this process |
 //! | `query.rs` | a query about locks beside the requests |
+//! | `nested.rs` | the wait of a caller that holds something: what others see of it, and whether it is in a deadlock |
 //! | `pacing.rs` | the pauses between two requests |
 //! | `period.rs` | the period of a call whose work may succeed once in each |
 
@@ -17,6 +18,7 @@ mod asking;
 mod call;
 mod claim;
 mod grant;
+mod nested;
 mod one;
 mod pacing;
 mod period;
@@ -29,6 +31,7 @@ mod target;
 
 use crate::lease::Hold;
 pub(crate) use call::{BusyLock, Search};
+pub(crate) use nested::Enclosing;
 pub(crate) use one::Acquire;
 pub(crate) use permit::AcquirePermit;
 pub(crate) use resume::Resume;

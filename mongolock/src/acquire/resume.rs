@@ -9,6 +9,7 @@ use tracing::Span;
 use super::asking::Held;
 use super::call::{Call, Search};
 use super::claim::Claim;
+use super::nested::Enclosing;
 use super::target::{Resumption, Target};
 use super::{Next, Tried};
 use crate::engine::Engine;
@@ -69,10 +70,10 @@ impl<'a> Resume<'a> {
         engine: &'a Arc<Engine>,
         name: &'a RenderedName,
         options: &'a Arc<Options>,
-        is_inside_hold: bool,
+        enclosing: Enclosing,
         handle: &'a LeaseHandle,
     ) -> Self {
-        let call = Call::new(engine, name, options, is_inside_hold, OnBusy::TryOnce);
+        let call = Call::new(engine, name, options, enclosing, OnBusy::TryOnce);
         Self { call, handle }
     }
 

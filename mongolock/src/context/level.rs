@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tokio::sync::Semaphore;
 
 use super::LockContext;
+use crate::acquire::Enclosing;
 use crate::engine::Engine;
 use crate::lease::{CancelShield, Lease};
 use crate::sync::lock;
@@ -153,10 +154,14 @@ impl LockContext {
             .collect()
     }
 
-    /// Whether the caller runs under a lock of this provider that is still held.
-    pub(crate) fn is_inside_hold(engine: &Arc<Engine>) -> bool {
-        let is_one = |context: Self| Arc::ptr_eq(&context.level.engine, engine) && !context.is_lost();
-        std::iter::successors(Self::current(), Self::outer).any(is_one)
+    /// The holds inside which the caller runs, of this provider and of others.
+    pub(crate) fn enclosing_holds(engine: &Arc<Engine>) -> Enclosing {
+        let mut enclosing = Enclosing::default();
+        for context in std::iter::successors(Self::current(), Self::outer) {
+            enclosing.is_inside_hold |= Arc::ptr_eq(&context.level.engine, engine) && !context.is_lost();
+            enclosing.leases.extend(context.leases().cloned());
+        }
+        enclosing
     }
 
     /// What tells the level of this context from all others that exist at the same time.

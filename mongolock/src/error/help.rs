@@ -38,6 +38,10 @@ impl LockError {
     #[must_use]
     pub fn help(&self) -> &'static str {
         match self {
+            Self::Timeout { deadlock, .. } if !deadlock.is_empty() => {
+                "Release what the call holds and repeat the whole work after a random pause. To prevent it, acquire these \
+                 locks together with `lock_all`, or everywhere in the same order."
+            }
             Self::Timeout { .. } => {
                 "Retry later, raise `acquire_timeout`, or shorten the work under the lock. `LockProvider::admin` shows \
                  and releases a lock whose holder is stuck."

@@ -22,12 +22,16 @@ impl Display for LockError {
                 held_for,
                 remaining,
                 note,
+                deadlock,
             } => {
                 write!(f, "lock `{name}` not acquired within {}: ", Rounded(*waited))?;
                 write_held(f, holder.as_deref(), *in_this_process, *held_for, *remaining)?;
-                match note {
-                    Some(note) => write!(f, "; its note: {}", Escaped(note)),
-                    None => Ok(()),
+                if let Some(note) = note {
+                    write!(f, "; its note: {}", Escaped(note))?;
+                }
+                match deadlock.as_slice() {
+                    [] => Ok(()),
+                    names => write!(f, "; deadlock of `{}`", names.join("`, `")),
                 }
             }
             Self::Busy {
@@ -253,6 +257,21 @@ mod tests {
                 "{own}"
             );
         }
+    }
+
+    #[test]
+    fn a_timeout_names_the_deadlock_that_it_has_ended() {
+        let mut error = LockError::timeout(Busy::new("b"), Duration::from_secs(10));
+        let help = error.help();
+        let LockError::Timeout { deadlock, .. } = &mut error else {
+            unreachable!("it is one");
+        };
+        **deadlock = ["b", "a"].map(str::to_owned).into();
+        assert_eq!(
+            error.to_string(),
+            "lock `b` not acquired within 10 s: held by an unknown holder; deadlock of `b`, `a`"
+        );
+        assert!(error.help() != help && error.help().contains("order"));
     }
 
     #[test]

@@ -126,6 +126,8 @@ pub(crate) struct Lease {
     blocked_release: OnceLock<Box<LockError>>,
     /// The template of the name that the caller has used, for the context that a guard makes when it is asked for it.
     template: OnceLock<&'static str>,
+    /// The task that has received the hold; it may have passed its guard on.
+    task: OnceLock<tokio::task::Id>,
     /// The metrics of the caller that has received the hold; they are set while the lease is live.
     meter: OnceLock<LockMeter>,
     commits: Commits,
@@ -160,12 +162,18 @@ impl Lease {
             released_by_shutdown: AtomicBool::new(false),
             blocked_release: OnceLock::new(),
             template: OnceLock::new(),
+            task: OnceLock::new(),
             meter: OnceLock::new(),
             commits: Commits::default(),
             note,
             is_asking: AtomicBool::new(false),
             forced: OnceLock::new(),
         }
+    }
+
+    /// The task that has received the hold, if it was one.
+    pub(crate) fn task(&self) -> Option<tokio::task::Id> {
+        self.task.get().copied()
     }
 
     /// The template of the name that the caller has used.
@@ -281,6 +289,9 @@ impl Lease {
     /// if the set was handed over, because the lease has the others, and none for a permit, because other permits may be free.
     pub(crate) fn deliver(&self, turns: impl IntoIterator<Item = Turn>, meter: Option<&LockMeter>) {
         self.delivered.store(true, Ordering::Relaxed);
+        if let Some(task) = tokio::task::try_id() {
+            self.task.get_or_init(|| task);
+        }
         self.measure(meter);
         for (slot, turn) in lock(&self.slots).iter_mut().zip(turns) {
             *slot = QueueSlot::Turn(turn);

@@ -154,6 +154,15 @@ impl Renewer {
         lock(&self.state).schedule.leases(|lease| !lease.is_over())
     }
 
+    /// The leases that the present task has acquired and that are held; none outside a task.
+    pub(crate) fn held_by_task(&self) -> Vec<Arc<Lease>> {
+        let Some(task) = tokio::task::try_id() else {
+            return Vec::new();
+        };
+        let is_own = |lease: &Lease| lease.task() == Some(task) && !lease.is_over();
+        lock(&self.state).schedule.leases(is_own)
+    }
+
     /// The time at which a renewal was last confirmed.
     pub(crate) fn last_renewal(&self) -> Option<Instant> {
         lock(&self.state).last_renewal

@@ -109,6 +109,20 @@ impl Line {
         is_new
     }
 
+    /// Notes that the callers that wait hold something else than before, the oldest of them since this time; `None` if none of
+    /// them holds anything. Returns whether the document is to be written.
+    pub(super) fn note_holds(&mut self, since: Option<Instant>) -> bool {
+        match &mut self.wanted {
+            // It is written in any case.
+            Some(Write::Place(place)) => place.waiting = place.waiting.into_iter().chain(since).min(),
+            Some(Write::Leave) if since.is_none() => return false,
+            Some(Write::Leave) | None => {
+                self.want_place(self.shown_wait.into_iter().chain(since).min(), true);
+            }
+        }
+        true
+    }
+
     fn want_place(&mut self, waiting: Option<Instant>, is_kept: bool) {
         self.shown_wait = waiting;
         self.wanted = Some(Write::Place(PlaceRequest {

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::{chance, errors};
 use crate::LockError;
 use crate::simulation::link::Link;
-use crate::store::{MemoryStore, ProviderMark, Waiter, WaiterEntry, WaitersByName};
+use crate::store::{Holders, MemoryStore, NestedWait, ProviderMark, Waiter, WaiterEntry, WaitersByName};
 
 /// What happens to one command.
 enum Fault {
@@ -75,6 +75,14 @@ impl Link {
             self.process.contacts.note_others_in_line(name);
         }
         Ok(lines)
+    }
+
+    pub(crate) async fn holders(&self, names: &[Arc<str>]) -> Result<Holders, LockError> {
+        self.line_command(|memory, _| memory.holders(names)).await
+    }
+
+    pub(crate) async fn nested_waits(&self, holds: &[Arc<str>]) -> Result<Vec<NestedWait>, LockError> {
+        self.line_command(|memory, _| memory.nested_waits(holds)).await
     }
 
     /// Puts waiters that do not exist into a line, and all of it in a random order.

@@ -185,7 +185,7 @@ impl Link {
         limit: Duration,
     ) -> Result<RunningLeases, LockError> {
         let names: Vec<Arc<str>> = match looked {
-            Looked::Names(names) => names.to_vec(),
+            Looked::Names(names) | Looked::Awaited(names) => names.to_vec(),
             Looked::Permits { semaphore, permits } => (0..permits)
                 .map(|number| permit_id::new(semaphore, number))
                 .collect(),

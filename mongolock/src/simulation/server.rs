@@ -19,7 +19,7 @@ use super::turns::Turns;
 use super::works::Works;
 use crate::permit_id;
 use crate::store::LeaseId;
-use crate::store::{AcquireReply, AcquireRequest, MemoryStore, ProviderMark, WaiterEntry};
+use crate::store::{AcquireReply, AcquireRequest, Holds, MemoryStore, ProviderMark, WaiterEntry};
 use crate::sync::lock;
 
 /// The server's clock at the beginning in milliseconds, which leaves room for jumps back.
@@ -182,6 +182,7 @@ impl Server {
             time_slot: Duration::from_millis(20),
             last: None,
             keeps_place: false,
+            holds: Holds::default(),
         };
         let expired: Vec<WaiterEntry> = (0..number).map(expired).collect();
         self.memory.move_to_end(&expired);

@@ -12,9 +12,10 @@ use super::look::held_permits;
 use super::{
     AcquireReply, AcquireRequest, Admission, AdmissionClass, Admissions, Begin, Changes, ClaimEnd, ClaimItem,
     Claimed, Detachment, DocumentStream, EndedHold, Extended, Force, ForcedHold, GuardChange, GuardOutcome,
-    HeldPermits, IndexCheck, IndexState, Lane, LeaseId, LockFilter, LockInfo, LockStream, Looked, MarkReply,
-    MarkRequest, MongoStore, Note, Outcomes, Page, ProviderMark, ReleaseItem, RenewReply, RunningLeases,
-    Store, StreamFilter, TakenOrDamaged, WaiterEntry, WaitersByName, WaitersState, driver_error,
+    HeldPermits, Holders, IndexCheck, IndexState, Lane, LeaseId, LockFilter, LockInfo, LockStream, Looked,
+    MarkReply, MarkRequest, MongoStore, NestedWait, Note, Outcomes, Page, ProviderMark, ReleaseItem,
+    RenewReply, RunningLeases, Store, StreamFilter, TakenOrDamaged, WaiterEntry, WaitersByName, WaitersState,
+    driver_error,
 };
 use crate::error::failure::Failure;
 use crate::few::Few;
@@ -619,6 +620,40 @@ impl Store {
         limit: Duration,
     ) -> Result<WaitersByName, LockError> {
         send!(self, Line within limit, lines(names))
+    }
+
+    /// The holders of these names, with one query.
+    pub(crate) async fn holders(&self, names: &[Arc<str>], limit: Duration) -> Result<Holders, LockError> {
+        send!(self, Line within limit, holders(names))
+    }
+
+    /// The waits that list one of these holds, with one query; with a second one if callers of other processes run inside
+    /// these holds.
+    pub(crate) async fn nested_waits(
+        &self,
+        holds: &[Arc<str>],
+        limit: Duration,
+    ) -> Result<Vec<NestedWait>, LockError> {
+        send!(self, Line within limit, nested_waits(holds))
+    }
+
+    /// Notes that callers of this provider run inside these holds of other processes.
+    pub(crate) async fn note_outer_holds(
+        &self,
+        provider: &ProviderMark,
+        holds: &[Arc<str>],
+        limit: Duration,
+    ) -> Result<(), LockError> {
+        // The memory of a process has no holds of another one.
+        let Some(store) = self.mongo() else {
+            return Ok(());
+        };
+        let _admission = self
+            .background_admissions()
+            .admit(AdmissionClass::Line, None)
+            .await;
+        let noting = pin!(store.note_outer_holds(provider, holds, limit));
+        store.gate.run_within(limit, CommandKind::Line, noting).await
     }
 
     /// Writes notes about holds. In the simulation there are none.

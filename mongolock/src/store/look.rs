@@ -35,6 +35,8 @@ pub(crate) type HeldPermits = HashMap<u32, RunningLease>;
 #[derive(Clone, Copy)]
 pub(crate) enum Looked<'a> {
     Names(&'a [Arc<str>]),
+    /// The same, where the name for all permits of a semaphore stands for each of them.
+    Awaited(&'a [Arc<str>]),
     /// All permits of a semaphore, also those beyond the number that this caller knows.
     Permits {
         semaphore: &'a str,
@@ -53,20 +55,19 @@ impl MongoStore {
         takeover_margin: Duration,
         limit: Duration,
     ) -> Result<RunningLeases, LockError> {
-        let (ids, most) = match looked {
-            Looked::Names(names) => {
-                let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-                let most = names.len();
-                (doc! { "$in": names }, most)
+        let (filter, most) = match looked {
+            Looked::Names(names) => (with_ids(names), names.len()),
+            Looked::Awaited(names) => {
+                let (groups, locks): (Vec<_>, Vec<_>) =
+                    names.iter().cloned().partition(|name| permit_id::is_group(name));
+                let ranges = groups.iter().map(|group| of_group(group));
+                let any: Vec<Document> = ranges.chain([with_ids(&locks)]).collect();
+                (doc! { "$or": any }, locks.len() + groups.len() * MOST_FOUND)
             }
-            Looked::Permits { semaphore, .. } => {
-                let ids =
-                    doc! { "$gte": &*permit_id::group(semaphore), "$lt": permit_id::end_of_ids(semaphore) };
-                (ids, MOST_FOUND)
-            }
+            Looked::Permits { semaphore, .. } => (of_group(&permit_id::group(semaphore)), MOST_FOUND),
         };
         let query = Query {
-            filter: doc! { "_id": ids },
+            filter,
             fields: doc! {
                 "lockId": 1, "free": free(takeover_margin), "remainingMs": remaining_ms(), "heldMs": held_ms(),
             },
@@ -78,6 +79,18 @@ impl MongoStore {
             .filter_map(|document| running_lease(&document, takeover_margin))
             .collect())
     }
+}
+
+/// The documents of these locks.
+fn with_ids(names: &[Arc<str>]) -> Document {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    doc! { "_id": { "$in": names } }
+}
+
+/// The documents of all permits of a semaphore, by the name that stands for them.
+fn of_group(group: &str) -> Document {
+    let semaphore = permit_id::of_group(group);
+    doc! { "_id": { "$gte": group, "$lt": permit_id::end_of_ids(semaphore) } }
 }
 
 /// The rest of the lease in milliseconds, as an expression of the server.
@@ -135,6 +148,15 @@ impl MemoryStore {
             |name: &Arc<str>| Some((Arc::clone(name), self.running_lease(now, name, takeover_margin)?));
         match looked {
             Looked::Names(names) => names.iter().filter_map(running).collect(),
+            Looked::Awaited(awaited) => {
+                let mut names = self.names();
+                names.retain(|name| {
+                    awaited
+                        .iter()
+                        .any(|awaited| **awaited == *permit_id::awaited(name))
+                });
+                names.iter().filter_map(running).collect()
+            }
             Looked::Permits { semaphore, .. } => {
                 let mut names = self.names();
                 names.retain(|name| number_of(name, semaphore).is_some());

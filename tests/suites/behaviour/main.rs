@@ -9,6 +9,7 @@ mod commit;
 mod competition;
 mod conditional_release;
 mod conformance;
+mod deadlock;
 mod detached;
 mod events;
 mod fenced;

@@ -3,6 +3,7 @@
 //! This suite is a process of its own and runs one test at a time, because `tracing` caches for the whole process which
 //! events have a subscriber.
 
+mod deadlocks;
 mod log_output;
 
 use std::collections::BTreeMap;
@@ -59,8 +60,17 @@ impl Visit for Fields {
 
 impl Notes {
     fn event(&self, name: &str) -> Option<NotedEvent> {
+        self.events(name).into_iter().next()
+    }
+
+    fn events(&self, name: &str) -> Vec<NotedEvent> {
         let noted = self.0.lock().unwrap();
-        noted.events.iter().find(|event| event.name == name).cloned()
+        noted
+            .events
+            .iter()
+            .filter(|event| event.name == name)
+            .cloned()
+            .collect()
     }
 
     fn spans(&self, name: &str) -> Vec<Fields> {

@@ -19,7 +19,14 @@ async fn the_hold_of_names_that_were_acquired_one_by_one_begins_with_the_last() 
         max_hold: Some(Duration::from_secs(60)),
         ..Options::default()
     });
-    let call = AcquireSeveral::new(provider.engine(), &names, 0, &options, false, OnBusy::Wait);
+    let call = AcquireSeveral::new(
+        provider.engine(),
+        &names,
+        0,
+        &options,
+        Enclosing::default(),
+        OnBusy::Wait,
+    );
     let mut hold = call.one_by_one().await.unwrap().unwrap();
     assert!(call.call.begun.elapsed() >= Duration::from_secs(100));
     assert!(hold.lease().acquired.elapsed() < Duration::from_secs(1));
@@ -37,7 +44,14 @@ async fn a_call_that_waits_for_the_first_lock_takes_the_whole_set_over() {
     tokio::task::yield_now().await;
     let names = ["a", "b"].map(RenderedName::new);
     let options = Arc::default();
-    let call = AcquireSeveral::new(provider.engine(), &names, 1, &options, false, OnBusy::Wait);
+    let call = AcquireSeveral::new(
+        provider.engine(),
+        &names,
+        1,
+        &options,
+        Enclosing::default(),
+        OnBusy::Wait,
+    );
     let release = async {
         tokio::task::yield_now().await;
         first.release().await.unwrap();
@@ -67,7 +81,14 @@ async fn a_lock_that_is_given_back_has_no_minimum_hold() {
         acquire_timeout: Some(Duration::from_secs(1)),
         ..Options::default()
     });
-    let call = AcquireSeveral::new(provider.engine(), &names, 0, &options, false, OnBusy::Wait);
+    let call = AcquireSeveral::new(
+        provider.engine(),
+        &names,
+        0,
+        &options,
+        Enclosing::default(),
+        OnBusy::Wait,
+    );
     let outcome = call.one_by_one().await;
     assert!(matches!(outcome, Err(LockError::Timeout { .. })));
     let begun = Instant::now();
@@ -79,7 +100,13 @@ async fn a_lock_that_is_given_back_has_no_minimum_hold() {
 async fn rounds_that_meet_the_same_holder_count_once() {
     let provider = LockProvider::in_memory();
     let (name, options) = (RenderedName::new("n"), Arc::default());
-    let call = Call::new(provider.engine(), &name, &options, false, OnBusy::Wait);
+    let call = Call::new(
+        provider.engine(),
+        &name,
+        &options,
+        Enclosing::default(),
+        OnBusy::Wait,
+    );
     let new = || Rounds::new(&call);
     let held_by = |id: Option<&str>| Holder::new(Instant::now(), id.map(Arc::from), None, None);
     let met = [Some("one"), Some("one"), Some("two"), Some("two"), None];
@@ -97,7 +124,14 @@ async fn rounds_that_meet_the_same_holder_count_once() {
 async fn free_locks_are_acquired_by_the_first_round() {
     let provider = LockProvider::in_memory();
     let (names, options) = (["a", "b"].map(RenderedName::new), Arc::default());
-    let call = AcquireSeveral::new(provider.engine(), &names, 0, &options, false, OnBusy::Wait);
+    let call = AcquireSeveral::new(
+        provider.engine(),
+        &names,
+        0,
+        &options,
+        Enclosing::default(),
+        OnBusy::Wait,
+    );
     let entries = call.join();
     let turns = entries.iter().filter_map(Entry::try_turn).collect();
     let mut rounds = Rounds::new(&call.call);

@@ -7,7 +7,9 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 
 use super::MemoryStore;
-use crate::store::{ProviderMark, Waiter, WaiterEntry, WaiterInfo, WaitersByName, waiters};
+use crate::store::{
+    Holders, Looked, NestedWait, ProviderMark, Waiter, WaiterEntry, WaiterInfo, WaitersByName, waiters,
+};
 use crate::sync::lock;
 use crate::timing::{WAITER_AHEAD, WAITER_KEPT};
 
@@ -17,6 +19,7 @@ pub(super) struct WaiterDocuments(Mutex<HashMap<Arc<str>, Vec<WaiterDocument>>>)
 
 struct WaiterDocument {
     waiter: Waiter,
+    holds: Vec<Arc<str>>,
     until: Duration,
 }
 
@@ -54,6 +57,7 @@ impl MemoryStore {
         };
         documents.push(WaiterDocument {
             waiter,
+            holds: entry.holds.known.clone(),
             until: now + WAITER_KEPT,
         });
     }
@@ -100,6 +104,31 @@ impl MemoryStore {
             lines.insert(Arc::clone(name), line);
         }
         lines
+    }
+
+    /// The waits that list one of these holds.
+    pub(crate) fn nested_waits(&self, holds: &[Arc<str>]) -> Vec<NestedWait> {
+        let now = self.now();
+        let mut found = Vec::new();
+        for (name, documents) in &*lock(&self.waiters.0) {
+            let listing = documents.iter().filter(|document| {
+                document.until > now && document.holds.iter().any(|hold| holds.contains(hold))
+            });
+            found.extend(listing.filter_map(|document| {
+                Some(NestedWait {
+                    provider: Arc::clone(&document.waiter.provider),
+                    name: Arc::clone(name),
+                    since: document.waiter.since?,
+                    holds: document.holds.clone(),
+                })
+            }));
+        }
+        found
+    }
+
+    /// The holders of these names.
+    pub(crate) fn holders(&self, names: &[Arc<str>]) -> Holders {
+        waiters::holders(self.look(Looked::Awaited(names), Duration::ZERO))
     }
 
     /// What an operator sees of the waiters for a lock.

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ProviderMark, WaiterEntry};
+use super::{Holds, ProviderMark, WaiterEntry};
 use crate::LockError;
 use crate::store::WaitersState;
 use crate::store::mongo::MongoStore;
@@ -28,6 +28,7 @@ impl MongoStore {
             time_slot: Duration::ZERO,
             last: None,
             keeps_place: false,
+            holds: Holds::default(),
         };
         let names = [Arc::clone(&entry.name)];
         self.move_to_end(std::slice::from_ref(&entry), COMMAND_LIMIT)

@@ -8,11 +8,12 @@ mod check;
 mod index;
 mod mark;
 mod mongo;
+mod nested;
 mod notes;
 #[cfg(all(test, server_tests))]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ use mongodb::bson::DateTime;
 
 pub(crate) use self::mark::ProviderMark;
 pub(crate) use self::notes::{EndedHold, Force, Note, NotesById};
-use super::WaiterInfo;
+use super::{RunningLeases, WaiterInfo};
+use crate::permit_id;
 
 /// What a provider writes about itself for one name.
 #[derive(Debug, Clone)]
@@ -36,7 +38,33 @@ pub(crate) struct WaiterEntry {
     pub(crate) last: Option<DateTime>,
     /// Whether the provider keeps the place that it has, and goes to the end only if it has none.
     pub(crate) keeps_place: bool,
+    /// What its callers that wait there hold.
+    pub(crate) holds: Holds,
 }
+
+/// The `lockId`s of what the callers of a provider hold that wait for one name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Holds {
+    /// The holds that cannot end before the wait does, as far as is known.
+    pub(crate) known: Vec<Arc<str>>,
+    /// The guards that the waiting tasks have acquired: they may be in other tasks by now.
+    pub(crate) perhaps: Vec<Arc<str>>,
+}
+
+/// A wait of callers that hold something, as the document of their provider says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NestedWait {
+    /// The mark of the provider.
+    pub(crate) provider: Arc<str>,
+    pub(crate) name: Arc<str>,
+    /// The time at which the oldest of its present waiters began.
+    pub(crate) since: DateTime,
+    /// What the callers hold.
+    pub(crate) holds: Vec<Arc<str>>,
+}
+
+/// The `lockId`s of the holders of names, by running leases. A name for all permits of a semaphore has several.
+pub(crate) type Holders = BTreeMap<Arc<str>, BTreeSet<Arc<str>>>;
 
 /// A place in the line of one name, as a query returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +82,16 @@ pub(crate) struct Waiter {
 
 /// The waiters for each name in the order of their places. A name without waiters is left out.
 pub(crate) type WaitersByName = HashMap<Arc<str>, Vec<Waiter>>;
+
+/// The holders of what a look has found. During a minimum hold the id is empty, and no wait lists it.
+pub(super) fn holders(running: RunningLeases) -> Holders {
+    let mut holders = Holders::new();
+    for (name, lease) in running {
+        let awaited = holders.entry(Arc::from(permit_id::awaited(&name))).or_default();
+        awaited.insert(lease.holder.unwrap_or_default());
+    }
+    holders
+}
 
 /// What an operator sees of a line: those who wait now, without the provider that has the lock.
 pub(super) fn infos(line: Option<&Vec<Waiter>>, lock_id: &str) -> Vec<WaiterInfo> {

@@ -116,12 +116,23 @@ fn place_update(entry: &WaiterEntry) -> Document {
         "since": since,
         "moment": millis(entry.time_slot),
         "until": kept(),
+        "holds": literal_list(&entry.holds.known),
+        "may_hold": literal_list(&entry.holds.perhaps),
     } };
     doc! { "q": { "_id": id(&entry.provider, &entry.name) }, "u": [stage], "upsert": true }
 }
 
+/// A list of texts; an empty one removes the field.
+fn literal_list(texts: &[Arc<str>]) -> Bson {
+    if texts.is_empty() {
+        return "$$REMOVE".into();
+    }
+    let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+    doc! { "$literal": texts }.into()
+}
+
 /// The time until which a document is kept without being prolonged.
-fn kept() -> Document {
+pub(super) fn kept() -> Document {
     doc! { "$add": ["$$NOW", millis(WAITER_KEPT)] }
 }
 

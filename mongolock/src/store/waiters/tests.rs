@@ -9,7 +9,7 @@ use mongodb::Database;
 use mongodb::bson::DateTime;
 use mongolock_tests::AMPLE;
 
-use super::{ProviderMark, Waiter, WaiterEntry, infos};
+use super::{Holds, ProviderMark, Waiter, WaiterEntry, infos};
 use crate::few::Few;
 use crate::opaque::Opaque;
 use crate::store::{AcquireRequest, IndexState, LeaseId, MemoryStore, MongoStore, Store, WaitersState};
@@ -69,6 +69,7 @@ fn entry(name: &str, provider: &ProviderMark) -> WaiterEntry {
         time_slot: Duration::from_millis(7),
         last: None,
         keeps_place: false,
+        holds: Holds::default(),
     }
 }
 

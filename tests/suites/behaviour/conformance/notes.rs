@@ -110,7 +110,7 @@ async fn a_caller_that_has_waited_learns_the_note_of_the_holder(fixture: Fixture
         (note.clone(), error.to_string())
     };
     let (note, text) = note_after("n", 700).await;
-    assert_eq!(note.as_deref(), Some("file\t7 of 9"));
+    assert_eq!(note.as_deref().map(String::as_str), Some("file\t7 of 9"));
     assert!(
         text.contains("held by web-1") && text.ends_with(r"; its note: file\t7 of 9"),
         "{text}"

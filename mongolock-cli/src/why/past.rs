@@ -1,0 +1,122 @@
+//! What the server remembers of the last minutes: when the lease was renewed, and how long the turns before took.
+
+use std::time::Duration;
+
+use mongodb::bson::DateTime;
+use mongolock::{LockAdmin, LockEvent, LockEventKind, LockFilter};
+use tokio::time::timeout;
+
+use super::chain::between;
+
+/// How far it is looked back.
+const BACK: Duration = Duration::from_secs(10 * 60);
+
+/// How long the reading may take.
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// The number of turns from which on their median is told.
+const ENOUGH: usize = 5;
+
+/// What was seen.
+#[derive(Default)]
+pub(super) struct Past {
+    /// The renewals, by the `lockId`s of the holds.
+    renewals: Vec<(String, DateTime)>,
+    /// The lengths of the turns that have ended.
+    turns: Vec<Duration>,
+}
+
+/// The renewals of a hold.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Renewals {
+    /// The usual time between two of them; `None` if only one was seen.
+    pub(super) every: Option<Duration>,
+    /// The time since the last one.
+    pub(super) last: Duration,
+}
+
+/// Reads the events of the last minutes. Nothing is known of them without a change stream, without the right to one, or if the
+/// server no longer has them.
+pub(super) async fn read(admin: &LockAdmin, name: &str, now: DateTime) -> Past {
+    let back = i64::try_from(BACK.as_millis()).unwrap_or_default();
+    let since = DateTime::from_millis(now.timestamp_millis().saturating_sub(back));
+    let events = admin.events(LockFilter::new().name(name)).since(since).until(now);
+    let (mut events, mut past) = (events.renewals(), Past::default());
+    let reading = async {
+        while let Some(Ok(event)) = events.next().await {
+            past.note(event);
+        }
+    };
+    // What was read in time counts.
+    let _ = timeout(LIMIT, reading).await;
+    past
+}
+
+impl Past {
+    fn note(&mut self, event: LockEvent) {
+        match event.kind {
+            LockEventKind::Renewed => self.renewals.extend(event.lock_id.map(|id| (id, event.at))),
+            LockEventKind::Released | LockEventKind::Done => {
+                self.turns
+                    .extend(event.acquired_at.map(|begun| between(begun, event.at)));
+            }
+            _ => {}
+        }
+    }
+
+    /// The renewals of a hold at this time; `None` if none was seen.
+    pub(super) fn renewals(&self, lock_id: &str, now: DateTime) -> Option<Renewals> {
+        let own = self.renewals.iter().filter(|(id, _)| id == lock_id);
+        let times: Vec<DateTime> = own.map(|(_, at)| *at).collect();
+        let gaps = times.windows(2).map(|pair| between(pair[0], pair[1]));
+        Some(Renewals {
+            every: median(gaps.collect()),
+            last: between(*times.last()?, now),
+        })
+    }
+
+    /// The median of the turns, and their number; `None` if there are too few.
+    pub(super) fn usual(&self) -> Option<(Duration, usize)> {
+        let count = self.turns.len();
+        let usual = median(self.turns.clone()).filter(|_| count >= ENOUGH);
+        usual.map(|usual| (usual, count))
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Option<Duration> {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_needs_some_turns() {
+        let seconds = |all: &[u64]| all.iter().map(|time| Duration::from_secs(*time)).collect();
+        let mut past = Past {
+            turns: seconds(&[9, 1, 1, 1]),
+            ..Past::default()
+        };
+        assert_eq!(past.usual(), None);
+        past.turns = seconds(&[9, 1, 2, 3, 70]);
+        assert_eq!(past.usual(), Some((Duration::from_secs(3), 5)));
+    }
+
+    #[test]
+    fn the_renewals_of_a_hold_are_told_apart() {
+        let at = |seconds: i64| DateTime::from_millis(seconds * 1000);
+        let times = [("a", 10), ("b", 11), ("a", 20), ("a", 30), ("b", 12)];
+        let past = Past {
+            renewals: times.map(|(id, seconds)| (id.to_owned(), at(seconds))).into(),
+            ..Past::default()
+        };
+        let expected = Renewals {
+            every: Some(Duration::from_secs(10)),
+            last: Duration::from_secs(3),
+        };
+        assert_eq!(past.renewals("a", at(33)), Some(expected));
+        assert_eq!(past.renewals("c", at(33)), None);
+    }
+}

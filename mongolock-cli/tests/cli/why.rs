@@ -1,0 +1,173 @@
+//! `why`, and deadlocks of programs under `run`.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use mongolock::LockProvider;
+use mongolock_tests::{AMPLE, TestDb, eventually, must, test_db};
+use serde_json::Value;
+
+use crate::fixture::{Running, mongolock, output, provider};
+
+fn why(db: &TestDb, name: &str) -> String {
+    let (code, out, said) = output(mongolock(db, &["why", name]));
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    out
+}
+
+/// Waits until the answer contains this text.
+async fn until(db: &TestDb, name: &str, part: &str) -> String {
+    let answer = || async {
+        // Before its first acquisition the lock is unknown.
+        let (_, out, _) = output(mongolock(db, &["why", name]));
+        out.contains(part).then_some(out)
+    };
+    must(eventually(AMPLE, part, answer).await)
+}
+
+fn json(db: &TestDb, name: &str) -> Value {
+    let (code, out, said) = output(mongolock(db, &["why", name, "--json"]));
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    must(serde_json::from_str(&out))
+}
+
+async fn process(db: &TestDb, owner: &str) -> LockProvider {
+    must(
+        provider(db)
+            .await
+            .to_builder()
+            .owner(owner)
+            .acquire_timeout(AMPLE)
+            .build(),
+    )
+}
+
+/// Waits for a lock under another one, until the task is dropped.
+fn nested(provider: &LockProvider, outer: &'static str, inner: &'static str) -> tokio::task::JoinHandle<()> {
+    let provider = provider.clone();
+    tokio::spawn(async move {
+        let body = async |_| provider.lock(inner).acquire().await.map(drop);
+        let _ = provider.lock(outer).run(body).await;
+    })
+}
+
+#[tokio::test]
+async fn what_a_holder_waits_for_is_shown_to_the_end() {
+    let db = test_db().await;
+    let (anna, bert) = (process(&db, "anna").await, process(&db, "bert").await);
+    let last = must(bert.lock("c").note("file 7 of 9").acquire().await);
+    let _second = nested(&bert, "b", "c");
+    let _first = nested(&anna, "a", "b");
+    let text = until(&db, "a", "waits for c ").await;
+    let begins: Vec<&str> = text
+        .lines()
+        .map(|line| line.split(" since").next().unwrap_or(line))
+        .collect();
+    assert_eq!(begins[..2], ["a", "  held by    anna"], "{text}");
+    assert!(begins[2].starts_with("  waits for b for "), "{text}");
+    assert_eq!(begins[3], "    held by    bert", "{text}");
+    assert!(begins[4].starts_with("    waits for c for "), "{text}");
+    assert_eq!(begins[5], "      held by    bert", "{text}");
+    assert_eq!(begins.len(), 6, "{text}");
+
+    let answer = json(&db, "a");
+    let waits = &answer["holders"][0]["waits_for"][0];
+    assert_eq!(
+        (&waits["name"], &waits["certain"]),
+        (&Value::from("b"), &Value::from(true))
+    );
+    assert_eq!(waits["holders"][0]["waits_for"][0]["holders"][0]["owner"], "bert");
+    assert!(waits.get("deadlock").is_none(), "{answer}");
+    until(&db, "c", "  note       file 7 of 9\n").await;
+    assert_eq!(json(&db, "c")["holders"][0]["note"], "file 7 of 9");
+    must(last.release().await);
+}
+
+/// The guard may be in another task by now.
+#[tokio::test]
+async fn a_guard_makes_it_a_guess() {
+    let db = test_db().await;
+    let (anna, bert) = (process(&db, "anna").await, process(&db, "bert").await);
+    let _held = must(bert.lock("b").acquire().await);
+    let waiting = tokio::spawn(async move {
+        let _guard = must(anna.lock("a").acquire().await);
+        let _ = anna.lock("b").acquire().await;
+    });
+    until(&db, "a", "  perhaps waits for b for ").await;
+    assert!(!why(&db, "b").contains("waits for"));
+    waiting.abort();
+}
+
+#[tokio::test]
+async fn renewals_and_the_turns_before_are_told() {
+    let db = test_db().await;
+    let anna = process(&db, "anna").await;
+    let lock = anna.lock("a").renew_interval(Duration::from_millis(300));
+    for _ in 0..5 {
+        must(must(lock.acquire().await).release().await);
+    }
+    let held = must(lock.acquire().await);
+    let text = until(&db, "a", "renewals   every 0.").await;
+    assert!(text.contains("before     5 turns in 10m, median 0."), "{text}");
+    must(held.release().await);
+    assert!(why(&db, "a").contains("nobody holds it"));
+    assert_eq!(output(mongolock(&db, &["why", "unknown"])).0, Some(1));
+}
+
+/// Each command runs under its own lock, and acquires the next one when all have started. The variable says inside which
+/// holds it runs.
+#[tokio::test]
+async fn commands_under_run_that_wait_for_each_other_are_in_a_deadlock() {
+    let db = test_db().await;
+    for length in 2..=3 {
+        let directory = must(tempfile::tempdir());
+        let start = |number: usize| {
+            let wait = if number == 0 { "8s" } else { "60s" };
+            let (own, next) = (
+                format!("{length}.{number}"),
+                format!("{length}.{}", (number + 1) % length),
+            );
+            let script = format!(
+                "touch {own}; while [ $(ls | wc -l) -lt {length} ]; do sleep 0.01; done; \
+                 exec {} --database {} run {next} --wait {wait} -- true",
+                env!("CARGO_BIN_EXE_mongolock"),
+                db.name()
+            );
+            let mut command: Command = mongolock(&db, &["run", &own, "--", "sh", "-c", &script]);
+            command.current_dir(directory.path()).stderr(Stdio::piped());
+            Running::start(command)
+        };
+        let mut all: Vec<Running> = (0..length).map(start).collect();
+        let first = format!("{length}.0");
+        until(&db, &first, ": deadlock").await;
+        let mut codes = Vec::new();
+        for running in &mut all {
+            codes.push(running.code().await);
+        }
+        let names: Vec<String> = (1..=length)
+            .map(|number| format!("{length}.{}", number % length))
+            .collect();
+        let said = all[0].said();
+        assert!(
+            said.contains(&format!("deadlock of `{}`", names.join("`, `"))),
+            "{said}"
+        );
+        let mut expected = vec![Some(0); length];
+        expected[0] = Some(75);
+        assert_eq!(codes, expected, "{said}");
+    }
+}
+
+/// No process has it, so that nothing is known of what it waits for.
+#[tokio::test]
+async fn the_owner_of_a_detached_lease_is_shown() {
+    let db = test_db().await;
+    let anna = process(&db, "anna").await;
+    let handle = must(
+        must(anna.lock("a").acquire().await)
+            .detach(Duration::from_secs(60))
+            .await,
+    );
+    assert!(why(&db, "a").contains("held by    anna since"));
+    assert!(must(anna.release(&handle).await));
+}

@@ -1,0 +1,306 @@
+//! Calls that hold something and wait for something else: what their documents say, and which deadlocks are found.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::Collection;
+use mongodb::bson::{Document, doc};
+use mongolock::{LockError, LockProvider};
+use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must, recorded, stable_client};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::conformance::conformance;
+use crate::fixture::{Fixture, patient, restricted};
+
+conformance!(
+    a_ring_of_processes_is_named,
+    a_ring_in_one_process_is_named_at_once,
+    a_chain_is_no_deadlock,
+    a_semaphore_is_stuck_when_all_its_holders_are,
+    a_semaphore_with_one_holder_that_works_is_not_stuck,
+    a_set_that_waits_inside_a_hold_is_a_member,
+    a_guard_alone_raises_no_alarm,
+);
+
+/// A wait of this time ends after the second look of a call that is in a deadlock from its beginning (1.8 s), also if the first
+/// one has come too early on a slow machine (5.8 s).
+const LOOKED_TWICE: Duration = Duration::from_secs(7);
+
+/// The names of the deadlock that the error tells; none if the lock was acquired.
+fn deadlock(outcome: Result<(), LockError>) -> Vec<String> {
+    match outcome {
+        Err(LockError::Timeout { deadlock, .. }) => *deadlock,
+        Err(other) => panic!("{other}"),
+        Ok(()) => panic!("it was acquired"),
+    }
+}
+
+/// What all callers hold before the first of them waits.
+fn together(callers: usize) -> Arc<Barrier> {
+    Arc::new(Barrier::new(callers))
+}
+
+/// Waits for a lock under another one, when all hold theirs.
+async fn nested(
+    provider: LockProvider,
+    (outer, inner): (String, String),
+    limit: Duration,
+    all_hold: Arc<Barrier>,
+) -> Result<(), LockError> {
+    let lock = provider.lock(inner).acquire_timeout(limit);
+    let body = async |_| {
+        all_hold.wait().await;
+        lock.acquire().await?.release().await
+    };
+    provider.lock(outer).run(body).await
+}
+
+fn pair(outer: &str, inner: &str) -> (String, String) {
+    (outer.to_owned(), inner.to_owned())
+}
+
+/// Each process holds a lock and waits for that of the next one; the first gives up after this time, and the others then
+/// acquire theirs. The first finds the deadlock.
+async fn ring(processes: Vec<LockProvider>, limit: Duration) {
+    let (length, mut others) = (processes.len(), JoinSet::new());
+    let all_hold = together(length);
+    let name = |number: usize| format!("{length}:{}", number % length);
+    let names = |number: usize| (name(number), name(number + 1));
+    for (number, provider) in processes.iter().cloned().enumerate().skip(1) {
+        others.spawn(nested(provider, names(number), AMPLE, Arc::clone(&all_hold)));
+    }
+    let found = deadlock(nested(processes[0].clone(), names(0), limit, all_hold).await);
+    all_end(others).await;
+    let expected: Vec<String> = (1..=length).map(name).collect();
+    assert_eq!(found, expected);
+}
+
+/// Waits until the calls have succeeded, which need no longer wait for each other.
+async fn all_end(calls: JoinSet<Result<(), LockError>>) {
+    for outcome in timeout(AMPLE, calls.join_all()).await.expect("the calls end") {
+        outcome.unwrap();
+    }
+}
+
+async fn a_ring_of_processes_is_named(fixture: Fixture) {
+    for length in [2, 3, 6] {
+        let processes = (0..length).map(|number| fixture.process(&format!("p{number}")));
+        ring(processes.collect(), LOOKED_TWICE).await;
+    }
+}
+
+/// The second look of a call in another process would come after this time.
+async fn a_ring_in_one_process_is_named_at_once(fixture: Fixture) {
+    for length in 2..=6 {
+        ring(
+            vec![fixture.provider.clone(); length],
+            Duration::from_millis(1_200),
+        )
+        .await;
+    }
+}
+
+async fn a_chain_is_no_deadlock(fixture: Fixture) {
+    let [first, second, third] = ["a", "b", "c"].map(|owner| fixture.process(owner));
+    let last = third.lock("n2").await.unwrap();
+    let (all_hold, mut others) = (together(2), JoinSet::new());
+    others.spawn(nested(second, pair("n1", "n2"), AMPLE, Arc::clone(&all_hold)));
+    let found = deadlock(nested(first, pair("n0", "n1"), Duration::from_secs(3), all_hold).await);
+    assert_eq!(found, [""; 0]);
+    last.release().await.unwrap();
+    all_end(others).await;
+}
+
+/// Two permits, whose holders wait for the lock under which the first waits for a permit.
+async fn a_semaphore_is_stuck_when_all_its_holders_are(fixture: Fixture) {
+    let found = permits(&fixture, [Some("n0"), Some("n0")]).await;
+    assert_eq!(found, ["s", "n0"]);
+    let own = permits_of(
+        vec![fixture.provider.clone(); 3],
+        [Some("n0"), Some("n0")],
+        Duration::from_millis(1_200),
+    );
+    assert_eq!(own.await, ["s", "n0"]);
+}
+
+async fn a_semaphore_with_one_holder_that_works_is_not_stuck(fixture: Fixture) {
+    assert_eq!(permits(&fixture, [Some("n0"), None]).await, [""; 0]);
+}
+
+async fn permits(fixture: &Fixture, waits: [Option<&'static str>; 2]) -> Vec<String> {
+    let processes = ["a", "b", "c"].map(|owner| fixture.process(owner));
+    permits_of(processes.to_vec(), waits, LOOKED_TWICE).await
+}
+
+/// The first process holds `n0` and waits for a permit; each other has a permit, and waits for a lock or works.
+async fn permits_of(
+    processes: Vec<LockProvider>,
+    waits: [Option<&'static str>; 2],
+    limit: Duration,
+) -> Vec<String> {
+    let (all_hold, mut others) = (together(3), JoinSet::new());
+    for (provider, wait) in processes.iter().skip(1).cloned().zip(waits) {
+        let all_hold = Arc::clone(&all_hold);
+        others.spawn(async move {
+            let body = async |_| {
+                all_hold.wait().await;
+                if let Some(name) = wait {
+                    return provider.lock(name).acquire().await?.release().await;
+                }
+                sleep(limit + Duration::from_secs(1)).await;
+                Ok(())
+            };
+            provider.semaphore("s", 2).run(body).await
+        });
+    }
+    let permit = processes[0].semaphore("s", 2).acquire_timeout(limit);
+    let outer = processes[0].lock("n0").run(async |_| {
+        all_hold.wait().await;
+        Ok::<_, LockError>(deadlock(permit.acquire().await.map(drop)))
+    });
+    let found = outer.await.unwrap();
+    all_end(others).await;
+    found
+}
+
+/// It lists the outer hold for the one name that it waits for at present.
+async fn a_set_that_waits_inside_a_hold_is_a_member(fixture: Fixture) {
+    let [first, second] = ["a", "b"].map(|owner| fixture.process(owner));
+    let (all_hold, mut others) = (together(2), JoinSet::new());
+    others.spawn(nested(second, pair("n2", "n0"), AMPLE, Arc::clone(&all_hold)));
+    let set = first.lock_all(["n1", "n2", "n3"]).acquire_timeout(LOOKED_TWICE);
+    let outer = first.lock("n0").run(async |_| {
+        all_hold.wait().await;
+        Ok::<_, LockError>(deadlock(set.acquire().await.map(drop)))
+    });
+    assert_eq!(outer.await.unwrap(), ["n2", "n0"]);
+    all_end(others).await;
+}
+
+/// The guard may be in another task, which goes on.
+async fn a_guard_alone_raises_no_alarm(fixture: Fixture) {
+    let [first, second] = ["a", "b"].map(|owner| fixture.process(owner));
+    let (all_hold, mut others) = (together(2), JoinSet::new());
+    others.spawn(nested(second, pair("n1", "n0"), AMPLE, Arc::clone(&all_hold)));
+    let guard = first.lock("n0").await.unwrap();
+    all_hold.wait().await;
+    let waiting = first.lock("n1").acquire_timeout(Duration::from_secs(3));
+    assert_eq!(deadlock(waiting.acquire().await.map(drop)), [""; 0]);
+    guard.release().await.unwrap();
+    all_end(others).await;
+}
+
+fn waiters(fixture: &Fixture) -> Collection<Document> {
+    fixture.database().collection("distributed_locks.waiters")
+}
+
+/// The text of the `lockId` in a lock's document.
+async fn lock_id(fixture: &Fixture, name: &str) -> String {
+    let document = fixture.document(name).await.expect("the lock has a document");
+    document.get_str("lockId").unwrap().to_owned()
+}
+
+/// Its own process has the lock, so that nothing else would be written.
+#[tokio::test]
+async fn the_document_of_a_wait_says_what_the_callers_hold() {
+    let fixture = Fixture::mongodb().await;
+    let (provider, waiters) = (fixture.provider.clone(), waiters(&fixture));
+    let held = provider.lock("held").await.unwrap();
+    let mut waiting = JoinSet::new();
+    for outer in ["outer", "another"] {
+        waiting.spawn(nested(provider.clone(), pair(outer, "held"), AMPLE, together(1)));
+    }
+    let guarding = provider.clone();
+    waiting.spawn(async move {
+        let _guard = guarding.lock("guard").await?;
+        nested(guarding, pair("third", "held"), AMPLE, together(1)).await
+    });
+    let listed = || async {
+        let document = waiters.find_one(doc! { "name": "held" }).await.ok()??;
+        let holds = document.get_array("holds").ok()?;
+        (holds.len() == 3).then_some(document)
+    };
+    let document = must(eventually(AMPLE, "all of them are listed", listed).await);
+    for outer in ["outer", "another", "third"] {
+        let id = lock_id(&fixture, outer).await;
+        assert!(
+            document.get_array("holds").unwrap().contains(&id.into()),
+            "{document}"
+        );
+    }
+    let guard = lock_id(&fixture, "guard").await;
+    assert_eq!(document.get_array("may_hold").unwrap(), &vec![guard.into()]);
+    held.release().await.unwrap();
+    all_end(waiting).await;
+    let empty = || async { (waiters.count_documents(doc! {}).await.ok()? == 0).then_some(()) };
+    must(eventually(AMPLE, "no document of a waiter", empty).await);
+}
+
+/// Nothing is known of what it holds but its guard, and its document is written in any case, because another process has the
+/// lock.
+#[tokio::test]
+async fn the_document_of_a_waiting_task_names_its_guards() {
+    let fixture = Fixture::mongodb().await;
+    let (provider, waiters) = (fixture.provider.clone(), waiters(&fixture));
+    let held = fixture.rival().lock("held").await.unwrap();
+    let waiting = tokio::spawn(async move {
+        let _guard = provider.lock("guard").await?;
+        provider.lock("held").acquire().await?.release().await
+    });
+    let listed = || async {
+        let document = waiters.find_one(doc! { "name": "held" }).await.ok()??;
+        document.get_array("may_hold").ok().cloned()
+    };
+    let listed = must(eventually(AMPLE, "it is listed", listed).await);
+    assert_eq!(listed, [lock_id(&fixture, "guard").await.into()]);
+    held.release().await.unwrap();
+    timeout(AMPLE, waiting)
+        .await
+        .expect("it is released")
+        .unwrap()
+        .unwrap();
+}
+
+/// A caller that holds something and waits for less than half a second sends nothing more, and so does one that holds
+/// nothing, however long it waits for its own process.
+#[tokio::test]
+async fn a_short_wait_and_a_wait_that_holds_nothing_write_nothing() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let provider = patient(&database);
+    let held = provider.lock("held").await.unwrap();
+    let short = provider.lock("held").acquire_timeout(Duration::from_millis(100));
+    let outcome = provider
+        .lock("outer")
+        .run(async |_| short.acquire().await.map(drop));
+    outcome.await.unwrap_err();
+    let long = provider.lock("held").acquire_timeout(Duration::from_secs(2));
+    long.acquire().await.unwrap_err();
+    held.release().await.unwrap();
+    let collection = |command: &Document| command.values().next().unwrap().as_str().map(str::to_owned);
+    let sent = commands.take();
+    let mut on_waiters = sent
+        .iter()
+        .filter(|command| collection(command).as_deref() == Some("distributed_locks.waiters"));
+    // The long wait reads the note of the holder before its end.
+    assert!(on_waiters.all(|command| command.contains_key("find")), "{sent:?}");
+}
+
+/// The look of a user without rights on the documents of waiters fails, and nothing else does.
+#[tokio::test]
+async fn a_user_without_the_rights_waits_as_before() {
+    let server = must(Server::start(ServerOptions::single().auth()).await);
+    let role = ["find", "insert", "update", "createIndex", "changeStream"];
+    let client = must(stable_client(&restricted(&server, &role).await).await);
+    let provider = patient(&client.database("app"));
+    let rival = provider.to_builder().build().unwrap();
+    let held = rival.lock("held").await.unwrap();
+    let mut waiting = JoinSet::new();
+    waiting.spawn(nested(provider, pair("outer", "held"), AMPLE, together(1)));
+    sleep(Duration::from_secs(2)).await;
+    held.release().await.unwrap();
+    all_end(waiting).await;
+}
