@@ -15,6 +15,7 @@ mod reading;
 use crate::cli::{ConnectionArguments, WhyArguments};
 use crate::exit::Ending;
 use crate::failure::Failure;
+use crate::notes::Notes;
 use crate::output::Output;
 use crate::show::{found, no_lock};
 
@@ -28,13 +29,12 @@ pub(crate) async fn why(
     if locks.is_empty() {
         return Err(no_lock("", &arguments.name, &collections));
     }
-    let notes = locks
-        .iter()
-        .filter_map(|lock| Some((lock.permit, lock.note.clone()?)));
-    let notes = notes.collect();
     // The waiters stand in one line for all permits.
     let waiters = locks.into_iter().map(|lock| lock.waiters).max_by_key(Vec::len);
     let (known, names) = reading::read(&collections, &arguments.name).await?;
+    let holders = known.holders.values().flatten();
+    let lock_ids: Vec<&str> = holders.map(|holder| holder.lock_id.as_str()).collect();
+    let notes = Notes::of(&collections.waiters, &lock_ids).await;
     let past = past::read(&admin, &arguments.name, known.now).await;
     let answer = page::Answer {
         name: &arguments.name,

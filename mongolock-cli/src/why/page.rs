@@ -1,14 +1,13 @@
 //! The lines of the answer, and its JSON.
 
-use std::collections::BTreeMap;
-
 use mongodb::bson::DateTime;
 use mongolock::WaiterInfo;
 use serde::Serialize;
 
-use super::chain::{Held, Leads, Lock, SEPARATOR, Waiting, between};
-use super::past::Past;
+use super::chain::{Held, Holder, Leads, Lock, SEPARATOR, Waiting, between};
+use super::past::{Past, Renewals};
 use crate::json::{line, millis, rfc3339};
+use crate::notes::Notes;
 use crate::text::{count, escaped, short};
 
 /// What is known of a lock or semaphore.
@@ -19,8 +18,8 @@ pub(super) struct Answer<'a> {
     /// The lock and the semaphore of the name, as far as they are held.
     pub(super) locks: Vec<Lock<'a>>,
     pub(super) waiters: Vec<WaiterInfo>,
-    /// What the holders of these locks have noted, by the numbers of their permits.
-    pub(super) notes: BTreeMap<Option<u32>, String>,
+    /// What the holders have noted.
+    pub(super) notes: Notes,
     pub(super) past: Past,
 }
 
@@ -70,10 +69,10 @@ impl Answer<'_> {
                 short(held.age),
                 short(held.remaining),
             ));
-            if let Some(note) = self.note(holder.permit, depth) {
+            if let Some(note) = self.notes.note(&holder.lock_id) {
                 lines.push(format!("{indent}note       {}", escaped(note)));
             }
-            if let Some(renewals) = self.past.renewals(&holder.lock_id, self.now) {
+            if let Some(renewals) = self.renewals(holder, depth) {
                 let every = renewals.every.map(|every| format!("every {}, ", short(every)));
                 let (every, last) = (every.unwrap_or_default(), short(renewals.last));
                 lines.push(format!("{indent}renewals   {every}last {last} ago"));
@@ -96,9 +95,10 @@ impl Answer<'_> {
         }
     }
 
-    /// What a holder of the lock itself has noted. Those behind it are not asked for.
-    fn note(&self, permit: Option<u32>, depth: usize) -> Option<&String> {
-        self.notes.get(&permit).filter(|_| depth == 1)
+    /// The renewals of a holder of the lock itself. Those behind it are not asked for.
+    fn renewals(&self, holder: &Holder, depth: usize) -> Option<Renewals> {
+        let renewals = || self.past.renewals(holder.permit, self.now);
+        (depth == 1).then(renewals)?
     }
 
     pub(super) fn json(&self) -> String {
@@ -120,11 +120,11 @@ impl Answer<'_> {
 
     fn holders<'l>(&'l self, lock: &'l Lock<'_>, depth: usize) -> Vec<HolderLine<'l>> {
         let holder = |held: &'l Held<'_>| {
-            let renewals = self.past.renewals(&held.holder.lock_id, self.now);
+            let renewals = self.renewals(held.holder, depth);
             HolderLine {
                 owner: owner(&held.holder.lock_id),
                 permit: held.holder.permit,
-                note: self.note(held.holder.permit, depth),
+                note: self.notes.note(&held.holder.lock_id),
                 acquired_at: rfc3339(held.holder.since),
                 held_ms: millis(held.age),
                 remaining_ms: millis(held.remaining),
@@ -176,7 +176,7 @@ struct HolderLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     permit: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    note: Option<&'a String>,
+    note: Option<&'a str>,
     acquired_at: String,
     held_ms: u64,
     remaining_ms: u64,

@@ -1,5 +1,6 @@
 //! What the server remembers of the last minutes: when the lease was renewed, and how long the turns before took.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
@@ -20,8 +21,9 @@ const ENOUGH: usize = 5;
 /// What was seen.
 #[derive(Default)]
 pub(super) struct Past {
-    /// The renewals, by the `lockId`s of the holds.
-    renewals: Vec<(String, DateTime)>,
+    /// The renewals of the present holds, by the numbers of the permits. An event of a hold that has begun before all these events
+    /// does not name it, so they are those since the last change of the holder.
+    renewals: BTreeMap<Option<u32>, Vec<DateTime>>,
     /// The lengths of the turns that have ended.
     turns: Vec<Duration>,
 }
@@ -44,7 +46,7 @@ pub(super) async fn read(admin: &LockAdmin, name: &str, now: DateTime) -> Past {
     let (mut events, mut past) = (events.renewals(), Past::default());
     let reading = async {
         while let Some(Ok(event)) = events.next().await {
-            past.note(event);
+            past.note(&event);
         }
     };
     // What was read in time counts.
@@ -53,21 +55,24 @@ pub(super) async fn read(admin: &LockAdmin, name: &str, now: DateTime) -> Past {
 }
 
 impl Past {
-    fn note(&mut self, event: LockEvent) {
+    fn note(&mut self, event: &LockEvent) {
         match event.kind {
-            LockEventKind::Renewed => self.renewals.extend(event.lock_id.map(|id| (id, event.at))),
+            LockEventKind::Renewed => {
+                self.renewals.entry(event.permit).or_default().push(event.at);
+                return;
+            }
             LockEventKind::Released | LockEventKind::Done => {
                 self.turns
                     .extend(event.acquired_at.map(|begun| between(begun, event.at)));
             }
             _ => {}
         }
+        self.renewals.remove(&event.permit);
     }
 
-    /// The renewals of a hold at this time; `None` if none was seen.
-    pub(super) fn renewals(&self, lock_id: &str, now: DateTime) -> Option<Renewals> {
-        let own = self.renewals.iter().filter(|(id, _)| id == lock_id);
-        let times: Vec<DateTime> = own.map(|(_, at)| *at).collect();
+    /// The renewals of the present hold of the lock, or of this permit, at this time; `None` if none was seen.
+    pub(super) fn renewals(&self, permit: Option<u32>, now: DateTime) -> Option<Renewals> {
+        let times = self.renewals.get(&permit)?;
         let gaps = times.windows(2).map(|pair| between(pair[0], pair[1]));
         Some(Renewals {
             every: median(gaps.collect()),
@@ -105,18 +110,18 @@ mod tests {
     }
 
     #[test]
-    fn the_renewals_of_a_hold_are_told_apart() {
+    fn the_renewals_of_the_permits_are_told_apart() {
         let at = |seconds: i64| DateTime::from_millis(seconds * 1000);
-        let times = [("a", 10), ("b", 11), ("a", 20), ("a", 30), ("b", 12)];
+        let times = [(Some(0), vec![at(10), at(20), at(30)]), (Some(1), vec![at(11)])];
         let past = Past {
-            renewals: times.map(|(id, seconds)| (id.to_owned(), at(seconds))).into(),
+            renewals: times.into(),
             ..Past::default()
         };
         let expected = Renewals {
             every: Some(Duration::from_secs(10)),
             last: Duration::from_secs(3),
         };
-        assert_eq!(past.renewals("a", at(33)), Some(expected));
-        assert_eq!(past.renewals("c", at(33)), None);
+        assert_eq!(past.renewals(Some(0), at(33)), Some(expected));
+        assert_eq!(past.renewals(None, at(33)), None);
     }
 }
