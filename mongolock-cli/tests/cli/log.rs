@@ -436,7 +436,8 @@ async fn a_wrapped_oplog_hides_what_was_not_recorded() {
     ];
     assert_eq!(
         lines.len(),
-        wanted.len() + lines.iter().filter(|line| line.starts_with("b:")).count()
+        wanted.len() + lines.iter().filter(|line| line.starts_with("b:")).count(),
+        "{lines:?}"
     );
     assert!(wanted.iter().all(|line| lines.contains(line)), "{lines:?}");
     must(held.release().await);
