@@ -38,7 +38,8 @@ async fn search<E>(
     if remembers(1).await? {
         return Ok(None);
     }
-    let (mut lost, mut kept, mut back) = (1, now, FIRST);
+    // The present second may be lost in part, after many writes; the next one is not.
+    let (mut lost, mut kept, mut back) = (1, now.saturating_add(1), FIRST);
     while back < now {
         if !remembers(now - back).await? {
             lost = now - back;
@@ -118,6 +119,8 @@ mod tests {
             assert!(late <= (age / PRECISION).max(1) + 1, "{age}: {late}");
             assert!(attempts <= 24, "{age}: {attempts}");
         }
+        let none = search(now, async |time| Ok::<_, Infallible>(time > now));
+        assert_eq!(none.await.unwrap(), Some(now + 1));
         let all = search(now, async |_| Ok::<_, Infallible>(true));
         assert_eq!(all.await.unwrap(), None);
     }

@@ -90,8 +90,10 @@ fn events(document: &Document) -> Option<Vec<Event>> {
     };
     let lock_id = document.get_str("lockId").ok();
     let id = document.get_document("_id").ok()?;
+    let owner = lock_id.and_then(|id| Some(id.rsplit_once('#')?.0));
+    let owner = owner.or_else(|| document.get_str("owner").ok());
     let hold = Hold {
-        owner: lock_id.and_then(|id| Some(id.rsplit_once('#')?.0.to_owned())),
+        owner: owner.map(str::to_owned),
         lock_id: lock_id.map(str::to_owned),
         token: id.get_i64("token").ok().filter(|_| key.permit.is_none()),
         acquired_at: Some(from),

@@ -65,10 +65,12 @@ impl Steps {
         DateTime::from_millis(self.reached)
     }
 
-    /// Notes that the server has forgotten the beginning of a step meanwhile. What it remembers is the next step.
+    /// Notes that the server has forgotten the beginning of a step meanwhile. What it remembers is the next step, which is
+    /// shorter.
     pub(super) fn lose(&mut self, step: Step, earliest: Option<DateTime>) {
         self.reached = step.until.timestamp_millis();
-        self.earliest = earliest.map(DateTime::timestamp_millis);
+        let shorter = step.since.timestamp_millis() + SECOND;
+        self.earliest = Some(earliest.map_or(shorter, |earliest| earliest.timestamp_millis().max(shorter)));
     }
 
     /// The next step.
@@ -127,6 +129,19 @@ mod tests {
             steps(720, 0, Some(100)),
             [(10, 0, false), (40, 10, false), (100, 40, false)]
         );
+    }
+
+    #[test]
+    fn a_step_that_the_server_has_forgotten_is_shorter_the_next_time() {
+        let time = DateTime::from_millis;
+        let mut steps = Steps::new(time(NOW), time(NOW - MINUTE), time(NOW), None);
+        let step = steps.next_step().expect("there is one");
+        steps.lose(step, Some(step.since));
+        let next = steps.next_step().expect("there is another one");
+        let since = step.since.timestamp_millis() + SECOND;
+        assert_eq!((next.since, next.until), (time(since), step.until));
+        steps.lose(next, Some(next.until));
+        assert_eq!(steps.next_step(), None);
     }
 
     #[test]

@@ -52,10 +52,14 @@ impl Book {
         if let Some(permit) = permit {
             id.insert("permit", i64::from(*permit));
         }
-        // A turn that has gone on over a gap is open again.
-        let beginning = doc! {
-            "$set": { "lockId": event.hold.lock_id, "from": from }, "$unset": { "to": 1, "end": 1 },
+        let mut known = doc! { "from": from };
+        // A present hold is found without its id.
+        match (event.hold.lock_id, event.hold.owner) {
+            (Some(lock_id), _) => known.insert("lockId", lock_id),
+            (None, owner) => known.insert("owner", owner),
         };
+        // A turn that has gone on over a gap is open again.
+        let beginning = doc! { "$set": known, "$unset": { "to": 1, "end": 1 } };
         statements.push(doc! { "q": { "_id": &id }, "u": beginning, "upsert": true });
         self.open.insert(event.key, (id, from));
     }
