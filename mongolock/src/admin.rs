@@ -118,7 +118,7 @@ impl LockAdmin {
     ///
     /// Of the filter its name, its prefix and its owner count; the owner is that of the hold, of a hold that it has replaced, or
     /// of a waiter. The server filters names and prefixes, and leaves out renewals, so that a stream for one name costs
-    /// little. A change in the moment of the beginning may be returned twice. Waiters of one process that hand a lock over among
+    /// little. Waiters of one process that hand a lock over among
     /// themselves do not appear, because the document stays as it is, and a forced release looks like a release.
     ///
     /// The events come from a change stream, which needs a replica set or a sharded cluster and the privileges `find` and

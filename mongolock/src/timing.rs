@@ -259,12 +259,18 @@ pub(crate) const STREAM_AWAIT: Duration = millis(1250);
 /// The longest time for which the server waits for an event of a stream that has an end: it is read for the past.
 pub(crate) const HISTORY_AWAIT: Duration = millis(1);
 
+/// The pause before such a stream is asked again whose end is not reached.
+pub(crate) const HISTORY_PAUSE: Duration = millis(50);
+
 /// The time that a reply may take while the server reads the past, of which it sends nothing before it has 4 MB of matches or
 /// is at the end: about 7 s for 1 GB.
 pub(crate) const HISTORY_LIMIT: Duration = seconds(10 * 60);
 
 /// The pause before a stream of events that has failed is opened again.
 pub(crate) const EVENTS_REOPEN: Duration = seconds(1);
+
+/// The pause between two queries for leases that have ended, so that many of them are one query.
+pub(crate) const EVENTS_TOGETHER: Duration = millis(250);
 
 /// The pause between two looks for events at a server without change streams.
 pub(crate) const EVENTS_LOOK: Duration = seconds(1);

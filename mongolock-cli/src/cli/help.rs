@@ -226,7 +226,7 @@ right to open change streams, on the collection of the locks and on that of the 
 Fields of --json:
   at               RFC 3339, UTC, the time of the change by the server's clock (for gone and back: of this machine)
   event            acquired, detached, resumed, released, taken_over, expired, deleted, damaged, done, waiting, gap, gone or back
-  name             text; not for gap, gone and back
+  name             text; not for gap, gone and back, nor for `deleted` if the collection was dropped or renamed
   permit           number of the permit; only for permits
   owner            text; the owner that has the lock, or had it last, or waits; left out if unknown
   previous_owner   text; only for taken_over, if known

@@ -260,7 +260,7 @@ fn pipeline(filter: &StreamFilter) -> [Document; 2] {
 
 /// The latest time of the server that a majority has reached: the server sends it with the reply to a query with that
 /// read concern. The query finds nothing; `None` where the reply has no time.
-pub(super) async fn majority_time(locks: &Collection<Document>) -> Result<Option<Timestamp>, LockError> {
+async fn majority_time(locks: &Collection<Document>) -> Result<Option<Timestamp>, LockError> {
     let command = doc! {
         "find": locks.name(), "filter": { "_id": Bson::Null }, "limit": 1, "singleBatch": true,
         "readConcern": { "level": "majority" }, "maxTimeMS": millis(COMMAND_LIMIT),

@@ -10,7 +10,6 @@ use mongodb::change_stream::event::{ChangeStreamEvent, OperationType, ResumeToke
 use tokio::time::timeout;
 
 use super::admin::{literally, named};
-use super::change_stream::majority_time;
 use super::gate::{Gate, Passage};
 use super::mongo::{MongoStore, run};
 use crate::driver_span::suppressed;
@@ -163,7 +162,7 @@ impl DocumentStream {
         if event.is_none() && !self.stream.is_alive() {
             match &mut self.end {
                 // The collection was dropped after the end: the server has kept that change back.
-                Some(end) if !self.is_invalid => end.reached = Some(end.at),
+                Some(end) if !self.is_invalid => end.is_passed = true,
                 _ => return Err(driver_error::ended()),
             }
         }
@@ -178,12 +177,14 @@ impl DocumentStream {
         self.stream.resume_token()
     }
 
-    /// Whether the stream has read up to its end, after a reply without a change.
+    /// Whether the stream has read up to its end, after a reply without a change. A router replies so as well while its shards
+    /// still read; the position says up to when they have.
     pub(crate) async fn is_over(&mut self) -> Result<bool, LockError> {
         let Some(end) = &mut self.end else {
             return Ok(false);
         };
-        if end.is_reached() {
+        let read_up_to = self.stream.resume_token().as_ref().and_then(time_of);
+        if end.is_passed || read_up_to >= Some(end.at) {
             return Ok(true);
         }
         let looking = pin!(end.look(&self.collection));
@@ -197,43 +198,47 @@ struct End {
     until: DateTime,
     /// All changes up to then must be read: those before `until`, or once that has passed, those that there were.
     at: Timestamp,
-    /// A time that a majority had reached before the last reply.
-    reached: Option<Timestamp>,
+    /// Whether the server says that there are no more changes before the end.
+    is_passed: bool,
 }
 
 impl End {
     fn new(until: DateTime) -> Self {
-        let (at, reached) = (after(until), None);
-        Self { until, at, reached }
+        Self {
+            until,
+            at: after(until),
+            is_passed: false,
+        }
     }
 
-    fn is_reached(&self) -> bool {
-        self.reached >= Some(self.at)
-    }
-
-    /// Notes what a majority has reached. On a server without writes that stays behind `until`, which then ends with the
-    /// latest write.
+    /// On a server without writes the position stays behind `until`, so that the stream ends with the latest write. A router
+    /// does not tell that write; its shards write something every 10 s.
     async fn look(&mut self, collection: &Collection<Document>) -> Result<(), LockError> {
         let hello = run(collection, doc! { "hello": 1 }).await?;
-        let last = hello.get_document("lastWrite");
-        let time = |field| {
-            last.clone()
-                .and_then(|last| last.get_document(field)?.get_timestamp("ts"))
-                .ok()
-        };
         let has_passed = hello
             .get_datetime("localTime")
             .is_ok_and(|now| *now >= self.until);
-        if let Some(latest) = time("opTime").filter(|_| has_passed) {
+        let latest = hello
+            .get_document("lastWrite")
+            .and_then(|last| last.get_document("opTime")?.get_timestamp("ts"));
+        if let Ok(latest) = latest
+            && has_passed
+        {
             self.at = self.at.min(latest);
         }
-        self.reached = match time("majorityOpTime") {
-            // A router has none.
-            None => majority_time(collection).await?,
-            reached => reached,
-        };
         Ok(())
     }
+}
+
+/// The time up to which a stream has read: the server's position begins with it, as `82` and eight bytes in hexadecimal digits.
+fn time_of(position: &ResumeToken) -> Option<Timestamp> {
+    let position = serde_json::to_value(position).ok()?;
+    let time = position.get("_data")?.as_str()?.strip_prefix("82")?;
+    let number = |digits: Option<&str>| u32::from_str_radix(digits?, 16).ok();
+    Some(Timestamp {
+        time: number(time.get(..8))?,
+        increment: number(time.get(8..16))?,
+    })
 }
 
 /// The condition for the events of a stream.

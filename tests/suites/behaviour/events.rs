@@ -7,7 +7,9 @@ use mongolock::LockEventKind::{
     Acquired, Deleted, Detached, Done, Expired, Gap, Held, Released, Renewed, Resumed, TakenOver, Waiting,
 };
 use mongolock::{LockError, LockEvent, LockEventKind, LockEvents, LockFilter, LockProvider, LockState};
-use mongolock_tests::{AMPLE, Proxy, Server, ServerOptions, eventually, must, stable_client};
+use mongolock_tests::{
+    AMPLE, FailPoint, Proxy, Server, ServerOptions, eventually, must, recorded, stable_client,
+};
 
 use tokio::time::timeout;
 
@@ -28,6 +30,9 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// The server's code of a stream whose beginning it no longer has.
 const HISTORY_LOST: i32 = 286;
+
+/// The server's code of an error that no driver repeats.
+const OPERATION_FAILED: i32 = 96;
 
 /// The next item, which comes soon.
 async fn item(events: &mut LockEvents) -> Option<Result<LockEvent, LockError>> {
@@ -418,11 +423,13 @@ async fn a_dropped_collection_hides_no_event() {
     assert!(next(&mut events).await.kind.is_held());
     must(fixture.locks().drop().await);
     assert_eq!(told(&mut events, "x:a").await, said(Deleted, "one"));
+    assert_eq!(told(&mut events, "").await, said(Deleted, ""));
     for name in ["x:b", "x:c"] {
         acquire_and_release(&one.lock(name)).await;
         assert_eq!(told(&mut events, name).await, said(Acquired, "one"));
         assert_eq!(told(&mut events, name).await, said(Released, "one"));
         must(fixture.locks().drop().await);
+        assert_eq!(told(&mut events, "").await, said(Deleted, ""));
     }
 }
 
@@ -462,6 +469,32 @@ async fn an_outage_hides_no_event() {
         assert_eq!(told(&mut events, "a").await, said(Acquired, "one"));
         assert_eq!(told(&mut events, "a").await, said(Released, "one"));
     }
+}
+
+/// The stream was opened, and its first reply is an error for which the driver does not open it again.
+#[tokio::test]
+async fn a_failure_before_the_first_reply_hides_no_event() {
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let namespace = fixture.locks().namespace().to_string();
+    let failing = FailPoint::on(&["getMore"]).error_code(OPERATION_FAILED);
+    let failing = must(failing.collection(&namespace).enable(fixture.db().uri()).await);
+    let mut events = patient(&database).admin().events(LockFilter::new());
+    let first = tokio::spawn(async move { (item(&mut events).await, events) });
+    let failed = eventually(AMPLE, "a failed command", || {
+        let has_failed = commands
+            .failed()
+            .iter()
+            .any(|failed| failed.starts_with("getMore"));
+        async move { has_failed.then_some(()) }
+    });
+    must(failed.await);
+    acquire_and_release(&fixture.process("one").lock("a")).await;
+    let (first, mut events) = must(first.await);
+    let first = first.expect("the events go on").unwrap();
+    assert_eq!((first.kind, first.owner.as_deref()), (Acquired, Some("one")));
+    assert_eq!(told(&mut events, "a").await, said(Released, "one"));
+    must(failing.clear().await);
 }
 
 /// Writes to another collection until the oplog no longer has its first entries.

@@ -20,7 +20,7 @@ pub struct LockEvent {
     /// What has happened.
     #[serde(rename = "event")]
     pub kind: LockEventKind,
-    /// The lock's name; for a permit that of its semaphore. Empty for a gap.
+    /// The lock's name; for a permit that of its semaphore. Empty for a gap, and if the collection was dropped or renamed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// The number of the permit, if it is one.
@@ -75,7 +75,8 @@ pub enum LockEventKind {
     Expired,
     /// A process has acquired the lock, and the hold before it has not been released: its lease had expired.
     TakenOver,
-    /// The document was deleted.
+    /// The document was deleted. If the collection was dropped or renamed, there is an event for each hold that is known, and one
+    /// without a name for all others.
     Deleted,
     /// The document can no longer be read as a lock.
     Damaged,

@@ -18,6 +18,10 @@ pub(super) struct Known {
     taken: HashMap<String, Taken>,
     /// Whether renewals are events.
     renewals: bool,
+    /// A time before which no lease ends by what is known.
+    next_end: Option<Instant>,
+    /// Whether the stream may still tell changes that the last read of all locks has told: it was opened before.
+    is_behind: bool,
 }
 
 struct Taken {
@@ -77,6 +81,8 @@ impl Known {
         Self {
             taken: HashMap::new(),
             renewals,
+            next_end: None,
+            is_behind: false,
         }
     }
 
@@ -87,7 +93,7 @@ impl Known {
             ChangeKind::Written { id, document } => self.written(&id, &document, at, now),
             ChangeKind::Updated { id, fields } => self.set(&id, &Fields::of(&fields), at, now),
             ChangeKind::Deleted { id } => self.end(LockEventKind::Deleted, &id, at),
-            ChangeKind::AllDeleted => return self.end_all(LockEventKind::Deleted, at),
+            ChangeKind::AllDeleted => return self.all_deleted(at),
             ChangeKind::Other => None,
         };
         event.into_iter().collect()
@@ -109,11 +115,16 @@ impl Known {
         if fields.is_damaged {
             return self.end(LockEventKind::Damaged, id, at);
         }
+        if self.is_stale(id, fields, at) {
+            return None;
+        }
+        let ends = fields.ends(at, now);
+        self.expect_end(ends);
         let before = self.taken.get_mut(id);
         match (&fields.lock_id, before) {
             (None, before) => {
                 if let Some(before) = before {
-                    before.ends = fields.ends(at, now);
+                    before.ends = ends;
                 }
                 let renewed = self.event(LockEventKind::Renewed, id, at)?;
                 let expires_at = fields.expires_at;
@@ -125,7 +136,7 @@ impl Known {
             (Some(lock_id), _) if lock_id.is_empty() => self.end(LockEventKind::Released, id, at),
             // A read has told it before.
             (Some(lock_id), Some(before)) if *lock_id == before.lock_id => {
-                before.ends = fields.ends(at, now);
+                before.ends = ends;
                 None
             }
             (Some(lock_id), before) => {
@@ -139,6 +150,24 @@ impl Known {
         }
     }
 
+    /// Whether a change belongs to a hold before the one that a read has found.
+    fn is_stale(&self, id: &str, fields: &Fields, at: DateTime) -> bool {
+        let Some(known) = self.taken.get(id).filter(|_| self.is_behind) else {
+            return false;
+        };
+        let is_claim = fields.lock_id.as_ref().is_some_and(|id| !id.is_empty());
+        if is_claim {
+            fields.token.is_some() && fields.token < known.token
+        } else {
+            known.acquired_at.is_some_and(|acquired_at| at < acquired_at)
+        }
+    }
+
+    /// Notes that the stream has told all changes up to the last read.
+    pub(super) fn caught_up(&mut self) {
+        self.is_behind = false;
+    }
+
     /// Takes over a read of all taken locks. Without a stream it is not known how a hold has ended that is no longer there.
     pub(super) fn read(
         &mut self,
@@ -146,6 +175,7 @@ impl Known {
         read_at: DateTime,
         now: Instant,
     ) -> Vec<LockEvent> {
+        self.is_behind = true;
         let ids: HashSet<&str> = found.iter().map(id_of).collect();
         let mut gone: Vec<String> = self
             .taken
@@ -236,6 +266,8 @@ impl Known {
         at: DateTime,
         now: Instant,
     ) -> Option<LockEvent> {
+        let ends = fields.ends(at, now);
+        self.expect_end(ends);
         let before = self.taken.get(id);
         let replaced = before.filter(|_| kind == LockEventKind::TakenOver);
         let previous_owner = replaced.and_then(|before| lock_id::owner(&before.lock_id));
@@ -244,7 +276,7 @@ impl Known {
             lock_id: fields.lock_id.clone()?,
             token: fields.token.or_else(|| before?.token),
             acquired_at: fields.acquired_at.or_else(|| before?.acquired_at),
-            ends: fields.ends(at, now),
+            ends,
         };
         self.taken.insert(id.to_owned(), taken);
         Some(LockEvent {
@@ -261,10 +293,16 @@ impl Known {
         event
     }
 
-    fn end_all(&mut self, kind: LockEventKind, at: DateTime) -> Vec<LockEvent> {
+    /// The ends of all holds that are known, and an event without a name for all others.
+    fn all_deleted(&mut self, at: DateTime) -> Vec<LockEvent> {
         let mut ids: Vec<String> = self.taken.keys().cloned().collect();
         ids.sort_unstable();
-        ids.iter().filter_map(|id| self.end(kind, id, at)).collect()
+        let deleted = ids
+            .iter()
+            .filter_map(|id| self.end(LockEventKind::Deleted, id, at));
+        let mut events: Vec<LockEvent> = deleted.collect();
+        events.push(LockEvent::new(LockEventKind::Deleted, at));
+        events
     }
 
     /// An event about a lock, with what is known of its hold; `None` for a document of the library's own.
@@ -283,23 +321,38 @@ impl Known {
             event.fencing_token = taken.token.filter(|_| permit.is_none()).map(FencingToken::new);
             event.lock_id = Some(taken.lock_id.clone());
             event.acquired_at = taken.acquired_at;
+            event.at = within_second(at, taken.acquired_at);
         }
         Some(event)
     }
 
+    fn expect_end(&mut self, ends: Option<Instant>) {
+        self.next_end = self.next_end.into_iter().chain(ends).min();
+    }
+
     /// The locks whose leases have ended by what is known; they must be read, because renewals are not told.
-    pub(super) fn due(&self, now: Instant) -> Vec<String> {
-        let due = self
-            .taken
-            .iter()
-            .filter(|(_, taken)| taken.ends.is_some_and(|ends| ends <= now));
+    pub(super) fn due(&mut self, now: Instant) -> Vec<String> {
+        self.next_end = self.taken.values().filter_map(|taken| taken.ends).min();
+        let is_due = |taken: &Taken| taken.ends.is_some_and(|ends| ends <= now);
+        let due = self.taken.iter().filter(|(_, taken)| is_due(taken));
         due.map(|(id, _)| id.clone()).collect()
     }
 
-    /// The earliest end of a lease that is known.
+    /// A time at which [`Self::due`] may return a lock; `None` if there is none.
     pub(super) fn next_end(&self) -> Option<Instant> {
-        self.taken.values().filter_map(|taken| taken.ends).min()
+        self.next_end
     }
+}
+
+/// The time of an event. Before MongoDB 6.0 it is the second in which the event was, and the hold may have begun within that.
+fn within_second(at: DateTime, acquired_at: Option<DateTime>) -> DateTime {
+    let is_second = at.timestamp_millis().rem_euclid(1000) == 0;
+    let is_within = |begun: &DateTime| {
+        (0..1000).contains(&(begun.timestamp_millis().saturating_sub(at.timestamp_millis())))
+    };
+    acquired_at
+        .filter(|begun| is_second && is_within(begun))
+        .unwrap_or(at)
 }
 
 /// What an event says of a claim with this id, if it was not there before.

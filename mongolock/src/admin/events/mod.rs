@@ -32,12 +32,12 @@ const BUFFERED: usize = 256;
 /// A stream of what happens to locks; made by [`LockAdmin::events`](crate::LockAdmin::events).
 ///
 /// [`next`](Self::next) needs no extension trait. The type also implements `futures_core::Stream`, for the stream
-/// combinators of other crates. The first call of `next` starts a task that reads from the server; it ends soon after the
-/// stream is dropped. [`since`](Self::since), [`until`](Self::until), [`renewals`](Self::renewals) and
+/// combinators of other crates. The first call of `next` starts a task that reads from the server. After the stream is dropped
+/// it ends with the server's next reply, which comes within 1.25 s, unless the server is still reading the past. [`since`](Self::since), [`until`](Self::until), [`renewals`](Self::renewals) and
 /// [`waiting`](Self::waiting) must be called before that.
 ///
 /// The stream outlasts failovers and outages: the task opens its change stream again after the last event, for as long as that
-/// takes, and nothing is missed. [`health`](crate::LockProvider::health) says whether a server replies meanwhile. If the server
+/// takes (a log-in that the server refuses is tried again as well), and nothing is missed. [`health`](crate::LockProvider::health) says whether a server replies meanwhile. If the server
 /// no longer has the events, a [gap](crate::LockEventKind::Gap) follows, and then what has changed.
 ///
 /// # Errors

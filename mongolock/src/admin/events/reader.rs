@@ -17,7 +17,7 @@ use crate::store::{
     Begin, ChangeKind, Changes, DocumentChange, DocumentStream, Store, StreamFilter, TakenOrDamaged,
     driver_error,
 };
-use crate::timing::{EVENTS_LOOK, EVENTS_REOPEN};
+use crate::timing::{EVENTS_LOOK, EVENTS_REOPEN, EVENTS_TOGETHER, HISTORY_PAUSE};
 use crate::{LockError, LockFilter, permit_id, task};
 
 /// What a stream of events returns.
@@ -119,7 +119,7 @@ struct Reader {
     is_live: bool,
     /// The last time up to which no event was missed.
     complete: Instant,
-    /// A query for ended leases that has failed is repeated then.
+    /// No query for ended leases is sent before this time.
     no_look_before: Instant,
 }
 
@@ -133,6 +133,7 @@ impl Reader {
             }
             Err(error) => return Err(error),
         };
+        self.position = stream.position();
         // The stream was opened before the read, so that no change after it is missed.
         if self.plan.since.is_none() {
             self.read_present().await?;
@@ -176,7 +177,14 @@ impl Reader {
                     self.send(events).await;
                 }
                 None if stream.is_over().await? => return Ok(()),
-                None => self.is_live = true,
+                None => {
+                    self.is_live = true;
+                    self.known.caught_up();
+                    if self.plan.changes.until.is_some() {
+                        // The server does not wait for changes of a stream with an end.
+                        sleep(HISTORY_PAUSE).await;
+                    }
+                }
             }
         }
         Ok(())
@@ -244,13 +252,18 @@ impl Reader {
 
     /// When the next lease ends by what is known.
     fn next_look(&self) -> Option<Instant> {
-        let next = self.known.next_end().filter(|_| self.is_live)?;
+        let next = self.is_live.then(|| self.known.next_end())??;
         Some(next.max(self.no_look_before))
     }
 
     /// Reads the locks whose leases have ended by what is known.
     async fn look_at_ends(&mut self) {
         let due = self.known.due(Instant::now());
+        if due.is_empty() {
+            return;
+        }
+        // Leases that end soon after these are read together with each other.
+        self.no_look_before = Instant::now() + EVENTS_TOGETHER;
         match self.taken(Some(&due)).await {
             Ok((found, at)) => {
                 let events = self.known.read_due(&due, found, at, Instant::now());
@@ -305,7 +318,7 @@ impl Reader {
 fn admits(filter: &LockFilter, event: &LockEvent) -> bool {
     let is_owner = |owner: &Option<String>| *owner == filter.owner;
     filter.owner.is_none()
-        || event.kind == LockEventKind::Gap
+        || event.name.is_empty()
         || is_owner(&event.owner)
         || is_owner(&event.previous_owner)
 }

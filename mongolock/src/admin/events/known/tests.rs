@@ -54,6 +54,12 @@ impl Scene {
         self.known.read_due(&due, vec![found], at(millis), now).pop()
     }
 
+    /// The earliest end that is known, after a look.
+    fn next_end(&mut self) -> Option<Instant> {
+        self.known.due(self.begun);
+        self.known.next_end()
+    }
+
     fn read(&mut self, millis: i64, found: Vec<TakenOrDamaged>) -> Vec<(LockEventKind, String)> {
         let now = self.instant(millis);
         let events = self.known.read(found, at(millis), now);
@@ -95,7 +101,8 @@ fn a_life_of_a_lock() {
         None,
         "a read has told it"
     );
-    assert_eq!(scene.known.due(scene.instant(199)), Vec::<String>::new());
+    let now = scene.instant(199);
+    assert_eq!(scene.known.due(now), Vec::<String>::new());
     assert_eq!(
         scene.read_due(200, Ok(taken(200, "a", "anna#1", 300))),
         None,
@@ -105,7 +112,7 @@ fn a_life_of_a_lock() {
         kind_of(scene.read_due(300, Ok(taken(300, "a", "anna#1", 300)))),
         Some(Expired)
     );
-    assert_eq!(scene.known.next_end(), None, "it is told once");
+    assert_eq!(scene.next_end(), None, "it is told once");
     let over = scene
         .written(400, "a", document("bert#2", 500, 2))
         .expect("an event");
@@ -141,7 +148,7 @@ fn a_life_of_a_lock() {
         ),
         Some(Deleted)
     );
-    assert_eq!(scene.known.next_end(), None);
+    assert_eq!(scene.next_end(), None);
 }
 
 /// A history does not begin with the holds of its first moment.
@@ -184,7 +191,7 @@ fn a_document_that_becomes_unreadable_is_told_once() {
     let mut scene = Scene::new();
     scene.written(10, "a", document("anna#1", 100, 1));
     assert_eq!(kind_of(scene.read_due(100, Err("a".to_owned()))), Some(Damaged));
-    assert_eq!(scene.known.next_end(), None);
+    assert_eq!(scene.next_end(), None);
     scene.written(110, "a", document("anna#2", 200, 2));
     let damaged = scene.updated(120, "a", doc! { "lockId": 5 }).expect("an event");
     assert_eq!((damaged.kind, damaged.owner.as_deref()), (Damaged, Some("anna")));
@@ -213,7 +220,10 @@ fn a_read_tells_what_has_changed_and_a_dropped_collection_ends_all() {
     assert_eq!(scene.read(61, second), [], "nothing has changed");
     let ended = scene.change(70, ChangeKind::AllDeleted);
     let ended: Vec<_> = ended.into_iter().map(|event| (event.kind, event.name)).collect();
-    assert_eq!(ended, [named(Deleted, "a"), named(Deleted, "c")]);
+    assert_eq!(
+        ended,
+        [named(Deleted, "a"), named(Deleted, "c"), named(Deleted, "")]
+    );
 }
 
 #[test]
@@ -228,4 +238,43 @@ fn permits_have_a_number_and_internal_documents_no_event() {
     );
     let internal = "mongolock\u{1f}ttl-index";
     assert_eq!(scene.written(0, internal, document("anna#1", 100, 1)), None);
+}
+
+/// The stream is opened before the read.
+#[test]
+fn what_a_read_has_told_is_not_told_again_in_another_way() {
+    let mut scene = Scene::new();
+    let lock = TakenLock {
+        acquired_at: at(50),
+        token: 3,
+        ..taken(60, "a", "carl#3", 500)
+    };
+    assert_eq!(scene.read(60, vec![Ok(lock)]), [(Acquired, "a".to_owned())]);
+    let released = || doc! { "lockId": "", "expiresAt": at(40) };
+    assert_eq!(scene.updated(30, "a", released()), None, "anna's");
+    assert_eq!(scene.updated(35, "a", document("bert#2", 300, 2)), None);
+    assert_eq!(scene.updated(40, "a", released()), None, "bert's");
+    assert_eq!(scene.updated(50, "a", document("carl#3", 500, 3)), None);
+    let event = scene.updated(70, "a", released()).expect("an event");
+    assert_eq!((event.kind, event.owner.as_deref()), (Released, Some("carl")));
+
+    // Later a clock that is behind means nothing.
+    scene.written(80, "a", document("dora#4", 500, 4));
+    scene.known.taken.get_mut("a").expect("it is taken").acquired_at = Some(at(1000));
+    scene.known.caught_up();
+    assert_eq!(kind_of(scene.updated(90, "a", released())), Some(Released));
+}
+
+/// Before MongoDB 6.0 an event has only its second.
+#[test]
+fn a_hold_does_not_end_before_it_begins() {
+    let mut scene = Scene::new();
+    let mut begin = document("anna#1", 9000, 1);
+    begin.insert("acquiredAt", at(1700));
+    let acquired = scene.written(1000, "a", begin).expect("an event");
+    let released = scene.updated(1000, "a", doc! { "lockId": "" }).expect("an event");
+    assert_eq!((acquired.at, released.at), (at(1700), at(1700)));
+    scene.written(2000, "a", document("anna#2", 9000, 2));
+    let released = scene.updated(5000, "a", doc! { "lockId": "" }).expect("an event");
+    assert_eq!(released.at, at(5000));
 }
