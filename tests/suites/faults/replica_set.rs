@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use mongolock::{LockError, LockProvider};
-use mongolock_tests::{Server, ServerOptions, must};
-use tokio::time::{Instant, sleep};
+use mongolock::{LockError, LockEventKind, LockFilter, LockProvider};
+use mongolock_tests::{AMPLE, Server, ServerOptions, must};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{LONG_EXPIRY, acquire_soon, assert_free, connect, patient};
 
@@ -45,6 +45,41 @@ async fn a_killed_primary_loses_no_lock() {
     let held = guard.fencing_token();
     guard.release().await.unwrap();
     assert!(acquire_soon(&theirs, "kept").await.fencing_token() > held);
+}
+
+/// A member is stopped, and later the primary is killed: each hold before, between and after is told once, in its order.
+#[tokio::test]
+async fn events_outlast_a_stopped_member_and_a_killed_primary() {
+    let server = Server::start(ServerOptions::three_members()).await.unwrap();
+    let (ours, theirs) = (provider(&server).await, provider(&server).await);
+    let mut events = theirs.admin().events(LockFilter::new().name("followed"));
+    let first = ours.lock("followed").acquire().await.unwrap();
+    let told = timeout(AMPLE, events.next()).await.expect("an event comes");
+    assert!(told.expect("they go on").unwrap().kind.is_held());
+    first.release().await.unwrap();
+
+    let stopped = server.secondaries().await[0];
+    must(stopped.stop());
+    let mut tokens = Vec::new();
+    for round in 0..12 {
+        if round == 6 {
+            must(stopped.resume());
+            must(server.primary().await.unwrap().kill().await);
+        }
+        let held = acquire_soon(&ours, "followed").await;
+        tokens.push(held.fencing_token());
+        held.release().await.unwrap();
+    }
+    let mut holds = Vec::new();
+    while holds.len() < tokens.len() {
+        let event = timeout(AMPLE, events.next()).await.expect("an event comes");
+        let event = event.expect("they go on").unwrap();
+        match event.kind {
+            LockEventKind::Acquired => holds.extend(event.fencing_token),
+            kind => assert_eq!(kind, LockEventKind::Released),
+        }
+    }
+    assert_eq!(holds, tokens);
 }
 
 /// B12: without a majority no lock is acquired, and the attempt leaves nothing behind.
