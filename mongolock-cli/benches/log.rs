@@ -1,0 +1,145 @@
+//! How long `mongolock log` takes on a large oplog, and what it costs the programs beside it.
+//!
+//! `cargo bench -p mongolock-cli --bench log` fills an oplog with 250 MB of renewals, and `… -- --full` with 1,000 MB. The server is
+//! one of its own.
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mongodb::Database;
+use mongodb::bson::{Document, doc};
+use mongolock::{DistributedLock, LockProvider};
+use mongolock_tests::{Server, ServerOptions, locks, must};
+
+/// The locks that are renewed.
+const LOCKS: usize = 1000;
+
+/// A turn is written after so many renewals.
+const RENEWALS_OF_A_TURN: usize = 20_000;
+
+/// Cycles of acquire and release that are measured, without the program and beside it.
+const CYCLES: usize = 600;
+
+#[tokio::main]
+async fn main() {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let has = |option: &str| arguments.iter().any(|argument| argument == option);
+    if !has("--bench") {
+        println!("nothing is measured: run `cargo bench` instead of `cargo test`");
+        return;
+    }
+    let megabytes = if has("--full") { 1000 } else { 250 };
+    let server = must(Server::start(ServerOptions::single().oplog(megabytes * 2)).await);
+    let database = must(server.client().await).database("app");
+    let entries = fill(&database, megabytes).await;
+    println!("oplog: {megabytes} MB, {entries} entries");
+
+    for arguments in [&["--since", "12h"][..], &["--since", "12h", "busy:7"]] {
+        let (first, turn, all) = timed(&server.uri(), arguments);
+        let of_a_gigabyte = all.as_secs_f64() * 1000.0 / f64::from(megabytes);
+        println!(
+            "log {}: first line {first:.1?}, first turn {turn:.1?}, all {all:.1?}, {of_a_gigabyte:.1} s a GB (goals 1 s, 12 s a GB)",
+            arguments.join(" ")
+        );
+    }
+
+    let lock = LockProvider::new(&database).lock("beside");
+    let without = cycles(&lock).await;
+    let mut child = start(&server.uri(), &["--since", "12h"]);
+    let mut beside = Vec::new();
+    while beside.len() < CYCLES {
+        if must(child.try_wait()).is_some() {
+            child = start(&server.uri(), &["--since", "12h"]);
+        }
+        beside.push(cycle(&lock).await);
+    }
+    must(child.kill());
+    must(child.wait());
+    beside.sort_unstable();
+    for (name, part, goal) in [("p50", 2, 1.2), ("p99", 100, 2.0)] {
+        let at = |cycles: &[Duration]| cycles[cycles.len() - 1 - cycles.len() / part];
+        let (alone, with) = (at(&without), at(&beside));
+        let ratio = with.as_secs_f64() / alone.as_secs_f64();
+        println!(
+            "acquire and release, {name}: {alone:.1?} alone, {with:.1?} beside log: x{ratio:.2} (goal x{goal})"
+        );
+    }
+}
+
+/// Fills the oplog with renewals, and some turns among them. Returns the number of its entries.
+async fn fill(database: &Database, megabytes: u32) -> u64 {
+    let provider = LockProvider::new(database);
+    for number in 0..LOCKS {
+        let held = must(provider.lock(format!("busy:{number}")).acquire().await);
+        must(held.release().await);
+    }
+    let oplog = database.client().database("local");
+    let mut renewals = 0;
+    loop {
+        let statements: Vec<Document> = (0..LOCKS)
+            .map(|number| {
+                let moved = doc! { "$set": { "expiresAt": { "$add": ["$expiresAt", 1] } } };
+                doc! { "q": { "_id": format!("busy:{number}") }, "u": [moved] }
+            })
+            .collect();
+        let command = doc! { "update": locks(database).name(), "updates": statements, "ordered": false };
+        must(database.run_command(command).await);
+        renewals += LOCKS;
+        if !renewals.is_multiple_of(RENEWALS_OF_A_TURN) {
+            continue;
+        }
+        let held = must(provider.lock("turn").acquire().await);
+        must(held.release().await);
+        let stats = must(
+            oplog
+                .run_command(doc! { "collStats": "oplog.rs", "scale": 1 << 20 })
+                .await,
+        );
+        let size = stats
+            .get("size")
+            .and_then(|size| size.as_i32().map(i64::from).or(size.as_i64()));
+        if size.unwrap_or_default() >= i64::from(megabytes) {
+            let count = oplog.collection::<Document>("oplog.rs");
+            return must(count.estimated_document_count().await);
+        }
+    }
+}
+
+fn start(uri: &str, arguments: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mongolock"));
+    command.env("MONGODB_URI", uri).args(["--database", "app", "log"]);
+    must(command.args(arguments).stdout(Stdio::piped()).spawn())
+}
+
+/// The time to the first line of the program, to its first turn, and to its end.
+fn timed(uri: &str, arguments: &[&str]) -> (Duration, Duration, Duration) {
+    let begun = Instant::now();
+    let mut child = start(uri, arguments);
+    let lines = BufReader::new(child.stdout.take().expect("it is a pipe")).lines();
+    let times: Vec<Duration> = lines
+        .map(|line| must(line).len())
+        .map(|_| begun.elapsed())
+        .collect();
+    must(child.wait());
+    let all = begun.elapsed();
+    let line = |number: usize| times.get(number).copied().unwrap_or(all);
+    // The first lines say what the server remembers, and name the columns.
+    (line(0), line(2), all)
+}
+
+async fn cycle(lock: &DistributedLock) -> Duration {
+    let begun = Instant::now();
+    must(must(lock.acquire().await).release().await);
+    begun.elapsed()
+}
+
+async fn cycles(lock: &DistributedLock) -> Vec<Duration> {
+    let mut cycles = Vec::new();
+    for _ in 0..CYCLES {
+        cycles.push(cycle(lock).await);
+    }
+    cycles.sort_unstable();
+    cycles
+}
