@@ -1,5 +1,6 @@
-//! What is shown during a wait, at a terminal.
+//! What is shown during a wait: at a terminal all the time, and elsewhere one line, for a log.
 
+use std::future::pending;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -7,27 +8,38 @@ use mongolock::{LockProvider, LockState};
 use tokio::time::sleep;
 
 use crate::cli::Wanted;
+use crate::failure::warn;
 use crate::text::{escaped, short};
 
 /// A shorter wait is not worth a line.
 const SILENCE: Duration = Duration::from_secs(1);
 
+/// A wait that is shown in a log: a shorter one is no news for whoever reads it.
+const LOGGED: Duration = Duration::from_secs(5);
+
 /// Returns the cursor to the beginning of the line, and clears it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// Waits for a result, and shows at a terminal whom this program waits for.
+/// Waits for a result, and shows whom this program waits for.
 pub(super) async fn shown<T>(
     provider: &LockProvider,
     wanted: &Wanted,
     waiting: impl Future<Output = T>,
 ) -> T {
-    if !io::stderr().is_terminal() {
-        return waiting.await;
-    }
     let mut is_shown = false;
+    let is_terminal = io::stderr().is_terminal();
+    let showing = async {
+        if is_terminal {
+            show(provider, wanted, &mut is_shown).await;
+        }
+        sleep(LOGGED).await;
+        let holder = holder(provider, wanted).await;
+        warn(format_args!("waiting for {}{holder}", wanted.names.join(", ")));
+        pending::<()>().await;
+    };
     let result = tokio::select! {
         result = waiting => result,
-        () = show(provider, wanted, &mut is_shown) => unreachable!("it is shown until the wait ends"),
+        () = showing => unreachable!("it is shown until the wait ends"),
     };
     if is_shown {
         put(CLEAR);
@@ -61,9 +73,12 @@ async fn holder(provider: &LockProvider, wanted: &Wanted) -> String {
         {
             let owner = info.owner.unwrap_or_else(|| "another program".to_owned());
             let owner = escaped(&owner);
+            let note = info
+                .note
+                .map_or_else(String::new, |note| format!(" ({})", escaped(&note)));
             return match info.state {
                 LockState::Done => format!(", marked as done by {owner}"),
-                _ => format!(", held by {owner}"),
+                _ => format!(", held by {owner}{note}"),
             };
         }
     }

@@ -27,7 +27,8 @@ group is alive when the lock is lost, also if `mongolock run` is killed or stopp
   - SIGKILL at the end of the lease less 100ms or a twentieth of the expiry, whichever is more; at once if `run` has \
     ended or the lock was released by force
 
-If a renewal fails, a line on standard error says why and how much time is left; another one comes before SIGTERM.
+A wait of more than 5s is a line on standard error, which names the holder; another line says if the wait is part of a deadlock. \
+If a renewal fails, a line says why and how much time is left; another one comes before SIGTERM.
 
 When the command has ended, the rest of its group gets SIGTERM, and SIGKILL after 5s. The lock is released when the last \
 process of the group has ended.

@@ -6,6 +6,7 @@
 
 mod children;
 mod deadline;
+mod events;
 mod exec;
 mod group;
 mod guardian;
@@ -30,7 +31,7 @@ pub(crate) use self::exec::exec;
 
 use self::children::Status;
 use self::deadline::LeaseClock;
-use self::renewals::Failures;
+use self::events::Failures;
 use self::resumed::Resumed;
 use self::supervisor::Supervisor;
 use crate::acquire::{self, Hold, PASSED_ON, Signals, close, unless_interrupted};

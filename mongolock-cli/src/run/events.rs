@@ -1,0 +1,110 @@
+//! What the library tells in events: why renewals fail, and that this program waits in a deadlock.
+
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::failure::warn;
+
+/// The events, and the field of each with what it says.
+const RENEWAL_FAILED: (&str, &str) = ("mongolock.renewal_failed", "error");
+const DEADLOCK: (&str, &str) = ("mongolock.deadlock", "circle");
+
+/// The failures of the renewals of this process. A deadlock is told at once.
+#[derive(Clone, Default)]
+pub(super) struct Failures(Arc<Mutex<Option<String>>>);
+
+impl Failures {
+    /// Listens to the events of this process from now on.
+    pub(super) fn listen() -> Self {
+        let failures = Self::default();
+        // It fails if this process listens already, which it does once.
+        let _ = tracing::subscriber::set_global_default(failures.clone());
+        failures
+    }
+
+    /// The error of the newest failure, if it is one since the last call.
+    pub(super) fn take(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(super) fn note(&self, error: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+}
+
+impl Subscriber for Failures {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && [RENEWAL_FAILED.0, DEADLOCK.0].contains(&metadata.name())
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::WARN)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let is_deadlock = event.metadata().name() == DEADLOCK.0;
+        let mut said = Said {
+            field: if is_deadlock { DEADLOCK.1 } else { RENEWAL_FAILED.1 },
+            text: None,
+        };
+        event.record(&mut said);
+        match said.text {
+            Some(locks) if is_deadlock => warn(format_args!(
+                "this is a deadlock: the holder of each of these locks waits for the next one, and that of the last one for the \
+                 first: {locks}"
+            )),
+            Some(error) => self.note(error),
+            None => {}
+        }
+    }
+
+    // No span is enabled.
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// What an event says in one of its fields.
+struct Said {
+    field: &'static str,
+    text: Option<String>,
+}
+
+impl Visit for Said {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == self.field {
+            self.text = Some(format!("{value:?}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_an_event_is_noted_once() {
+        let failures = Failures::default();
+        tracing::subscriber::with_default(failures.clone(), || {
+            let error = "no server";
+            tracing::warn!(name: "mongolock.lost", error = %error, "it is lost");
+            assert_eq!(failures.take(), None);
+            tracing::warn!(name: "mongolock.renewal_failed", locks = 1, error = %error, "it has failed");
+        });
+        assert_eq!(failures.take().as_deref(), Some("no server"));
+        assert_eq!(failures.take(), None);
+    }
+}
