@@ -9,9 +9,8 @@ mod times;
 mod turns;
 
 use jiff::tz::TimeZone;
-use mongodb::bson::{DateTime, doc};
+use mongodb::bson::DateTime;
 
-pub(crate) use self::earliest::code;
 use self::earliest::earliest;
 pub(crate) use self::history::{History, POSITION, key};
 use self::page::Page;
@@ -22,7 +21,9 @@ pub(crate) use self::times::{Time, parse as parse_time};
 pub(crate) use self::turns::{End, Event, Key, What};
 use self::turns::{Found, Turns};
 use crate::cli::{ConnectionArguments, LogArguments};
+pub(crate) use crate::codes::code;
 use crate::connection::Collections;
+pub(crate) use crate::connection::now;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::notes::Notes;
@@ -82,14 +83,6 @@ fn window(
         return Err(Failure::new("--since is later than --until, or than the present").code(exit::USAGE));
     }
     Ok((since, until))
-}
-
-/// The present time of the server.
-pub(crate) async fn now(collections: &Collections) -> Result<DateTime, Failure> {
-    let reply = collections.database.run_command(doc! { "hello": 1 }).await;
-    let reply = reply.map_err(refused)?;
-    let now = reply.get_datetime("localTime");
-    now.copied().map_err(Failure::io("the server tells no time"))
 }
 
 /// A log that is read, the latest turns first.

@@ -3,19 +3,15 @@
 use mongodb::bson::{DateTime, Document, doc};
 use mongolock::{FencingToken, LockError, LockEvent, LockEventKind, LockFilter, LockInfo, LockState};
 
-use super::earliest::{HISTORY_LOST, code};
-
 use super::steps::Step;
 use super::turns::{End, Event, Hold, Key, What};
+use crate::codes::{HISTORY_LOST, code, stream_help};
 use crate::connection::Collections;
 use crate::driver;
 use crate::failure::Failure;
+use crate::ids;
 use crate::json::token;
 use crate::show;
-
-/// The server's code of a deployment without change streams, and of a missing privilege.
-const NO_STREAMS: i32 = 40573;
-const UNAUTHORIZED: i32 = 13;
 
 /// The locks that are asked for.
 pub(crate) struct Source<'a> {
@@ -140,10 +136,7 @@ fn of_event(event: LockEvent) -> Option<Event> {
         at: event.at,
         hold: Hold {
             owner: event.owner,
-            // The mark of finished work has the id of the hold in it.
-            lock_id: event
-                .lock_id
-                .map(|id| id.strip_prefix("done:").map_or(id.clone(), str::to_owned)),
+            lock_id: event.lock_id.map(|id| ids::hold(&id).to_owned()),
             token: event.fencing_token.map(FencingToken::get),
             acquired_at: event.acquired_at,
         },
@@ -167,12 +160,8 @@ pub(crate) fn refused(error: impl Into<LockError>) -> Failure {
         other => return other.into(),
     };
     let text = format!("cannot read the past of the locks: {}", driver::text(&error));
-    match code(&error) {
-        Some(NO_STREAMS) => Failure::new(text)
-            .help("The past is read from a change stream, which needs a replica set or a sharded cluster."),
-        Some(UNAUTHORIZED) => {
-            Failure::new(text).help("Grant `find` and `changeStream` on the collection of the locks.")
-        }
-        _ => LockError::from(error).into(),
+    match stream_help(&error, "the collection of the locks") {
+        Some(help) => Failure::new(text).help(help),
+        None => LockError::from(error).into(),
     }
 }

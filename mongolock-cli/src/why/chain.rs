@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use mongodb::bson::DateTime;
 
-/// What stands between the name of a semaphore and the number of a permit. A wait for any permit ends with it.
-pub(super) const SEPARATOR: char = '\u{1f}';
+use crate::duration::between;
 
 /// What was read of some names. A name that was not read has no holders here.
 pub(super) struct Known {
@@ -116,12 +115,6 @@ impl Known {
         }
         Lock { holders }
     }
-}
-
-/// The time from a date to a later one; zero if it is not later.
-pub(super) fn between(from: DateTime, to: DateTime) -> Duration {
-    let passed = to.timestamp_millis().saturating_sub(from.timestamp_millis());
-    Duration::from_millis(u64::try_from(passed).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use mongodb::bson::DateTime;
 use mongolock::{LockAdmin, LockEvent, LockEventKind, LockFilter};
 use tokio::time::timeout;
 
-use super::chain::between;
+use crate::duration::between;
 
 /// How far it is looked back.
 const BACK: Duration = Duration::from_secs(10 * 60);
