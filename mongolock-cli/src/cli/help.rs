@@ -183,11 +183,13 @@ Examples:
 pub(super) const WHY_HELP: &str = "\
 It shows who holds the lock, when its lease was renewed, how long the turns before took (if five or more have ended in the \
 last 10 minutes), the waiters, and what each holder itself waits for, who holds that, and so on to the end. A holder that \
-waits for a lock of its own chain is in a deadlock: none of them goes on before one gives up, or is released.
+waits for a lock of its own chain is in a deadlock: none of them goes on before one gives up, or is released. It is named only \
+if a second reading, 1.2s later, finds the same holds and waits.
 
 What a holder waits for is known after half a second, if the wait runs inside the hold: in an annotated function, in \
 `run`, in a scope of its context, or in a program under `mongolock run`. \"Perhaps\" stands before a wait of the task that has \
-acquired a guard, which may be in another task by now, and before a deadlock with a semaphore that has several holders.
+acquired a guard, which may be in another task by now. It also stands before a deadlock over a semaphore, which may have a free permit \
+that no document shows, and before one of a holder that waits for something else as well.
 
 The renewals and the turns are read from the change stream, for a second at most: they are left out on a standalone \
 server, and without the right `changeStream`. What holders wait for needs the right `find` on the collection of the waiters.

@@ -27,6 +27,7 @@ pub(super) async fn read(collections: &Collections, name: &str) -> Result<(Known
         now: now(collections).await?,
         holders: BTreeMap::new(),
         waits: Vec::new(),
+        stuck: BTreeSet::new(),
     };
     let mut names = first.to_vec();
     for _ in 0..STEPS {
