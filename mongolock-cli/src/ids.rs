@@ -1,6 +1,9 @@
 //! What the ids in documents say: the `lockId` of a hold, and the `_id` of a lock or permit. The library writes them, and its
 //! public interface does not have all of it.
 
+/// The lock of `record`, by which one of several recorders works.
+pub(crate) const RECORDER: &str = "mongolock:recorder";
+
 /// What stands between the name of a semaphore and the number of a permit. A wait for any permit ends with it.
 const SEPARATOR: char = '\u{1f}';
 

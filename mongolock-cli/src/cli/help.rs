@@ -228,7 +228,7 @@ right to open change streams, on the collection of the locks and on that of the 
 Fields of --json:
   at               RFC 3339, UTC, the time of the change by the server's clock (for gone and back: of this machine)
   event            acquired, detached, resumed, released, taken_over, expired, deleted, damaged, done, waiting, gap, gone or back
-  name             text; not for gap, gone and back
+  name             text; not for gap, gone and back, nor for deleted if the collection was dropped or renamed
   permit           number of the permit; only for permits
   owner            text; the owner that has the lock, or had it last, or waits; left out if unknown
   previous_owner   text; only for taken_over, if known
@@ -263,6 +263,7 @@ The ends of a turn:
     and the time at which a lease was over is exact.
   - For several locks, the turn of a holder that was killed is missing if it has begun more than 10 minutes before --since or --at \
     and another holder came later. It is there if you name the lock.
+  - The lock of `mongolock record` is left out unless you name it.
   - Waiters of one process that hand a lock over among themselves are one turn, and so is a lease that was detached and resumed.
   - A release that somebody types into mongosh looks like any release.
   - 1,000 locks with leases of 30s write 8.6 million renewals a day, which are nearly 2 GB of oplog.

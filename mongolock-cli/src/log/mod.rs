@@ -108,15 +108,19 @@ impl Log<'_> {
         if !self.steps.are_enough() {
             self.recorded(source).await?;
         }
-        let found = self.turns.only_missing();
+        self.turns.only_missing();
+        let found = self.turns.since(self.steps.reached());
         self.show(found).await?;
+        // The events of other locks are not read any more.
         while self.turns.are_missing()
             && let Some(step) = self.steps.next_step()
         {
-            self.step(source, step).await?;
+            let narrowed = source.narrowed(&self.turns.missing());
+            self.step(&narrowed, step).await?;
         }
         if self.turns.are_missing() {
-            self.recorded(source).await?;
+            let narrowed = source.narrowed(&self.turns.missing());
+            self.recorded(&narrowed).await?;
         }
         let rest = self.turns.rest();
         self.show(rest).await
@@ -125,7 +129,8 @@ impl Log<'_> {
     async fn step(&mut self, source: &Source<'_>, step: Step) -> Result<(), Failure> {
         match source.events(step).await {
             Ok(events) => {
-                let found = self.turns.step(events.into_iter());
+                let mut found = self.turns.step(events.into_iter());
+                found.extend(self.turns.since(step.since));
                 self.show(found).await
             }
             // The oplog has moved on meanwhile.
@@ -147,6 +152,7 @@ impl Log<'_> {
         let mut events = history
             .events(source.names(), steps::farthest(self.since), reached.min(recorded))
             .await;
+        events.retain(|event| source.has(&event.key));
         events.extend((recorded < reached).then(|| Event::gap(recorded, reached)));
         let found = self.turns.step(events.into_iter());
         self.show(found).await

@@ -89,6 +89,9 @@ fn text(event: &LockEvent) -> String {
             &format!("events since {since} were missed; the locks were read again"),
         );
     }
+    if event.name.is_empty() {
+        return notice(&at, "all locks were deleted with their collection");
+    }
     let name = match event.permit {
         Some(number) => format!("{} #{number}", escaped(&event.name)),
         None => escaped(&event.name).into_owned(),
