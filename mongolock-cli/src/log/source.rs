@@ -205,7 +205,32 @@ pub(crate) fn refused(error: impl Into<LockError>) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::cli::Cli;
+
+    /// It sends nothing to a server.
+    #[tokio::test]
+    async fn beginnings_are_looked_for_by_the_names_that_miss_one() {
+        let cli = Cli::try_parse_from(["mongolock", "--uri", "mongodb://localhost", "log"]).unwrap();
+        let collections = cli.connection.collections().await.unwrap();
+        let source = Source::of_all(&collections);
+        let names = |names: &[&str]| {
+            let narrowed = source.narrowed(&names.iter().copied().collect());
+            (narrowed.names, format!("{:?}", narrowed.filter))
+        };
+        let filter = |filter: LockFilter| format!("{filter:?}");
+        let one = (doc! { "_id.name": "a:1" }, filter(LockFilter::new().name("a:1")));
+        assert_eq!(names(&["a:1"]), one);
+        let range = doc! { "_id.name": { "$gte": "a:", "$lt": "a:\u{10ffff}" } };
+        let some = (range, filter(LockFilter::new().prefix("a:")));
+        assert_eq!(names(&["a:1", "a:b", "a:2"]), some);
+        assert!(!source.has(&Key {
+            name: RECORDER.to_owned(),
+            permit: None
+        }));
+    }
 
     #[test]
     fn two_names_may_begin_alike() {
