@@ -3,54 +3,15 @@
 //! The events are read backwards, because an event that ends a turn does not name the holder, and because people ask for the
 //! latest turns first. What is known of a turn whose beginning is not reached yet waits in [`Turns::open`].
 
+mod end;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::mem;
 
 use mongodb::bson::DateTime;
 
-/// How a turn has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    /// It has not ended.
-    Held,
-    Released,
-    Done,
-    /// The lease was over without a release.
-    Expired,
-    /// As `Expired`, at this time or earlier: the next holder came, or the document was deleted.
-    ExpiredBy,
-    /// Events are missing, or the document was damaged.
-    Unknown,
-}
-
-impl End {
-    /// All of them.
-    const ALL: [Self; 6] = [
-        Self::Held,
-        Self::Released,
-        Self::Done,
-        Self::Expired,
-        Self::ExpiredBy,
-        Self::Unknown,
-    ];
-
-    /// The end that [`as_str`](Self::as_str) has named.
-    pub(crate) fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|end| end.as_str() == name)
-    }
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Held => "held",
-            Self::Released => "released",
-            Self::Done => "done",
-            Self::Expired => "expired",
-            Self::ExpiredBy => "expired_by",
-            Self::Unknown => "unknown",
-        }
-    }
-}
+pub(crate) use self::end::End;
 
 /// A lock, or a permit of a semaphore.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
