@@ -3,7 +3,7 @@
 use std::env;
 use std::time::Duration;
 
-use mongodb::bson::Document;
+use mongodb::bson::{DateTime, Document, doc};
 use mongodb::error::{Error, ErrorKind};
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Collection, Database};
@@ -170,6 +170,14 @@ impl Collections {
     pub(crate) fn name(&self) -> String {
         self.locks.namespace().to_string()
     }
+}
+
+/// The present time of the server.
+pub(crate) async fn now(collections: &Collections) -> Result<DateTime, Failure> {
+    let reply = collections.database.run_command(doc! { "hello": 1 }).await;
+    let reply = reply.map_err(LockError::from)?;
+    let now = reply.get_datetime("localTime");
+    now.copied().map_err(Failure::io("the server tells no time"))
 }
 
 /// How long a command may take to end its connections.

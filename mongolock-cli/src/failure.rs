@@ -7,12 +7,10 @@ use std::io;
 use mongodb::error::{Error as DriverError, ErrorKind};
 use mongolock::LockError;
 
+use crate::codes::UNAUTHORIZED;
 use crate::driver;
 use crate::exit::{self, Ending};
 use crate::text::escaped;
-
-/// The server's code for a missing privilege.
-const UNAUTHORIZED: i32 = 13;
 
 /// What to do about a handle that cannot be used.
 const HANDLE: &str = "Use all of the line that `acquire` has written, with the database and the collection of its locks \

@@ -8,6 +8,7 @@ compile_error!("the program mongolock runs on Unix only: `run` needs process gro
 mod acquire;
 mod cli;
 mod clock;
+mod codes;
 mod columns;
 mod completions;
 mod connection;
@@ -20,6 +21,7 @@ mod extend;
 mod failure;
 mod forced;
 mod handle_file;
+mod ids;
 mod input;
 mod json;
 mod list;

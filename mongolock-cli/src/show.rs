@@ -6,6 +6,7 @@ use crate::cli::{ConnectionArguments, ShowArguments};
 use crate::connection::Collections;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
+use crate::ids;
 use crate::json::{self, rfc3339, since, token};
 use crate::output::{Output, name_of, state};
 use crate::text::{escaped, short};
@@ -47,7 +48,7 @@ pub(crate) async fn found(admin: &LockAdmin, name: &str) -> Result<Vec<LockInfo>
 /// The permits of the semaphore of this name.
 pub(crate) async fn permits(admin: &LockAdmin, name: &str) -> Result<Vec<LockInfo>, Failure> {
     // The ids of permits begin with the name and a separator, which no other lock can have there.
-    let mut stream = admin.stream(LockFilter::new().prefix(format!("{name}\u{1f}")));
+    let mut stream = admin.stream(LockFilter::new().prefix(ids::any_permit(name)));
     let mut permits = Vec::new();
     while let Some(found) = stream.next().await {
         // A damaged permit is a line of `ls`; it must not hide the others.

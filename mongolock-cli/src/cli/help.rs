@@ -184,11 +184,13 @@ Examples:
 pub(super) const WHY_HELP: &str = "\
 It shows who holds the lock, when its lease was renewed, how long the turns before took (if five or more have ended in the \
 last 10 minutes), the waiters, and what each holder itself waits for, who holds that, and so on to the end. A holder that \
-waits for a lock of its own chain is in a deadlock: none of them goes on before one gives up, or is released.
+waits for a lock of its own chain is in a deadlock: none of them goes on before one gives up, or is released. It is named only \
+if a second reading, 1.2s later, finds the same holds and waits.
 
 What a holder waits for is known after half a second, if the wait runs inside the hold: in an annotated function, in \
 `run`, in a scope of its context, or in a program under `mongolock run`. \"Perhaps\" stands before a wait of the task that has \
-acquired a guard, which may be in another task by now, and before a deadlock with a semaphore that has several holders.
+acquired a guard, which may be in another task by now. It also stands before a deadlock over a semaphore, which may have a free permit \
+that no document shows, and before one of a holder that waits for something else as well.
 
 The renewals and the turns are read from the change stream, for a second at most: they are left out on a standalone \
 server, and without the right `changeStream`. What holders wait for needs the right `find` on the collection of the waiters.
@@ -227,7 +229,7 @@ right to open change streams, on the collection of the locks and on that of the 
 Fields of --json:
   at               RFC 3339, UTC, the time of the change by the server's clock (for gone and back: of this machine)
   event            acquired, detached, resumed, released, taken_over, expired, deleted, damaged, done, waiting, gap, gone or back
-  name             text; not for gap, gone and back, nor for `deleted` if the collection was dropped or renamed
+  name             text; not for gap, gone and back, nor for deleted if the collection was dropped or renamed
   permit           number of the permit; only for permits
   owner            text; the owner that has the lock, or had it last, or waits; left out if unknown
   previous_owner   text; only for taken_over, if known
@@ -262,6 +264,7 @@ The ends of a turn:
     and the time at which a lease was over is exact.
   - For several locks, the turn of a holder that was killed is missing if it has begun more than 10 minutes before --since or --at \
     and another holder came later. It is there if you name the lock.
+  - The lock of `mongolock record` is left out unless you name it.
   - Waiters of one process that hand a lock over among themselves are one turn, and so is a lease that was detached and resumed.
   - A release that somebody types into mongosh looks like any release.
   - 1,000 locks with leases of 30s write 8.6 million renewals a day, which are nearly 2 GB of oplog.

@@ -4,10 +4,12 @@ use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::Error;
 use mongolock::{LockError, LockFilter};
 
-use super::{Finding, UNAUTHORIZED, code};
+use super::Finding;
+use crate::codes::{UNAUTHORIZED, code};
 use crate::connection::Collections;
 use crate::driver;
 use crate::failure::Failure;
+use crate::ids;
 use crate::json::rfc3339;
 use crate::text::count;
 
@@ -82,7 +84,7 @@ async fn nth_damaged(
     name: &str,
     before: usize,
 ) -> Result<Option<Document>, Error> {
-    let permits = doc! { "$gt": format!("{name}\u{1f}"), "$lt": format!("{name}\u{20}") };
+    let permits = doc! { "$gt": ids::any_permit(name), "$lt": ids::after_permits(name) };
     let unlike = |field: &str, wanted: &str| doc! { field: { "$not": { "$type": wanted } } };
     let is_damaged = [
         unlike("lockId", "string"),

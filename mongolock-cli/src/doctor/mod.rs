@@ -7,7 +7,6 @@ mod rights;
 mod servers;
 
 use mongodb::bson::{Document, doc};
-use mongodb::error::{Error, ErrorKind};
 use serde::Serialize;
 
 use crate::cli::{ConnectionArguments, DoctorArguments};
@@ -18,9 +17,6 @@ use crate::failure::Failure;
 use crate::json;
 use crate::output::Output;
 use crate::text::escaped;
-
-/// The server's code for a missing privilege.
-const UNAUTHORIZED: i32 = 13;
 
 /// Whether all is well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -145,13 +141,5 @@ impl Report {
                 .line(format_args!("{:27}mend: {}", "", escaped(mend)))?;
         }
         Ok(())
-    }
-}
-
-/// The server's code of an error of a command.
-fn code(error: &Error) -> Option<i32> {
-    match &*error.kind {
-        ErrorKind::Command(command) => Some(command.code),
-        _ => None,
     }
 }

@@ -2,7 +2,8 @@
 
 use mongodb::bson::{Bson, Document, doc};
 
-use super::{Finding, UNAUTHORIZED, code};
+use super::Finding;
+use crate::codes::{UNAUTHORIZED, code};
 use crate::connection::Collections;
 use crate::driver;
 

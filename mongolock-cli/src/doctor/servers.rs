@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use tokio::time::sleep;
 
-use super::{Finding, UNAUTHORIZED, code};
+use super::Finding;
+use crate::codes::{NO_STREAMS, UNAUTHORIZED, code};
 use crate::connection::Collections;
 use crate::driver;
 use crate::text::{count, short};
@@ -25,9 +26,6 @@ const PRIMARY: i64 = 1;
 const SECONDARY: i64 = 2;
 const ARBITER: i64 = 7;
 const DOWN: i64 = 8;
-
-/// The server's code of a deployment without change streams.
-const NO_STREAMS: i32 = 40573;
 
 pub(super) fn connection(hello: &Document) -> Finding {
     let server = hello.get_str("me").or_else(|_| hello.get_str("primary"));

@@ -5,13 +5,9 @@
 
 use mongodb::Collection;
 use mongodb::bson::{DateTime, Document, Timestamp, doc};
-use mongodb::error::{Error, ErrorKind};
+use mongodb::error::Error;
 
-/// The server's code for a stream that would begin before the oplog.
-pub(crate) const HISTORY_LOST: i32 = 286;
-
-/// The server's code for a command that has taken too long.
-const TIME_LIMIT: i32 = 50;
+use crate::codes::{HISTORY_LOST, TIME_LIMIT, code};
 
 /// The limit of an attempt, in milliseconds. The server knows at once that it does not remember a time.
 const LIMIT: i32 = 200;
@@ -89,14 +85,6 @@ async fn remembers(locks: &Collection<Document>, time: u32) -> Result<bool, Erro
             .await;
     }
     Ok(true)
-}
-
-/// The server's code of an error.
-pub(crate) fn code(error: &Error) -> Option<i32> {
-    match &*error.kind {
-        ErrorKind::Command(error) => Some(error.code),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

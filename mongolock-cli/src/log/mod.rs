@@ -9,9 +9,8 @@ mod times;
 mod turns;
 
 use jiff::tz::TimeZone;
-use mongodb::bson::{DateTime, doc};
+use mongodb::bson::DateTime;
 
-pub(crate) use self::earliest::code;
 use self::earliest::earliest;
 pub(crate) use self::history::{History, POSITION, key};
 use self::page::Page;
@@ -22,7 +21,9 @@ pub(crate) use self::times::{Time, parse as parse_time};
 pub(crate) use self::turns::{End, Event, Key, What};
 use self::turns::{Found, Turns};
 use crate::cli::{ConnectionArguments, LogArguments};
+pub(crate) use crate::codes::code;
 use crate::connection::Collections;
+pub(crate) use crate::connection::now;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::notes::Notes;
@@ -84,14 +85,6 @@ fn window(
     Ok((since, until))
 }
 
-/// The present time of the server.
-pub(crate) async fn now(collections: &Collections) -> Result<DateTime, Failure> {
-    let reply = collections.database.run_command(doc! { "hello": 1 }).await;
-    let reply = reply.map_err(refused)?;
-    let now = reply.get_datetime("localTime");
-    now.copied().map_err(Failure::io("the server tells no time"))
-}
-
 /// A log that is read, the latest turns first.
 struct Log<'a> {
     page: Page,
@@ -115,15 +108,19 @@ impl Log<'_> {
         if !self.steps.are_enough() {
             self.recorded(source).await?;
         }
-        let found = self.turns.only_missing();
+        self.turns.only_missing();
+        let found = self.turns.since(self.steps.reached());
         self.show(found).await?;
+        // The events of other locks are not read any more.
         while self.turns.are_missing()
             && let Some(step) = self.steps.next_step()
         {
-            self.step(source, step).await?;
+            let narrowed = source.narrowed(&self.turns.missing());
+            self.step(&narrowed, step).await?;
         }
         if self.turns.are_missing() {
-            self.recorded(source).await?;
+            let narrowed = source.narrowed(&self.turns.missing());
+            self.recorded(&narrowed).await?;
         }
         let rest = self.turns.rest();
         self.show(rest).await
@@ -132,7 +129,8 @@ impl Log<'_> {
     async fn step(&mut self, source: &Source<'_>, step: Step) -> Result<(), Failure> {
         match source.events(step).await {
             Ok(events) => {
-                let found = self.turns.step(events.into_iter());
+                let mut found = self.turns.step(events.into_iter());
+                found.extend(self.turns.since(step.since));
                 self.show(found).await
             }
             // The oplog has moved on meanwhile.
@@ -154,6 +152,7 @@ impl Log<'_> {
         let mut events = history
             .events(source.names(), steps::farthest(self.since), reached.min(recorded))
             .await;
+        events.retain(|event| source.has(&event.key));
         events.extend((recorded < reached).then(|| Event::gap(recorded, reached)));
         let found = self.turns.step(events.into_iter());
         self.show(found).await

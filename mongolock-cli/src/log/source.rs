@@ -1,21 +1,19 @@
 //! Where the log comes from: the present documents, and the events of a step.
 
+use std::collections::BTreeSet;
+
 use mongodb::bson::{DateTime, Document, doc};
 use mongolock::{FencingToken, LockError, LockEvent, LockEventKind, LockFilter, LockInfo, LockState};
 
-use super::earliest::{HISTORY_LOST, code};
-
 use super::steps::Step;
 use super::turns::{End, Event, Hold, Key, What};
+use crate::codes::{HISTORY_LOST, code, stream_help};
 use crate::connection::Collections;
 use crate::driver;
 use crate::failure::Failure;
+use crate::ids::{self, RECORDER};
 use crate::json::token;
 use crate::show;
-
-/// The server's code of a deployment without change streams, and of a missing privilege.
-const NO_STREAMS: i32 = 40573;
-const UNAUTHORIZED: i32 = 13;
 
 /// The locks that are asked for.
 pub(crate) struct Source<'a> {
@@ -43,18 +41,43 @@ impl<'a> Source<'a> {
         let all = Self::of_all(collections);
         let Some(name) = name else { return Ok(all) };
         let is_one = !show::found(&collections.provider.admin(), name).await?.is_empty();
-        let (filter, names) = if is_one {
-            (LockFilter::new().name(name), doc! { "_id.name": name })
+        let source = if is_one {
+            all.of_name(name)
         } else {
-            let range = doc! { "$gte": name, "$lt": format!("{name}\u{10ffff}") };
-            (LockFilter::new().prefix(name), doc! { "_id.name": range })
+            all.of_prefix(name)
         };
-        Ok(Self {
-            filter,
-            names,
-            is_one,
-            ..all
-        })
+        Ok(Self { is_one, ..source })
+    }
+
+    /// Those of its locks that have these names, and hardly others.
+    pub(super) fn narrowed(&self, names: &BTreeSet<&str>) -> Self {
+        match (names.first(), names.last()) {
+            (Some(name), Some(last)) if name == last => self.of_name(name),
+            (Some(first), Some(last)) => self.of_prefix(common(first, last)),
+            _ => self.of_prefix(""),
+        }
+    }
+
+    fn of_name(&self, name: &str) -> Self {
+        Self {
+            filter: LockFilter::new().name(name),
+            names: doc! { "_id.name": name },
+            ..*self
+        }
+    }
+
+    fn of_prefix(&self, prefix: &str) -> Self {
+        let range = doc! { "$gte": prefix, "$lt": format!("{prefix}\u{10ffff}") };
+        Self {
+            filter: LockFilter::new().prefix(prefix),
+            names: doc! { "_id.name": range },
+            ..*self
+        }
+    }
+
+    /// Whether the turns of this lock are asked for. That of `record` is only if it is named.
+    pub(super) fn has(&self, key: &Key) -> bool {
+        self.is_one || key.name != RECORDER
     }
 
     /// The condition for the names in the history.
@@ -72,7 +95,9 @@ impl<'a> Source<'a> {
         let mut present = Vec::new();
         while let Some(found) = locks.next().await {
             match found {
-                Ok(info) if info.expires_at >= since => present.push(of_document(info)),
+                Ok(info) if info.expires_at >= since => {
+                    present.extend(Some(of_document(info)).filter(|event| self.has(&event.key)));
+                }
                 // A damaged document is that of no turn.
                 Ok(_) | Err(LockError::CorruptDocument { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -91,10 +116,17 @@ impl<'a> Source<'a> {
         }
         let mut events = Vec::new();
         while let Some(event) = stream.next().await {
-            events.extend(of_event(event?));
+            events.extend(of_event(event?).filter(|event| self.has(&event.key)));
         }
         Ok(events)
     }
+}
+
+/// The text with which both begin, and so each text between them.
+fn common<'a>(first: &'a str, last: &str) -> &'a str {
+    let mut others = last.chars();
+    let end = first.find(|char| others.next() != Some(char));
+    &first[..end.unwrap_or(first.len())]
 }
 
 fn of_document(info: LockInfo) -> Event {
@@ -130,6 +162,7 @@ fn of_event(event: LockEvent) -> Option<Event> {
         LockEventKind::Released => What::Ended(End::Released),
         LockEventKind::Done => What::Ended(End::Done),
         LockEventKind::Expired => What::Ended(End::Expired),
+        LockEventKind::Deleted if event.name.is_empty() => What::AllDeleted,
         LockEventKind::Deleted => What::Ended(End::ExpiredBy),
         LockEventKind::Damaged => What::Ended(End::Unknown),
         LockEventKind::Gap => What::Gap(event.since.unwrap_or(event.at)),
@@ -140,10 +173,7 @@ fn of_event(event: LockEvent) -> Option<Event> {
         at: event.at,
         hold: Hold {
             owner: event.owner,
-            // The mark of finished work has the id of the hold in it.
-            lock_id: event
-                .lock_id
-                .map(|id| id.strip_prefix("done:").map_or(id.clone(), str::to_owned)),
+            lock_id: event.lock_id.map(|id| ids::hold(&id).to_owned()),
             token: event.fencing_token.map(FencingToken::get),
             acquired_at: event.acquired_at,
         },
@@ -167,12 +197,46 @@ pub(crate) fn refused(error: impl Into<LockError>) -> Failure {
         other => return other.into(),
     };
     let text = format!("cannot read the past of the locks: {}", driver::text(&error));
-    match code(&error) {
-        Some(NO_STREAMS) => Failure::new(text)
-            .help("The past is read from a change stream, which needs a replica set or a sharded cluster."),
-        Some(UNAUTHORIZED) => {
-            Failure::new(text).help("Grant `find` and `changeStream` on the collection of the locks.")
-        }
-        _ => LockError::from(error).into(),
+    match stream_help(&error, "the collection of the locks") {
+        Some(help) => Failure::new(text).help(help),
+        None => LockError::from(error).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    /// It sends nothing to a server.
+    #[tokio::test]
+    async fn beginnings_are_looked_for_by_the_names_that_miss_one() {
+        let cli = Cli::try_parse_from(["mongolock", "--uri", "mongodb://localhost", "log"]).unwrap();
+        let collections = cli.connection.collections().await.unwrap();
+        let source = Source::of_all(&collections);
+        let names = |names: &[&str]| {
+            let narrowed = source.narrowed(&names.iter().copied().collect());
+            (narrowed.names, format!("{:?}", narrowed.filter))
+        };
+        let filter = |filter: LockFilter| format!("{filter:?}");
+        let one = (doc! { "_id.name": "a:1" }, filter(LockFilter::new().name("a:1")));
+        assert_eq!(names(&["a:1"]), one);
+        let range = doc! { "_id.name": { "$gte": "a:", "$lt": "a:\u{10ffff}" } };
+        let some = (range, filter(LockFilter::new().prefix("a:")));
+        assert_eq!(names(&["a:1", "a:b", "a:2"]), some);
+        assert!(!source.has(&Key {
+            name: RECORDER.to_owned(),
+            permit: None
+        }));
+    }
+
+    #[test]
+    fn two_names_may_begin_alike() {
+        assert_eq!(common("report:1", "report:20"), "report:");
+        assert_eq!(common("a", "ab"), "a");
+        assert_eq!(common("x\u{e4}", "x\u{e5}"), "x");
+        assert_eq!(common("a", "b"), "");
     }
 }

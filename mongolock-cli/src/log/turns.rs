@@ -3,54 +3,15 @@
 //! The events are read backwards, because an event that ends a turn does not name the holder, and because people ask for the
 //! latest turns first. What is known of a turn whose beginning is not reached yet waits in [`Turns::open`].
 
+mod end;
+
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::mem;
 
 use mongodb::bson::DateTime;
 
-/// How a turn has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    /// It has not ended.
-    Held,
-    Released,
-    Done,
-    /// The lease was over without a release.
-    Expired,
-    /// As `Expired`, at this time or earlier: the next holder came, or the document was deleted.
-    ExpiredBy,
-    /// Events are missing, or the document was damaged.
-    Unknown,
-}
-
-impl End {
-    /// All of them.
-    const ALL: [Self; 6] = [
-        Self::Held,
-        Self::Released,
-        Self::Done,
-        Self::Expired,
-        Self::ExpiredBy,
-        Self::Unknown,
-    ];
-
-    /// The end that [`as_str`](Self::as_str) has named.
-    pub(crate) fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|end| end.as_str() == name)
-    }
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Held => "held",
-            Self::Released => "released",
-            Self::Done => "done",
-            Self::Expired => "expired",
-            Self::ExpiredBy => "expired_by",
-            Self::Unknown => "unknown",
-        }
-    }
-}
+pub(crate) use self::end::End;
 
 /// A lock, or a permit of a semaphore.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,6 +50,8 @@ pub(crate) enum What {
     /// The lease was detached or resumed: the turn goes on.
     Changed,
     Ended(End),
+    /// All documents were deleted with their collection.
+    AllDeleted,
     /// The events since this time are missing, of all locks.
     Gap(DateTime),
     /// The same in the history, which has the ends of the turns before it.
@@ -136,7 +99,11 @@ pub(crate) struct Turn {
 impl Turn {
     /// Whether a part of it lies between these times, as far as is known.
     pub(crate) fn is_within(&self, since: DateTime, until: DateTime) -> bool {
-        self.hold.acquired_at.is_none_or(|from| from <= until) && self.to.is_none_or(|to| to >= since)
+        let from = self.hold.acquired_at;
+        // A turn with an unknown end was on when it was seen last.
+        let seen = self.renewals.first().copied().or(from);
+        let to = self.to.or(seen.filter(|_| self.end != End::Held));
+        from.is_none_or(|from| from <= until) && to.is_none_or(|to| to >= since)
     }
 
     fn is_incomplete(&self) -> bool {
@@ -177,10 +144,12 @@ pub(crate) struct Turns {
     has_renewals: bool,
     /// A turn that has begun since is on if no later event ends it. An earlier one would have left its document.
     read_at: DateTime,
-    /// The time of the last gap: what came before it may have ended in it.
-    gap: Option<DateTime>,
+    /// How and when the turns before a gap, or before the deletion of all documents, have ended if no event tells it.
+    ended_by: Option<(End, DateTime)>,
     /// Whether no other turns are looked for than those that are open.
     only_missing: bool,
+    /// Turns that are complete, but that others which are not may belong before; the latest first.
+    kept: VecDeque<Turn>,
 }
 
 impl Turns {
@@ -194,8 +163,9 @@ impl Turns {
             open: HashMap::new(),
             has_renewals,
             read_at,
-            gap: None,
+            ended_by: None,
             only_missing: false,
+            kept: VecDeque::new(),
         };
         for event in present {
             turns.add(event, &mut Vec::new());
@@ -210,20 +180,47 @@ impl Turns {
         for event in events.rev() {
             self.add(event, &mut found);
         }
-        found
+        self.with_kept(found)
     }
 
     /// Ends the search for turns: the steps that follow only look for the beginnings and the holders of those that were found
-    /// without them. The others are returned.
-    pub(crate) fn only_missing(&mut self) -> Vec<Found> {
+    /// without them. The others are kept until what has begun later is known.
+    pub(crate) fn only_missing(&mut self) {
         self.only_missing = true;
         let missing = self
             .open
             .extract_if(|_, open| open.is_sure && open.turn.is_incomplete());
         let missing = missing.collect();
-        let found = self.take();
+        self.kept = self.take().into();
         self.open = missing;
-        found
+    }
+
+    /// The names of the locks with such turns.
+    pub(crate) fn missing(&self) -> BTreeSet<&str> {
+        self.open.keys().map(|key| &*key.name).collect()
+    }
+
+    /// All events since this time were added: the turns that were kept and have begun since, the latest first.
+    pub(crate) fn since(&mut self, reached: DateTime) -> Vec<Found> {
+        let all = self.kept.iter();
+        let count = all
+            .take_while(|turn| turn.hold.acquired_at >= Some(reached))
+            .count();
+        self.kept.drain(..count).map(Found::Turn).collect()
+    }
+
+    /// What was found, with the turns before each that were kept and have begun later.
+    fn with_kept(&mut self, found: Vec<Found>) -> Vec<Found> {
+        let mut all = Vec::with_capacity(found.len());
+        for found in found {
+            if let Found::Turn(turn) = &found
+                && let Some(from) = turn.hold.acquired_at
+            {
+                all.extend(self.since(from));
+            }
+            all.push(found);
+        }
+        all
     }
 
     /// Whether such turns are left.
@@ -233,23 +230,33 @@ impl Turns {
 
     /// The turns that have begun before all events, the latest first.
     pub(crate) fn rest(&mut self) -> Vec<Found> {
-        self.take()
+        self.take().into_iter().map(Found::Turn).collect()
     }
 
     /// Takes the turns that there were, complete or not, the latest first.
-    fn take(&mut self) -> Vec<Found> {
+    fn take(&mut self) -> Vec<Turn> {
         let open = mem::take(&mut self.open).into_values();
-        let mut turns: Vec<Turn> = open.filter(|open| open.is_sure).map(|open| open.turn).collect();
+        let open = open.filter(|open| open.is_sure).map(|open| open.turn);
+        let mut turns: Vec<Turn> = open.chain(mem::take(&mut self.kept)).collect();
         let order = |turn: &Turn| (turn.hold.acquired_at, turn.to, turn.key.clone());
         turns.sort_by_cached_key(|turn| Reverse(order(turn)));
-        turns.into_iter().map(Found::Turn).collect()
+        turns
     }
 
     fn add(&mut self, event: Event, found: &mut Vec<Found>) {
         if let What::Gap(since) = event.what {
-            found.append(&mut self.take());
+            found.append(&mut self.rest());
             found.push(Found::Gap(since, event.at));
-            self.gap = Some(since);
+            self.ended_by = Some((End::Unknown, since));
+            return;
+        }
+        if event.what == What::AllDeleted {
+            // What each of them has ended by may be an event of its own, at the same time.
+            let ended_now = self.open.extract_if(|_, open| open.turn.to == Some(event.at));
+            let ended_now = ended_now.collect();
+            found.append(&mut self.rest());
+            self.open = ended_now;
+            self.ended_by = Some((End::ExpiredBy, event.at));
             return;
         }
         if let What::RecordedGap(since) = event.what {
@@ -343,9 +350,10 @@ impl Turns {
     /// A turn whose end no event has told.
     fn unended(&self, event: &Event) -> Open {
         let mut open = Open::new(&event.key);
-        open.turn.to = self.gap;
         let is_present = matches!(event.what, What::Present(_)) || event.at >= self.read_at;
-        if is_present && self.gap.is_none() {
+        if let Some((end, at)) = self.ended_by {
+            (open.turn.end, open.turn.to) = (end, Some(at));
+        } else if is_present {
             open.turn.end = End::Held;
         }
         open

@@ -10,16 +10,13 @@ use tokio::time::sleep;
 
 use self::page::{Page, Pulse};
 use crate::cli::{ConnectionArguments, WatchArguments};
+use crate::codes::stream_help;
 use crate::driver;
 use crate::exit::Ending;
 use crate::failure::Failure;
 
 /// The pause between two looks at whether a primary answers.
 const PULSE: Duration = Duration::from_secs(1);
-
-/// The server's codes of a deployment without change streams, and of a missing right.
-const NO_STREAMS: i32 = 40573;
-const UNAUTHORIZED: i32 = 13;
 
 pub(crate) async fn watch(
     arguments: WatchArguments,
@@ -84,14 +81,10 @@ fn refused(error: &LockError) -> Failure {
         return Failure::new(error.to_string()).help(error.help());
     };
     let failure = Failure::new(format!("cannot watch the locks: {}", driver::text(error)));
-    match &*error.kind {
-        ErrorKind::Command(command) if command.code == NO_STREAMS => {
-            failure.help("Change streams need a replica set or a sharded cluster.")
-        }
-        ErrorKind::Command(command) if command.code == UNAUTHORIZED => failure.help(
-            "Grant `find` and `changeStream` on the collection of the locks and on that of the waiters.",
-        ),
-        ErrorKind::ServerSelection { .. } => failure.help(LockError::from(error.clone()).help()),
-        _ => failure,
+    let collections = "the collection of the locks and on that of the waiters";
+    match (stream_help(error, collections), &*error.kind) {
+        (Some(help), _) => failure.help(help),
+        (None, ErrorKind::ServerSelection { .. }) => failure.help(LockError::from(error.clone()).help()),
+        (None, _) => failure,
     }
 }

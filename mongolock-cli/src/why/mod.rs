@@ -12,12 +12,19 @@ mod page;
 mod past;
 mod reading;
 
+use std::time::Duration;
+
+use tokio::time::sleep;
+
 use crate::cli::{ConnectionArguments, WhyArguments};
 use crate::exit::Ending;
 use crate::failure::Failure;
 use crate::notes::Notes;
 use crate::output::Output;
 use crate::show::{found, no_lock};
+
+/// The time between two readings. The queries of one do not see the same moment, so a circle may be there that never was.
+const AGAIN: Duration = Duration::from_millis(1200);
 
 pub(crate) async fn why(
     arguments: WhyArguments,
@@ -31,7 +38,13 @@ pub(crate) async fn why(
     }
     // The waiters stand in one line for all permits.
     let waiters = locks.into_iter().map(|lock| lock.waiters).max_by_key(Vec::len);
-    let (known, names) = reading::read(&collections, &arguments.name).await?;
+    let (mut known, mut names) = reading::read(&collections, &arguments.name).await?;
+    if !known.stuck().is_empty() {
+        let first = known;
+        sleep(AGAIN).await;
+        (known, names) = reading::read(&collections, &arguments.name).await?;
+        known.confirm(&first);
+    }
     let holders = known.holders.values().flatten();
     let lock_ids: Vec<&str> = holders.map(|holder| holder.lock_id.as_str()).collect();
     let notes = Notes::of(&collections.waiters, &lock_ids).await;

@@ -4,8 +4,10 @@ use mongodb::bson::DateTime;
 use mongolock::WaiterInfo;
 use serde::Serialize;
 
-use super::chain::{Held, Holder, Leads, Lock, SEPARATOR, Waiting, between};
+use super::chain::{Held, Holder, Leads, Lock, Waiting};
 use super::past::{Past, Renewals};
+use crate::duration::between;
+use crate::ids::{owner, shown};
 use crate::json::{line, millis, rfc3339};
 use crate::notes::Notes;
 use crate::text::{count, escaped, short};
@@ -21,16 +23,6 @@ pub(super) struct Answer<'a> {
     /// What the holders have noted.
     pub(super) notes: Notes,
     pub(super) past: Past,
-}
-
-/// The name that users know.
-fn shown(name: &str) -> &str {
-    name.trim_end_matches(SEPARATOR)
-}
-
-/// The owner in a `lockId`; all of it for the hold of another program.
-fn owner(lock_id: &str) -> &str {
-    lock_id.rsplit_once('#').map_or(lock_id, |(owner, _)| owner)
 }
 
 impl Answer<'_> {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
-use mongolock::{LockAdmin, LockEvent, LockEventKind, LockFilter};
+use mongolock::{LockAdmin, LockError, LockEvent, LockEventKind, LockFilter};
 use tokio::time::timeout;
 
-use super::chain::between;
+use crate::duration::between;
 
 /// How far it is looked back.
 const BACK: Duration = Duration::from_secs(10 * 60);
@@ -45,12 +45,15 @@ pub(super) async fn read(admin: &LockAdmin, name: &str, now: DateTime) -> Past {
     let events = admin.events(LockFilter::new().name(name)).since(since).until(now);
     let (mut events, mut past) = (events.renewals(), Past::default());
     let reading = async {
-        while let Some(Ok(event)) = events.next().await {
-            past.note(&event);
+        while let Some(event) = events.next().await {
+            past.note(&event?);
         }
+        Ok::<_, LockError>(())
     };
-    // What was read in time counts.
-    let _ = timeout(LIMIT, reading).await;
+    // The oldest events come first. The turns that were read in time count, but the last renewal may be missing.
+    if !matches!(timeout(LIMIT, reading).await, Ok(Ok(()))) {
+        past.renewals.clear();
+    }
     past
 }
 
@@ -65,6 +68,8 @@ impl Past {
                 self.turns
                     .extend(event.acquired_at.map(|begun| between(begun, event.at)));
             }
+            // A gap, or the end of all documents.
+            _ if event.name.is_empty() => return self.renewals.clear(),
             _ => {}
         }
         self.renewals.remove(&event.permit);

@@ -8,9 +8,10 @@ use mongodb::error::Error;
 use mongodb::{Collection, Cursor};
 use mongolock::LockError;
 
-use super::chain::{Holder, Known, SEPARATOR, Wait};
-use crate::connection::Collections;
+use super::chain::{Holder, Known, Wait};
+use crate::connection::{Collections, now};
 use crate::failure::Failure;
+use crate::ids;
 
 /// The number of steps: a chain that is longer is cut.
 const STEPS: usize = 16;
@@ -18,18 +19,15 @@ const STEPS: usize = 16;
 /// How long the server may look.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The length of the mark of a process: the first half of the UUID in a `lockId`.
-const MARK: usize = 18;
-
 /// Reads the holders of a lock or semaphore, what those wait for, and so on. Returns as well the names of both that are
 /// held, as others wait for them.
 pub(super) async fn read(collections: &Collections, name: &str) -> Result<(Known, Vec<String>), Failure> {
-    let first = [name.to_owned(), format!("{name}{SEPARATOR}")];
+    let first = [name.to_owned(), ids::any_permit(name)];
     let mut known = Known {
-        // It is of use only until a hold is found.
-        now: DateTime::now(),
+        now: now(collections).await?,
         holders: BTreeMap::new(),
         waits: Vec::new(),
+        stuck: BTreeSet::new(),
     };
     let mut names = first.to_vec();
     for _ in 0..STEPS {
@@ -67,10 +65,10 @@ async fn holders(
     names: &[String],
 ) -> Result<(Vec<(String, Holder)>, Option<DateTime>), Failure> {
     let (permits, plain): (Vec<&String>, Vec<&String>) =
-        names.iter().partition(|name| name.ends_with(SEPARATOR));
+        names.iter().partition(|name| ids::is_any_permit(name));
     let ranges = permits.iter().map(|group| {
-        let semaphore = group.trim_end_matches(SEPARATOR);
-        doc! { "_id": { "$gte": group.as_str(), "$lt": format!("{semaphore} ") } }
+        let end = ids::after_permits(ids::shown(group));
+        doc! { "_id": { "$gte": group.as_str(), "$lt": end } }
     });
     let any: Vec<Document> = ranges.chain([doc! { "_id": { "$in": plain } }]).collect();
     let filter = doc! { "$or": any, "$expr": { "$gt": ["$expiresAt", "$$NOW"] } };
@@ -88,13 +86,10 @@ async fn holders(
 /// The holder in a document; `None` if nobody holds the lock, if its work is done, or if the document is damaged.
 fn holder(document: &Document) -> Option<(String, Holder)> {
     let (id, lock_id) = (document.get_str("_id").ok()?, document.get_str("lockId").ok()?);
-    if lock_id.is_empty() || lock_id.starts_with("done:") {
+    if lock_id.is_empty() || ids::is_done(lock_id) {
         return None;
     }
-    let permit = id
-        .rsplit_once(SEPARATOR)
-        .and_then(|(semaphore, number)| Some((format!("{semaphore}{SEPARATOR}"), number.parse().ok()?)));
-    let (name, permit) = permit.map_or_else(|| (id.to_owned(), None), |(name, number)| (name, Some(number)));
+    let (name, permit) = ids::awaited(id);
     let holder = Holder {
         lock_id: lock_id.to_owned(),
         permit,
@@ -107,7 +102,11 @@ fn holder(document: &Document) -> Option<(String, Holder)> {
 /// The waits of callers that have these holds. Their documents are those of the processes that have the holds, and of those
 /// that run inside them, which such a document names.
 async fn waits(waiters: &Collection<Document>, holds: &[String]) -> Result<Vec<Wait>, Error> {
-    let marks: BTreeSet<String> = holds.iter().filter_map(|hold| mark(hold)).collect();
+    let marks: BTreeSet<String> = holds
+        .iter()
+        .filter_map(|hold| ids::mark(hold))
+        .map(str::to_owned)
+        .collect();
     let documents = of_processes(waiters, &marks, holds).await?;
     let inside = documents
         .iter()
@@ -142,12 +141,6 @@ async fn of_processes(
     ];
     let filter = doc! { "$and": both.to_vec(), "$expr": { "$gt": ["$until", "$$NOW"] } };
     all(waiters.find(filter).max_time(LIMIT).await).await
-}
-
-/// The mark of the process in a `lockId`; `None` for the hold of another program.
-fn mark(lock_id: &str) -> Option<String> {
-    let (_, uuid) = lock_id.rsplit_once('#')?;
-    uuid.get(..MARK).map(str::to_owned)
 }
 
 /// The wait in a document; `None` if nobody waits there, or if the document is damaged.

@@ -326,12 +326,7 @@ async fn a_dropped_collection_is_no_end_of_the_log() {
     let lines = told(&turns);
     assert!(lines.contains(&"c anna released".to_owned()), "{lines:?}");
     assert!(lines.contains(&"a anna released".to_owned()), "{lines:?}");
-    assert!(
-        lines
-            .iter()
-            .any(|line| line.starts_with("b anna ") && !line.ends_with("held")),
-        "{lines:?}"
-    );
+    assert!(lines.contains(&"b anna expired_by".to_owned()), "{lines:?}");
 }
 
 /// What the oplog has forgotten is not known: a turn that has begun before is shown as far as the documents tell, or the
@@ -388,18 +383,18 @@ async fn a_wrapped_oplog_hides_what_was_not_recorded() {
     let turns = log_at(&server.uri(), &db, &[]);
     let wanted = [
         "b:again anna released",
-        "c:held anna held",
         "a:released ? released",
+        "c:held anna held",
         "b:again ? released",
     ];
-    assert_eq!(told(&turns), wanted);
+    assert_eq!(told(&turns), wanted, "the latest beginning is first");
     // The document of a released lock keeps the time of its acquisition, until the next one.
     assert!(
-        turns[2]["from"]
+        turns[1]["from"]
             .as_str()
             .is_some_and(|from| from < earliest.as_str()),
         "{}",
-        turns[2]
+        turns[1]
     );
     assert_eq!(turns[3]["from"], Value::Null);
 
@@ -422,11 +417,7 @@ async fn a_wrapped_oplog_hides_what_was_not_recorded() {
     assert_eq!(recorder.code().await, Some(0));
     let turns = log_at(&server.uri(), &db, &[]);
     let lines = told(&turns);
-    let lines: Vec<&str> = lines
-        .iter()
-        .map(String::as_str)
-        .filter(|line| !line.contains("recorder"))
-        .collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let wanted = [
         "d:later anna released",
         "? ? gap",

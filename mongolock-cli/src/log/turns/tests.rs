@@ -245,15 +245,113 @@ fn only_turns_without_a_beginning_are_looked_for_farther_back() {
     let mut turns = Turns::new(present, at(0), false);
     let events = [ended(End::Released, 110), of("other", acquired(2, 120))];
     assert_eq!(shown(&turns.step(events.into_iter())), ["web-2 120-? held"]);
-    assert_eq!(shown(&turns.only_missing()), ["web-1 15-? held"]);
+    turns.only_missing();
     assert!(turns.are_missing());
+    assert_eq!(turns.missing().into_iter().collect::<Vec<_>>(), ["a"]);
     let events = [
+        of("held", acquired(1, 15)),
         of("other", acquired(3, 60)),
         acquired(4, 70),
-        of("held", acquired(1, 15)),
     ];
     assert_eq!(shown(&turns.step(events.into_iter())), ["web-4 70-110 released"]);
-    assert!(!turns.are_missing() && turns.rest().is_empty());
+    assert!(!turns.are_missing());
+    assert_eq!(shown(&turns.rest()), ["web-1 15-? held"]);
+}
+
+/// Turns that are complete wait for those that may have begun later.
+#[test]
+fn the_latest_turn_is_first_also_among_those_with_an_unknown_holder() {
+    let of = |name: &str, event: Event| {
+        let name = name.to_owned();
+        let key = Key { name, permit: None };
+        Event { key, ..event }
+    };
+    let released = |number, from| {
+        let mut document = of(&format!("free-{number}"), present(None, number, from, from));
+        document.hold.owner = None;
+        document
+    };
+    let held = |number, from| {
+        of(
+            &format!("held-{number}"),
+            present(Some(End::Held), number, from, 200),
+        )
+    };
+    let turns = || {
+        let documents = [
+            held(1, 10),
+            released(2, 20),
+            held(3, 30),
+            released(4, 40),
+            held(5, 50),
+        ];
+        let mut turns = Turns::new(documents, at(0), false);
+        let ends = ["free-2", "free-4"].map(|name| of(name, ended(End::Released, 110)));
+        assert!(turns.step(ends.into_iter()).is_empty());
+        turns.only_missing();
+        turns
+    };
+    let wanted = [
+        "web-5 50-? held",
+        "? 40-110 released",
+        "web-3 30-? held",
+        "? 20-110 released",
+        "web-1 10-? held",
+    ];
+    assert_eq!(shown(&turns().rest()), wanted, "nothing more was found");
+    let mut turns = turns();
+    assert_eq!(shown(&turns.since(at(45))), ["web-5 50-? held"]);
+    let acquired = of("free-4", acquired(4, 40));
+    assert_eq!(
+        shown(&turns.step([acquired].into_iter())),
+        ["web-4 40-110 released"]
+    );
+    assert_eq!(shown(&turns.since(at(25))), ["web-3 30-? held"]);
+    assert_eq!(shown(&turns.rest()), wanted[3..]);
+}
+
+/// Each turn that is on when a collection is dropped ends then, wherever the event of its acquisition is read.
+#[test]
+fn all_turns_end_when_all_documents_are_deleted() {
+    let of = |name: &str, event: Event| {
+        let name = name.to_owned();
+        let key = Key { name, permit: None };
+        Event { key, ..event }
+    };
+    let dropped = || Event {
+        key: Key::default(),
+        ..event(What::AllDeleted, 50)
+    };
+    let wanted = [
+        "web-3 60-? held",
+        "web-2 20-50 expired_by",
+        "web-1 10-50 expired_by",
+        "web-4 5-40 released",
+    ];
+    let before = [
+        of("b", acquired(4, 5)),
+        acquired(1, 10),
+        of("c", acquired(2, 20)),
+        of("b", ended(End::Released, 40)),
+    ];
+    let after = [acquired(3, 60)];
+    // The events of the locks whose acquisitions were seen in the same step come before it, or after it.
+    let alone = of("c", ended(End::ExpiredBy, 50));
+    for dropped in [
+        vec![dropped()],
+        vec![alone.clone(), dropped()],
+        vec![dropped(), alone],
+    ] {
+        let mut turns = Turns::new([], at(55), false);
+        let mut found = turns.step(dropped.into_iter().chain(after.clone()));
+        found.extend(turns.step(before.clone().into_iter()));
+        found.extend(turns.rest());
+        assert_eq!(shown(&found), wanted);
+    }
+    // With the renewals the end of the lease is known.
+    let mut turns = Turns::new([], at(55), true);
+    let events = [acquired(1, 10), renewed(15), dropped()];
+    assert_eq!(shown(&turns.step(events.into_iter())), ["web-1 10-25 expired"]);
 }
 
 #[test]
@@ -264,10 +362,23 @@ fn a_turn_is_within_the_times_that_it_touches() {
         ..Open::new(&key()).turn
     };
     assert!(turn(10, Some(at(20))).is_within(at(20), at(30)));
-    assert!(turn(10, None).is_within(at(20), at(30)));
+    assert!(turn(25, None).is_within(at(20), at(30)));
     assert!(turn(30, Some(at(40))).is_within(at(20), at(30)));
     assert!(!turn(10, Some(at(19))).is_within(at(20), at(30)));
     assert!(!turn(31, None).is_within(at(20), at(30)));
+    // How long it was on is not known.
+    assert!(!turn(10, None).is_within(at(20), at(30)));
+    let renewals = vec![at(22), at(19)];
+    let renewed = Turn {
+        renewals,
+        ..turn(10, None)
+    };
+    assert!(renewed.is_within(at(20), at(30)) && !renewed.is_within(at(23), at(30)));
+    let held = Turn {
+        end: End::Held,
+        ..turn(10, None)
+    };
+    assert!(held.is_within(at(20), at(30)));
 }
 
 /// What has happened to a lock: its events, its document at the end, and its turns, the earliest first.
