@@ -2,12 +2,13 @@
 //!
 //! They are hints. Nothing waits for them, except a caller whose claim is gone, for [`FORCED_LIMIT`] at most.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OnceCell};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::Lease;
@@ -94,8 +95,12 @@ impl Lease {
     }
 }
 
-/// The id of a holder, when its note was read, and the note.
-type LastRead = (Arc<str>, Instant, Option<String>);
+/// One read of a note.
+struct NoteRead {
+    begun: Instant,
+    /// The note, once it is read; none after an error.
+    note: Arc<OnceCell<Option<String>>>,
+}
 
 /// Writes the notes of a provider in the background, those that are due at one time with one command.
 pub(crate) struct Notes {
@@ -103,8 +108,8 @@ pub(crate) struct Notes {
     /// Whether a note is written as soon as its lock is acquired.
     at_once: bool,
     state: Mutex<NotesState>,
-    /// The last note that was read for a caller: the id of the holder, and when.
-    last_read: tokio::sync::Mutex<Option<LastRead>>,
+    /// The notes that are being read for callers, or were read just before, by the ids of the holders.
+    reads: Mutex<HashMap<Arc<str>, NoteRead>>,
     /// Notified when no note is being written any more.
     idle: Notify,
 }
@@ -132,7 +137,7 @@ impl Notes {
             store,
             at_once,
             state: Mutex::default(),
-            last_read: tokio::sync::Mutex::default(),
+            reads: Mutex::default(),
             idle: Notify::new(),
         })
     }
@@ -211,11 +216,13 @@ impl Notes {
         taken.into_iter().for_each(not_written);
     }
 
-    /// Notes by whom these holds were ended. Without the rights, or after another error, there is no note.
-    pub(crate) async fn write_forced(&self, ended: &[EndedHold], force: &Force) {
-        if self.store.note_forced(ended, force).await.is_ok() {
+    /// Notes by whom these holds were ended. Without the rights, or after another error, there is no note: it returns `false`.
+    pub(crate) async fn write_forced(&self, ended: &[EndedHold], force: &Force) -> bool {
+        let is_written = self.store.note_forced(ended, force).await.is_ok();
+        if is_written {
             self.ensure_index().await;
         }
+        is_written
     }
 
     /// Has the index built that removes the documents, if it is missing when the first one is written.
@@ -244,16 +251,18 @@ impl Notes {
         if lock(&self.state).is_refused() {
             return None;
         }
-        let mut last_read = timeout(NOTE_READ, self.last_read.lock()).await.ok()?;
-        if let Some((read, at, note)) = &*last_read
-            && *read == lock_id
-            && at.elapsed() < NOTE_READ
-        {
-            return note.clone();
-        }
-        let note = self.store.note_of(&lock_id, NOTE_READ).await.ok()?;
-        *last_read = Some((lock_id, Instant::now(), note.clone()));
-        note
+        let now = Instant::now();
+        let note = {
+            let mut reads = lock(&self.reads);
+            reads.retain(|_, read| now < read.begun + NOTE_READ);
+            let read = reads.entry(Arc::clone(&lock_id)).or_insert_with(|| NoteRead {
+                begun: now,
+                note: Arc::default(),
+            });
+            Arc::clone(&read.note)
+        };
+        let read = async || self.store.note_of(&lock_id, NOTE_READ).await.ok().flatten();
+        note.get_or_init(read).await.clone()
     }
 
     /// Finds out who has ended a lease by force whose claim is gone, notes that its holder has noticed it, and reports the loss.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use mongodb::Database;
 use mongodb::bson::doc;
-use mongodb::{Client, Database};
 use mongolock::{IndexState, LockError, LockFilter, LockProvider, WaitersState};
-use mongolock_tests::{Commands, Server, ServerOptions, locks, must, stable_client, stable_options};
+use mongolock_tests::{Commands, Server, ServerOptions, locks, must, stable_client};
 
-use crate::fixture::{patient, restricted};
+use crate::fixture::{patient, recorded_app, restricted};
 use crate::mongosh::{PASSWORD, call, calls};
 
 const PAGE: &str = include_str!("../../../mongolock/src/guide/rights.md");
@@ -42,15 +42,6 @@ async fn use_everything(database: &Database, commands: &Commands) -> WaitersStat
     assert_eq!(admin.release_owner("unknown").await.unwrap(), 0);
     provider.shutdown().await;
     waiters
-}
-
-/// The database `app` for the user of this connection string, and the commands that are sent to it.
-async fn recorded_app(uri: &str) -> (Database, Commands) {
-    let commands = Commands::default();
-    let mut options = must(stable_options(uri).await);
-    commands.record(&mut options);
-    let client = Client::with_options(options).unwrap();
-    (client.database("app"), commands)
 }
 
 /// The names of the commands that the server has refused for a missing right.
