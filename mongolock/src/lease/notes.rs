@@ -4,11 +4,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, OnceCell};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::Lease;
@@ -95,11 +95,20 @@ impl Lease {
     }
 }
 
-/// One read of a note.
+/// A note, once it is read; none after an error.
+type ReadNote = Arc<OnceLock<Option<String>>>;
+
+#[derive(Default)]
+struct Reads {
+    /// Those that were asked for just now, by the ids of the holders.
+    recent: HashMap<Arc<str>, NoteRead>,
+    /// Those that the next query reads.
+    pending: Vec<(Arc<str>, ReadNote)>,
+}
+
 struct NoteRead {
     begun: Instant,
-    /// The note, once it is read; none after an error.
-    note: Arc<OnceCell<Option<String>>>,
+    note: ReadNote,
 }
 
 /// Writes the notes of a provider in the background, those that are due at one time with one command.
@@ -108,8 +117,10 @@ pub(crate) struct Notes {
     /// Whether a note is written as soon as its lock is acquired.
     at_once: bool,
     state: Mutex<NotesState>,
-    /// The notes that are being read for callers, or were read just before, by the ids of the holders.
-    reads: Mutex<HashMap<Arc<str>, NoteRead>>,
+    /// The notes that are read for callers.
+    reads: Mutex<Reads>,
+    /// Held during a query for them.
+    reading: tokio::sync::Mutex<()>,
     /// Notified when no note is being written any more.
     idle: Notify,
 }
@@ -138,6 +149,7 @@ impl Notes {
             at_once,
             state: Mutex::default(),
             reads: Mutex::default(),
+            reading: tokio::sync::Mutex::default(),
             idle: Notify::new(),
         })
     }
@@ -246,23 +258,33 @@ impl Notes {
         let _ = timeout(NOTE_SHUTDOWN, written).await;
     }
 
-    /// The note about the hold with this id. Callers that wait for one holder and end at nearly the same time read it once.
+    /// The note about the hold with this id. Callers that end at nearly the same time read that of one holder once, and those of
+    /// several holders together: while one query is under way, the others wait for the next one.
     pub(crate) async fn read(&self, lock_id: Arc<str>) -> Option<String> {
         if lock(&self.state).is_refused() {
             return None;
         }
         let now = Instant::now();
         let note = {
-            let mut reads = lock(&self.reads);
-            reads.retain(|_, read| now < read.begun + NOTE_READ);
-            let read = reads.entry(Arc::clone(&lock_id)).or_insert_with(|| NoteRead {
-                begun: now,
-                note: Arc::default(),
+            let reads = &mut *lock(&self.reads);
+            reads.recent.retain(|_, read| now < read.begun + NOTE_READ);
+            let read = reads.recent.entry(Arc::clone(&lock_id)).or_insert_with(|| {
+                let note = Arc::default();
+                reads.pending.push((lock_id, Arc::clone(&note)));
+                NoteRead { begun: now, note }
             });
             Arc::clone(&read.note)
         };
-        let read = async || self.store.note_of(&lock_id, NOTE_READ).await.ok().flatten();
-        note.get_or_init(read).await.clone()
+        let _turn = self.reading.lock().await;
+        if note.get().is_none() {
+            let pending = std::mem::take(&mut lock(&self.reads).pending);
+            let ids: Vec<Arc<str>> = pending.iter().map(|(id, _)| Arc::clone(id)).collect();
+            let mut found = self.store.notes_of(&ids, NOTE_READ).await.unwrap_or_default();
+            for (id, note) in pending {
+                note.get_or_init(|| found.remove(&id));
+            }
+        }
+        note.get().cloned().flatten()
     }
 
     /// Finds out who has ended a lease by force whose claim is gone, notes that its holder has noticed it, and reports the loss.

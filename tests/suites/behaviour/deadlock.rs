@@ -312,7 +312,7 @@ async fn a_short_wait_and_a_wait_that_holds_nothing_write_nothing() {
     assert!(on_waiters.all(|command| command.contains_key("find")), "{sent:?}");
 }
 
-/// The look of a user without rights on the documents of waiters fails and is not repeated, and nothing else fails.
+/// The document of its wait is refused, which is not repeated, and then nothing looks for a deadlock.
 #[tokio::test]
 async fn a_user_without_the_rights_waits_as_before() {
     let server = must(Server::start(ServerOptions::single().auth()).await);
@@ -331,6 +331,6 @@ async fn a_user_without_the_rights_waits_as_before() {
     sent.retain(|command| {
         command.values().next().and_then(Bson::as_str) == Some("distributed_locks.waiters")
     });
-    println!("{sent:#?}");
+    // The write of its document, and the check of the indexes.
     assert!(sent.len() <= 3, "{sent:?}");
 }

@@ -160,7 +160,12 @@ async fn a_forced_release_is_a_document_that_says_whether_the_holder_has_noticed
         .await
         .expect("the next renewal finds out");
     guard.release().await.unwrap_err();
-    let seen = only(&fixture, "forced").await;
+    // A slow server may get it after the 200 ms for which the release waits.
+    let seen = || async {
+        let noted = only(&fixture, "forced").await;
+        noted.contains_key("seen").then_some(noted)
+    };
+    let seen = must(eventually(AMPLE, "it is seen", seen).await);
     assert!(apart(&seen, "at", "seen") >= 0, "{seen}");
 
     // Nothing was ended, and the rest of a minimum hold has no holder.
@@ -244,13 +249,13 @@ async fn a_slow_reply_about_a_forced_release_delays_no_error() {
     must(point.clear().await);
 }
 
-/// Each read has 200 ms, also if the server needs most of that for each.
+/// Together they have 200 ms, and the server needs 60 ms for each query.
 #[tokio::test]
 async fn calls_that_wait_for_different_holders_learn_their_notes_together() {
     let fixture = Fixture::mongodb().await;
     let builder = fixture.provider.to_builder().note("at work");
     let holder = builder.renew_interval(Duration::from_millis(50)).build().unwrap();
-    let names = ["a", "b", "c", "d", "e", "f"];
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let mut held = Vec::new();
     for name in names {
         held.push(holder.lock(name).await.unwrap());
@@ -261,9 +266,7 @@ async fn calls_that_wait_for_different_holders_learn_their_notes_together() {
         patient(&database),
         format!("{}.distributed_locks.waiters", database.name()),
     );
-    let slow = FailPoint::on(&["find"])
-        .always()
-        .block(Duration::from_millis(100));
+    let slow = FailPoint::on(&["find"]).always().block(Duration::from_millis(60));
     let point = must(slow.collection(&collection).enable_for(fixture.db()).await);
     let all_noted = || async {
         let waiting = names.map(|name| {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use mongodb::Database;
-use mongodb::bson::doc;
-use mongolock::{IndexState, LockError, LockFilter, LockProvider, WaitersState};
-use mongolock_tests::{Commands, Server, ServerOptions, locks, must, stable_client};
+use mongodb::bson::{DateTime, doc};
+use mongolock::{IndexState, LockError, LockEventKind, LockFilter, LockProvider, WaitersState};
+use mongolock_tests::{AMPLE, Commands, Server, ServerOptions, locks, must, stable_client};
+use tokio::time::timeout;
 
 use crate::fixture::{patient, recorded_app, restricted};
 use crate::mongosh::{PASSWORD, call, calls};
@@ -25,8 +26,20 @@ async fn use_everything(database: &Database, commands: &Commands) -> WaitersStat
     let waiting = tokio::spawn(async move { rival.acquire().await });
     // The waiter opens its change stream after a few attempts.
     commands.until_sent("aggregate").await;
+    let past = DateTime::from_millis(DateTime::now().timestamp_millis() - 1_000);
+    let mut events = admin.events(LockFilter::new().name("works")).since(past);
+    if waiters == WaitersState::Ready {
+        events = events.waiting();
+    }
+    let event = timeout(AMPLE, events.next()).await.expect("an event").unwrap();
+    assert!(event.unwrap().kind.is_held());
     guard.release().await.unwrap();
     let guard = waiting.await.unwrap().unwrap();
+    let mut kinds = Vec::new();
+    while !kinds.contains(&LockEventKind::Released) {
+        let event = timeout(AMPLE, events.next()).await.expect("an event").unwrap();
+        kinds.push(event.unwrap().kind);
+    }
 
     let mut session = database.client().start_session().await.unwrap();
     session.start_transaction().await.unwrap();
