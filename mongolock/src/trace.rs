@@ -94,7 +94,7 @@ pub(crate) fn deadlock(names: &[String]) {
     event!(
         warn,
         "mongolock.deadlock",
-        { lock.name = name, circle = %OneLine(&names.join(" > ")) },
+        { lock.name = name, circle = OneLine(&names.join(" > ")).to_string() },
         "the holder of each lock waits for the next one, and that of the last one for the first"
     );
 }

@@ -18,6 +18,7 @@ const DEPLOYMENTS: &str = include_str!("../../../mongolock/src/guide/deployments
 /// returns whether the documents of the waiters can be used, without which all of it works.
 async fn use_everything(database: &Database, commands: &Commands) -> WaitersState {
     let provider = patient(database);
+    let begun = DateTime::from_millis(DateTime::now().timestamp_millis() - 1_000);
     let guard = provider.lock("works").await.unwrap();
     let admin = provider.admin();
     assert_eq!(admin.index_state().await, IndexState::Ready);
@@ -26,8 +27,7 @@ async fn use_everything(database: &Database, commands: &Commands) -> WaitersStat
     let waiting = tokio::spawn(async move { rival.acquire().await });
     // The waiter opens its change stream after a few attempts.
     commands.until_sent("aggregate").await;
-    let past = DateTime::from_millis(DateTime::now().timestamp_millis() - 1_000);
-    let mut events = admin.events(LockFilter::new().name("works")).since(past);
+    let mut events = admin.events(LockFilter::new().name("works")).since(begun);
     if waiters == WaitersState::Ready {
         events = events.waiting();
     }
