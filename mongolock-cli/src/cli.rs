@@ -12,7 +12,9 @@ use std::time::Duration;
 use clap::{Arg, Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-pub(crate) use self::acquiring::{AcquireArguments, ExtendArguments, HoldArguments, RunArguments, Wanted};
+pub(crate) use self::acquiring::{
+    AcquireArguments, ExtendArguments, HoldArguments, RunArguments, Wanted, note,
+};
 use self::help::{
     ACQUIRE_HELP, DOCTOR_HELP, EXAMPLES, EXTEND_HELP, HOLD_HELP, LOG_HELP, LS_HELP, RECORD_HELP,
     RELEASE_HELP, RUN_HELP, SHOW_HELP, TABLE, TOP_HELP, WATCH_HELP, WHY_HELP,

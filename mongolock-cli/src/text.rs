@@ -45,7 +45,8 @@ pub(crate) fn escaped_in_json(json: String) -> String {
 }
 
 fn is_unsafe(c: char) -> bool {
-    let is_bidi = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_bidi =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || is_bidi || matches!(c, '\u{2028}' | '\u{2029}')
 }
 

@@ -1,6 +1,7 @@
 mod events;
 mod force_release;
 mod info_stream;
+mod release_owner;
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,15 +9,13 @@ use std::sync::Arc;
 pub use self::events::{LockEvent, LockEventKind, LockEvents};
 pub use self::force_release::ForceRelease;
 pub use self::info_stream::LockInfoStream;
+pub use self::release_owner::ReleaseOwner;
 use crate::engine::Engine;
 use crate::index_task;
 use crate::name;
-use crate::store::{EndedHold, ForcedHold, IndexState, LeaseId, WaitersState};
+use crate::store::{IndexState, WaitersState};
 use crate::timing::ADMIN_REPLY_LIMIT;
-use crate::{IntoLockName, LockError, LockFilter, LockInfo, task, trace};
-
-/// The number of locks of an owner that are released at the same time.
-const OWNER_RELEASES: usize = 16;
+use crate::{IntoLockName, LockError, LockFilter, LockInfo, task};
 
 /// The operator's interface: lists, reads and releases the locks of all processes that use the same collection. Made by
 /// [`LockProvider::admin`](crate::LockProvider::admin).
@@ -225,13 +224,17 @@ impl LockAdmin {
         ForceRelease::new(&self.engine, name::whole(name))
     }
 
-    /// Releases all locks of an owner by force, as [`force_release`](Self::force_release) does, and returns their
-    /// number. It is meant for the locks of a process that is known to have ended.
+    /// Releases all locks of an owner by force, as [`force_release`](Self::force_release) does. It is meant for the locks of a
+    /// process that is known to have ended.
+    ///
+    /// The request is sent when it is awaited, and gives `Result<u64, LockError>`: the number of locks that were released. See
+    /// [`ReleaseOwner`] for errors, cancel safety and panics.
     ///
     /// The owner must match exactly. It is the one that [`owner`](crate::LockProviderBuilder::owner) has set, or
     /// `<host>:<process id>`; see [`LockInfo::owner`]. Locks that only a minimum hold keeps taken have no owner any
-    /// more, and stay taken, and so do locks whose work is done ([`LockState::Done`](crate::LockState::Done)). The locks are released one after the other, and a process of this owner that still runs
-    /// can acquire new ones meanwhile. Each release is noted, as that of [`force_release`](Self::force_release) is.
+    /// more, and stay taken, and so do locks whose work is done ([`LockState::Done`](crate::LockState::Done)). The locks are
+    /// released 16 at a time, and a process of this owner that still runs can acquire new ones meanwhile. Each release is noted,
+    /// as that of [`force_release`](Self::force_release) is.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -246,47 +249,8 @@ impl LockAdmin {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::Mongo`] if MongoDB refuses the request, or has not confirmed it within 30 s: none, some or all of
-    /// the locks may then be released. The driver does not repeat these commands by itself, for instance after a
-    /// failover. Repeating it is safe, and returns the number of the remaining locks.
-    ///
-    /// # Cancel safety
-    ///
-    /// Once polled, the request runs to its end in the background, even if the future is dropped.
-    ///
-    /// # Panics
-    ///
-    /// Outside a tokio runtime with time enabled.
-    pub async fn release_owner(&self, owner: &str) -> Result<u64, LockError> {
-        let (engine, owner) = (Arc::clone(&self.engine), owner.to_owned());
-        let releasing = async move {
-            let margin = engine.config.options.takeover_margin;
-            let claims = engine.store.claims_of_owner(&owner, margin).await?;
-            let (mut ended, mut failed) = (Vec::new(), Ok(()));
-            for claims in claims.chunks(OWNER_RELEASES) {
-                let released = claims.iter().map(|claim| end(&engine, claim.clone()));
-                for released in released.collect::<Vec<_>>() {
-                    match released.await {
-                        Ok(released) => ended.extend(released),
-                        Err(error) => failed = Err(error),
-                    }
-                }
-                if failed.is_err() {
-                    break;
-                }
-            }
-            force_release::note(&engine, &ended, None).await;
-            let ended = ended.len() as u64;
-            trace::owner_forced(&owner, ended);
-            if ended > 0 && *engine.owner == owner {
-                engine.renewer.renew_now(|_| true);
-            }
-            failed.map(|()| ended)
-        };
-        request("forced release", releasing).await
+    pub fn release_owner(&self, owner: &str) -> ReleaseOwner {
+        ReleaseOwner::new(&self.engine, owner)
     }
 
     /// Checks the TTL index that removes the documents of unused locks, and creates it if it is missing.
@@ -398,18 +362,6 @@ impl LockAdmin {
         );
         checked.await.unwrap_or_else(|error| WaitersState::after(&error))
     }
-}
-
-/// Begins to end the hold of this claim.
-fn end(
-    engine: &Engine,
-    claim: LeaseId,
-) -> impl Future<Output = Result<Option<EndedHold>, LockError>> + use<> {
-    let (store, margin) = (Arc::clone(&engine.store), engine.config.options.takeover_margin);
-    task::start(async move {
-        let hold = ForcedHold::OfId(claim.lock_id);
-        store.force_release(&claim.name, &hold, margin).await
-    })
 }
 
 /// Sends a request on a task of its own, so that it runs to its end even if the caller is cancelled.

@@ -40,6 +40,7 @@ mod moment;
 mod name;
 mod notifier;
 mod once;
+mod one_line;
 mod opaque;
 mod options;
 mod output;
@@ -62,7 +63,9 @@ mod trace;
 #[doc(hidden)]
 pub mod attribute;
 
-pub use admin::{ForceRelease, LockAdmin, LockEvent, LockEventKind, LockEvents, LockInfoStream};
+pub use admin::{
+    ForceRelease, LockAdmin, LockEvent, LockEventKind, LockEvents, LockInfoStream, ReleaseOwner,
+};
 pub use context::LockContext;
 pub use error::{Busy, LockError, LossReason};
 pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};

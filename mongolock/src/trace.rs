@@ -11,6 +11,7 @@ pub(crate) use self::spans::{
     acquire_ended, acquire_set_span, acquire_span, gathered, hold_ended, hold_set_span, hold_span,
     resume_span,
 };
+use crate::one_line::OneLine;
 use crate::{FencingToken, LockError, LossReason, lock_id, permit_id};
 
 macro_rules! target {
@@ -93,7 +94,7 @@ pub(crate) fn deadlock(names: &[String]) {
     event!(
         warn,
         "mongolock.deadlock",
-        { lock.name = name, circle = names.join(" > ") },
+        { lock.name = name, circle = OneLine(&names.join(" > ")).to_string() },
         "the holder of each lock waits for the next one, and that of the last one for the first"
     );
 }
@@ -257,7 +258,7 @@ pub(crate) fn lost(hold: &HoldFields<'_>, reason: LossReason, forced: Option<&st
         "mongolock.lost",
         {
             lock.name = hold.name(), lock.permit = hold.permit(), lock.token = hold.token(), held_ms = hold.held_ms(),
-            reason = reason.as_str(), forced = forced,
+            reason = reason.as_str(), forced = forced.map(|by| OneLine(by).to_string()),
         },
         "the lease ended before the work did"
     );

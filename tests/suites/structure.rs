@@ -97,6 +97,7 @@ const RUNTIME_LAYERS: &[Layer] = &[
             "lock_id",
             "permit_id",
             "once",
+            "one_line",
             "opaque",
             "options",
             "timing",

@@ -147,7 +147,7 @@ fn owner(text: &str) -> Result<String, String> {
     }
 }
 
-pub(super) fn note(text: &str) -> Result<String, String> {
+pub(crate) fn note(text: &str) -> Result<String, String> {
     match LockProvider::in_memory().to_builder().note(text).build() {
         Err(LockError::InvalidOption { bound, .. }) => Err(bound),
         _ => Ok(text.to_owned()),

@@ -35,15 +35,12 @@ use self::events::Failures;
 use self::resumed::Resumed;
 use self::supervisor::Supervisor;
 use crate::acquire::{self, Hold, PASSED_ON, Signals, close, unless_interrupted};
-use crate::cli::{ConnectionArguments, GuardArguments, RunArguments};
+use crate::cli::{self, ConnectionArguments, GuardArguments, RunArguments};
 use crate::connection::CLOSING_LIMIT;
 use crate::exit::{self, Ending};
 use crate::failure::{Failure, warn};
 use crate::input;
 use crate::person::user;
-
-/// The largest number of bytes in a note.
-const MAX_NOTE: usize = 256;
 
 /// The lease under which the command runs.
 struct Lease {
@@ -143,7 +140,7 @@ fn own_note(command: &[OsString]) -> String {
         .and_then(Path::file_name)
         .unwrap_or_default();
     let mut note = format!("{}: {}", user(), program.to_string_lossy());
-    while note.len() > MAX_NOTE {
+    while cli::note(&note).is_err() {
         note.pop();
     }
     note

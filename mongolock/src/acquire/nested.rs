@@ -45,9 +45,8 @@ impl<'a> Nested<'a> {
 
     /// The error of the call, which says that it was in a deadlock.
     pub(super) fn explained(&self, mut error: LockError) -> LockError {
-        let found = self.call.as_ref().and_then(|call| call.deadlock());
-        if let (LockError::Timeout { deadlock, .. }, Some(found)) = (&mut error, found) {
-            (**deadlock).clone_from(found);
+        if let (LockError::Timeout { deadlock, .. }, Some(call)) = (&mut error, &self.call) {
+            **deadlock = call.deadlock();
         }
         error
     }
@@ -89,7 +88,12 @@ impl<'a> Nested<'a> {
                 continue;
             }
             let found = match self.look(call, entry.name()).await {
-                Ok(found) => found,
+                Ok(found) => {
+                    if found.is_none() {
+                        call.found_none();
+                    }
+                    found
+                }
                 Err(error) if driver_error::is_transient(&error) => None,
                 // The user has no right to the documents of waiters.
                 Err(_) => return pending().await,
@@ -110,7 +114,7 @@ impl<'a> Nested<'a> {
             renewer,
             ..
         } = &**self.engine;
-        call.show(renewer.held_by_task());
+        call.show(renewer.by_task.of_present());
         lines.enter(
             entry.name(),
             entry.user(),
@@ -144,7 +148,7 @@ impl<'a> Nested<'a> {
 pub(super) fn with_guards(call: &Call<'_>, entry: &Entry) -> Option<NestedCall> {
     // A call that holds something shows its guards later.
     let guards = if call.holds.is_empty() {
-        call.engine.renewer.held_by_task()
+        call.engine.renewer.by_task.of_present()
     } else {
         Vec::new()
     };

@@ -231,7 +231,7 @@ impl<'a> Acquire<'a> {
         });
         let holder = Holder::local(&lease.key().lock_id, lease.acquired);
         entry.front().set_held(holder.in_period(period));
-        lease.deliver([turn], self.call.meter.as_ref());
+        hold.deliver([turn], self.call.meter.as_ref());
         hold
     }
 

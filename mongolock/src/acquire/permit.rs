@@ -124,7 +124,7 @@ impl Search for AcquirePermit<'_> {
             let pause = match claims.some().await? {
                 Claimed::Acquired(hold) => {
                     // The turn passes on, because other permits may be free.
-                    hold.lease().deliver(None, call.meter.as_ref());
+                    hold.deliver(None, call.meter.as_ref());
                     return Ok(Ok(hold));
                 }
                 Claimed::Full(holder) if call.is_try => return Ok(Err(BusyLock::new(self.name(), holder))),

@@ -94,7 +94,7 @@ impl<'a> Resume<'a> {
         loop {
             outcome = match call.next_after(entry, &mut claim, outcome).await {
                 Next::Deliver(hold) => {
-                    hold.lease().deliver(None, call.meter.as_ref());
+                    hold.deliver(None, call.meter.as_ref());
                     return Ok(hold);
                 }
                 Next::Again => claim.request().await,

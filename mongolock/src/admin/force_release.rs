@@ -157,19 +157,19 @@ impl ForceRelease {
 }
 
 /// Notes by whom these holds were ended. It follows the release, so that a note never names a hold that goes on. Without the
-/// rights, or after another error, there is no note, and the locks are released all the same.
-pub(super) async fn note(engine: &Engine, ended: &[EndedHold], reason: Option<String>) {
+/// rights, or after another error, there is no note, and the locks are released all the same: it returns `false` then.
+pub(super) async fn note(engine: &Engine, ended: &[EndedHold], reason: Option<String>) -> bool {
     let of_holders = ended.iter().filter(|hold| !hold.lock_id.is_empty());
     let ended: Vec<EndedHold> = of_holders.cloned().collect();
     if ended.is_empty() {
-        return;
+        return true;
     }
     let force = Force {
         by: engine.owner.to_string(),
         host: gethostname::gethostname().to_string_lossy().into_owned(),
         reason,
     };
-    engine.renewer.notes.write_forced(&ended, &force).await;
+    engine.renewer.notes.write_forced(&ended, &force).await
 }
 
 impl IntoFuture for ForceRelease {

@@ -1,5 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use mongodb::bson::DateTime;
 use tokio::time::Instant;
@@ -47,8 +47,16 @@ struct Wait {
     told: Told,
 }
 
-/// The names of the deadlock, once it is found.
-type Told = Arc<OnceLock<Vec<String>>>;
+/// The deadlock of a wait.
+#[derive(Default)]
+struct Deadlock {
+    /// The names of the one that was found last; none if it is over.
+    names: Vec<String>,
+    /// Whether one was reported: the later ones of a wait are not.
+    is_reported: bool,
+}
+
+type Told = Arc<Mutex<Deadlock>>;
 
 /// One wait, until it is dropped.
 pub(crate) struct NestedCall {
@@ -245,6 +253,7 @@ impl NestedCall {
         wait.shown = None;
         self.waits.write(&state, &before);
         let circles = state.circles(self.number, &self.waits.mark);
+        lock(&self.told).names.clear();
         // A subscriber to events may be slow.
         drop(state);
         report(circles);
@@ -264,9 +273,18 @@ impl NestedCall {
         report(vec![(Arc::clone(&self.told), circle)]);
     }
 
-    /// The names of the deadlock that was found.
-    pub(crate) fn deadlock(&self) -> Option<&Vec<String>> {
-        self.told.get()
+    /// Notes that a look has found no circle, which ends one that was found before. The look reads documents, and those of a
+    /// circle in this provider may not be written.
+    pub(crate) fn found_none(&self) {
+        let state = lock(&self.waits.state);
+        if state.circles(self.number, &self.waits.mark).is_empty() {
+            lock(&self.told).names.clear();
+        }
+    }
+
+    /// The names of the deadlock in which the wait is; none if there is none.
+    pub(crate) fn deadlock(&self) -> Vec<String> {
+        lock(&self.told).names.clone()
     }
 }
 
@@ -290,7 +308,7 @@ impl Drop for NestedCall {
     }
 }
 
-/// Reports the circles of waits that do not know of one.
+/// Notes the circles for their waits, and reports those of waits of which none was reported.
 fn report(circles: Vec<(Told, Circle)>) {
     for (told, circle) in circles {
         let names = circle
@@ -298,7 +316,11 @@ fn report(circles: Vec<(Told, Circle)>) {
             .iter()
             .map(|name| permit_id::of_group(name).to_owned());
         let names: Vec<String> = names.collect();
-        if told.set(names.clone()).is_ok() {
+        let mut deadlock = lock(&told);
+        deadlock.names.clone_from(&names);
+        let is_first = !std::mem::replace(&mut deadlock.is_reported, true);
+        drop(deadlock);
+        if is_first {
             trace::deadlock(&names);
         }
     }

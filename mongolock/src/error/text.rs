@@ -1,7 +1,7 @@
 //! What the errors say: `Display` is one short fact, and the advice is in [`help`](LockError::help).
 
 use std::error::Error as StdError;
-use std::fmt::{self, Display, Formatter, Write};
+use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use mongodb::error::{Error, ErrorKind, WriteFailure};
@@ -10,6 +10,7 @@ use super::failure::{Failure, REFUSED_LOG_IN};
 use super::{LockError, LossReason, driver_text};
 use crate::FencingToken;
 use crate::duration::Rounded;
+use crate::one_line::OneLine;
 
 impl Display for LockError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -27,11 +28,11 @@ impl Display for LockError {
                 write!(f, "lock `{name}` not acquired within {}: ", Rounded(*waited))?;
                 write_held(f, holder.as_deref(), *in_this_process, *held_for, *remaining)?;
                 if let Some(note) = note {
-                    write!(f, "; its note: {}", Escaped(note))?;
+                    write!(f, "; its note: {}", OneLine(note))?;
                 }
                 match deadlock.as_slice() {
                     [] => Ok(()),
-                    names => write!(f, "; deadlock of `{}`", names.join("`, `")),
+                    names => write!(f, "; deadlock of `{}`", OneLine(&names.join("`, `"))),
                 }
             }
             Self::Busy {
@@ -48,7 +49,11 @@ impl Display for LockError {
                 let until = until
                     .try_to_rfc3339_string()
                     .unwrap_or_else(|_| until.to_string());
-                write!(f, "the work of lock `{name}` is done by {by}, until {until}")
+                write!(
+                    f,
+                    "the work of lock `{name}` is done by {}, until {until}",
+                    OneLine(by)
+                )
             }
             Self::Lost {
                 name,
@@ -61,7 +66,7 @@ impl Display for LockError {
                     token => write!(f, "lock `{name}` was lost (fencing token {token}): ")?,
                 }
                 match forced {
-                    Some(by) => write!(f, "released by force by {}", Escaped(by)),
+                    Some(by) => write!(f, "released by force by {}", OneLine(by)),
                     None => reason.fmt(f),
                 }
             }
@@ -133,21 +138,6 @@ impl Display for LossReason {
     }
 }
 
-/// A text of another program or an operator, with its control characters escaped: it cannot end a line.
-struct Escaped<'a>(&'a str);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|c| {
-            if c.is_control() {
-                c.escape_default().fmt(f)
-            } else {
-                f.write_char(c)
-            }
-        })
-    }
-}
-
 /// Writes who has the lock and what is known of the hold: `held by web-1:2283 (for 12 s, 4.9 s left of its lease)`.
 fn write_held(
     f: &mut Formatter<'_>,
@@ -158,7 +148,7 @@ fn write_held(
 ) -> fmt::Result {
     match owner {
         _ if in_this_process => f.write_str("held by this process")?,
-        Some(owner) => write!(f, "held by {owner}")?,
+        Some(owner) => write!(f, "held by {}", OneLine(owner))?,
         None => f.write_str("held by an unknown holder")?,
     }
     let held_for = held_for.map(|held| format!("for {}", Rounded(held)));
@@ -272,6 +262,32 @@ mod tests {
             "lock `b` not acquired within 10 s: held by an unknown holder; deadlock of `b`, `a`"
         );
         assert!(error.help() != help && error.help().contains("order"));
+    }
+
+    /// These texts come from documents that other programs have written.
+    #[test]
+    fn what_others_have_written_stays_on_the_line() {
+        let (text, safe) = ("a\u{202e}b\u{2028}c\n", r"a\u{202e}b\u{2028}c\n");
+        let mut lock = Busy::new("n");
+        lock.holder = Some(text.to_owned());
+        let mut timeout = LockError::timeout(lock.clone(), Duration::from_secs(10));
+        let LockError::Timeout { note, deadlock, .. } = &mut timeout else {
+            unreachable!("it is one");
+        };
+        *note = Some(Box::new(text.to_owned()));
+        **deadlock = vec!["n".to_owned(), text.to_owned()];
+        let lost = LockError::Lost {
+            name: "n".to_owned(),
+            token: FencingToken::from(7),
+            reason: LossReason::Gone,
+            forced: Some(text.to_owned()),
+        };
+        let done = LockError::done("n", text, mongodb::bson::DateTime::MAX);
+        for (error, count) in [(timeout, 3), (LockError::busy(lock), 1), (lost, 1), (done, 1)] {
+            let shown = error.to_string();
+            assert_eq!(shown.matches(safe).count(), count, "{shown:?}");
+            assert!(!shown.contains(text), "{shown:?}");
+        }
     }
 
     #[test]

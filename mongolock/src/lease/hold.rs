@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
-use super::Lease;
 use super::renewer::Renewer;
+use super::{Lease, Turn};
 use super::{completion, detaching, release};
+use crate::meter::LockMeter;
 use crate::options::Options;
 use crate::{LeaseHandle, LockError};
 
@@ -24,6 +25,12 @@ impl Hold {
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {
         &self.lease
+    }
+
+    /// Notes that the present task has received the hold, with the caller's turns; see [`Lease::deliver`].
+    pub(crate) fn deliver(&self, turns: impl IntoIterator<Item = Turn>, meter: Option<&LockMeter>) {
+        self.lease.deliver(turns, meter);
+        self.renewer.by_task.add(&self.lease);
     }
 
     /// Releases the lock and waits for the server's reply. Cancel safe: once polled, the release goes on.

@@ -14,6 +14,7 @@
 //! A release that finds the claim gone is reported as "gone" by [`release`], after the lease has ended.
 
 mod book;
+mod by_task;
 pub(crate) mod claim_release;
 mod commits;
 mod completion;
@@ -37,6 +38,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use by_task::{LeasesByTask, OfTask};
 use commits::Commits;
 pub(crate) use commits::{CancelShield, OpenCommit};
 pub(crate) use hold::Hold;
@@ -127,7 +129,7 @@ pub(crate) struct Lease {
     /// The template of the name that the caller has used, for the context that a guard makes when it is asked for it.
     template: OnceLock<&'static str>,
     /// The task that has received the hold; it may have passed its guard on.
-    task: OnceLock<tokio::task::Id>,
+    task: OnceLock<OfTask>,
     /// The metrics of the caller that has received the hold; they are set while the lease is live.
     meter: OnceLock<LockMeter>,
     commits: Commits,
@@ -169,11 +171,6 @@ impl Lease {
             is_asking: AtomicBool::new(false),
             forced: OnceLock::new(),
         }
-    }
-
-    /// The task that has received the hold, if it was one.
-    pub(crate) fn task(&self) -> Option<tokio::task::Id> {
-        self.task.get().copied()
     }
 
     /// The template of the name that the caller has used.
@@ -289,9 +286,6 @@ impl Lease {
     /// if the set was handed over, because the lease has the others, and none for a permit, because other permits may be free.
     pub(crate) fn deliver(&self, turns: impl IntoIterator<Item = Turn>, meter: Option<&LockMeter>) {
         self.delivered.store(true, Ordering::Relaxed);
-        if let Some(task) = tokio::task::try_id() {
-            self.task.get_or_init(|| task);
-        }
         self.measure(meter);
         for (slot, turn) in lock(&self.slots).iter_mut().zip(turns) {
             *slot = QueueSlot::Turn(turn);

@@ -2,8 +2,9 @@
 //!
 //! They are hints. Nothing waits for them, except a caller whose claim is gone, for [`FORCED_LIMIT`] at most.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -94,8 +95,21 @@ impl Lease {
     }
 }
 
-/// The id of a holder, when its note was read, and the note.
-type LastRead = (Arc<str>, Instant, Option<String>);
+/// A note, once it is read; none after an error.
+type ReadNote = Arc<OnceLock<Option<String>>>;
+
+#[derive(Default)]
+struct Reads {
+    /// Those that were asked for just now, by the ids of the holders.
+    recent: HashMap<Arc<str>, NoteRead>,
+    /// Those that the next query reads.
+    pending: Vec<(Arc<str>, ReadNote)>,
+}
+
+struct NoteRead {
+    begun: Instant,
+    note: ReadNote,
+}
 
 /// Writes the notes of a provider in the background, those that are due at one time with one command.
 pub(crate) struct Notes {
@@ -103,8 +117,10 @@ pub(crate) struct Notes {
     /// Whether a note is written as soon as its lock is acquired.
     at_once: bool,
     state: Mutex<NotesState>,
-    /// The last note that was read for a caller: the id of the holder, and when.
-    last_read: tokio::sync::Mutex<Option<LastRead>>,
+    /// The notes that are read for callers.
+    reads: Mutex<Reads>,
+    /// Held during a query for them.
+    reading: tokio::sync::Mutex<()>,
     /// Notified when no note is being written any more.
     idle: Notify,
 }
@@ -132,7 +148,8 @@ impl Notes {
             store,
             at_once,
             state: Mutex::default(),
-            last_read: tokio::sync::Mutex::default(),
+            reads: Mutex::default(),
+            reading: tokio::sync::Mutex::default(),
             idle: Notify::new(),
         })
     }
@@ -211,11 +228,13 @@ impl Notes {
         taken.into_iter().for_each(not_written);
     }
 
-    /// Notes by whom these holds were ended. Without the rights, or after another error, there is no note.
-    pub(crate) async fn write_forced(&self, ended: &[EndedHold], force: &Force) {
-        if self.store.note_forced(ended, force).await.is_ok() {
+    /// Notes by whom these holds were ended. Without the rights, or after another error, there is no note: it returns `false`.
+    pub(crate) async fn write_forced(&self, ended: &[EndedHold], force: &Force) -> bool {
+        let is_written = self.store.note_forced(ended, force).await.is_ok();
+        if is_written {
             self.ensure_index().await;
         }
+        is_written
     }
 
     /// Has the index built that removes the documents, if it is missing when the first one is written.
@@ -239,21 +258,33 @@ impl Notes {
         let _ = timeout(NOTE_SHUTDOWN, written).await;
     }
 
-    /// The note about the hold with this id. Callers that wait for one holder and end at nearly the same time read it once.
+    /// The note about the hold with this id. Callers that end at nearly the same time read that of one holder once, and those of
+    /// several holders together: while one query is under way, the others wait for the next one.
     pub(crate) async fn read(&self, lock_id: Arc<str>) -> Option<String> {
         if lock(&self.state).is_refused() {
             return None;
         }
-        let mut last_read = timeout(NOTE_READ, self.last_read.lock()).await.ok()?;
-        if let Some((read, at, note)) = &*last_read
-            && *read == lock_id
-            && at.elapsed() < NOTE_READ
-        {
-            return note.clone();
+        let now = Instant::now();
+        let note = {
+            let reads = &mut *lock(&self.reads);
+            reads.recent.retain(|_, read| now < read.begun + NOTE_READ);
+            let read = reads.recent.entry(Arc::clone(&lock_id)).or_insert_with(|| {
+                let note = Arc::default();
+                reads.pending.push((lock_id, Arc::clone(&note)));
+                NoteRead { begun: now, note }
+            });
+            Arc::clone(&read.note)
+        };
+        let _turn = self.reading.lock().await;
+        if note.get().is_none() {
+            let pending = std::mem::take(&mut lock(&self.reads).pending);
+            let ids: Vec<Arc<str>> = pending.iter().map(|(id, _)| Arc::clone(id)).collect();
+            let mut found = self.store.notes_of(&ids, NOTE_READ).await.unwrap_or_default();
+            for (id, note) in pending {
+                note.get_or_init(|| found.remove(&id));
+            }
         }
-        let note = self.store.note_of(&lock_id, NOTE_READ).await.ok()?;
-        *last_read = Some((lock_id, Instant::now(), note.clone()));
-        note
+        note.get().cloned().flatten()
     }
 
     /// Finds out who has ended a lease by force whose claim is gone, notes that its holder has noticed it, and reports the loss.

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Hold, Lease, Notes, margin};
+use super::{Hold, Lease, LeasesByTask, Notes, margin};
 use crate::LossReason;
 use crate::lease::claim_release::{self, ClaimRelease};
 use crate::lease::given_up::GivenUp;
@@ -37,6 +37,8 @@ pub(crate) struct Renewer {
     pub(crate) given_up: Arc<GivenUp>,
     /// The notes about the leases.
     pub(crate) notes: Arc<Notes>,
+    /// The leases by the tasks that have received them.
+    pub(crate) by_task: Arc<LeasesByTask>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -66,6 +68,7 @@ impl Renewer {
             state: Mutex::default(),
             wake: Notify::new(),
             given_up: Arc::default(),
+            by_task: Arc::default(),
             task: Mutex::new(None),
         }
     }
@@ -152,15 +155,6 @@ impl Renewer {
     /// The leases that are held at present.
     pub(crate) fn held(&self) -> Vec<Arc<Lease>> {
         lock(&self.state).schedule.leases(|lease| !lease.is_over())
-    }
-
-    /// The leases that the present task has acquired and that are held; none outside a task.
-    pub(crate) fn held_by_task(&self) -> Vec<Arc<Lease>> {
-        let Some(task) = tokio::task::try_id() else {
-            return Vec::new();
-        };
-        let is_own = |lease: &Lease| lease.task() == Some(task) && !lease.is_over();
-        lock(&self.state).schedule.leases(is_own)
     }
 
     /// The time at which a renewal was last confirmed.

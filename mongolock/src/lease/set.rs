@@ -63,7 +63,9 @@ impl Hold {
         let lease = Lease::new(grant, Arc::clone(options));
         lease.unconfirmed.store(unconfirmed, Ordering::Relaxed);
         lease.deliver(None, meter);
-        Some(renewer.hold(lease))
+        let hold = renewer.hold(lease);
+        renewer.by_task.add(hold.lease());
+        Some(hold)
     }
 }
 

@@ -13,9 +13,9 @@ use super::{
     AcquireReply, AcquireRequest, Admission, AdmissionClass, Admissions, Begin, Changes, ClaimEnd, ClaimItem,
     Claimed, Detachment, DocumentStream, EndedHold, Extended, Force, ForcedHold, GuardChange, GuardOutcome,
     HeldPermits, Holders, IndexCheck, IndexState, Lane, LeaseId, LockFilter, LockInfo, LockStream, Looked,
-    MarkReply, MarkRequest, MongoStore, NestedWait, Note, Outcomes, Page, ProviderMark, ReleaseItem,
-    RenewReply, RunningLeases, Store, StreamFilter, TakenOrDamaged, WaiterEntry, WaitersByName, WaitersState,
-    driver_error,
+    MarkReply, MarkRequest, MongoStore, NestedWait, Note, NotesById, Outcomes, Page, ProviderMark,
+    ReleaseItem, RenewReply, RunningLeases, Store, StreamFilter, TakenOrDamaged, WaiterEntry, WaitersByName,
+    WaitersState, driver_error,
 };
 use crate::error::failure::Failure;
 use crate::few::Few;
@@ -669,21 +669,20 @@ impl Store {
         }
     }
 
-    /// The note about the hold with this id.
-    pub(crate) async fn note_of(
+    /// The notes about the holds with these ids, as far as there are some.
+    pub(crate) async fn notes_of(
         &self,
-        lock_id: &Arc<str>,
+        lock_ids: &[Arc<str>],
         limit: Duration,
-    ) -> Result<Option<String>, LockError> {
-        let lock_ids = std::slice::from_ref(lock_id);
+    ) -> Result<NotesById, LockError> {
         match self {
-            Self::Mongo(store) => {
-                let found = self.hint(limit, pin!(store.notes(lock_ids, limit))).await;
-                found.map(|mut notes| notes.remove(lock_id))
+            Self::Mongo(store) => self.hint(limit, pin!(store.notes(lock_ids, limit))).await,
+            Self::Memory(store) => {
+                let note = |id: &Arc<str>| Some((Arc::clone(id), store.note_of(id)?));
+                Ok(lock_ids.iter().filter_map(note).collect())
             }
-            Self::Memory(store) => Ok(store.note_of(lock_id)),
             #[cfg(test)]
-            Self::Simulated(_) => Ok(None),
+            Self::Simulated(_) => Ok(NotesById::default()),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Processes that follow who holds one lock, each with a stream of events of its own.
+//! Providers that follow who holds one lock, each with a client and a stream of events of its own, in one process.
 
 use std::time::{Duration, Instant};
 

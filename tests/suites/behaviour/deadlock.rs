@@ -4,20 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::Collection;
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Bson, Document, doc};
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must, recorded, stable_client};
+use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must, recorded};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, patient, restricted};
+use crate::fixture::{Fixture, patient, recorded_app, restricted};
 
 conformance!(
     a_ring_of_processes_is_named,
     a_ring_in_one_process_is_named_at_once,
     a_chain_is_no_deadlock,
+    a_deadlock_that_is_over_is_not_named,
     a_semaphore_is_stuck_when_all_its_holders_are,
     a_semaphore_with_one_holder_that_works_is_not_stuck,
     a_set_that_waits_inside_a_hold_is_a_member,
@@ -110,6 +111,28 @@ async fn a_chain_is_no_deadlock(fixture: Fixture) {
     let found = deadlock(nested(first, pair("n0", "n1"), Duration::from_secs(3), all_hold).await);
     assert_eq!(found, [""; 0]);
     last.release().await.unwrap();
+    all_end(others).await;
+}
+
+/// The other member gives up its wait and goes on with its work under the lock.
+async fn a_deadlock_that_is_over_is_not_named(fixture: Fixture) {
+    let provider = fixture.provider.clone();
+    let (all_hold, found, mut others) = (together(2), together(2), JoinSet::new());
+    let (other, is_held, is_over) = (provider.clone(), Arc::clone(&all_hold), Arc::clone(&found));
+    others.spawn(async move {
+        let short = other.lock("n0").acquire_timeout(Duration::from_millis(300));
+        let body = async |_| {
+            is_held.wait().await;
+            let found = deadlock(short.acquire().await.map(drop));
+            assert_eq!(found, ["n0", "n1"]);
+            is_over.wait().await;
+            Ok(())
+        };
+        other.lock("n1").run(body).await
+    });
+    let outcome = nested(provider, pair("n0", "n1"), LOOKED_TWICE, all_hold).await;
+    assert_eq!(deadlock(outcome), [""; 0]);
+    found.wait().await;
     all_end(others).await;
 }
 
@@ -289,18 +312,25 @@ async fn a_short_wait_and_a_wait_that_holds_nothing_write_nothing() {
     assert!(on_waiters.all(|command| command.contains_key("find")), "{sent:?}");
 }
 
-/// The look of a user without rights on the documents of waiters fails, and nothing else does.
+/// The document of its wait is refused, which is not repeated, and then nothing looks for a deadlock.
 #[tokio::test]
 async fn a_user_without_the_rights_waits_as_before() {
     let server = must(Server::start(ServerOptions::single().auth()).await);
     let role = ["find", "insert", "update", "createIndex", "changeStream"];
-    let client = must(stable_client(&restricted(&server, &role).await).await);
-    let provider = patient(&client.database("app"));
+    let (database, commands) = recorded_app(&restricted(&server, &role).await).await;
+    let provider = patient(&database);
     let rival = provider.to_builder().build().unwrap();
     let held = rival.lock("held").await.unwrap();
     let mut waiting = JoinSet::new();
     waiting.spawn(nested(provider, pair("outer", "held"), AMPLE, together(1)));
-    sleep(Duration::from_secs(2)).await;
+    // A second look would come after 5 s.
+    sleep(LOOKED_TWICE).await;
     held.release().await.unwrap();
     all_end(waiting).await;
+    let mut sent = commands.all();
+    sent.retain(|command| {
+        command.values().next().and_then(Bson::as_str) == Some("distributed_locks.waiters")
+    });
+    // The write of its document, and the check of the indexes.
+    assert!(sent.len() <= 3, "{sent:?}");
 }

@@ -2,11 +2,11 @@
 //! locks.
 
 use mongodb::bson::{Document, doc};
-use mongodb::{Collection, Database};
+use mongodb::{Client, Collection, Database};
 use mongolock::{DistributedLock, IndexState, LockError, LockProvider};
 use mongolock_tests::{
     AMPLE, BEFORE_EXPIRY, Commands, Server, TestDb, lock_document, locks, must, recorded, stable_client,
-    test_db,
+    stable_options, test_db,
 };
 use tokio::time::timeout;
 
@@ -144,4 +144,13 @@ pub(crate) async fn restricted(server: &Server, actions: &[&str]) -> String {
         .unwrap();
     let uri = server.uri().replace("root:secret@", "app:app@");
     uri.replace("authSource=admin", "authSource=app")
+}
+
+/// The database `app` for the user of this connection string, and the commands that are sent to it.
+pub(crate) async fn recorded_app(uri: &str) -> (Database, Commands) {
+    let commands = Commands::default();
+    let mut options = must(stable_options(uri).await);
+    commands.record(&mut options);
+    let client = Client::with_options(options).unwrap();
+    (client.database("app"), commands)
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use mongodb::bson::doc;
-use mongodb::{Client, Database};
-use mongolock::{IndexState, LockError, LockFilter, LockProvider, WaitersState};
-use mongolock_tests::{Commands, Server, ServerOptions, locks, must, stable_client, stable_options};
+use mongodb::Database;
+use mongodb::bson::{DateTime, doc};
+use mongolock::{IndexState, LockError, LockEventKind, LockFilter, LockProvider, WaitersState};
+use mongolock_tests::{AMPLE, Commands, Server, ServerOptions, locks, must, stable_client};
+use tokio::time::timeout;
 
-use crate::fixture::{patient, restricted};
+use crate::fixture::{patient, recorded_app, restricted};
 use crate::mongosh::{PASSWORD, call, calls};
 
 const PAGE: &str = include_str!("../../../mongolock/src/guide/rights.md");
@@ -17,6 +18,7 @@ const DEPLOYMENTS: &str = include_str!("../../../mongolock/src/guide/deployments
 /// returns whether the documents of the waiters can be used, without which all of it works.
 async fn use_everything(database: &Database, commands: &Commands) -> WaitersState {
     let provider = patient(database);
+    let begun = DateTime::from_millis(DateTime::now().timestamp_millis() - 1_000);
     let guard = provider.lock("works").await.unwrap();
     let admin = provider.admin();
     assert_eq!(admin.index_state().await, IndexState::Ready);
@@ -25,8 +27,19 @@ async fn use_everything(database: &Database, commands: &Commands) -> WaitersStat
     let waiting = tokio::spawn(async move { rival.acquire().await });
     // The waiter opens its change stream after a few attempts.
     commands.until_sent("aggregate").await;
+    let mut events = admin.events(LockFilter::new().name("works")).since(begun);
+    if waiters == WaitersState::Ready {
+        events = events.waiting();
+    }
+    let event = timeout(AMPLE, events.next()).await.expect("an event").unwrap();
+    assert!(event.unwrap().kind.is_held());
     guard.release().await.unwrap();
     let guard = waiting.await.unwrap().unwrap();
+    let mut kinds = Vec::new();
+    while !kinds.contains(&LockEventKind::Released) {
+        let event = timeout(AMPLE, events.next()).await.expect("an event").unwrap();
+        kinds.push(event.unwrap().kind);
+    }
 
     let mut session = database.client().start_session().await.unwrap();
     session.start_transaction().await.unwrap();
@@ -42,15 +55,6 @@ async fn use_everything(database: &Database, commands: &Commands) -> WaitersStat
     assert_eq!(admin.release_owner("unknown").await.unwrap(), 0);
     provider.shutdown().await;
     waiters
-}
-
-/// The database `app` for the user of this connection string, and the commands that are sent to it.
-async fn recorded_app(uri: &str) -> (Database, Commands) {
-    let commands = Commands::default();
-    let mut options = must(stable_options(uri).await);
-    commands.record(&mut options);
-    let client = Client::with_options(options).unwrap();
-    (client.database("app"), commands)
 }
 
 /// The names of the commands that the server has refused for a missing right.

