@@ -75,16 +75,10 @@ async fn release_owner(
 ) -> Result<Ending, Failure> {
     let question = format!("release all locks of {}?", escaped(owner));
     confirm(&question, arguments.yes)?;
-    let admin = collections.provider.admin();
-    let released = if arguments.reason.is_some() {
-        let held = LockFilter::new().owner(owner).state(LockState::Held);
-        let mut released = 0;
-        for info in admin.list(held).await? {
-            released += u64::from(request(&admin, &info, arguments).await?);
-        }
-        released
-    } else {
-        admin.release_owner(owner).await?
+    let release = collections.provider.admin().release_owner(owner);
+    let released = match &arguments.reason {
+        Some(reason) => release.reason(reason).await?,
+        None => release.await?,
     };
     if released == 0 {
         return Err(nothing(format!(
