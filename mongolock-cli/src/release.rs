@@ -5,7 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use mongolock::{ForceRelease, LockAdmin, LockFilter, LockInfo, LockState};
+use mongolock::{ForceRelease, LockAdmin, LockInfo, LockState};
 
 use crate::cli::{ConnectionArguments, ReleaseArguments};
 use crate::connection::Collections;
