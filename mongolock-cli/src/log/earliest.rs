@@ -8,7 +8,7 @@ use mongodb::bson::{DateTime, Document, Timestamp, doc};
 use mongodb::error::{Error, ErrorKind};
 
 /// The server's code for a stream that would begin before the oplog.
-pub(crate) const HISTORY_LOST: i32 = 286;
+pub(super) const HISTORY_LOST: i32 = 286;
 
 /// The server's code for a command that has taken too long.
 const TIME_LIMIT: i32 = 50;
@@ -92,7 +92,7 @@ async fn remembers(locks: &Collection<Document>, time: u32) -> Result<bool, Erro
 }
 
 /// The server's code of an error.
-pub(crate) fn code(error: &Error) -> Option<i32> {
+pub(super) fn code(error: &Error) -> Option<i32> {
     match &*error.kind {
         ErrorKind::Command(error) => Some(error.code),
         _ => None,

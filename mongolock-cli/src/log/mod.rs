@@ -11,15 +11,15 @@ mod turns;
 use jiff::tz::TimeZone;
 use mongodb::bson::{DateTime, doc};
 
-pub(crate) use self::earliest::code;
 use self::earliest::earliest;
-pub(crate) use self::history::{History, POSITION, key};
+use self::history::recorded;
+pub(crate) use self::history::{POSITION, position};
 use self::page::Page;
-pub(crate) use self::source::{Source, is_history_lost, refused};
-pub(crate) use self::steps::Step;
-use self::steps::Steps;
+use self::source::Source;
+pub(crate) use self::source::{is_history_lost, of_event, refused};
+use self::steps::{Step, Steps};
 pub(crate) use self::times::{Time, parse as parse_time};
-pub(crate) use self::turns::{End, Event, Key, What};
+pub(crate) use self::turns::{End, Event, What};
 use self::turns::{Found, Turns};
 use crate::cli::{ConnectionArguments, LogArguments};
 use crate::connection::Collections;
@@ -41,9 +41,8 @@ pub(crate) async fn log(
     let now = now(&collections).await?;
     let until = until.unwrap_or(now);
     let earliest = earliest(&collections.locks, now).await.map_err(refused)?;
-    let history = History::of(&collections);
     // Without the right to read it there is no history.
-    let recorded = history.position().await.unwrap_or_default();
+    let recorded = position(&collections).await.unwrap_or_default();
     // The history has no renewals.
     let read_to = if source.has_renewals() {
         earliest
@@ -55,7 +54,7 @@ pub(crate) async fn log(
         turns: Turns::new(present, read_at, source.has_renewals()),
         steps: Steps::new(now, since, until, read_to),
         collections: &collections,
-        history: recorded.map(|recorded| (history, recorded)),
+        recorded,
         since,
         until,
         now,
@@ -98,8 +97,8 @@ struct Log<'a> {
     turns: Turns,
     steps: Steps,
     collections: &'a Collections,
-    /// The history, and the time up to which it is complete; `None` if there is none, or once it was read.
-    history: Option<(History, DateTime)>,
+    /// The time up to which the history is complete; `None` if there is none, or once it was read.
+    recorded: Option<DateTime>,
     since: DateTime,
     until: DateTime,
     now: DateTime,
@@ -113,7 +112,7 @@ impl Log<'_> {
             self.step(source, step).await?;
         }
         if !self.steps.are_enough() {
-            self.recorded(source).await?;
+            self.history(source).await?;
         }
         let found = self.turns.only_missing();
         self.show(found).await?;
@@ -123,7 +122,7 @@ impl Log<'_> {
             self.step(source, step).await?;
         }
         if self.turns.are_missing() {
-            self.recorded(source).await?;
+            self.history(source).await?;
         }
         let rest = self.turns.rest();
         self.show(rest).await
@@ -146,15 +145,17 @@ impl Log<'_> {
     }
 
     /// Goes on with the history, where the steps have ended.
-    async fn recorded(&mut self, source: &Source<'_>) -> Result<(), Failure> {
-        let Some((history, recorded)) = self.history.take() else {
+    async fn history(&mut self, source: &Source<'_>) -> Result<(), Failure> {
+        let Some(complete) = self.recorded.take() else {
             return Ok(());
         };
         let reached = self.steps.reached();
-        let mut events = history
-            .events(source.names(), steps::farthest(self.since), reached.min(recorded))
-            .await;
-        events.extend((recorded < reached).then(|| Event::gap(recorded, reached)));
+        let step = Step {
+            since: steps::farthest(self.since),
+            until: reached.min(complete),
+        };
+        let mut events = recorded(self.collections, source.names(), step).await;
+        events.extend((complete < reached).then(|| Event::gap(complete, reached)));
         let found = self.turns.step(events.into_iter());
         self.show(found).await
     }

@@ -8,9 +8,11 @@ use std::collections::HashMap;
 use std::mem;
 
 use mongodb::bson::DateTime;
+use serde::Deserialize;
 
 /// How a turn has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum End {
     /// It has not ended.
     Held,
@@ -25,21 +27,6 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// All of them.
-    const ALL: [Self; 6] = [
-        Self::Held,
-        Self::Released,
-        Self::Done,
-        Self::Expired,
-        Self::ExpiredBy,
-        Self::Unknown,
-    ];
-
-    /// The end that [`as_str`](Self::as_str) has named.
-    pub(crate) fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|end| end.as_str() == name)
-    }
-
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Held => "held",
@@ -240,7 +227,7 @@ impl Turns {
     fn take(&mut self) -> Vec<Found> {
         let open = mem::take(&mut self.open).into_values();
         let mut turns: Vec<Turn> = open.filter(|open| open.is_sure).map(|open| open.turn).collect();
-        let order = |turn: &Turn| (turn.hold.acquired_at, turn.to, turn.key.clone());
+        let order = |turn: &Turn| (turn.hold.acquired_at.or(turn.to), turn.to, turn.key.clone());
         turns.sort_by_cached_key(|turn| Reverse(order(turn)));
         turns.into_iter().map(Found::Turn).collect()
     }
