@@ -1,9 +1,9 @@
 //! `record`: writes the turns into a collection of their own, where they stay longer than the oplog.
 //!
 //! Every ten seconds it reads the events up to the present, and writes what they mean. So it knows exactly up to when the
-//! history is complete, and a recorder that takes over goes on there. It keeps no turns in memory: the document of a turn that
-//! is on has the field `open`, by which its end finds it. All writes may be repeated, also late: a recorder that was stopped
-//! for a while goes on with its batch, although another one works.
+//! history is complete, and a recorder that takes over goes on there. It keeps no turns in memory: while a turn is on,
+//! the field `to` is its lock, by which its end finds it in the index. All writes may be repeated, also late: a recorder that
+//! was stopped for a while goes on with its batch, although another one works.
 
 use std::mem;
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub(crate) async fn record(
     Ok(Ending::OK)
 }
 
-/// Makes the index that removes turns so long after their end, and the one that finds those that are on.
+/// Makes the index that removes turns so long after their end, and finds those that are on.
 async fn set_up(collections: &Collections, keep: Duration) -> Result<(), Failure> {
     let name = collections.history.name();
     let keep = i64::try_from(keep.as_secs()).unwrap_or(i64::MAX);
@@ -75,8 +75,7 @@ async fn set_up(collections: &Collections, keep: Duration) -> Result<(), Failure
     // It fails if there is no index yet.
     if collections.database.run_command(change).await.is_err() {
         index.insert("key", doc! { "to": 1 });
-        let open = doc! { "name": "open", "key": { "open": 1 }, "sparse": true };
-        let create = doc! { "createIndexes": name, "indexes": [index, open] };
+        let create = doc! { "createIndexes": name, "indexes": [index] };
         collections.database.run_command(create).await?;
     }
     Ok(())
@@ -117,7 +116,7 @@ async fn batch(collections: &Collections, mut since: Option<DateTime>) -> Result
         // The turns end at the beginning of the gap, unless they are found again.
         let gap = doc! { "$set": { "from": from, "to": until } };
         some.push(doc! { "q": { "_id": { "gap": from } }, "u": gap, "upsert": true });
-        some.push(end(doc! { "open": { "$exists": true } }, from, End::Unknown));
+        some.push(end(doc! { "to": { "$type": "object" } }, from, End::Unknown));
         write(collections, some).await?;
         since = None;
     }
@@ -129,20 +128,20 @@ fn statements(event: Event) -> Vec<Document> {
     if let Some(number) = event.key.permit {
         lock.insert("permit", i64::from(number));
     }
-    let earlier = doc! { "open": &lock, "from": { "$lte": at } };
+    let earlier = doc! { "to": &lock, "from": { "$lte": at } };
     match event.what {
         What::Acquired | What::Present(Some(End::Held)) => {
             let from = hold.acquired_at.unwrap_or(at);
-            let before = doc! { "open": &lock, "from": { "$lt": from } };
-            let turn = doc! { "from": from, "lockId": hold.lock_id, "open": &lock };
-            let again = doc! { "$set": { "open": &lock }, "$unset": { "to": 1, "end": 1 } };
+            let before = doc! { "to": &lock, "from": { "$lt": from } };
+            let turn = doc! { "from": from, "lockId": hold.lock_id, "to": &lock };
+            let again = doc! { "$set": { "to": &lock }, "$unset": { "end": 1 } };
             // A permit has no token.
             lock.insert("token", hold.token.unwrap_or(from.timestamp_millis()));
             vec![
                 end(before, from, End::ExpiredBy),
                 doc! { "q": { "_id": &lock }, "u": { "$setOnInsert": turn }, "upsert": true },
                 // A gap in which it went on, or the end of the turn before that was read again, has ended it.
-                doc! { "q": { "_id": lock, "to": { "$lte": at } }, "u": again },
+                doc! { "q": { "_id": lock, "to": { "$lte": at } }, "u": again, "hint": "_id_" },
             ]
         }
         // Its id is that of the notes.
@@ -154,8 +153,7 @@ fn statements(event: Event) -> Vec<Document> {
 
 /// The statement that ends these turns.
 fn end(turns: Document, to: DateTime, how: End) -> Document {
-    let end = doc! { "$set": { "to": to, "end": how.as_str() }, "$unset": { "open": 1 } };
-    doc! { "q": turns, "u": end, "multi": true }
+    doc! { "q": turns, "u": { "$set": { "to": to, "end": how.as_str() } }, "multi": true }
 }
 
 /// Writes in this order. What a majority has is not rolled back: no batch would write it again.
@@ -168,3 +166,6 @@ async fn write(collections: &Collections, statements: Vec<Document>) -> Result<(
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

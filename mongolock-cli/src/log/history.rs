@@ -20,7 +20,7 @@ pub(crate) async fn position(collections: &Collections) -> Result<Option<DateTim
 /// The events of the turns that were on in a time; none without the right to read them.
 pub(super) async fn recorded(collections: &Collections, names: Document, of: Step) -> Vec<Event> {
     let wanted = doc! { "$and": [
-        { "$or": [{ "to": null }, { "to": { "$gte": of.since } }] },
+        { "$or": [{ "to": { "$type": "object" } }, { "to": { "$gte": of.since } }] },
         { "from": { "$lt": of.until } },
         { "$or": [names, { "_id.gap": { "$exists": true } }] },
     ] };

@@ -21,6 +21,8 @@ use self::steps::{Step, Steps};
 pub(crate) use self::times::{Time, parse as parse_time};
 pub(crate) use self::turns::{End, Event, What};
 use self::turns::{Found, Turns};
+#[cfg(test)]
+pub(crate) use self::turns::{Hold, Key};
 use crate::cli::{ConnectionArguments, LogArguments};
 use crate::connection::Collections;
 use crate::exit::{self, Ending};

@@ -563,7 +563,7 @@ async fn what_is_recorded_again_stays_the_same() {
         turns
     };
     let before = recorded().await;
-    let open: Vec<&Document> = before.iter().filter(|turn| !turn.contains_key("to")).collect();
+    let open: Vec<&Document> = before.iter().filter(|turn| !turn.contains_key("end")).collect();
     assert_eq!((before.len(), open.len()), (83, 2), "{before:?}");
 
     // Another one takes over.
