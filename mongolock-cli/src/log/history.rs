@@ -28,11 +28,10 @@ pub(super) async fn recorded(collections: &Collections, names: Document, of: Ste
     let mut turns: Vec<Vec<Event>> = found.unwrap_or_default().iter().filter_map(events).collect();
     // Two turns of a lock may begin in the same millisecond.
     turns.sort_by_key(|events| (events[0].at, events[0].hold.token));
-    turns
-        .concat()
-        .into_iter()
-        .filter(|event| event.at < of.until)
-        .collect()
+    let mut events = turns.concat();
+    // A gap ends with the batch that has found it, which is the last one for ten seconds.
+    events.retain(|event| event.at < of.until || matches!(event.what, What::RecordedGap(_)));
+    events
 }
 
 /// What a document says: its turn begins, and ends if it is over.
