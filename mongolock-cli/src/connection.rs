@@ -7,7 +7,7 @@ use mongodb::bson::{DateTime, Document, doc};
 use mongodb::error::{Error, ErrorKind};
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Collection, Database};
-use mongolock::{ClientObservation, LockError, LockProvider, LockProviderBuilder};
+use mongolock::{ClientObservation, LockProvider, LockProviderBuilder};
 
 use crate::cli::{COLLECTION, ConnectionArguments};
 use crate::failure::Failure;
@@ -53,6 +53,7 @@ impl ConnectionArguments {
             provider,
             locks: database.collection(&self.collection),
             waiters: database.collection(&format!("{}.waiters", self.collection)),
+            history: database.collection(&format!("{}.history", self.collection)),
             database,
             options,
             retention: RETENTION,
@@ -116,7 +117,7 @@ async fn connect(uri: &str) -> Result<(Client, ClientOptions, ClientObservation)
     {
         return Err(error.into());
     }
-    Err(LockError::from(error).into())
+    Err(error.into())
 }
 
 /// A string of the command line, which every user of the machine can read.
@@ -149,6 +150,8 @@ pub(crate) struct Collections {
     pub(crate) database: Database,
     pub(crate) locks: Collection<Document>,
     pub(crate) waiters: Collection<Document>,
+    /// What `record` writes.
+    pub(crate) history: Collection<Document>,
     /// The options of the client.
     pub(crate) options: ClientOptions,
     /// The retention of the provider.
@@ -174,8 +177,7 @@ impl Collections {
 
 /// The present time of the server.
 pub(crate) async fn now(collections: &Collections) -> Result<DateTime, Failure> {
-    let reply = collections.database.run_command(doc! { "hello": 1 }).await;
-    let reply = reply.map_err(LockError::from)?;
+    let reply = collections.database.run_command(doc! { "hello": 1 }).await?;
     let now = reply.get_datetime("localTime");
     now.copied().map_err(Failure::io("the server tells no time"))
 }

@@ -1,7 +1,9 @@
-//! What the driver's errors say: one sentence, and all of it with `--verbose`.
+//! The driver: all documents of a query, and what its errors say: one sentence, and all of it with `--verbose`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mongodb::Cursor;
+use mongodb::bson::Document;
 use mongodb::error::{CommandError, Error, ErrorKind, WriteFailure};
 
 use crate::text::cut;
@@ -32,6 +34,15 @@ pub(crate) fn brief(text: &str) -> String {
         return text.to_owned();
     }
     sentence(text)
+}
+
+/// All documents of a query.
+pub(crate) async fn all(found: Result<Cursor<Document>, Error>) -> Result<Vec<Document>, Error> {
+    let (mut found, mut documents) = (found?, Vec::new());
+    while found.advance().await? {
+        documents.push(found.deserialize_current()?);
+    }
+    Ok(documents)
 }
 
 fn short(error: &Error) -> String {

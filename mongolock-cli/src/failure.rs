@@ -108,6 +108,12 @@ impl From<LockError> for Failure {
     }
 }
 
+impl From<DriverError> for Failure {
+    fn from(error: DriverError) -> Self {
+        LockError::from(error).into()
+    }
+}
+
 /// The option of `run` that sets an option of the library.
 fn at_shell(option: &str) -> Option<&'static str> {
     match option {

@@ -30,7 +30,17 @@ pub(crate) struct LogArguments {
 /// How `record` keeps the turns.
 #[derive(Debug, Args)]
 pub(crate) struct RecordArguments {
-    /// How long a turn is kept after its end
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "30d")]
+    /// How long a turn is kept after its end, at least 1h
+    #[arg(long, value_name = "TIME", value_parser = kept, default_value = "30d")]
     pub(crate) keep: Duration,
+}
+
+/// A shorter time is a mistake, which would remove what is there.
+const SHORTEST: Duration = Duration::from_secs(60 * 60);
+
+fn kept(text: &str) -> Result<Duration, String> {
+    let keep = duration::parse(text)?;
+    (keep >= SHORTEST)
+        .then_some(keep)
+        .ok_or_else(|| "it must be at least 1h".to_owned())
 }

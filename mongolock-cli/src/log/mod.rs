@@ -12,16 +12,18 @@ use jiff::tz::TimeZone;
 use mongodb::bson::DateTime;
 
 use self::earliest::earliest;
-pub(crate) use self::history::{History, POSITION, key};
+use self::history::recorded;
+pub(crate) use self::history::{POSITION, position};
 use self::page::Page;
-pub(crate) use self::source::{Source, is_history_lost, refused};
-pub(crate) use self::steps::Step;
-use self::steps::Steps;
+use self::source::Source;
+pub(crate) use self::source::{is_history_lost, of_event, refused};
+use self::steps::{Step, Steps};
 pub(crate) use self::times::{Time, parse as parse_time};
-pub(crate) use self::turns::{End, Event, Key, What};
+pub(crate) use self::turns::{End, Event, What};
 use self::turns::{Found, Turns};
+#[cfg(test)]
+pub(crate) use self::turns::{Hold, Key};
 use crate::cli::{ConnectionArguments, LogArguments};
-pub(crate) use crate::codes::code;
 use crate::connection::Collections;
 pub(crate) use crate::connection::now;
 use crate::exit::{self, Ending};
@@ -42,9 +44,10 @@ pub(crate) async fn log(
     let now = now(&collections).await?;
     let until = until.unwrap_or(now);
     let earliest = earliest(&collections.locks, now).await.map_err(refused)?;
-    let history = History::of(&collections);
-    // Without the right to read it there is no history.
-    let recorded = history.position().await.unwrap_or_default();
+    // Without the right to read it there is no history, and it is of no use where the server remembers more.
+    let recorded = position(&collections).await.unwrap_or_default();
+    let recorded = recorded.filter(|(since, _)| earliest.is_some_and(|earliest| earliest > *since));
+    let recorded = recorded.map(|(_, until)| until);
     // The history has no renewals.
     let read_to = if source.has_renewals() {
         earliest
@@ -56,7 +59,7 @@ pub(crate) async fn log(
         turns: Turns::new(present, read_at, source.has_renewals()),
         steps: Steps::new(now, since, until, read_to),
         collections: &collections,
-        history: recorded.map(|recorded| (history, recorded)),
+        recorded,
         since,
         until,
         now,
@@ -91,8 +94,8 @@ struct Log<'a> {
     turns: Turns,
     steps: Steps,
     collections: &'a Collections,
-    /// The history, and the time up to which it is complete; `None` if there is none, or once it was read.
-    history: Option<(History, DateTime)>,
+    /// The time up to which the history is complete; `None` if there is none, or once it was read.
+    recorded: Option<DateTime>,
     since: DateTime,
     until: DateTime,
     now: DateTime,
@@ -106,7 +109,7 @@ impl Log<'_> {
             self.step(source, step).await?;
         }
         if !self.steps.are_enough() {
-            self.recorded(source).await?;
+            self.history(source).await?;
         }
         self.turns.only_missing();
         let found = self.turns.since(self.steps.reached());
@@ -120,7 +123,7 @@ impl Log<'_> {
         }
         if self.turns.are_missing() {
             let narrowed = source.narrowed(&self.turns.missing());
-            self.recorded(&narrowed).await?;
+            self.history(&narrowed).await?;
         }
         let rest = self.turns.rest();
         self.show(rest).await
@@ -144,16 +147,18 @@ impl Log<'_> {
     }
 
     /// Goes on with the history, where the steps have ended.
-    async fn recorded(&mut self, source: &Source<'_>) -> Result<(), Failure> {
-        let Some((history, recorded)) = self.history.take() else {
+    async fn history(&mut self, source: &Source<'_>) -> Result<(), Failure> {
+        let Some(complete) = self.recorded.take() else {
             return Ok(());
         };
         let reached = self.steps.reached();
-        let mut events = history
-            .events(source.names(), steps::farthest(self.since), reached.min(recorded))
-            .await;
+        let step = Step {
+            since: steps::farthest(self.since),
+            until: reached.min(complete),
+        };
+        let mut events = recorded(self.collections, source.names(), step).await;
         events.retain(|event| source.has(&event.key));
-        events.extend((recorded < reached).then(|| Event::gap(recorded, reached)));
+        events.extend((complete < reached).then(|| Event::gap(complete, reached)));
         let found = self.turns.step(events.into_iter());
         self.show(found).await
     }

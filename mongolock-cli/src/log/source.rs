@@ -16,7 +16,7 @@ use crate::json::token;
 use crate::show;
 
 /// The locks that are asked for.
-pub(crate) struct Source<'a> {
+pub(super) struct Source<'a> {
     collections: &'a Collections,
     filter: LockFilter,
     /// The condition for their names in the history.
@@ -27,7 +27,7 @@ pub(crate) struct Source<'a> {
 
 impl<'a> Source<'a> {
     /// All locks.
-    pub(crate) fn of_all(collections: &'a Collections) -> Self {
+    fn of_all(collections: &'a Collections) -> Self {
         Self {
             collections,
             filter: LockFilter::new(),
@@ -90,7 +90,7 @@ impl<'a> Source<'a> {
     }
 
     /// The documents of turns that may have been on after this time.
-    pub(crate) async fn present(&self, since: DateTime) -> Result<Vec<Event>, Failure> {
+    pub(super) async fn present(&self, since: DateTime) -> Result<Vec<Event>, Failure> {
         let mut locks = self.collections.provider.admin().stream(self.filter.clone());
         let mut present = Vec::new();
         while let Some(found) = locks.next().await {
@@ -107,7 +107,7 @@ impl<'a> Source<'a> {
     }
 
     /// The events of a step, in their order.
-    pub(crate) async fn events(&self, step: Step) -> Result<Vec<Event>, LockError> {
+    pub(super) async fn events(&self, step: Step) -> Result<Vec<Event>, LockError> {
         let admin = self.collections.provider.admin();
         let mut stream = admin.events(self.filter.clone());
         stream = stream.since(step.since).until(step.until);
@@ -153,7 +153,7 @@ fn of_document(info: LockInfo) -> Event {
 }
 
 /// What an event says of a turn; `None` if nothing.
-fn of_event(event: LockEvent) -> Option<Event> {
+pub(crate) fn of_event(event: LockEvent) -> Option<Event> {
     let what = match event.kind {
         LockEventKind::Held => What::Present(Some(End::Held)),
         LockEventKind::Acquired | LockEventKind::TakenOver => What::Acquired,

@@ -22,9 +22,9 @@ pub(super) fn farthest(since: DateTime) -> DateTime {
 
 /// A time that is read: from its beginning up to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Step {
-    pub(crate) since: DateTime,
-    pub(crate) until: DateTime,
+pub(super) struct Step {
+    pub(super) since: DateTime,
+    pub(super) until: DateTime,
 }
 
 /// The steps from the present back to the earliest time that the server remembers.

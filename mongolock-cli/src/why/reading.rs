@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use mongodb::Collection;
 use mongodb::bson::{DateTime, Document, doc};
 use mongodb::error::Error;
-use mongodb::{Collection, Cursor};
-use mongolock::LockError;
 
 use super::chain::{Holder, Known, Wait};
 use crate::connection::{Collections, now};
+use crate::driver;
 use crate::failure::Failure;
 use crate::ids;
 
@@ -73,8 +73,8 @@ async fn holders(
     let any: Vec<Document> = ranges.chain([doc! { "_id": { "$in": plain } }]).collect();
     let filter = doc! { "$or": any, "$expr": { "$gt": ["$expiresAt", "$$NOW"] } };
     let fields = doc! { "lockId": 1, "acquiredAt": 1, "expiresAt": 1, "now": "$$NOW" };
-    let found = all(locks.find(filter).projection(fields).max_time(LIMIT).await);
-    let documents = found.await.map_err(LockError::from)?;
+    let found = driver::all(locks.find(filter).projection(fields).max_time(LIMIT).await);
+    let documents = found.await?;
     let now = documents
         .iter()
         .find_map(|document| document.get_datetime("now").ok());
@@ -140,7 +140,7 @@ async fn of_processes(
         doc! { "$or": listing.to_vec() },
     ];
     let filter = doc! { "$and": both.to_vec(), "$expr": { "$gt": ["$until", "$$NOW"] } };
-    all(waiters.find(filter).max_time(LIMIT).await).await
+    driver::all(waiters.find(filter).max_time(LIMIT).await).await
 }
 
 /// The wait in a document; `None` if nobody waits there, or if the document is damaged.
@@ -158,13 +158,4 @@ fn wait(document: &Document) -> Option<Wait> {
         holds: texts("holds"),
         may_hold: texts("may_hold"),
     })
-}
-
-/// All documents of a query.
-async fn all(found: Result<Cursor<Document>, Error>) -> Result<Vec<Document>, Error> {
-    let (mut found, mut documents) = (found?, Vec::new());
-    while found.advance().await? {
-        documents.push(found.deserialize_current()?);
-    }
-    Ok(documents)
 }

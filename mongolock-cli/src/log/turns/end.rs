@@ -1,7 +1,10 @@
 //! The ends of turns, and their names in `--json` and in the history.
 
+use serde::Deserialize;
+
 /// How a turn has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum End {
     /// It has not ended.
     Held,
@@ -16,21 +19,6 @@ pub(crate) enum End {
 }
 
 impl End {
-    /// All of them.
-    const ALL: [Self; 6] = [
-        Self::Held,
-        Self::Released,
-        Self::Done,
-        Self::Expired,
-        Self::ExpiredBy,
-        Self::Unknown,
-    ];
-
-    /// The end that [`as_str`](Self::as_str) has named.
-    pub(crate) fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|end| end.as_str() == name)
-    }
-
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Held => "held",
