@@ -198,7 +198,7 @@ async fn guarded_commits() {
 
 #[tokio::test]
 async fn requests_of_operators() {
-    let expected = ["find", "find", "update"];
+    let expected = ["find", "find", "findAndModify"];
     assert_below_caller(&expected, async |traced| {
         let admin = traced.provider.admin();
         assert!(admin.get("a").await?.is_none());
