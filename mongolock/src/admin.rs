@@ -185,7 +185,9 @@ impl LockAdmin {
     pub async fn get(&self, name: impl IntoLockName) -> Result<Option<LockInfo>, LockError> {
         let (store, name) = (Arc::clone(&self.engine.store), name::whole(name)?);
         let margin = self.engine.config.options.takeover_margin;
-        request("query", async move { store.get(&name, margin).await }).await
+        // It is on the heap, so that the caller's future stays small.
+        let reading = Box::pin(async move { store.get(&name, margin).await });
+        request("query", reading).await
     }
 
     /// Releases a lock by force: ends the lease of its holder, or the minimum hold that keeps the lock taken.
