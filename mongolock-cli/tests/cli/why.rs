@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use mongolock::LockProvider;
+use mongolock::{LockGuard, LockProvider};
 use mongolock_tests::{AMPLE, FailPoint, TestDb, eventually, locks, must, test_db};
 use serde_json::Value;
 use tokio::sync::Barrier;
@@ -103,15 +103,20 @@ async fn a_guard_makes_it_a_guess() {
     waiting.abort();
 }
 
+/// A hold of `a` that is renewed every 300 ms, after five others.
+async fn renewed_often_after_five_turns(provider: &LockProvider) -> LockGuard {
+    let lock = provider.lock("a").renew_interval(Duration::from_millis(300));
+    for _ in 0..5 {
+        must(must(lock.acquire().await).release().await);
+    }
+    must(lock.acquire().await)
+}
+
 #[tokio::test]
 async fn renewals_and_the_turns_before_are_told() {
     let db = test_db().await;
     let anna = process(&db, "anna").await;
-    let lock = anna.lock("a").renew_interval(Duration::from_millis(300));
-    for _ in 0..5 {
-        must(must(lock.acquire().await).release().await);
-    }
-    let held = must(lock.acquire().await);
+    let held = renewed_often_after_five_turns(&anna).await;
     let text = until(&db, "a", "renewals   every 0.").await;
     assert!(text.contains("before     5 turns in 10m, median 0."), "{text}");
     must(held.release().await);
@@ -124,11 +129,7 @@ async fn renewals_and_the_turns_before_are_told() {
 async fn renewals_of_a_part_of_the_past_are_not_told() {
     let db = test_db().await;
     let anna = process(&db, "anna").await;
-    let lock = anna.lock("a").renew_interval(Duration::from_millis(300));
-    for _ in 0..5 {
-        must(must(lock.acquire().await).release().await);
-    }
-    let held = must(lock.acquire().await);
+    let held = renewed_often_after_five_turns(&anna).await;
     until(&db, "a", "renewals   every 0.").await;
     let slow = FailPoint::on(&["getMore"]).always().block(Duration::from_secs(3));
     let slow = slow.collection(&locks(db.database()).namespace().to_string());

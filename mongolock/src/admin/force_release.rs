@@ -187,6 +187,7 @@ impl fmt::Debug for ForceRelease {
             .field("name", &self.name)
             .field("only_if", &self.only_if)
             .field("permit", &self.permit)
+            .field("reason", &self.reason)
             .finish_non_exhaustive()
     }
 }
