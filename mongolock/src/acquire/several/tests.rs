@@ -3,6 +3,17 @@ use tokio::time::Instant;
 use super::*;
 use crate::LockProvider;
 
+/// A call of a task that holds nothing, and that waits for these names.
+fn waiting<'a>(
+    provider: &'a LockProvider,
+    names: &'a [RenderedName],
+    first: usize,
+    options: &'a Arc<Options>,
+) -> AcquireSeveral<'a> {
+    let enclosing = Enclosing::default();
+    AcquireSeveral::new(provider.engine(), names, first, options, enclosing, OnBusy::Wait)
+}
+
 /// The time that the call has waited between its locks does not count: it is longer than a maximum hold and a lease.
 #[tokio::test(start_paused = true)]
 async fn the_hold_of_names_that_were_acquired_one_by_one_begins_with_the_last() {
@@ -19,14 +30,7 @@ async fn the_hold_of_names_that_were_acquired_one_by_one_begins_with_the_last() 
         max_hold: Some(Duration::from_secs(60)),
         ..Options::default()
     });
-    let call = AcquireSeveral::new(
-        provider.engine(),
-        &names,
-        0,
-        &options,
-        Enclosing::default(),
-        OnBusy::Wait,
-    );
+    let call = waiting(&provider, &names, 0, &options);
     let mut hold = call.one_by_one().await.unwrap().unwrap();
     assert!(call.call.begun.elapsed() >= Duration::from_secs(100));
     assert!(hold.lease().acquired.elapsed() < Duration::from_secs(1));
@@ -44,14 +48,7 @@ async fn a_call_that_waits_for_the_first_lock_takes_the_whole_set_over() {
     tokio::task::yield_now().await;
     let names = ["a", "b"].map(RenderedName::new);
     let options = Arc::default();
-    let call = AcquireSeveral::new(
-        provider.engine(),
-        &names,
-        1,
-        &options,
-        Enclosing::default(),
-        OnBusy::Wait,
-    );
+    let call = waiting(&provider, &names, 1, &options);
     let release = async {
         tokio::task::yield_now().await;
         first.release().await.unwrap();
@@ -81,14 +78,7 @@ async fn a_lock_that_is_given_back_has_no_minimum_hold() {
         acquire_timeout: Some(Duration::from_secs(1)),
         ..Options::default()
     });
-    let call = AcquireSeveral::new(
-        provider.engine(),
-        &names,
-        0,
-        &options,
-        Enclosing::default(),
-        OnBusy::Wait,
-    );
+    let call = waiting(&provider, &names, 0, &options);
     let outcome = call.one_by_one().await;
     assert!(matches!(outcome, Err(LockError::Timeout { .. })));
     let begun = Instant::now();
@@ -124,14 +114,7 @@ async fn rounds_that_meet_the_same_holder_count_once() {
 async fn free_locks_are_acquired_by_the_first_round() {
     let provider = LockProvider::in_memory();
     let (names, options) = (["a", "b"].map(RenderedName::new), Arc::default());
-    let call = AcquireSeveral::new(
-        provider.engine(),
-        &names,
-        0,
-        &options,
-        Enclosing::default(),
-        OnBusy::Wait,
-    );
+    let call = waiting(&provider, &names, 0, &options);
     let entries = call.join();
     let turns = entries.iter().filter_map(Entry::try_turn).collect();
     let mut rounds = Rounds::new(&call.call);
