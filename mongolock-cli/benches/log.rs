@@ -36,7 +36,7 @@ async fn main() {
     let entries = fill(&database, megabytes).await;
     println!("oplog: {megabytes} MB, {entries} entries");
 
-    for arguments in [&["--since", "12h"][..], &["--since", "12h", "busy:7"]] {
+    for arguments in [&["--since", "12h"][..], &["--since", "12h", &name(7)]] {
         let (first, turn, all) = timed(&server.uri(), arguments);
         let of_a_gigabyte = all.as_secs_f64() * 1000.0 / f64::from(megabytes);
         println!(
@@ -68,11 +68,16 @@ async fn main() {
     }
 }
 
+/// The name of a lock, as long as those of the examples.
+fn name(number: usize) -> String {
+    format!("report:customer-{number:06}")
+}
+
 /// Fills the oplog with renewals, and some turns among them. Returns the number of its entries.
 async fn fill(database: &Database, megabytes: u32) -> u64 {
     let provider = LockProvider::new(database);
     for number in 0..LOCKS {
-        let held = must(provider.lock(format!("busy:{number}")).acquire().await);
+        let held = must(provider.lock(name(number)).acquire().await);
         must(held.release().await);
     }
     let oplog = database.client().database("local");
@@ -81,7 +86,7 @@ async fn fill(database: &Database, megabytes: u32) -> u64 {
         let statements: Vec<Document> = (0..LOCKS)
             .map(|number| {
                 let moved = doc! { "$set": { "expiresAt": { "$add": ["$expiresAt", 1] } } };
-                doc! { "q": { "_id": format!("busy:{number}") }, "u": [moved] }
+                doc! { "q": { "_id": name(number) }, "u": [moved] }
             })
             .collect();
         let command = doc! { "update": locks(database).name(), "updates": statements, "ordered": false };

@@ -29,6 +29,7 @@ pub(crate) struct Notes {
 /// A forced release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Forced {
+    /// The user, and the host if it is noted.
     pub(crate) by: String,
     pub(crate) reason: Option<String>,
     pub(crate) at: DateTime,
@@ -74,7 +75,10 @@ impl Notes {
             self.notes.insert(hold.to_owned(), text("note")?);
         } else {
             let forced = Forced {
-                by: text("by")?,
+                by: match (text("by")?, text("host")) {
+                    (by, Some(host)) => format!("{by}@{host}"),
+                    (by, None) => by,
+                },
                 reason: text("reason"),
                 at: date("at")?,
                 expires_at: date("expiresAt"),
@@ -117,6 +121,8 @@ mod tests {
         let reason = |id: &str| notes.forced(id).and_then(|forced| forced.reason.as_deref());
         assert_eq!((reason("anna#1"), reason("anna#3")), (Some("it hung"), None));
         assert_eq!(notes.forced("anna#3").map(|forced| forced.at), Some(at));
+        let by = |id: &str| notes.forced(id).map(|forced| forced.by.as_str());
+        assert_eq!((by("anna#1"), by("anna#3")), (Some("bert@web-1"), Some("bert")));
         let noticed = |id: &str| notes.forced(id).map(|forced| (forced.is_seen, forced.expires_at));
         assert_eq!(noticed("anna#1"), Some((false, None)));
         assert_eq!(noticed("anna#3"), Some((true, Some(at))));

@@ -17,7 +17,7 @@ use crate::acquire::Signals;
 use crate::cli::{ConnectionArguments, RecordArguments};
 use crate::connection::Collections;
 use crate::exit::Ending;
-use crate::failure::Failure;
+use crate::failure::{Failure, warn};
 use crate::ids::RECORDER;
 use crate::log::{self, End, Event, POSITION, What};
 
@@ -46,6 +46,7 @@ pub(crate) async fn record(
             _ = signals.next() => break,
         };
         set_up(&collections, arguments.keep).await?;
+        warn(format_args!("it records into `{}`", collections.history.name()));
         let last = log::position(&collections).await?;
         let mut position = last.map(|(_, at)| DateTime::from_millis(at.timestamp_millis() - OVERLAP));
         loop {

@@ -262,8 +262,8 @@ pub(crate) const HISTORY_AWAIT: Duration = millis(1);
 /// The pause before such a stream is asked again whose end is not reached.
 pub(crate) const HISTORY_PAUSE: Duration = millis(50);
 
-/// The time that a reply may take while the server reads the past, of which it sends nothing before it has 4 MB of matches or
-/// is at the end: about 7 s for 1 GB.
+/// The time that a reply may take while the server reads the past, of which it sends nothing before it has a batch of changes or
+/// is at the end: about 11 s for 1 GB.
 pub(crate) const HISTORY_LIMIT: Duration = seconds(10 * 60);
 
 /// The pause before a stream of events that has failed is opened again.

@@ -260,8 +260,8 @@ The ends of a turn:
   unknown          events are missing
 
   - A `?` is not known: the turn has begun before the time that the server remembers.
-  - For the NAME of one lock or semaphore the renewals are read, too: DETAILS has their number and the longest pause between them, \
-    and the time at which a lease was over is exact.
+  - For the NAME of one lock or semaphore the renewals are read, too: DETAILS has their number and the longest pause between them (the \
+    acquisition and the end count as renewals), and the time at which a lease was over is exact.
   - For several locks, the turn of a holder that was killed is missing if it has begun more than 10 minutes before --since or --at \
     and another holder came later. It is there if you name the lock.
   - The lock of `mongolock record` is left out unless you name it.
@@ -280,9 +280,9 @@ Fields of --json:
   held_ms            time from `from` to `to`, or to now
   end                held, released, done, expired, expired_by, unknown; or gap, for a time of which nothing is known
   renewals           number; left out if they were not read
-  longest_pause_ms   the longest time between two renewals; the acquisition counts as one if it was read
+  longest_pause_ms   the longest time between two renewals; the end counts as one, and the acquisition if it was read
   note               text; left out if there is none
-  forced_by, reason  text; who has released it by force, and why
+  forced_by, reason  text; who has released it by force, such as anna@ops-1, and why
 
 Examples:
   mongolock log report:42 --since 2d
@@ -295,7 +295,7 @@ to the time that the first line of `log` names, and from then on in the oplog. A
 `mongolock:recorder` lets one of them work, and another one goes on where that has ended. If the server no longer remembers that \
 time, `log` shows a gap.
 
-It ends with an error if MongoDB does not answer, so have the service manager start it again.
+It says so once it works. It ends with an error if MongoDB does not answer, so have the service manager start it again.
 
 A turn is removed --keep after its end. Another --keep changes that for all turns. A turn takes less than 250 bytes, with its indexes.
 

@@ -57,7 +57,7 @@ pub(crate) async fn log(
     let mut log = Log {
         page: Page::new(arguments.json, zone),
         turns: Turns::new(present, read_at, source.has_renewals()),
-        steps: Steps::new(now, since, until, read_to),
+        steps: Steps::new(now, since, read_to),
         collections: &collections,
         recorded,
         since,
@@ -82,10 +82,14 @@ fn window(
     };
     let since = at(arguments.at.unwrap_or(arguments.since))?;
     let until = arguments.at.or(arguments.until).map(at).transpose()?;
-    if since > until.unwrap_or(now) {
-        return Err(Failure::new("--since is later than --until, or than the present").code(exit::USAGE));
-    }
-    Ok((since, until))
+    let wrong = if since > now {
+        "this time is later than the present"
+    } else if until.is_some_and(|until| since > until) {
+        "--since is later than --until"
+    } else {
+        return Ok((since, until));
+    };
+    Err(Failure::new(wrong).code(exit::USAGE))
 }
 
 /// A log that is read, the latest turns first.
@@ -132,6 +136,7 @@ impl Log<'_> {
     async fn step(&mut self, source: &Source<'_>, step: Step) -> Result<(), Failure> {
         match source.events(step).await {
             Ok(events) => {
+                self.steps.had(step, events.len());
                 let mut found = self.turns.step(events.into_iter());
                 found.extend(self.turns.since(step.since));
                 self.show(found).await

@@ -167,7 +167,7 @@ fn held(turn: &Turn, now: DateTime) -> Option<Duration> {
 fn forced<'a>(turn: &Turn, notes: &'a Notes) -> Option<&'a Forced> {
     let forced = notes.forced(turn.hold.lock_id.as_deref()?)?;
     let (at, released) = (forced.at.timestamp_millis(), turn.to?.timestamp_millis());
-    (turn.end == End::Released && at.abs_diff(released) <= NOTED_WITHIN).then_some(forced)
+    (matches!(turn.end, End::Released | End::Done) && at.abs_diff(released) <= NOTED_WITHIN).then_some(forced)
 }
 
 /// What else is known of a turn, for people.

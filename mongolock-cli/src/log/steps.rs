@@ -1,19 +1,25 @@
 //! The steps backwards in which the past is read. No input or output.
 //!
-//! The server sends nothing of a filtered change stream before it has much to send or has read up to the present. So each step
-//! is a stream that begins earlier than the last one and ends where that has begun: the latest turns are there first. As each
-//! step goes four times as far back, all of them together read hardly more than a third more than one stream would.
+//! A change stream goes forwards, and the server sends nothing of a filtered one before it has many events. So each step is a
+//! stream that begins earlier than the last one and ends where that has begun: the latest turns are there first. The steps
+//! grow as long as they have few events, because a step is kept in memory as a whole.
 
 use mongodb::bson::DateTime;
 
-/// How far the first step goes back before the latest time that is asked for, and the last one before the earliest, in
-/// milliseconds: most turns that were on at these times have begun within it.
+/// How far before the earliest time that is asked for the last step goes, in milliseconds: most turns that were on at that time
+/// have begun within it.
 const LEAD: i64 = 10 * 60 * 1000;
 
-const SECOND: i64 = 1000;
+/// How far the first step goes back, in milliseconds.
+const FIRST: i64 = 60 * 1000;
 
 /// How many times as far back from the present each step goes.
 const FARTHER: i64 = 4;
+
+/// How many events a step has, if there are as many in a time as in the step before it.
+const EVENTS: i64 = 50_000;
+
+const SECOND: i64 = 1000;
 
 /// How far back the turns since a time are looked for.
 pub(super) fn farthest(since: DateTime) -> DateTime {
@@ -33,8 +39,8 @@ pub(super) struct Steps {
     now: i64,
     /// Where the last step has begun.
     reached: i64,
-    /// Up to where the latest turns are.
-    latest: i64,
+    /// How long a step may be, for what the last one has had.
+    longest: i64,
     /// How far the turns that are asked for go back.
     wanted: i64,
     /// `None` if the server remembers all since it was set up.
@@ -42,15 +48,14 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// The steps for the turns between two times.
-    pub(super) fn new(now: DateTime, since: DateTime, until: DateTime, earliest: Option<DateTime>) -> Self {
-        let [now, wanted, latest] =
-            [now, farthest(since), farthest(until.min(now))].map(DateTime::timestamp_millis);
+    /// The steps for the turns since a time.
+    pub(super) fn new(now: DateTime, since: DateTime, earliest: Option<DateTime>) -> Self {
+        let now = now.timestamp_millis();
         Self {
             now,
             reached: now,
-            latest,
-            wanted,
+            longest: i64::MAX,
+            wanted: farthest(since).timestamp_millis(),
             earliest: earliest.map(DateTime::timestamp_millis),
         }
     }
@@ -73,16 +78,21 @@ impl Steps {
         self.earliest = Some(earliest.map_or(shorter, |earliest| earliest.timestamp_millis().max(shorter)));
     }
 
+    /// Notes how many events a step has had.
+    pub(super) fn had(&mut self, step: Step, events: usize) {
+        let length = step.until.timestamp_millis() - step.since.timestamp_millis();
+        let events = i64::try_from(events).unwrap_or(i64::MAX).max(1);
+        self.longest = (length.saturating_mul(EVENTS) / events).max(SECOND);
+    }
+
     /// The next step.
     pub(super) fn next_step(&mut self) -> Option<Step> {
         let until = self.reached;
-        let farther = self.now - (self.now - until).saturating_mul(FARTHER);
-        let since = match (self.are_enough(), self.earliest) {
-            (false, _) => farther.min(self.latest).max(self.wanted),
-            (true, Some(_)) => farther,
-            // How far it goes back is not known, and each step would read all of it again.
-            (true, None) => 0,
-        };
+        let farther = (self.now - until).saturating_mul(FARTHER - 1).max(FIRST);
+        let mut since = until - farther.min(self.longest);
+        if !self.are_enough() {
+            since = since.max(self.wanted);
+        }
         // The events of a second belong to one step.
         let since = since.max(self.earliest.unwrap_or(0)).div_euclid(SECOND) * SECOND;
         if since >= until {
@@ -101,10 +111,8 @@ mod tests {
     const MINUTE: i64 = 60 * 1000;
     const NOW: i64 = 1_000_000 * MINUTE;
 
-    /// The minutes before the present at which the steps begin and end, and whether they are enough.
-    fn steps(since: i64, until: i64, earliest: Option<i64>) -> Vec<(i64, i64, bool)> {
-        let time = |minutes: i64| DateTime::from_millis(NOW - minutes * MINUTE);
-        let mut steps = Steps::new(time(0), time(since), time(until), earliest.map(time));
+    /// The steps, and whether they are enough after each: the minutes before the present at which it begins and ends.
+    fn steps(mut steps: Steps) -> Vec<(i64, i64, bool)> {
         let mut all = Vec::new();
         while let Some(step) = steps.next_step() {
             let back = |time: DateTime| (NOW - time.timestamp_millis()) / MINUTE;
@@ -113,28 +121,59 @@ mod tests {
         all
     }
 
+    /// Those for the turns of the last minutes, of which the server remembers so many.
+    fn of(since: i64, earliest: Option<i64>) -> Steps {
+        let time = |minutes: i64| DateTime::from_millis(NOW - minutes * MINUTE);
+        Steps::new(time(0), time(since), earliest.map(time))
+    }
+
     #[test]
     fn each_step_goes_four_times_as_far_back() {
         let wanted = [
-            (10, 0, false),
-            (40, 10, false),
-            (160, 40, false),
-            (640, 160, false),
-            (730, 640, true),
+            (1, 0, false),
+            (4, 1, false),
+            (16, 4, false),
+            (64, 16, false),
+            (256, 64, false),
+            (730, 256, true),
             (2920, 730, true),
             (5000, 2920, true),
         ];
-        assert_eq!(steps(720, 0, Some(5000)), wanted);
+        assert_eq!(steps(of(720, Some(5000))), wanted);
         assert_eq!(
-            steps(720, 0, Some(100)),
-            [(10, 0, false), (40, 10, false), (100, 40, false)]
+            steps(of(720, Some(10))),
+            [(1, 0, false), (4, 1, false), (10, 4, false)]
         );
+        let all = steps(of(20, None));
+        assert_eq!(
+            all[..4],
+            [(1, 0, false), (4, 1, false), (16, 4, false), (30, 16, true)]
+        );
+        assert_eq!(all.last(), Some(&(NOW / MINUTE, 491_520, true)));
+    }
+
+    #[test]
+    fn a_step_is_shorter_where_there_are_many_events() {
+        let mut steps = of(720, None);
+        let first = steps.next_step().expect("there is one");
+        steps.had(first, 100_000);
+        let second = steps.next_step().expect("there is one");
+        assert_eq!(second.since.timestamp_millis(), NOW - MINUTE - MINUTE / 2);
+        steps.had(second, 10_000_000);
+        let third = steps.next_step().expect("there is one");
+        assert_eq!(
+            third.since.timestamp_millis(),
+            second.since.timestamp_millis() - SECOND
+        );
+        steps.had(third, 0);
+        let fourth = steps.next_step().expect("there is one");
+        assert!(fourth.since.timestamp_millis() <= NOW - 4 * MINUTE);
     }
 
     #[test]
     fn a_step_that_the_server_has_forgotten_is_shorter_the_next_time() {
         let time = DateTime::from_millis;
-        let mut steps = Steps::new(time(NOW), time(NOW - MINUTE), time(NOW), None);
+        let mut steps = of(1, None);
         let step = steps.next_step().expect("there is one");
         steps.lose(step, Some(step.since));
         let next = steps.next_step().expect("there is another one");
@@ -145,21 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_step_ends_the_turns_of_a_time() {
-        assert_eq!(steps(360, 360, Some(1000)), [(370, 0, true), (1000, 370, true)]);
-        assert_eq!(steps(300, 120, Some(200)), [(130, 0, false), (200, 130, false)]);
-        assert_eq!(steps(0, 0, Some(15)), [(10, 0, true), (15, 10, true)]);
-        assert_eq!(steps(10, 0, Some(0)), []);
-    }
-
-    #[test]
-    fn a_server_that_remembers_all_is_searched_in_one_more_step() {
-        let wanted = [
-            (10, 0, false),
-            (40, 10, false),
-            (70, 40, true),
-            (1_000_000, 70, true),
-        ];
-        assert_eq!(steps(60, 0, None), wanted);
+    fn there_is_no_step_where_the_server_remembers_nothing() {
+        assert_eq!(steps(of(10, Some(0))), []);
     }
 }

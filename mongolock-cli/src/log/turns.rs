@@ -110,11 +110,11 @@ impl Turn {
         self.hold.acquired_at.is_none() || self.to.is_some() && self.hold.owner.is_none()
     }
 
-    /// The longest time between two renewals, in milliseconds; the acquisition counts as one, unless the renewals after it are
-    /// not known.
+    /// The longest time between two renewals, in milliseconds. The end of the turn counts as one, and so does the acquisition,
+    /// unless the renewals after it are not known.
     pub(crate) fn longest_pause(&self) -> Option<i64> {
         let acquired = self.hold.acquired_at.as_ref().filter(|_| self.is_whole);
-        let times = self.renewals.iter().chain(acquired);
+        let times = self.to.iter().chain(&self.renewals).chain(acquired);
         let times: Vec<i64> = times.map(|time| time.timestamp_millis()).collect();
         times.windows(2).map(|pair| pair[0].saturating_sub(pair[1])).max()
     }
@@ -341,7 +341,9 @@ impl Turns {
     fn end_of_lease(&self, turn: &mut Turn, expires_at: Option<DateTime>) {
         if self.has_renewals
             && turn.end == End::ExpiredBy
-            && let Some(end) = expires_at.min(turn.to)
+            && let Some(end) = expires_at
+            // A lease that was longer has ended with its document.
+            && turn.to.is_none_or(|to| end <= to)
         {
             (turn.end, turn.to) = (End::Expired, Some(end));
         }

@@ -20,6 +20,9 @@ use crate::{LockError, LockFilter};
 
 type Event = ChangeStreamEvent<Document>;
 
+/// The most changes of a reply. It bounds the memory, and the number of changes after its end that a stream reads.
+const BATCH: u32 = 500;
+
 /// Which changes a stream has.
 #[derive(Debug, Clone)]
 pub(crate) struct Changes {
@@ -77,8 +80,6 @@ pub(crate) struct DocumentStream {
     gate: Arc<Gate>,
     collection: Collection<Document>,
     end: Option<End>,
-    /// Whether the last change has ended the stream, because the collection was dropped or renamed.
-    is_invalid: bool,
     /// Whether the server has read up to the present time.
     is_live: bool,
 }
@@ -121,6 +122,7 @@ impl MongoStore {
             }
             let watch = collection.watch().pipeline(pipeline);
             let watch = watch.max_await_time(until.map_or(STREAM_AWAIT, |_| HISTORY_AWAIT));
+            let watch = watch.batch_size(BATCH);
             let watch = match begin {
                 Begin::Now => watch,
                 Begin::At(time) => watch.start_at_operation_time(timestamp(time, 1)),
@@ -135,7 +137,6 @@ impl MongoStore {
             gate: Arc::clone(&gate),
             collection: collection.clone(),
             end,
-            is_invalid: false,
             is_live: false,
         })
     }
@@ -158,17 +159,14 @@ impl DocumentStream {
                 Err(_) => Err(LockError::no_reply("change stream", limit)),
             }
         });
-        let event: Option<Event> = event.await?;
+        let mut event: Option<Event> = event.await?;
         if event.is_none() && !self.stream.is_alive() {
-            match &mut self.end {
-                // The collection was dropped after the end: the server has kept that change back.
-                Some(end) if !self.is_invalid => end.is_passed = true,
-                _ => return Err(driver_error::ended()),
-            }
+            return Err(driver_error::ended());
+        }
+        if let Some(end) = &mut self.end {
+            event = event.filter(|event| end.has(event));
         }
         self.is_live |= event.is_none();
-        let is_end = |event: &Event| event.operation_type == OperationType::Invalidate;
-        self.is_invalid = event.as_ref().map_or(self.is_invalid, is_end);
         Ok(event.map(change))
     }
 
@@ -198,7 +196,7 @@ struct End {
     until: DateTime,
     /// All changes up to then must be read: those before `until`, or once that has passed, those that there were.
     at: Timestamp,
-    /// Whether the server says that there are no more changes before the end.
+    /// Whether the server has sent a change after the end, and so all before it.
     is_passed: bool,
 }
 
@@ -209,6 +207,12 @@ impl End {
             at: after(until),
             is_passed: false,
         }
+    }
+
+    /// Whether a change belongs to the stream.
+    fn has(&mut self, event: &Event) -> bool {
+        self.is_passed |= event.cluster_time >= Some(after(self.until));
+        !self.is_passed
     }
 
     /// On a server without writes the position stays behind `until`, so that the stream ends with the latest write. A router
@@ -264,14 +268,17 @@ fn wanted(changes: &Changes) -> Document {
         let nameless = doc! { "operationType": { "$in": ends.to_vec() } };
         wanted.push(doc! { "$or": [nameless, { "$and": names }] });
     }
-    if let Some(until) = changes.until {
-        wanted.push(doc! { "clusterTime": { "$lt": after(until) } });
-    }
-    if wanted.is_empty() {
-        // The server refuses an empty list.
-        return doc! {};
-    }
-    doc! { "$and": wanted }
+    // The server refuses an empty list.
+    let wanted = if wanted.is_empty() {
+        doc! {}
+    } else {
+        doc! { "$and": wanted }
+    };
+    let Some(until) = changes.until else {
+        return wanted;
+    };
+    // Any change after the end fills a batch, with which the server stops reading.
+    doc! { "$or": [{ "clusterTime": { "$gte": after(until) } }, wanted] }
 }
 
 /// The fields of an event that are read.

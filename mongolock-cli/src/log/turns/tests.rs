@@ -125,6 +125,14 @@ fn the_end_of_a_lease_is_exact_with_renewals() {
         panic!("{found:?}")
     };
     assert_eq!((turn.renewals.len(), turn.longest_pause()), (3, Some(7)));
+    // The time after the last renewal is a pause.
+    let mut turns = Turns::new([], at(0), true);
+    let events = [acquired(1, 10), renewed(13), acquired(2, 70)];
+    let found = turns.step(events.into_iter());
+    let Some(Found::Turn(turn)) = found.last() else {
+        panic!("{found:?}")
+    };
+    assert_eq!((turn.renewals.len(), turn.longest_pause()), (1, Some(10)));
     // Renewals before the first one that was read are no pause.
     let mut turns = Turns::new([present(Some(End::Held), 1, 10, 1010)], at(0), true);
     assert!(turns.step([renewed(500), renewed(504)].into_iter()).is_empty());
