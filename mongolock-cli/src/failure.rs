@@ -7,7 +7,7 @@ use std::io;
 use mongodb::error::{Error as DriverError, ErrorKind};
 use mongolock::LockError;
 
-use crate::codes::UNAUTHORIZED;
+use crate::codes::{UNAUTHORIZED, stream_help};
 use crate::driver;
 use crate::exit::{self, Ending};
 use crate::text::escaped;
@@ -36,6 +36,19 @@ impl Failure {
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
+    }
+
+    /// Why what a change stream on these collections is read for fails.
+    pub(crate) fn of_stream(error: LockError, what: &str, collections: &str) -> Self {
+        let help = match &error {
+            LockError::Mongo(error) => stream_help(error, collections),
+            _ => None,
+        };
+        let failure = Self::from(error);
+        match help {
+            Some(help) => Self::new(format!("cannot {what}: {failure}")).help(help),
+            None => failure,
+        }
     }
 
     pub(crate) fn code(self, code: u8) -> Self {

@@ -7,9 +7,8 @@ use mongolock::{FencingToken, LockError, LockEvent, LockEventKind, LockFilter, L
 
 use super::steps::Step;
 use super::turns::{End, Event, Hold, Key, What};
-use crate::codes::{HISTORY_LOST, code, stream_help};
+use crate::codes::{HISTORY_LOST, code};
 use crate::connection::Collections;
-use crate::driver;
 use crate::failure::Failure;
 use crate::ids::{self, RECORDER};
 use crate::json::token;
@@ -192,15 +191,11 @@ pub(crate) fn is_history_lost(error: &LockError) -> bool {
 
 /// Why the past cannot be read.
 pub(crate) fn refused(error: impl Into<LockError>) -> Failure {
-    let error = match error.into() {
-        LockError::Mongo(error) => error,
-        other => return other.into(),
-    };
-    let text = format!("cannot read the past of the locks: {}", driver::text(&error));
-    match stream_help(&error, "the collection of the locks") {
-        Some(help) => Failure::new(text).help(help),
-        None => LockError::from(error).into(),
-    }
+    Failure::of_stream(
+        error.into(),
+        "read the past of the locks",
+        "the collection of the locks",
+    )
 }
 
 #[cfg(test)]

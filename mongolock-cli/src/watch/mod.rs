@@ -4,19 +4,19 @@ mod page;
 
 use std::time::Duration;
 
-use mongodb::error::ErrorKind;
-use mongolock::{LockError, LockEvents, LockFilter, LockProvider};
+use mongolock::{LockEvents, LockFilter, LockProvider};
 use tokio::time::sleep;
 
 use self::page::{Page, Pulse};
 use crate::cli::{ConnectionArguments, WatchArguments};
-use crate::codes::stream_help;
-use crate::driver;
 use crate::exit::Ending;
 use crate::failure::Failure;
 
 /// The pause between two looks at whether a primary answers.
 const PULSE: Duration = Duration::from_secs(1);
+
+/// What it reads.
+const COLLECTIONS: &str = "the collection of the locks and on that of the waiters";
 
 pub(crate) async fn watch(
     arguments: WatchArguments,
@@ -40,7 +40,7 @@ pub(crate) async fn watch(
 async fn show(mut events: LockEvents, page: &Page) -> Failure {
     while let Some(event) = events.next().await {
         let shown = event
-            .map_err(|error| refused(&error))
+            .map_err(|error| Failure::of_stream(error, "watch the locks", COLLECTIONS))
             .and_then(|event| page.show(&event));
         if let Err(failure) = shown {
             return failure;
@@ -72,19 +72,5 @@ async fn tell_outages(provider: &LockProvider, page: &Page) -> Failure {
         if let Err(failure) = page.show_pulse(&pulse) {
             return failure;
         }
-    }
-}
-
-/// Why the locks cannot be watched.
-fn refused(error: &LockError) -> Failure {
-    let LockError::Mongo(error) = error else {
-        return Failure::new(error.to_string()).help(error.help());
-    };
-    let failure = Failure::new(format!("cannot watch the locks: {}", driver::text(error)));
-    let collections = "the collection of the locks and on that of the waiters";
-    match (stream_help(error, collections), &*error.kind) {
-        (Some(help), _) => failure.help(help),
-        (None, ErrorKind::ServerSelection { .. }) => failure.help(LockError::from(error.clone()).help()),
-        (None, _) => failure,
     }
 }
