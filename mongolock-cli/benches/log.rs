@@ -1,4 +1,4 @@
-//! How long `mongolock log` takes on a large oplog, and what it costs the programs beside it.
+//! How long `mongolock log` takes on a large oplog, what it costs the programs beside it, and how much `mongolock record` writes.
 //!
 //! `cargo bench -p mongolock-cli --bench log` fills an oplog with 250 MB of renewals, and `… -- --full` with 1,000 MB. The server is
 //! one of its own.
@@ -8,10 +8,11 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mongodb::Database;
 use mongodb::bson::{Document, doc};
+use mongodb::{Collection, Database};
 use mongolock::{DistributedLock, LockProvider};
-use mongolock_tests::{Server, ServerOptions, locks, must};
+use mongolock_tests::{Server, ServerOptions, eventually, locks, must};
+use tokio::task::JoinSet;
 
 /// The locks that are renewed.
 const LOCKS: usize = 1000;
@@ -19,8 +20,17 @@ const LOCKS: usize = 1000;
 /// A turn is written after so many renewals.
 const RENEWALS_OF_A_TURN: usize = 20_000;
 
-/// Cycles of acquire and release that are measured, without the program and beside it.
-const CYCLES: usize = 600;
+/// Cycles of acquire and release that are measured in each round, without the program and then beside it.
+const CYCLES: usize = 500;
+const ROUNDS: usize = 4;
+
+/// Turns that are recorded, and the tasks that make them, each with so many locks in turn.
+const RECORDED: usize = 16_000;
+const TASKS: usize = 16;
+const NAMES: usize = 50;
+
+/// The limit of a wait for the history, which is written every 10 s.
+const LIMIT: Duration = Duration::from_secs(60);
 
 #[tokio::main]
 async fn main() {
@@ -32,7 +42,10 @@ async fn main() {
     }
     let megabytes = if has("--full") { 1000 } else { 250 };
     let server = must(Server::start(ServerOptions::single().oplog(megabytes * 2)).await);
-    let database = must(server.client().await).database("app");
+    let client = must(server.client().await);
+    let of_a_turn = recorded(&server, &client.database("history")).await;
+    println!("record: {of_a_turn} bytes a turn (goal 250)");
+    let database = client.database("app");
     let entries = fill(&database, megabytes).await;
     println!("oplog: {megabytes} MB, {entries} entries");
 
@@ -46,21 +59,27 @@ async fn main() {
     }
 
     let lock = LockProvider::new(&database).lock("beside");
-    let without = cycles(&lock).await;
-    let mut child = start(&server.uri(), &["--since", "12h"]);
-    let mut beside = Vec::new();
-    while beside.len() < CYCLES {
-        if must(child.try_wait()).is_some() {
-            child = start(&server.uri(), &["--since", "12h"]);
+    let (mut without, mut beside) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        for _ in 0..CYCLES {
+            without.push(cycle(&lock).await);
         }
-        beside.push(cycle(&lock).await);
+        let mut child = start(&server.uri(), &["--since", "12h"]);
+        for _ in 0..CYCLES {
+            if must(child.try_wait()).is_some() {
+                child = start(&server.uri(), &["--since", "12h"]);
+            }
+            beside.push(cycle(&lock).await);
+        }
+        must(child.kill());
+        must(child.wait());
     }
-    must(child.kill());
-    must(child.wait());
-    beside.sort_unstable();
     for (name, part, goal) in [("p50", 2, 1.2), ("p99", 100, 2.0)] {
-        let at = |cycles: &[Duration]| cycles[cycles.len() - 1 - cycles.len() / part];
-        let (alone, with) = (at(&without), at(&beside));
+        let at = |cycles: &mut Vec<Duration>| {
+            cycles.sort_unstable();
+            cycles[cycles.len() - 1 - cycles.len() / part]
+        };
+        let (alone, with) = (at(&mut without), at(&mut beside));
         let ratio = with.as_secs_f64() / alone.as_secs_f64();
         println!(
             "acquire and release, {name}: {alone:.1?} alone, {with:.1?} beside log: x{ratio:.2} (goal x{goal})"
@@ -97,24 +116,69 @@ async fn fill(database: &Database, megabytes: u32) -> u64 {
         }
         let held = must(provider.lock("turn").acquire().await);
         must(held.release().await);
-        let stats = must(
-            oplog
-                .run_command(doc! { "collStats": "oplog.rs", "scale": 1 << 20 })
-                .await,
-        );
-        let size = stats
-            .get("size")
-            .and_then(|size| size.as_i32().map(i64::from).or(size.as_i64()));
-        if size.unwrap_or_default() >= i64::from(megabytes) {
+        if size(&oplog, "oplog.rs", "size").await >> 20 >= i64::from(megabytes) {
             let count = oplog.collection::<Document>("oplog.rs");
             return must(count.estimated_document_count().await);
         }
     }
 }
 
-fn start(uri: &str, arguments: &[&str]) -> Child {
+/// The bytes that a turn takes in the history on the disk, with the indexes.
+async fn recorded(server: &Server, database: &Database) -> i64 {
+    let provider = LockProvider::new(database);
+    let mut recorder = must(program(&server.uri(), database.name(), &["record"]).spawn());
+    let history = locks(database).name().to_owned() + ".history";
+    let turns = database.collection::<Document>(&history);
+    until(&turns, doc! { "_id": "position" }, 1).await;
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let provider = provider.clone();
+        tasks.spawn(async move {
+            for turn in 0..RECORDED / TASKS {
+                cycle(&provider.lock(name(task + TASKS * (turn % NAMES)))).await;
+            }
+        });
+    }
+    tasks.join_all().await;
+    let ended = doc! { "_id.name": { "$exists": true }, "to": { "$type": "date" } };
+    until(&turns, ended, RECORDED).await;
+    must(recorder.kill());
+    must(recorder.wait());
+    // Its files have their size after a checkpoint.
+    let admin = database.client().database("admin");
+    must(admin.run_command(doc! { "fsync": 1 }).await);
+    size(database, &history, "totalSize").await / i64::try_from(RECORDED).unwrap_or(i64::MAX)
+}
+
+/// Waits until a collection has so many of these documents.
+async fn until(collection: &Collection<Document>, wanted: Document, count: usize) {
+    let probe = || async {
+        let found = must(collection.count_documents(wanted.clone()).await);
+        (found >= count as u64).then_some(())
+    };
+    must(eventually(LIMIT, "the history", probe).await);
+}
+
+/// A size of a collection, in bytes.
+async fn size(database: &Database, collection: &str, which: &str) -> i64 {
+    let stats = must(database.run_command(doc! { "collStats": collection }).await);
+    let size = stats
+        .get(which)
+        .and_then(|size| size.as_i32().map(i64::from).or(size.as_i64()));
+    size.unwrap_or_default()
+}
+
+fn program(uri: &str, database: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mongolock"));
-    command.env("MONGODB_URI", uri).args(["--database", "app", "log"]);
+    command
+        .env("MONGODB_URI", uri)
+        .args(["--database", database])
+        .args(arguments);
+    command
+}
+
+fn start(uri: &str, arguments: &[&str]) -> Child {
+    let mut command = program(uri, "app", &["log"]);
     must(command.args(arguments).stdout(Stdio::piped()).spawn())
 }
 
@@ -138,13 +202,4 @@ async fn cycle(lock: &DistributedLock) -> Duration {
     let begun = Instant::now();
     must(must(lock.acquire().await).release().await);
     begun.elapsed()
-}
-
-async fn cycles(lock: &DistributedLock) -> Vec<Duration> {
-    let mut cycles = Vec::new();
-    for _ in 0..CYCLES {
-        cycles.push(cycle(lock).await);
-    }
-    cycles.sort_unstable();
-    cycles
 }
