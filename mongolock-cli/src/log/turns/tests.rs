@@ -113,6 +113,18 @@ fn each_end_is_told() {
     assert_eq!(all(vec![], events), wanted);
 }
 
+/// The leases before the last renewal do not tell when such a turn has ended.
+#[test]
+fn a_turn_whose_document_is_deleted_during_its_lease_ends_with_the_document() {
+    let events = vec![
+        acquired(1, 10),
+        renewed(13),
+        renewed(28),
+        ended(End::ExpiredBy, 30),
+    ];
+    assert_eq!(all(vec![], events), ["web-1 10-30 expired_by"]);
+}
+
 #[test]
 fn the_end_of_a_lease_is_exact_with_renewals() {
     let events = vec![acquired(1, 10), renewed(13), renewed(16), acquired(2, 70)];
