@@ -171,7 +171,7 @@ impl Log<'_> {
     async fn show(&mut self, mut found: Vec<Found>) -> Result<(), Failure> {
         found.retain(|found| match found {
             Found::Turn(turn) => turn.is_within(self.since, self.until),
-            Found::Gap(..) => true,
+            Found::Gap(from, to) => *from <= self.until && *to >= self.since,
         });
         let lock_ids = found.iter().filter_map(|found| match found {
             Found::Turn(turn) => turn.hold.lock_id.as_deref(),

@@ -281,6 +281,11 @@ impl Turns {
         // An acquisition in the same millisecond as the one before does not change the field.
         let from = event.hold.acquired_at.or(open.turn.hold.acquired_at);
         let from = from.unwrap_or(event.at);
+        if !open.is_sure && open.turn.end == End::ExpiredBy && open.turn.to == Some(from) {
+            // The history has the acquisition that was read last as well: it began in one second, and its event is of the next.
+            self.open.insert(event.key, open);
+            return;
+        }
         let mut before = Open::new(&event.key);
         // The document was read before this event, and shows the turn before.
         if open.turn.hold.acquired_at.is_some_and(|known| known < from) {

@@ -241,6 +241,17 @@ fn a_cleared_mark_and_a_deleted_document_are_no_turns() {
     assert_eq!(all(vec![], vec![ended(End::ExpiredBy, 40)]), [""; 0]);
 }
 
+/// An acquisition begins in one second, and its event may be of the next one, up to which the history was read then.
+#[test]
+fn an_acquisition_that_the_history_has_as_well_is_one_turn() {
+    let mut turns = Turns::new([], at(0), false);
+    let mut found = turns.step([acquired(2, 20), ended(End::Released, 30)].into_iter());
+    let history = [acquired(1, 10), ended(End::Released, 15), acquired(2, 20)];
+    found.extend(turns.step(history.into_iter()));
+    found.extend(turns.rest());
+    assert_eq!(shown(&found), ["web-2 20-30 released", "web-1 10-15 released"]);
+}
+
 #[test]
 fn nothing_is_known_across_a_gap() {
     let gap = event(What::Gap(at(20)), 50);
