@@ -200,7 +200,9 @@ impl Reader {
             if is_final(&error) {
                 return Err(error);
             }
-            sleep(EVENTS_REOPEN).await;
+            // The past may have many collections that were dropped.
+            let is_ended = driver_error::is_ended(&error);
+            sleep(if is_ended { HISTORY_PAUSE } else { EVENTS_REOPEN }).await;
             let opened = match &self.position {
                 Some(position) if !driver_error::is_history_lost(&error) => {
                     self.open(Begin::After(position.clone())).await
