@@ -40,7 +40,13 @@ impl<'a> Source<'a> {
     pub(super) async fn new(collections: &'a Collections, name: Option<&str>) -> Result<Self, Failure> {
         let all = Self::of_all(collections);
         let Some(name) = name else { return Ok(all) };
-        let is_one = !show::found(&collections.provider.admin(), name).await?.is_empty();
+        let admin = collections.provider.admin();
+        let is_one = match admin.get(name).await {
+            // A damaged document does not hide the past of its lock.
+            Ok(Some(_)) | Err(LockError::CorruptDocument { .. }) => true,
+            Ok(None) => !show::permits(&admin, name).await?.is_empty(),
+            Err(error) => return Err(error.into()),
+        };
         let source = if is_one {
             all.of_name(name)
         } else {

@@ -334,6 +334,15 @@ async fn a_dropped_collection_is_no_end_of_the_log() {
     assert_eq!(told(&log(&db, &["b"])), ["b anna expired_by"]);
 }
 
+#[tokio::test]
+async fn a_damaged_lock_has_its_past() {
+    let db = test_db().await;
+    turn(&owner(&db, "anna").await, "a").await;
+    let damage = doc! { "$set": { "expiresAt": "soon" } };
+    must(locks(db.database()).update_one(doc! { "_id": "a" }, damage).await);
+    assert_eq!(told(&log(&db, &["a"])), ["a anna released"]);
+}
+
 /// What the oplog has forgotten is not known: a turn that has begun before is shown as far as the documents tell, or the
 /// history.
 #[tokio::test]
