@@ -112,8 +112,8 @@ impl<'a> Source<'a> {
         Ok(present)
     }
 
-    /// The events of a step, in their order.
-    pub(super) async fn events(&self, step: Step) -> Result<Vec<Event>, LockError> {
+    /// The events of a step, in their order; `None` if the server has forgotten some of them, also while it sent them.
+    pub(super) async fn events(&self, step: Step) -> Result<Option<Vec<Event>>, LockError> {
         let admin = self.collections.provider.admin();
         let mut stream = admin.events(self.filter.clone());
         stream = stream.since(step.since).until(step.until);
@@ -122,9 +122,13 @@ impl<'a> Source<'a> {
         }
         let mut events = Vec::new();
         while let Some(event) = stream.next().await {
-            events.extend(of_event(event?).filter(|event| self.has(&event.key)));
+            match event {
+                Ok(event) if event.kind == LockEventKind::Gap => return Ok(None),
+                Err(error) if is_history_lost(&error) => return Ok(None),
+                event => events.extend(of_event(event?).filter(|event| self.has(&event.key))),
+            }
         }
-        Ok(events)
+        Ok(Some(events))
     }
 }
 
