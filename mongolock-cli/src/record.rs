@@ -8,7 +8,7 @@
 use std::mem;
 use std::time::Duration;
 
-use mongodb::bson::{DateTime, Document, doc};
+use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongolock::{LockEventKind, LockFilter};
 use rustix::process::Signal;
 use tokio::time::sleep;
@@ -47,10 +47,11 @@ pub(crate) async fn record(
         };
         set_up(&collections, arguments.keep).await?;
         warn(format_args!("it records into `{}`", collections.history.name()));
-        let last = log::position(&collections).await?;
-        let mut position = last.map(|(_, at)| DateTime::from_millis(at.timestamp_millis() - OVERLAP));
+        let mut complete = log::position(&collections).await?.map(|(_, at)| at);
+        let mut overlap = OVERLAP;
         loop {
-            position = Some(batch(&collections, position).await?);
+            complete = Some(batch(&collections, complete, overlap).await?);
+            overlap = 0;
             tokio::select! {
                 () = sleep(PAUSE) => {}
                 () = guard.lost() => break,
@@ -80,9 +81,14 @@ async fn set_up(collections: &Collections, keep: Duration) -> Result<(), Failure
     Ok(())
 }
 
-/// Writes what has happened since a time up to now, which it returns. Without a time, and after a gap, it begins with the
-/// present holds.
-async fn batch(collections: &Collections, mut since: Option<DateTime>) -> Result<DateTime, Failure> {
+/// Writes what has happened up to now, which it returns, since the time up to which the history is complete, and so many
+/// milliseconds before that. Without such a time, and after a gap, it begins with the present holds.
+async fn batch(
+    collections: &Collections,
+    complete: Option<DateTime>,
+    overlap: i64,
+) -> Result<DateTime, Failure> {
+    let mut since = complete.map(|at| DateTime::from_millis(at.timestamp_millis() - overlap));
     let now = log::now(collections).await?.timestamp_millis();
     // A batch ends with a whole second.
     let until = DateTime::from_millis(now.div_euclid(1000) * 1000);
@@ -112,10 +118,13 @@ async fn batch(collections: &Collections, mut since: Option<DateTime>) -> Result
             some.push(doc! { "q": { "_id": POSITION }, "u": set, "upsert": true });
             return write(collections, some).await.map(|()| until);
         };
-        // The turns end at the beginning of the gap, unless they are found again.
-        let gap = doc! { "$set": { "from": from, "to": until } };
-        some.push(doc! { "q": { "_id": { "gap": from } }, "u": gap, "upsert": true });
-        some.push(end(doc! { "to": { "$type": "object" } }, from, End::Unknown));
+        if let Some((_, at)) = log::position(collections).await?
+            && complete < Some(at)
+        {
+            // This recorder was stopped, and another one has recorded that time.
+            return Ok(at);
+        }
+        some.extend(missed(complete.map_or(from, |at| at.max(from)), until));
         write(collections, some).await?;
         since = None;
     }
@@ -144,7 +153,12 @@ fn statements(event: Event) -> Vec<Document> {
             ]
         }
         // Its id is that of the notes.
-        What::Changed => vec![doc! { "q": earlier, "u": { "$set": { "lockId": hold.lock_id } } }],
+        What::Changed => {
+            let mut hold_now = doc! { "lockId": hold.lock_id };
+            // A lease that is resumed has a token of its own.
+            hold_now.extend(hold.token.map(|token| ("token".to_owned(), Bson::from(token))));
+            vec![doc! { "q": earlier, "u": { "$set": hold_now } }]
+        }
         What::Ended(how) => vec![end(earlier, at, how)],
         What::AllDeleted => vec![end(
             doc! { "to": { "$type": "object" }, "from": { "$lte": at } },
@@ -153,6 +167,18 @@ fn statements(event: Event) -> Vec<Document> {
         )],
         _ => Vec::new(),
     }
+}
+
+/// The statements for a gap between these times. The turns end at its beginning, unless they are found again; one that has
+/// begun later, and was written by a recorder that did not finish its batch, ends where it began.
+fn missed(from: DateTime, until: DateTime) -> [Document; 2] {
+    let gap = doc! { "$set": { "from": from, "to": until } };
+    let to = doc! { "$max": ["$from", from] };
+    let ends = doc! { "$set": { "to": to, "end": End::Unknown.as_str() } };
+    [
+        doc! { "q": { "_id": { "gap": from } }, "u": gap, "upsert": true },
+        doc! { "q": { "to": { "$type": "object" } }, "u": [ends], "multi": true },
+    ]
 }
 
 /// The statement that ends these turns.

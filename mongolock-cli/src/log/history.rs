@@ -49,6 +49,7 @@ fn events(document: &Document) -> Option<Vec<Event>> {
         .ok()
         .and_then(|number| u32::try_from(number).ok());
     let lock_id = document.get_str("lockId").ok();
+    let token = document.get_i64("token").or(id.get_i64("token")).ok();
     let begun = Event {
         what: What::Acquired,
         at: from,
@@ -59,7 +60,7 @@ fn events(document: &Document) -> Option<Vec<Event>> {
         hold: Hold {
             owner: lock_id.and_then(|id| Some(id.rsplit_once('#')?.0.to_owned())),
             lock_id: lock_id.map(str::to_owned),
-            token: id.get_i64("token").ok().filter(|_| permit.is_none()),
+            token: token.filter(|_| permit.is_none()),
             acquired_at: Some(from),
         },
         expires_at: None,

@@ -134,21 +134,16 @@ impl Log<'_> {
     }
 
     async fn step(&mut self, source: &Source<'_>, step: Step) -> Result<(), Failure> {
-        match source.events(step).await {
-            Ok(events) => {
-                self.steps.had(step, events.len());
-                let mut found = self.turns.step(events.into_iter());
-                found.extend(self.turns.since(step.since));
-                self.show(found).await
-            }
+        let Some(events) = source.events(step).await.map_err(refused)? else {
             // The oplog has moved on meanwhile.
-            Err(error) if is_history_lost(&error) => {
-                let earliest = earliest(&self.collections.locks, self.now).await;
-                self.steps.lose(step, earliest.map_err(refused)?);
-                Ok(())
-            }
-            Err(error) => Err(refused(error)),
-        }
+            let earliest = earliest(&self.collections.locks, self.now).await;
+            self.steps.lose(step, earliest.map_err(refused)?);
+            return Ok(());
+        };
+        self.steps.had(step, events.len());
+        let mut found = self.turns.step(events.into_iter());
+        found.extend(self.turns.since(step.since));
+        self.show(found).await
     }
 
     /// Goes on with the history, where the steps have ended.
@@ -171,7 +166,7 @@ impl Log<'_> {
     async fn show(&mut self, mut found: Vec<Found>) -> Result<(), Failure> {
         found.retain(|found| match found {
             Found::Turn(turn) => turn.is_within(self.since, self.until),
-            Found::Gap(..) => true,
+            Found::Gap(from, to) => *from <= self.until && *to >= self.since,
         });
         let lock_ids = found.iter().filter_map(|found| match found {
             Found::Turn(turn) => turn.hold.lock_id.as_deref(),

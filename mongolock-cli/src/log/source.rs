@@ -39,7 +39,13 @@ impl<'a> Source<'a> {
     pub(super) async fn new(collections: &'a Collections, name: Option<&str>) -> Result<Self, Failure> {
         let all = Self::of_all(collections);
         let Some(name) = name else { return Ok(all) };
-        let is_one = !show::found(&collections.provider.admin(), name).await?.is_empty();
+        let admin = collections.provider.admin();
+        let is_one = match admin.get(name).await {
+            // A damaged document does not hide the past of its lock.
+            Ok(Some(_)) | Err(LockError::CorruptDocument { .. }) => true,
+            Ok(None) => !show::permits(&admin, name).await?.is_empty(),
+            Err(error) => return Err(error.into()),
+        };
         let source = if is_one {
             all.of_name(name)
         } else {
@@ -105,8 +111,8 @@ impl<'a> Source<'a> {
         Ok(present)
     }
 
-    /// The events of a step, in their order.
-    pub(super) async fn events(&self, step: Step) -> Result<Vec<Event>, LockError> {
+    /// The events of a step, in their order; `None` if the server has forgotten some of them, also while it sent them.
+    pub(super) async fn events(&self, step: Step) -> Result<Option<Vec<Event>>, LockError> {
         let admin = self.collections.provider.admin();
         let mut stream = admin.events(self.filter.clone());
         stream = stream.since(step.since).until(step.until);
@@ -115,9 +121,13 @@ impl<'a> Source<'a> {
         }
         let mut events = Vec::new();
         while let Some(event) = stream.next().await {
-            events.extend(of_event(event?).filter(|event| self.has(&event.key)));
+            match event {
+                Ok(event) if event.kind == LockEventKind::Gap => return Ok(None),
+                Err(error) if is_history_lost(&error) => return Ok(None),
+                event => events.extend(of_event(event?).filter(|event| self.has(&event.key))),
+            }
         }
-        Ok(events)
+        Ok(Some(events))
     }
 }
 

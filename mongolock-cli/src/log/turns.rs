@@ -94,6 +94,8 @@ pub(crate) struct Turn {
     pub(crate) renewals: Vec<DateTime>,
     /// Whether the event of its acquisition was read, and so all its renewals.
     is_whole: bool,
+    /// Whether the last lease of the turn was read: an earlier one does not tell its end.
+    is_lease_read: bool,
 }
 
 impl Turn {
@@ -279,6 +281,11 @@ impl Turns {
         // An acquisition in the same millisecond as the one before does not change the field.
         let from = event.hold.acquired_at.or(open.turn.hold.acquired_at);
         let from = from.unwrap_or(event.at);
+        if !open.is_sure && open.turn.end == End::ExpiredBy && open.turn.to == Some(from) {
+            // The history has the acquisition that was read last as well: it began in one second, and its event is of the next.
+            self.open.insert(event.key, open);
+            return;
+        }
         let mut before = Open::new(&event.key);
         // The document was read before this event, and shows the turn before.
         if open.turn.hold.acquired_at.is_some_and(|known| known < from) {
@@ -340,8 +347,9 @@ impl Turns {
     /// The end of a lease that was not renewed any more.
     fn end_of_lease(&self, turn: &mut Turn, expires_at: Option<DateTime>) {
         if self.has_renewals
-            && turn.end == End::ExpiredBy
             && let Some(end) = expires_at
+            && !mem::replace(&mut turn.is_lease_read, true)
+            && turn.end == End::ExpiredBy
             // A lease that was longer has ended with its document.
             && turn.to.is_none_or(|to| end <= to)
         {
@@ -372,6 +380,7 @@ impl Open {
             end: End::Unknown,
             renewals: Vec::new(),
             is_whole: false,
+            is_lease_read: false,
         };
         let is_sure = false;
         Self { turn, is_sure }

@@ -35,7 +35,12 @@ fn is_wanted(turn: &Document, wanted: &Document) -> bool {
 
 /// What the server does with a statement.
 fn run(turns: &mut Vec<Document>, statement: &Document) {
-    let [wanted, update] = ["q", "u"].map(|field| statement.get_document(field).unwrap());
+    let wanted = statement.get_document("q").unwrap();
+    let stage = statement
+        .get_array("u")
+        .ok()
+        .and_then(|stages| stages[0].as_document());
+    let update = stage.or(statement.get_document("u").ok()).unwrap();
     let fields = |operator| update.get_document(operator).cloned().unwrap_or_default();
     let is_multi = statement.get_bool("multi").unwrap_or_default();
     let limit = if is_multi { usize::MAX } else { 1 };
@@ -47,6 +52,15 @@ fn run(turns: &mut Vec<Document>, statement: &Document) {
     {
         found += 1;
         turn.extend(fields("$set"));
+        if let Some(times) = turn
+            .get_document("to")
+            .ok()
+            .and_then(|to| to.get_array("$max").ok())
+        {
+            let from = turn.get_datetime("from").unwrap();
+            let later = times[1].as_datetime().unwrap().max(from);
+            turn.insert("to", *later);
+        }
         for field in fields("$unset").keys() {
             turn.remove(field);
         }
@@ -62,11 +76,7 @@ fn run(turns: &mut Vec<Document>, statement: &Document) {
 /// All that two recorders may write one after the other: what one of them has written, and then the first of its batches again.
 #[test]
 fn a_late_recorder_changes_nothing() {
-    let lost = end(
-        doc! { "to": { "$type": "object" } },
-        DateTime::from_millis(50),
-        End::Unknown,
-    );
+    let [_, lost] = missed(DateTime::from_millis(50), DateTime::from_millis(60));
     let held = What::Present(Some(End::Held));
     let batches = [
         event(What::Acquired, 10, None, Some((1, 9))),
@@ -119,4 +129,36 @@ fn a_late_recorder_changes_nothing() {
         (44, "unknown"),
     ];
     assert_eq!(ends.collect::<Vec<_>>(), wanted);
+}
+
+/// A turn that has begun after the time up to which the history is complete was written by a recorder that was killed.
+#[test]
+fn a_gap_ends_no_turn_before_it_began() {
+    let mut turns = Vec::new();
+    for (token, from) in [(1, 40), (2, 60)] {
+        for statement in event(What::Acquired, from, None, Some((token, from))) {
+            run(&mut turns, &statement);
+        }
+        // Both are on, as those of two locks.
+        turns.last_mut().unwrap().insert("to", doc! { "name": token });
+    }
+    let [gap, lost] = missed(DateTime::from_millis(50), DateTime::from_millis(80));
+    run(&mut turns, &lost);
+    let ends = turns
+        .iter()
+        .map(|turn| turn.get_datetime("to").unwrap().timestamp_millis());
+    assert_eq!(ends.collect::<Vec<_>>(), [50, 60]);
+    run(&mut turns, &gap);
+    assert_eq!(turns.len(), 3);
+}
+
+#[test]
+fn a_lease_that_is_resumed_is_recorded_with_its_new_token() {
+    let mut turns = Vec::new();
+    let resumed = event(What::Changed, 20, None, Some((7, 10)));
+    for statement in [event(What::Acquired, 10, None, Some((1, 10))), resumed].concat() {
+        run(&mut turns, &statement);
+    }
+    assert_eq!(turns.len(), 1);
+    assert_eq!(turns[0].get_i64("token"), Ok(7));
 }

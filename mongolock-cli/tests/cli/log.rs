@@ -6,7 +6,7 @@ use mongodb::Database;
 use mongodb::bson::{DateTime, Document, doc};
 use mongolock::LockProvider;
 use mongolock_tests::{
-    AMPLE, Server, ServerOptions, TestDb, eventually, lock_document, locks, must, test_db,
+    AMPLE, FailPoint, Server, ServerOptions, TestDb, eventually, lock_document, locks, must, test_db,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -332,6 +332,42 @@ async fn a_dropped_collection_is_no_end_of_the_log() {
     assert!(lines.contains(&"b anna expired_by".to_owned()), "{lines:?}");
     // Its lease was longer.
     assert_eq!(told(&log(&db, &["b"])), ["b anna expired_by"]);
+}
+
+#[tokio::test]
+async fn a_damaged_lock_has_its_past() {
+    let db = test_db().await;
+    turn(&owner(&db, "anna").await, "a").await;
+    let damage = doc! { "$set": { "expiresAt": "soon" } };
+    must(locks(db.database()).update_one(doc! { "_id": "a" }, damage).await);
+    assert_eq!(told(&log(&db, &["a"])), ["a anna released"]);
+}
+
+/// The server forgets a part of a step while it sends the events of it: the step is read again.
+#[tokio::test]
+async fn a_step_that_is_forgotten_while_it_is_read_shows_no_turn_twice() {
+    const HISTORY_LOST: i32 = 286;
+    let db = test_db().await;
+    let locks = locks(db.database());
+    let names = (0..50).map(|number| doc! { "_id": format!("{number}") });
+    must(locks.insert_many(names).await);
+    // More events than a reply has.
+    for turn in 1..=12_i64 {
+        let held = doc! { "lockId": format!("anna#{turn}"), "acquiredAt": DateTime::now(),
+        "expiresAt": DateTime::MAX, "fencingToken": turn };
+        must(locks.update_many(doc! {}, doc! { "$set": held }).await);
+        if turn < 12 {
+            let released = doc! { "lockId": "", "expiresAt": DateTime::now() };
+            must(locks.update_many(doc! {}, doc! { "$set": released }).await);
+        }
+    }
+    let forgotten = FailPoint::on(&["getMore"]).error_code(HISTORY_LOST);
+    let forgotten = forgotten.collection(&locks.namespace().to_string());
+    let _forgotten = must(forgotten.enable(db.uri()).await);
+    let turns = told(&log(&db, &[]));
+    let count = |line: &str| turns.iter().filter(|turn| turn.ends_with(line)).count();
+    let counts = (turns.len(), count(" anna held"), count(" anna released"));
+    assert_eq!(counts, (600, 50, 550));
 }
 
 /// What the oplog has forgotten is not known: a turn that has begun before is shown as far as the documents tell, or the

@@ -58,10 +58,11 @@ pub(crate) enum ChangeKind {
         id: String,
         document: Document,
     },
-    /// The fields that an update has changed.
+    /// The fields that an update has changed, and those that it has removed.
     Updated {
         id: String,
         fields: Document,
+        removed: Vec<String>,
     },
     Deleted {
         id: String,
@@ -328,6 +329,7 @@ fn kind(event: Event) -> ChangeKind {
         (OperationType::Update, _, Some(update)) => ChangeKind::Updated {
             id,
             fields: update.updated_fields,
+            removed: update.removed_fields,
         },
         _ => ChangeKind::Other,
     }

@@ -356,6 +356,11 @@ pub(crate) fn ended() -> LockError {
     Failure::StreamEnded.into_error()
 }
 
+/// Whether a change stream has ended with its collection: the next one goes on after that.
+pub(crate) fn is_ended(error: &LockError) -> bool {
+    matches!(failure(error), Some(Failure::StreamEnded))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

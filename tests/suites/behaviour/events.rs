@@ -556,6 +556,44 @@ async fn a_wrapped_oplog_is_an_error_for_the_past_and_a_gap_for_a_stream_that_wa
     assert_eq!(command.code, HISTORY_LOST);
 }
 
+/// Documents of locks that are held, in the order of their names.
+fn held(numbers: std::ops::Range<i32>) -> impl Iterator<Item = Document> {
+    numbers.map(|number| {
+        doc! { "_id": format!("{number:04}"), "lockId": "dora#1", "acquiredAt": DateTime::now(),
+        "expiresAt": DateTime::MAX, "fencingToken": 1_i64, "lockIdBefore": "" }
+    })
+}
+
+/// The events that the stream has received long before its reader takes them do not hide when the missed ones were.
+#[tokio::test]
+async fn the_gap_of_a_slow_reader_begins_before_what_it_has_missed() {
+    let server = must(Server::start(ServerOptions::single().oplog(1)).await);
+    let database = must(server.client().await).database("app");
+    let one = patient(&database);
+    let mut events = one.admin().events(LockFilter::new());
+    let _first = one.lock("first").await.unwrap();
+    assert!(next(&mut events).await.kind.is_held());
+    let locks = database.collection::<Document>("distributed_locks");
+    must(locks.insert_many(held(0..1500)).await);
+    one.lock("missed").await.unwrap().release().await.unwrap();
+    let missed = one
+        .admin()
+        .get("missed")
+        .await
+        .unwrap()
+        .expect("it was held")
+        .acquired_at;
+    wrap_oplog(&server).await;
+    let gap = loop {
+        let event = next(&mut events).await;
+        assert_ne!(event.name, "missed");
+        if event.kind == Gap {
+            break event;
+        }
+    };
+    assert!(gap.since <= Some(missed), "{gap:?}, {missed}");
+}
+
 /// A reader that is slower than the server gets all events.
 #[tokio::test]
 async fn a_slow_reader_misses_nothing() {
@@ -564,11 +602,7 @@ async fn a_slow_reader_misses_nothing() {
     let mut events = one.admin().events(LockFilter::new());
     let _first = one.lock("first").await.unwrap();
     assert!(next(&mut events).await.kind.is_held());
-    let documents = (0..1000).map(|number| {
-        doc! { "_id": format!("{number:04}"), "lockId": "dora#1", "acquiredAt": DateTime::now(),
-        "expiresAt": DateTime::MAX, "fencingToken": 1_i64, "lockIdBefore": "" }
-    });
-    must(fixture.locks().insert_many(documents).await);
+    must(fixture.locks().insert_many(held(0..1000)).await);
     for number in 0..1000 {
         assert_eq!(
             told(&mut events, &format!("{number:04}")).await,

@@ -113,6 +113,18 @@ fn each_end_is_told() {
     assert_eq!(all(vec![], events), wanted);
 }
 
+/// The leases before the last renewal do not tell when such a turn has ended.
+#[test]
+fn a_turn_whose_document_is_deleted_during_its_lease_ends_with_the_document() {
+    let events = vec![
+        acquired(1, 10),
+        renewed(13),
+        renewed(28),
+        ended(End::ExpiredBy, 30),
+    ];
+    assert_eq!(all(vec![], events), ["web-1 10-30 expired_by"]);
+}
+
 #[test]
 fn the_end_of_a_lease_is_exact_with_renewals() {
     let events = vec![acquired(1, 10), renewed(13), renewed(16), acquired(2, 70)];
@@ -227,6 +239,17 @@ fn a_cleared_mark_and_a_deleted_document_are_no_turns() {
     ];
     assert_eq!(all(vec![], events), ["web-1 10-20 done"]);
     assert_eq!(all(vec![], vec![ended(End::ExpiredBy, 40)]), [""; 0]);
+}
+
+/// An acquisition begins in one second, and its event may be of the next one, up to which the history was read then.
+#[test]
+fn an_acquisition_that_the_history_has_as_well_is_one_turn() {
+    let mut turns = Turns::new([], at(0), false);
+    let mut found = turns.step([acquired(2, 20), ended(End::Released, 30)].into_iter());
+    let history = [acquired(1, 10), ended(End::Released, 15), acquired(2, 20)];
+    found.extend(turns.step(history.into_iter()));
+    found.extend(turns.rest());
+    assert_eq!(shown(&found), ["web-2 20-30 released", "web-1 10-15 released"]);
 }
 
 #[test]

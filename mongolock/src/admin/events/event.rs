@@ -78,7 +78,8 @@ pub enum LockEventKind {
     /// The document was deleted. If the collection was dropped or renamed, there is an event for each hold that is known, and one
     /// without a name for all others.
     Deleted,
-    /// The document can no longer be read as a lock.
+    /// The document can no longer be read as a lock. A change by hand that leaves the field `lockId` as it was is an event only
+    /// with [`renewals`](crate::LockEvents::renewals), or once a query finds it when the lease ends.
     Damaged,
     /// A process has begun to wait; only with [`waiting`](crate::LockEvents::waiting).
     Waiting,

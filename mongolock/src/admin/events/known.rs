@@ -91,7 +91,13 @@ impl Known {
         let at = change.at;
         let event = match change.kind {
             ChangeKind::Written { id, document } => self.written(&id, &document, at, now),
-            ChangeKind::Updated { id, fields } => self.set(&id, &Fields::of(&fields), at, now),
+            ChangeKind::Updated { id, fields, removed } => {
+                let mut fields = Fields::of(&fields);
+                fields.is_damaged |= removed
+                    .iter()
+                    .any(|field| field == "lockId" || field == "expiresAt");
+                self.set(&id, &fields, at, now)
+            }
             ChangeKind::Deleted { id } => self.end(LockEventKind::Deleted, &id, at),
             ChangeKind::AllDeleted => return self.all_deleted(at),
             ChangeKind::Other => None,
@@ -123,11 +129,12 @@ impl Known {
         let before = self.taken.get_mut(id);
         match (&fields.lock_id, before) {
             (None, before) => {
+                // An update of other fields, by hand, is no renewal.
+                let expires_at = Some(fields.expires_at?);
                 if let Some(before) = before {
                     before.ends = ends;
                 }
                 let renewed = self.event(LockEventKind::Renewed, id, at)?;
-                let expires_at = fields.expires_at;
                 self.renewals.then_some(LockEvent {
                     expires_at,
                     ..renewed

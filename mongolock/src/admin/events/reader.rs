@@ -79,6 +79,8 @@ pub(super) fn start(plan: Plan, engine: &Weak<Engine>, store: Arc<Store>, events
     }
     let reader = Reader {
         known: Known::new(plan.changes.renewals),
+        complete: plan.since.is_none().then(Instant::now),
+        last: plan.since,
         plan,
         engine: Weak::clone(engine),
         store,
@@ -86,7 +88,6 @@ pub(super) fn start(plan: Plan, engine: &Weak<Engine>, store: Arc<Store>, events
         position: None,
         has_begun: false,
         is_live: false,
-        complete: Instant::now(),
         no_look_before: Instant::now(),
     };
     task::spawn(suppressed(report(events, reader.read())));
@@ -117,8 +118,10 @@ struct Reader {
     has_begun: bool,
     /// Whether the stream has read up to the present: the past is told before what a query finds.
     is_live: bool,
-    /// The last time up to which no event was missed.
-    complete: Instant,
+    /// When the stream had last read up to the present, and so missed nothing; `None` if it has not yet.
+    complete: Option<Instant>,
+    /// The time of the last change, which may be long past: the reader of the events may be slow.
+    last: Option<DateTime>,
     /// No query for ended leases is sent before this time.
     no_look_before: Instant,
 }
@@ -169,16 +172,17 @@ impl Reader {
                 }
             };
             self.has_begun = true;
-            self.complete = Instant::now();
             self.position = stream.position().or(self.position.take());
             match change {
                 Some(change) => {
-                    let events = self.known.change(change, self.complete);
+                    self.last = self.last.max(Some(change.at));
+                    let events = self.known.change(change, Instant::now());
                     self.send(events).await;
                 }
                 None if stream.is_over().await? => return Ok(()),
                 None => {
                     self.is_live = true;
+                    self.complete = Some(Instant::now());
                     self.known.caught_up();
                     if self.plan.changes.until.is_some() {
                         // The server does not wait for changes of a stream with an end.
@@ -196,7 +200,9 @@ impl Reader {
             if is_final(&error) {
                 return Err(error);
             }
-            sleep(EVENTS_REOPEN).await;
+            // The past may have many collections that were dropped.
+            let is_ended = driver_error::is_ended(&error);
+            sleep(if is_ended { HISTORY_PAUSE } else { EVENTS_REOPEN }).await;
             let opened = match &self.position {
                 Some(position) if !driver_error::is_history_lost(&error) => {
                     self.open(Begin::After(position.clone())).await
@@ -216,13 +222,16 @@ impl Reader {
     async fn bridge(&mut self) -> Result<DocumentStream, LockError> {
         let stream = self.open(Begin::Now).await?;
         let (found, at) = self.taken(None).await?;
-        let missing = i64::try_from(self.complete.elapsed().as_millis()).unwrap_or(i64::MAX);
-        let since = DateTime::from_millis(at.timestamp_millis().saturating_sub(missing));
+        let since = self.complete.map(|complete| {
+            let missing = i64::try_from(complete.elapsed().as_millis()).unwrap_or(i64::MAX);
+            DateTime::from_millis(at.timestamp_millis().saturating_sub(missing))
+        });
         let gap = LockEvent {
-            since: Some(since),
+            since: since.max(self.last),
             ..LockEvent::new(LockEventKind::Gap, at)
         };
         let changed = self.known.read(found, at, Instant::now());
+        (self.complete, self.last) = (Some(Instant::now()), Some(at));
         self.send([vec![gap], changed].concat()).await;
         self.position = stream.position();
         Ok(stream)

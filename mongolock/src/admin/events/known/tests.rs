@@ -42,8 +42,15 @@ impl Scene {
     }
 
     fn updated(&mut self, millis: i64, id: &str, fields: Document) -> Option<LockEvent> {
-        let id = id.to_owned();
-        self.change(millis, ChangeKind::Updated { id, fields }).pop()
+        let (id, removed) = (id.to_owned(), Vec::new());
+        self.change(millis, ChangeKind::Updated { id, fields, removed })
+            .pop()
+    }
+
+    fn removed(&mut self, millis: i64, id: &str, field: &str) -> Option<LockEvent> {
+        let (id, fields, removed) = (id.to_owned(), Document::new(), vec![field.to_owned()]);
+        self.change(millis, ChangeKind::Updated { id, fields, removed })
+            .pop()
     }
 
     /// The locks that are due then, and the event of a read of one of them.
@@ -202,6 +209,20 @@ fn a_document_that_becomes_unreadable_is_told_once() {
     );
     scene.written(140, "a", document("anna#3", 300, 3));
     assert_eq!(kind_of(scene.written(150, "a", doc! { "x": 1 })), Some(Damaged));
+}
+
+#[test]
+fn a_change_by_hand_is_no_renewal() {
+    let mut scene = Scene::new();
+    scene.known.renewals = true;
+    for field in ["lockId", "expiresAt"] {
+        scene.written(10, "a", document("anna#1", 100, 1));
+        let end = scene.next_end();
+        assert_eq!(scene.updated(20, "a", doc! { "comment": "by hand" }), None);
+        assert_eq!(scene.removed(25, "a", "comment"), None);
+        assert_eq!(scene.next_end(), end, "its lease still ends");
+        assert_eq!(kind_of(scene.removed(30, "a", field)), Some(Damaged));
+    }
 }
 
 #[test]
