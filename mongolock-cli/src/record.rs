@@ -46,12 +46,13 @@ pub(crate) async fn record(
             _ = signals.next() => break,
         };
         set_up(&collections, arguments.keep).await?;
-        warn(format_args!("it records into `{}`", collections.history.name()));
         let mut complete = log::position(&collections).await?.map(|(_, at)| at);
         let mut overlap = OVERLAP;
         loop {
             complete = Some(batch(&collections, complete, overlap).await?);
-            overlap = 0;
+            if mem::take(&mut overlap) != 0 {
+                warn(format_args!("it records into `{}`", collections.history.name()));
+            }
             tokio::select! {
                 () = sleep(PAUSE) => {}
                 () = guard.lost() => break,

@@ -12,6 +12,14 @@ use crate::codes::{HISTORY_LOST, TIME_LIMIT, code};
 /// The limit of an attempt, in milliseconds. The server knows at once that it does not remember a time.
 const LIMIT: i32 = 200;
 
+/// The limit of the attempt that confirms the time, and how often it is searched again: a server that was stopped for longer than the
+/// other limit seems to remember all.
+const CONFIRMED_WITHIN: i32 = 1000;
+const SEARCHES: usize = 3;
+
+/// The earliest second of all; the server refuses 0.
+const FIRST_SECOND: u32 = 1;
+
 /// How far the first attempt goes back, in seconds, and how many times as far each one after it.
 const FIRST: u32 = 60;
 const FARTHER: u32 = 8;
@@ -22,7 +30,13 @@ const PRECISION: u32 = 256;
 /// The earliest time that the server remembers; `None` if it remembers all.
 pub(crate) async fn earliest(locks: &Collection<Document>, now: DateTime) -> Result<Option<DateTime>, Error> {
     let now = u32::try_from(now.timestamp_millis() / 1000).unwrap_or(u32::MAX);
-    let found = search(now, async |time| remembers(locks, time).await).await?;
+    let mut found = None;
+    for _ in 0..SEARCHES {
+        found = search(now, async |time| remembers(locks, time, LIMIT).await).await?;
+        if remembers(locks, found.unwrap_or(FIRST_SECOND), CONFIRMED_WITHIN).await? {
+            break;
+        }
+    }
     Ok(found.map(|time| DateTime::from_millis(i64::from(time) * 1000)))
 }
 
@@ -31,11 +45,11 @@ async fn search<E>(
     now: u32,
     mut remembers: impl AsyncFnMut(u32) -> Result<bool, E>,
 ) -> Result<Option<u32>, E> {
-    if remembers(1).await? {
+    if remembers(FIRST_SECOND).await? {
         return Ok(None);
     }
     // The present second may be lost in part, after many writes; the next one is not.
-    let (mut lost, mut kept, mut back) = (1, now.saturating_add(1), FIRST);
+    let (mut lost, mut kept, mut back) = (FIRST_SECOND, now.saturating_add(1), FIRST);
     while back < now {
         if !remembers(now - back).await? {
             lost = now - back;
@@ -56,13 +70,13 @@ async fn search<E>(
 }
 
 /// Whether a stream can begin at this second.
-async fn remembers(locks: &Collection<Document>, time: u32) -> Result<bool, Error> {
+async fn remembers(locks: &Collection<Document>, time: u32, limit: i32) -> Result<bool, Error> {
     let database = locks.client().database(&locks.namespace().db);
     let time = Timestamp { time, increment: 1 };
     let command = doc! {
         "aggregate": locks.name(), "pipeline": [{ "$changeStream": { "startAtOperationTime": time } }],
         // The first batch is what is refused. Without a filter of its own it ends with any event.
-        "cursor": { "batchSize": 1 }, "maxTimeMS": LIMIT,
+        "cursor": { "batchSize": 1 }, "maxTimeMS": limit,
     };
     let reply = match database.run_command(command).await {
         Ok(reply) => reply,

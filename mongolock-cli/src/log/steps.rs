@@ -11,7 +11,7 @@ use mongodb::bson::DateTime;
 const LEAD: i64 = 10 * 60 * 1000;
 
 /// How far the first step goes back, in milliseconds.
-const FIRST: i64 = 60 * 1000;
+const FIRST: i64 = 10_000;
 
 /// How many times as far back from the present each step goes.
 const FARTHER: i64 = 4;
@@ -108,72 +108,72 @@ impl Steps {
 mod tests {
     use super::*;
 
-    const MINUTE: i64 = 60 * 1000;
-    const NOW: i64 = 1_000_000 * MINUTE;
+    const NOW: i64 = 1_000_000_000 * SECOND;
 
-    /// The steps, and whether they are enough after each: the minutes before the present at which it begins and ends.
+    /// The steps, and whether they are enough after each: the seconds before the present at which it begins and ends.
     fn steps(mut steps: Steps) -> Vec<(i64, i64, bool)> {
         let mut all = Vec::new();
         while let Some(step) = steps.next_step() {
-            let back = |time: DateTime| (NOW - time.timestamp_millis()) / MINUTE;
+            let back = |time: DateTime| (NOW - time.timestamp_millis()) / SECOND;
             all.push((back(step.since), back(step.until), steps.are_enough()));
         }
         all
     }
 
-    /// Those for the turns of the last minutes, of which the server remembers so many.
+    /// Those for the turns of the last seconds, of which the server remembers so many.
     fn of(since: i64, earliest: Option<i64>) -> Steps {
-        let time = |minutes: i64| DateTime::from_millis(NOW - minutes * MINUTE);
+        let time = |seconds: i64| DateTime::from_millis(NOW - seconds * SECOND);
         Steps::new(time(0), time(since), earliest.map(time))
     }
 
     #[test]
     fn each_step_goes_four_times_as_far_back() {
         let wanted = [
-            (1, 0, false),
-            (4, 1, false),
-            (16, 4, false),
-            (64, 16, false),
-            (256, 64, false),
-            (730, 256, true),
-            (2920, 730, true),
-            (5000, 2920, true),
+            (10, 0, false),
+            (40, 10, false),
+            (160, 40, false),
+            (640, 160, false),
+            (900, 640, true),
+            (3600, 900, true),
+            (5000, 3600, true),
         ];
-        assert_eq!(steps(of(720, Some(5000))), wanted);
+        assert_eq!(steps(of(300, Some(5000))), wanted);
         assert_eq!(
-            steps(of(720, Some(10))),
-            [(1, 0, false), (4, 1, false), (10, 4, false)]
+            steps(of(300, Some(100))),
+            [(10, 0, false), (40, 10, false), (100, 40, false)]
         );
-        let all = steps(of(20, None));
+        let all = steps(of(0, None));
         assert_eq!(
             all[..4],
-            [(1, 0, false), (4, 1, false), (16, 4, false), (30, 16, true)]
+            [
+                (10, 0, false),
+                (40, 10, false),
+                (160, 40, false),
+                (600, 160, true)
+            ]
         );
-        assert_eq!(all.last(), Some(&(NOW / MINUTE, 491_520, true)));
+        assert_eq!(all.last().map(|step| step.0), Some(NOW / SECOND));
     }
 
     #[test]
     fn a_step_is_shorter_where_there_are_many_events() {
-        let mut steps = of(720, None);
+        let mut steps = of(300, None);
         let first = steps.next_step().expect("there is one");
         steps.had(first, 100_000);
         let second = steps.next_step().expect("there is one");
-        assert_eq!(second.since.timestamp_millis(), NOW - MINUTE - MINUTE / 2);
+        assert_eq!(second.since.timestamp_millis(), NOW - 15 * SECOND);
         steps.had(second, 10_000_000);
         let third = steps.next_step().expect("there is one");
-        assert_eq!(
-            third.since.timestamp_millis(),
-            second.since.timestamp_millis() - SECOND
-        );
+        assert_eq!(third.since.timestamp_millis(), NOW - 16 * SECOND);
         steps.had(third, 0);
         let fourth = steps.next_step().expect("there is one");
-        assert!(fourth.since.timestamp_millis() <= NOW - 4 * MINUTE);
+        assert_eq!(fourth.since.timestamp_millis(), NOW - 64 * SECOND);
     }
 
     #[test]
     fn a_step_that_the_server_has_forgotten_is_shorter_the_next_time() {
         let time = DateTime::from_millis;
-        let mut steps = of(1, None);
+        let mut steps = of(60, None);
         let step = steps.next_step().expect("there is one");
         steps.lose(step, Some(step.since));
         let next = steps.next_step().expect("there is another one");

@@ -346,13 +346,13 @@ impl Turns {
 
     /// The end of a lease that was not renewed any more.
     fn end_of_lease(&self, turn: &mut Turn, expires_at: Option<DateTime>) {
-        if self.has_renewals
-            && let Some(end) = expires_at
-            && !mem::replace(&mut turn.is_lease_read, true)
-            && turn.end == End::ExpiredBy
-            // A lease that was longer has ended with its document.
-            && turn.to.is_none_or(|to| end <= to)
-        {
+        let Some(end) = expires_at.filter(|_| self.has_renewals) else {
+            return;
+        };
+        let is_last = !mem::replace(&mut turn.is_lease_read, true);
+        // A lease that was longer has ended with its document.
+        let is_whole = turn.to.is_none_or(|to| end <= to);
+        if is_last && is_whole && turn.end == End::ExpiredBy {
             (turn.end, turn.to) = (End::Expired, Some(end));
         }
     }
