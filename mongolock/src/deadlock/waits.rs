@@ -273,11 +273,12 @@ impl NestedCall {
         report(vec![(Arc::clone(&self.told), circle)]);
     }
 
-    /// Notes that a look has found no circle, which ends one that was found before. The look reads documents, and those of a
+    /// Notes what a look has found, which ends another circle that was found before. The look reads documents, and those of a
     /// circle in this provider may not be written.
-    pub(crate) fn found_none(&self) {
+    pub(crate) fn found(&self, circle: Option<&Circle>) {
         let state = lock(&self.waits.state);
-        if state.circles(self.number, &self.waits.mark).is_empty() {
+        let is_same = circle.is_some_and(|circle| shown(circle) == self.deadlock());
+        if !is_same && state.circles(self.number, &self.waits.mark).is_empty() {
             lock(&self.told).names.clear();
         }
     }
@@ -311,11 +312,7 @@ impl Drop for NestedCall {
 /// Notes the circles for their waits, and reports those of waits of which none was reported.
 fn report(circles: Vec<(Told, Circle)>) {
     for (told, circle) in circles {
-        let names = circle
-            .names
-            .iter()
-            .map(|name| permit_id::of_group(name).to_owned());
-        let names: Vec<String> = names.collect();
+        let names = shown(&circle);
         let mut deadlock = lock(&told);
         deadlock.names.clone_from(&names);
         let is_first = !std::mem::replace(&mut deadlock.is_reported, true);
@@ -324,4 +321,10 @@ fn report(circles: Vec<(Told, Circle)>) {
             trace::deadlock(&names);
         }
     }
+}
+
+/// The names of a circle as its members give them.
+fn shown(circle: &Circle) -> Vec<String> {
+    let names = circle.names.iter();
+    names.map(|name| permit_id::of_group(name).to_owned()).collect()
 }
