@@ -238,3 +238,30 @@ async fn the_owner_of_a_detached_lease_is_shown() {
     assert!(why(&db, "a").contains("held by    anna since"));
     assert!(must(anna.release(&handle).await));
 }
+
+/// Nobody holds them, and nobody gets them.
+#[tokio::test]
+async fn a_mark_and_a_minimum_hold_are_told() {
+    let db = test_db().await;
+    let anna = process(&db, "anna").await;
+    let job = anna.lock("job").once();
+    must(must(job.acquire().await).done().await);
+    let answer = why(&db, "job");
+    assert!(
+        answer.contains("not free   done by anna, for another "),
+        "{answer}"
+    );
+    assert!(!answer.contains("nobody holds it"), "{answer}");
+    assert_eq!(json(&db, "job")["kept"][0]["state"], "done");
+
+    let permits = anna.semaphore("pool", 2).min_hold(Duration::from_secs(600));
+    must(must(permits.acquire().await).release().await);
+    let answer = why(&db, "pool");
+    assert!(
+        answer.contains("permit ") && answer.contains("released, and kept for another "),
+        "{answer}"
+    );
+    must(must(anna.lock("free").acquire().await).release().await);
+    assert!(why(&db, "free").contains("nobody holds it"));
+    assert!(json(&db, "free").get("kept").is_none());
+}
