@@ -161,7 +161,7 @@ async fn a_circle_that_one_reading_shows_is_a_guess() {
     assert!(!text.contains("perhaps"), "{text}");
     // Another wait begins as often as the program reads.
     let waiters = db.database().collection::<Document>("distributed_locks.waiters");
-    let later = doc! { "$set": { "since": "$$NOW" } };
+    let later = doc! { "$set": { "holds_since": "$$NOW" } };
     let moving = tokio::spawn(async move {
         loop {
             must(

@@ -125,19 +125,24 @@ impl Waits {
 
     /// Writes what the callers hold that wait for this name, if it has changed.
     fn write(self: &Arc<Self>, state: &WaitsState, name: &Arc<str>) {
-        let (mut holds, mut since) = (Holds::default(), None);
+        let (mut holds, mut since_perhaps) = (Holds::default(), None);
         for wait in state.waits.values().filter(|wait| wait.name == *name) {
             let Some(perhaps) = &wait.shown else { continue };
-            since = since.into_iter().chain([wait.since]).min();
-            add(
-                &mut holds.known,
-                live(&wait.holds).chain(self.outer.iter().cloned()),
-            );
+            let mut known = live(&wait.holds).chain(self.outer.iter().cloned()).peekable();
+            let since = match known.peek() {
+                Some(_) => &mut holds.since,
+                None => &mut since_perhaps,
+            };
+            *since = since.iter().copied().chain([wait.since]).min();
+            add(&mut holds.known, known);
             add(&mut holds.perhaps, live(perhaps));
         }
         let known = &holds.known;
         holds.perhaps.retain(|hold| !known.contains(hold));
-        self.lines.set_holds(name, &holds, since);
+        holds.since = holds
+            .since
+            .or(since_perhaps.filter(|_| !holds.perhaps.is_empty()));
+        self.lines.set_holds(name, &holds);
     }
 }
 

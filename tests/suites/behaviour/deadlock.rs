@@ -22,6 +22,7 @@ conformance!(
     a_deadlock_that_has_ended_since_the_last_look_is_not_named,
     a_deadlock_that_begins_late_is_named,
     a_hold_of_another_provider_is_known,
+    callers_that_hold_nothing_do_not_hide_a_deadlock,
     a_semaphore_is_stuck_when_all_its_holders_are,
     a_semaphore_with_one_holder_that_works_is_not_stuck,
     a_set_that_waits_inside_a_hold_is_a_member,
@@ -193,6 +194,34 @@ async fn a_hold_of_another_provider_is_known(fixture: Fixture) {
     let outcome = first.lock("n0").run(body).await;
     assert_eq!(deadlock(outcome), ["n1", "n0"]);
     all_end(others).await;
+}
+
+/// In the process of one member such callers have begun before it, and give up one after the other between the looks.
+async fn callers_that_hold_nothing_do_not_hide_a_deadlock(fixture: Fixture) {
+    let [first, second] = ["a", "b"].map(|owner| fixture.process(owner));
+    let (all_hold, mut others, mut plain) = (together(2), JoinSet::new(), JoinSet::new());
+    let (holding, is_held) = (second.lock("n1"), Arc::clone(&all_hold));
+    let is_taken = together(2);
+    let taken = Arc::clone(&is_taken);
+    others.spawn(async move {
+        let short = second.lock("n0").acquire_timeout(Duration::from_millis(2_500));
+        let body = async |_| {
+            taken.wait().await;
+            is_held.wait().await;
+            let found = deadlock(short.acquire().await.map(drop));
+            assert_eq!(found, ["n0", "n1"]);
+            Ok(())
+        };
+        holding.run(body).await
+    });
+    is_taken.wait().await;
+    for _ in 0..5 {
+        plain.spawn(first.lock("n1").acquire_timeout(Duration::from_secs(3)).acquire());
+        sleep(Duration::from_millis(600)).await;
+    }
+    others.spawn(nested(first, pair("n0", "n1"), AMPLE, all_hold));
+    all_end(others).await;
+    plain.join_all().await;
 }
 
 /// Two permits, whose holders wait for the lock under which the first waits for a permit.

@@ -120,7 +120,7 @@ fn nested_wait(document: &RawDocument) -> Option<NestedWait> {
     Some(NestedWait {
         provider: Arc::from(document.get_str("provider").ok()?),
         name: Arc::from(document.get_str("name").ok()?),
-        since: document.get_datetime("since").ok()?,
+        since: document.get_datetime("holds_since").ok()?,
         holds: holds.collect(),
     })
 }
