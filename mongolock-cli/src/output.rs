@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use mongolock::{LeaseHandle, LockInfo, LockState};
 
 use crate::failure::Failure;
-use crate::text::escaped;
+use crate::text::{escaped, short};
 
 /// Standard output of this process.
 pub(crate) struct Output {
@@ -80,5 +80,17 @@ pub(crate) fn state(state: LockState) -> &'static str {
         LockState::Released => "released",
         LockState::Done => "done",
         _ => "unknown",
+    }
+}
+
+/// By what a lock is taken: a hold, a mark of finished work, or the rest of a minimum hold.
+pub(crate) fn taken(info: &LockInfo) -> String {
+    let owner = info.owner.as_deref().unwrap_or("an unknown owner");
+    let (owner, left) = (escaped(owner), short(info.remaining));
+    match info.state {
+        LockState::Held if info.detached => format!("held by {owner}, detached, for another {left}"),
+        LockState::Done => format!("done by {owner}, for another {left}"),
+        LockState::Held => format!("held by {owner}, lease valid for another {left}"),
+        _ => format!("{}, and kept for another {left}", state(info.state)),
     }
 }

@@ -15,11 +15,11 @@ use crate::forced::EndedHold;
 use crate::handle_file::Stored;
 use crate::input;
 use crate::json::token;
-use crate::output::{Output, name_of, names_of, state};
+use crate::output::{Output, name_of, names_of, state, taken};
 use crate::person::user;
 use crate::question;
 use crate::show::{no_lock, permits};
-use crate::text::{count, escaped, short};
+use crate::text::{count, escaped};
 
 pub(crate) async fn release(
     arguments: ReleaseArguments,
@@ -207,16 +207,8 @@ fn releasable<'a>(seen: &'a [LockInfo], arguments: &ReleaseArguments) -> Result<
 }
 
 fn description(info: &LockInfo) -> String {
-    let owner = info.owner.as_deref().unwrap_or("an unknown owner");
-    let (owner, left) = (escaped(owner), short(info.remaining));
-    let said = match info.state {
-        LockState::Held if info.detached => format!("held by {owner}, detached, for another {left}"),
-        LockState::Done => format!("done by {owner}, for another {left}"),
-        LockState::Held => format!("held by {owner}, lease valid for another {left}"),
-        _ => format!("{}, and kept for another {left}", state(info.state)),
-    };
     let token = token(info).map(|token| format!(" (token {token})"));
-    format!("{}: {said}{}", name_of(info), token.unwrap_or_default())
+    format!("{}: {}{}", name_of(info), taken(info), token.unwrap_or_default())
 }
 
 /// Ends what was seen, and nothing that has begun since: `None` if it has changed, and otherwise the hold of a process, which

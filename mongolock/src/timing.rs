@@ -440,6 +440,10 @@ pub(crate) const DEADLOCK_PAUSE: Duration = seconds(4);
 /// process inside a hold of another one notes its mark anew at each look.
 pub(crate) const DEADLOCK_PAUSE_MAX: Duration = seconds(60);
 
+/// The time before its deadline at which a call that is in a deadlock looks for the last time. One that is in none looks by
+/// [`DEADLOCK_AGAIN`] earlier, so that a second look is in time.
+pub(crate) const DEADLOCK_LAST: Duration = millis(300);
+
 /// The pause between two checks for which name a call for several locks waits.
 pub(crate) const DEADLOCK_FOLLOW: Duration = millis(500);
 

@@ -185,7 +185,8 @@ pub(super) const WHY_HELP: &str = "\
 It shows who holds the lock, when its lease was renewed, how long the turns before took (if five or more have ended in the \
 last 10 minutes), the waiters, and what each holder itself waits for, who holds that, and so on to the end. A holder that \
 waits for a lock of its own chain is in a deadlock: none of them goes on before one gives up, or is released. It is named only \
-if a second reading, 1.2s later, finds the same holds and waits.
+if a second reading, 1.2s later, finds the same holds and waits. A lock that nobody holds is not free while its work is marked as \
+done, or while a minimum hold keeps it: a line says for how long.
 
 What a holder waits for is known after half a second, if the wait runs inside the hold: in an annotated function, in \
 `run`, in a scope of its context, or in a program under `mongolock run`. \"Perhaps\" stands before a wait of the task that has \
@@ -196,7 +197,8 @@ The renewals and the turns are read from the change stream, for a second at most
 server, and without the right `changeStream`. What holders wait for needs the right `find` on the collection of the waiters.
 
 --json has one object: name, holders (owner, permit, note, acquired_at, held_ms, remaining_ms, renewed_every_ms, renewed_ms_ago, \
-waits_for), waiters (owner, since, waiting_ms), turns and median_turn_ms. An element of waits_for has name, since, \
+waits_for), kept (state, permit, owner, remaining_ms; left out if there is none), waiters (owner, since, waiting_ms), turns and \
+median_turn_ms. An element of waits_for has name, since, \
 waiting_ms, certain (false for \"perhaps\"), deadlock (certain or perhaps; left out if it is none) and holders as above, \
 which are left out for a lock that is shown before.
 

@@ -14,6 +14,7 @@ mod reading;
 
 use std::time::Duration;
 
+use mongolock::{LockInfo, LockState};
 use tokio::time::sleep;
 
 use crate::cli::{ConnectionArguments, WhyArguments};
@@ -36,6 +37,8 @@ pub(crate) async fn why(
     if locks.is_empty() {
         return Err(no_lock("", &arguments.name, &collections));
     }
+    let is_kept = |lock: &&LockInfo| lock.state != LockState::Held && !lock.remaining.is_zero();
+    let kept: Vec<LockInfo> = locks.iter().filter(is_kept).cloned().collect();
     // The waiters stand in one line for all permits.
     let waiters = locks.into_iter().map(|lock| lock.waiters).max_by_key(Vec::len);
     let (mut known, mut names) = reading::read(&collections, &arguments.name).await?;
@@ -53,6 +56,7 @@ pub(crate) async fn why(
         name: &arguments.name,
         now: known.now,
         locks: names.iter().map(|name| known.lock(name)).collect(),
+        kept,
         waiters: waiters.unwrap_or_default(),
         notes,
         past,

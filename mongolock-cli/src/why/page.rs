@@ -1,7 +1,7 @@
 //! The lines of the answer, and its JSON.
 
 use mongodb::bson::DateTime;
-use mongolock::WaiterInfo;
+use mongolock::{LockInfo, WaiterInfo};
 use serde::Serialize;
 
 use super::chain::{Held, Holder, Leads, Lock, Waiting};
@@ -10,6 +10,7 @@ use crate::duration::between;
 use crate::ids::{owner, shown};
 use crate::json::{line, millis, rfc3339};
 use crate::notes::Notes;
+use crate::output::{state, taken};
 use crate::text::{count, escaped, short};
 
 /// What is known of a lock or semaphore.
@@ -19,6 +20,8 @@ pub(super) struct Answer<'a> {
     pub(super) now: DateTime,
     /// The lock and the semaphore of the name, as far as they are held.
     pub(super) locks: Vec<Lock<'a>>,
+    /// Those that nobody holds and that are not free: work is marked as done, or a minimum hold is not over.
+    pub(super) kept: Vec<LockInfo>,
     pub(super) waiters: Vec<WaiterInfo>,
     /// What the holders have noted.
     pub(super) notes: Notes,
@@ -28,7 +31,11 @@ pub(super) struct Answer<'a> {
 impl Answer<'_> {
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = vec![escaped(self.name).into_owned()];
-        if self.locks.is_empty() {
+        for kept in &self.kept {
+            let permit = permit(kept.permit);
+            lines.push(format!("  not free   {permit}{}", taken(kept)));
+        }
+        if self.locks.is_empty() && self.kept.is_empty() {
             lines.push("  nobody holds it".to_owned());
         }
         for lock in &self.locks {
@@ -51,9 +58,7 @@ impl Answer<'_> {
         let indent = "  ".repeat(depth);
         for held in &lock.holders {
             let holder = held.holder;
-            let permit = holder
-                .permit
-                .map_or_else(String::new, |number| format!("permit {number}, "));
+            let permit = permit(holder.permit);
             lines.push(format!(
                 "{indent}held by    {permit}{} since {} ({}), lease {}",
                 escaped(owner(&holder.lock_id)),
@@ -101,9 +106,16 @@ impl Answer<'_> {
             waiting_ms: millis(between(waiter.since, self.now)),
         });
         let holders = self.locks.iter().flat_map(|lock| self.holders(lock, 1));
+        let kept = self.kept.iter().map(|kept| KeptLine {
+            state: state(kept.state),
+            permit: kept.permit,
+            owner: kept.owner.as_deref(),
+            remaining_ms: millis(kept.remaining),
+        });
         line(&AnswerLine {
             name: self.name,
             holders: holders.collect(),
+            kept: kept.collect(),
             waiters: waiters.collect(),
             turns: usual.map(|(_, turns)| turns),
             median_turn_ms: usual.map(|(usual, _)| millis(usual)),
@@ -151,10 +163,17 @@ impl Answer<'_> {
     }
 }
 
+/// The number of a permit, before what is said of it.
+fn permit(number: Option<u32>) -> String {
+    number.map_or_else(String::new, |number| format!("permit {number}, "))
+}
+
 #[derive(Serialize)]
 struct AnswerLine<'a> {
     name: &'a str,
     holders: Vec<HolderLine<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kept: Vec<KeptLine<'a>>,
     waiters: Vec<WaiterLine<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     turns: Option<usize>,
@@ -177,6 +196,17 @@ struct HolderLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     renewed_ms_ago: Option<u64>,
     waits_for: Vec<WaitingLine<'a>>,
+}
+
+/// A lock or permit that nobody holds and that is not free.
+#[derive(Serialize)]
+struct KeptLine<'a> {
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permit: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<&'a str>,
+    remaining_ms: u64,
 }
 
 #[derive(Serialize)]

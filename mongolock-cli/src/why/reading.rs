@@ -154,7 +154,7 @@ fn wait(document: &Document) -> Option<Wait> {
         provider: text("provider")?,
         owner: text("owner").unwrap_or_default(),
         name: text("name")?,
-        since: *document.get_datetime("since").ok()?,
+        since: *document.get_datetime("holds_since").ok()?,
         holds: texts("holds"),
         may_hold: texts("may_hold"),
     })

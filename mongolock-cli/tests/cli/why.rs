@@ -161,7 +161,7 @@ async fn a_circle_that_one_reading_shows_is_a_guess() {
     assert!(!text.contains("perhaps"), "{text}");
     // Another wait begins as often as the program reads.
     let waiters = db.database().collection::<Document>("distributed_locks.waiters");
-    let later = doc! { "$set": { "since": "$$NOW" } };
+    let later = doc! { "$set": { "holds_since": "$$NOW" } };
     let moving = tokio::spawn(async move {
         loop {
             must(
@@ -237,4 +237,31 @@ async fn the_owner_of_a_detached_lease_is_shown() {
     );
     assert!(why(&db, "a").contains("held by    anna since"));
     assert!(must(anna.release(&handle).await));
+}
+
+/// Nobody holds them, and nobody gets them.
+#[tokio::test]
+async fn a_mark_and_a_minimum_hold_are_told() {
+    let db = test_db().await;
+    let anna = process(&db, "anna").await;
+    let job = anna.lock("job").once();
+    must(must(job.acquire().await).done().await);
+    let answer = why(&db, "job");
+    assert!(
+        answer.contains("not free   done by anna, for another "),
+        "{answer}"
+    );
+    assert!(!answer.contains("nobody holds it"), "{answer}");
+    assert_eq!(json(&db, "job")["kept"][0]["state"], "done");
+
+    let permits = anna.semaphore("pool", 2).min_hold(Duration::from_secs(600));
+    must(must(permits.acquire().await).release().await);
+    let answer = why(&db, "pool");
+    assert!(
+        answer.contains("permit ") && answer.contains("released, and kept for another "),
+        "{answer}"
+    );
+    must(must(anna.lock("free").acquire().await).release().await);
+    assert!(why(&db, "free").contains("nobody holds it"));
+    assert!(json(&db, "free").get("kept").is_none());
 }

@@ -12,8 +12,8 @@ use crate::engine::Engine;
 use crate::lease::{Entry, Lease};
 use crate::store::driver_error;
 use crate::timing::{
-    DEADLOCK_AGAIN, DEADLOCK_FIRST, DEADLOCK_FOLLOW, DEADLOCK_PAUSE, DEADLOCK_PAUSE_MAX, DEADLOCK_SHOWN,
-    LINE_LIMIT,
+    DEADLOCK_AGAIN, DEADLOCK_FIRST, DEADLOCK_FOLLOW, DEADLOCK_LAST, DEADLOCK_PAUSE, DEADLOCK_PAUSE_MAX,
+    DEADLOCK_SHOWN, LINE_LIMIT,
 };
 use crate::{LockError, task};
 
@@ -29,6 +29,8 @@ pub(crate) struct Enclosing {
 /// The wait of a call; nothing is noted of one that holds nothing, or that does not wait.
 pub(super) struct Nested<'a> {
     engine: &'a Arc<Engine>,
+    /// The time at which the call ends; `None` if it waits as long as the server replies.
+    deadline: Option<Instant>,
     call: Option<Box<NestedCall>>,
 }
 
@@ -39,6 +41,7 @@ impl<'a> Nested<'a> {
         let begin = || Box::new(engine.waits.begin(awaited, call.begun, width, holds.clone()));
         Self {
             engine,
+            deadline: call.deadline,
             call: (holds_something && !call.is_try).then(begin),
         }
     }
@@ -89,21 +92,33 @@ impl<'a> Nested<'a> {
             }
             let found = match self.look(call, entry.name()).await {
                 Ok(found) => {
-                    if found.is_none() {
-                        call.found_none();
-                    }
+                    call.found(found.as_ref());
                     found
                 }
                 Err(error) if driver_error::is_transient(&error) => None,
                 // The user has no right to the documents of waiters.
                 Err(_) => return pending().await,
             };
+            let is_doubtful = found.is_some();
             let (pause, deadlock) = pauses.after(found);
+            next = Instant::now() + pause;
             if let Some(circle) = deadlock {
                 call.tell(circle);
+                next = self.not_after(DEADLOCK_LAST, next);
+            } else if !is_doubtful {
+                next = self.not_after(DEADLOCK_AGAIN + DEADLOCK_LAST, next);
             }
-            next = Instant::now() + pause;
         }
+    }
+
+    /// The time of the next look. A call whose time is nearly up looks before that, so that its error names a deadlock that has
+    /// begun late, and none that is over.
+    fn not_after(&self, before_the_end: Duration, next: Instant) -> Instant {
+        let last = self
+            .deadline
+            .and_then(|deadline| deadline.checked_sub(before_the_end));
+        last.filter(|last| *last > Instant::now())
+            .map_or(next, |last| next.min(last))
     }
 
     /// Has the document of the name say what the caller holds, also if another caller of this process has the lock.
@@ -130,12 +145,13 @@ impl<'a> Nested<'a> {
             return Ok(None);
         }
         let (engine, awaited) = (Arc::clone(self.engine), Arc::clone(name));
+        let mut outer = call.holds();
+        outer.retain(|hold| !engine.mark.is_in(hold));
         let world = task::start(async move {
-            let outer = engine.waits.outer();
             if !outer.is_empty() {
                 engine
                     .store
-                    .note_outer_holds(&engine.mark, outer, LINE_LIMIT)
+                    .note_outer_holds(&engine.mark, &outer, LINE_LIMIT)
                     .await?;
             }
             deadlock::read(&engine.store, awaited).await

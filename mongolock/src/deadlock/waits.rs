@@ -125,19 +125,24 @@ impl Waits {
 
     /// Writes what the callers hold that wait for this name, if it has changed.
     fn write(self: &Arc<Self>, state: &WaitsState, name: &Arc<str>) {
-        let (mut holds, mut since) = (Holds::default(), None);
+        let (mut holds, mut since_perhaps) = (Holds::default(), None);
         for wait in state.waits.values().filter(|wait| wait.name == *name) {
             let Some(perhaps) = &wait.shown else { continue };
-            since = since.into_iter().chain([wait.since]).min();
-            add(
-                &mut holds.known,
-                live(&wait.holds).chain(self.outer.iter().cloned()),
-            );
+            let mut known = live(&wait.holds).chain(self.outer.iter().cloned()).peekable();
+            let since = match known.peek() {
+                Some(_) => &mut holds.since,
+                None => &mut since_perhaps,
+            };
+            *since = since.iter().copied().chain([wait.since]).min();
+            add(&mut holds.known, known);
             add(&mut holds.perhaps, live(perhaps));
         }
         let known = &holds.known;
         holds.perhaps.retain(|hold| !known.contains(hold));
-        self.lines.set_holds(name, &holds, since);
+        holds.since = holds
+            .since
+            .or(since_perhaps.filter(|_| !holds.perhaps.is_empty()));
+        self.lines.set_holds(name, &holds);
     }
 }
 
@@ -273,11 +278,12 @@ impl NestedCall {
         report(vec![(Arc::clone(&self.told), circle)]);
     }
 
-    /// Notes that a look has found no circle, which ends one that was found before. The look reads documents, and those of a
+    /// Notes what a look has found, which ends another circle that was found before. The look reads documents, and those of a
     /// circle in this provider may not be written.
-    pub(crate) fn found_none(&self) {
+    pub(crate) fn found(&self, circle: Option<&Circle>) {
         let state = lock(&self.waits.state);
-        if state.circles(self.number, &self.waits.mark).is_empty() {
+        let is_same = circle.is_some_and(|circle| shown(circle) == self.deadlock());
+        if !is_same && state.circles(self.number, &self.waits.mark).is_empty() {
             lock(&self.told).names.clear();
         }
     }
@@ -311,11 +317,7 @@ impl Drop for NestedCall {
 /// Notes the circles for their waits, and reports those of waits of which none was reported.
 fn report(circles: Vec<(Told, Circle)>) {
     for (told, circle) in circles {
-        let names = circle
-            .names
-            .iter()
-            .map(|name| permit_id::of_group(name).to_owned());
-        let names: Vec<String> = names.collect();
+        let names = shown(&circle);
         let mut deadlock = lock(&told);
         deadlock.names.clone_from(&names);
         let is_first = !std::mem::replace(&mut deadlock.is_reported, true);
@@ -324,4 +326,10 @@ fn report(circles: Vec<(Told, Circle)>) {
             trace::deadlock(&names);
         }
     }
+}
+
+/// The names of a circle as its members give them.
+fn shown(circle: &Circle) -> Vec<String> {
+    let names = circle.names.iter();
+    names.map(|name| permit_id::of_group(name).to_owned()).collect()
 }

@@ -190,9 +190,8 @@ impl Lines {
         self.ensure_indexes(state);
     }
 
-    /// Sets what the callers hold that wait for a name, the oldest of them since this time. If it has changed, the document
-    /// of the name is written.
-    pub(crate) fn set_holds(self: &Arc<Self>, name: &Arc<str>, holds: &Holds, since: Option<Instant>) {
+    /// Sets what the callers hold that wait for a name. If it has changed, the document of the name is written.
+    pub(crate) fn set_holds(self: &Arc<Self>, name: &Arc<str>, holds: &Holds) {
         let state = &mut *lock(&self.state);
         let before = if *holds == Holds::default() {
             state.holds.remove(name)
@@ -200,7 +199,7 @@ impl Lines {
             state.holds.insert(Arc::clone(name), holds.clone())
         };
         let line = state.names.get_mut(name);
-        if before.unwrap_or_default() != *holds && line.is_some_and(|line| line.note_holds(since)) {
+        if before.unwrap_or_default() != *holds && line.is_some_and(|line| line.note_holds(holds.since)) {
             self.settle(state, name);
         }
     }

@@ -637,14 +637,14 @@ impl Store {
         send!(self, Line within limit, nested_waits(holds))
     }
 
-    /// Notes that callers of this provider run inside these holds of other processes.
+    /// Notes that callers of this provider run inside these holds of others.
     pub(crate) async fn note_outer_holds(
         &self,
         provider: &ProviderMark,
         holds: &[Arc<str>],
         limit: Duration,
     ) -> Result<(), LockError> {
-        // The memory of a process has no holds of another one.
+        // In memory the waits are found without that.
         let Some(store) = self.mongo() else {
             return Ok(());
         };

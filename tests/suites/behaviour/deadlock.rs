@@ -19,6 +19,10 @@ conformance!(
     a_ring_in_one_process_is_named_at_once,
     a_chain_is_no_deadlock,
     a_deadlock_that_is_over_is_not_named,
+    a_deadlock_that_has_ended_since_the_last_look_is_not_named,
+    a_deadlock_that_begins_late_is_named,
+    a_hold_of_another_provider_is_known,
+    callers_that_hold_nothing_do_not_hide_a_deadlock,
     a_semaphore_is_stuck_when_all_its_holders_are,
     a_semaphore_with_one_holder_that_works_is_not_stuck,
     a_set_that_waits_inside_a_hold_is_a_member,
@@ -134,6 +138,90 @@ async fn a_deadlock_that_is_over_is_not_named(fixture: Fixture) {
     assert_eq!(deadlock(outcome), [""; 0]);
     found.wait().await;
     all_end(others).await;
+}
+
+/// A caller that has found a deadlock at 1.8 s looks again at 5.8 s by itself. The other member gives up in between.
+async fn a_deadlock_that_has_ended_since_the_last_look_is_not_named(fixture: Fixture) {
+    let [first, second] = ["a", "b"].map(|owner| fixture.process(owner));
+    let (all_hold, is_over, mut others) = (together(2), together(2), JoinSet::new());
+    let (is_held, may_end) = (Arc::clone(&all_hold), Arc::clone(&is_over));
+    others.spawn(async move {
+        let short = second.lock("n0").acquire_timeout(Duration::from_secs(3));
+        let body = async |_| {
+            is_held.wait().await;
+            let found = deadlock(short.acquire().await.map(drop));
+            assert_eq!(found, ["n0", "n1"]);
+            may_end.wait().await;
+            Ok(())
+        };
+        second.lock("n1").run(body).await
+    });
+    let outcome = nested(first, pair("n0", "n1"), Duration::from_secs(5), all_hold).await;
+    assert_eq!(deadlock(outcome), [""; 0]);
+    is_over.wait().await;
+    all_end(others).await;
+}
+
+/// The first look finds none, and the second one would come after the end of the wait.
+async fn a_deadlock_that_begins_late_is_named(fixture: Fixture) {
+    let [first, second] = ["a", "b"].map(|owner| fixture.process(owner));
+    let (all_hold, mut others) = (together(2), JoinSet::new());
+    let is_held = Arc::clone(&all_hold);
+    others.spawn(async move {
+        let late = second.lock("n0").acquire_timeout(AMPLE);
+        let body = async |_| {
+            is_held.wait().await;
+            sleep(Duration::from_secs(1)).await;
+            late.acquire().await?.release().await
+        };
+        second.lock("n1").run(body).await
+    });
+    let outcome = nested(first, pair("n0", "n1"), Duration::from_secs(4), all_hold).await;
+    assert_eq!(deadlock(outcome), ["n1", "n0"]);
+    all_end(others).await;
+}
+
+/// The caller has its lock through another provider than the one through which it waits.
+async fn a_hold_of_another_provider_is_known(fixture: Fixture) {
+    let [first, waiting, second] = ["a", "b", "c"].map(|owner| fixture.process(owner));
+    let (all_hold, mut others) = (together(2), JoinSet::new());
+    others.spawn(nested(second, pair("n1", "n0"), AMPLE, Arc::clone(&all_hold)));
+    let inner = waiting.lock("n1").acquire_timeout(LOOKED_TWICE);
+    let body = async |_| {
+        all_hold.wait().await;
+        inner.acquire().await?.release().await
+    };
+    let outcome = first.lock("n0").run(body).await;
+    assert_eq!(deadlock(outcome), ["n1", "n0"]);
+    all_end(others).await;
+}
+
+/// In the process of one member such callers have begun before it, and give up one after the other between the looks.
+async fn callers_that_hold_nothing_do_not_hide_a_deadlock(fixture: Fixture) {
+    let [first, second] = ["a", "b"].map(|owner| fixture.process(owner));
+    let (all_hold, mut others, mut plain) = (together(2), JoinSet::new(), JoinSet::new());
+    let (holding, is_held) = (second.lock("n1"), Arc::clone(&all_hold));
+    let is_taken = together(2);
+    let taken = Arc::clone(&is_taken);
+    others.spawn(async move {
+        let short = second.lock("n0").acquire_timeout(Duration::from_millis(2_500));
+        let body = async |_| {
+            taken.wait().await;
+            is_held.wait().await;
+            let found = deadlock(short.acquire().await.map(drop));
+            assert_eq!(found, ["n0", "n1"]);
+            Ok(())
+        };
+        holding.run(body).await
+    });
+    is_taken.wait().await;
+    for _ in 0..5 {
+        plain.spawn(first.lock("n1").acquire_timeout(Duration::from_secs(3)).acquire());
+        sleep(Duration::from_millis(600)).await;
+    }
+    others.spawn(nested(first, pair("n0", "n1"), AMPLE, all_hold));
+    all_end(others).await;
+    plain.join_all().await;
 }
 
 /// Two permits, whose holders wait for the lock under which the first waits for a permit.

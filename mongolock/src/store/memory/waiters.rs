@@ -20,6 +20,7 @@ pub(super) struct WaiterDocuments(Mutex<HashMap<Arc<str>, Vec<WaiterDocument>>>)
 struct WaiterDocument {
     waiter: Waiter,
     holds: Vec<Arc<str>>,
+    holds_since: Option<DateTime>,
     until: Duration,
 }
 
@@ -45,19 +46,21 @@ impl MemoryStore {
         let places = [own, after_last].into_iter().flatten();
         let end = places.fold(date, DateTime::max).min(latest);
         let at = own.filter(|_| entry.keeps_place).unwrap_or(end);
+        let before = |waited: Duration| {
+            let waited = i64::try_from(waited.as_millis()).unwrap_or(i64::MAX);
+            DateTime::from_millis(date.timestamp_millis().saturating_sub(waited))
+        };
         let waiter = Waiter {
             provider: Arc::from(entry.provider.as_str()),
             owner: entry.owner.to_string(),
             at,
-            since: entry.waited.map(|waited| {
-                let waited = i64::try_from(waited.as_millis()).unwrap_or(i64::MAX);
-                DateTime::from_millis(date.timestamp_millis().saturating_sub(waited))
-            }),
+            since: entry.waited.map(before),
             time_slot: Duration::from_millis(u64::try_from(entry.time_slot.as_millis()).unwrap_or(u64::MAX)),
         };
         documents.push(WaiterDocument {
             waiter,
             holds: entry.holds.known.clone(),
+            holds_since: entry.holds.since.map(|since| before(since.elapsed())),
             until: now + WAITER_KEPT,
         });
     }
@@ -118,7 +121,7 @@ impl MemoryStore {
                 Some(NestedWait {
                     provider: Arc::clone(&document.waiter.provider),
                     name: Arc::clone(name),
-                    since: document.waiter.since?,
+                    since: document.holds_since?,
                     holds: document.holds.clone(),
                 })
             }));

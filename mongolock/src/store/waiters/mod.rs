@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
+use tokio::time::Instant;
 
 pub(crate) use self::mark::ProviderMark;
 pub(crate) use self::notes::{EndedHold, Force, Note, NotesById};
@@ -49,6 +50,8 @@ pub(crate) struct Holds {
     pub(crate) known: Vec<Arc<str>>,
     /// The guards that the waiting tasks have acquired: they may be in other tasks by now.
     pub(crate) perhaps: Vec<Arc<str>>,
+    /// The time at which the oldest of these callers began to wait. Callers that hold nothing come and go beside them.
+    pub(crate) since: Option<Instant>,
 }
 
 /// A wait of callers that hold something, as the document of their provider says it.
@@ -57,7 +60,7 @@ pub(crate) struct NestedWait {
     /// The mark of the provider.
     pub(crate) provider: Arc<str>,
     pub(crate) name: Arc<str>,
-    /// The time at which the oldest of its present waiters began.
+    /// The time at which the oldest of the callers began that hold something.
     pub(crate) since: DateTime,
     /// What the callers hold.
     pub(crate) holds: Vec<Arc<str>>,

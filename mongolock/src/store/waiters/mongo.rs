@@ -105,19 +105,19 @@ fn place_update(entry: &WaiterEntry) -> Document {
     } else {
         doc! { "$max": ["$$NOW", end] }
     };
-    let since = entry.waited.map_or(Bson::Null, |waited| {
-        doc! { "$subtract": ["$$NOW", millis(waited)] }.into()
-    });
+    let before = |waited| Bson::from(doc! { "$subtract": ["$$NOW", millis(waited)] });
+    let holds_since = entry.holds.since.map(|since| before(since.elapsed()));
     let stage = doc! { "$set": {
         "name": { "$literal": &*entry.name },
         "provider": { "$literal": entry.provider.as_str() },
         "owner": { "$literal": &*entry.owner },
         "at": at,
-        "since": since,
+        "since": entry.waited.map_or(Bson::Null, before),
         "moment": millis(entry.time_slot),
         "until": kept(),
         "holds": literal_list(&entry.holds.known),
         "may_hold": literal_list(&entry.holds.perhaps),
+        "holds_since": holds_since.unwrap_or_else(|| "$$REMOVE".into()),
     } };
     doc! { "q": { "_id": id(&entry.provider, &entry.name) }, "u": [stage], "upsert": true }
 }

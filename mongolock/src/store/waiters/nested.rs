@@ -1,8 +1,9 @@
 //! What callers hold that wait for something else: by that a deadlock is found.
 //!
 //! The mark of a hold's provider is in its `lockId`, and the `_id` of a document begins with the mark of its provider. So the
-//! documents that may list a hold are a range of `_id`, and no index of their own is needed. A process that runs inside a hold
-//! of another one (`MONGOLOCK_HOLDS`) has other marks. It writes a document into that range that only names its own mark.
+//! documents that may list a hold are a range of `_id`, and no index of their own is needed. A provider whose callers run inside
+//! a hold of another one, in the same process or in another one (`MONGOLOCK_HOLDS`), has another mark. It writes a document into
+//! that range that only names its own mark.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -95,6 +96,9 @@ impl MongoStore {
             doc! { "q": { "_id": id }, "u": [stage], "upsert": true }
         });
         let updates: Vec<Document> = updates.collect();
+        if updates.is_empty() {
+            return Ok(());
+        }
         let command = doc! { "update": self.waiters.name(), "updates": updates, "ordered": false };
         self.write_hint(command, limit).await.map(drop)
     }
@@ -116,7 +120,7 @@ fn nested_wait(document: &RawDocument) -> Option<NestedWait> {
     Some(NestedWait {
         provider: Arc::from(document.get_str("provider").ok()?),
         name: Arc::from(document.get_str("name").ok()?),
-        since: document.get_datetime("since").ok()?,
+        since: document.get_datetime("holds_since").ok()?,
         holds: holds.collect(),
     })
 }
