@@ -18,7 +18,7 @@ use crate::sync::lock;
 use crate::timing::{
     FORCED_LIMIT, NOTE_KEPT, NOTE_LIMIT, NOTE_READ, NOTE_REFUSED, NOTE_REPEAT, NOTE_SHUTDOWN,
 };
-use crate::{LossReason, task, trace};
+use crate::{LockError, LossReason, task, trace};
 
 /// The largest number of notes in one command.
 const BATCH: usize = 500;
@@ -89,26 +89,62 @@ impl Lease {
     }
 
     /// The error of a lease that is over, with what is known of its end.
-    pub(super) async fn told_lost_error(&self) -> crate::LockError {
+    pub(super) async fn told_lost_error(&self) -> LockError {
         self.until_told().await;
         self.lost_error()
     }
 }
 
-/// A note, once it is read; none after an error.
-type ReadNote = Arc<OnceLock<Option<String>>>;
+/// The answer to a question about one hold, once it is there; none after an error.
+type Answer<T> = Arc<OnceLock<Option<T>>>;
 
-#[derive(Default)]
-struct Reads {
-    /// Those that were asked for just now, by the ids of the holders.
-    recent: HashMap<Arc<str>, NoteRead>,
-    /// Those that the next query reads.
-    pending: Vec<(Arc<str>, ReadNote)>,
+/// Questions about holds that are asked together: while one query is under way, the others wait for the next one.
+struct Questions<T> {
+    /// Those that the next query asks, by the ids of the claims.
+    pending: Mutex<Vec<(Arc<str>, Answer<T>)>>,
+    /// Held during a query.
+    asking: tokio::sync::Mutex<()>,
 }
 
+impl<T> Default for Questions<T> {
+    fn default() -> Self {
+        Self {
+            pending: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
+        }
+    }
+}
+
+impl<T: Clone> Questions<T> {
+    fn add(&self, lock_id: Arc<str>) -> Answer<T> {
+        let answer = Arc::default();
+        lock(&self.pending).push((lock_id, Arc::clone(&answer)));
+        answer
+    }
+
+    /// Waits for an answer, or sends the query for all that are pending.
+    async fn answer(
+        &self,
+        answer: &Answer<T>,
+        query: impl AsyncFnOnce(&[Arc<str>]) -> Result<HashMap<Arc<str>, T>, LockError>,
+    ) -> Option<T> {
+        let _turn = self.asking.lock().await;
+        if answer.get().is_none() {
+            let pending = std::mem::take(&mut *lock(&self.pending));
+            let ids: Vec<Arc<str>> = pending.iter().map(|(id, _)| Arc::clone(id)).collect();
+            let mut found = query(&ids).await.unwrap_or_default();
+            for (id, answer) in pending {
+                answer.get_or_init(|| found.remove(&id));
+            }
+        }
+        answer.get().cloned().flatten()
+    }
+}
+
+/// A note that a caller has asked for.
 struct NoteRead {
     begun: Instant,
-    note: ReadNote,
+    note: Answer<String>,
 }
 
 /// Writes the notes of a provider in the background, those that are due at one time with one command.
@@ -117,10 +153,11 @@ pub(crate) struct Notes {
     /// Whether a note is written as soon as its lock is acquired.
     at_once: bool,
     state: Mutex<NotesState>,
-    /// The notes that are read for callers.
-    reads: Mutex<Reads>,
-    /// Held during a query for them.
-    reading: tokio::sync::Mutex<()>,
+    /// The notes that callers have asked for just now, by the ids of the holders.
+    recent: Mutex<HashMap<Arc<str>, NoteRead>>,
+    reads: Questions<String>,
+    /// Who has ended holds by force.
+    forces: Questions<Force>,
     /// Notified when no note is being written any more.
     idle: Notify,
 }
@@ -148,8 +185,9 @@ impl Notes {
             store,
             at_once,
             state: Mutex::default(),
-            reads: Mutex::default(),
-            reading: tokio::sync::Mutex::default(),
+            recent: Mutex::default(),
+            reads: Questions::default(),
+            forces: Questions::default(),
             idle: Notify::new(),
         })
     }
@@ -259,36 +297,27 @@ impl Notes {
     }
 
     /// The note about the hold with this id. Callers that end at nearly the same time read that of one holder once, and those of
-    /// several holders together: while one query is under way, the others wait for the next one.
+    /// several holders together.
     pub(crate) async fn read(&self, lock_id: Arc<str>) -> Option<String> {
         if lock(&self.state).is_refused() {
             return None;
         }
         let now = Instant::now();
         let note = {
-            let reads = &mut *lock(&self.reads);
-            reads.recent.retain(|_, read| now < read.begun + NOTE_READ);
-            let read = reads.recent.entry(Arc::clone(&lock_id)).or_insert_with(|| {
-                let note = Arc::default();
-                reads.pending.push((lock_id, Arc::clone(&note)));
-                NoteRead { begun: now, note }
+            let recent = &mut *lock(&self.recent);
+            recent.retain(|_, read| now < read.begun + NOTE_READ);
+            let read = recent.entry(Arc::clone(&lock_id)).or_insert_with(|| NoteRead {
+                begun: now,
+                note: self.reads.add(lock_id),
             });
             Arc::clone(&read.note)
         };
-        let _turn = self.reading.lock().await;
-        if note.get().is_none() {
-            let pending = std::mem::take(&mut lock(&self.reads).pending);
-            let ids: Vec<Arc<str>> = pending.iter().map(|(id, _)| Arc::clone(id)).collect();
-            let mut found = self.store.notes_of(&ids, NOTE_READ).await.unwrap_or_default();
-            for (id, note) in pending {
-                note.get_or_init(|| found.remove(&id));
-            }
-        }
-        note.get().cloned().flatten()
+        let query = async |ids: &[Arc<str>]| self.store.notes_of(ids, NOTE_READ).await;
+        self.reads.answer(&note, query).await
     }
 
     /// Finds out who has ended a lease by force whose claim is gone, notes that its holder has noticed it, and reports the loss.
-    pub(super) async fn report_gone(&self, lease: &Lease) {
+    pub(super) async fn report_gone(self: &Arc<Self>, lease: &Lease) {
         if let Some(force) = self.forced(lease).await {
             lease.forced.get_or_init(|| force.to_string());
         }
@@ -297,30 +326,33 @@ impl Notes {
         lease.report(|hold| trace::lost(hold, LossReason::Gone, lease.forced.get().map(String::as_str)));
     }
 
-    /// Who has ended a lease by force. It asks twice: the operator's command writes the note after the release.
-    async fn forced(&self, lease: &Lease) -> Option<Force> {
+    /// Who has ended a lease by force. It asks twice: the operator's command writes the note after the release. Leases that are
+    /// lost at the same time ask together.
+    async fn forced(self: &Arc<Self>, lease: &Lease) -> Option<Force> {
         let by = Instant::now() + FORCED_LIMIT;
         if lock(&self.state).is_refused() {
             return None;
         }
         if !self.store.sends_notes() {
-            return self
-                .store
-                .see_forced(&lease.key().lock_id, FORCED_LIMIT)
-                .await
-                .ok()?;
+            return self.see_forced(Arc::clone(&lease.key().lock_id)).await;
         }
         for pause in [Duration::ZERO, FORCED_LIMIT / 2] {
             sleep(pause).await;
             for lock_id in lease.lock_ids() {
-                let (store, lock_id) = (Arc::clone(&self.store), Arc::clone(lock_id));
-                let asking = task::start(async move { store.see_forced(&lock_id, FORCED_LIMIT).await });
+                let (notes, lock_id) = (Arc::clone(self), Arc::clone(lock_id));
+                let asking = task::start(async move { Ok(notes.see_forced(lock_id).await) });
                 if let Some(force) = timeout_at(by, asking).await.ok()?.ok()? {
                     return Some(force);
                 }
             }
         }
         None
+    }
+
+    async fn see_forced(&self, lock_id: Arc<str>) -> Option<Force> {
+        let answer = self.forces.add(lock_id);
+        let query = async |ids: &[Arc<str>]| self.store.see_forced(ids, FORCED_LIMIT).await;
+        self.forces.answer(&answer, query).await
     }
 }
 

@@ -4,13 +4,13 @@ use std::time::Duration;
 use mongodb::bson::{DateTime, Document, doc};
 
 use super::claims::{release_stage, unfit};
-use super::mongo::MongoStore;
+use super::mongo::{MongoStore, millis};
 use super::takeover::taken;
 use super::ttl_index::BUILD_LOCK;
 use super::{EndedHold, ForcedHold, LeaseId, NotesById, WaitersByName, waiters};
 use crate::lock_id::MARK_PREFIX;
 use crate::store::info::{Page, Seen, may_have_note};
-use crate::timing::COMMAND_LIMIT;
+use crate::timing::{COMMAND_LIMIT, FORCED_REST};
 use crate::{LockError, LockFilter, LockInfo, LockState, permit_id};
 
 /// The largest number of locks that one query returns. It bounds the memory of a stream, and the time that one query
@@ -182,9 +182,12 @@ fn is_running() -> Document {
 }
 
 /// The condition for a lock that is not free, and whose lease began before this command: a lease that began while the
-/// command waited in the server is not the one that the operator has seen.
+/// command waited in the server is not the one that the operator has seen. A lock that was released meanwhile looks like the rest
+/// of a minimum hold.
 fn ends_now(takeover_margin: Duration) -> Document {
-    doc! { "$and": [taken(takeover_margin), { "$lte": ["$acquiredAt", "$$NOW"] }] }
+    let soon = doc! { "$add": ["$$NOW", millis(FORCED_REST)] };
+    let is_worth_it = doc! { "$or": [{ "$ne": ["$lockId", ""] }, { "$gt": ["$expiresAt", soon] }] };
+    doc! { "$and": [taken(takeover_margin), { "$lte": ["$acquiredAt", "$$NOW"] }, is_worth_it] }
 }
 
 /// The query for the conditions of a filter, by the rules of [`LockFilter::admits`] and without the limit. It leaves

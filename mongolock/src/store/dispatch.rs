@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use super::look::held_permits;
 use super::{
     AcquireReply, AcquireRequest, Admission, AdmissionClass, Admissions, Begin, Changes, ClaimEnd, ClaimItem,
-    Claimed, Detachment, DocumentStream, EndedHold, Extended, Force, ForcedHold, GuardChange, GuardOutcome,
-    HeldPermits, Holders, IndexCheck, IndexState, Lane, LeaseId, LockFilter, LockInfo, LockStream, Looked,
-    MarkReply, MarkRequest, MongoStore, NestedWait, Note, NotesById, Outcomes, Page, ProviderMark,
-    ReleaseItem, RenewReply, RunningLeases, Store, StreamFilter, TakenOrDamaged, WaiterEntry, WaitersByName,
-    WaitersState, driver_error,
+    Claimed, Detachment, DocumentStream, EndedHold, Extended, Force, ForcedHold, ForcesById, GuardChange,
+    GuardOutcome, HeldPermits, Holders, IndexCheck, IndexState, Lane, LeaseId, LockFilter, LockInfo,
+    LockStream, Looked, MarkReply, MarkRequest, MongoStore, NestedWait, Note, NotesById, Outcomes, Page,
+    ProviderMark, ReleaseItem, RenewReply, RunningLeases, Store, StreamFilter, TakenOrDamaged, WaiterEntry,
+    WaitersByName, WaitersState, driver_error,
 };
 use crate::error::failure::Failure;
 use crate::few::Few;
@@ -702,17 +702,20 @@ impl Store {
         }
     }
 
-    /// Notes that the holder with this id has noticed the end of its hold, and returns who has ended it by force.
+    /// Who has ended the holds with these ids by force, as far as that is noted. Their holders have noticed it.
     pub(crate) async fn see_forced(
         &self,
-        lock_id: &Arc<str>,
+        lock_ids: &[Arc<str>],
         limit: Duration,
-    ) -> Result<Option<Force>, LockError> {
+    ) -> Result<ForcesById, LockError> {
         match self {
-            Self::Mongo(store) => self.hint(limit, pin!(store.see_forced(lock_id, limit))).await,
-            Self::Memory(store) => Ok(store.see_forced(lock_id)),
+            Self::Mongo(store) => self.hint(limit, pin!(store.see_forced(lock_ids, limit))).await,
+            Self::Memory(store) => {
+                let force = |id: &Arc<str>| Some((Arc::clone(id), store.forced(id)?));
+                Ok(lock_ids.iter().filter_map(force).collect())
+            }
             #[cfg(test)]
-            Self::Simulated(_) => Ok(None),
+            Self::Simulated(_) => Ok(ForcesById::default()),
         }
     }
 

@@ -31,7 +31,7 @@ use crate::store::LeaseId;
 use crate::store::info::Seen;
 use crate::store::takeover::margin_after;
 use crate::sync::lock;
-use crate::timing::LATE_COMMAND;
+use crate::timing::{FORCED_REST, LATE_COMMAND};
 use crate::{FencingToken, LockFilter, LockInfo};
 use crate::{lock_id, permit_id};
 
@@ -347,6 +347,7 @@ impl MemoryStore {
         let document = documents
             .get_mut(name)
             .filter(|document| !document.is_free(now, takeover_margin) && document.acquired_at <= now)
+            .filter(|document| !document.lock_id.is_empty() || document.expires_at > now + FORCED_REST)
             .filter(|document| match hold {
                 ForcedHold::Any => true,
                 ForcedHold::OfToken(token) => token.get() == document.token,

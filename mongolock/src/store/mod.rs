@@ -67,8 +67,8 @@ pub(crate) use overload::Trouble;
 pub(crate) use reachability::Reachability;
 pub(crate) use taken::{TakenLock, TakenOrDamaged};
 pub(crate) use waiters::{
-    EndedHold, Force, Holders, Holds, NestedWait, Note, NotesById, ProviderMark, Waiter, WaiterEntry,
-    WaitersByName,
+    EndedHold, Force, ForcesById, Holders, Holds, NestedWait, Note, NotesById, ProviderMark, Waiter,
+    WaiterEntry, WaitersByName,
 };
 pub use waiters_state::WaitersState;
 

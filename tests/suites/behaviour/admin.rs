@@ -422,3 +422,17 @@ async fn a_lease_that_began_after_the_forced_release_is_left_alone() {
     assert!(admin.force_release("forced").await.unwrap());
     drop(guard);
 }
+
+/// To a forced release that has waited in the server, a release that has overtaken it looks like the rest of a minimum hold.
+#[tokio::test]
+async fn a_release_that_overtakes_a_forced_release_has_ended_the_hold() {
+    let fixture = Fixture::mongodb().await;
+    hold(&fixture, "overtaken", "forced")
+        .await
+        .release()
+        .await
+        .unwrap();
+    let later = doc! { "$set": { "expiresAt": { "$add": ["$$NOW", 80] } } };
+    change_lock(fixture.database(), "forced", later).await;
+    assert!(!fixture.provider.admin().force_release("forced").await.unwrap());
+}

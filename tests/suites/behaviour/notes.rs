@@ -230,9 +230,7 @@ async fn a_slow_reply_about_a_forced_release_delays_no_error() {
     let database = must(fixture.db().connect_again().await);
     let guard = patient(&database).lock("n").await.unwrap();
     assert!(fixture.rival().admin().force_release("n").await.unwrap());
-    let slow = FailPoint::on(&["findAndModify"])
-        .always()
-        .block(Duration::from_secs(2));
+    let slow = FailPoint::on(&["find"]).always().block(Duration::from_secs(2));
     let collection = format!("{}.distributed_locks.waiters", database.name());
     let point = must(slow.collection(&collection).enable_for(fixture.db()).await);
     let begun = Instant::now();
@@ -247,6 +245,40 @@ async fn a_slow_reply_about_a_forced_release_delays_no_error() {
         "{waited:?}"
     );
     must(point.clear().await);
+}
+
+/// Each holder has 200 ms, and they ask together.
+#[tokio::test]
+async fn many_holders_learn_at_once_who_has_released_their_locks() {
+    const LOCKS: usize = 400;
+    let fixture = Fixture::mongodb().await;
+    let (provider, commands) = fixture.recorded_patient().await;
+    let builder = provider.to_builder().owner("web-1").renew_interval(RENEWAL);
+    let owner = builder.build().unwrap();
+    let all_learn = || async {
+        let locks = (0..LOCKS).map(|name| {
+            let lock = owner.lock(name);
+            tokio::spawn(async move { lock.acquire().await.unwrap() })
+        });
+        let mut guards = Vec::new();
+        for lock in locks.collect::<Vec<_>>() {
+            guards.push(lock.await.unwrap());
+        }
+        let release = fixture.provider.admin().release_owner("web-1").reason("gone");
+        assert_eq!(release.await.unwrap(), LOCKS as u64);
+        let questions = || commands.count("find") + commands.count("findAndModify");
+        let before = questions();
+        let mut told = 0;
+        for guard in guards {
+            // One renewal finds that all are gone.
+            guard.lost().await;
+            let lost = guard.release().await.unwrap_err();
+            told += usize::from(matches!(lost, LockError::Lost { forced: Some(_), .. }));
+        }
+        let asked = questions() - before;
+        (told == LOCKS && asked < LOCKS / 10).then_some(())
+    };
+    must(eventually(AMPLE, "a round in which all learn it", all_learn).await);
 }
 
 /// Together they have 200 ms, and the server needs 60 ms for each query.

@@ -41,9 +41,8 @@ impl MemoryStore {
         }
     }
 
-    pub(crate) fn see_forced(&self, lock_id: &str) -> Option<Force> {
-        lock(&self.notes.forced)
-            .get(lock_id)
-            .map(|(force, _)| force.clone())
+    pub(crate) fn forced(&self, lock_id: &str) -> Option<Force> {
+        let documents = lock(&self.notes.forced);
+        documents.get(lock_id).map(|(force, _)| force.clone())
     }
 }

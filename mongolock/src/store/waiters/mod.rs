@@ -21,7 +21,7 @@ use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
 pub(crate) use self::mark::ProviderMark;
-pub(crate) use self::notes::{EndedHold, Force, Note, NotesById};
+pub(crate) use self::notes::{EndedHold, Force, ForcesById, Note, NotesById};
 use super::{RunningLeases, WaiterInfo};
 use crate::permit_id;
 

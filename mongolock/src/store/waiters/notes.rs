@@ -27,6 +27,9 @@ pub(crate) struct Note {
 /// The notes about these claims by their ids.
 pub(crate) type NotesById = HashMap<Arc<str>, String>;
 
+/// Who has ended these claims by force, by their ids.
+pub(crate) type ForcesById = HashMap<Arc<str>, Force>;
+
 /// Who has ended holds by force, and why.
 #[derive(Debug, Clone)]
 pub(crate) struct Force {
@@ -65,9 +68,9 @@ impl MongoStore {
     pub(crate) async fn write_notes(&self, notes: &[Note], limit: Duration) -> Result<(), LockError> {
         let update = |note: &Note| {
             let text = note.text.as_deref().map_or(Bson::Null, Bson::from);
-            upsert(note_id(&note.lock_id), doc! { "note": text }, note.kept)
+            upsert(note_id(NOTE, &note.lock_id), doc! { "note": text }, note.kept)
         };
-        self.upsert_notes(notes.iter().map(update).collect(), limit).await
+        self.update_notes(notes.iter().map(update).collect(), limit).await
     }
 
     /// Notes by whom these holds were ended, with one command. It follows their ends, so that it names no hold that goes on.
@@ -82,65 +85,76 @@ impl MongoStore {
         let reason = reason.as_deref().map_or(Bson::Null, Bson::from);
         let update = |hold: &EndedHold| {
             let fields = doc! { "by": by, "host": host, "reason": &reason, "expiresAt": hold.expires_at };
-            upsert(forced_id(&hold.lock_id), fields, NOTE_KEPT)
+            upsert(note_id(FORCED, &hold.lock_id), fields, NOTE_KEPT)
         };
-        self.upsert_notes(ended.iter().map(update).collect(), limit).await
+        self.update_notes(ended.iter().map(update).collect(), limit).await
     }
 
-    async fn upsert_notes(&self, updates: Vec<Document>, limit: Duration) -> Result<(), LockError> {
+    async fn update_notes(&self, updates: Vec<Document>, limit: Duration) -> Result<(), LockError> {
         let command = doc! { "update": self.waiters.name(), "updates": updates, "ordered": false };
         self.write_hint(command, limit).await.map(drop)
     }
 
     /// The notes about these claims, with one query. An id without a note is left out.
     pub(crate) async fn notes(&self, lock_ids: &[Arc<str>], limit: Duration) -> Result<NotesById, LockError> {
-        let ids: Vec<String> = lock_ids.iter().map(|id| note_id(id)).collect();
+        let read = |document: &Document| Some(document.get_str("note").ok()?.to_owned());
+        self.read_notes(NOTE, lock_ids, limit, read).await
+    }
+
+    /// Who has ended these holds by force. A second command then notes for the operator that their holders have noticed it.
+    pub(crate) async fn see_forced(
+        &self,
+        lock_ids: &[Arc<str>],
+        limit: Duration,
+    ) -> Result<ForcesById, LockError> {
+        let text = |document: &Document, field| document.get_str(field).ok().map(str::to_owned);
+        let read = |document: &Document| {
+            Some(Force {
+                by: text(document, "by")?,
+                host: text(document, "host").unwrap_or_default(),
+                reason: text(document, "reason"),
+            })
+        };
+        let found = self.read_notes(FORCED, lock_ids, limit, read).await?;
+        if !found.is_empty() {
+            let ids: Vec<String> = found.keys().map(|id| note_id(FORCED, id)).collect();
+            let seen = doc! { "q": { "_id": { "$in": ids } }, "u": [{ "$set": { "seen": "$$NOW" } }], "multi": true };
+            // The operator waits for the rest of the lease otherwise.
+            let _ = self.update_notes(vec![seen], limit).await;
+        }
+        Ok(found)
+    }
+
+    /// What the documents of this kind say about these claims.
+    async fn read_notes<T>(
+        &self,
+        kind: &str,
+        lock_ids: &[Arc<str>],
+        limit: Duration,
+        read: impl Fn(&Document) -> Option<T>,
+    ) -> Result<HashMap<Arc<str>, T>, LockError> {
+        let ids: Vec<String> = lock_ids.iter().map(|id| note_id(kind, id)).collect();
         let query = Query {
             filter: doc! { "_id": { "$in": ids } },
-            fields: doc! { "note": 1 },
+            fields: doc! { "note": 1, "by": 1, "host": 1, "reason": 1 },
             most: lock_ids.len(),
             level: "local",
         };
         let found = query.run(&self.waiters, limit).await?;
         let read = |document: Document| {
-            let lock_id = document.get_str("_id").ok()?.strip_prefix(NOTE)?;
-            Some((Arc::from(lock_id), document.get_str("note").ok()?.to_owned()))
+            let lock_id = document.get_str("_id").ok()?.strip_prefix(kind)?;
+            Some((Arc::from(lock_id), read(&document)?))
         };
         Ok(found.filter_map(read).collect())
     }
-
-    /// Notes that the former holder has noticed the end of its hold, and returns who has ended it by force.
-    pub(crate) async fn see_forced(
-        &self,
-        lock_id: &Arc<str>,
-        limit: Duration,
-    ) -> Result<Option<Force>, LockError> {
-        let command = doc! {
-            "findAndModify": self.waiters.name(),
-            "query": { "_id": forced_id(lock_id) },
-            "update": [{ "$set": { "seen": "$$NOW" } }],
-            "fields": { "by": 1, "host": 1, "reason": 1 },
-        };
-        let reply = self.write_hint(command, limit).await?;
-        let text = |field| Some(reply.get_document("value").ok()?.get_str(field).ok()?.to_owned());
-        let force = |by| Force {
-            by,
-            host: text("host").unwrap_or_default(),
-            reason: text("reason"),
-        };
-        Ok(text("by").map(force))
-    }
 }
 
-/// What stands before the id of a claim in the `_id` of its note.
+/// What stands before the id of a claim in the `_id` of its note, and in that of its forced release.
 const NOTE: &str = "note:";
+const FORCED: &str = "forced:";
 
-fn note_id(lock_id: &str) -> String {
-    format!("{NOTE}{lock_id}")
-}
-
-fn forced_id(lock_id: &str) -> String {
-    format!("forced:{lock_id}")
+fn note_id(kind: &str, lock_id: &str) -> String {
+    format!("{kind}{lock_id}")
 }
 
 /// The update that writes a document with these fields, which are literals.
