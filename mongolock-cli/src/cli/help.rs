@@ -249,7 +249,7 @@ Examples:
 pub(super) const LOG_HELP: &str = "\
 The past is read from the oplog of the server, by a change stream: it goes back as far as the oplog does, and a line says at first \
 how far that is. It needs a replica set, and `find` and `changeStream` on the collection of the locks. It is read backwards in \
-steps, so that the latest turns come at once; all of it takes about 10s for each GB of oplog.
+steps, so that the latest turns come at once; all of it takes about 12s for each GB of oplog.
 
 TIME is a duration before the present (`12h`), a time of the day (`02:00`, today or yesterday), or a date with or without one \
 (`2025-11-21`, `2025-11-21T02:00`), all in the zone of the terminal; or RFC 3339 with a zone of its own.
