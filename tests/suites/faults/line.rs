@@ -51,15 +51,22 @@ async fn token_of_next_turn(process: &mut Actor) -> i64 {
     rest.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
-/// Reads so many turns of each process, and returns the numbers of the processes in the order of all these turns.
-async fn turns(processes: &mut [Actor], each: usize) -> Vec<usize> {
+/// Reads so many turns of each process after one with this token, and returns the numbers of the processes in the order of all
+/// these turns. The token is then that of the last one: a process that was alone for a while has turns before it.
+async fn turns(processes: &mut [Actor], each: usize, after: &mut i64) -> Vec<usize> {
     let mut turns = Vec::new();
     for (number, process) in processes.iter_mut().enumerate() {
-        for _ in 0..each {
-            turns.push((token_of_next_turn(process).await, number));
+        let mut left = each;
+        while left > 0 {
+            let token = token_of_next_turn(process).await;
+            if token > *after {
+                turns.push((token, number));
+                left -= 1;
+            }
         }
     }
     turns.sort_unstable();
+    *after = turns.last().expect("there are turns").0;
     turns.into_iter().map(|(_, process)| process).collect()
 }
 
@@ -69,13 +76,14 @@ async fn processes_take_turns_in_rotation() {
     let db = test_db().await;
     worker::prepare(db.database()).await;
     let mut processes: Vec<Actor> = (0..3).map(|_| process(&db, AMPLE)).collect();
+    let mut after = 0;
     for process in &mut processes {
-        token_of_next_turn(process).await;
+        after = after.max(token_of_next_turn(process).await);
     }
     // The order is a hint, which a slow machine breaks for a while; without it there is no such time.
     let begun = Instant::now();
     loop {
-        let turns = turns(&mut processes, 15).await;
+        let turns = turns(&mut processes, 15, &mut after).await;
         let all_differ =
             |three: &&[usize]| three[0] != three[1] && three[1] != three[2] && three[0] != three[2];
         let in_turn = turns.windows(3).filter(all_differ).count();
@@ -163,7 +171,7 @@ async fn the_lock_of_a_killed_holder_goes_to_those_in_line() {
     worker::prepare(db.database()).await;
     let expiry = Duration::from_secs(1);
     let mut processes: Vec<Actor> = (0..3).map(|_| process(&db, expiry)).collect();
-    turns(&mut processes, 5).await;
+    turns(&mut processes, 5, &mut 0).await;
     let killed = processes.pop().unwrap();
     killed.signal(Signal::KILL);
     // The section says that its holder is inside, if it was killed there.
@@ -171,7 +179,7 @@ async fn the_lock_of_a_killed_holder_goes_to_those_in_line() {
     sleep(expiry / 2).await;
     let outside = doc! { "$set": { "isInside": false } };
     sections.update_one(doc! {}, outside).await.unwrap();
-    let served = timeout(expiry + TAKEN * 2, turns(&mut processes, 20)).await;
+    let served = timeout(expiry + TAKEN * 2, turns(&mut processes, 20, &mut 0)).await;
     served.expect("the others go on after its lease");
 }
 
@@ -233,11 +241,11 @@ async fn processes_go_on_while_their_streams_break() {
     let db = test_db().await;
     worker::prepare(db.database()).await;
     let mut processes: Vec<Actor> = (0..3).map(|_| process(&db, AMPLE)).collect();
-    turns(&mut processes, 3).await;
+    turns(&mut processes, 3, &mut 0).await;
     // 280: the stream cannot be resumed.
     let broken = FailPoint::on(&["getMore", "aggregate"]).times(12).error_code(280);
     let point = fail(&db, broken).await;
-    let served = timeout(AMPLE, turns(&mut processes, 20)).await;
+    let served = timeout(AMPLE, turns(&mut processes, 20, &mut 0)).await;
     served.expect("all have their turns");
     must(point.clear().await);
 }
