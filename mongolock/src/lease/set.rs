@@ -62,9 +62,8 @@ impl Hold {
         };
         let lease = Lease::new(grant, Arc::clone(options));
         lease.unconfirmed.store(unconfirmed, Ordering::Relaxed);
-        lease.deliver(None, meter);
         let hold = renewer.hold(lease);
-        renewer.by_task.add(hold.lease());
+        hold.deliver(None, meter);
         Some(hold)
     }
 }

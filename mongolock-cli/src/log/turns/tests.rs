@@ -40,6 +40,13 @@ fn acquired(number: i64, time: i64) -> Event {
     }
 }
 
+/// An event of the lock of this name.
+fn of(name: &str, event: Event) -> Event {
+    let name = name.to_owned();
+    let key = Key { name, permit: None };
+    Event { key, ..event }
+}
+
 fn ended(end: End, time: i64) -> Event {
     event(What::Ended(end), time)
 }
@@ -125,6 +132,14 @@ fn a_turn_whose_document_is_deleted_during_its_lease_ends_with_the_document() {
     assert_eq!(all(vec![], events), ["web-1 10-30 expired_by"]);
 }
 
+/// The number of the renewals of a turn, and its longest pause.
+fn renewals(found: Option<&Found>) -> (usize, Option<i64>) {
+    let Some(Found::Turn(turn)) = found else {
+        panic!("{found:?}")
+    };
+    (turn.renewals.len(), turn.longest_pause())
+}
+
 #[test]
 fn the_end_of_a_lease_is_exact_with_renewals() {
     let events = vec![acquired(1, 10), renewed(13), renewed(16), acquired(2, 70)];
@@ -133,26 +148,17 @@ fn the_end_of_a_lease_is_exact_with_renewals() {
     let mut turns = Turns::new([], at(0), true);
     let events = [acquired(1, 10), renewed(13), renewed(20), renewed(22)];
     let found = turns.step(events.into_iter());
-    let Some(Found::Turn(turn)) = found.first() else {
-        panic!("{found:?}")
-    };
-    assert_eq!((turn.renewals.len(), turn.longest_pause()), (3, Some(7)));
+    assert_eq!(renewals(found.first()), (3, Some(7)));
     // The time after the last renewal is a pause.
     let mut turns = Turns::new([], at(0), true);
     let events = [acquired(1, 10), renewed(13), acquired(2, 70)];
     let found = turns.step(events.into_iter());
-    let Some(Found::Turn(turn)) = found.last() else {
-        panic!("{found:?}")
-    };
-    assert_eq!((turn.renewals.len(), turn.longest_pause()), (1, Some(10)));
+    assert_eq!(renewals(found.last()), (1, Some(10)));
     // Renewals before the first one that was read are no pause.
     let mut turns = Turns::new([present(Some(End::Held), 1, 10, 1010)], at(0), true);
     assert!(turns.step([renewed(500), renewed(504)].into_iter()).is_empty());
     let found = turns.rest();
-    let Some(Found::Turn(turn)) = found.first() else {
-        panic!("{found:?}")
-    };
-    assert_eq!((turn.renewals.len(), turn.longest_pause()), (2, Some(4)));
+    assert_eq!(renewals(found.first()), (2, Some(4)));
 }
 
 #[test]
@@ -267,11 +273,6 @@ fn nothing_is_known_across_a_gap() {
 
 #[test]
 fn only_turns_without_a_beginning_are_looked_for_farther_back() {
-    let of = |name: &str, event: Event| {
-        let name = name.to_owned();
-        let key = Key { name, permit: None };
-        Event { key, ..event }
-    };
     let present = [of("held", present(Some(End::Held), 1, 15, 200))];
     let mut turns = Turns::new(present, at(0), false);
     let events = [ended(End::Released, 110), of("other", acquired(2, 120))];
@@ -292,11 +293,6 @@ fn only_turns_without_a_beginning_are_looked_for_farther_back() {
 /// Turns that are complete wait for those that may have begun later.
 #[test]
 fn the_latest_turn_is_first_also_among_those_with_an_unknown_holder() {
-    let of = |name: &str, event: Event| {
-        let name = name.to_owned();
-        let key = Key { name, permit: None };
-        Event { key, ..event }
-    };
     let released = |number, from| {
         let mut document = of(&format!("free-{number}"), present(None, number, from, from));
         document.hold.owner = None;
@@ -344,11 +340,6 @@ fn the_latest_turn_is_first_also_among_those_with_an_unknown_holder() {
 /// Each turn that is on when a collection is dropped ends then, wherever the event of its acquisition is read.
 #[test]
 fn all_turns_end_when_all_documents_are_deleted() {
-    let of = |name: &str, event: Event| {
-        let name = name.to_owned();
-        let key = Key { name, permit: None };
-        Event { key, ..event }
-    };
     let dropped = || Event {
         key: Key::default(),
         ..event(What::AllDeleted, 50)
