@@ -1,5 +1,7 @@
 //! Rust source text as tokens, without comments and without code that only tests compile.
 
+use proc_macro2::{Delimiter, Group, Spacing, Span, TokenStream, TokenTree};
+
 /// One word, `::`, string or punctuation mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token {
@@ -15,13 +17,62 @@ impl Token {
     }
 
     pub(crate) fn is_word(&self) -> bool {
-        self.text.starts_with(is_word_character)
+        self.text
+            .starts_with(|first: char| first.is_alphanumeric() || first == '_')
     }
 }
 
 /// The tokens of everything that is compiled outside tests.
 pub(crate) fn read(source: &str) -> Vec<Token> {
-    without_tests(&Lexer::new(source).tokens())
+    let mut flat = Flat(Vec::new());
+    flat.stream(source.parse().expect("the source is Rust"));
+    without_tests(&flat.0)
+}
+
+/// Tokens with the brackets of their groups.
+struct Flat(Vec<Token>);
+
+impl Flat {
+    fn push(&mut self, text: impl Into<String>, span: Span) {
+        let (text, line) = (text.into(), span.start().line);
+        self.0.push(Token { text, line });
+    }
+
+    fn stream(&mut self, stream: TokenStream) {
+        // The mark before, if nothing stands between it and the next token.
+        let mut joined = None;
+        for tree in stream {
+            let before = joined.take();
+            match tree {
+                TokenTree::Group(group) => self.group(&group),
+                // The name of a lifetime.
+                TokenTree::Ident(_) if before == Some('\'') => {}
+                TokenTree::Ident(word) => self.push(word.to_string(), word.span()),
+                TokenTree::Literal(literal) => self.push(shown(&literal.to_string()), literal.span()),
+                TokenTree::Punct(mark) if (before, mark.as_char()) == (Some(':'), ':') => {
+                    self.0.pop();
+                    self.push("::", mark.span());
+                }
+                TokenTree::Punct(mark) => {
+                    joined = Some(mark.as_char()).filter(|_| mark.spacing() == Spacing::Joint);
+                    if mark.as_char() != '\'' {
+                        self.push(mark.as_char(), mark.span());
+                    }
+                }
+            }
+        }
+    }
+
+    fn group(&mut self, group: &Group) {
+        let [open, close] = match group.delimiter() {
+            Delimiter::Parenthesis => ['(', ')'],
+            Delimiter::Brace => ['{', '}'],
+            Delimiter::Bracket | Delimiter::None => ['[', ']'],
+        };
+        self.push(open, group.span_open());
+        self.stream(group.stream());
+        self.push(close, group.span_close());
+    }
 }
 
 /// The length of the attribute at the start of `tokens`, zero if there is none.
@@ -101,62 +152,6 @@ fn has_block(words: &[Token]) -> bool {
     words.iter().any(|word| with_block.contains(&word.text.as_str()))
 }
 
-struct Lexer<'a> {
-    rest: &'a str,
-    line: usize,
-    tokens: Vec<Token>,
-}
-
-impl<'a> Lexer<'a> {
-    fn new(source: &'a str) -> Self {
-        Self {
-            rest: source,
-            line: 1,
-            tokens: Vec::new(),
-        }
-    }
-
-    fn tokens(mut self) -> Vec<Token> {
-        while let Some(next) = self.rest.chars().next() {
-            let length = self.length(next);
-            let text = &self.rest[..length];
-            let is_skipped = next.is_whitespace() || next == '\'' || is_comment(text);
-            if !is_skipped {
-                self.tokens.push(Token {
-                    text: shown(text).to_owned(),
-                    line: self.line,
-                });
-            }
-            self.line += text.matches('\n').count();
-            self.rest = &self.rest[length..];
-        }
-        self.tokens
-    }
-
-    /// The bytes of the token, comment or white space that starts here.
-    fn length(&self, next: char) -> usize {
-        let rest = self.rest;
-        match next {
-            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
-            '/' if rest.starts_with("/*") => block_comment_length(rest),
-            '"' => quoted_length(rest, '"'),
-            '\'' => quote_length(rest),
-            'r' | 'b' | 'c' if raw_string_length(rest) > 0 => raw_string_length(rest),
-            _ if is_word_character(next) => rest.find(|c| !is_word_character(c)).unwrap_or(rest.len()),
-            ':' if rest.starts_with("::") => 2,
-            _ => next.len_utf8(),
-        }
-    }
-}
-
-fn is_word_character(character: char) -> bool {
-    character.is_alphanumeric() || character == '_'
-}
-
-fn is_comment(text: &str) -> bool {
-    text.starts_with("//") || text.starts_with("/*")
-}
-
 /// The text that a token keeps: strings lose their closing quote.
 fn shown(text: &str) -> &str {
     if text.len() > 1 && text.starts_with('"') {
@@ -164,70 +159,6 @@ fn shown(text: &str) -> &str {
     } else {
         text
     }
-}
-
-fn block_comment_length(rest: &str) -> usize {
-    let mut depth = 0_usize;
-    let mut at = 0;
-    while at < rest.len() {
-        let here = &rest.as_bytes()[at..];
-        if here.starts_with(b"/*") {
-            depth += 1;
-            at += 2;
-        } else if here.starts_with(b"*/") {
-            depth -= 1;
-            at += 2;
-        } else {
-            at += 1;
-        }
-        if depth == 0 {
-            break;
-        }
-    }
-    at
-}
-
-/// The length of a string or character literal with escapes.
-fn quoted_length(rest: &str, quote: char) -> usize {
-    let mut is_escaped = false;
-    for (index, character) in rest.char_indices().skip(1) {
-        match character {
-            _ if is_escaped => is_escaped = false,
-            '\\' => is_escaped = true,
-            _ if character == quote => return index + 1,
-            _ => {}
-        }
-    }
-    rest.len()
-}
-
-/// The length of what starts with `'`: a character literal, or a lifetime.
-fn quote_length(rest: &str) -> usize {
-    let mut inside = rest.chars().skip(1);
-    let first = inside.next();
-    if first == Some('\\') || inside.next() == Some('\'') {
-        return quoted_length(rest, '\'');
-    }
-    1 + rest[1..]
-        .find(|c| !is_word_character(c))
-        .unwrap_or(rest.len() - 1)
-}
-
-/// The length of `r"…"`, `br#"…"#` and their like, zero if this is none.
-fn raw_string_length(rest: &str) -> usize {
-    let after = rest.trim_start_matches(['b', 'c']);
-    let Some(after) = after.strip_prefix('r') else {
-        return 0;
-    };
-    let hashes = after.len() - after.trim_start_matches('#').len();
-    if rest.len() - after.len() > 2 || !after[hashes..].starts_with('"') {
-        return 0;
-    }
-    let start = rest.len() - after.len() + hashes + 1;
-    let end = format!("\"{}", "#".repeat(hashes));
-    rest[start..]
-        .find(&end)
-        .map_or(rest.len(), |length| start + length + end.len())
 }
 
 #[cfg(test)]
@@ -239,19 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn comments_strings_and_lifetimes_hide_their_words() {
-        assert_eq!(
-            words("a // use b;\n/* c /* d */ e */ f"),
-            ["a", "f"],
-            "comments are skipped"
-        );
-        assert_eq!(words("x(\"crate::a \\\" b\", 'c', '\\'', 'd)").len(), 7);
-        assert_eq!(words("br#\"crate::a \" b\"# c")[1], "c");
-        assert_eq!(words("r#type"), ["r", "#", "type"]);
-    }
-
-    #[test]
-    fn lines_are_counted_through_comments_and_strings() {
+    fn lifetimes_comments_and_strings_are_no_words() {
+        assert_eq!(words("a // use b;\n/* c /* d */ e */ f"), ["a", "f"]);
+        assert_eq!(words("&'a b::c: ::d")[1..], ["b", "::", "c", ":", "::", "d"]);
+        assert_eq!(words("\"crate::a\" (b)"), ["\"crate::a", "(", "b", ")"]);
         let tokens = read("/* one\ntwo */ \"three\nfour\" a\nb");
         let lines: Vec<_> = tokens.iter().map(|token| token.line).collect();
         assert_eq!(lines, [2, 3, 4]);
