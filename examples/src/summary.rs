@@ -84,10 +84,8 @@ mod tests {
         let mut summary = Summary::default();
         summary.check("calls", 2, true);
         summary.finding("tokens", "rose", None);
-        assert_eq!(
-            summary.to_string(),
-            "\ncalls   2\ntokens  rose\n\nAll checks passed."
-        );
+        let passed = "\ncalls   2\ntokens  rose\n\nAll checks passed.";
+        assert_eq!(summary.to_string(), passed);
         assert_eq!(summary.exit_code(), ExitCode::SUCCESS);
         summary.finding("tokens", "rose", ["tokens fell".to_owned()]);
         summary.check("lost", 1, false);

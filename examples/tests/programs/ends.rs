@@ -55,10 +55,8 @@ async fn a_process_that_fails_is_named() {
     let text = text(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     let verdict = text.lines().last().unwrap_or_default();
-    assert!(
-        verdict.starts_with("FAILED: ") && verdict.contains("process 2: signal: 9"),
-        "{text}"
-    );
+    let is_named = verdict.starts_with("FAILED: ") && verdict.contains("process 2: signal: 9");
+    assert!(is_named, "{text}");
 }
 
 #[tokio::test]

@@ -22,8 +22,8 @@ async fn stale_and_next() -> (FencingToken, FencingToken) {
 }
 
 #[track_caller]
-fn is_stale(written: Result<(), LockError>, tokens: (FencingToken, FencingToken)) {
-    let stale = matches!(&written, Err(LockError::Stale { token, seen, .. }) if (*token, *seen) == tokens);
+fn is_stale(written: &Result<(), LockError>, tokens: (FencingToken, FencingToken)) {
+    let stale = matches!(written, Err(LockError::Stale { token, seen, .. }) if (*token, *seen) == tokens);
     assert!(stale, "{written:?}");
 }
 
@@ -35,17 +35,15 @@ async fn a_value_rejects_a_stale_holder() {
     let value = Fenced::new("nothing");
     must(value.write(stale, |value| *value = "by the first"));
     must(value.write(next, |value| *value = "by the next"));
-    is_stale(value.write(stale, |value| *value = "stale"), (stale, next));
-    assert_eq!(
-        value.read(|value, seen| (*value, seen)),
-        ("by the next", Some(next))
-    );
+    is_stale(&value.write(stale, |value| *value = "stale"), (stale, next));
+    let stored = value.read(|value, seen| (*value, seen));
+    assert_eq!(stored, ("by the next", Some(next)));
 
     let restarted = Fenced::restored("by the next", next);
-    is_stale(restarted.write(stale, |value| *value = "stale"), (stale, next));
+    is_stale(&restarted.write(stale, |value| *value = "stale"), (stale, next));
     let panicking = AssertUnwindSafe(|| restarted.write(next, |_| panic!("half-way")));
     assert!(catch_unwind(panicking).is_err());
-    is_stale(restarted.write(stale, |value| *value = "stale"), (stale, next));
+    is_stale(&restarted.write(stale, |value| *value = "stale"), (stale, next));
     must(restarted.write(next, |value| *value = "by the next again"));
     assert_eq!(restarted.read(|value, _| *value), "by the next again");
 }

@@ -121,10 +121,8 @@ async fn permits_lets_two_exports_run_at_the_same_time() {
     for output in both("permits", &db) {
         let begun = output.lines().filter(|line| line.contains(" begins, "));
         let running: String = begun.filter_map(|line| line.split(' ').nth(5)).collect();
-        assert!(
-            running.len() == 6 && running.trim_matches(['1', '2']).is_empty(),
-            "{output}"
-        );
+        let are_two = running.len() == 6 && running.trim_matches(['1', '2']).is_empty();
+        assert!(are_two, "{output}");
         assert!(output.ends_with("2 permits are free\n"), "{output}");
     }
 }

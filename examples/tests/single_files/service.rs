@@ -108,10 +108,8 @@ async fn service_says_what_happens_when_mongodb_is_killed() {
     let server = must(Server::start(ServerOptions::single()).await);
     let service = Service::start("service", Some(&server.uri()));
     let before = service.until_ready(StatusCode::OK).await;
-    assert!(
-        before["has_primary"] == true && before["is_shut_down"] == false,
-        "{before}"
-    );
+    let is_up = before["has_primary"] == true && before["is_shut_down"] == false;
+    assert!(is_up, "{before}");
 
     let (goes_on, rebuilt) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU32::new(0)));
     let mut callers = JoinSet::new();
@@ -143,10 +141,8 @@ async fn service_says_what_happens_when_mongodb_is_killed() {
     must(server.node().kill().await);
     let down = service.until_ready(StatusCode::SERVICE_UNAVAILABLE).await;
     let error = down["error"].as_str().unwrap_or_default();
-    assert!(
-        down["is_reachable"] == false && error.contains("127.0.0.1"),
-        "{down}"
-    );
+    let is_named = down["is_reachable"] == false && error.contains("127.0.0.1");
+    assert!(is_named, "{down}");
     assert_eq!(service.get("/live").await.unwrap().0, StatusCode::OK);
     let errors = service.metric("mongolock_commands_total", r#"outcome="error""#);
     assert!(errors.await > 0.0);

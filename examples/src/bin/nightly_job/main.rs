@@ -36,9 +36,9 @@ use tokio::{sync::Notify, time::sleep};
 /// In UTC: in local time, one night of the year has an hour twice.
 static SCHEDULE: LazyLock<Schedule> = LazyLock::new(|| "* * * * * *".parse().expect("it is valid"));
 const INSTANCES: u32 = 3;
-const TICKS: usize = 6;
+const TICKS: i64 = 6;
 /// The tick in whose run an instance is killed.
-const KILL: usize = 3;
+const KILL: i64 = 3;
 
 /// Runs the job of a tick, unless it is done. `None` means that another instance has done it.
 ///
@@ -54,7 +54,7 @@ impl Instance {
     /// The work itself. In a real job the document is the report; with the tick as `_id` the server would reject a second one.
     async fn build_report(&self, tick: i64, called: Instant) -> anyhow::Result<()> {
         let work = async {
-            if tick == self.options.first + KILL as i64 {
+            if tick == self.options.first + KILL {
                 // The first instance that comes here is killed.
                 self.go.wait().await;
             }
@@ -98,7 +98,7 @@ fn after(tick: i64) -> impl Iterator<Item = i64> {
 
 /// What apalis calls at a tick. It does not wait for the end of an earlier call.
 async fn at_tick(tick: apalis_cron::Tick, instance: Data<Arc<Instance>>) {
-    let last = instance.options.first + TICKS as i64 - 1;
+    let last = instance.options.first + TICKS - 1;
     for due in instance.due(tick.get_timestamp().cast_signed()) {
         let called = instance.call(due).await;
         if called.is_err() || due == last {
@@ -140,9 +140,10 @@ async fn run(worker: &Worker, options: &Options) -> anyhow::Result<()> {
 
 /// Starts the instances, prints what they do at each tick, stops all of them and kills one, and checks the runs.
 async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary> {
-    let ticks: Vec<i64> = after(Utc::now().timestamp() + 1).take(TICKS).collect();
+    let first = Utc::now().timestamp() + 2;
+    let ticks: Vec<i64> = (first..first + TICKS).collect();
     print(HEADING)?;
-    let mut instances = stage.start_workers(1..=INSTANCES, &["--first", &ticks[0].to_string()])?;
+    let mut instances = stage.start_workers(1..=INSTANCES, &["--first", &first.to_string()])?;
     let (mut turns, mut calls, mut killed) = (Turns::default(), Vec::new(), None);
     if options.without_lock {
         instances.go()?;
@@ -151,7 +152,7 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
         turns.add(&event);
         let (tick, instance) = (event.resource, event.body);
         let what = match event.step {
-            Step::Begun if !options.without_lock && killed.is_none() && tick == ticks[KILL] => {
+            Step::Begun if !options.without_lock && killed.is_none() && tick == first + KILL => {
                 instances.kill(instance)?;
                 killed = Some(instance);
                 instances.go()?;
@@ -167,7 +168,7 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
         if !options.without_lock && calls.len() == INSTANCES as usize {
             let stopped = [1, 2, 3].map(|instance| instances.pause(instance));
             print("          all instances are stopped while two ticks pass")?;
-            while Utc::now().timestamp() <= ticks[2] {
+            while Utc::now().timestamp() <= first + 2 {
                 sleep(Duration::from_millis(50)).await;
             }
             drop(stopped);

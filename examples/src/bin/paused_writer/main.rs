@@ -165,11 +165,10 @@ async fn play(way: Way, stage: &Stage) -> anyhow::Result<(i64, Option<String>)> 
         bail!("writer 1 failed: {failure}");
     }
     let balance = read(&accounts, way).await?.balance;
+    let gone = format!("the {SECOND_DEPOSIT} of writer 2 are gone");
     match &rejection {
         Some(reason) => tell(&format!("REJECTED: the balance is {balance}\n{:>11}{reason}", ""))?,
-        None => tell(&format!(
-            "LOST UPDATE: the balance is {balance}, the {SECOND_DEPOSIT} of writer 2 are gone"
-        ))?,
+        None => tell(&format!("LOST UPDATE: the balance is {balance}, {gone}"))?,
     }
     Ok((balance, rejection))
 }
@@ -259,11 +258,8 @@ mod tests {
         ] {
             let mut summary = Summary::default();
             check(way, balance, is_rejected, &mut summary);
-            assert_eq!(
-                summary.failures().is_empty(),
-                passes,
-                "{way}, {balance}: {summary}"
-            );
+            let has_passed = summary.failures().is_empty();
+            assert_eq!(has_passed, passes, "{way}, {balance}: {summary}");
         }
     }
 }

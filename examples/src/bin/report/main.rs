@@ -271,10 +271,8 @@ mod tests {
         let (in_turn, written) = ([1, -1, 2, -2], [(1, 5), (2, 9)]);
         assert_eq!(failures(&in_turn, &written), "");
         assert_eq!(failures(&in_turn, &[(1, 5)]), "lost updates: 1 of 2");
-        assert_eq!(
-            failures(&in_turn, &[(1, 5), (2, 5)]),
-            "tokens do not rise in report 1"
-        );
+        let falling = failures(&in_turn, &[(1, 5), (2, 5)]);
+        assert_eq!(falling, "tokens do not rise in report 1");
         assert_eq!(failures(&[1, 2, -1, -2], &written), "overlaps: 1");
         assert_eq!(failures(&[1, 2, -2], &written), "calls: 1 of 2");
     }

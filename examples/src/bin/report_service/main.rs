@@ -88,10 +88,9 @@ async fn answer(
     let status = changed.as_ref().map_or_else(status, |_| StatusCode::OK);
     // The usual time for a change. The rest of the present lease says nothing, because it is renewed.
     let again = (status == StatusCode::SERVICE_UNAVAILABLE).then(|| (RETRY_AFTER, 1.into()));
-    let mut refused = Hold::default();
-    refused.waited = called.elapsed();
-    let hold = changed.unwrap_or(refused);
-    (status, again.into_iter().collect(), Json(hold))
+    let (token, waited, held) = (None, called.elapsed(), Duration::ZERO);
+    let answer = changed.unwrap_or(Hold { token, waited, held });
+    (status, again.into_iter().collect(), Json(answer))
 }
 
 async fn serve(worker: &Worker) -> anyhow::Result<()> {
