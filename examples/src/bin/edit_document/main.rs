@@ -1,6 +1,7 @@
-//! Users edit documents on the web. A document is locked while a page has it open: over many requests, which go to three
-//! instances of a service, and no instance keeps a lock between two of them. `service.rs` is the code to copy, and the page
-//! "editing sessions" of the guide has the rules. This file, `cargo run --bin edit_document`, plays the users and checks.
+//! **Scene** (`cargo run --bin edit_document`). Users edit documents on the web. A document is locked while a page has it open:
+//! over many requests, which go to three instances of a service (`service.rs`, the code to copy). One is killed during a save.
+//! **What it proves.** Nobody writes without the lock, and no confirmed save is lost. **How it is checked.** Each answer is the
+//! expected one, and the text has the lines of all confirmed saves in the order of their fencing tokens.
 
 mod service;
 
