@@ -196,7 +196,8 @@ fn problems(own: &str, file: &str, turns: &Turns<String, Batch>) -> [(&'static s
     [
         ("damaged", lines().count() > records.len()),
         ("not each once in order", !is_in_order),
-        ("without tokens", tokens().any(|token| token.is_none())),
+        // The least one is none if there is no record, or one has no token.
+        ("without tokens", tokens().min().flatten().is_none()),
         ("falling tokens", !tokens().is_sorted()),
         ("overlaps", overlaps),
         ("only one process", processes.len() < 2),
