@@ -1,14 +1,15 @@
-//! Browsers of the program `edit_document`, and of its tests.
+//! Instances of the web services, and what their clients send them: requests, and the browsers of `edit_document`.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, Result, ensure};
 use mongolock_tests::eventually;
-use reqwest::header::{COOKIE, SET_COOKIE};
-use serde::Serialize;
+use reqwest::header::{COOKIE, RETRY_AFTER, SET_COOKIE};
+use reqwest::{Client, RequestBuilder};
+use serde_json::Value;
 
 use crate::print;
 use crate::workers::Processes;
@@ -17,10 +18,7 @@ use crate::workers::Processes;
 pub type Instance = (u32, SocketAddr);
 
 /// Waits until as many processes, which have been started, say where they listen, and returns that in the order of their numbers.
-///
-/// # Errors
-/// When a process ends before.
-pub async fn instances<const N: usize>(processes: &mut Processes) -> anyhow::Result<[Instance; N]> {
+pub async fn instances<const N: usize>(processes: &mut Processes) -> Result<[Instance; N]> {
     let mut instances = [(0, SocketAddr::from(([0; 4], 0))); N];
     for instance in &mut instances {
         *instance = processes.next().await?.context("an instance has ended")?;
@@ -29,120 +27,108 @@ pub async fn instances<const N: usize>(processes: &mut Processes) -> anyhow::Res
     Ok(instances)
 }
 
+/// The answer to a request.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The seconds of `Retry-After`.
+    pub retry_after: Option<u64>,
+    /// The `Set-Cookie`.
+    pub cookie: Option<String>,
+    /// The body.
+    pub text: String,
+    /// The time from the request to the answer.
+    pub took: Duration,
+}
+
+/// A request to an instance. A proxy of the environment does not apply.
+pub fn request((_, address): Instance, path: &str) -> Result<RequestBuilder> {
+    let client = Client::builder().no_proxy().build()?;
+    Ok(client.post(format!("http://{address}/{path}")))
+}
+
+/// Sends a request.
+pub async fn answer(request: RequestBuilder) -> Result<Answer> {
+    let sent = Instant::now();
+    let response = request.send().await?;
+    let header = |name| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
+    Ok(Answer {
+        status: response.status().as_u16(),
+        retry_after: header(RETRY_AFTER).and_then(|seconds| seconds.parse().ok()),
+        cookie: header(SET_COOKIE),
+        text: response.text().await?,
+        took: sent.elapsed(),
+    })
+}
+
 /// The limit for a request that is repeated, such as opening a document that others edit.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
-/// The browser of one session, with a cookie for each document.
+/// The browser of one session, whose user is logged in, with a cookie for each document.
 #[derive(Debug)]
 pub struct Browser {
     session: String,
     prints: bool,
-    http: reqwest::Client,
     /// The last `Set-Cookie` for each document.
     cookies: Mutex<HashMap<String, String>>,
 }
 
+/// The status of an answer, and its text unless that is empty.
+type Wanted = (u16, &'static str);
+
 impl Browser {
-    /// A browser whose user is logged in. It `prints` the answers that are checked.
-    ///
-    /// # Errors
-    /// When the HTTP client cannot be created.
-    pub fn new(session: impl Into<String>, prints: bool) -> anyhow::Result<Self> {
-        Ok(Self {
-            session: session.into(),
+    /// The browser of this session. It `prints` the answers that are checked.
+    pub fn new(session: impl Into<String>, prints: bool) -> Self {
+        let (session, cookies) = (session.into(), Mutex::default());
+        Self {
+            session,
             prints,
-            // A proxy of the environment does not apply.
-            http: reqwest::Client::builder().no_proxy().build()?,
-            cookies: Mutex::default(),
-        })
+            cookies,
+        }
     }
 
-    /// Sends a request of the page of a document, such as `7/save`, and returns the status and the text of the answer. After the
-    /// answer 503 (try again) it is repeated.
-    ///
-    /// # Errors
-    /// When there is no answer.
-    pub async fn post(
-        &self,
-        to: Instance,
-        path: &str,
-        body: &impl Serialize,
-    ) -> anyhow::Result<(u16, String)> {
-        let answer = || async {
-            let answer = self.post_once(to, path, body).await;
-            Some(answer).filter(|answer| !answer.as_ref().is_ok_and(|(status, _)| *status == 503))
+    /// Sends a request of the page of a document, such as `7/save`. After the answer 503 (try again) it is repeated.
+    pub async fn post(&self, to: Instance, path: &str, body: &Value) -> Result<Answer> {
+        let document = path.split('/').next().unwrap_or_default();
+        let post = || async {
+            let cookie = self.cookie(document).unwrap_or_default();
+            let sent = cookie.split(';').next().unwrap_or_default();
+            let request = request(to, path)?.json(body).header(COOKIE, sent);
+            let answer = answer(request.header("x-session", &self.session)).await?;
+            if let Some(cookie) = &answer.cookie {
+                self.set_cookie(document, cookie);
+            }
+            anyhow::Ok(answer)
         };
+        let is_last = |answer: &Answer| answer.status != 503;
+        let answer = || async { Some(post().await).filter(|it| it.as_ref().map_or(true, is_last)) };
         eventually(LIMIT, "an answer that is not 503", answer).await?
     }
 
-    async fn post_once(
-        &self,
-        (_, address): Instance,
-        path: &str,
-        body: &impl Serialize,
-    ) -> anyhow::Result<(u16, String)> {
-        let document = path.split('/').next().unwrap_or_default();
-        let mut request = self.http.post(format!("http://{address}/{path}")).json(body);
-        request = request.header("x-session", &self.session);
-        if let Some(cookie) = self.cookie(document) {
-            let sent = cookie.split(';').next().unwrap_or_default();
-            request = request.header(COOKIE, sent);
-        }
-        let response = request.send().await?;
-        if let Some(cookie) = response.headers().get(SET_COOKIE) {
-            self.set_cookie(document, cookie.to_str()?);
-        }
-        Ok((response.status().as_u16(), response.text().await?))
-    }
-
-    /// Sends a request, and checks that the answer has this status and, unless it is empty, this text. Returns the text.
-    ///
-    /// # Errors
-    /// When it has another one.
-    pub async fn expect(
-        &self,
-        to: Instance,
-        path: &str,
-        body: &impl Serialize,
-        wanted: (u16, &str),
-    ) -> anyhow::Result<String> {
+    /// Sends a request, and checks its answer. Returns the text.
+    pub async fn expect(&self, to: Instance, path: &str, body: &Value, wanted: Wanted) -> Result<String> {
         let answer = self.post(to, path, body).await?;
         self.check(to, path, wanted, answer)
     }
 
     /// Repeats a request until the answer has this status, and checks it as [`expect`](Self::expect) does. Only the answers 423
     /// (locked by another session), and any other answer to a heartbeat, are followed by a repetition.
-    ///
-    /// # Errors
-    /// When another answer comes before, or this one does not come in time.
-    pub async fn until(
-        &self,
-        to: Instance,
-        path: &str,
-        body: &impl Serialize,
-        wanted: (u16, &str),
-    ) -> anyhow::Result<String> {
-        let repeats = |found: u16| found != wanted.0 && (found == 423 || path.ends_with("/heartbeat"));
+    pub async fn until(&self, to: Instance, path: &str, body: &Value, wanted: Wanted) -> Result<String> {
+        let is_last = |found: u16| found == wanted.0 || (found != 423 && !path.ends_with("/heartbeat"));
         let answer = || async {
             let answer = self.post(to, path, body).await;
-            answer.map_or_else(|error| Some(Err(error)), |it| (!repeats(it.0)).then_some(Ok(it)))
+            Some(answer).filter(|it| it.as_ref().map_or(true, |it| is_last(it.status)))
         };
         let answer = eventually(LIMIT, &format!("{} for {path}", wanted.0), answer).await??;
         self.check(to, path, wanted, answer)
     }
 
-    fn check(
-        &self,
-        (number, _): Instance,
-        path: &str,
-        wanted: (u16, &str),
-        (status, text): (u16, String),
-    ) -> anyhow::Result<String> {
-        let line = format!("{:>8}  {path:<12} on {number}: {status} {text:?}", self.session);
-        ensure!(
-            status == wanted.0 && (wanted.1.is_empty() || text == wanted.1),
-            "{line} instead of {wanted:?}"
-        );
+    fn check(&self, to: Instance, path: &str, wanted: Wanted, answer: Answer) -> Result<String> {
+        let (status, text) = (answer.status, answer.text);
+        let line = format!("{:>8}  {path:<12} on {}: {status} {text:?}", self.session, to.0);
+        let is_it = status == wanted.0 && (wanted.1.is_empty() || text == wanted.1);
+        ensure!(is_it, "{line} instead of {wanted:?}");
         if self.prints {
             print(line)?;
         }

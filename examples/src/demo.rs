@@ -7,9 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use mongodb::Database;
 use mongolock_tests::{Deployment, MongodSource};
 
-use crate::duration::show;
-use crate::print;
 use crate::summary::Summary;
+use crate::{print, show};
 
 /// The end of each help text.
 pub const AFTER_HELP: &str = "\
@@ -53,19 +52,17 @@ impl Stage {
 ///
 /// On Ctrl-C the demonstration is dropped; everything that it has started must end with it.
 #[must_use]
-pub fn demonstrate(
-    program: &str,
-    demonstration: impl AsyncFnOnce(&Stage) -> anyhow::Result<Summary>,
-) -> ExitCode {
+pub fn demonstrate(program: &str, scene: impl AsyncFnOnce(&Stage) -> anyhow::Result<Summary>) -> ExitCode {
     block_on(async {
         let Some(deployment) = unless_interrupted(start_server()).await.transpose()? else {
             return Ok(ExitCode::from(INTERRUPTED));
         };
-        let name = format!("mongolock_{program}_{}_{}", process::id(), unix_seconds());
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let name = format!("mongolock_{program}_{}_{}", process::id(), since.as_secs());
         let database = deployment.client().await?.database(&name);
         let stage = Stage { deployment, database };
         let begun = Instant::now();
-        let outcome = unless_interrupted(demonstration(&stage)).await;
+        let outcome = unless_interrupted(scene(&stage)).await;
         if stage.deployment.server().is_none() {
             // A database that stays behind on an unreachable server is not an error of the demonstration.
             let _ = tokio::time::timeout(DROP_LIMIT, stage.database.drop()).await;
@@ -127,11 +124,4 @@ async fn start_server() -> anyhow::Result<Deployment> {
         eprintln!("Starting a MongoDB server ...");
     }
     Ok(Deployment::from_env_or_start().await?)
-}
-
-fn unix_seconds() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs()
 }

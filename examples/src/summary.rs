@@ -16,15 +16,11 @@ impl Summary {
         self.rows.push((label, value.to_string()));
     }
 
-    /// Adds a failure unless the check has passed.
-    pub fn check(&mut self, has_passed: bool, failure: impl Into<String>) {
-        self.fail((!has_passed).then(|| failure.into()));
-    }
-
-    /// Adds a row with a number, which is a failure unless it is zero.
-    pub fn zero(&mut self, label: &'static str, number: usize, failure: impl Into<String>) {
-        self.row(label, number);
-        self.check(number == 0, failure);
+    /// Adds a row, which is also a failure unless the check has passed.
+    pub fn check(&mut self, label: &'static str, value: impl fmt::Display, has_passed: bool) {
+        let value = value.to_string();
+        self.fail((!has_passed).then(|| format!("{label}: {value}")));
+        self.rows.push((label, value));
     }
 
     /// Adds failures.
@@ -35,13 +31,20 @@ impl Summary {
     /// Adds a row with the failures of one check, or with `passed` if there are none.
     pub fn finding(&mut self, label: &'static str, passed: &str, failures: impl IntoIterator<Item = String>) {
         let failures: Vec<String> = failures.into_iter().collect();
-        let row = if failures.is_empty() {
-            passed.to_owned()
-        } else {
-            failures.join("; ")
+        let row = match &failures[..] {
+            [] => passed.to_owned(),
+            found => found.join("; "),
         };
         self.row(label, row);
         self.fail(failures);
+    }
+
+    /// Adds a row that names those of these problems that are there, or `passed` if there are none.
+    pub fn problems(&mut self, label: &'static str, passed: &str, problems: &[(&str, bool)]) {
+        let found = problems.iter().filter(|(_, is_there)| *is_there);
+        let found: Vec<&str> = found.map(|(problem, _)| *problem).collect();
+        let failure = (!found.is_empty()).then(|| format!("{label} ({})", found.join(", ")));
+        self.finding(label, passed, failure);
     }
 
     /// The checks that failed.
@@ -65,18 +68,11 @@ impl fmt::Display for Summary {
         for (label, value) in &self.rows {
             writeln!(f, "{label:<width$}  {value}")?;
         }
-        if self.failures.is_empty() {
-            write!(f, "\nAll checks passed.")
-        } else {
-            write!(f, "\nFAILED: {}", self.failures.join("; "))
+        match &self.failures[..] {
+            [] => write!(f, "\nAll checks passed."),
+            failures => write!(f, "\nFAILED: {}", failures.join("; ")),
         }
     }
-}
-
-/// "1 process", "3 processes".
-#[must_use]
-pub fn count(number: usize, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 #[cfg(test)]
@@ -86,21 +82,16 @@ mod tests {
     #[test]
     fn the_verdict_is_the_last_line() {
         let mut summary = Summary::default();
-        summary.row("calls", "2");
-        summary.finding("lost updates", "none", None);
-        assert_eq!(
-            summary.to_string(),
-            "\ncalls         2\nlost updates  none\n\nAll checks passed."
-        );
+        summary.check("calls", 2, true);
+        summary.finding("tokens", "rose", None);
+        let passed = "\ncalls   2\ntokens  rose\n\nAll checks passed.";
+        assert_eq!(summary.to_string(), passed);
         assert_eq!(summary.exit_code(), ExitCode::SUCCESS);
         summary.finding("tokens", "rose", ["tokens fell".to_owned()]);
-        summary.check(false, "process 2: exit status: 1");
+        summary.check("lost", 1, false);
         let text = summary.to_string();
-        assert!(text.contains("\ntokens        tokens fell\n"), "{text}");
-        assert!(
-            text.ends_with("\n\nFAILED: tokens fell; process 2: exit status: 1"),
-            "{text}"
-        );
+        assert!(text.contains("\ntokens  tokens fell\n"), "{text}");
+        assert!(text.ends_with("\n\nFAILED: tokens fell; lost: 1"), "{text}");
         assert_eq!(summary.exit_code(), ExitCode::FAILURE);
     }
 }

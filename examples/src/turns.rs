@@ -8,22 +8,34 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use mongolock::FencingToken;
+use mongolock::{FencingToken, LockContext};
 use serde::{Deserialize, Serialize};
 
-use crate::duration::show;
+use crate::show;
+use crate::worker::send;
 
-/// A body, with an id of type `B`, has begun or ended to change a resource of type `R`.
+/// What happens to a body, with an id of type `B`, that changes a resource of type `R` under a lock.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Event<R, B> {
-    /// What the body changes, under a lock.
+    /// What the body changes.
     pub resource: R,
     /// Which body it is.
     pub body: B,
-    /// `None` for the first event.
-    pub end: Option<Hold>,
+    /// What happens.
+    pub step: Step,
+}
+
+/// What happens to a body.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Step {
+    /// It begins.
+    Begun,
+    /// It ends.
+    Ended(Hold),
+    /// Anything else, in words.
+    Note(String),
 }
 
 /// One hold of a lock.
@@ -37,62 +49,61 @@ pub struct Hold {
     pub held: Duration,
 }
 
+/// Runs a body of a call that was made at this time, and sends an event before it and one after it. No event follows an
+/// error.
+pub async fn turn<R: Serialize + Copy, B: Serialize + Copy, T>(
+    (resource, body): (R, B),
+    called: Instant,
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    let (waited, begun) = (called.elapsed(), Instant::now());
+    let token = LockContext::current().map(|lock| lock.fencing_token());
+    let event = |step| send(&Event { resource, body, step });
+    event(Step::Begun)?;
+    let done = work.await?;
+    let held = begun.elapsed();
+    event(Step::Ended(Hold { token, waited, held }))?;
+    Ok(done)
+}
+
+/// Tells the parent something about a body.
+pub fn note<R: Serialize, B: Serialize>((resource, body): (R, B), text: &str) -> anyhow::Result<()> {
+    let step = Step::Note(text.to_owned());
+    send(&Event { resource, body, step })
+}
+
 /// The events so far.
 #[derive(Debug, Default)]
 pub struct Turns<R, B> {
-    running: Vec<Running<R, B>>,
-    begun: Vec<(R, B)>,
+    /// The bodies that have begun, and for each the numbers of bodies that began after it, for the same and for other resources.
+    running: Vec<((R, B), usize, usize)>,
     ended: Vec<(R, B)>,
     overlaps: BTreeMap<R, usize>,
     in_parallel: usize,
 }
 
-/// A body that has begun, and the numbers of bodies that began after it, for the same and for other resources.
-#[derive(Debug)]
-struct Running<R, B> {
-    resource: R,
-    body: B,
-    same: usize,
-    other: usize,
-}
-
-impl<R: Ord + Clone, B: PartialEq + Copy> Turns<R, B> {
+impl<R: Ord + Clone, B: PartialEq + Clone> Turns<R, B> {
     /// Adds an event. Each pair of bodies that run at the same time is counted once, at the end of the one that began
     /// first. A body that never ends, because its process was killed, counts nothing: the time of its end is not known.
-    pub fn add(&mut self, event: Event<R, B>) {
-        let Event { resource, body, end } = event;
-        if end.is_none() {
-            for running in &mut self.running {
-                let is_same = running.resource == resource;
-                *(if is_same {
-                    &mut running.same
-                } else {
-                    &mut running.other
-                }) += 1;
+    pub fn add(&mut self, event: &Event<R, B>) {
+        let id = (event.resource.clone(), event.body.clone());
+        match event.step {
+            Step::Begun => {
+                for (running, same, other) in &mut self.running {
+                    *(if running.0 == id.0 { same } else { other }) += 1;
+                }
+                self.running.push((id, 0, 0));
             }
-            self.begun.push((resource.clone(), body));
-            let (same, other) = (0, 0);
-            self.running.push(Running {
-                resource,
-                body,
-                same,
-                other,
-            });
-            return;
+            Step::Ended(_) => {
+                if let Some(index) = self.running.iter().rposition(|running| running.0 == id) {
+                    let (_, same, other) = self.running.remove(index);
+                    *self.overlaps.entry(id.0.clone()).or_default() += same;
+                    self.in_parallel += other;
+                }
+                self.ended.push(id);
+            }
+            Step::Note(_) => {}
         }
-        let is_it = |running: &Running<R, B>| running.resource == resource && running.body == body;
-        if let Some(index) = self.running.iter().rposition(is_it) {
-            let ended = self.running.remove(index);
-            *self.overlaps.entry(resource.clone()).or_default() += ended.same;
-            self.in_parallel += ended.other;
-        }
-        self.ended.push((resource, body));
-    }
-
-    /// The bodies that have begun, in that order.
-    #[must_use]
-    pub fn begun(&self) -> &[(R, B)] {
-        &self.begun
     }
 
     /// The bodies that have ended, in that order.
@@ -131,33 +142,31 @@ impl fmt::Display for Hold {
 mod tests {
     use super::*;
 
-    /// The sums after these steps: `+` begins and `-` ends a body, named by its resource and its number.
-    fn overlaps(steps: &str) -> (usize, usize) {
-        let mut turns = Turns::default();
-        for step in steps.split(' ') {
-            let (kind, body) = step.split_at(1);
-            let (resource, body) = body.split_at(1);
-            let end = (kind == "-").then(Hold::default);
-            turns.add(Event { resource, body, end });
-        }
-        (
-            turns.overlaps().map(|(_, count)| count).sum(),
-            turns.in_parallel(),
-        )
-    }
-
     #[test]
     fn each_pair_that_overlaps_counts_once() {
-        assert_eq!(overlaps("+a1 -a1 +a2 -a2"), (0, 0), "in turn");
-        assert_eq!(overlaps("+a1 +a2 -a1 -a2"), (1, 0), "crossed");
-        assert_eq!(overlaps("+a1 +a2 -a2 -a1"), (1, 0), "nested");
-        assert_eq!(overlaps("+a1 +b1 -a1 -b1"), (0, 1), "different resources");
-        assert_eq!(overlaps("+a1 +a2 +b1 -a2 -b1 -a1"), (1, 2), "all pairs");
-        assert_eq!(overlaps("+a1 +a2 -a2"), (0, 0), "the first was killed");
-        assert_eq!(
-            overlaps("+a1 +a2 -a2 +a1 -a1"),
-            (0, 0),
-            "the first was given up and repeated"
-        );
+        // `+` begins and `-` ends a body, named by its resource and its number.
+        for (steps, overlaps, in_parallel) in [
+            ("+a1 -a1 +a2 -a2", 0, 0),
+            ("+a1 +a2 -a1 -a2", 1, 0),
+            ("+a1 +a2 -a2 -a1", 1, 0),
+            ("+a1 +b1 -a1 -b1", 0, 1),
+            ("+a1 +a2 +b1 -a2 -b1 -a1", 1, 2),
+            // The first one was killed, or was given up and repeated.
+            ("+a1 +a2 -a2", 0, 0),
+            ("+a1 +a2 -a2 +a1 -a1", 0, 0),
+        ] {
+            let mut turns = Turns::default();
+            for step in steps.split(' ') {
+                let (resource, body) = (&step[1..2], &step[2..]);
+                let step = if step.starts_with('+') {
+                    Step::Begun
+                } else {
+                    Step::Ended(Hold::default())
+                };
+                turns.add(&Event { resource, body, step });
+            }
+            let sum: usize = turns.overlaps().map(|(_, pairs)| pairs).sum();
+            assert_eq!((sum, turns.in_parallel()), (overlaps, in_parallel), "{steps}");
+        }
     }
 }

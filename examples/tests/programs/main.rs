@@ -2,10 +2,6 @@
 
 mod command_lines;
 mod edit_document;
-mod nightly_job;
-mod paused_writer;
-mod queue_workers;
-mod report;
-mod report_service;
+mod ends;
 mod run;
-mod transfer;
+mod verdicts;

@@ -1,105 +1,64 @@
 //! Runs a program, and reads what it prints.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use mongolock_tests::{eventually, must, shared};
 use tempfile::TempDir;
 
-/// The last line of a run without failures.
-pub(crate) const PASSED: &str = "All checks passed.";
-
-/// The program behind `CARGO_BIN_EXE_...` with these arguments.
-pub(crate) fn program(path: &str, arguments: &[&str]) -> Command {
+/// The program of this name with its arguments, which spaces separate.
+pub(crate) fn program(line: &str) -> Command {
+    let mut words = line.split_whitespace();
+    let path = match words.next().unwrap_or_default() {
+        "report" => env!("CARGO_BIN_EXE_report"),
+        "report_service" => env!("CARGO_BIN_EXE_report_service"),
+        "queue_workers" => env!("CARGO_BIN_EXE_queue_workers"),
+        "nightly_job" => env!("CARGO_BIN_EXE_nightly_job"),
+        "edit_document" => env!("CARGO_BIN_EXE_edit_document"),
+        "transfer" => env!("CARGO_BIN_EXE_transfer"),
+        "paused_writer" => env!("CARGO_BIN_EXE_paused_writer"),
+        other => panic!("there is no program {other}"),
+    };
     let mut command = Command::new(path);
-    command.args(arguments).stdin(Stdio::null());
+    command.args(words).stdin(Stdio::null());
     command
 }
 
-/// Runs a program on the server of this test process (starting another server takes longer). Its checks must pass.
-pub(crate) async fn passes(program: Command) -> Text {
-    let (code, text) = on_shared(program).await;
-    assert_eq!((code, text.last_line()), (Some(0), PASSED), "{text:?}");
-    text
+/// Runs a program on the server of this test process (starting another server takes longer). Its own verdict must be that all
+/// checks have passed, and it must print each of these parts. Returns what it has printed.
+pub(crate) async fn passes(line: &str, parts: &[&str]) -> String {
+    verdict(line, 0, "All checks passed.", parts).await
 }
 
-/// Runs a program in the same way, whose checks must fail.
-pub(crate) async fn fails(program: Command) -> Text {
-    let (code, text) = on_shared(program).await;
-    let is_verdict = text.last_line().starts_with("FAILED: ");
-    assert!(code == Some(1) && is_verdict, "{code:?}: {text:?}");
-    text
+/// Runs a program in the same way, whose own verdict must be that a check has failed.
+pub(crate) async fn fails(line: &str, parts: &[&str]) -> String {
+    verdict(line, 1, "FAILED: ", parts).await
 }
 
-async fn on_shared(mut program: Command) -> (Option<i32>, Text) {
+async fn verdict(line: &str, code: i32, verdict: &str, parts: &[&str]) -> String {
     let uri = must(shared().await).uri();
-    let output = must(program.env("MONGODB_URI", uri).output());
-    // The harness shows it if the test fails.
-    eprint!("{}", String::from_utf8_lossy(&output.stderr));
-    let lines = String::from_utf8_lossy(&output.stdout);
-    let text = Text(lines.lines().map(str::to_owned).collect());
-    (output.status.code(), text)
+    let output = must(program(line).env("MONGODB_URI", uri).output());
+    let text = text(&output);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    let last = text.lines().last().unwrap_or_default();
+    assert!(last.starts_with(verdict), "{text}");
+    for part in parts {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    text
 }
 
-/// Runs a program that ends with an error before it prints anything, and returns the message.
-pub(crate) fn error_of(program: &mut Command) -> String {
-    let output = must(program.output());
-    let message = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        output.status.code() == Some(1) && output.stdout.is_empty(),
-        "{output:?}"
-    );
-    assert!(
-        message.contains("Error: ") && !message.contains("panicked"),
-        "{message}"
-    );
-    message
+/// What was printed, with a single space between words. The errors come first, because the verdict is the last line.
+pub(crate) fn text(output: &Output) -> String {
+    let printed = [&output.stderr[..], &output.stdout].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    printed.lines().map(words).collect::<Vec<_>>().join("\n")
 }
 
-/// The lines that a program has printed.
-#[derive(Debug)]
-pub(crate) struct Text(Vec<String>);
-
-impl Text {
-    pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(String::as_str)
-    }
-
-    pub(crate) fn last_line(&self) -> &str {
-        self.lines().last().unwrap_or_default()
-    }
-
-    /// The lines of a table: those that begin with a space, as words.
-    pub(crate) fn table(&self) -> impl Iterator<Item = Vec<&str>> {
-        let table = self.lines().filter(|line| line.starts_with(' '));
-        table.map(|line| line.split_whitespace().collect())
-    }
-
-    /// Asserts that each of these is a line, whatever the spaces between its words.
-    #[track_caller]
-    pub(crate) fn has_lines(&self, wanted: &[&str]) {
-        for wanted in wanted {
-            assert!(
-                self.lines().any(|line| words(line) == *wanted),
-                "{wanted}: {self:?}"
-            );
-        }
-    }
-
-    /// How many lines contain a text.
-    pub(crate) fn count(&self, part: &str) -> usize {
-        self.lines().filter(|line| line.contains(part)).count()
-    }
-}
-
-/// The words of a line with one space between them.
-pub(crate) fn words(line: &str) -> String {
-    line.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// The beginning of the name of the database of a program with this process id. It is on the command lines of the
-/// processes that the program starts.
+/// The beginning of the name of the database of a program with this process id. It is on the command lines of the processes
+/// that the program starts.
 pub(crate) fn database_of(name: &str, pid: u32) -> String {
     format!("mongolock_{name}_{pid}_")
 }
@@ -112,76 +71,57 @@ pub(crate) struct Alone {
 }
 
 impl Alone {
-    /// Starts the program of this name, and waits for the first line of its table.
-    pub(crate) fn start(name: &str, program: Command) -> Self {
-        Self::start_until(|line| line.starts_with(' '), name, program)
-    }
-
-    /// Starts the program of this name, and waits for such a line.
-    pub(crate) fn start_until(at_work: impl Fn(&str) -> bool, name: &str, mut program: Command) -> Self {
+    /// Starts a program, and waits for a line with this text.
+    pub(crate) fn start(line: &str, at_work: &str) -> Self {
         let place = must(tempfile::tempdir());
-        let mut program = must(
-            program
-                .env_remove("MONGODB_URI")
-                .env("TMPDIR", place.path())
-                .stdout(Stdio::piped())
-                .spawn(),
-        );
+        let mut command = program(line);
+        command.env_remove("MONGODB_URI").env("TMPDIR", place.path());
+        let mut program = must(command.stdout(Stdio::piped()).spawn());
         let output = program.stdout.take().expect("it is piped");
         let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-        assert!(lines.any(|line| at_work(&line)), "it did nothing");
+        let is_at_work = lines.any(|line| line.contains(at_work));
+        assert!(is_at_work, "{line} did nothing");
         // A program without a reader would end by itself.
         std::thread::spawn(move || lines.count());
+        let name = line.split(' ').next().unwrap_or_default();
         let database = database_of(name, program.id());
         let alone = Self {
             program,
             place,
             database,
         };
-        assert!(is_running(&alone.database) && is_running(&alone.place()));
+        let listing = processes("args");
+        assert!(listing.contains(&alone.database) && listing.contains(&alone.place()));
         alone
     }
 
     /// Waits until a process that it has started is stopped by a signal.
     pub(crate) async fn has_one_stopped(&self) {
-        let stopped = || async {
-            let listing = processes("stat,args");
-            let is_stopped = |line: &str| line.starts_with('T') && line.contains(&self.database);
-            listing.lines().any(is_stopped).then_some(())
-        };
+        let is_stopped = |line: &str| line.starts_with('T') && line.contains(&self.database);
+        let stopped = || async { processes("stat,args").lines().any(is_stopped).then_some(()) };
         must(eventually(Duration::from_secs(10), "a stopped process", stopped).await);
     }
 
-    pub(crate) async fn killed_leaves_nothing(mut self) {
-        must(self.program.kill());
-        must(self.program.wait());
-        self.leaves_nothing().await;
-    }
-
-    pub(crate) async fn interrupted_leaves_nothing(mut self) {
-        signal("INT", self.program.id());
-        assert_eq!(must(self.program.wait()).code(), Some(130));
-        self.leaves_nothing().await;
-    }
-
-    async fn leaves_nothing(&self) {
+    /// Sends a signal to the program, and waits until nothing of it is left. Returns its exit code.
+    pub(crate) async fn leaves_nothing_after(mut self, name: &str) -> Option<i32> {
+        signal(name, self.program.id());
+        let status = must(self.program.wait());
+        // A killed program cannot remove the files of its own, and the directory of its server is removed for it.
+        let has_files = name == "KILL" && self.database.contains("queue_workers");
         let gone = || async {
-            let empty = must(self.place.path().read_dir()).next().is_none();
-            let running = is_running(&self.database) || is_running(&self.place());
-            (empty && !running).then_some(())
+            let left = must(self.place.path().read_dir()).count();
+            let listing = processes("args");
+            let is_running = listing.contains(&self.database) || listing.contains(&self.place());
+            (left == usize::from(has_files) && !is_running).then_some(())
         };
         let what = "end of all processes, and an empty temporary directory";
         must(eventually(Duration::from_secs(10), what, gone).await);
+        status.code()
     }
 
     fn place(&self) -> String {
         self.place.path().to_string_lossy().into_owned()
     }
-}
-
-/// Whether a process has `text` on its command line.
-fn is_running(text: &str) -> bool {
-    processes("args").contains(text)
 }
 
 /// These columns of `ps` for all processes, a line for each.

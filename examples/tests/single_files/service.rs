@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must};
 use reqwest::{Client, StatusCode};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 
@@ -26,21 +27,16 @@ impl Service {
     /// Starts the example with its locks in this MongoDB, or in memory.
     fn start(name: &str, uri: Option<&str>) -> Self {
         // The port is free now, and most likely still is when the service binds it.
-        let port = TcpListener::bind(("127.0.0.1", 0))
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let port = must(TcpListener::bind(("127.0.0.1", 0)));
+        let port = must(port.local_addr()).port();
         let mut command = Command::new(&EXECUTABLES[name]);
-        command.env_remove("MONGODB_URI");
+        command.env_remove("MONGODB_URI").env("PORT", port.to_string());
         command.envs(uri.map(|uri| ("MONGODB_URI", uri)));
-        let process = command
-            .env("PORT", port.to_string())
+        command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn();
+            .stderr(Stdio::piped());
+        let process = command.kill_on_drop(true).spawn();
         Self {
             process: must(process),
             url: format!("http://127.0.0.1:{port}"),
@@ -58,15 +54,13 @@ impl Service {
         let probe = async || (self.get("/ready").await?.0 == status).then_some(());
         must(eventually(AMPLE, "readiness", probe).await);
         let (_, health) = self.get("/health").await.unwrap();
-        println!("/ready {status}, /health {health}");
         must(serde_json::from_str(&health))
     }
 
     /// Sends SIGTERM, and returns what a service that ends well has printed.
     async fn end(self) -> Output {
-        let id = must(i32::try_from(self.process.id().unwrap()));
-        let id = rustix::process::Pid::from_raw(id).unwrap();
-        must(rustix::process::kill_process(id, rustix::process::Signal::TERM));
+        let id = Pid::from_raw(must(i32::try_from(self.process.id().unwrap())));
+        must(kill_process(id.unwrap(), Signal::TERM));
         let output = tokio::time::timeout(AMPLE, self.process.wait_with_output());
         let output = must(output.await.unwrap());
         assert!(output.status.success(), "{output:?}");
@@ -114,10 +108,8 @@ async fn service_says_what_happens_when_mongodb_is_killed() {
     let server = must(Server::start(ServerOptions::single()).await);
     let service = Service::start("service", Some(&server.uri()));
     let before = service.until_ready(StatusCode::OK).await;
-    assert_eq!(
-        (&before["has_primary"], &before["is_shut_down"]),
-        (&true.into(), &false.into())
-    );
+    let is_up = before["has_primary"] == true && before["is_shut_down"] == false;
+    assert!(is_up, "{before}");
 
     let (goes_on, rebuilt) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU32::new(0)));
     let mut callers = JoinSet::new();
@@ -142,58 +134,34 @@ async fn service_says_what_happens_when_mongodb_is_killed() {
     };
     until_rebuilt(100).await;
     assert!(service.metric("mongolock_acquires_total", "acquired").await >= 100.0);
-    assert!(
-        service.metric("mongolock_waiting", "").await > 0.0,
-        "callers compete for four locks"
-    );
+    let waiting = service.metric("mongolock_waiting", "").await;
+    assert!(waiting > 0.0, "callers compete for four locks");
     assert!(service.metric("mongolock_hold_seconds_count", "").await >= 100.0);
 
     must(server.node().kill().await);
     let down = service.until_ready(StatusCode::SERVICE_UNAVAILABLE).await;
-    assert_eq!(down["is_reachable"], false);
-    assert!(
-        down["error"]
-            .as_str()
-            .is_some_and(|error| error.contains("127.0.0.1")),
-        "{down}"
-    );
+    let error = down["error"].as_str().unwrap_or_default();
+    let is_named = down["is_reachable"] == false && error.contains("127.0.0.1");
+    assert!(is_named, "{down}");
     assert_eq!(service.get("/live").await.unwrap().0, StatusCode::OK);
-    assert!(
-        service
-            .metric("mongolock_commands_total", r#"outcome="error""#)
-            .await
-            > 0.0
-    );
+    let errors = service.metric("mongolock_commands_total", r#"outcome="error""#);
+    assert!(errors.await > 0.0);
 
     must(server.node().restart().await);
     let again = service.until_ready(StatusCode::OK).await;
     assert_eq!(again["error"], serde_json::Value::Null);
     until_rebuilt(rebuilt.load(Ordering::Relaxed) + 100).await;
     assert!(service.metric("mongolock_held", "").await <= 4.0);
-    let (_, metrics) = service.get("/metrics").await.unwrap();
-    let shown = |line: &&str| {
-        line.contains("_total{") || line.contains("_count{") || line.starts_with("mongolock_held{")
-    };
-    println!("{}", metrics.lines().filter(shown).collect::<Vec<_>>().join("\n"));
 
     let output = service.end().await;
     goes_on.store(false, Ordering::Relaxed);
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(printed.ends_with("all locks are released\n"), "{printed}");
-    assert_eq!(
-        String::from_utf8_lossy(&output.stderr),
-        "",
-        "no request was interrupted"
-    );
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(errors, "", "no request was interrupted");
     while callers.join_next().await.is_some() {}
     let client = must(server.client().await);
     let held = mongodb::bson::doc! { "lockId": { "$ne": "" } };
-    assert_eq!(
-        must(
-            mongolock_tests::locks(&client.database("mongolock"))
-                .find_one(held)
-                .await
-        ),
-        None
-    );
+    let locks = mongolock_tests::locks(&client.database("mongolock"));
+    assert_eq!(must(locks.find_one(held).await), None);
 }

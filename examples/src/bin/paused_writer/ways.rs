@@ -73,8 +73,8 @@ impl Way {
     }
 
     /// The reason, if this is the error with which this way rejects a stale write.
-    pub(crate) fn rejection(self, error: &LockError) -> Option<String> {
-        match (self, error) {
+    pub(crate) fn rejection(self, error: &anyhow::Error) -> Option<String> {
+        match (self, error.downcast_ref()?) {
             (Self::Fenced, LockError::Stale { token, seen, .. }) => Some(format!(
                 "LockError::Stale: token {token} is stale, the account was written with token {seen}"
             )),

@@ -1,15 +1,18 @@
 //! The code to copy: a transfer that is decided under a lock, and committed only if the lock is still held.
 
 use mongodb::options::WriteConcern;
-use mongolock::{LockContext, LockError, distributed_lock};
+use mongolock::{FencingToken, LockContext, LockError, distributed_lock};
+use mongolock_examples::print;
+use tokio::time::sleep;
 
-use crate::bank::{Bank, LIMIT, Receipt};
-use crate::order::Order;
+use crate::bank::{Bank, LIMIT, Order};
+use crate::line;
 
 /// How a transfer without an error ends.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Outcome {
-    Booked(Receipt),
+    /// The token of the booking, and the two balances after it.
+    Booked(FencingToken, [i64; 2]),
     /// This amount was moved between the two accounts before.
     OverLimit(i64),
     NoFunds,
@@ -39,25 +42,32 @@ pub(crate) async fn transfer(
         return Ok(Outcome::OverLimit(moved));
     }
     // The approval takes its time, and no transaction is open meanwhile.
-    bank.approval(order, token).await;
+    match &bank.go {
+        None => sleep(bank.approval).await,
+        Some(go) => {
+            // The program stops this process when it reads the line. Without the program, the process ends.
+            let _ = print(line(order, Some(token), "waits for its approval"));
+            go.wait().await;
+        }
+    }
 
-    let mut session = bank.client().start_session().await?;
+    let mut session = bank.database.client().start_session().await?;
     let transaction = session
         .start_transaction()
         .write_concern(WriteConcern::majority());
     // The driver repeats all of it after transient errors.
     let booked = transaction
         .and_run2(async move |session| {
-            let Some(receipt) = bank.book(order, token, session).await? else {
+            let Some(balances) = bank.book(order, token, session).await? else {
                 session.abort_transaction().await?;
                 return Ok(None);
             };
-            if bank.is_guarded() {
+            if bank.is_guarded {
                 lock.commit(session).await?;
             }
             // Otherwise the driver commits, whether the locks are still held or not.
-            Ok(Some(receipt))
+            Ok(Some(balances))
         })
         .await?;
-    Ok(booked.map_or(Outcome::NoFunds, Outcome::Booked))
+    Ok(booked.map_or(Outcome::NoFunds, |balances| Outcome::Booked(token, balances)))
 }
