@@ -3,6 +3,10 @@
 #![deny(warnings)]
 
 use async_trait::async_trait;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
 use mongolock::{LockContext, LockError, LockName, LockProvider, distributed_lock};
 
 #[distributed_lock(name = "a:<id>")]
@@ -75,6 +79,28 @@ struct Fixed<'a> {
 #[distributed_lock(name = "e", on_busy = "skip")]
 async fn skips(#[lock] lock: LockContext) -> Result<Option<String>, LockError> {
     Ok(Some(lock.name().to_owned()))
+}
+
+struct AppError(LockError);
+
+impl From<LockError> for AppError {
+    fn from(error: LockError) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for AppError {
+    fn into_response(self) -> Response {
+        (StatusCode::SERVICE_UNAVAILABLE, self.0.to_string()).into_response()
+    }
+}
+
+/// That attribute accepts only what a request can give; the lock is no argument of the handler that it sees.
+#[distributed_lock(name = "handler:<id>")]
+#[axum::debug_handler]
+async fn above_debug_handler(Path(id): Path<u64>, #[lock] lock: LockContext) -> Result<String, AppError> {
+    tokio::task::yield_now().await;
+    Ok(format!("{} {id}", lock.name()))
 }
 
 struct Service {
@@ -204,6 +230,9 @@ async fn the_lock_is_an_argument() -> Result<(), LockError> {
             assert_eq!(with_path().await?, "typed");
             assert_eq!(with_path_in_parentheses(1).await?, "typed 1");
             assert_eq!(in_parentheses().await?, "parentheses");
+            let _: axum::Router = axum::Router::new().route("/{id}", post(above_debug_handler));
+            let answer = above_debug_handler(Path(7)).await.map_err(|error| error.0)?;
+            assert_eq!(answer, "handler:7 7");
             Ok(())
         })
         .await

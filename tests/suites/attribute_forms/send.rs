@@ -1,4 +1,4 @@
-//! The future of a function is `Send` with the attribute if it is `Send` without it, and borrows the same values.
+//! The future of a function is `Send` and `Sync` with the attribute if it is so without it, and borrows the same values.
 
 #![deny(warnings)]
 
@@ -12,7 +12,7 @@ async fn generic<T: Send + std::fmt::Display>(id: u8, value: T) -> Result<T, Loc
     Ok(value)
 }
 
-#[distributed_lock(name = "b", on_busy = "skip")]
+#[distributed_lock(name = "b", on_busy = "skip", on_lost = "continue")]
 async fn borrowed(values: &[String]) -> Result<Option<usize>, LockError> {
     tokio::task::yield_now().await;
     Ok(Some(values.len()))
@@ -41,17 +41,21 @@ fn send<F: Future + Send>(future: F) -> F {
     future
 }
 
+fn sync<F: Future + Send + Sync>(future: F) -> F {
+    future
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn futures_are_send_if_the_plain_ones_are() -> Result<(), LockError> {
+async fn futures_are_send_and_sync_if_the_plain_ones_are() -> Result<(), LockError> {
     let provider = LockProvider::in_memory();
     let spawned = provider.clone();
     let task = tokio::spawn(async move { spawned.scope(send(generic(1, 2_u8))).await });
     assert_eq!(task.await.expect("the task does not panic")?, 2);
     let values = vec![String::new()];
-    assert_eq!(provider.scope(send(borrowed(&values))).await?, Some(1));
+    assert_eq!(provider.scope(sync(borrowed(&values))).await?, Some(1));
+    assert_eq!(provider.scope(sync(nested(1))).await?, "x");
     assert_eq!(provider.scope(send(shared(Arc::new([1, 2])))).await?, 2);
     assert_eq!(provider.scope(local(std::rc::Rc::new(3))).await?, 3);
-    assert_eq!(provider.scope(send(nested(1))).await?, "x");
     let selected = provider.scope(async {
         tokio::select! {
             biased;

@@ -67,7 +67,7 @@ impl Actor {
     }
 
     /// Starts the process of this command, which prints its steps as the parts below do.
-    pub(crate) fn spawn(mut command: Command) -> Self {
+    fn spawn(mut command: Command) -> Self {
         static STARTED: AtomicUsize = AtomicUsize::new(1);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -161,11 +161,6 @@ impl Actor {
     fn events(&self) -> MutexGuard<'_, Vec<Event>> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The environment variables that tell a process its server and its database.
-pub(crate) fn database_of(db: &TestDb) -> [(&'static str, String); 2] {
-    [(URI, db.uri().to_owned()), (DATABASE, db.name().to_owned())]
 }
 
 /// The command for a process that runs the part of this name, which is a test function of this binary.

@@ -30,7 +30,6 @@ mod overload;
 mod overload_load;
 mod paused;
 mod permits;
-mod previous_version;
 mod processes;
 mod replica_set;
 mod runtimes;

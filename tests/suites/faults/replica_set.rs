@@ -21,7 +21,9 @@ async fn a_stepdown_ends_neither_a_hold_nor_a_wait() {
     let guard = ours.lock("kept").acquire().await.unwrap();
     let waiter = tokio::spawn(async move { theirs.lock("kept").acquire().await });
     sleep(Duration::from_millis(100)).await;
-    must(server.step_down().await);
+    let former = must(server.primary().await);
+    let elected = must(server.step_down().await);
+    assert_ne!(elected.address(), former.address());
     assert!(!guard.is_lost() && !waiter.is_finished());
     let held = guard.fencing_token();
     guard.release().await.unwrap();

@@ -1,5 +1,4 @@
-//! The tasks of one of several processes that compete for a lock. The previous version of the library runs them as well, so
-//! they use only what both versions have.
+//! The tasks of one of several processes that compete for a lock.
 
 use std::time::{Duration, Instant};
 
@@ -52,7 +51,7 @@ async fn take_turn(provider: &LockProvider, database: &Database, task: usize) {
 }
 
 /// Is in the section for a moment, under a hold with this token.
-pub(crate) async fn be_inside(database: &Database, task: usize, token: i64) {
+async fn be_inside(database: &Database, task: usize, token: i64) {
     let sections = sections(database);
     let alone = doc! { "_id": SECTION, "isInside": false, "token": { "$lt": token } };
     let inside = doc! { "$set": { "isInside": true, "token": token } };

@@ -42,6 +42,8 @@ fn a_row_with_short_names_and_prose_is_read() {
     assert!(!exists("behaviour::tokens::no_such_test"));
     assert!(!exists("behaviour::no_such_module::*"));
     assert!(!exists("no_such_suite::tokens::*"));
+    assert!(exists("ui::fail::options::permits_with_once") && exists("ui::fail::options::*"));
+    assert!(!exists("ui::fail::options::permits_with_onc") && !exists("ui::fail::no_such_file::*"));
 }
 
 /// The full names of the tests in the last cell of a row. A name without a module is in the module of the name before
@@ -77,9 +79,8 @@ fn is_name(text: &str) -> bool {
 
 /// Whether the test exists. `*` stands for at least one test of a file or a folder.
 fn exists(name: &str) -> bool {
-    if let Some(case) = name.strip_prefix("ui::") {
-        let file = format!("tests/ui/{}.rs", case.replace("::", "/"));
-        return repository().join(file).is_file();
+    if name.starts_with("ui::") {
+        return is_compiled(name);
     }
     let Some((module, test)) = name.rsplit_once("::") else {
         return false;
@@ -95,6 +96,18 @@ fn exists(name: &str) -> bool {
     } else {
         tests.iter().any(|found| found == test)
     }
+}
+
+/// Whether the file of `tests/ui` exists, or has the function.
+fn is_compiled(name: &str) -> bool {
+    let (module, function) = name.rsplit_once("::").unwrap_or_default();
+    let place = repository().join("tests").join(module.replace("::", "/"));
+    let source = fs::read_to_string(place.with_extension("rs")).unwrap_or_default();
+    if function == "*" {
+        return place.is_dir() || !source.is_empty();
+    }
+    let is_function = |after| source.contains(&format!("fn {function}{after}"));
+    place.join(function).with_extension("rs").is_file() || ['(', '<'].into_iter().any(is_function)
 }
 
 /// The tests of the file `place.rs`; of all files below the folder `place` if there is one.

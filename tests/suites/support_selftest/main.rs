@@ -3,7 +3,6 @@
 mod behaviours_table;
 mod binary;
 mod fail_points;
-mod faults;
 mod foreign;
 mod leftovers;
 mod proxy;

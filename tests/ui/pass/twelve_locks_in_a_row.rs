@@ -1,32 +1,8 @@
 //! Twelve functions, each locked and calling the next, compile on a task with the default recursion limit,
 //! where each function stands after the one that it calls.
 
-use mongolock::{LockError, LockProvider, distributed_lock};
+#[macro_use]
+mod nested;
 
-async fn innermost(id: u64) -> Result<u64, LockError> {
-    tokio::task::yield_now().await;
-    Ok(id)
-}
-
-macro_rules! locked {
-    ($outer:ident $inner:ident $($rest:ident)*) => {
-        locked!($inner $($rest)*);
-
-        #[distributed_lock(name = "all of them")]
-        async fn $outer(id: u64) -> Result<u64, LockError> {
-            $inner(id).await
-        }
-    };
-    ($innermost:ident) => {};
-}
-
-locked!(
-    f1 f2 f3 f4 f5 f6 f7 f8 f9 f10 f11 f12 innermost
-);
-
-#[tokio::main(flavor = "current_thread")]
-async fn main() {
-    LockProvider::in_memory().set_global().unwrap();
-    let task = tokio::spawn(f1(1));
-    assert_eq!(task.await.unwrap().unwrap(), 1);
-}
+chain!(callee first: locked f1 f2 f3 f4 f5 f6 f7 f8 f9 f10 f11 f12 innermost);
+spawn!(f1);

@@ -3,32 +3,9 @@
 
 #![recursion_limit = "256"]
 
-use mongolock::{LockError, LockProvider, distributed_lock};
+#[macro_use]
+mod nested;
 
-async fn innermost(id: u64) -> Result<u64, LockError> {
-    tokio::task::yield_now().await;
-    Ok(id)
-}
-
-macro_rules! locked {
-    ($outer:ident $inner:ident $($rest:ident)*) => {
-        locked!($inner $($rest)*);
-
-        #[distributed_lock(name = "all of them")]
-        async fn $outer(id: u64) -> Result<u64, LockError> {
-            $inner(id).await
-        }
-    };
-    ($innermost:ident) => {};
-}
-
-locked!(
-    f1 f2 f3 f4 f5 f6 f7 f8 f9 f10 f11 f12 f13 f14 f15 f16 f17 f18 f19 f20 f21 f22 f23 f24 innermost
-);
-
-#[tokio::main(flavor = "current_thread")]
-async fn main() {
-    LockProvider::in_memory().set_global().unwrap();
-    let task = tokio::spawn(f1(1));
-    assert_eq!(task.await.unwrap().unwrap(), 1);
-}
+chain!(callee first: locked f1 f2 f3 f4 f5 f6 f7 f8 f9 f10 f11 f12
+    f13 f14 f15 f16 f17 f18 f19 f20 f21 f22 f23 f24 innermost);
+spawn!(f1);

@@ -1,8 +1,0 @@
-use mongolock::{LockError, distributed_lock};
-
-#[distributed_lock(name = "job", provider = 3 + 4)]
-async fn job() -> Result<(), LockError> {
-    Ok(())
-}
-
-fn main() {}
