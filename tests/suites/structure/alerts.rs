@@ -6,7 +6,7 @@ use std::fs;
 
 use serde::Deserialize;
 
-use super::documentation::{DOCUMENTATION, slug};
+use super::links::{DOCUMENTATION, slug};
 use crate::workspace;
 
 #[derive(Deserialize)]

@@ -1,13 +1,23 @@
-//! Links of the Markdown files that are read outside the repository, too: crates.io and docs.rs show them. So every link
-//! is absolute, and what it names in this repository exists.
+//! Links that rustdoc does not check: those to headings of the guide, and those of the texts that crates.io and the repository
+//! show, which are absolute. What they name in this repository exists.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::documentation::{self, DOCUMENTATION, Sources};
 use crate::{assert_none, workspace};
 
 const REPOSITORY: &str = "https://github.com/mongolock/mongolock/";
+
+/// Where the documentation of the newest version is: links of the documentation itself must not leave their version.
+pub(crate) const DOCUMENTATION: &str = "https://docs.rs/mongolock/latest/mongolock/";
+
+/// Texts that are read outside the documentation.
+const ABSOLUTE: [&str; 4] = [
+    "README.md",
+    "CHANGELOG.md",
+    "BENCHMARKS.md",
+    "mongolock-cli/README.md",
+];
 
 #[derive(Debug, PartialEq, Eq)]
 struct Link {
@@ -16,12 +26,19 @@ struct Link {
     line: usize,
 }
 
-/// The links of a Markdown text, or of the documentation of a module, except those in code.
-fn links(text: &str) -> Vec<Link> {
+/// The links of a Markdown text, or of the comments of a Rust file that are documentation, except those in code.
+fn links(text: &str, is_rust: bool) -> Vec<Link> {
     let mut found = Vec::new();
     let mut is_code = false;
     for (number, line) in text.lines().enumerate() {
-        let line = line.strip_prefix("//! ").unwrap_or(line);
+        let comment = ["///", "//!"]
+            .iter()
+            .find_map(|mark| line.trim_start().strip_prefix(mark));
+        let line = if is_rust {
+            comment.unwrap_or_default().trim_start()
+        } else {
+            line
+        };
         if line.trim_start().starts_with("```") {
             is_code = !is_code;
         }
@@ -49,21 +66,35 @@ fn targets(line: &str) -> impl Iterator<Item = &str> {
         .map(|rest| rest.split([' ', ')', '"']).next().unwrap_or_default())
 }
 
-/// What is wrong with a link; `is_guide` for a page that is a part of the crate's documentation, where the names of items
-/// are links as well.
-fn problem(target: &str, is_guide: bool, sources: &Sources) -> Option<String> {
-    let (place, _heading) = target.split_once('#').unwrap_or((target, ""));
+/// What is wrong with a link. `documentation` is the file of a text that rustdoc shows, and `None` for another text.
+fn problem(target: &str, documentation: Option<&Path>) -> Option<String> {
+    let (place, heading) = match target.split_once('#') {
+        Some((place, heading)) => (place, Some(heading)),
+        None => (target, None),
+    };
+    let is_absolute = place.starts_with("https://") || place.starts_with("http://");
     let exists = if let Some(page) = place.strip_prefix(REPOSITORY) {
         page_of_repository_exists(page)
-    } else if let Some(link) = target.strip_prefix(DOCUMENTATION) {
-        documentation::exists(link, sources)
+    } else if let Some(page) = place.strip_prefix(DOCUMENTATION) {
+        let page = page
+            .strip_prefix("guide/")
+            .and_then(|page| page.strip_suffix("/index.html"));
+        documentation.is_none() && page.is_none_or(|page| has_heading(page, heading))
+    } else if is_absolute {
+        true
+    } else if let Some(file) = documentation {
+        let own = file.file_stem().and_then(|own| own.to_str()).unwrap_or_default();
+        let page = if place.is_empty() {
+            own
+        } else {
+            place.trim_start_matches("crate::guide::")
+        };
+        is_item(place) && (heading.is_none() || has_heading(page, heading))
     } else {
-        let is_absolute = place.starts_with("https://") || place.starts_with("http://");
-        let is_allowed = is_absolute || place.is_empty() || (is_guide && is_item(place));
-        return (!is_allowed)
-            .then(|| format!("`{target}` is relative: begin with {REPOSITORY} or {DOCUMENTATION}"));
+        place.is_empty()
     };
-    (!exists).then(|| format!("`{target}` does not exist"))
+    (!exists)
+        .then(|| format!("`{target}` does not exist, or is a relative or an absolute link in the wrong text"))
 }
 
 /// Whether a file or a directory is there; pages of the host itself, such as lists of commits, are not checked.
@@ -75,13 +106,34 @@ fn page_of_repository_exists(page: &str) -> bool {
         .is_none_or(|directory| workspace().join(directory).is_dir())
 }
 
-/// Whether this is the path of a Rust item, such as `crate::LockGuard`, and not that of a file.
+/// Whether the guide has the page, and the page has the heading if there is one.
+fn has_heading(page: &str, heading: Option<&str>) -> bool {
+    let text = fs::read_to_string(guide().join(page).with_extension("md"));
+    let is_heading = |line: &str| line.starts_with('#') && Some(slug(line).as_str()) == heading;
+    text.is_ok_and(|text| heading.is_none() || text.lines().any(is_heading))
+}
+
+/// The anchor of a heading, as rustdoc makes it.
+pub(crate) fn slug(heading: &str) -> String {
+    let text = heading.trim_start_matches(['#', ' ']);
+    let kept = text
+        .chars()
+        .filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() })
+        .collect()
+}
+
+/// Whether this is the path of a Rust item, such as `crate::LockGuard`, which rustdoc checks, and not that of a file.
 fn is_item(place: &str) -> bool {
-    place.chars().all(|c| c.is_alphanumeric() || c == '_' || c == ':')
+    place.chars().all(|c| c.is_alphanumeric() || "_:@()".contains(c))
+}
+
+fn guide() -> PathBuf {
+    workspace().join("mongolock/src/guide")
 }
 
 /// All files below a directory with one of these extensions.
-pub(crate) fn files(directory: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+fn files(directory: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     let mut found = Vec::new();
     for entry in entries {
@@ -99,23 +151,18 @@ pub(crate) fn files(directory: &Path, extensions: &[&str]) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_links_lead_from_everywhere_to_pages_that_exist() {
-    let texts = ["README.md", "CHANGELOG.md", "BENCHMARKS.md"].map(|name| workspace().join(name));
-    let guide = files(&workspace().join("mongolock/src/guide"), &["md"]);
-    assert!(guide.len() > 5, "the guide was not found: {guide:?}");
-    let list_of_pages = workspace().join("mongolock/src/guide.rs");
-    let pages = texts
-        .iter()
-        .map(|file| (file, false))
-        .chain(guide.iter().chain([&list_of_pages]).map(|file| (file, true)));
-    let sources = Sources::read();
+fn links_lead_to_pages_and_headings_that_exist() {
+    let absolute = ABSOLUTE.map(|name| (workspace().join(name), false));
+    let source = files(&workspace().join("mongolock/src"), &["rs"]);
+    let documentation = files(&guide(), &["md"]).into_iter().chain(source);
     let mut count = 0;
     let mut problems = Vec::new();
-    for (file, is_guide) in pages {
-        let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        for Link { target, line } in links(&text) {
+    for (file, is_documentation) in absolute.into_iter().chain(documentation.map(|file| (file, true))) {
+        let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let is_rust = file.extension().is_some_and(|extension| extension == "rs");
+        for Link { target, line } in links(&text, is_rust) {
             count += 1;
-            let wrong = problem(&target, is_guide, &sources);
+            let wrong = problem(&target, is_documentation.then_some(&file));
             problems.extend(wrong.map(|wrong| format!("{}:{line}: {wrong}", file.display())));
         }
     }
@@ -126,50 +173,58 @@ fn the_links_lead_from_everywhere_to_pages_that_exist() {
 #[test]
 fn links_are_found_outside_code() {
     let text = "See [a](b.md#c), `[d](e)` and [`f`](crate::F).\n```\n[g](h)\n```\n[i]: https://j k\n<img src=\"l.png\">";
-    let found: Vec<_> = links(text)
-        .into_iter()
-        .map(|link| (link.target, link.line))
-        .collect();
+    let found = |text: &str, is_rust| -> Vec<(String, usize)> {
+        let links = links(text, is_rust).into_iter();
+        links.map(|link| (link.target, link.line)).collect()
+    };
     let expected = [("b.md#c", 1), ("crate::F", 1), ("https://j", 5), ("l.png", 6)];
-    assert_eq!(found, expected.map(|(target, line)| (target.to_owned(), line)));
+    let owned = |(target, line): (&str, usize)| (target.to_owned(), line);
+    assert_eq!(found(text, false), expected.map(owned));
+    assert_eq!(
+        found("    /// [a](b)\nc[d](e);\n//! [f](g)", true),
+        [("b", 1), ("g", 3)].map(owned)
+    );
 }
 
 #[test]
-fn relative_links_and_pages_that_do_not_exist_are_refused() {
-    let sources = Sources::read();
-    let is_refused = |target: &str| problem(target, false, &sources).is_some();
-    for relative in [
-        "CHANGELOG.md",
-        "../README.md",
-        "guide::leases",
-        "struct.LockGuard.html",
-    ] {
-        assert!(is_refused(relative), "{relative}");
+fn links_that_lead_nowhere_are_refused() {
+    let page = Path::new("fencing.md");
+    let headings = [
+        "crate::guide::fencing#claim-before-you-read",
+        "#claim-before-you-read",
+        "fencing#a-table",
+    ];
+    for good in headings.iter().chain(&[
+        "LockGuard::release",
+        "macro@distributed_lock",
+        "https://example.com/",
+    ]) {
+        assert_eq!(problem(good, Some(page)), None);
     }
-    assert!(problem("guide/leases.md", true, &sources).is_some());
-    assert!(problem("crate::LockGuard", true, &sources).is_none());
-    assert!(!is_refused("https://example.com/") && !is_refused("#options"));
+    for bad in [
+        "#no-such-heading",
+        "crate::guide::jobs#a-table",
+        "guide/fencing.md",
+        DOCUMENTATION,
+    ] {
+        assert!(problem(bad, Some(page)).is_some(), "{bad}");
+    }
     for (base, good, bad) in [
         (REPOSITORY, "blob/main/README.md#options", "blob/main/tests"),
         (REPOSITORY, "tree/main/tests", "tree/main/no_such_directory"),
         (
             DOCUMENTATION,
-            "guide/leases/index.html",
-            "guide/no_such_page/index.html",
+            "guide/fencing/index.html#a-table",
+            "guide/fencing/index.html#a-chair",
         ),
         (
             DOCUMENTATION,
-            "struct.LockGuard.html#method.release",
-            "struct.LockGuar.html",
+            "guide/fencing/index.html",
+            "guide/fences/index.html",
         ),
-        (
-            DOCUMENTATION,
-            "attr.distributed_lock.html",
-            "struct.distributed_lock.html",
-        ),
-        (DOCUMENTATION, "derive.LockName.html", "derive.Lock.html"),
+        ("", "#options", "CHANGELOG.md"),
     ] {
-        assert!(!is_refused(&format!("{base}{good}")), "{good}");
-        assert!(is_refused(&format!("{base}{bad}")), "{bad}");
+        assert_eq!(problem(&format!("{base}{good}"), None), None);
+        assert!(problem(&format!("{base}{bad}"), None).is_some(), "{bad}");
     }
 }
