@@ -76,19 +76,17 @@ fn problem(target: &str, documentation: Option<&Path>) -> Option<String> {
     let exists = if let Some(page) = place.strip_prefix(REPOSITORY) {
         page_of_repository_exists(page)
     } else if let Some(page) = place.strip_prefix(DOCUMENTATION) {
-        let page = page
+        let guide = page
             .strip_prefix("guide/")
             .and_then(|page| page.strip_suffix("/index.html"));
-        documentation.is_none() && page.is_none_or(|page| has_heading(page, heading))
+        let is_front = matches!(page, "" | "guide/index.html");
+        documentation.is_none() && guide.map_or(is_front, |page| has_heading(page, heading))
     } else if is_absolute {
         true
     } else if let Some(file) = documentation {
         let own = file.file_stem().and_then(|own| own.to_str()).unwrap_or_default();
-        let page = if place.is_empty() {
-            own
-        } else {
-            place.trim_start_matches("crate::guide::")
-        };
+        let page = place.trim_start_matches("crate::").trim_start_matches("guide::");
+        let page = if page.is_empty() { own } else { page };
         is_item(place) && (heading.is_none() || has_heading(page, heading))
     } else {
         place.is_empty()
@@ -191,6 +189,7 @@ fn links_that_lead_nowhere_are_refused() {
     let page = Path::new("fencing.md");
     let headings = [
         "crate::guide::fencing#claim-before-you-read",
+        "guide::fencing#a-table",
         "#claim-before-you-read",
         "fencing#a-table",
     ];
@@ -222,6 +221,7 @@ fn links_that_lead_nowhere_are_refused() {
             "guide/fencing/index.html",
             "guide/fences/index.html",
         ),
+        (DOCUMENTATION, "guide/index.html", "struct.LockGuard.html"),
         ("", "#options", "CHANGELOG.md"),
     ] {
         assert_eq!(problem(&format!("{base}{good}"), None), None);
