@@ -271,8 +271,8 @@ impl LockAdmin {
     ///
     /// Where transactions on the lock collection are long, or a build would take more than 1 s, create the index by
     /// hand at a time of low load; the command is in the guide on
-    /// [deployments](crate::guide::deployments#the-ttl-index). For a user without the privilege to list indexes the
-    /// first step is skipped; see [rights](crate::guide::rights).
+    /// [production](crate::guide::production#the-ttl-index). For a user without the privilege to list indexes the
+    /// first step is skipped; see [rights](crate::guide::production#rights).
     ///
     /// The internal lock is one more document in the collection, with an `_id` that no user's lock can have
     /// (`"mongolock\u{1f}ttl-index"`). It is removed like the document of any unused lock, and [`list`](Self::list)
@@ -337,8 +337,8 @@ impl LockAdmin {
     /// collection `<collection>.waiters`, and creates its indexes where they are missing.
     ///
     /// The check writes a document of its own and removes it again. Locks work without these documents, but processes get
-    /// them without an [order](crate::guide::order), and [`LockInfo::waiters`] is empty. The privileges are in the guide on
-    /// [rights](crate::guide::rights).
+    /// them without an [order](crate::guide::waiting), and [`LockInfo::waiters`] is empty. The privileges are in the guide on
+    /// [rights](crate::guide::production#rights).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -1,50 +1,30 @@
-//! The guide: what to know before a program depends on a lock.
+//! The guide: what to know before a program depends on a lock. Begin with the first two pages.
 //!
 //! | page | question |
 //! |---|---|
-//! | [leases] | What does a lock guarantee, and what not? Is it for efficiency or for correctness? |
-//! | [choosing an API] | Attribute, `run`, guard or `try_acquire`? Which protection for the data? |
-//! | [durations] | Which expiry, which timeouts? |
+//! | [leases] | Which protection and which times does my work need, and what does a lock guarantee? |
+//! | [choosing an API](choosing_an_api) | Attribute, `run`, guard or `try_acquire`? Which protection for the data? |
+//! | [production] | Before production: what to set up, with which rights, and how does a process end? |
+//! | [troubleshooting] | When something is wrong: what does this alert, error or symptom mean, and what helps? |
 //! | [fencing] | How does data reject the write of a stale holder? |
 //! | [deadlocks] | How are several locks held at once without a deadlock? What is reentrant? |
 //! | [permits] | How do at most N callers work at the same time? |
-//! | [editing sessions] | How is a document locked over many requests of a browser, or over several commands? |
-//! | [web service] | How does a web service answer when a lock is busy, and how does it end? |
 //! | [jobs] | How does a scheduled job run once, on several instances? |
-//! | [order] | In which order do calls get a lock, also between processes? |
+//! | [web service](web_service) | How does a web service answer when a lock is busy, and how does it end? |
+//! | [editing sessions](editing_sessions) | How is a document locked over many requests of a browser, or over several commands? |
 //! | [testing] | How are programs with locks tested? |
-//! | [deployments] | Replica set, standalone, sharded cluster: what works where? |
-//! | [rights] | Which privileges does the database user need? |
-//! | [production] | What to set up before going live, with Kubernetes as the example? |
-//! | [observing] | Which spans and events are there, and which deserve an alarm? |
-//! | [operating] | Which process holds which lock, and how is a stuck one released? |
-//! | [troubleshooting] | What does this alert, error or symptom mean, and what helps? |
+//! | [observing] | Which metrics, spans and events are there, and how do I get them? |
+//! | [waiting] | In which order do calls get a lock, also between processes, and what does waiting cost? |
 //! | [migration] | How do mongolock and DistributedLock.MongoDB share their locks? |
 //!
-//! The example programs show the same things at work. Each begins with a text that says what it shows.
+//! The [example programs] show the same things at work. Each begins with a text that says what it shows.
 //!
-//! [leases]: https://docs.rs/mongolock/latest/mongolock/guide/leases/index.html
-//! [choosing an API]: https://docs.rs/mongolock/latest/mongolock/guide/choosing_an_api/index.html
-//! [durations]: https://docs.rs/mongolock/latest/mongolock/guide/durations/index.html
-//! [fencing]: https://docs.rs/mongolock/latest/mongolock/guide/fencing/index.html
-//! [deadlocks]: https://docs.rs/mongolock/latest/mongolock/guide/deadlocks/index.html
-//! [permits]: https://docs.rs/mongolock/latest/mongolock/guide/permits/index.html
-//! [editing sessions]: https://docs.rs/mongolock/latest/mongolock/guide/editing_sessions/index.html
-//! [web service]: https://docs.rs/mongolock/latest/mongolock/guide/web_service/index.html
-//! [jobs]: https://docs.rs/mongolock/latest/mongolock/guide/jobs/index.html
-//! [order]: https://docs.rs/mongolock/latest/mongolock/guide/order/index.html
-//! [testing]: https://docs.rs/mongolock/latest/mongolock/guide/testing/index.html
-//! [deployments]: https://docs.rs/mongolock/latest/mongolock/guide/deployments/index.html
-//! [rights]: https://docs.rs/mongolock/latest/mongolock/guide/rights/index.html
-//! [production]: https://docs.rs/mongolock/latest/mongolock/guide/production/index.html
-//! [observing]: https://docs.rs/mongolock/latest/mongolock/guide/observing/index.html
-//! [operating]: https://docs.rs/mongolock/latest/mongolock/guide/operating/index.html
-//! [troubleshooting]: https://docs.rs/mongolock/latest/mongolock/guide/troubleshooting/index.html
-//! [migration]: https://docs.rs/mongolock/latest/mongolock/guide/migration/index.html
+//! [example programs]: https://github.com/mongolock/mongolock/tree/main/examples
 
-// Every link in the guide is absolute, because each page is read on docs.rs and in the repository; an intra-doc link works
-// on docs.rs only. A page defines its links at its end: items and other pages by their address on docs.rs, programs by
-// their address in the repository.
+// The pages link to items and to each other by their names in this module. So they lead to the version that is read, and rustdoc
+// refuses those that lead nowhere.
+#[cfg(doc)]
+use crate::*;
 
 #[doc = include_str!("guide/leases.md")]
 pub mod leases {}
@@ -52,8 +32,11 @@ pub mod leases {}
 #[doc = include_str!("guide/choosing_an_api.md")]
 pub mod choosing_an_api {}
 
-#[doc = include_str!("guide/durations.md")]
-pub mod durations {}
+#[doc = include_str!("guide/production.md")]
+pub mod production {}
+
+#[doc = include_str!("guide/troubleshooting.md")]
+pub mod troubleshooting {}
 
 #[doc = include_str!("guide/fencing.md")]
 pub mod fencing {}
@@ -64,37 +47,23 @@ pub mod deadlocks {}
 #[doc = include_str!("guide/permits.md")]
 pub mod permits {}
 
-#[doc = include_str!("guide/editing_sessions.md")]
-pub mod editing_sessions {}
+#[doc = include_str!("guide/jobs.md")]
+pub mod jobs {}
 
 #[doc = include_str!("guide/web_service.md")]
 pub mod web_service {}
 
-#[doc = include_str!("guide/jobs.md")]
-pub mod jobs {}
-
-#[doc = include_str!("guide/order.md")]
-pub mod order {}
+#[doc = include_str!("guide/editing_sessions.md")]
+pub mod editing_sessions {}
 
 #[doc = include_str!("guide/testing.md")]
 pub mod testing {}
 
-#[doc = include_str!("guide/deployments.md")]
-pub mod deployments {}
-
-#[doc = include_str!("guide/rights.md")]
-pub mod rights {}
-
-#[doc = include_str!("guide/production.md")]
-pub mod production {}
-
-#[doc = include_str!("guide/operating.md")]
-pub mod operating {}
-
-#[doc = include_str!("guide/troubleshooting.md")]
-pub mod troubleshooting {}
 #[doc = include_str!("guide/observing.md")]
 pub mod observing {}
+
+#[doc = include_str!("guide/waiting.md")]
+pub mod waiting {}
 
 #[doc = include_str!("guide/migration.md")]
 pub mod migration {}

@@ -1,13 +1,86 @@
-#![doc = include_str!("../README.md")]
+//! Distributed locks on MongoDB: put [`#[distributed_lock]`](macro@distributed_lock) on an `async fn`, and across all
+//! processes that share a MongoDB only one call per lock name runs at a time.
 //!
-//! # More
+//! ```no_run
+//! use mongodb::bson::{Document, doc};
+//! use mongodb::{Client, Collection};
+//! use mongolock::{FencedExt, LockContext, LockError, LockProvider, distributed_lock};
 //!
-//! The [`guide`] has a page for each topic, from the promises of a lease to production and troubleshooting.
+//! #[distributed_lock(name = "report:<id>")]
+//! async fn rebuild_report(
+//!     id: i64,
+//!     reports: &Collection<Document>,
+//!     #[lock] lock: LockContext, // filled in by the attribute: callers do not pass it
+//! ) -> Result<(), LockError> {
+//!     // MongoDB refuses this write if a newer lock holder has already written.
+//!     let reports = reports.fenced(lock.fencing_token());
+//!     reports.update_one(doc! { "_id": id }, doc! { "$set": { "rebuilt": true } }).upsert(true).await?;
+//!     Ok(())
+//! }
 //!
-//! # What can be observed
+//! #[tokio::main]
+//! async fn main() -> Result<(), LockError> {
+//!     let uri = "mongodb://localhost/app";
+//!     let locks = LockProvider::connect(uri).await?; // a client for the locks alone
+//!     locks.clone().set_global()?;
+//!     let database = Client::with_uri_str(uri).await?.database("app");
+//!     rebuild_report(42, &database.collection("reports")).await?;
 //!
-//! Spans and events of [`tracing`], all with the target `mongolock`; names and fields are stable. Nothing is reported at
-//! `info` or above while all goes well. [`guide::observing`] lists them, and says which ones to alarm on.
+//!     // The same lock with a guard, without the attribute.
+//!     let guard = locks.lock("report:42").await?;
+//!     guard.release().await?;
+//!     locks.shutdown().await;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A lock is a lease. It is renewed while the function runs, and expires on its own if the process crashes. If it cannot be
+//! renewed, the function is cancelled and the call returns [`LockError::Lost`]. Every acquisition has a greater
+//! [`FencingToken`], by which data refuses the write of a process that was paused and has not noticed its loss. The page on
+//! [leases](guide::leases) has what is guaranteed, and what is not.
+//!
+//! # Where to begin
+//!
+//! | item | what it is for |
+//! |---|---|
+//! | [`distributed_lock`](macro@distributed_lock) | the attribute, with all its arguments |
+//! | [`derive(LockName)`](derive@LockName) | lock names that are declared once and proved to differ |
+//! | [`LockProvider`] | where the locks are kept: [`connect`](LockProvider::connect), [`in_memory`](LockProvider::in_memory) for tests; its [builder](LockProviderBuilder) has the defaults |
+//! | [`DistributedLock`], [`LockSet`], [`Semaphore`] | a lock, several ones all or nothing, up to N permits; awaiting them gives a [`LockGuard`] or a [`Permit`] |
+//! | [`LockContext`] | the hold around the running code: its token, its loss, commits that are made only under the lock |
+//! | [`FencedCollection`], [`Fenced`] | data that refuses stale writes |
+//! | [`LeaseHandle`] | a lock that outlives its process |
+//! | [`LockError`] | one short fact; [`help`](LockError::help) says what to do |
+//! | [`LockAdmin`] | what all processes hold, and forced releases |
+//! | [`blocking`] | the same locks for programs without async code |
+//!
+//! # The guide
+//!
+//! Before the first lock: [leases](guide::leases), [choosing an API](guide::choosing_an_api), [fencing](guide::fencing).
+//! Before production: [production](guide::production). When something is wrong: [troubleshooting](guide::troubleshooting).
+//!
+//! By task: [several locks](guide::deadlocks), [permits](guide::permits), [scheduled jobs](guide::jobs),
+//! [web services](guide::web_service), [editing sessions](guide::editing_sessions), [tests](guide::testing),
+//! [metrics, spans and events](guide::observing), [the order of waiters](guide::waiting), and
+//! [sharing locks with .NET](guide::migration).
+//!
+//! # Features
+//!
+//! | feature | what it does |
+//! |---|---|
+//! | `bson-2` (default), `bson-3` | the driver's feature of that name: which version of bson its types are of; without the default features choose one |
+//! | `rustls-tls` (default), `openssl-tls` | the driver's TLS implementation; one of them must be on |
+//! | `dns-resolver` | addresses that begin with `mongodb+srv` |
+//! | `metrics` | counters, gauges and histograms for the crate `metrics`: see [observing](guide::observing#metrics) |
+//! | `opentelemetry` | the driver's spans below those of the callers: see [observing](guide::observing#the-drivers-spans-with-opentelemetry) |
+//!
+//! Spans and events of [`tracing`] need no feature. All have the target `mongolock`; names and fields are stable, and nothing
+//! is reported at `info` or above while all goes well.
+//!
+//! # Versions
+//!
+//! Rust 1.89 or later; raising it is a minor change. The driver `mongodb` 3.9.1 or later. MongoDB 4.4 or later, preferably a
+//! replica set: [which versions were run](guide::production#server-versions).
 
 // The documentation says which items need a feature: rustdoc labels each item under a `cfg` by itself. No public item is
 // under one so far: the features choose TLS, bson, metrics and spans behind the same interface.
@@ -82,6 +155,11 @@ pub use provider::{Health, HeldInfo, LockProvider, LockProviderBuilder, WakeUp};
 pub use semaphore::Semaphore;
 pub use store::{ClientObservation, IndexState, LockFilter, LockInfo, LockState, WaiterInfo, WaitersState};
 pub use token::FencingToken;
+
+/// The code of the README is tested with that of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 /// What the fuzz targets call.
 #[cfg(fuzzing)]

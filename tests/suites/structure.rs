@@ -7,8 +7,6 @@
 mod alerts;
 #[path = "structure/decisions.rs"]
 mod decisions;
-#[path = "structure/documentation.rs"]
-mod documentation;
 #[path = "structure/graph.rs"]
 mod graph;
 #[path = "structure/layers.rs"]

@@ -111,7 +111,7 @@ impl ForceRelease {
     /// A release by force is noted with the owner of this provider, the name of the host, and the reason, for a day. The holder
     /// that loses its lock reads that when its next renewal or its release finds its claim gone: [`LockError::Lost`] and the event
     /// `mongolock.lost` say by whom it was ended, and the note then says that the holder has noticed it. The note is a
-    /// document in `<collection>.waiters`: without the [rights](crate::guide::rights) on it, the lock is released all the same.
+    /// document in `<collection>.waiters`: without the [rights](crate::guide::production#rights) on it, the lock is released all the same.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

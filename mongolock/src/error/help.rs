@@ -146,7 +146,7 @@ fn mongo_help(error: &Error) -> &'static str {
             "Check that MongoDB runs, can be reached from this host and has a primary."
         }
         (None, ErrorKind::Command(error)) if error.code == UNAUTHORIZED => {
-            "Grant the database user the privileges that the guide page on rights lists."
+            "Grant the database user the privileges that the guide page on production lists."
         }
         (None, _) if driver_text::coded(error).is_some_and(|(code, ..)| code == OUT_OF_DISK_SPACE) => {
             "Make room on the disk of MongoDB's primary, or enlarge it. Requests are repeated meanwhile, until `acquire_timeout`; \

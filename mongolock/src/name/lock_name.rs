@@ -35,7 +35,7 @@ use super::rendering::Name;
 /// # }
 /// ```
 ///
-/// [the derive macro]: derive.LockName.html
+/// [the derive macro]: derive@crate::LockName
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a declared lock name",
     label = "it does not derive `LockName`",

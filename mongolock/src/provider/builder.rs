@@ -246,7 +246,7 @@ impl LockProviderBuilder {
     /// The stream is open only while calls wait. With `false`, on a standalone server, or without the privilege to
     /// watch the collection, waiters poll within `retry_interval`. While calls wait, an unavailable stream is tried
     /// again about every 5 minutes, and after any other error within seconds. A stream that costs the server more than it
-    /// brings is closed for 1 to 10 minutes. [The guide](crate::guide::production#what-waiting-costs-the-server) says
+    /// brings is closed for 1 to 10 minutes. [The guide](crate::guide::waiting#what-waiting-costs-the-server) says
     /// what a stream costs, and when to switch it off.
     pub fn wake_up(mut self, wake_up: bool) -> Self {
         self.config.wake_up = wake_up;
@@ -257,7 +257,7 @@ impl LockProviderBuilder {
     /// default.
     ///
     /// Set it for all processes that share a collection, or for none: a process with `false` takes a free lock without
-    /// regard to the waiters in line, and gets most turns. See [the guide](crate::guide::order).
+    /// regard to the waiters in line, and gets most turns. See [the guide](crate::guide::waiting).
     pub fn fair(mut self, fair: bool) -> Self {
         self.config.fair = fair;
         self
@@ -279,7 +279,7 @@ impl LockProviderBuilder {
     /// The note is written in the background with the first renewal of the lease, those of all leases that are renewed then with
     /// one command, and stays readable for a day; a hold that is over before sends nothing. [`LockInfo::note`](crate::LockInfo::note)
     /// and [`LockError::Timeout`] show it, and so does the program `mongolock`. It is a document in `<collection>.waiters`: without
-    /// the [rights](crate::guide::rights) on it there is no note, and no error. A call that takes the hold over in this process
+    /// the [rights](crate::guide::production#rights) on it there is no note, and no error. A call that takes the hold over in this process
     /// replaces the note at the next renewal.
     ///
     /// ```

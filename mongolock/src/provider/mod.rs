@@ -329,7 +329,7 @@ impl LockProvider {
     ///
     /// It sends nothing while the provider is in use. After a refusal it asks the server for an internal lock each time,
     /// so that a provider whose rights are granted later becomes ready without a call. For a readiness probe; the guide's page on
-    /// [production](crate::guide::production#health-checks) says when to use one, and why never for liveness.
+    /// [production](crate::guide::production#health-checks-and-alarms) says when to use one, and why never for liveness.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -1,4 +1,4 @@
-//! The `mongosh` calls of the guide's page for operators: what they show, and what becomes of a hold that they release.
+//! The `mongosh` calls of the guide's page on troubleshooting: what they show, and what becomes of a hold that they release.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::fixture::Fixture;
 use crate::mongosh::{call, calls, found};
 
-const PAGE: &str = include_str!("../../../mongolock/src/guide/operating.md");
+const PAGE: &str = include_str!("../../../mongolock/src/guide/troubleshooting.md");
 
 /// The names that stand for a lock, an owner and an id on the page.
 const NAME: &str = "report:42";

@@ -9,10 +9,9 @@ use mongolock_tests::{AMPLE, Commands, Server, ServerOptions, locks, must, stabl
 use tokio::time::timeout;
 
 use crate::fixture::{patient, recorded_app, restricted};
-use crate::mongosh::{PASSWORD, call, calls};
+use crate::mongosh::{PASSWORD, call};
 
-const PAGE: &str = include_str!("../../../mongolock/src/guide/rights.md");
-const DEPLOYMENTS: &str = include_str!("../../../mongolock/src/guide/deployments.md");
+const PAGE: &str = include_str!("../../../mongolock/src/guide/production.md");
 
 /// Uses all that a provider offers, and waits for a change stream; the commands are those of the database's client. It
 /// returns whether the documents of the waiters can be used, without which all of it works.
@@ -90,8 +89,8 @@ async fn five_actions_on_one_collection_are_enough() {
 async fn a_user_in_admin_with_the_role_of_the_guide_lacks_nothing() {
     let server = must(Server::start(ServerOptions::single().auth()).await);
     let root = server.client().await.unwrap().database("test");
-    for (_, call) in calls(PAGE) {
-        call.run(&root).await;
+    for comment in ["A role", "A user"] {
+        call(PAGE, comment).run(&root).await;
     }
     let password = PASSWORD.replace(' ', "%20");
     let uri = server
@@ -159,7 +158,7 @@ async fn who_acquires_no_lock_needs_to_find_and_update_only() {
 async fn for_an_index_made_by_hand_the_right_to_list_is_enough() {
     let server = must(Server::start(ServerOptions::single().auth()).await);
     let owner = server.client().await.unwrap().database("app");
-    let create = call(DEPLOYMENTS, "");
+    let create = call(PAGE, "The index");
     create.run(&owner).await;
 
     let role = ["find", "insert", "update", "listIndexes"];

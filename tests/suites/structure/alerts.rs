@@ -6,7 +6,7 @@ use std::fs;
 
 use serde::Deserialize;
 
-use super::documentation::{DOCUMENTATION, slug};
+use super::links::{DOCUMENTATION, slug};
 use crate::workspace;
 
 #[derive(Deserialize)]
@@ -58,7 +58,9 @@ struct Annotations {
 fn sections(page: &str) -> BTreeMap<String, String> {
     let mut sections = BTreeMap::new();
     for section in page.split("\n# ").skip(1) {
-        let (heading, text) = section.split_once("\n\n").expect("a section has a text");
+        let Some((heading, text)) = section.split_once("\n\n") else {
+            continue;
+        };
         let Some(alert) = text
             .strip_prefix("Alert `")
             .and_then(|rest| rest.split('`').next())

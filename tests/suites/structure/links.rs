@@ -1,175 +1,171 @@
-//! Links of the Markdown files that are read outside the repository, too: crates.io and docs.rs show them. So every link
-//! is absolute, and what it names in this repository exists.
+//! Links that rustdoc does not check: those to headings of the guide, and those of the texts that crates.io and the repository
+//! show, which are absolute. What they name in this repository exists.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::documentation::{self, DOCUMENTATION, Sources};
 use crate::{assert_none, workspace};
 
 const REPOSITORY: &str = "https://github.com/mongolock/mongolock/";
 
-#[derive(Debug, PartialEq, Eq)]
-struct Link {
-    target: String,
-    /// The line in its file, counted from 1.
-    line: usize,
-}
+/// The documentation of the newest version. Its own links must not lead there, because they would leave the version that is read.
+pub(crate) const DOCUMENTATION: &str = "https://docs.rs/mongolock/latest/mongolock/";
 
-/// The links of a Markdown text, or of the documentation of a module, except those in code.
-fn links(text: &str) -> Vec<Link> {
+/// The texts that are read outside the documentation.
+const ABSOLUTE: &str = "README.md CHANGELOG.md BENCHMARKS.md mongolock-cli/README.md";
+
+/// What the links of a text lead to, with the number of their lines: `[text](target)` and `[label]: target` outside code. Of a
+/// Rust file only the comments count that are documentation.
+fn links(text: &str, is_rust: bool) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut is_code = false;
-    for (number, line) in text.lines().enumerate() {
-        let line = line.strip_prefix("//! ").unwrap_or(line);
-        if line.trim_start().starts_with("```") {
-            is_code = !is_code;
-        }
-        if is_code {
-            continue;
-        }
-        let prose: String = line.split('`').step_by(2).collect();
-        found.extend(targets(&prose).map(|target| Link {
-            target: target.to_owned(),
-            line: number + 1,
-        }));
+    for (number, line) in (1..).zip(text.lines().map(str::trim_start)) {
+        let comment = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+        let line = if is_rust {
+            comment.unwrap_or_default().trim_start()
+        } else {
+            line
+        };
+        is_code ^= line.starts_with("```");
+        let prose: String = line.split('`').step_by(2).filter(|_| !is_code).collect();
+        let definition = prose.split_once("]: ").filter(|_| prose.starts_with('['));
+        let targets = definition
+            .map(|(_, target)| target)
+            .into_iter()
+            .chain(prose.split("](").skip(1));
+        let targets = targets.filter_map(|target| target.split([' ', ')']).next());
+        found.extend(targets.map(|target| (number, target.to_owned())));
     }
     found
 }
 
-/// What the links of a line lead to: `[text](target)`, `[label]: target`, and attributes of HTML elements.
-fn targets(line: &str) -> impl Iterator<Item = &str> {
-    let definition = line.split_once("]: ").filter(|_| line.starts_with('['));
-    let definition = definition.map(|(_, rest)| rest);
-    let after = |mark: &'static str| line.split(mark).skip(1);
-    let marked = after("](").chain(after("href=\"")).chain(after("src=\""));
-    definition
-        .into_iter()
-        .chain(marked)
-        .map(|rest| rest.split([' ', ')', '"']).next().unwrap_or_default())
-}
-
-/// What is wrong with a link; `is_guide` for a page that is a part of the crate's documentation, where the names of items
-/// are links as well.
-fn problem(target: &str, is_guide: bool, sources: &Sources) -> Option<String> {
-    let (place, _heading) = target.split_once('#').unwrap_or((target, ""));
-    let exists = if let Some(page) = place.strip_prefix(REPOSITORY) {
-        page_of_repository_exists(page)
-    } else if let Some(link) = target.strip_prefix(DOCUMENTATION) {
-        documentation::exists(link, sources)
-    } else {
-        let is_absolute = place.starts_with("https://") || place.starts_with("http://");
-        let is_allowed = is_absolute || place.is_empty() || (is_guide && is_item(place));
-        return (!is_allowed)
-            .then(|| format!("`{target}` is relative: begin with {REPOSITORY} or {DOCUMENTATION}"));
+/// Whether a link leads somewhere. `documentation` is the file of a text that rustdoc shows, and `None` for another text.
+fn leads_somewhere(target: &str, documentation: Option<&Path>) -> bool {
+    let (place, heading) = match target.split_once('#') {
+        Some((place, heading)) => (place, Some(heading)),
+        None => (target, None),
     };
-    (!exists).then(|| format!("`{target}` does not exist"))
-}
-
-/// Whether a file or a directory is there; pages of the host itself, such as lists of commits, are not checked.
-fn page_of_repository_exists(page: &str) -> bool {
-    if let Some(file) = page.strip_prefix("blob/main/") {
-        return workspace().join(file).is_file();
+    if let Some(page) = place.strip_prefix(REPOSITORY) {
+        // Pages of the host itself, such as lists of commits, are not checked.
+        let file = page
+            .strip_prefix("blob/main/")
+            .map(|file| workspace().join(file).is_file());
+        let folder = page
+            .strip_prefix("tree/main/")
+            .map(|folder| workspace().join(folder).is_dir());
+        file.or(folder).unwrap_or(true)
+    } else if let Some(page) = place.strip_prefix(DOCUMENTATION) {
+        let guide = page
+            .strip_prefix("guide/")
+            .and_then(|page| page.strip_suffix("/index.html"));
+        let is_front = matches!(page, "" | "guide/index.html");
+        documentation.is_none() && guide.map_or(is_front, |page| has_heading(page, heading))
+    } else if place.starts_with("https://") {
+        true
+    } else if let Some(file) = documentation {
+        let own = file.file_stem().and_then(|own| own.to_str()).unwrap_or_default();
+        let page = place.trim_start_matches("crate::").trim_start_matches("guide::");
+        let page = if page.is_empty() { own } else { page };
+        // rustdoc checks the path of an item, and takes that of a file as it is.
+        let is_item = place.chars().all(|c| c.is_alphanumeric() || "_:@()".contains(c));
+        is_item && (heading.is_none() || has_heading(page, heading))
+    } else {
+        place.is_empty()
     }
-    page.strip_prefix("tree/main/")
-        .is_none_or(|directory| workspace().join(directory).is_dir())
 }
 
-/// Whether this is the path of a Rust item, such as `crate::LockGuard`, and not that of a file.
-fn is_item(place: &str) -> bool {
-    place.chars().all(|c| c.is_alphanumeric() || c == '_' || c == ':')
+/// Whether the guide has the page, and the page has the heading if there is one.
+fn has_heading(page: &str, heading: Option<&str>) -> bool {
+    let text = fs::read_to_string(guide().join(page).with_extension("md"));
+    let is_heading = |line: &str| line.starts_with('#') && Some(slug(line).as_str()) == heading;
+    text.is_ok_and(|text| heading.is_none() || text.lines().any(is_heading))
 }
 
-/// All files below a directory with one of these extensions.
-pub(crate) fn files(directory: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+/// The anchor of a heading, as rustdoc makes it.
+pub(crate) fn slug(heading: &str) -> String {
+    let text = heading.trim_start_matches(['#', ' ']);
+    let kept = text
+        .chars()
+        .filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() })
+        .collect()
+}
+
+fn guide() -> PathBuf {
+    workspace().join("mongolock/src/guide")
+}
+
+/// All files below a directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
-    let mut found = Vec::new();
-    for entry in entries {
-        let path = entry.expect("the directory can be read").path();
-        if path.is_dir() {
-            found.extend(files(&path, extensions));
-        } else if path
-            .extension()
-            .is_some_and(|own| extensions.iter().any(|one| own == *one))
-        {
-            found.push(path);
-        }
-    }
-    found
+    let paths = entries.map(|entry| entry.expect("the directory can be read").path());
+    paths
+        .flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] })
+        .collect()
 }
 
 #[test]
-fn the_links_lead_from_everywhere_to_pages_that_exist() {
-    let texts = ["README.md", "CHANGELOG.md", "BENCHMARKS.md"].map(|name| workspace().join(name));
-    let guide = files(&workspace().join("mongolock/src/guide"), &["md"]);
-    assert!(guide.len() > 5, "the guide was not found: {guide:?}");
-    let list_of_pages = workspace().join("mongolock/src/guide.rs");
-    let pages = texts
-        .iter()
-        .map(|file| (file, false))
-        .chain(guide.iter().chain([&list_of_pages]).map(|file| (file, true)));
-    let sources = Sources::read();
+fn links_lead_to_pages_and_headings_that_exist() {
+    let absolute = ABSOLUTE.split(' ').map(|name| (workspace().join(name), false));
+    let mut shown = files(&workspace().join("mongolock/src"));
+    shown.retain(|file| file.extension().is_some_and(|kind| kind == "rs") || file.starts_with(guide()));
     let mut count = 0;
     let mut problems = Vec::new();
-    for (file, is_guide) in pages {
-        let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        for Link { target, line } in links(&text) {
+    for (file, is_shown) in absolute.chain(shown.into_iter().map(|file| (file, true))) {
+        let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        for (line, target) in links(&text, file.extension().is_some_and(|kind| kind == "rs")) {
             count += 1;
-            let wrong = problem(&target, is_guide, &sources);
-            problems.extend(wrong.map(|wrong| format!("{}:{line}: {wrong}", file.display())));
+            if !leads_somewhere(&target, is_shown.then_some(&file)) {
+                problems.push(format!(
+                    "{}:{line}: `{target}` leads nowhere from here",
+                    file.display()
+                ));
+            }
         }
     }
-    assert!(count > 150, "only {count} links were found");
+    assert!(count > 500, "only {count} links were found");
     assert_none(&problems);
 }
 
 #[test]
 fn links_are_found_outside_code() {
-    let text = "See [a](b.md#c), `[d](e)` and [`f`](crate::F).\n```\n[g](h)\n```\n[i]: https://j k\n<img src=\"l.png\">";
-    let found: Vec<_> = links(text)
-        .into_iter()
-        .map(|link| (link.target, link.line))
-        .collect();
-    let expected = [("b.md#c", 1), ("crate::F", 1), ("https://j", 5), ("l.png", 6)];
-    assert_eq!(found, expected.map(|(target, line)| (target.to_owned(), line)));
+    let text = "See [a](b.md#c), `[d](e)` and [`f`](crate::F).\n```\n[g](h)\n```\n[i]: https://j k";
+    let owned = |(line, target): (usize, &str)| (line, target.to_owned());
+    let expected = [(1, "b.md#c"), (1, "crate::F"), (5, "https://j")].map(owned);
+    assert_eq!(links(text, false), expected);
+    let comments = links("    /// [a](b)\nc[d](e);\n//! [f](g)", true);
+    assert_eq!(comments, [(1, "b"), (3, "g")].map(owned));
 }
 
 #[test]
-fn relative_links_and_pages_that_do_not_exist_are_refused() {
-    let sources = Sources::read();
-    let is_refused = |target: &str| problem(target, false, &sources).is_some();
-    for relative in [
-        "CHANGELOG.md",
-        "../README.md",
-        "guide::leases",
-        "struct.LockGuard.html",
-    ] {
-        assert!(is_refused(relative), "{relative}");
+fn links_that_lead_nowhere_are_refused() {
+    let page = Path::new("fencing.md");
+    let good = "#a-table fencing#a-table guide::fencing#a-table crate::guide::fencing#a-table macro@distributed_lock https://j";
+    for good in good.split(' ') {
+        assert!(leads_somewhere(good, Some(page)), "{good}");
     }
-    assert!(problem("guide/leases.md", true, &sources).is_some());
-    assert!(problem("crate::LockGuard", true, &sources).is_none());
-    assert!(!is_refused("https://example.com/") && !is_refused("#options"));
+    for bad in [
+        "#a-chair",
+        "crate::guide::jobs#a-table",
+        "guide/fencing.md",
+        DOCUMENTATION,
+    ] {
+        assert!(!leads_somewhere(bad, Some(page)), "{bad}");
+    }
+    let guide = "guide/fencing/index.html";
     for (base, good, bad) in [
         (REPOSITORY, "blob/main/README.md#options", "blob/main/tests"),
         (REPOSITORY, "tree/main/tests", "tree/main/no_such_directory"),
         (
             DOCUMENTATION,
-            "guide/leases/index.html",
-            "guide/no_such_page/index.html",
+            &format!("{guide}#a-table"),
+            &format!("{guide}#a-chair"),
         ),
-        (
-            DOCUMENTATION,
-            "struct.LockGuard.html#method.release",
-            "struct.LockGuar.html",
-        ),
-        (
-            DOCUMENTATION,
-            "attr.distributed_lock.html",
-            "struct.distributed_lock.html",
-        ),
-        (DOCUMENTATION, "derive.LockName.html", "derive.Lock.html"),
+        (DOCUMENTATION, guide, "guide/fences/index.html"),
+        (DOCUMENTATION, "guide/index.html", "struct.LockGuard.html"),
+        ("", "#options", "CHANGELOG.md"),
     ] {
-        assert!(!is_refused(&format!("{base}{good}")), "{good}");
-        assert!(is_refused(&format!("{base}{bad}")), "{bad}");
+        assert!(leads_somewhere(&format!("{base}{good}"), None), "{good}");
+        assert!(!leads_somewhere(&format!("{base}{bad}"), None), "{bad}");
     }
 }
