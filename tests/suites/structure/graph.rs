@@ -34,8 +34,7 @@ impl Graph {
             graph.nodes.insert(node(from));
             for path in &module.paths {
                 if let Some(to) = tree.resolve(from, &path.segments) {
-                    let place = format!("{}:{}", module.file.display(), path.line);
-                    let import = format!("{place} {}", path.segments.join("::"));
+                    let import = format!("{}: {}", module.file.display(), path.segments.join("::"));
                     graph.connect(node(from), node(&to), import);
                 }
             }
@@ -129,9 +128,9 @@ mod tests {
         assert_eq!(
             Graph::of_modules(&tree).cycles(),
             ["cycle: a -> b -> c -> a\n\
-              \x20 a -> b\n    src/a.rs:2 crate::b::B\n\
-              \x20 b -> c\n    src/b.rs:2 crate::c::g\n\
-              \x20 c -> a\n    src/c.rs:1 crate::A"]
+              \x20 a -> b\n    src/a.rs: crate::b::B\n\
+              \x20 b -> c\n    src/b.rs: crate::c::g\n\
+              \x20 c -> a\n    src/c.rs: crate::A"]
         );
     }
 

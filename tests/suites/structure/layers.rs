@@ -57,7 +57,7 @@ mod tests {
             [
                 "no layer lists `stray`",
                 "`store` (database) imports from `face` (faces), which is in a higher layer:\n  store -> face\n    \
-                 src/store/mod.rs:1 crate::face::F",
+                 src/store/mod.rs: crate::face::F",
             ]
         );
     }

@@ -8,8 +8,6 @@ pub(crate) struct WrittenPath {
     pub(crate) segments: Vec<String>,
     /// The name that a `use` gives to the target of the path; `None` for `*` and for a path in code.
     pub(crate) name: Option<String>,
-    /// The line in its file, counted from 1.
-    pub(crate) line: usize,
 }
 
 /// The declaration of a module in another file: `mod name;`.
@@ -86,7 +84,6 @@ impl Reader<'_> {
 
     /// Reads one branch of a `use`: a path, and the branches in its braces.
     fn use_tree(&mut self, prefix: &[String]) {
-        let line = self.tokens[self.at].line;
         let mut segments = prefix.to_vec();
         segments.extend(self.segments());
         match self.text(self.at) {
@@ -102,7 +99,7 @@ impl Reader<'_> {
             }
             "*" => {
                 self.at += 1;
-                self.push(segments, None, line);
+                self.push(segments, None);
             }
             _ => {
                 if segments.len() > 1 && segments.last().is_some_and(|last| last == "self") {
@@ -113,16 +110,15 @@ impl Reader<'_> {
                     name = Some(self.text(self.at + 1).to_owned());
                     self.at += 2;
                 }
-                self.push(segments, name, line);
+                self.push(segments, name);
             }
         }
     }
 
     fn path_in_code(&mut self) {
-        let line = self.tokens[self.at].line;
         let segments = self.segments();
         if segments.len() > 1 {
-            self.push(segments, None, line);
+            self.push(segments, None);
         }
     }
 
@@ -145,8 +141,8 @@ impl Reader<'_> {
         segments
     }
 
-    fn push(&mut self, segments: Vec<String>, name: Option<String>, line: usize) {
-        self.found.push(WrittenPath { segments, name, line });
+    fn push(&mut self, segments: Vec<String>, name: Option<String>) {
+        self.found.push(WrittenPath { segments, name });
     }
 
     fn starts_path(&self) -> bool {
@@ -209,7 +205,6 @@ mod tests {
         );
         let all = paths(&read("use crate::{\n a::{self, B as C}, d::*};"));
         assert_eq!(all[1].name.as_deref(), Some("C"));
-        assert_eq!(all[1].line, 2);
         assert_eq!(all[2].name, None);
         assert_eq!(written("use super::*;"), ["super"]);
         assert_eq!(written("use ::a::b; use ::{c, d};"), ["::a::b", "::c", "::d"]);

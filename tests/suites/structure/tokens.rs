@@ -1,14 +1,12 @@
 //! Rust source text as tokens, without comments and without code that only tests compile.
 
-use proc_macro2::{Delimiter, Group, Spacing, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 
 /// One word, `::`, string or punctuation mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token {
     /// The text as written; a string literal keeps its opening quote only.
     pub(crate) text: String,
-    /// The line in its file, counted from 1.
-    pub(crate) line: usize,
 }
 
 impl Token {
@@ -33,9 +31,8 @@ pub(crate) fn read(source: &str) -> Vec<Token> {
 struct Flat(Vec<Token>);
 
 impl Flat {
-    fn push(&mut self, text: impl Into<String>, span: Span) {
-        let (text, line) = (text.into(), span.start().line);
-        self.0.push(Token { text, line });
+    fn push(&mut self, text: impl Into<String>) {
+        self.0.push(Token { text: text.into() });
     }
 
     fn stream(&mut self, stream: TokenStream) {
@@ -47,16 +44,16 @@ impl Flat {
                 TokenTree::Group(group) => self.group(&group),
                 // The name of a lifetime.
                 TokenTree::Ident(_) if before == Some('\'') => {}
-                TokenTree::Ident(word) => self.push(word.to_string(), word.span()),
-                TokenTree::Literal(literal) => self.push(shown(&literal.to_string()), literal.span()),
+                TokenTree::Ident(word) => self.push(word.to_string()),
+                TokenTree::Literal(literal) => self.push(shown(&literal.to_string())),
                 TokenTree::Punct(mark) if (before, mark.as_char()) == (Some(':'), ':') => {
                     self.0.pop();
-                    self.push("::", mark.span());
+                    self.push("::");
                 }
                 TokenTree::Punct(mark) => {
                     joined = Some(mark.as_char()).filter(|_| mark.spacing() == Spacing::Joint);
                     if mark.as_char() != '\'' {
-                        self.push(mark.as_char(), mark.span());
+                        self.push(mark.as_char());
                     }
                 }
             }
@@ -69,9 +66,9 @@ impl Flat {
             Delimiter::Brace => ['{', '}'],
             Delimiter::Bracket | Delimiter::None => ['[', ']'],
         };
-        self.push(open, group.span_open());
+        self.push(open);
         self.stream(group.stream());
-        self.push(close, group.span_close());
+        self.push(close);
     }
 }
 
@@ -174,9 +171,6 @@ mod tests {
         assert_eq!(words("a // use b;\n/* c /* d */ e */ f"), ["a", "f"]);
         assert_eq!(words("&'a b::c: ::d")[1..], ["b", "::", "c", ":", "::", "d"]);
         assert_eq!(words("\"crate::a\" (b)"), ["\"crate::a", "(", "b", ")"]);
-        let tokens = read("/* one\ntwo */ \"three\nfour\" a\nb");
-        let lines: Vec<_> = tokens.iter().map(|token| token.line).collect();
-        assert_eq!(lines, [2, 3, 4]);
     }
 
     #[test]
