@@ -49,6 +49,16 @@ mod wait;
 mod watchdog;
 mod wrong_clock;
 
+/// The examples of the macros' documentation, which `mongolock-macros` cannot run: it must not depend on `mongolock`.
+#[cfg(doctest)]
+mod macros {
+    #[doc = include_str!("../../mongolock-macros/src/distributed_lock.md")]
+    struct DistributedLock;
+
+    #[doc = include_str!("../../mongolock-macros/src/lock_name.md")]
+    struct LockName;
+}
+
 pub use crate::database::{TestDb, test_db};
 pub use crate::deployment::{Deployment, shared};
 pub use crate::error::{SupportError, must};
