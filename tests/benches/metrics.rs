@@ -1,7 +1,7 @@
 //! The instructions of a lock's cycle, an acquire and its release, with and without metrics.
 //!
-//! `cargo bench -p mongolock-tests --bench metrics` counts them without the feature, and `… --features metrics` with it:
-//! without a recorder, and with that of the Prometheus exporter. Both print the cycle in memory and on a server, which
+//! `cargo bench -p mongolock-tests --bench metrics` counts them with the feature, without a recorder and with that of the
+//! Prometheus exporter, and `… --no-default-features` without it. Both print the cycle in memory and on a server, which
 //! includes the driver's work in this process. The instructions are counted by `valgrind`.
 
 use std::env;
