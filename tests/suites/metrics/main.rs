@@ -7,6 +7,7 @@ mod units;
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
@@ -113,9 +114,10 @@ fn acquires_holds_and_losses_are_counted() {
     assert_value(&printed, "mongolock_stale_writes_total", &[], 0.0);
 }
 
-#[test]
-fn commands_renewals_and_stale_writes_are_counted() {
-    let printed = recorded(async |_| {
+/// What the exporter prints after the events that need a server: each metric but that of requests that gather, with all values
+/// of its labels.
+static PRINTED: LazyLock<String> = LazyLock::new(|| {
+    recorded(async |_| {
         let db = test_db().await;
         let builder = LockProvider::builder(db.database()).renew_interval(Duration::from_millis(50));
         let provider = builder.build().unwrap();
@@ -161,22 +163,27 @@ fn commands_renewals_and_stale_writes_are_counted() {
             .max_hold(Duration::ZERO);
         expired.acquire().await.unwrap().lost().await;
         sleep(Duration::from_millis(20)).await;
-    });
+    })
+});
+
+#[test]
+fn commands_renewals_and_stale_writes_are_counted() {
+    let printed = &*PRINTED;
     assert!(
-        value(&printed, "mongolock_renewal_age_seconds_count", &[]) >= 1.0,
+        value(printed, "mongolock_renewal_age_seconds_count", &[]) >= 1.0,
         "{printed}"
     );
-    assert_value(&printed, "mongolock_stale_writes_total", &[], 1.0);
-    assert_value(&printed, "mongolock_lost_total", &[r#"reason="expired""#], 1.0);
+    assert_value(printed, "mongolock_stale_writes_total", &[], 1.0);
+    assert_value(printed, "mongolock_lost_total", &[r#"reason="expired""#], 1.0);
     let commands = |kind: &str| {
         let label = format!(r#"command="{kind}""#);
-        value(&printed, "mongolock_commands_total", &[&label, r#"outcome="ok""#])
+        value(printed, "mongolock_commands_total", &[&label, r#"outcome="ok""#])
     };
     assert!(commands("acquire") >= 2.0 && commands("renew") >= 1.0 && commands("release") >= 1.0);
     assert!(commands("hello") >= 1.0 && commands("stream") >= 1.0);
     assert!((commands("commit") - 1.0).abs() < 1e-9, "{printed}");
     assert_value(
-        &printed,
+        printed,
         "mongolock_commands_total",
         &[r#"command="acquire""#, r#"outcome="error""#],
         0.0,
@@ -254,32 +261,6 @@ fn a_recorder_that_is_installed_later_gets_nothing() {
     );
 }
 
-/// What the exporter prints after a hold with a renewal and a refused write: each metric but that of requests that gather,
-/// with all values of its labels.
-fn everything_printed() -> String {
-    recorded(async |_| {
-        let db = test_db().await;
-        let provider = LockProvider::builder(db.database()).renew_interval(Duration::from_millis(10));
-        let provider = provider.build().unwrap();
-        let guard = provider.lock("a").acquire().await.unwrap();
-        let renewed = async || provider.health().await.last_renewal;
-        mongolock_tests::eventually(AMPLE, "renewal", renewed)
-            .await
-            .unwrap();
-        let documents = db.database().collection::<Document>("documents");
-        documents
-            .fenced(guard.fencing_token())
-            .insert_one(doc! { "_id": 1 })
-            .await
-            .unwrap();
-        let stale = documents
-            .fenced(FencingToken::from(1))
-            .delete_one(doc! { "_id": 1 });
-        stale.await.unwrap_err();
-        guard.release().await.unwrap();
-    })
-}
-
 /// The dashboard shows every metric, and asks for none that does not exist.
 #[test]
 fn the_dashboard_knows_the_metrics() {
@@ -292,12 +273,11 @@ fn the_dashboard_knows_the_metrics() {
         }
     }
     let asked: BTreeSet<String> = queries.iter().flat_map(|query| names(query)).collect();
-    let printed = everything_printed();
-    let described: BTreeSet<String> = printed
+    let described: BTreeSet<String> = PRINTED
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next().map(str::to_owned))
         .collect();
-    assert_eq!(described.len(), 10, "{printed}");
+    assert_eq!(described.len(), 10, "{}", *PRINTED);
     assert_eq!(asked, described);
 }
 
