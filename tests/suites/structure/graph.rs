@@ -38,7 +38,8 @@ impl Graph {
             for path in paths {
                 let to = tree.resolve(module, &path.segments).map(|to| node(&to));
                 if let Some(to) = to.filter(|to| *to != from) {
-                    let import = format!("{}: {}", module.join("::"), path.segments.join("::"));
+                    let importing = [&["crate".to_owned()], module.as_slice()].concat().join("::");
+                    let import = format!("{importing}: {}", path.segments.join("::"));
                     graph.edges.entry((from.clone(), to)).or_default().push(import);
                 }
             }
@@ -105,18 +106,18 @@ mod tests {
             "pub use a::A; \
              mod a { use crate::{b::B}; use crate::d; mod inner {} } \
              mod b { fn f() -> Option<crate::c::C> {} } \
-             mod c { use crate::A; fn g() { e!(x < 1, [super::c::<u8>(crate::b::x)]) } } \
+             mod c { use crate::A; fn g() { e!(x < 1, [crate::b::x::<u8>(crate::a::y)]); e! { use crate::b::{Z}; } } } \
              mod d { use ::a::b; pub(in crate::a) fn f() { ::a::x(); <Y as Z>::a(); } }",
             &[
-                "a -> b\n    a: crate::b::B",
-                "b -> c\n    b: crate::c::C",
-                "c -> a\n    c: crate::A",
-                "c -> b\n    c: crate::b::x",
+                "a -> b\n    crate::a: crate::b::B",
+                "b -> c\n    crate::b: crate::c::C",
+                "c -> a\n    crate::c: crate::A\n    crate::c: crate::a::y",
+                "c -> b\n    crate::c: crate::b::x\n    crate::c: crate::b::Z",
             ],
         );
         assert_cycles(
             "mod a { use crate::f; } fn f() { a::g(); }",
-            &["a -> lib\n    a: crate::f", "lib -> a\n    : a::g"],
+            &["a -> lib\n    crate::a: crate::f", "lib -> a\n    crate: a::g"],
         );
     }
 
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(
             Graph::of_folders(&tree).violations(&["lib face", "store gone"]),
             [
-                "store -> face\n    store: crate::face::F",
+                "store -> face\n    crate::store: crate::face::F",
                 "`gone` is not both a module and in a layer",
                 "`stray` is not both a module and in a layer"
             ]

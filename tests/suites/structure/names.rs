@@ -34,13 +34,16 @@ impl Names {
         self.paths.push(WrittenPath { segments, name });
     }
 
-    /// Reads the paths in the tokens of a macro, which need not be an expression.
+    /// Reads the imports and paths in the tokens of a macro, which need not be an expression.
     fn paths_in_macro(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
         while !input.is_empty() {
-            let ahead = input.fork();
-            if let Ok(path) = ahead.parse::<ExprPath>() {
-                input.advance_to(&ahead);
-                self.visit_expr_path(&path);
+            let (import, path) = (input.fork(), input.fork());
+            if let Ok(found) = import.parse::<ItemUse>() {
+                input.advance_to(&import);
+                self.visit_item_use(&found);
+            } else if let Ok(found) = path.parse::<ExprPath>() {
+                input.advance_to(&path);
+                self.visit_expr_path(&found);
             } else if let TokenTree::Group(group) = input.parse()? {
                 self.visit_token_stream(&group.stream());
             }
