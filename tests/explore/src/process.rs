@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::{Call, Pause, Phase};
-use crate::hash::Fingerprint;
+use crate::hash::fingerprint;
 use crate::id::{Id, Token};
 use crate::judge::Judge;
 use crate::lease::book::Book;
@@ -67,7 +67,7 @@ impl Kept {
         match self.fingerprint.get() {
             Some((at, before, fingerprint)) if at == now && before == token => fingerprint,
             _ => {
-                let fingerprint = Fingerprint::of(&self.process);
+                let fingerprint = fingerprint(&self.process);
                 self.fingerprint.set(Some((now, token, fingerprint)));
                 fingerprint
             }

@@ -7,10 +7,10 @@ use super::{Call, Outcome};
 use crate::id::{Id, Token};
 use crate::lease::book::{Answer, NextRelease};
 use crate::lease::{Lease, Release, without_margin};
-use crate::mutant::Mutant;
 use crate::network::{Body, Failure};
 use crate::process::{Caller, Cx, Process, Request};
 use crate::queue::{Holder, RequestNumber};
+use crate::setup::Mutant;
 use crate::store::{AcquireReply, AdmissionClass};
 use crate::time::Instant;
 

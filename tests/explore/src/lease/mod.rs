@@ -11,8 +11,8 @@ pub(crate) use release::Release;
 use release::Stage;
 
 use crate::id::{Id, Token};
-use crate::mutant::Mutant;
 use crate::process::{Caller, Cx, Process};
+use crate::setup::Mutant;
 use crate::time::Instant;
 
 /// One hold.

@@ -21,9 +21,8 @@ pub(crate) use holder::{Holder, Period};
 use crate::acquire::{Check, Phase};
 use crate::hash::ByText;
 use crate::lease::Lease;
-use crate::mutant::Mutant;
 use crate::process::{Caller, Cx, Process};
-use crate::setup::Setup;
+use crate::setup::{Mutant, Setup};
 use crate::time::Instant;
 
 /// The number of acquire requests of one name that may be in flight.
