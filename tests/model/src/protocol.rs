@@ -1,6 +1,6 @@
 //! The rules of the commands, as the pipelines of the library have them: what one command does to one document.
 //!
-//! All models use these functions. A [`Rules`] value says which rule is in force, so that a model can be run with a rule
+//! Each function names the one of `mongolock/src` that it mirrors. A [`Rules`] value says which rule is in force, so that a model can be run with a rule
 //! that is wrong.
 
 /// A time of a clock, in steps.
@@ -147,8 +147,8 @@ impl Rules {
         })
     }
 
-    /// Replaces the id of a handle whose lease runs by the id of a new hold; `false` if the new hold does not have the
-    /// lock.
+    /// Replaces the id of a handle whose lease runs by the id of a new hold, `resume_stage` of `store/detached.rs`; `false` if
+    /// the new hold does not have the lock.
     pub(crate) fn resume(&self, at: &mut Option<Document>, handle: ClaimId, new: ClaimId, now: Time) -> bool {
         if let Some(document) = own(at, handle)
             && document.expires_at > now
@@ -167,7 +167,7 @@ impl Rules {
         }
     }
 
-    /// A renewal, `renewal_stage`; `false` if the claim does not have the lock.
+    /// A renewal, `renewal_stage` of `store/claims.rs`; `false` if the claim does not have the lock.
     pub(crate) fn renew(&self, at: &mut Option<Document>, claim: ClaimId, now: Time) -> bool {
         let granted = now + self.expiry;
         let document = own(at, claim).map(|document| {
@@ -179,7 +179,7 @@ impl Rules {
         document.is_some()
     }
 
-    /// A release, `release_stage`.
+    /// A release, `release_stage` of `store/claims.rs`.
     pub(crate) fn release(&self, at: &mut Option<Document>, claim: ClaimId, now: Time) {
         match (own(at, claim), self.release) {
             (None, _) => {}
@@ -256,8 +256,8 @@ pub(crate) struct DetachedLease {
     pub(crate) min_hold: Time,
 }
 
-/// Replaces the id of a hold by the id of a handle. With a token it is only the hold of this token: a late acquire request can
-/// give the lock to the claim once more.
+/// Replaces the id of a hold by the id of a handle, `MongoStore::detach`. With a token it is only the hold of this token: a late
+/// acquire request can give the lock to the claim once more.
 pub(crate) fn detach(
     at: &mut Option<Document>,
     (old, token): (ClaimId, Option<Token>),
@@ -272,7 +272,7 @@ pub(crate) fn detach(
     }
 }
 
-/// Replaces the id of a resumption that was given up by the id of its handle.
+/// Replaces the id of a resumption that was given up by the id of its handle, `Store::end_given_up`.
 pub(crate) fn give_back(at: &mut Option<Document>, new: ClaimId, handle: ClaimId, ttl: Time, now: Time) {
     if let Some(document) = own(at, new) {
         document.lock_id = LockId::Claim(handle);
@@ -280,7 +280,7 @@ pub(crate) fn give_back(at: &mut Option<Document>, new: ClaimId, handle: ClaimId
     }
 }
 
-/// Sets a later end of a detached lease that runs, but none later than `most` from now.
+/// Sets a later end of a detached lease that runs, `extend_stage`, but none later than `most` from now.
 pub(crate) fn extend(at: &mut Option<Document>, handle: ClaimId, ttl: Time, most: Time, now: Time) {
     if let Some(document) = own(at, handle).filter(|document| document.expires_at > now) {
         document.expires_at = document.expires_at.min(now + most).max(now + ttl);
