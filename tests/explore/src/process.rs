@@ -95,6 +95,13 @@ pub(crate) enum Caller {
     Done,
 }
 
+impl Caller {
+    /// After a call that has ended, or its hold.
+    pub(crate) fn after(setup: &Setup) -> Self {
+        if setup.again { Self::Idle } else { Self::Done }
+    }
+}
+
 impl Display for Caller {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {

@@ -64,12 +64,9 @@ impl Process {
     /// `Claim::anew`.
     pub(super) fn anew(&mut self, attempt: &Attempt) -> Attempt {
         Attempt {
-            id: self.new_id(),
             tokens: attempt.tokens,
-            number: None,
             asking: attempt.asking.anew(),
-            requests: Vec::new(),
-            is_lease: false,
+            ..self.new_attempt(false)
         }
     }
 
