@@ -215,12 +215,13 @@ pub(crate) struct State {
     wrongs: Wrongs,
 }
 
-/// A step of the model.
+/// A step of the model. A number is the place of a process in the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     TimePasses,
-    /// The process with this place in the state begins to acquire the lock.
+    /// A process begins to acquire the lock.
     Acquire(usize),
+    /// A process begins to resume a handle.
     Resume(usize, Hold),
     Detach(usize),
     /// A process sends its request again.
