@@ -100,54 +100,51 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Two processes with two callers each, which call once, without a stream and without faults. A waiter polls, with the longest
 /// pause of the default options.
-const POLLING: Setup = Setup {
-    processes: 2,
-    callers: 2,
-    stream: false,
-    fair: false,
-    expiry: Duration::from_secs(600),
-    deadlines: false,
-    tries: false,
-    unawaited: false,
-    again: false,
-    faults: Faults {
-        lost: 0,
-        unclear: 0,
-        blocked: 0,
-        repeated: 0,
-        slow: 0,
-        cancelled: 0,
-        crashes: 0,
-        stopped_streams: 0,
-        holds: 1,
-    },
-    most_free: Duration::from_millis(800),
-    most_given_up: SECOND,
-    mutant: None,
-};
+fn polling() -> Setup {
+    Setup {
+        processes: 2,
+        callers: 2,
+        stream: false,
+        fair: false,
+        expiry: Duration::from_secs(600),
+        deadlines: false,
+        tries: false,
+        unawaited: false,
+        again: false,
+        faults: Faults {
+            holds: 1,
+            ..Faults::default()
+        },
+        most_free: Duration::from_millis(800),
+        most_given_up: SECOND,
+        mutant: None,
+    }
+}
 
 /// The same with a change stream, and in line: a waiter leaves a free lock to others for 50 ms at most.
-const IN_LINE: Setup = Setup {
-    stream: true,
-    fair: true,
-    most_free: Duration::from_millis(50),
-    ..POLLING
-};
+fn in_line() -> Setup {
+    Setup {
+        stream: true,
+        fair: true,
+        most_free: Duration::from_millis(50),
+        ..polling()
+    }
+}
 
 /// This number of processes with this number of callers each, and faults. A lost request has a copy after 2 s, and the release of
 /// a claim is repeated after 5 s.
-const fn faulty(processes: u8, callers: usize) -> Setup {
+fn faulty(processes: u8, callers: usize) -> Setup {
     Setup {
         processes,
         callers,
         most_free: Duration::from_millis(5100),
         most_given_up: Duration::from_millis(5100),
-        ..POLLING
+        ..polling()
     }
 }
 
 /// The same with a stream and in line.
-const fn faulty_in_line(processes: u8, callers: usize) -> Setup {
+fn faulty_in_line(processes: u8, callers: usize) -> Setup {
     Setup {
         stream: true,
         fair: true,
@@ -156,37 +153,39 @@ const fn faulty_in_line(processes: u8, callers: usize) -> Setup {
 }
 
 /// Callers that come again, in many processes, with all faults.
-const FLEET: Setup = Setup {
-    processes: 3,
-    callers: 4,
-    expiry: Duration::from_secs(3),
-    deadlines: true,
-    tries: true,
-    unawaited: true,
-    again: true,
-    faults: Faults {
-        lost: 50,
-        unclear: 50,
-        blocked: 50,
-        repeated: 50,
-        slow: 200,
-        cancelled: 100,
-        crashes: 1,
-        stopped_streams: 20,
-        holds: 200,
-    },
-    most_free: Duration::from_secs(40),
-    most_given_up: Duration::from_secs(10),
-    ..IN_LINE
-};
+fn fleet() -> Setup {
+    Setup {
+        processes: 3,
+        callers: 4,
+        expiry: SECOND * 3,
+        deadlines: true,
+        tries: true,
+        unawaited: true,
+        again: true,
+        faults: Faults {
+            lost: 50,
+            unclear: 50,
+            blocked: 50,
+            repeated: 50,
+            slow: 200,
+            cancelled: 100,
+            crashes: 1,
+            stopped_streams: 20,
+            holds: 200,
+        },
+        most_free: SECOND * 40,
+        most_given_up: SECOND * 10,
+        ..in_line()
+    }
+}
 
 fn without_faults() -> Vec<Case> {
     cases! {
-        "2 x 2, stream and line": IN_LINE;
-        "2 x 2, polling": POLLING;
-        "2 x 2, line without a stream": POLLING, fair = true;
-        "2 x 2, releases that are not awaited": POLLING, unawaited = true;
-        "2 x 2, a deadline and a single try": POLLING, deadlines = true, tries = true;
+        "2 x 2, stream and line": in_line();
+        "2 x 2, polling": polling();
+        "2 x 2, line without a stream": polling(), fair = true;
+        "2 x 2, releases that are not awaited": polling(), unawaited = true;
+        "2 x 2, a deadline and a single try": polling(), deadlines = true, tries = true;
     }
 }
 
@@ -213,7 +212,7 @@ fn one_fault() -> Vec<Case> {
         "2 x 1, line without a stream, a slow command": faulty(2, 1), fair = true, faults.slow = 1;
         // A waiter in front of another one dies.
         "3 x 1, line without a stream, a crash":
-            faulty(3, 1), fair = true, faults.crashes = 1, expiry = SECOND, most_free = POLLING.most_free;
+            faulty(3, 1), fair = true, faults.crashes = 1, expiry = SECOND, most_free = polling().most_free;
         "1 x 2, a lost message and a cancelled call": faulty(1, 2), faults.lost = 1, faults.cancelled = 1;
         "1 x 3, a deadline and a single try, a slow command":
             faulty(1, 3), deadlines = true, tries = true, faults.slow = 1;
@@ -224,10 +223,10 @@ fn one_fault() -> Vec<Case> {
 
 fn random_runs() -> Vec<Case> {
     cases! {
-        "3 x 4 again and again, stream and line, all faults": FLEET;
-        "3 x 4 again and again, polling, all faults": FLEET, stream = false, fair = false;
-        "3 x 4 again and again, line without a stream, all faults": FLEET, stream = false;
-        "8 x 8 again and again, stream and line, all faults": FLEET, processes = 8, callers = 8;
+        "3 x 4 again and again, stream and line, all faults": fleet();
+        "3 x 4 again and again, polling, all faults": fleet(), stream = false, fair = false;
+        "3 x 4 again and again, line without a stream, all faults": fleet(), stream = false;
+        "8 x 8 again and again, stream and line, all faults": fleet(), processes = 8, callers = 8;
     }
 }
 
@@ -239,15 +238,15 @@ fn mutants() -> Vec<Case> {
     };
     cases! {
         "a release seen during a request is forgotten | 2 x 2, stream and line":
-            without(Mutant::ReleaseInFlightIsForgotten, IN_LINE) => judge::FREE;
+            without(Mutant::ReleaseInFlightIsForgotten, in_line()) => judge::FREE;
         "no request after a new subscription | 2 x 2, stream and line":
-            without(Mutant::NoLookAfterSubscription, IN_LINE) => judge::FREE;
+            without(Mutant::NoLookAfterSubscription, in_line()) => judge::FREE;
         "a release that is not awaited is never sent | 2 x 2, releases that are not awaited":
-            without(Mutant::UnawaitedReleaseIsNotSent, POLLING), unawaited = true => judge::NOT_IDLE;
+            without(Mutant::UnawaitedReleaseIsNotSent, polling()), unawaited = true => judge::NOT_IDLE;
         "a hand-over reuses the token | 2 x 2, polling":
-            without(Mutant::HandoverReusesToken, POLLING) => judge::TOKEN;
+            without(Mutant::HandoverReusesToken, polling()) => judge::TOKEN;
         "\"held\" before the first reply | 2 x 2, a deadline and a single try":
-            without(Mutant::HeldBeforeFirstReply, POLLING), deadlines = true, tries = true => judge::UNSAID;
+            without(Mutant::HeldBeforeFirstReply, polling()), deadlines = true, tries = true => judge::UNSAID;
 
         // Requests and their replies.
         "no copy of an overdue request | 2 x 1, a lost message":
@@ -282,7 +281,7 @@ fn mutants() -> Vec<Case> {
 /// Greater bounds, of which a search does not reach the end.
 fn long_parts() -> Vec<Case> {
     cases! {
-        "2 x 2, stream and line, two pauses while it is held": IN_LINE, faults.holds = 2;
+        "2 x 2, stream and line, two pauses while it is held": in_line(), faults.holds = 2;
         "2 x 2, stream and line, a lost message": faulty_in_line(2, 2), faults.lost = 1;
         "2 x 2, a slow command": faulty(2, 2), faults.slow = 1;
         "2 x 2, a deadline, a slow command": faulty(2, 2), deadlines = true, faults.slow = 1;
@@ -298,8 +297,8 @@ fn long_parts() -> Vec<Case> {
 /// Greater bounds, of which everything is visited.
 fn long() -> Vec<Case> {
     cases! {
-        "2 x 2, polling, two pauses while the lock is held": POLLING, faults.holds = 2;
-        "2 x 2, stream without a line": IN_LINE, fair = false;
+        "2 x 2, polling, two pauses while the lock is held": polling(), faults.holds = 2;
+        "2 x 2, stream without a line": in_line(), fair = false;
         "2 x 2, a cancelled call": faulty(2, 2), faults.cancelled = 1;
         "2 x 2, a lost message": faulty(2, 2), faults.lost = 1;
         "2 x 2, an unclear error": faulty(2, 2), faults.unclear = 1;

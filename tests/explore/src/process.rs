@@ -166,10 +166,28 @@ impl Process {
 
     /// A call is cancelled.
     pub(crate) fn cancel(&mut self, cx: &mut Cx<'_>, caller: usize) {
-        match std::mem::replace(&mut self.callers[caller], Caller::Polled) {
-            Caller::Waits(call) => self.drop_call(cx, caller, *call),
-            other => self.callers[caller] = other,
+        if let Some(call) = self.take_call(caller) {
+            self.drop_call(cx, caller, *call);
         }
+    }
+
+    /// Takes the call of a caller that waits.
+    pub(crate) fn take_call(&mut self, caller: usize) -> Option<Box<Call>> {
+        match std::mem::replace(&mut self.callers[caller], Caller::Polled) {
+            Caller::Waits(call) => Some(call),
+            other => {
+                self.callers[caller] = other;
+                None
+            }
+        }
+    }
+
+    /// The calls that wait.
+    pub(crate) fn calls(&mut self) -> impl Iterator<Item = &mut Call> {
+        self.callers.iter_mut().filter_map(|caller| match caller {
+            Caller::Waits(call) => Some(&mut **call),
+            _ => None,
+        })
     }
 
     /// The mark of the provider.

@@ -59,11 +59,7 @@ fn main() -> ExitCode {
         failed += 1;
     }
     println!("{passed} passed, {failed} failed");
-    if failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    ExitCode::from(u8::from(failed > 0))
 }
 
 fn report(name: &str, outcome: &Outcome) {
