@@ -54,7 +54,10 @@ async fn waiters_acquire_in_the_order_of_their_arrival_each_with_a_greater_token
         "{tokens:?}"
     );
     let next = fixture.rival().lock("queue").await.unwrap();
-    assert!(next.fencing_token() > tokens[49], "greater than all reserved tokens");
+    assert!(
+        next.fencing_token() > tokens[49],
+        "greater than all reserved tokens"
+    );
 }
 
 /// S1.19: only the tokens that were reserved tell the holds apart from earlier and later ones, because the time is behind.

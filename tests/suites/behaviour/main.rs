@@ -1,5 +1,8 @@
 //! The behaviour that mongolock promises, tested on a real MongoDB. `tests/BEHAVIOURS.md` names the tests of each
 //! promise.
+//!
+//! What several modules need: `fixture` and `providers` (locks of one test, and other providers for them), `waiting`, `observer`
+//! (what another process sees), `planted` (documents), `waiter_documents`, `servers` and `in_flight`.
 
 mod admin;
 mod admin_commands;

@@ -60,6 +60,12 @@ fn accounts(fixture: &Fixture) -> Collection<Document> {
     fixture.database().collection("accounts")
 }
 
+/// The accounts through the client of this session.
+fn accounts_of(fixture: &Fixture, session: &ClientSession) -> Collection<Document> {
+    let database = session.client().database(fixture.db().name());
+    database.collection("accounts")
+}
+
 /// Begins a transaction that inserts account 1.
 async fn begin(fixture: &Fixture, session: &mut ClientSession) {
     begin_with(fixture, session, 1).await;
@@ -68,10 +74,8 @@ async fn begin(fixture: &Fixture, session: &mut ClientSession) {
 /// Begins a transaction that inserts this account.
 async fn begin_with(fixture: &Fixture, session: &mut ClientSession, id: i32) {
     session.start_transaction().await.unwrap();
-    let database = session.client().database(fixture.db().name());
-    insert(&database.collection("accounts"), session, id)
-        .await
-        .unwrap();
+    let accounts = accounts_of(fixture, session);
+    insert(&accounts, session, id).await.unwrap();
 }
 
 /// Inserts an account within the session's transaction.

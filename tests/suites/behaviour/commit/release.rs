@@ -13,8 +13,8 @@ use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, must, names};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    Way, accounts, begin, begin_with, failing_session, holder_in_transaction, insert, is_committed, prepared,
-    session, slow_session, take_over,
+    Way, accounts, accounts_of, begin, begin_with, failing_session, holder_in_transaction, insert,
+    is_committed, prepared, session, slow_session, take_over,
 };
 use crate::fixture::{Fixture, assert_released, patient};
 use crate::observer::millis;
@@ -240,8 +240,8 @@ async fn an_aborted_commit_leaves_the_hold_to_a_repetition() {
     assert!(!is_committed(&fixture).await);
 
     let (lock, mut made) = (guard.context(), 0);
-    let accounts = client.database(fixture.db().name()).collection("accounts");
     let mut session = client.start_session().await.unwrap();
+    let accounts = accounts_of(&fixture, &session);
     let done: mongodb::error::Result<()> = session
         .start_transaction()
         .and_run2(async |session| {

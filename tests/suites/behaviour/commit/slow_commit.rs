@@ -1,24 +1,20 @@
 //! Locks that are lost while a slow commit is running: the body goes on until the commit has ended.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mongodb::bson::Document;
-use mongodb::{ClientSession, Collection};
-use mongolock::{DistributedLock, LockContext, LockError, LockProvider, distributed_lock};
+use mongodb::ClientSession;
+use mongolock::{DistributedLock, LockContext, LockError, distributed_lock};
 use mongolock_tests::{AMPLE, must};
 use tokio::time::timeout;
 
-use super::{accounts, begin, insert, is_committed, prepared, session, slow_session};
+use super::{accounts_of, begin, insert, is_committed, prepared, session, slow_session};
 use crate::fixture::Fixture;
 
-#[distributed_lock(name = "transfer", provider = provider, expiry = "1s")]
-async fn transfer(
-    provider: &LockProvider,
-    accounts: Collection<Document>,
-    mut session: ClientSession,
-) -> Result<(), LockError> {
-    let lock = LockContext::current().unwrap();
+#[distributed_lock(name = "transfer", provider = fixture.provider, expiry = "1s")]
+async fn transfer(fixture: &Fixture, mut session: ClientSession) -> Result<(), LockError> {
+    let (lock, accounts) = (LockContext::current().unwrap(), accounts_of(fixture, &session));
     let transaction = session.start_transaction();
     transaction
         .and_run2(async move |session| {
@@ -32,13 +28,9 @@ async fn transfer(
 /// The typical use: a transaction under the attribute, in a task, which the driver repeats after transient errors.
 #[tokio::test]
 async fn a_commit_works_under_the_attribute_in_a_task() {
-    let fixture = prepared().await;
-    let (provider, accounts, session) = (
-        fixture.provider.clone(),
-        accounts(&fixture),
-        session(&fixture).await,
-    );
-    let task = tokio::spawn(async move { transfer(&provider, accounts, session).await });
+    let fixture = Arc::new(prepared().await);
+    let (own, session) = (Arc::clone(&fixture), session(&fixture).await);
+    let task = tokio::spawn(async move { transfer(&own, session).await });
     task.await.unwrap().unwrap();
     assert!(is_committed(&fixture).await);
 }
@@ -48,8 +40,7 @@ async fn a_commit_works_under_the_attribute_in_a_task() {
 async fn a_commit_slower_than_the_lease_succeeds() {
     let fixture = prepared().await;
     let (session, blocking) = slow_session(&fixture).await;
-    let accounts = accounts_of(&session, &fixture);
-    transfer(&fixture.provider, accounts, session).await.unwrap();
+    transfer(&fixture, session).await.unwrap();
     must(blocking.clear().await);
     assert!(is_committed(&fixture).await);
 }
@@ -57,12 +48,8 @@ async fn a_commit_slower_than_the_lease_succeeds() {
 /// A body that goes on after its commit is cancelled then, if the lock is lost.
 #[tokio::test]
 async fn a_loss_cancels_the_body_after_its_commit() {
-    #[distributed_lock(name = "transfer", provider = provider, expiry = "1s")]
-    async fn go_on(
-        provider: &LockProvider,
-        fixture: &Fixture,
-        session: &mut ClientSession,
-    ) -> Result<(), LockError> {
+    #[distributed_lock(name = "transfer", provider = fixture.provider, expiry = "1s")]
+    async fn go_on(fixture: &Fixture, session: &mut ClientSession) -> Result<(), LockError> {
         begin(fixture, session).await;
         LockContext::current().unwrap().commit(session).await?;
         std::future::pending().await
@@ -70,8 +57,7 @@ async fn a_loss_cancels_the_body_after_its_commit() {
 
     let fixture = prepared().await;
     let (mut session, blocking) = slow_session(&fixture).await;
-    let call = go_on(&fixture.provider, &fixture, &mut session);
-    let ended = timeout(AMPLE, call).await.unwrap();
+    let ended = timeout(AMPLE, go_on(&fixture, &mut session)).await.unwrap();
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
     must(blocking.clear().await);
     assert!(is_committed(&fixture).await);
@@ -128,12 +114,4 @@ async fn a_commit_in_another_task_delays_cancellation_only_until_it_ends() {
 fn brief(fixture: &Fixture, name: &str) -> DistributedLock {
     let lock = fixture.provider.lock(name).expiry(Duration::from_secs(1));
     lock.max_hold(Duration::ZERO)
-}
-
-/// The accounts through the client of this session.
-fn accounts_of(session: &ClientSession, fixture: &Fixture) -> Collection<Document> {
-    session
-        .client()
-        .database(fixture.db().name())
-        .collection("accounts")
 }

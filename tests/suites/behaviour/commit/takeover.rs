@@ -15,16 +15,15 @@ async fn a_takeover_is_a_loss() {
         let fixture = prepared().await;
         let guard = way.lock(&fixture, "a").await.unwrap();
         let mut session = session(&fixture).await;
-        let mut rival = None;
-        if before {
-            rival = Some(take_over(&fixture, "a").await);
-        }
-        begin(&fixture, &mut session).await;
         if !before {
-            rival = Some(take_over(&fixture, "a").await);
+            begin(&fixture, &mut session).await;
+        }
+        let rival = take_over(&fixture, "a").await;
+        if before {
+            begin(&fixture, &mut session).await;
         }
         refused_as_lost(way, &fixture, &guard, &mut session).await;
-        let released = rival.unwrap().release().await;
+        let released = rival.release().await;
         released.expect("the refused commit changed nothing of its lock");
     }
 }
