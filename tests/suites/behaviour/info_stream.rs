@@ -9,7 +9,10 @@ use crate::conformance::conformance;
 use crate::fixture::{Fixture, acquire_and_release};
 use crate::planted::foreign;
 
-conformance!(a_cancelled_read_skips_no_lock, a_stream_outlives_its_provider);
+conformance!(
+    a_cancelled_read_of_a_stream_skips_no_lock,
+    a_stream_outlives_its_provider,
+);
 
 /// The number of locks that one query of a stream returns.
 const PAGE: usize = 1000;
@@ -24,7 +27,7 @@ async fn next_name(stream: &mut LockInfoStream) -> Option<String> {
     Some(next.unwrap().name)
 }
 
-async fn a_cancelled_read_skips_no_lock(fixture: Fixture) {
+async fn a_cancelled_read_of_a_stream_skips_no_lock(fixture: Fixture) {
     for name in ["a", "b", "c"] {
         acquire_and_release(&fixture.provider.lock(name)).await;
     }
