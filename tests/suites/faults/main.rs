@@ -1,5 +1,6 @@
 //! Faults: a bad network, failing commands, lost members of a replica set, killed and stopped processes.
 
+mod act;
 mod actor;
 mod blocked_documents;
 mod cancellation;
@@ -18,6 +19,7 @@ mod late_replies;
 mod line;
 mod lock_sets;
 mod log_in;
+mod lost_messages;
 mod many_leases;
 mod marks;
 mod network;
@@ -37,19 +39,18 @@ mod silent_commits;
 mod silent_connections;
 mod ticks;
 mod unreachable;
-mod worker;
 mod write_concern;
 mod wrong_password;
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
-use mongodb::bson::Document;
+use mongodb::bson::{Document, doc};
 use mongodb::{Client, Database};
-use mongolock::{IndexState, LockGuard, LockProvider};
+use mongolock::{IndexState, LockContext, LockGuard, LockProvider};
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, Proxy, Server, ServerOptions, TestDb, lock_document,
-    must, stable_options,
+    AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, Proxy, Server, ServerOptions, TestDb, eventually,
+    lock_document, locks, must, stable_options,
 };
 use tokio::time::timeout;
 
@@ -141,10 +142,26 @@ async fn is_released(database: &Database, name: &str) -> bool {
     document(database, name).await.get_str("lockId") == Ok("")
 }
 
-/// Asserts that the document of a held lock stores the token of its holder.
-async fn assert_stores_its_token(database: &Database, guard: &LockGuard) {
-    let stored = document(database, guard.name()).await.get_i64("fencingToken");
-    assert_eq!(stored, Ok(guard.fencing_token().get()));
+/// Asserts that the documents of a hold store its tokens. A permit has none.
+async fn assert_stores_its_tokens(database: &Database, context: &LockContext) {
+    for name in context.names() {
+        if let Some(token) = context.fencing_token_of(name) {
+            let stored = document(database, name).await.get_i64("fencingToken");
+            assert_eq!(stored, Ok(token.get()), "{name}");
+        }
+    }
+}
+
+/// The number of locks and permits that have a claim, whoever has made it.
+async fn claims(database: &Database) -> u64 {
+    let held = doc! { "lockId": { "$ne": "" } };
+    locks(database).count_documents(held).await.unwrap()
+}
+
+/// Waits until nothing has a claim.
+async fn until_none_is_held(database: &Database, limit: Duration) {
+    let free = async || (claims(database).await == 0).then_some(());
+    must(eventually(limit, "no claim is left", free).await);
 }
 
 /// Acquires a lock that is free, or becomes free for another reason than the end of a lease of 30 s.

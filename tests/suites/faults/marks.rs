@@ -7,12 +7,12 @@ use mongodb::bson::doc;
 use mongodb::error::ErrorKind;
 use mongolock::{DistributedLock, LockError, LockGuard, LockProvider, LockState, distributed_lock};
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, FailPoint, Fault, Proxy, TestDb, change_lock, eventually, must, test_db,
+    AMPLE, BEFORE_EXPIRY, FailPoint, Fault, Proxy, TestDb, change_lock, eventually, must, order, say, test_db,
 };
 use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
 
-use crate::actor::{Actor, Part, order, say};
+use crate::actor::{Part, start};
 use crate::{STEPPED_DOWN, document, fail, through_proxy, warm_up};
 
 /// A lease that is renewed several times within the 2 s after which a request is repeated, and ends before a second
@@ -428,7 +428,7 @@ async fn a_grant_after_the_end_of_the_period_is_released() {
 async fn a_mark_after_a_long_pause_is_a_loss() {
     let db = test_db().await;
     let expiry = Duration::from_secs(2);
-    let mut stopped = Actor::start("marks::finish_when_told", &db, expiry, &[]);
+    let mut stopped = start("marks::finish_when_told", &db, expiry, &[]);
     stopped.until("finished").await;
     stopped.signal(Signal::STOP);
     let worker = unfair(db.database(), "worker");
@@ -447,17 +447,11 @@ async fn a_mark_after_a_long_pause_is_a_loss() {
 /// A part: a process that has done its work, and marks it as done when it is told to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn finish_when_told() {
-    let Some(Part { database, expiry }) = Part::given().await else {
+    let Some(part) = Part::given().await else {
         return;
     };
-    let provider = unfair(&database, "stopped");
-    let guard = provider
-        .lock("tick")
-        .expiry(expiry)
-        .once()
-        .acquire()
-        .await
-        .unwrap();
+    let lock = unfair(&part.database, "stopped").lock("tick");
+    let guard = lock.expiry(part.expiry).once().acquire().await.unwrap();
     say("finished");
     order().await;
     match guard.done().await {

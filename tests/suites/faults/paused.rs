@@ -7,12 +7,15 @@ use std::time::Duration;
 use mongodb::bson::{DateTime, Document, doc};
 use mongodb::{Collection, Database};
 use mongolock::{FencedExt, FencingToken, LockContext, LockError, LockGuard, LockProvider};
-use mongolock_tests::{AMPLE, Event, History, Step, Verdict, change_lock, monotonic_now, test_db};
+use mongolock_tests::{
+    Actor, Event, History, Step, Verdict, change_lock, monotonic_now, order, say, tell, test_db,
+};
 use rustix::process::Signal;
 use tokio::task::{JoinSet, LocalSet};
 
-use crate::actor::{Actor, Part, order, say};
-use crate::noted::{acquire, acquired, ended, release, tell};
+use crate::act::{acquired, ended};
+use crate::actor::{Part, start};
+use crate::noted::{acquire, release};
 use crate::{LONG_EXPIRY, until_indexed};
 
 /// The number of processes at a time. Each plays [`SCENES`] scenes, so there are fifty scenes in total.
@@ -123,15 +126,14 @@ fn with(entry: &str, found: Option<Document>) -> Document {
 /// The part of the writer that is stopped, and not a test. After it continues, it writes without checking its lock.
 #[tokio::test]
 async fn write() {
-    let Some(Part { database, expiry }) = Part::given().await else {
+    let Some(part) = Part::given().await else {
         return;
     };
     let way = Way::from_name(&std::env::var(WAY).unwrap());
-    let provider = LockProvider::new(&database);
+    let provider = part.provider();
     while let Some(name) = order().await {
-        let lock = provider.lock(name).expiry(expiry).acquire_timeout(AMPLE);
         tell(&Event::now(0, Step::Invoke));
-        let guard = lock.acquire().await.unwrap();
+        let guard = provider.lock(name).await.unwrap();
         let context = guard.context();
         tell(&acquired(&context).expect("the lock was held"));
         let mut sent = None;
@@ -141,7 +143,7 @@ async fn write() {
             say(format_args!("goes_on {}", guard.is_lost()));
             sent = Some(monotonic_now());
         };
-        let added = add("late", way, &database, &context, pause).await;
+        let added = add("late", way, &part.database, &context, pause).await;
         if added.is_ok() {
             tell(&written(&context, way, sent.unwrap()));
         }
@@ -216,7 +218,7 @@ async fn play(way: Way, takeover: Takeover) -> Vec<Scene> {
                 Takeover::Expiry => SHORT,
                 Takeover::Hand => LONG_EXPIRY,
             };
-            let mut writer = Actor::start("paused::write", &db, expiry, &[(WAY, format!("{way:?}"))]);
+            let mut writer = start("paused::write", &db, expiry, &[(WAY, format!("{way:?}"))]);
             let mut scenes = Vec::new();
             for number in 0..SCENES {
                 let name = format!("{lane}:{number}");

@@ -7,12 +7,12 @@ use futures_util::TryStreamExt;
 use mongodb::bson::{Document, doc, oid::ObjectId};
 use mongodb::{ClientSession, Collection, Database};
 use mongolock::{LockContext, LockError, LockProvider};
-use mongolock_tests::{AMPLE, Server, ServerOptions, test_db, wrong_clock};
+use mongolock_tests::{AMPLE, Actor, Server, ServerOptions, order, say, test_db, wrong_clock};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::actor::{Actor, Part, order, say};
+use crate::actor::{Part, command, number};
 use crate::{connect, until_indexed};
 
 /// The time between two ticks.
@@ -26,10 +26,6 @@ const SHIFT: &str = "MONGOLOCK_TEST_CLOCK_SHIFT";
 
 /// One of this number of runs ends with SIGKILL: before the end of the body, after it, or while the mark is on its way.
 const KILLED: u32 = 20;
-
-fn number(variable: &str, default: i64) -> i64 {
-    std::env::var(variable).map_or(default, |value| value.parse().unwrap())
-}
 
 fn runs(database: &Database) -> Collection<Document> {
     database.collection("runs")
@@ -207,7 +203,11 @@ async fn run_schedule(uri: &str, database: &Database, part: &'static str) -> Eve
         ];
         let start = {
             let (uri, name) = (uri.to_owned(), database.name().to_owned());
-            move || Actor::at(part, &uri, &name, Duration::from_secs(2), &environment)
+            move || {
+                let mut command = command(part, &uri, &name, Duration::from_secs(2));
+                command.envs(environment.iter().map(|(key, value)| (*key, value)));
+                Actor::start(command)
+            }
         };
         processes.spawn(async move {
             let mut events = Events::default();
