@@ -17,7 +17,7 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     let provider = LockProvider::new(&setting.database().await?);
     warm_up(&provider, 1).await?;
     let competition = Competition {
-        name: "contended".to_owned(),
+        wants: vec![vec!["contended".to_owned()]],
         tasks: TASKS,
         sections: setting.pick(100, 40),
         wake_up: true,

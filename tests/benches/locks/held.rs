@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::child::Process;
+use crate::child;
 use crate::memory::{each, resident};
 use crate::report::Report;
 use crate::samples::{number, per_second};
@@ -81,10 +81,7 @@ async fn many(
     time: Duration,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let mut process = Process::start(setting, Job::Hold(Holding { count, expiry, time })).await?;
-    process.go().await?;
-    let held: Held = process.result().await?;
-    process.end().await?;
+    let held = hold_with(setting, Holding { count, expiry, time }, &[]).await?;
     let who = format!("{count} locks, expiry {expiry:?}");
     let rate = per_second(held.commands, time);
     if count <= 10_000 {
@@ -118,14 +115,18 @@ async fn one_arena(setting: &Setting, report: &mut Report) -> anyhow::Result<()>
         expiry: Duration::from_secs(300),
         time: Duration::ZERO,
     };
-    let arena = [("MALLOC_ARENA_MAX", "1")];
-    let mut process = Process::start_with(setting, Job::Hold(holding), &arena).await?;
-    process.go().await?;
-    let held: Held = process.result().await?;
-    process.end().await?;
+    let held = hold_with(setting, holding, &[("MALLOC_ARENA_MAX", "1")]).await?;
     let name = "10000 locks, one arena of the allocator: memory of each";
     report.at_most(BYTES, name, held.bytes[0], "bytes");
     Ok(())
+}
+
+/// Has a process hold locks, with these variables in its environment.
+async fn hold_with(setting: &Setting, holding: Holding, variables: &[(&str, &str)]) -> anyhow::Result<Held> {
+    let job = Job::Hold(holding);
+    let mut process = [child::start_with(setting, setting.uri(), job, variables).await?];
+    child::go(&mut process).await;
+    Ok(child::last_results(process.into()).await?.remove(0))
 }
 
 /// The job of the process that holds locks.
@@ -136,7 +137,7 @@ pub(crate) async fn hold(uri: &str, database: &str, holding: Holding) -> anyhow:
     for _ in 0..4 {
         warm_up(&provider, AT_ONCE).await?;
     }
-    ready()?;
+    ready().await;
     let (before, begun) = (resident()?, Instant::now());
     let guards = acquire(&provider, "held", count).await?;
     let (acquired, acquiring) = (resident()?, begun.elapsed());
@@ -156,10 +157,7 @@ pub(crate) async fn hold(uri: &str, database: &str, holding: Holding) -> anyhow:
 }
 
 async fn in_memory(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let mut process = Process::start(setting, Job::WaitInMemory).await?;
-    process.go().await?;
-    let waiting: Waiting = process.result().await?;
-    process.end().await?;
+    let waiting: Waiting = child::results(setting, 1, || Job::WaitInMemory).await?.remove(0);
     report.figure("the future of `acquire`", number(waiting.future), "bytes");
     report.figure(
         "a waiter behind the first one, with its task",
@@ -176,7 +174,7 @@ pub(crate) async fn wait_in_memory() -> anyhow::Result<()> {
     let guard = holder.lock("waiters").acquire().await?;
     let lock = provider.lock("waiters").acquire_timeout(None);
     let future = size_of_val(&lock.acquire());
-    ready()?;
+    ready().await;
     let before = resident()?;
     let mut tasks = JoinSet::new();
     for _ in 0..WAITERS {

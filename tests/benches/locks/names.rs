@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::child::Process;
+use crate::child;
 use crate::report::Report;
 use crate::rivals::faster_floor;
 use crate::samples::{Samples, Turns, number};
@@ -102,19 +102,7 @@ async fn compete(setting: &Setting, has_sections: bool) -> anyhow::Result<Vec<Us
         has_sections,
         time: window(setting),
     };
-    let mut processes = Vec::new();
-    for _ in 0..PROCESSES {
-        processes.push(Process::start(setting, Job::UseNames(usage.clone())).await?);
-    }
-    for process in &mut processes {
-        process.go().await?;
-    }
-    let mut used = Vec::new();
-    for mut process in processes {
-        used.push(process.result().await?);
-        process.end().await?;
-    }
-    Ok(used)
+    child::results(setting, PROCESSES, || Job::UseNames(usage.clone())).await
 }
 
 /// What the tasks of this process count.
@@ -132,7 +120,7 @@ pub(crate) async fn use_names(uri: &str, database: &str, usage: Use) -> anyhow::
         .acquire_timeout(Duration::from_secs(120))
         .build()?;
     warm_up(&provider, 10).await?;
-    ready()?;
+    ready().await;
     let tasks = usage.names * TASKS;
     let counters = Arc::new(Counters {
         holds: (0..tasks).map(|_| AtomicU64::new(0)).collect(),

@@ -11,14 +11,12 @@ use std::time::Duration;
 use anyhow::Context;
 use mongolock_tests::{Direction, Proxy};
 
-use crate::barrier::Barrier;
-use crate::child::Process;
-use crate::queue::{Client, Queued, Queueing};
+use crate::barrier::{Contest, Outcome};
+use crate::queue::{Client, Queueing};
 use crate::report::Report;
 use crate::run::Run;
 use crate::samples::{Samples, Turns};
 use crate::setting::Setting;
-use crate::worker::{Job, Section};
 
 /// The time that a message takes more on its way to or from a process that is far away.
 const FAR: Duration = Duration::from_millis(3);
@@ -35,13 +33,6 @@ struct Shape<'a> {
     dead: usize,
     /// Whether the time counts from the first section on.
     from_the_beginning: bool,
-}
-
-/// The outcome of one competition.
-struct Outcome {
-    run: Run,
-    commands: u64,
-    processes: usize,
 }
 
 impl<'a> Shape<'a> {
@@ -72,7 +63,7 @@ pub(crate) async fn idle(setting: &Setting, report: &mut Report) -> anyhow::Resu
     ] {
         let shape = Shape::of(name, Client::Woken, processes, tasks);
         let outcomes = repeat(setting, &shape, setting.pick(5, 1)).await?;
-        fairness(name, &outcomes, longest, slow, report);
+        fairness(&shape, &outcomes, longest, slow, report);
         if name == "4 x 4" {
             let over: Turns = outcomes.iter().map(|outcome| outcome.run.over_ideal()).collect();
             report.turns_at_most(1.25, format!("{name}: time / sum of the sections"), &over, "x");
@@ -92,7 +83,7 @@ pub(crate) async fn busy(setting: &Setting, report: &mut Report) -> anyhow::Resu
     ] {
         let shape = Shape::of(name, Client::Woken, processes, tasks);
         let outcomes = repeat(setting, &shape, setting.pick(5, 1)).await?;
-        fairness(name, &outcomes, longest, slow, report);
+        fairness(&shape, &outcomes, longest, slow, report);
     }
     drop(load);
     Ok(())
@@ -212,7 +203,8 @@ pub(crate) async fn many(setting: &Setting, report: &mut Report) -> anyhow::Resu
     Ok(())
 }
 
-fn fairness(name: &str, outcomes: &[Outcome], longest: f64, slow: f64, report: &mut Report) {
+fn fairness(shape: &Shape<'_>, outcomes: &[Outcome], longest: f64, slow: f64, report: &mut Report) {
+    let (name, processes) = (shape.name, shape.clients.len());
     let waits: Turns = outcomes.iter().map(|outcome| outcome.run.unfairness()).collect();
     report.turns_at_most(longest, format!("{name}: longest wait / mean wait"), &waits, "x");
     let waits: Turns = outcomes
@@ -222,7 +214,7 @@ fn fairness(name: &str, outcomes: &[Outcome], longest: f64, slow: f64, report: &
     report.turns_at_most(slow, format!("{name}: wait, p99 / mean"), &waits, "x");
     let shares: Turns = outcomes
         .iter()
-        .map(|outcome| outcome.run.shares(outcome.processes).0)
+        .map(|outcome| outcome.run.shares(processes).0)
         .collect();
     report.turns(
         format!("{name}: least served process / equal share"),
@@ -270,8 +262,7 @@ async fn compete(setting: &Setting, shape: &Shape<'_>, turn: usize) -> anyhow::R
     };
     let name = format!("order:{}:{}:{turn}", shape.name, shape.dead);
     let queueing = |client, tasks| Queueing {
-        name: name.clone(),
-        sets: Vec::new(),
+        wants: vec![vec![name.clone()]],
         client,
         providers: shape.providers,
         tasks,
@@ -282,43 +273,19 @@ async fn compete(setting: &Setting, shape: &Shape<'_>, turn: usize) -> anyhow::R
         Some(address) if shape.last_is_far => Some(far_proxy(address).await?),
         _ => None,
     };
-    let mut processes = Vec::new();
-    for (number, (client, tasks)) in shape.clients.iter().enumerate() {
-        let job = Job::Queue(queueing(*client, *tasks));
-        let is_last = number + 1 == shape.clients.len();
-        let far = proxy.as_ref().filter(|_| is_last).map(Proxy::uri);
-        let uri = far.unwrap_or_else(|| setting.uri().to_owned());
-        processes.push(Process::start_at(setting, &uri, job).await?);
+    let of_shape = shape.clients.iter();
+    let of_shape = of_shape.map(|(client, tasks)| (setting.uri().to_owned(), queueing(*client, *tasks)));
+    let mut processes: Vec<_> = of_shape.collect();
+    if let (Some(proxy), Some(last)) = (&proxy, processes.last_mut()) {
+        last.0 = proxy.uri();
     }
-    let barrier = Barrier::new(setting, &name).await?;
-    for _ in 0..shape.dead {
-        barrier.add_dead(setting, queueing(Client::Woken, 1)).await?;
-    }
-    for process in &mut processes {
-        process.go().await?;
-    }
-    if shape.from_the_beginning {
-        // All wait by then.
-        barrier
-            .wait_for(shape.dead + shape.clients.len() * shape.providers)
-            .await?;
-    }
-    barrier.open().await?;
-    let (mut sections, mut commands) = (Vec::new(), 0);
-    for (number, mut process) in processes.into_iter().enumerate() {
-        let queued: Queued = process.result().await?;
-        commands += queued.commands;
-        sections.extend(queued.sections.into_iter().map(|section| Section {
-            process: number * shape.providers + section.process,
-            ..section
-        }));
-        process.end().await?;
-    }
-    Ok(Outcome {
-        run: Run::of(sections),
-        commands,
-        processes: shape.clients.len(),
-    })
+    let dead = vec![queueing(Client::Woken, 1); shape.dead];
+    let contest = Contest {
+        name: name.clone(),
+        processes,
+        dead: shape.from_the_beginning.then_some(dead),
+    };
+    contest.run(setting).await
 }
 
 /// Threads that keep processors busy until the value is dropped.

@@ -9,13 +9,12 @@ use std::pin::pin;
 use std::time::Duration;
 
 use crate::bare::Own;
-use crate::child::Process;
 use crate::plot;
 use crate::report::Report;
 use crate::run::Run;
 use crate::samples::{Samples, Turns, ratio};
 use crate::setting::Setting;
-use crate::worker::{Competition, Job, Section};
+use crate::worker::{Competition, Section, compete_among};
 
 /// The processes, and the tasks of each.
 const SHAPES: [(usize, usize); 4] = [(2, 1), (4, 2), (4, 4), (4, 8)];
@@ -174,26 +173,10 @@ async fn compete(
     wake_up: bool,
 ) -> anyhow::Result<Run> {
     let competition = Competition {
-        name: format!("processes:{processes}:{tasks}:{wake_up}:{turn}"),
+        wants: vec![vec![format!("processes:{processes}:{tasks}:{wake_up}:{turn}")]],
         tasks,
         sections: setting.pick(1_600, 400) / (processes * tasks),
         wake_up,
     };
-    let mut competitors = Vec::new();
-    for _ in 0..processes {
-        competitors.push(Process::start(setting, Job::Compete(competition.clone())).await?);
-    }
-    for process in &mut competitors {
-        process.go().await?;
-    }
-    let mut sections = Vec::new();
-    for (number, mut process) in competitors.into_iter().enumerate() {
-        let own: Vec<Section> = process.result().await?;
-        sections.extend(own.into_iter().map(|section| Section {
-            process: number,
-            ..section
-        }));
-        process.end().await?;
-    }
-    Ok(Run::of(sections))
+    compete_among(setting, processes, &competition).await
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use crate::clock;
-use crate::worker::{Section, print, ready, section, warm_up};
+use crate::worker::{Section, print, ready, section, sections, warm_up};
 
 /// What a process runs.
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -33,10 +33,8 @@ pub(crate) enum Client {
 /// Tasks that ask for one lock again and again.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Queueing {
-    pub(crate) name: String,
-    /// The names of the locks that the tasks want by turns, one or several at once; without any they want the lock of that
-    /// name.
-    pub(crate) sets: Vec<Vec<String>>,
+    /// The names of the locks that the tasks want by turns, one or several at once.
+    pub(crate) wants: Vec<Vec<String>>,
     pub(crate) client: Client,
     /// The number of providers, each with the same number of tasks.
     pub(crate) providers: usize,
@@ -66,25 +64,21 @@ pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyh
         warm_up(&provider, 1).await?;
         providers.push(provider);
     }
-    ready()?;
+    ready().await;
     let begins = clock::now() + queueing.warm_up;
     let ends = begins + queueing.counted;
     let mut working = JoinSet::new();
     let every = providers.iter().enumerate();
     let every = every.flat_map(|of| std::iter::repeat_n(of, queueing.tasks));
     for (task, (number, provider)) in every.enumerate() {
-        let (provider, name) = (provider.clone(), queueing.name.clone());
-        let names = queueing.sets.get(task % queueing.sets.len().max(1)).cloned();
+        let (provider, client) = (provider.clone(), queueing.client);
+        let names = queueing.wants[task % queueing.wants.len()].clone();
         let locks = database.collection("distributed_locks");
         working.spawn(async move {
-            let mut sections = if queueing.client == Client::Dotnet {
-                dotnet(&locks, &name, ends).await?
+            let mut sections = if client == Client::Dotnet {
+                dotnet(&locks, &names[0], ends).await?
             } else {
-                match names {
-                    Some(names) if names.len() > 1 => ours_of_set(&provider, names, ends).await?,
-                    Some(names) => ours(&provider, names.first().unwrap_or(&name), ends).await?,
-                    None => ours(&provider, &name, ends).await?,
-                }
+                sections(provider, names, |_| clock::now() < ends).await?
             };
             for section in &mut sections {
                 section.process = number;
@@ -109,31 +103,7 @@ pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyh
     Ok(())
 }
 
-async fn ours(provider: &LockProvider, name: &str, ends: Duration) -> anyhow::Result<Vec<Section>> {
-    let lock = provider.lock(name).acquire_timeout(Duration::from_secs(120));
-    let mut noted = Vec::new();
-    while clock::now() < ends {
-        let asked = clock::now();
-        noted.push(lock.run(move |_| section(asked)).await?);
-    }
-    Ok(noted)
-}
-
-async fn ours_of_set(
-    provider: &LockProvider,
-    names: Vec<String>,
-    ends: Duration,
-) -> anyhow::Result<Vec<Section>> {
-    let set = provider.lock_all(names).acquire_timeout(Duration::from_secs(120));
-    let mut noted = Vec::new();
-    while clock::now() < ends {
-        let asked = clock::now();
-        noted.push(set.run(move |_| section(asked)).await?);
-    }
-    Ok(noted)
-}
-
-/// The same with the commands of DistributedLock.MongoDB, and pauses of 10 to 800 ms after an attempt that failed.
+/// The sections of a task with the commands of DistributedLock.MongoDB, and pauses of 10 to 800 ms after an attempt that failed.
 async fn dotnet(locks: &Collection<Document>, name: &str, ends: Duration) -> anyhow::Result<Vec<Section>> {
     let mut noted = Vec::new();
     while clock::now() < ends {

@@ -242,10 +242,10 @@ impl<'a, 'b> Faults<'a, 'b> {
             return Ok(());
         };
         if kind == Kind::KillHolder {
-            self.fleet.until_holds(place, AIM).await;
+            self.fleet.until_holds(place, AIM).await?;
         } else {
             for _ in 0..10 {
-                if place != self.fleet.holder() {
+                if Some(place) != self.fleet.holder() {
                     break;
                 }
                 place = self.victim().unwrap_or(place);
@@ -262,7 +262,7 @@ impl<'a, 'b> Faults<'a, 'b> {
             return Ok(());
         };
         if self.random.bool() {
-            self.fleet.until_holds(place, AIM).await;
+            self.fleet.until_holds(place, AIM).await?;
         }
         let begun = clock::now();
         self.fleet.signal(place, Signal::STOP)?;

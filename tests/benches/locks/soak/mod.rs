@@ -4,6 +4,8 @@
 //! Every process prints its steps. At the end the checker of histories judges them: overlaps, tokens, releases and calls
 //! without an answer. Then follow the time for which the lock was free, and that for which a process was without a turn.
 
+#[path = "../../../suites/faults/act.rs"]
+mod act;
 mod faults;
 mod fleet;
 mod job;
@@ -96,7 +98,7 @@ async fn soak(setting: &Setting, database: &Database, seed: u64) -> anyhow::Resu
         fleet.end(place).await?;
     }
     let ended = fleet.ended_owners();
-    let (places, lives, history) = fleet.finish().await?;
+    let (places, lives, history) = fleet.finish()?;
     history.save("soak");
     Ok((Seen::new(places, lives, history, faults), ended))
 }
