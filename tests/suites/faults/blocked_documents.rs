@@ -8,7 +8,7 @@ use mongolock_tests::{AMPLE, TestDb, test_db, transaction_on};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::{assert_free, until_indexed};
+use crate::{assert_free, foreign_transaction, until_indexed};
 
 /// A lock that is free, and a transaction that has changed its document.
 async fn blocked(db: &TestDb, name: &str) -> (LockProvider, ClientSession) {
@@ -79,8 +79,7 @@ async fn blocked_documents_do_not_stop_other_names() {
     for name in &names {
         assert_free(&provider, name).await;
     }
-    let foreign = db.connect_again().await.unwrap();
-    let mut session = transaction_on(&foreign, &names).await;
+    let mut session = foreign_transaction(&db, &names).await;
     let mut waiters = JoinSet::new();
     for name in &names {
         let lock = provider.lock(name).acquire_timeout(AMPLE);

@@ -6,13 +6,13 @@ use mongodb::bson::{Document, doc};
 use mongolock::{LockError, LockProvider, distributed_lock};
 use mongolock_tests::{
     AMPLE, BEFORE_EXPIRY, FailPoint, Server, ServerOptions, change_lock, eventually, must, recorded, test_db,
-    transaction_on, with_parameter,
+    with_parameter,
 };
 use tokio::time::{Instant, timeout};
 
 use crate::{
     DEFAULT_EXPIRY, MAX_TIME_EXPIRED, STEPPED_DOWN, Standalone, acquire_soon, assert_free, connect, document,
-    fail, is_released, patient, until_indexed, warm_up, with_expiry,
+    fail, foreign_transaction, patient, until_indexed, until_none_is_held, warm_up, with_expiry,
 };
 
 /// B5, S4.4: commands that fail with a transient error are repeated until the deadline.
@@ -56,38 +56,13 @@ async fn permanent_errors_are_reported_at_once() {
 async fn an_error_that_stays_until_the_deadline_is_reported() {
     let db = test_db().await;
     let provider = patient(db.database());
-    let _point = fail(
-        &db,
-        FailPoint::on(&["findAndModify"])
-            .always()
-            .error_code(STEPPED_DOWN),
-    )
-    .await;
+    let refusal = FailPoint::on(&["findAndModify"]).always();
+    let _point = fail(&db, refusal.error_code(STEPPED_DOWN)).await;
     let lock = provider.lock("down").acquire_timeout(Duration::from_millis(300));
     match lock.acquire().await {
         Err(LockError::Mongo(error)) => assert!(error.to_string().contains("189"), "{error}"),
         other => panic!("{other:?}"),
     }
-}
-
-/// An acquire request that no majority has confirmed does not count, and its claim is released.
-#[tokio::test]
-async fn an_acquire_with_a_write_concern_error_does_not_count() {
-    let db = test_db().await;
-    let provider = patient(db.database());
-    let point = fail(
-        &db,
-        FailPoint::on(&["findAndModify"])
-            .always()
-            .write_concern_error(64, "injected"),
-    )
-    .await;
-    let lock = provider
-        .lock("unsafe")
-        .acquire_timeout(Duration::from_millis(300));
-    assert!(matches!(lock.acquire().await, Err(LockError::Mongo(_))));
-    must(point.clear().await);
-    assert_free(&LockProvider::new(db.database()), "unsafe").await;
 }
 
 /// Wrong credentials and missing rights on the collection are reported at once.
@@ -108,12 +83,8 @@ async fn access_control_errors_are_reported_at_once() {
     for uri in [wrong, reader] {
         let provider = LockProvider::new(&connect(&uri, "app").await);
         let begun = Instant::now();
-        let error = provider
-            .lock("closed")
-            .acquire_timeout(AMPLE)
-            .acquire()
-            .await
-            .unwrap_err();
+        let lock = provider.lock("closed").acquire_timeout(AMPLE);
+        let error = lock.await.unwrap_err();
         assert!(matches!(error, LockError::Mongo(_)), "{error}");
         assert!(begun.elapsed() < BEFORE_EXPIRY);
     }
@@ -167,10 +138,7 @@ async fn a_lock_that_cannot_be_renewed_is_lost_in_time() {
     let lock = provider.lock("unrenewable").expiry(Duration::from_secs(1));
     let guard = lock.acquire().await.unwrap();
     let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
-    let rival = LockProvider::builder(&db.connect_again().await.unwrap())
-        .acquire_timeout(AMPLE)
-        .build()
-        .unwrap();
+    let rival = patient(&db.connect_again().await.unwrap());
     let context = guard.context();
     let taking = tokio::spawn(async move {
         let next = rival.lock("unrenewable").acquire().await.unwrap();
@@ -226,26 +194,12 @@ async fn renewals_that_run_out_of_time_are_repeated_with_pauses() {
 async fn a_removed_claim_is_noticed() {
     let db = test_db().await;
     let provider = patient(db.database());
-    let lock = provider
-        .lock("removed")
-        .expiry(Duration::from_secs(20))
-        .renew_interval(Duration::from_millis(200));
-    let guard = lock.acquire().await.unwrap();
-    let bystander = provider
-        .lock("bystander")
-        .renew_interval(Duration::from_millis(200))
-        .acquire()
-        .await
-        .unwrap();
+    let often = |name| provider.lock(name).renew_interval(Duration::from_millis(200));
+    let (guard, bystander) = (often("removed").await.unwrap(), often("bystander").await.unwrap());
     let theirs = doc! { "$set": { "lockId": "rival#1" } };
     change_lock(db.database(), "removed", theirs).await;
     let before = document(db.database(), "removed").await;
-    must(
-        eventually(AMPLE, "the loss is noticed", async || {
-            guard.is_lost().then_some(())
-        })
-        .await,
-    );
+    must(timeout(AMPLE, guard.lost()).await);
     assert_eq!(document(db.database(), "removed").await, before);
     assert!(!bystander.is_lost(), "another lock is not lost");
     bystander.release().await.unwrap();
@@ -259,12 +213,7 @@ async fn renewal_ends_with_the_hold() {
     let lock = provider.lock("ended").renew_interval(Duration::from_millis(100));
     lock.acquire().await.unwrap().release().await.unwrap();
     drop(lock.acquire().await.unwrap());
-    must(
-        eventually(AMPLE, "the dropped guard is released", async || {
-            is_released(db.database(), "ended").await.then_some(())
-        })
-        .await,
-    );
+    until_none_is_held(db.database(), AMPLE).await;
     let before = document(db.database(), "ended").await;
     let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -283,7 +232,7 @@ async fn a_blocked_renewal_loses_no_other_lock() {
         guards.push(provider.lock(format!("blocked:{index:02}")).await.unwrap());
     }
     until_indexed(&provider).await;
-    let mut session = transaction_on(&db.connect_again().await.unwrap(), &["blocked:03"]).await;
+    let mut session = foreign_transaction(&db, &["blocked:03"]).await;
     tokio::time::sleep(Duration::from_secs(7)).await;
     for guard in &guards {
         assert_eq!(guard.is_lost(), guard.name() == "blocked:03", "{}", guard.name());
@@ -305,7 +254,7 @@ async fn a_blocked_release_delays_no_other_release() {
         guards.push(provider.lock(name).await.unwrap());
     }
     until_indexed(&provider).await;
-    let mut session = transaction_on(&db.connect_again().await.unwrap(), &names[..1]).await;
+    let mut session = foreign_transaction(&db, &names[..1]).await;
     drop(guards);
     assert_free(&provider, names[1]).await;
     assert_free(&rival, names[2]).await;
@@ -326,7 +275,7 @@ async fn blocked_releases_do_not_use_up_the_connections() {
         guards.push(provider.lock(name).await.unwrap());
     }
     until_indexed(&provider).await;
-    let mut session = transaction_on(&db.connect_again().await.unwrap(), &names).await;
+    let mut session = foreign_transaction(&db, &names).await;
     commands.clear();
     drop(guards);
     // A repeated release is for one claim only, and has a limit of 1 s at the server.

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::act::{Act, Held, tokens};
 use crate::actor::{Part, of, start};
-use crate::{Standalone, patient, warm_up};
+use crate::{DEFAULT_EXPIRY, Standalone, patient};
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
@@ -42,9 +42,8 @@ pub(crate) fn detach(held: Held, ttl: Duration) -> Detach {
 /// A resumption is given up, and its request arrives after that.
 #[tokio::test]
 async fn a_late_resumption_is_given_back() {
-    let server = Standalone::start().await;
-    let (provider, direct) = (LockProvider::new(&server.proxied), patient(&server.direct));
-    warm_up(&provider).await;
+    let (server, provider) = Standalone::with_provider(DEFAULT_EXPIRY).await;
+    let direct = patient(&server.direct);
     for is_tried_again_here in [true, false] {
         let handle = direct.lock("n").await.unwrap().detach(HOUR).await.unwrap();
         let late = server
@@ -73,12 +72,8 @@ async fn a_late_resumption_is_given_back() {
 /// A detachment is given up, and its request arrives after that: nobody has the handle.
 #[tokio::test]
 async fn a_late_detachment_leaves_no_lease() {
-    let server = Standalone::start().await;
-    let (provider, direct) = (
-        LockProvider::new(&server.proxied),
-        LockProvider::new(&server.direct),
-    );
-    warm_up(&provider).await;
+    let (server, provider) = Standalone::with_provider(DEFAULT_EXPIRY).await;
+    let direct = LockProvider::new(&server.direct);
     let detaching = provider.lock("n").await.unwrap().detach(HOUR);
     let handle = detaching.handle();
     let late = server

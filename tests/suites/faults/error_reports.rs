@@ -7,9 +7,9 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use mongodb::error::{Error, ErrorKind};
 use mongolock::{IndexState, LockError, LockProvider};
-use mongolock_tests::{AMPLE, FailPoint, Server, ServerOptions, test_db, transaction_on, with_parameter};
+use mongolock_tests::{AMPLE, FailPoint, Server, ServerOptions, test_db, with_parameter};
 
-use crate::{STEPPED_DOWN, assert_free, closed_address, connect, fail, until_indexed};
+use crate::{STEPPED_DOWN, assert_free, closed_address, connect, fail, foreign_transaction, until_indexed};
 
 /// A password that no text of an error may have in it.
 const PASSWORD: &str = "hunter2";
@@ -114,7 +114,7 @@ async fn a_blocked_document_is_told_once() {
     let provider = LockProvider::new(db.database());
     until_indexed(&provider).await;
     assert_free(&provider, "reported").await;
-    let mut session = transaction_on(&db.connect_again().await.unwrap(), &["reported"]).await;
+    let mut session = foreign_transaction(&db, &["reported"]).await;
     let error = error_within(&provider, 1500).await;
     session.abort_transaction().await.unwrap();
     assert!(error.to_string().contains("transaction"), "{error}");
@@ -131,8 +131,7 @@ async fn a_release_of_a_blocked_document_has_the_words_of_an_acquire() {
     assert_free(&provider, "reported").await;
     let guard = provider.lock("released").await.unwrap();
     until_indexed(&provider).await;
-    let other = db.connect_again().await.unwrap();
-    let mut session = transaction_on(&other, &["reported", "released"]).await;
+    let mut session = foreign_transaction(&db, &["reported", "released"]).await;
     let (error, acquire) = tokio::join!(guard.release(), error_within(&provider, 1500));
     let error = error.unwrap_err();
     let text = acquire.to_string().replace("`reported`", "`released`");

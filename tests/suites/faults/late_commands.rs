@@ -11,8 +11,7 @@ use mongolock_tests::{
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::{
-    LONG_EXPIRY, acquire_soon, assert_free, connect, is_released, through_proxy, until_indexed, warm_up,
-    with_expiry,
+    LONG_EXPIRY, Proxied, acquire_soon, assert_free, connect, is_released, through_proxy, until_indexed,
 };
 
 /// The lease of `m` and `n`: long enough for a single renewal to pass two batches that are stuck.
@@ -135,18 +134,12 @@ async fn late_request_leaves_no_claim(proxy: &Proxy, late: &Database, direct: &D
 
 /// B2: on a replica set the driver itself repeats the request, and the library gets only the second reply.
 #[tokio::test]
-async fn a_request_repeated_by_the_driver_leaves_no_claim_of_a_wait() {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    late_request_leaves_no_claim(&proxy, &database, db.database(), false).await;
-}
-
-/// B2: the same with a single try.
-#[tokio::test]
-async fn a_request_repeated_by_the_driver_leaves_no_claim_of_a_try() {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    late_request_leaves_no_claim(&proxy, &database, db.database(), true).await;
+async fn a_request_repeated_by_the_driver_leaves_no_claim() {
+    for is_try in [false, true] {
+        let db = test_db().await;
+        let (proxy, database) = through_proxy(&db).await;
+        late_request_leaves_no_claim(&proxy, &database, db.database(), is_try).await;
+    }
 }
 
 /// B2: on a standalone server only the library repeats the request.
@@ -166,16 +159,14 @@ async fn a_request_repeated_by_the_library_leaves_no_claim() {
 /// until the id is released once more, 10 s after the request was sent.
 #[tokio::test]
 async fn a_request_that_arrives_after_the_release_makes_no_try_busy() {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    let provider = with_expiry(&database, LONG_EXPIRY);
-    warm_up(&provider).await;
-    let late = proxy.inject(Fault::late_request(Duration::from_secs(5)).command("findAndModify"));
-    assert_free(&provider, "late").await;
+    let it = Proxied::start(LONG_EXPIRY).await;
+    let fault = Fault::late_request(Duration::from_secs(5)).command("findAndModify");
+    let late = it.proxy.inject(fault);
+    assert_free(&it.provider, "late").await;
     assert_eq!(late.hits(), 1);
-    let taken = async || (!is_released(db.database(), "late").await).then_some(());
+    let taken = async || (!is_released(it.db.database(), "late").await).then_some(());
     must(eventually(AMPLE, "the late request takes effect", taken).await);
-    let free = async || provider.lock("late").try_acquire().await.unwrap();
+    let free = async || it.provider.lock("late").try_acquire().await.unwrap();
     let limit = Duration::from_secs(1);
     let guard = must(eventually(limit, "the lock is free", free).await);
     guard.release().await.unwrap();

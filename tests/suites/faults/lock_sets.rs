@@ -5,15 +5,15 @@ use std::ops::Range;
 use std::time::Duration;
 
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{AMPLE, Actor, FailPoint, Fault, History, eventually, must, test_db, transaction_on};
+use mongolock_tests::{AMPLE, Actor, FailPoint, Fault, History, eventually, must, test_db};
 use rustix::process::Signal;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::act::Act;
 use crate::{
-    LONG_EXPIRY, actor, assert_free, assert_stores_its_tokens, claims, fail, is_released, through_proxy,
-    until_indexed, until_none_is_held, warm_up, with_expiry,
+    DEFAULT_EXPIRY, LONG_EXPIRY, Proxied, actor, assert_free, assert_stores_its_tokens, claims, fail,
+    foreign_transaction, is_released, through_proxy, until_indexed, until_none_is_held, warm_up, with_expiry,
 };
 
 const ALL: [&str; 3] = ["a", "b", "c"];
@@ -36,8 +36,7 @@ async fn a_claim_that_hung_behind_a_transaction_is_given_back_twice() {
     let db = test_db().await;
     let provider = with_expiry(db.database(), LONG_EXPIRY);
     make_documents(&provider).await;
-    let foreign = db.connect_again().await.unwrap();
-    let mut session = transaction_on(&foreign, &["b"]).await;
+    let mut session = foreign_transaction(&db, &["b"]).await;
     let set = provider.lock_all(ALL).acquire_timeout(AMPLE);
     let cut = timeout(Duration::from_millis(300), set.acquire()).await;
     assert!(cut.is_err(), "the transaction blocks one of the documents");
@@ -58,25 +57,17 @@ async fn a_blocked_document_does_not_keep_the_other_locks() {
     let db = test_db().await;
     let provider = with_expiry(db.database(), LONG_EXPIRY);
     make_documents(&provider).await;
-    let foreign = db.connect_again().await.unwrap();
-    let mut session = transaction_on(&foreign, &["b"]).await;
-    let error = provider
-        .lock_all(ALL)
-        .acquire_timeout(Duration::from_secs(2))
-        .acquire()
-        .await
-        .unwrap_err();
+    let mut session = foreign_transaction(&db, &["b"]).await;
+    let set = provider.lock_all(ALL).acquire_timeout(Duration::from_secs(2));
+    let error = set.await.unwrap_err();
     let text = error.to_string();
     assert!(text.contains("transaction") && text.contains("`b`"), "{text}");
     for name in ["a", "c"] {
         assert_free(&provider, name).await;
     }
     session.abort_transaction().await.unwrap();
-    let guard = timeout(AMPLE, provider.lock_all(ALL).acquire())
-        .await
-        .unwrap()
-        .unwrap();
-    guard.release().await.unwrap();
+    let guard = timeout(AMPLE, provider.lock_all(ALL).acquire()).await.unwrap();
+    guard.unwrap().release().await.unwrap();
     sleep(Duration::from_secs(6)).await;
     assert_eq!(claims(db.database()).await, 0);
 }
@@ -84,17 +75,15 @@ async fn a_blocked_document_does_not_keep_the_other_locks() {
 /// The time is up while a round is under way: what is known is that the other lock was held.
 #[tokio::test]
 async fn a_set_whose_time_ends_in_a_round_names_the_lock_that_was_held() {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    let provider = LockProvider::new(&database);
-    warm_up(&provider).await;
-    let held = LockProvider::new(db.database()).lock("b").await.unwrap();
+    let it = Proxied::start(DEFAULT_EXPIRY).await;
+    let held = it.rival().lock("b").await.unwrap();
     let (begun, limit) = (Instant::now(), Duration::from_secs(2));
-    let set = provider.lock_all(["a", "b"]).acquire_timeout(limit);
+    let set = it.provider.lock_all(["a", "b"]).acquire_timeout(limit);
     let waiting = tokio::spawn(async move { set.acquire().await });
     // The next round is without a reply for less time than a slow server needs.
     tokio::time::sleep_until(begun + limit - Duration::from_millis(250)).await;
-    proxy.inject(Fault::swallow_request().command("update").times(10));
+    let silence = Fault::swallow_request().command("update");
+    it.proxy.inject(silence.times(10));
     held.release().await.unwrap();
     let error = waiting.await.unwrap().unwrap_err();
     assert!(
@@ -110,10 +99,8 @@ async fn claims_whose_query_was_refused_are_given_back() {
     let provider = with_expiry(db.database(), LONG_EXPIRY);
     make_documents(&provider).await;
     let refused = fail(&db, FailPoint::on(&["find"]).error_code(UNAUTHORIZED)).await;
-    let error = timeout(AMPLE, provider.lock_all(ALL).acquire())
-        .await
-        .unwrap()
-        .unwrap_err();
+    let refusal = timeout(AMPLE, provider.lock_all(ALL).acquire()).await.unwrap();
+    let error = refusal.unwrap_err();
     assert!(error.to_string().contains("refused"), "{error}");
     drop(refused);
     until_none_is_held(db.database(), AMPLE / 2).await;

@@ -5,16 +5,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mongodb::Database;
 use mongodb::bson::doc;
-use mongolock::LockError;
-use mongolock_tests::{AMPLE, Fault, Proxy, eventually, locks, must, test_db};
+use mongolock::{LockError, LockProvider};
+use mongolock_tests::{AMPLE, Fault, Proxy, eventually, locks, must};
 use tokio::time::timeout;
 
 use crate::act::Act;
 use crate::detached::{HOUR, detach, resume};
-use crate::{
-    LONG_EXPIRY, Standalone, assert_stores_its_tokens, claims, through_proxy, until_none_is_held, warm_up,
-    with_expiry,
-};
+use crate::{LONG_EXPIRY, Proxied, Standalone, assert_stores_its_tokens, claims, until_none_is_held};
 
 /// What is acquired, with the number of its claims, and the commands that acquire it.
 const ACTS: [(Act, u64, &[&str]); 3] = [
@@ -36,10 +33,8 @@ async fn under<T>(
     outcome
 }
 
-/// Loses each message of each step once.
-async fn lose_each_message(proxy: &Proxy, proxied: &Database, direct: &Database) {
-    let provider = with_expiry(proxied, LONG_EXPIRY);
-    warm_up(&provider).await;
+/// Loses each message of each step of this provider once, whose connections go through the proxy.
+async fn lose_each_message(provider: LockProvider, proxy: &Proxy, direct: &Database) {
     for (act, count, commands) in ACTS {
         for fault in [Fault::drop_reply, Fault::drop_request] {
             let of_act = doc! { "_id": { "$regex": "^n" } };
@@ -70,25 +65,22 @@ async fn lose_each_message(proxy: &Proxy, proxied: &Database, direct: &Database)
 /// B3, S0.9: on a standalone server only this library repeats commands.
 #[tokio::test]
 async fn a_lost_message_changes_no_outcome() {
-    let server = Standalone::start().await;
-    lose_each_message(&server.proxy, &server.proxied, &server.direct).await;
+    let (server, provider) = Standalone::with_provider(LONG_EXPIRY).await;
+    lose_each_message(provider, &server.proxy, &server.direct).await;
 }
 
 /// B3, S0.9: on a replica set the driver repeats the command and gets the server's stored reply.
 #[tokio::test]
 async fn a_lost_message_changes_no_outcome_on_a_replica_set() {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    lose_each_message(&proxy, &database, db.database()).await;
+    let it = Proxied::start(LONG_EXPIRY).await;
+    lose_each_message(it.provider, &it.proxy, it.db.database()).await;
 }
 
 /// B2: the request arrives after the call has ended and its claims were released for the first time.
 #[tokio::test]
 async fn a_request_that_arrives_late_leaves_no_claim() {
     join_all(ACTS.map(|(act, count, commands)| async move {
-        let server = Standalone::start().await;
-        let provider = with_expiry(&server.proxied, LONG_EXPIRY);
-        warm_up(&provider).await;
+        let (server, provider) = Standalone::with_provider(LONG_EXPIRY).await;
         let fault = Fault::late_request(Duration::from_millis(1500)).command(commands[0]);
         let late = server.proxy.inject(fault);
         let hurried = provider.to_builder().acquire_timeout(Duration::from_millis(1));

@@ -3,6 +3,7 @@
 mod act;
 mod actor;
 mod blocked_documents;
+mod callers;
 mod cancellation;
 mod clocks;
 mod commands;
@@ -46,11 +47,11 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use mongodb::{Client, Database};
+use mongodb::{Client, ClientSession, Database};
 use mongolock::{IndexState, LockContext, LockGuard, LockProvider};
 use mongolock_tests::{
     AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, Proxy, Server, ServerOptions, TestDb, eventually,
-    lock_document, locks, must, stable_options,
+    lock_document, locks, must, stable_options, test_db, transaction_on,
 };
 use tokio::time::timeout;
 
@@ -71,6 +72,36 @@ async fn through_proxy(db: &TestDb) -> (Proxy, Database) {
     let proxy = must(db.proxy().await);
     let database = connect(&proxy.uri(), db.name()).await;
     (proxy, database)
+}
+
+/// A database behind a proxy, and a provider through it whose connections are open.
+struct Proxied {
+    provider: LockProvider,
+    database: Database,
+    proxy: Proxy,
+    /// The same database without the proxy. It ends when this value is dropped, so it is the last field.
+    db: TestDb,
+}
+
+impl Proxied {
+    /// The locks of the provider have this expiry.
+    async fn start(expiry: Duration) -> Self {
+        let db = test_db().await;
+        let (proxy, database) = through_proxy(&db).await;
+        let provider = with_expiry(&database, expiry);
+        warm_up(&provider).await;
+        Self {
+            provider,
+            database,
+            proxy,
+            db,
+        }
+    }
+
+    /// A provider of another process, whose connections work.
+    fn rival(&self) -> LockProvider {
+        LockProvider::new(self.db.database())
+    }
 }
 
 /// A standalone server for one test, with a proxy in front of it: the driver repeats no command on such a server.
@@ -94,6 +125,14 @@ impl Standalone {
             proxy,
             server,
         }
+    }
+
+    /// The server, and a provider through the proxy, whose locks have this expiry and whose connections are open.
+    async fn with_provider(expiry: Duration) -> (Self, LockProvider) {
+        let server = Self::start().await;
+        let provider = with_expiry(&server.proxied, expiry);
+        warm_up(&provider).await;
+        (server, provider)
     }
 
     /// The connection string without the proxy.
@@ -129,6 +168,27 @@ fn with_expiry(database: &Database, expiry: Duration) -> LockProvider {
 /// Sets a fail point for the clients of this test.
 async fn fail(db: &TestDb, point: FailPoint) -> FailPointGuard {
     must(point.enable_for(db).await)
+}
+
+/// A transaction of another process that has changed the documents of these locks.
+async fn foreign_transaction(db: &TestDb, names: &[impl AsRef<str>]) -> ClientSession {
+    transaction_on(&db.connect_again().await.unwrap(), names).await
+}
+
+/// A transaction that has written one document in the collection `documents`, which must exist.
+async fn transaction(database: &Database) -> ClientSession {
+    let mut session = database.client().start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    let documents = database.collection("documents");
+    let insert = documents.insert_one(doc! {});
+    insert.session(&mut session).await.unwrap();
+    session
+}
+
+/// The number of documents that transactions have committed.
+async fn committed_documents(database: &Database) -> u64 {
+    let documents = database.collection::<Document>("documents");
+    documents.count_documents(doc! {}).await.unwrap()
 }
 
 /// The document of a lock, which must exist.

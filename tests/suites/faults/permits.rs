@@ -4,54 +4,40 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mongolock::LockError;
-use mongolock_tests::{AMPLE, Fault, History, eventually, must, test_db, transaction_on};
+use mongolock_tests::{AMPLE, Fault, History, eventually, must, test_db};
 use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
 
 use crate::act::{Act, TASKS_OF_PERMIT};
 use crate::actor::{self, NAME};
-use crate::{LONG_EXPIRY, patient, through_proxy, until_indexed, until_none_is_held, warm_up, with_expiry};
+use crate::{
+    LONG_EXPIRY, Proxied, foreign_transaction, patient, until_indexed, until_none_is_held, with_expiry,
+};
 
 /// A query whose reply is lost is sent again, and the call goes on.
 #[tokio::test]
 async fn a_lost_query_does_not_end_a_try() {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    let rival = with_expiry(db.database(), LONG_EXPIRY);
-    let provider = with_expiry(&database, LONG_EXPIRY);
-    warm_up(&provider).await;
-    let semaphore = rival.semaphore("s", 1);
-    let held = semaphore.acquire().await.unwrap();
-    let lost = proxy.inject(Fault::drop_reply().command("find"));
-    let none = timeout(AMPLE, provider.semaphore("s", 1).try_acquire())
-        .await
-        .unwrap();
+    let it = Proxied::start(LONG_EXPIRY).await;
+    let semaphore = it.provider.semaphore("s", 1);
+    let held = it.rival().semaphore("s", 1).await.unwrap();
+    let lost = it.proxy.inject(Fault::drop_reply().command("find"));
+    let none = timeout(AMPLE, semaphore.try_acquire()).await.unwrap();
     must(lost.happened(AMPLE).await);
     assert!(none.unwrap().is_none());
     held.release().await.unwrap();
-    assert!(provider.semaphore("s", 1).try_acquire().await.unwrap().is_some());
+    assert!(semaphore.try_acquire().await.unwrap().is_some());
 }
 
 /// The claim has found a holder, and the time is up before the query has a reply.
 #[tokio::test]
 async fn a_call_whose_time_ends_in_a_query_names_the_holder_that_it_has_met() {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    let provider = with_expiry(&database, LONG_EXPIRY);
-    warm_up(&provider).await;
-    let held = with_expiry(db.database(), LONG_EXPIRY)
-        .semaphore("s", 1)
-        .acquire()
-        .await
-        .unwrap();
-    proxy.inject(Fault::swallow_request().command("find").times(10));
-    let short = Duration::from_millis(300);
-    let error = provider
-        .semaphore("s", 1)
-        .acquire_timeout(short)
-        .acquire()
-        .await
-        .unwrap_err();
+    let it = Proxied::start(LONG_EXPIRY).await;
+    let held = it.rival().semaphore("s", 1).await.unwrap();
+    let silence = Fault::swallow_request().command("find");
+    it.proxy.inject(silence.times(10));
+    let semaphore = it.provider.semaphore("s", 1);
+    let short = semaphore.acquire_timeout(Duration::from_millis(300));
+    let error = short.await.unwrap_err();
     assert!(matches!(error, LockError::Timeout { .. }), "{error:?}");
     held.release().await.unwrap();
 }
@@ -70,8 +56,7 @@ async fn a_blocked_permit_does_not_keep_the_others() {
     second.release().await.unwrap();
     // A build of the index would wait for the transaction, and every claim behind it.
     until_indexed(&provider).await;
-    let foreign = db.connect_again().await.unwrap();
-    let mut session = transaction_on(&foreign, &["s\u{1f}0"]).await;
+    let mut session = foreign_transaction(&db, &["s\u{1f}0"]).await;
     for _ in 0..4 {
         let permit = timeout(AMPLE, semaphore.acquire()).await.unwrap().unwrap();
         assert_eq!(permit.number(), 1);
