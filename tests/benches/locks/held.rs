@@ -95,7 +95,7 @@ async fn many(
         renewals * 1e3,
         "commands",
     );
-    report.count_at_most(0, format!("{who}: lost"), held.lost, "locks");
+    report.at_most(0.0, format!("{who}: lost"), held.lost, "locks");
     let name = format!("{who}: acquired");
     report.figure(name, per_second(count, held.acquiring), "/s");
     if count >= 10_000 {

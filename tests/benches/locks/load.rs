@@ -40,7 +40,7 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
 /// Reports a ratio with its goal, if it has one.
 fn tell(report: &mut Report, goal: Option<f64>, name: String, ratios: &Turns) {
     match goal {
-        Some(goal) => report.turns_at_least(goal, name, ratios, "x"),
-        None => report.turns(name, ratios, "x"),
+        Some(goal) => report.at_least(goal, name, ratios, "x"),
+        None => report.figure(name, ratios, "x"),
     }
 }

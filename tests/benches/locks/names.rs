@@ -56,7 +56,7 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
         results.push(compete(setting, has_sections).await?);
         floor.add(faster_floor(setting).await?);
     }
-    report.turns("the faster floor of 64 tasks: holds", &floor, "/s");
+    report.figure("the faster floor of 64 tasks: holds", &floor, "/s");
     for (used, has_sections) in results.iter().zip([false, true]) {
         tell(used, floor.median(), has_sections, setting, report);
     }

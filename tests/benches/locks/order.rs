@@ -15,7 +15,7 @@ use crate::barrier::{Contest, Outcome};
 use crate::queue::{Client, Queueing};
 use crate::report::Report;
 use crate::run::Run;
-use crate::samples::{Samples, Turns};
+use crate::samples::{Samples, Turns, number, ratio};
 use crate::setting::Setting;
 
 /// The time that a message takes more on its way to or from a process that is far away.
@@ -54,38 +54,46 @@ pub(crate) async fn mixed(setting: &Setting, report: &mut Report) -> anyhow::Res
     dead(setting, report).await
 }
 
+/// The goals of processes that are alike: the longest wait, and that of the slowest hundredth, divided by the mean one.
+const FAIR: [(&str, usize, usize, f64, f64); 4] = [
+    ("4 x 4", 4, 4, 1.6, 1.4),
+    ("4 x 2", 4, 2, 1.6, 1.4),
+    ("2 x 1", 2, 1, 3.0, 2.6),
+    ("8 x 1", 8, 1, 3.0, 2.6),
+];
+
+/// The same on a busy machine.
+const FAIR_AND_BUSY: [(&str, usize, usize, f64, f64); 4] = [
+    ("busy machine, 4 x 4", 4, 4, 5.0, 3.0),
+    ("busy machine, 4 x 2", 4, 2, 5.0, 3.0),
+    ("busy machine, 2 x 1", 2, 1, 10.0, 6.0),
+    ("busy machine, 8 x 1", 8, 1, 10.0, 6.0),
+];
+
 pub(crate) async fn idle(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    for (name, processes, tasks, longest, slow) in [
-        ("4 x 4", 4, 4, 1.6, 1.4),
-        ("4 x 2", 4, 2, 1.6, 1.4),
-        ("2 x 1", 2, 1, 3.0, 2.6),
-        ("8 x 1", 8, 1, 3.0, 2.6),
-    ] {
+    alike(FAIR, setting, report).await
+}
+
+/// The same while two threads of this program keep both processors busy.
+pub(crate) async fn busy(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    let _load = Load::start(2);
+    alike(FAIR_AND_BUSY, setting, report).await
+}
+
+async fn alike(
+    shapes: [(&str, usize, usize, f64, f64); 4],
+    setting: &Setting,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    for (name, processes, tasks, longest, slow) in shapes {
         let shape = Shape::of(name, Client::Woken, processes, tasks);
         let outcomes = repeat(setting, &shape, setting.pick(5, 1)).await?;
         fairness(&shape, &outcomes, longest, slow, report);
         if name == "4 x 4" {
             let over: Turns = outcomes.iter().map(|outcome| outcome.run.over_ideal()).collect();
-            report.turns_at_most(1.25, format!("{name}: time / sum of the sections"), &over, "x");
+            report.at_most(1.25, format!("{name}: time / sum of the sections"), &over, "x");
         }
     }
-    Ok(())
-}
-
-/// The same while two threads of this program keep both processors busy.
-pub(crate) async fn busy(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let load = Load::start(2);
-    for (name, processes, tasks, longest, slow) in [
-        ("busy machine, 4 x 4", 4, 4, 5.0, 3.0),
-        ("busy machine, 4 x 2", 4, 2, 5.0, 3.0),
-        ("busy machine, 2 x 1", 2, 1, 10.0, 6.0),
-        ("busy machine, 8 x 1", 8, 1, 10.0, 6.0),
-    ] {
-        let shape = Shape::of(name, Client::Woken, processes, tasks);
-        let outcomes = repeat(setting, &shape, setting.pick(5, 1)).await?;
-        fairness(&shape, &outcomes, longest, slow, report);
-    }
-    drop(load);
     Ok(())
 }
 
@@ -140,7 +148,7 @@ async fn dead(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
         }
         times.push(turns.p50());
     }
-    let ratio = crate::samples::ratio(times[1], times[0]);
+    let ratio = ratio(times[1], times[0]);
     report.at_most(
         1.05,
         "4 x 4 behind four dead processes: turns 31 to 60 / without them",
@@ -183,7 +191,7 @@ pub(crate) async fn many(setting: &Setting, report: &mut Report) -> anyhow::Resu
         };
         let outcome = compete(setting, &shape, 0).await?;
         let turns = outcome.run.count_of_turns().max(1);
-        let each = crate::samples::number(usize::try_from(outcome.commands)?) / crate::samples::number(turns);
+        let each = number(usize::try_from(outcome.commands)?) / number(turns);
         report.at_most(
             6.0,
             format!("{name}: commands for each turn of a provider"),
@@ -193,7 +201,7 @@ pub(crate) async fn many(setting: &Setting, report: &mut Report) -> anyhow::Resu
     }
     let outcome = compete(setting, &Shape::of("4 x 125", Client::Woken, 4, 125), 0).await?;
     let gaps = outcome.run.gaps(|_, _| true);
-    let ratio = crate::samples::ratio(gaps.p99(), outcome.run.gaps_between_processes().p50());
+    let ratio = ratio(gaps.p99(), outcome.run.gaps_between_processes().p50());
     report.at_most(
         3.0,
         "4 x 125: a hand-over, p99 / p50 of one between processes",
@@ -206,17 +214,17 @@ pub(crate) async fn many(setting: &Setting, report: &mut Report) -> anyhow::Resu
 fn fairness(shape: &Shape<'_>, outcomes: &[Outcome], longest: f64, slow: f64, report: &mut Report) {
     let (name, processes) = (shape.name, shape.clients.len());
     let waits: Turns = outcomes.iter().map(|outcome| outcome.run.unfairness()).collect();
-    report.turns_at_most(longest, format!("{name}: longest wait / mean wait"), &waits, "x");
+    report.at_most(longest, format!("{name}: longest wait / mean wait"), &waits, "x");
     let waits: Turns = outcomes
         .iter()
-        .map(|outcome| crate::samples::ratio(outcome.run.waits.p99(), outcome.run.waits.mean()))
+        .map(|outcome| ratio(outcome.run.waits.p99(), outcome.run.waits.mean()))
         .collect();
-    report.turns_at_most(slow, format!("{name}: wait, p99 / mean"), &waits, "x");
+    report.at_most(slow, format!("{name}: wait, p99 / mean"), &waits, "x");
     let shares: Turns = outcomes
         .iter()
         .map(|outcome| outcome.run.shares(processes).0)
         .collect();
-    report.turns(
+    report.figure(
         format!("{name}: least served process / equal share"),
         &shares,
         "x",

@@ -96,7 +96,7 @@ async fn equal(setting: &Setting, times: usize, report: &mut Report) -> anyhow::
             .map(|(set, one)| turns(set) / turns(one).max(1.0))
             .collect();
         let name = format!("{}: turns / those of one lock", scene.name);
-        report.turns_at_least(0.7, name, &ratios, "x");
+        report.at_least(0.7, name, &ratios, "x");
     }
     Ok(())
 }
@@ -120,7 +120,7 @@ async fn beside_single_locks(setting: &Setting, times: usize, report: &mut Repor
         describe(&scene, &outcomes, None, report);
         let longest: Turns = outcomes.iter().map(|outcome| longest(outcome, 2..4)).collect();
         let name = format!("{name}: longest wait for the single lock");
-        report.turns_at_most(110.0, name, &longest, "ms");
+        report.at_most(110.0, name, &longest, "ms");
     }
     Ok(())
 }
@@ -139,13 +139,13 @@ async fn dead(setting: &Setting, times: usize, report: &mut Report) -> anyhow::R
             .collect();
         let name = format!("{}, of which there are {dead}: longest wait", scene.name);
         if dead == 0 {
-            report.turns(name, &longest, "ms");
+            report.figure(name, &longest, "ms");
         } else {
-            report.turns_at_most(1000.0, name, &longest, "ms");
+            report.at_most(1000.0, name, &longest, "ms");
         }
         let turns: Turns = outcomes.iter().map(turns).collect();
         let name = format!("{}, of which there are {dead}: turns", scene.name);
-        report.turns(name, &turns, "turns");
+        report.figure(name, &turns, "turns");
     }
     Ok(())
 }
@@ -155,27 +155,27 @@ async fn dead(setting: &Setting, times: usize, report: &mut Report) -> anyhow::R
 fn describe(scene: &Scene, outcomes: &[Outcome], goals: Option<(f64, f64)>, report: &mut Report) {
     let of = |figure: &dyn Fn(&Outcome) -> f64| -> Turns { outcomes.iter().map(figure).collect() };
     // In every scene any two sections have a lock in common.
-    let overlaps = outcomes.iter().map(|outcome| outcome.run.overlaps()).sum();
+    let overlaps: usize = outcomes.iter().map(|outcome| outcome.run.overlaps()).sum();
     let name = format!("{}: sections that overlapped", scene.name);
-    report.count_at_most(0, name, overlaps, "sections");
-    report.turns(format!("{}: turns", scene.name), &of(&turns), "turns");
+    report.at_most(0.0, name, overlaps, "sections");
+    report.figure(format!("{}: turns", scene.name), &of(&turns), "turns");
     for process in 0..PROCESSES {
         let name = format!("{}: share of process {process}", scene.name);
-        report.turns(name, &of(&|outcome| outcome.run.share_of(process)), "x");
+        report.figure(name, &of(&|outcome| outcome.run.share_of(process)), "x");
     }
     let least = of(&least_share);
     let longest = of(&|outcome| ratio(outcome.run.waits.max(), outcome.run.waits.mean()));
     let least_name = format!("{}: least share of a process", scene.name);
     let longest_name = format!("{}: longest wait / mean wait", scene.name);
     if let Some((share, wait)) = goals {
-        report.turns_at_least(share, least_name, &least, "x");
-        report.turns_at_most(wait, longest_name, &longest, "x");
+        report.at_least(share, least_name, &least, "x");
+        report.at_most(wait, longest_name, &longest, "x");
     } else {
-        report.turns(least_name, &least, "x");
-        report.turns(longest_name, &longest, "x");
+        report.figure(least_name, &least, "x");
+        report.figure(longest_name, &longest, "x");
     }
     let longest = of(&|outcome| millis(outcome.run.waits.max()));
-    report.turns(format!("{}: longest wait", scene.name), &longest, "ms");
+    report.figure(format!("{}: longest wait", scene.name), &longest, "ms");
 }
 
 fn millis(duration: Duration) -> f64 {

@@ -67,14 +67,11 @@ fn label((processes, tasks): (usize, usize)) -> String {
 
 fn speed(shape: (usize, usize), kind: &str, runs: &[Run], report: &mut Report) {
     let who = format!("{}{kind}", label(shape));
-    let (mut lengths, mut waits) = (Samples::default(), Samples::default());
-    for run in runs {
-        lengths.extend(run.lengths.clone());
-        waits.extend(run.waits.clone());
-    }
-    let overlaps = runs.iter().map(Run::overlaps).sum();
-    report.count_at_most(
-        0,
+    let lengths: Samples = runs.iter().flat_map(|run| run.lengths.clone()).collect();
+    let waits: Samples = runs.iter().flat_map(|run| run.waits.clone()).collect();
+    let overlaps: usize = runs.iter().map(Run::overlaps).sum();
+    report.at_most(
+        0.0,
         format!("{who}: sections that overlapped"),
         overlaps,
         "sections",
@@ -83,9 +80,9 @@ fn speed(shape: (usize, usize), kind: &str, runs: &[Run], report: &mut Report) {
     let times: Turns = runs.iter().map(Run::over_ideal).collect();
     let name = format!("{who}: time / sum of the sections");
     if shape == COMPARED && kind.is_empty() {
-        report.turns_at_most(1.5, name, &times, "x");
+        report.at_most(1.5, name, &times, "x");
     } else {
-        report.turns(name, &times, "x");
+        report.figure(name, &times, "x");
     }
     for (what, samples) in [
         (
@@ -104,7 +101,7 @@ fn speed(shape: (usize, usize), kind: &str, runs: &[Run], report: &mut Report) {
 fn fairness(shape: (usize, usize), kind: &str, runs: &[Run], has_goal: bool, report: &mut Report) {
     let who = format!("{}{kind}", label(shape));
     let waits: Turns = runs.iter().map(Run::unfairness).collect();
-    report.turns(format!("{who}: longest wait / mean wait"), &waits, "x");
+    report.figure(format!("{who}: longest wait / mean wait"), &waits, "x");
     let name = format!("{who}: longest wait / mean wait, worst turn");
     if has_goal {
         report.at_most(5.0, name, waits.max(), "x");
@@ -113,9 +110,9 @@ fn fairness(shape: (usize, usize), kind: &str, runs: &[Run], has_goal: bool, rep
     }
     let (least, most): (Vec<_>, Vec<_>) = runs.iter().map(|run| run.shares(shape.0)).unzip();
     let name = format!("{who}: least served process / equal share");
-    report.turns(name, &least.into_iter().collect(), "x");
+    report.figure(name, &least.into_iter().collect(), "x");
     let name = format!("{who}: most served process / equal share");
-    report.turns(name, &most.into_iter().collect(), "x");
+    report.figure(name, &most.into_iter().collect(), "x");
 }
 
 /// What a hand-over between processes costs, in bare commands.
@@ -126,7 +123,7 @@ fn hand_over(woken: &[Vec<Run>; 4], alone: &Samples, beside: &Samples, report: &
         .iter()
         .map(|run| ratio(run.gaps_between_processes().p50(), alone.p50() * 2))
         .collect();
-    report.turns_at_most(
+    report.at_most(
         0.9,
         "2 x 1: hand-over, p50 / two bare commands after a pause",
         &idle,
@@ -136,7 +133,7 @@ fn hand_over(woken: &[Vec<Run>; 4], alone: &Samples, beside: &Samples, report: &
         .iter()
         .map(|run| ratio(run.gaps_between_processes().p50(), beside.p50()))
         .collect();
-    report.turns_at_most(
+    report.at_most(
         3.0,
         "4 x 4: hand-over, p50 / a bare command beside it",
         &busy,
@@ -161,9 +158,7 @@ async fn while_sending(
 }
 
 fn gaps(runs: &[Run], fits: impl Fn(&Section, &Section) -> bool) -> Samples {
-    let mut gaps = Samples::default();
-    gaps.extend(runs.iter().flat_map(|run| run.gaps(&fits)));
-    gaps
+    runs.iter().flat_map(|run| run.gaps(&fits)).collect()
 }
 
 async fn compete(

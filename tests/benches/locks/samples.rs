@@ -61,6 +61,12 @@ impl Extend<Duration> for Samples {
     }
 }
 
+impl FromIterator<Duration> for Samples {
+    fn from_iter<T: IntoIterator<Item = Duration>>(samples: T) -> Self {
+        Self(samples.into_iter().collect())
+    }
+}
+
 impl IntoIterator for Samples {
     type Item = Duration;
     type IntoIter = std::vec::IntoIter<Duration>;

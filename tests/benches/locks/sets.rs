@@ -48,9 +48,9 @@ async fn cost(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
             lengths[index].p50(),
         );
         let name = format!("{size} names: acquire and release / those of a single lock, p50");
-        report.turns_at_most(goal, name, &wholes[index], "x");
+        report.at_most(goal, name, &wholes[index], "x");
         let name = format!("{size} names: acquire / that of a single lock, p50");
-        report.turns(name, &acquires[index], "x");
+        report.figure(name, &acquires[index], "x");
     }
     provider.shutdown().await;
     Ok(())
@@ -84,7 +84,7 @@ async fn permits(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
         }
     }
     let name = "20 permits, all free: acquire and release / those of a single lock, p50";
-    report.turns_at_most(1.2, name.to_owned(), &wholes, "x");
+    report.at_most(1.2, name.to_owned(), &wholes, "x");
     provider.shutdown().await;
     Ok(())
 }
@@ -137,19 +137,16 @@ async fn opposite_orders(setting: &Setting, report: &mut Report) -> anyhow::Resu
         runs.push(compete_among(setting, PROCESSES, &competition).await?);
     }
     let who = format!("A-B against B-A, {PROCESSES} processes of {TASKS} tasks");
-    let overlaps = runs.iter().map(Run::overlaps).sum();
-    report.count_at_most(
-        0,
+    let overlaps: usize = runs.iter().map(Run::overlaps).sum();
+    report.at_most(
+        0.0,
         format!("{who}: sections that overlapped"),
         overlaps,
         "sections",
     );
     let times: Turns = runs.iter().map(Run::over_ideal).collect();
-    report.turns(format!("{who}: time / sum of the sections"), &times, "x");
-    let mut waits = Samples::default();
-    for run in &runs {
-        waits.extend(run.waits.clone());
-    }
+    report.figure(format!("{who}: time / sum of the sections"), &times, "x");
+    let waits: Samples = runs.iter().flat_map(|run| run.waits.clone()).collect();
     report.millis(format!("{who}: wait, mean"), waits.mean());
     report.millis(format!("{who}: wait, max"), waits.max());
     let unfair: Turns = runs.iter().map(Run::unfairness).collect();

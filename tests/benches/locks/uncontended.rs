@@ -57,7 +57,7 @@ fn tell(tasks: usize, rivals: &[Rival; 4], measured: &[Measured; 4], goals: &Goa
     let who = format!("{tasks} task{}", if tasks == 1 { "" } else { "s" });
     for (rival, measured) in rivals.iter().zip(measured) {
         let name = format!("{who}: cycles, {}", rival.label());
-        report.turns(name, &measured.rates(), "/s");
+        report.figure(name, &measured.rates(), "/s");
         let lengths = &measured.lengths;
         for (what, length) in [
             ("a cycle, p50", lengths.all.p50()),
@@ -70,7 +70,7 @@ fn tell(tasks: usize, rivals: &[Rival; 4], measured: &[Measured; 4], goals: &Goa
     }
     let floor = Measured::floor(measured);
     let name = format!("{who}: cycles / the faster floor");
-    report.turns_at_least(goals.awaited, name, &measured[LIBRARY].over(&floor), "x");
+    report.at_least(goals.awaited, name, &measured[LIBRARY].over(&floor), "x");
     let name = format!("{who}: cycles without waiting for the release / the faster floor");
-    report.turns_at_least(goals.unawaited, name, &measured[UNAWAITED].over(&floor), "x");
+    report.at_least(goals.unawaited, name, &measured[UNAWAITED].over(&floor), "x");
 }

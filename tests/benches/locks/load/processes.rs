@@ -53,9 +53,9 @@ pub(super) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     }
     let ratios = measured[LIBRARY].over(&Measured::floor(&measured));
     let name = format!("{PROCESSES} processes x {TASKS} tasks: cycles / the faster floor");
-    report.turns_at_least(GOAL, name, &ratios, "x");
+    report.at_least(GOAL, name, &ratios, "x");
     let name = format!("{PROCESSES} processes x {TASKS} tasks: cycles, mongolock");
-    report.turns(name, &measured[LIBRARY].rates(), "/s");
+    report.figure(name, &measured[LIBRARY].rates(), "/s");
     Ok(())
 }
 

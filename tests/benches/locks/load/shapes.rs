@@ -64,7 +64,7 @@ pub(super) async fn measure(
             floor.iter().copied().collect(),
         ];
         for (line, rates) in lines.iter_mut().zip(&rates) {
-            report.turns(format!("{who}: cycles, {}", line.label), rates, "/s");
+            report.figure(format!("{who}: cycles, {}", line.label), rates, "/s");
             line.points.push((tasks, rates.clone()));
         }
         let library = &measured[LIBRARY];
@@ -74,7 +74,7 @@ pub(super) async fn measure(
         tell(report, over_own, name, &library.over_other(&measured[OWN]));
         report.micros(format!("{who}: a cycle, p50"), library.lengths.all.p50());
         let name = format!("{who}: a cycle / own commands, p50");
-        report.turns(name, &library.median_over(&measured[OWN]), "x");
+        report.figure(name, &library.median_over(&measured[OWN]), "x");
         if tasks == MANY {
             processor(&who, &measured, setting, report);
         }
@@ -96,9 +96,9 @@ fn processor(who: &str, measured: &[Measured; 3], setting: &Setting, report: &mu
         return;
     }
     let name = format!("{who}: the server's processor for each cycle");
-    report.turns_at_most(PROCESSOR, name.as_str(), &measured[LIBRARY].processor, "us");
+    report.at_most(PROCESSOR, name.as_str(), &measured[LIBRARY].processor, "us");
     for (floor, label) in [(OWN, "own commands"), (CHEAPEST, "the cheapest commands")] {
-        report.turns(format!("{name}, {label}"), &measured[floor].processor, "us");
+        report.figure(format!("{name}, {label}"), &measured[floor].processor, "us");
     }
 }
 
@@ -110,7 +110,7 @@ async fn unawaited(rivals: &[Rival; 4], setting: &Setting, report: &mut Report) 
     let measured: [_; 3] = in_turns(setting.turns(), run).await?;
     let ratios = measured[LIBRARY].over(&Measured::floor(&measured));
     let name = format!("{MANY} tasks, without waiting for releases: cycles / the faster floor");
-    report.turns_at_least(UNAWAITED_RELEASES, name, &ratios, "x");
+    report.at_least(UNAWAITED_RELEASES, name, &ratios, "x");
     Ok(())
 }
 
@@ -128,7 +128,7 @@ pub(super) async fn of_new_names(
     let measured: [_; 3] = in_turns(setting.turns(), run).await?;
     let ratios = measured[LIBRARY].over(&Measured::floor(&measured));
     let name = format!("{MANY} tasks, new names: cycles / the faster floor");
-    report.turns_at_least(NEW_NAMES, name, &ratios, "x");
+    report.at_least(NEW_NAMES, name, &ratios, "x");
     Ok(())
 }
 
@@ -151,7 +151,7 @@ pub(super) async fn far(setting: &Setting, report: &mut Report) -> anyhow::Resul
         let name = format!("{who}: cycles / own commands");
         tell(report, goal, name, &library.over_other(&own));
         let name = format!("{who}: a cycle / own commands, p50");
-        report.turns(name, &library.median_over(&own), "x");
+        report.figure(name, &library.median_over(&own), "x");
     }
     provider.shutdown().await;
     Ok(())

@@ -130,7 +130,12 @@ fn safety(seen: &Seen, report: &mut Report) {
     let verdict = &seen.verdict;
     println!("soak         {verdict}");
     show("overlap", &verdict.overlaps, seen);
-    report.count_at_most(0, "two holders at the same time", verdict.overlaps.len(), "times");
+    report.at_most(
+        0.0,
+        "two holders at the same time",
+        verdict.overlaps.len(),
+        "times",
+    );
     let late = &verdict.late_sections;
     let name = "unfenced: a stopped holder's section beside a later holder";
     report.figure(name, number(late.len()), "times");
@@ -144,20 +149,20 @@ fn safety(seen: &Seen, report: &mut Report) {
     report.figure("killed in a section", number(killed), "sections");
     report.figure("stopped in a section", number(stopped), "sections");
     show("token", &verdict.falling_tokens, seen);
-    report.count_at_most(
-        0,
+    report.at_most(
+        0.0,
         "tokens that do not rise",
         verdict.falling_tokens.len(),
         "tokens",
     );
     show("release", &verdict.false_releases, seen);
     let name = "releases confirmed after a takeover";
-    report.count_at_most(0, name, verdict.false_releases.len(), "releases");
+    report.at_most(0.0, name, verdict.false_releases.len(), "releases");
     for call in verdict.unanswered.iter().take(EXAMPLES) {
         println!("soak         without an answer: {call:?}");
     }
     let name = "calls without an answer";
-    report.count_at_most(0, name, verdict.unanswered.len(), "calls");
+    report.at_most(0.0, name, verdict.unanswered.len(), "calls");
 }
 
 fn liveness(seen: &Seen, report: &mut Report) {
@@ -167,8 +172,7 @@ fn liveness(seen: &Seen, report: &mut Report) {
     let unexplained = worst("free lock", &free, seen, FREE);
     let name = "the same without what faults explain";
     report.at_most(millis(FREE), name, millis(unexplained.unexplained), "ms");
-    let mut gaps = Samples::default();
-    gaps.extend(free.iter().map(|gap| gap.span.time()));
+    let gaps: Samples = free.iter().map(|gap| gap.span.time()).collect();
     report.millis("the lock is free: p50", gaps.p50());
     report.millis("the lock is free: p99", gaps.p99());
     let without = seen.without_a_turn();
@@ -179,11 +183,9 @@ fn liveness(seen: &Seen, report: &mut Report) {
 }
 
 fn order(seen: &Seen, report: &mut Report) {
-    report.turns("quiet: longest wait / mean wait", &seen.unfairness(), "x");
-    let mut waits = Samples::default();
-    for quiet in seen.quiet() {
-        waits.extend(seen.waits(quiet));
-    }
+    report.figure("quiet: longest wait / mean wait", &seen.unfairness(), "x");
+    let quiet = seen.quiet().into_iter();
+    let waits: Samples = quiet.flat_map(|quiet| seen.waits(quiet)).collect();
     report.millis("quiet: mean wait", waits.mean());
     report.millis("quiet: longest wait", waits.max());
     report.figure("quiet times", number(seen.quiet().len()), "times");
@@ -208,7 +210,7 @@ async fn documents(
         .count_documents(doc! { "owner": { "$in": ended } })
         .await?;
     let name = "documents of waiters that have ended";
-    report.count_at_most(0, name, usize::try_from(left)?, "documents");
+    report.at_most(0.0, name, usize::try_from(left)?, "documents");
     let indexes = waiters.list_index_names().await?;
     println!(
         "soak         indexes of the waiters' collection: {}",
@@ -224,7 +226,7 @@ async fn documents(
         left = waiters.count_documents(doc! {}).await?;
     }
     let name = "documents of expired waiters in the end";
-    report.count_at_most(0, name, usize::try_from(left)?, "documents");
+    report.at_most(0.0, name, usize::try_from(left)?, "documents");
     let time = clock::now().saturating_sub(begun);
     report.figure("time until then", time.as_secs_f64(), "s");
     Ok(())
