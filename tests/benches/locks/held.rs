@@ -24,7 +24,7 @@ const AT_ONCE: usize = 64;
 const WAITERS: usize = 100_000;
 
 /// The locks that a process holds.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Holding {
     count: usize,
     expiry: Duration,
@@ -50,38 +50,22 @@ struct Waiting {
 }
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let seconds = Duration::from_secs;
-    let long = setting.pick(seconds(61), seconds(21));
-    many(
-        setting,
-        1_000,
-        seconds(3),
-        setting.pick(seconds(15), seconds(6)),
-        report,
-    )
-    .await?;
-    many(setting, 10_000, seconds(30), long, report).await?;
+    let runs = [
+        (1_000, 3, setting.pick(15, 6)),
+        (10_000, 30, setting.pick(61, 21)),
+        (setting.pick(100_000, 20_000), 60, setting.pick(121, 41)),
+    ];
+    for (count, expiry, time) in runs {
+        let [expiry, time] = [expiry, time].map(Duration::from_secs);
+        many(setting, Holding { count, expiry, time }, report).await?;
+    }
     one_arena(setting, report).await?;
-    let most = setting.pick(100_000, 20_000);
-    many(
-        setting,
-        most,
-        seconds(60),
-        setting.pick(seconds(121), seconds(41)),
-        report,
-    )
-    .await?;
     in_memory(setting, report).await
 }
 
-async fn many(
-    setting: &Setting,
-    count: usize,
-    expiry: Duration,
-    time: Duration,
-    report: &mut Report,
-) -> anyhow::Result<()> {
-    let held = hold_with(setting, Holding { count, expiry, time }, &[]).await?;
+async fn many(setting: &Setting, holding: Holding, report: &mut Report) -> anyhow::Result<()> {
+    let Holding { count, expiry, time } = holding;
+    let held = hold_with(setting, holding, &[]).await?;
     let who = format!("{count} locks, expiry {expiry:?}");
     let rate = per_second(held.commands, time);
     if count <= 10_000 {

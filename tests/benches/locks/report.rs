@@ -34,7 +34,7 @@ enum Goal {
 }
 
 /// What is a figure: a value, a count, or the median of turns.
-pub(crate) trait Measured {
+pub(crate) trait Quantity {
     fn value(&self) -> f64;
 
     /// The smallest and the greatest value of the turns.
@@ -43,19 +43,19 @@ pub(crate) trait Measured {
     }
 }
 
-impl Measured for f64 {
+impl Quantity for f64 {
     fn value(&self) -> f64 {
         *self
     }
 }
 
-impl Measured for usize {
+impl Quantity for usize {
     fn value(&self) -> f64 {
         number(*self)
     }
 }
 
-impl Measured for &Turns {
+impl Quantity for &Turns {
     fn value(&self) -> f64 {
         self.median()
     }
@@ -85,7 +85,7 @@ impl Report {
     }
 
     /// A figure without a goal.
-    pub(crate) fn figure(&mut self, name: impl Into<String>, value: impl Measured, unit: &'static str) {
+    pub(crate) fn figure(&mut self, name: impl Into<String>, value: impl Quantity, unit: &'static str) {
         self.add(name.into(), &value, unit, None);
     }
 
@@ -94,7 +94,7 @@ impl Report {
         &mut self,
         goal: f64,
         name: impl Into<String>,
-        value: impl Measured,
+        value: impl Quantity,
         unit: &'static str,
     ) {
         self.add(name.into(), &value, unit, Some(Goal::AtMost(goal)));
@@ -105,7 +105,7 @@ impl Report {
         &mut self,
         goal: f64,
         name: impl Into<String>,
-        value: impl Measured,
+        value: impl Quantity,
         unit: &'static str,
     ) {
         self.add(name.into(), &value, unit, Some(Goal::AtLeast(goal)));
@@ -127,7 +127,7 @@ impl Report {
         Ok(())
     }
 
-    fn add(&mut self, name: String, measured: &impl Measured, unit: &'static str, goal: Option<Goal>) {
+    fn add(&mut self, name: String, measured: &impl Quantity, unit: &'static str, goal: Option<Goal>) {
         let figure = Figure {
             group: self.group,
             name,

@@ -70,10 +70,14 @@ impl Run {
 
     /// The sections of this process for each second.
     pub(crate) fn rate_of(&self, process: usize) -> f64 {
-        let (first, last) = (self.sections.first(), self.sections.last());
-        let begun = first.map(|section| section.begun).unwrap_or_default();
-        let ended = last.map(|section| section.ended).unwrap_or_default();
-        number(self.sections_of(process).count()) / ended.saturating_sub(begun).as_secs_f64()
+        let (first, last) = self.begins();
+        number(self.sections_of(process).count()) / last.saturating_sub(first).as_secs_f64()
+    }
+
+    /// When the first section has begun, and the last one.
+    pub(crate) fn begins(&self) -> (Duration, Duration) {
+        let begun = |section: Option<&Section>| section.map(|section| section.begun).unwrap_or_default();
+        (begun(self.sections.first()), begun(self.sections.last()))
     }
 
     fn sections_of(&self, process: usize) -> impl Iterator<Item = &Section> {

@@ -1,6 +1,7 @@
 //! The processes of these tests: this test binary runs a second time, and its arguments and environment select the part that
 //! it runs.
 
+use std::path::Path;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
@@ -48,6 +49,14 @@ pub(crate) fn turns(act: Act, db: &TestDb, expiry: Duration, environment: &[(&st
 /// The environment of a process that acquires this.
 pub(crate) fn of(act: Act) -> (&'static str, String) {
     (ACT, serde_json::to_string(&act).unwrap())
+}
+
+/// The environment of a process whose clock is wrong by so many seconds.
+pub(crate) fn wrong(shim: &Path, seconds: i64) -> [(&'static str, String); 2] {
+    [
+        ("LD_PRELOAD", shim.display().to_string()),
+        ("MONGOLOCK_CLOCK_SHIFT", seconds.to_string()),
+    ]
 }
 
 /// Starts a process that runs the part of this name, which is a test function of this binary.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use mongodb::Database;
-use mongolock::{LockError, LockGuard, LockProvider};
+use mongolock::{DistributedLock, LockError, LockGuard, LockProvider};
 use mongolock_tests::{
     AMPLE, FailPoint, Fault, Proxy, Server, ServerOptions, eventually, must, test_db, transaction_on,
 };
@@ -41,28 +41,44 @@ async fn block_the_first_renewals(foreign: &Database, acquired: Instant) {
     session.abort_transaction().await.unwrap();
 }
 
-/// B4: a renewal that waited in the server must not shorten the lease that a later one has granted. The holder, which
-/// stops renewing after `max_hold`, relies on the later one.
-#[tokio::test]
-async fn a_renewal_that_takes_effect_late_does_not_shorten_the_lease() {
-    let db = test_db().await;
-    let holder = LockProvider::new(db.database());
-    let foreign = db.connect_again().await.unwrap();
+/// Acquires `m` and `n`, blocks their first renewals, and lets `then` happen. The first holder does not rely on its lease any
+/// more when the rival has acquired `n`.
+async fn assert_lease_is_not_shortened<T>(
+    database: &Database,
+    foreign: &Database,
+    with_options: impl Fn(DistributedLock) -> DistributedLock,
+    then: impl Future<Output = T>,
+) -> (LockGuard, T) {
+    let holder = LockProvider::new(database);
     until_indexed(&holder).await;
     let acquired = Instant::now();
     let mut guards = Vec::new();
     for name in ["m", "n"] {
-        let lock = holder.lock(name).expiry(EXPIRY);
-        guards.push(lock.max_hold(Duration::from_secs(8)).acquire().await.unwrap());
+        let lock = with_options(holder.lock(name).expiry(EXPIRY));
+        guards.push(lock.acquire().await.unwrap());
     }
-    let rival = LockProvider::new(&foreign);
-    let taking = left_at_takeover(rival, &guards[1]);
-    let ((next, left), ()) = tokio::join!(taking, block_the_first_renewals(&foreign, acquired));
+    let taking = left_at_takeover(LockProvider::new(foreign), &guards[1]);
+    let blocking = async {
+        block_the_first_renewals(foreign, acquired).await;
+        then.await
+    };
+    let ((next, left), then) = tokio::join!(taking, blocking);
     assert!(
         left.is_zero(),
         "two live guards {:?} after the acquire: the first one relies on its lease for another {left:?}",
         acquired.elapsed()
     );
+    (next, then)
+}
+
+/// B4: a renewal that waited in the server must not shorten the lease that a later one has granted. The holder, which
+/// stops renewing after `max_hold`, relies on the later one.
+#[tokio::test]
+async fn a_renewal_that_takes_effect_late_does_not_shorten_the_lease() {
+    let db = test_db().await;
+    let foreign = db.connect_again().await.unwrap();
+    let max_hold = |lock: DistributedLock| lock.max_hold(Duration::from_secs(8));
+    let (next, ()) = assert_lease_is_not_shortened(db.database(), &foreign, max_hold, async {}).await;
     next.release().await.unwrap();
 }
 
@@ -70,28 +86,14 @@ async fn a_renewal_that_takes_effect_late_does_not_shorten_the_lease() {
 #[tokio::test]
 async fn a_late_renewal_does_not_shorten_the_lease_while_later_ones_hang() {
     let server = Server::start(ServerOptions::single()).await.unwrap();
-    let holder = LockProvider::new(&connect(&server.uri(), "holder").await);
+    let database = connect(&server.uri(), "holder").await;
     let foreign = connect(&server.uri(), "rival").await;
     let foreign = foreign.client().database("holder");
-    until_indexed(&holder).await;
-    let acquired = Instant::now();
-    let mut guards = Vec::new();
-    for name in ["m", "n"] {
-        guards.push(holder.lock(name).expiry(EXPIRY).acquire().await.unwrap());
-    }
-    let rival = LockProvider::new(&foreign);
-    let taking = left_at_takeover(rival, &guards[1]);
     let hanging = async {
-        block_the_first_renewals(&foreign, acquired).await;
         let point = FailPoint::on(&["update"]).always().block(EXPIRY);
         point.app_name("holder").enable(&server.uri()).await.unwrap()
     };
-    let ((next, left), point) = tokio::join!(taking, hanging);
-    assert!(
-        left.is_zero(),
-        "two live guards {:?} after the acquire: the first one relies on its lease for another {left:?}",
-        acquired.elapsed()
-    );
+    let (next, point) = assert_lease_is_not_shortened(&database, &foreign, |lock| lock, hanging).await;
     must(point.clear().await);
     next.release().await.unwrap();
 }

@@ -83,7 +83,7 @@ async fn a_request_that_arrives_late_leaves_no_claim() {
         let (server, provider) = Standalone::with_provider(LONG_EXPIRY).await;
         let fault = Fault::late_request(Duration::from_millis(1500)).command(commands[0]);
         let late = server.proxy.inject(fault);
-        let hurried = provider.to_builder().acquire_timeout(Duration::from_millis(1));
+        let hurried = provider.to_builder().acquire_timeout(Duration::from_millis(300));
         assert!(act.acquire(&hurried.build().unwrap(), "n").await.is_err());
         must(late.happened(AMPLE).await);
         let granted = async || (claims(&server.direct).await == count).then_some(());

@@ -156,24 +156,6 @@ async fn renewals_go_on_after_failures() {
     guard.release().await.unwrap();
 }
 
-/// S4.5, B13: a server that is down gives an error of MongoDB, and not "busy".
-#[tokio::test]
-async fn a_server_that_is_down_is_not_reported_as_busy() {
-    let db = test_db().await;
-    let (proxy, _) = through_proxy(&db).await;
-    let uri = proxy.uri();
-    drop(proxy);
-    let quick = connect(&with_parameter(&uri, "serverSelectionTimeoutMS=200"), db.name()).await;
-    let slow = connect(&uri, db.name()).await;
-    for database in [quick, slow] {
-        let lock = LockProvider::new(&database)
-            .lock("down")
-            .acquire_timeout(Duration::from_secs(1));
-        assert!(matches!(lock.acquire().await, Err(LockError::Mongo(_))));
-        assert!(matches!(lock.try_acquire().await, Err(LockError::Mongo(_))));
-    }
-}
-
 /// One connection is silent, as after a router has dropped its state, and all others work. The lease is longer than the
 /// test, so only a release that arrives can free the lock.
 #[tokio::test]

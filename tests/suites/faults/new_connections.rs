@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use mongolock::LockProvider;
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, Fault, must, recorded, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, Fault, Proxy, must, recorded, test_db};
 use tokio::time::{Instant, sleep};
 
 use crate::callers::{Callers, hold, lost, use_connections};
@@ -29,57 +29,42 @@ fn callers(provider: &LockProvider) -> Callers {
     Callers::start(locks, Duration::from_millis(5))
 }
 
-/// Refuses new connections for this time, beside leases and calls that ask for more connections than there are.
-async fn refuse_for(time: Duration) {
+/// Keeps new connections out for this time, beside leases and calls that ask for more connections than there are. No lease is
+/// lost, and the longest acquire is shorter than the limit.
+async fn keep_out_for(time: Duration, keep_out: fn(&Proxy), limit: Duration) {
     let it = Proxied::start(SHORT).await;
-    let (proxy, provider) = (&it.proxy, &it.provider);
     let opening = use_connections(&it.db, &it.database, WARM, Duration::from_millis(300));
     opening.await.await.unwrap();
-    let guards = hold(provider, 20).await;
-    proxy.refuse_connections();
-    let callers = callers(provider);
+    let guards = hold(&it.provider, 20).await;
+    keep_out(&it.proxy);
+    let callers = callers(&it.provider);
     sleep(time).await;
     let (holds, longest) = callers.stop_served().await.count_and_longest();
-    println!(
-        "{} refused, {holds} holds, the longest {longest:?}",
-        proxy.kept_out()
-    );
+    let kept_out = it.proxy.kept_out();
+    println!("{kept_out} kept out, {holds} holds, the longest {longest:?}");
     assert_eq!(lost(&guards), 0);
-    assert!(proxy.kept_out() > 0 && holds > CALLERS, "{holds}");
-    // The driver repeats a command without a connection after pauses of 0.6 s together, and the library after 0.25 s.
-    assert!(longest < SHORT, "{longest:?}");
+    assert!(kept_out > 0 && holds > CALLERS, "{holds}");
+    assert!(longest < limit, "{longest:?}");
 }
 
-/// The driver clears no pool because of them, and what it has goes on to be used.
+/// The driver clears no pool because of them, and what it has goes on to be used. It repeats a command without a connection
+/// after pauses of 0.6 s together, and the library after 0.25 s.
 #[tokio::test]
 async fn refused_connections_do_not_concern_those_of_the_pool() {
-    refuse_for(Duration::from_secs(8)).await;
+    keep_out_for(Duration::from_secs(8), Proxy::refuse_connections, SHORT).await;
 }
 
 #[tokio::test]
 #[ignore = "it is the same for a longer time"]
 async fn connections_that_are_refused_for_long() {
-    refuse_for(Duration::from_secs(20)).await;
+    keep_out_for(Duration::from_secs(20), Proxy::refuse_connections, SHORT).await;
 }
 
 /// A command whose new connection is silent is given up, and goes over another one. It takes 2 s, and 7 s if the request
 /// waits for the end of the first one.
 #[tokio::test]
 async fn swallowed_connections_delay_commands_for_seconds_and_lose_no_lease() {
-    let it = Proxied::start(SHORT).await;
-    let (proxy, provider) = (&it.proxy, &it.provider);
-    let guards = hold(provider, 20).await;
-    proxy.swallow_connections();
-    let callers = callers(provider);
-    sleep(SHORT * 3).await;
-    let (holds, longest) = callers.stop_served().await.count_and_longest();
-    println!(
-        "{} swallowed, {holds} holds, the longest {longest:?}",
-        proxy.kept_out()
-    );
-    assert_eq!(lost(&guards), 0);
-    assert!(proxy.kept_out() > 0 && holds > CALLERS, "{holds}");
-    assert!(longest < Duration::from_secs(6), "{longest:?}");
+    keep_out_for(SHORT * 3, Proxy::swallow_connections, SHORT * 2).await;
 }
 
 /// All connections of the client are cut, and new ones are silent. The renewals have a way of their own, and calls on the

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::act::{Act, acquired};
-use crate::actor::{NAME, holder, of};
+use crate::actor::{self, NAME, holder, of};
 use crate::noted::{acquire, release};
 use crate::{assert_stores_its_tokens, patient};
 
@@ -141,10 +141,7 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
     let shim = wrong_clock(directory.path()).await;
     for shift in [-3600_i64, 3600] {
         let db = test_db().await;
-        let environment = [
-            ("LD_PRELOAD", shim.display().to_string()),
-            ("MONGOLOCK_CLOCK_SHIFT", shift.to_string()),
-        ];
+        let environment = actor::wrong(&shim, shift);
         let mut wrong = holder(&db, Duration::from_secs(2), &environment);
         let clock: i64 = wrong.until("clock").await.parse().unwrap();
         let true_clock = SystemTime::now()

@@ -12,7 +12,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::actor::{Part, command, number};
+use crate::actor::{Part, command, number, wrong};
 use crate::{connect, until_indexed};
 
 /// The time between two ticks.
@@ -43,6 +43,13 @@ fn die() -> ! {
     }
 }
 
+fn die_soon() {
+    std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_micros(fastrand::u64(0..3000)));
+        die();
+    });
+}
+
 /// How a run is to be killed.
 fn fate() -> Option<u32> {
     (fastrand::u32(0..KILLED) == 0).then(|| fastrand::u32(0..3))
@@ -61,13 +68,8 @@ async fn work(runs: &Collection<Document>, tick: i64, fate: Option<u32>) -> Resu
         .await?;
     match fate {
         Some(1) => die(),
-        Some(_) => {
-            // The request for the mark is on its way, or it has just been confirmed.
-            std::thread::spawn(|| {
-                std::thread::sleep(Duration::from_micros(fastrand::u64(0..3000)));
-                die();
-            });
-        }
+        // The request for the mark is on its way, or it has just been confirmed.
+        Some(_) => die_soon(),
         None => {}
     }
     Ok(id)
@@ -90,10 +92,7 @@ async fn commit(
                 die();
             }
             if fate == Some(1) {
-                std::thread::spawn(|| {
-                    std::thread::sleep(Duration::from_micros(fastrand::u64(0..3000)));
-                    die();
-                });
+                die_soon();
             }
             Ok(lock.commit_done(session).await?)
         })
@@ -134,20 +133,17 @@ async fn keep_schedule(part: Part, commits: bool) {
                 lock.run(async |context| commit(database, context, tick, fate).await)
                     .await
             } else {
-                match lock.run(async |_| work(&runs(database), tick, fate).await).await {
-                    Ok(id) => {
-                        let confirmed = doc! { "$set": { "confirmed": true } };
-                        runs(database)
-                            .update_one(doc! { "_id": id }, confirmed)
-                            .await
-                            .unwrap();
-                        if fate.is_some() {
-                            die();
-                        }
-                        Ok(())
-                    }
-                    Err(error) => Err(error),
+                let id = lock
+                    .run(async |_| work(&runs(database), tick, fate).await)
+                    .await?;
+                let confirmed = doc! { "$set": { "confirmed": true } };
+                let runs = runs(database);
+                let confirming = runs.update_one(doc! { "_id": id }, confirmed);
+                confirming.await.unwrap();
+                if fate.is_some() {
+                    die();
                 }
+                Ok(())
             }
         };
         let Ok(outcome) = timeout(AMPLE / 2, running).await else {
@@ -197,10 +193,7 @@ async fn run_schedule(uri: &str, database: &Database, part: &'static str) -> Eve
     let begin = clock() + shift * 1000 + 500;
     let mut processes = JoinSet::new();
     for index in 0..5 {
-        let environment = [
-            ("LD_PRELOAD", shim.display().to_string()),
-            ("MONGOLOCK_CLOCK_SHIFT", (shift * (index - 2) / 2).to_string()),
-        ];
+        let environment = wrong(&shim, shift * (index - 2) / 2);
         let start = {
             let (uri, name) = (uri.to_owned(), database.name().to_owned());
             move || {

@@ -302,16 +302,8 @@ impl<'a, 'b> Faults<'a, 'b> {
         let in_an_hour = DateTime::from_millis(DateTime::now().timestamp_millis() + 3_600_000);
         let an_hour_ago = DateTime::from_millis(DateTime::now().timestamp_millis() - 3_600_000);
         let in_a_minute = DateTime::from_millis(DateTime::now().timestamp_millis() + 60_000);
-        let strange = |id: &str, changed: Document| {
-            let mut document = doc! {
-                "_id": format!("{id}:{LOCK}"), "name": LOCK, "provider": id, "owner": id, "at": an_hour_ago,
-                "since": an_hour_ago, "moment": 5_i64, "until": in_a_minute,
-            };
-            document.extend(changed);
-            document
-        };
-        let id = format!("{:016x}", self.random.u64(..));
-        let change = match self.random.u8(0..10) {
+        let number = self.random.u8(0..10);
+        let change = match number {
             0 => doc! { "at": "early" },
             1 => doc! { "at": an_hour_ago },
             2 => doc! { "at": in_an_hour },
@@ -319,21 +311,22 @@ impl<'a, 'b> Faults<'a, 'b> {
             4 => doc! { "moment": -5_i32, "owner": Bson::Null },
             5 => doc! { "until": an_hour_ago },
             6 => doc! { "provider": 7_i32 },
-            7 => return self.add(strange(&id, doc! { "moment": i64::MAX })).await,
-            8 => {
-                return self
-                    .add(strange(&id, doc! { "provider": Bson::Null, "name": LOCK }))
-                    .await;
-            }
-            _ => return self.add(strange(&id, doc! { "at": in_an_hour })).await,
+            7 => doc! { "moment": i64::MAX },
+            8 => doc! { "provider": Bson::Null, "name": LOCK },
+            _ => doc! { "at": in_an_hour },
         };
-        let every = doc! { "name": LOCK };
-        self.waiters().update_many(every, doc! { "$set": change }).await?;
-        Ok(())
-    }
-
-    async fn add(&self, document: Document) -> anyhow::Result<()> {
-        self.waiters().insert_one(document).await?;
+        if number < 7 {
+            let every = doc! { "name": LOCK };
+            self.waiters().update_many(every, doc! { "$set": change }).await?;
+            return Ok(());
+        }
+        let id = format!("{:016x}", self.random.u64(..));
+        let mut strange = doc! {
+            "_id": format!("{id}:{LOCK}"), "name": LOCK, "provider": &id, "owner": id, "at": an_hour_ago,
+            "since": an_hour_ago, "moment": 5_i64, "until": in_a_minute,
+        };
+        strange.extend(change);
+        self.waiters().insert_one(strange).await?;
         Ok(())
     }
 
