@@ -29,6 +29,13 @@ pub(crate) async fn hold_all(locks: impl Iterator<Item = DistributedLock>) -> Ve
     acquired.await.into_iter().map(Result::unwrap).collect()
 }
 
+/// Releases all locks at the same time.
+pub(crate) async fn release_all(guards: Vec<LockGuard>) {
+    for released in join_all(guards.into_iter().map(LockGuard::release)).await {
+        released.unwrap();
+    }
+}
+
 /// The number of guards whose locks are lost.
 pub(crate) fn lost(guards: &[LockGuard]) -> usize {
     guards.iter().filter(|guard| guard.is_lost()).count()

@@ -10,9 +10,10 @@ use mongolock_tests::{
 };
 use tokio::time::{Instant, timeout};
 
+use crate::callers::{hold_all, release_all};
 use crate::{
-    DEFAULT_EXPIRY, MAX_TIME_EXPIRED, STEPPED_DOWN, Standalone, acquire_soon, assert_free, connect, document,
-    fail, foreign_transaction, patient, until_indexed, until_none_is_held, warm_up, with_expiry,
+    DEFAULT_EXPIRY, MAX_TIME_EXPIRED, STEPPED_DOWN, Standalone, assert_free, connect, document, fail,
+    foreign_transaction, patient, take_over, until_indexed, until_none_is_held, warm_up, with_expiry,
 };
 
 /// B5, S4.4: commands that fail with a transient error are repeated until the deadline.
@@ -26,11 +27,7 @@ async fn transient_errors_are_repeated() {
     for code in [91, 112, 189, 10107, 11602] {
         // Three times: the driver itself repeats a command once.
         let _point = fail(&db, FailPoint::on(&["findAndModify"]).times(3).error_code(code)).await;
-        let guard = acquire_soon(&provider, "passing").await;
-        guard
-            .release()
-            .await
-            .unwrap_or_else(|error| panic!("{code}: {error}"));
+        assert_free(&provider, "passing").await;
     }
     let _point = fail(&db, FailPoint::on(&["findAndModify"]).times(3).close_connection()).await;
     assert_free(&provider, "passing").await;
@@ -121,11 +118,8 @@ async fn a_failed_release_is_repeated_and_keeps_the_result_of_the_body() {
     assert_free(&LockProvider::new(db.database()), "failing").await;
 
     let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
-    assert_eq!(
-        provider.scope(working()).await.unwrap(),
-        7,
-        "the body ran under the lock"
-    );
+    // The body ran under the lock.
+    assert_eq!(provider.scope(working()).await.unwrap(), 7);
     must(point.clear().await);
     assert_free(&LockProvider::new(db.database()), "failing").await;
 }
@@ -139,17 +133,9 @@ async fn a_lock_that_cannot_be_renewed_is_lost_in_time() {
     let guard = lock.acquire().await.unwrap();
     let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
     let rival = patient(&db.connect_again().await.unwrap());
-    let context = guard.context();
-    let taking = tokio::spawn(async move {
-        let next = rival.lock("unrenewable").acquire().await.unwrap();
-        assert!(
-            context.is_lost(),
-            "the holder notices its loss before the rival acquires the lock"
-        );
-        next.fencing_token()
-    });
+    let taking = take_over(&rival, &guard);
     guard.lost().await;
-    assert!(taking.await.unwrap() > guard.fencing_token());
+    assert!(taking.await.unwrap().fencing_token() > guard.fencing_token());
     must(point.clear().await);
 }
 
@@ -171,21 +157,14 @@ async fn renewals_that_run_out_of_time_are_repeated_with_pauses() {
         guard.lost().await;
         (it.proxy.seen("update") - before, begun.elapsed().as_secs())
     };
-    let taking = async {
-        let next = patient(&rival).lock("slow").acquire().await.unwrap();
-        (next, guard.is_lost())
-    };
-    let ((renewals, seconds), (next, was_lost)) = tokio::join!(lost, taking);
-    assert!(
-        was_lost,
-        "the holder notices its loss before the rival acquires the lock"
-    );
+    let taking = take_over(&patient(&rival), &guard);
+    let ((renewals, seconds), next) = tokio::join!(lost, taking);
     assert!(
         (1..=10 * (seconds + 1)).contains(&renewals),
         "{renewals} in {seconds} s"
     );
     must(point.clear().await);
-    next.release().await.unwrap();
+    next.unwrap().release().await.unwrap();
 }
 
 /// S1.11, B8: another program has changed the claim. The holder notices it with the next renewal, which extends
@@ -227,10 +206,8 @@ async fn renewal_ends_with_the_hold() {
 async fn a_blocked_renewal_loses_no_other_lock() {
     let db = test_db().await;
     let provider = with_expiry(db.database(), Duration::from_secs(3));
-    let mut guards = Vec::new();
-    for index in 0..40 {
-        guards.push(provider.lock(format!("blocked:{index:02}")).await.unwrap());
-    }
+    let locks = (0..40).map(|index| provider.lock(format!("blocked:{index:02}")));
+    let mut guards = hold_all(locks).await;
     until_indexed(&provider).await;
     let mut session = foreign_transaction(&db, &["blocked:03"]).await;
     tokio::time::sleep(Duration::from_secs(7)).await;
@@ -238,9 +215,8 @@ async fn a_blocked_renewal_loses_no_other_lock() {
         assert_eq!(guard.is_lost(), guard.name() == "blocked:03", "{}", guard.name());
     }
     session.abort_transaction().await.unwrap();
-    for guard in guards.into_iter().filter(|guard| !guard.is_lost()) {
-        guard.release().await.unwrap();
-    }
+    guards.retain(|guard| !guard.is_lost());
+    release_all(guards).await;
 }
 
 /// Releases are sent together as well, and a blocked one does not delay the others.
@@ -249,10 +225,7 @@ async fn a_blocked_release_delays_no_other_release() {
     let db = test_db().await;
     let (provider, rival) = (patient(db.database()), patient(db.database()));
     let names = ["released:0", "released:1", "released:2"];
-    let mut guards = Vec::new();
-    for name in names {
-        guards.push(provider.lock(name).await.unwrap());
-    }
+    let guards = hold_all(names.iter().map(|name| provider.lock(name))).await;
     until_indexed(&provider).await;
     let mut session = foreign_transaction(&db, &names[..1]).await;
     drop(guards);
@@ -270,10 +243,7 @@ async fn blocked_releases_do_not_use_up_the_connections() {
     let (database, commands) = recorded(&db, &["maxPoolSize=5"]).await;
     let provider = LockProvider::new(&database);
     let bystander = provider.lock("bystander").expiry(DEFAULT_EXPIRY).await.unwrap();
-    let mut guards = Vec::new();
-    for name in &names {
-        guards.push(provider.lock(name).await.unwrap());
-    }
+    let guards = hold_all(names.iter().map(|name| provider.lock(name))).await;
     until_indexed(&provider).await;
     let mut session = foreign_transaction(&db, &names).await;
     commands.clear();

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mongodb::Database;
-use mongolock::{LockGuard, LockProvider};
+use mongolock::LockProvider;
 use mongolock_tests::{Fault, Proxy, TestDb, must, test_db, with_parameter};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::callers::hold_all;
+use crate::callers::{hold_all, release_all};
 use crate::{connect, warm_up};
 
 /// The number of locks in one test; they are acquired and released at the same time.
@@ -85,8 +85,6 @@ async fn a_repeated_release_does_not_overtake_the_first_one() {
     sleep_until(sent + Duration::from_millis(9800)).await;
     let slow = Fault::delay_request(Duration::from_secs(1)).command("update");
     proxy.inject(slow.times(LOCKS));
-    for released in join_all(guards.into_iter().map(LockGuard::release)).await {
-        released.unwrap();
-    }
+    release_all(guards).await;
     assert_minimum_holds(&db).await;
 }

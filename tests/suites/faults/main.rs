@@ -53,6 +53,7 @@ use mongolock_tests::{
     AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, Proxy, Server, ServerOptions, TestDb, eventually,
     lock_document, locks, must, stable_options, test_db, transaction_on,
 };
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// The default `expiry` of a lock.
@@ -189,6 +190,20 @@ async fn transaction(database: &Database) -> ClientSession {
 async fn committed_documents(database: &Database) -> u64 {
     let documents = database.collection::<Document>("documents");
     documents.count_documents(doc! {}).await.unwrap()
+}
+
+/// Has a rival acquire a lock, whose holder notices its loss before.
+fn take_over(rival: &LockProvider, guard: &LockGuard) -> JoinHandle<LockGuard> {
+    let lock = rival.lock(guard.name()).acquire_timeout(AMPLE);
+    let context = guard.context();
+    tokio::spawn(async move {
+        let next = lock.acquire().await.unwrap();
+        assert!(
+            context.is_lost(),
+            "the holder does not know that its lock is lost"
+        );
+        next
+    })
 }
 
 /// The document of a lock, which must exist.

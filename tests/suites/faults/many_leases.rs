@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use mongodb::bson::Document;
 use mongodb::event::EventHandler;
 use mongodb::event::command::CommandEvent;
@@ -13,7 +12,7 @@ use mongolock::{LockGuard, LockProvider};
 use mongolock_tests::{BEFORE_EXPIRY, FailPoint, TestDb, must, recorded, stable_options, test_db};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::callers::{Callers, hold, hold_all, lost, use_connections};
+use crate::callers::{Callers, hold, hold_all, lost, release_all, use_connections};
 use crate::{connect, fail, warm_up};
 
 /// The number of locks, each with an expiry of its own.
@@ -90,9 +89,7 @@ async fn leases_of_different_expiries_survive_a_slow_server() {
     sleep(SHORTEST * 5 / 2).await;
     assert_eq!(lost(&guards), 0);
     let releases = guards.split_off(guards.len() - 20);
-    for released in join_all(releases.into_iter().map(LockGuard::release)).await {
-        released.unwrap();
-    }
+    release_all(releases).await;
     drop(guards);
     provider.shutdown().await;
     let (_, most) = &*in_flight.lock().unwrap();

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     DEFAULT_EXPIRY, LONG_EXPIRY, Proxied, Standalone, acquire_soon, assert_free, connect, document,
-    is_released, through_proxy, with_expiry,
+    is_released, take_over, through_proxy, with_expiry,
 };
 
 /// B2: the reply arrives after the caller's limit.
@@ -108,16 +108,7 @@ async fn a_frozen_connection_ends_the_hold_in_time() {
         inside.send(()).unwrap();
         std::future::pending::<Result<(), LockError>>().await
     });
-    let rival = LockProvider::new(db.database());
-    let context = guard.context();
-    let taking = tokio::spawn(async move {
-        let next = rival.lock("cut").acquire_timeout(AMPLE).acquire().await.unwrap();
-        assert!(
-            context.is_lost(),
-            "the holder notices its loss before the rival acquires the lock"
-        );
-        next
-    });
+    let taking = take_over(&LockProvider::new(db.database()), &guard);
     let freeze = async {
         entered.await.unwrap();
         proxy.freeze();

@@ -8,7 +8,7 @@ use mongolock::{LockError, LockProvider};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, eventually, must, recorded, test_db};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::callers::{Callers, LEASE, hold, hold_all, lost};
+use crate::callers::{Callers, LEASE, hold, hold_all, lost, release_all};
 use crate::{
     acquire_soon, assert_free, committed_documents, fail, patient, transaction, until_indexed, warm_up,
     with_expiry,
@@ -75,9 +75,7 @@ async fn leases_last_while_most_commands_are_rejected() {
     assert!(renewals.contains(&LEASES));
     assert!(provider.health().await.overloaded_since.is_some());
     point.clear().await.unwrap();
-    for guard in guards {
-        guard.release().await.unwrap();
-    }
+    release_all(guards).await;
 }
 
 /// While everything is rejected, calls for free locks say so, and the provider sends few requests. They are served soon after
@@ -121,9 +119,7 @@ async fn acquire_requests_give_way_and_calls_say_why_they_fail() {
         sent.len(),
         begun.elapsed()
     );
-    for guard in guards {
-        guard.release().await.unwrap();
-    }
+    release_all(guards).await;
 }
 
 /// B3: half of the statements that guard commits, and half of the commits, are rejected. Each commit is made, and once. Half

@@ -14,6 +14,7 @@ use mongolock_tests::{
 };
 use tokio::time::{Instant, timeout};
 
+use crate::callers::release_all;
 use crate::{LONG_EXPIRY, acquire_soon, assert_free, connect, with_expiry};
 
 /// The error codes of failed waits for replication: timeout, shutdown, interruption by a step-down, primary stepped
@@ -115,9 +116,7 @@ async fn an_unconfirmed_renewal_is_repeated() {
         assert!(!guard.is_lost(), "{code}");
         guards.push(guard);
     }
-    for guard in guards {
-        guard.release().await.unwrap();
-    }
+    release_all(guards).await;
 }
 
 /// A client that counts the confirmed releases: successful writes whose reply has no write concern error.
