@@ -150,7 +150,9 @@ impl Actor {
     /// Adds what the process has done so far to a history, as the process of this number.
     pub fn tell_as(&self, number: usize, history: &mut History) {
         let events = std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner));
-        events.into_iter().for_each(|event| history.add(event.of(number)));
+        for event in events {
+            history.add(event.of(number));
+        }
     }
 }
 

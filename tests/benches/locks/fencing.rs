@@ -110,9 +110,12 @@ fn count() -> Document {
 }
 
 async fn writes(work: &Work, setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let run = async |is_fenced| match is_fenced {
-        true => work.fenced().await,
-        false => work.plain().await,
+    let run = async |is_fenced| {
+        if is_fenced {
+            work.fenced().await
+        } else {
+            work.plain().await
+        }
     };
     let [floor, fenced] = compare(100, setting.pick(4_000, 500), run).await?;
     report.micros("update: plain, p50", floor.p50());

@@ -1,21 +1,17 @@
 //! The processes of the groups `order` and `order-sets`: tasks that ask for one lock, or for sets, again and again for a fixed
 //! time.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use mongodb::Collection;
 use mongodb::bson::{DateTime, Document, doc};
-use mongodb::event::EventHandler;
-use mongodb::event::command::CommandEvent;
-use mongodb::options::{ClientOptions, ReturnDocument};
-use mongodb::{Collection, Database};
+use mongodb::options::ReturnDocument;
 use mongolock::LockProvider;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use crate::clock;
 use crate::worker::{Section, print, ready, section, sections, warm_up};
+use crate::{clock, setting};
 
 /// What a process runs.
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -54,7 +50,7 @@ pub(crate) struct Queued {
 
 /// Does the job of this process.
 pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyhow::Result<()> {
-    let (database, sent) = counted(uri, database).await?;
+    let (database, sent) = setting::counted_if(uri, database, |command| command != "getMore").await?;
     let mut providers = Vec::new();
     for _ in 0..queueing.providers {
         let provider = LockProvider::builder(&database)
@@ -87,9 +83,9 @@ pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyh
         });
     }
     tokio::time::sleep(queueing.warm_up).await;
-    let before = sent.load(Ordering::Relaxed);
+    let before = sent.so_far();
     tokio::time::sleep(queueing.counted).await;
-    let commands = sent.load(Ordering::Relaxed) - before;
+    let commands = sent.so_far() - before;
     let mut sections: Vec<Section> = Vec::new();
     while let Some(own) = working.join_next().await {
         sections.extend(own??);
@@ -143,20 +139,4 @@ pub(crate) async fn dotnet_acquires(
         .await?;
     let own = found.filter(|found| found.get_str("lockId") == Ok(lock_id));
     Ok(own.map(|own| own.get_i64("fencingToken")).transpose()?)
-}
-
-/// The database through a client that counts its commands, except those that read a change stream.
-async fn counted(uri: &str, name: &str) -> anyhow::Result<(Database, Arc<AtomicU64>)> {
-    let sent: Arc<AtomicU64> = Arc::default();
-    let count = Arc::clone(&sent);
-    let mut options = ClientOptions::parse(uri).await?;
-    options.command_event_handler = Some(EventHandler::callback(move |event| {
-        if let CommandEvent::Started(started) = event
-            && started.command_name != "getMore"
-        {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }));
-    let client = mongodb::Client::with_options(options)?;
-    Ok((client.database(name), sent))
 }

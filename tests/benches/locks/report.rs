@@ -35,33 +35,25 @@ enum Goal {
 
 /// What is a figure: a value, a count, or the median of turns.
 pub(crate) trait Quantity {
-    fn value(&self) -> f64;
-
-    /// The smallest and the greatest value of the turns.
-    fn spread(&self) -> Option<(f64, f64)> {
-        None
-    }
+    /// The value, with the smallest and the greatest one of turns.
+    fn measured(self) -> (f64, Option<(f64, f64)>);
 }
 
 impl Quantity for f64 {
-    fn value(&self) -> f64 {
-        *self
+    fn measured(self) -> (f64, Option<(f64, f64)>) {
+        (self, None)
     }
 }
 
 impl Quantity for usize {
-    fn value(&self) -> f64 {
-        number(*self)
+    fn measured(self) -> (f64, Option<(f64, f64)>) {
+        (number(self), None)
     }
 }
 
 impl Quantity for &Turns {
-    fn value(&self) -> f64 {
-        self.median()
-    }
-
-    fn spread(&self) -> Option<(f64, f64)> {
-        Some((self.min(), self.max()))
+    fn measured(self) -> (f64, Option<(f64, f64)>) {
+        (self.median(), Some((self.min(), self.max())))
     }
 }
 
@@ -86,7 +78,7 @@ impl Report {
 
     /// A figure without a goal.
     pub(crate) fn figure(&mut self, name: impl Into<String>, value: impl Quantity, unit: &'static str) {
-        self.add(name.into(), &value, unit, None);
+        self.add(name.into(), value, unit, None);
     }
 
     /// A figure that shall not be greater than its goal.
@@ -97,7 +89,7 @@ impl Report {
         value: impl Quantity,
         unit: &'static str,
     ) {
-        self.add(name.into(), &value, unit, Some(Goal::AtMost(goal)));
+        self.add(name.into(), value, unit, Some(Goal::AtMost(goal)));
     }
 
     /// A figure that shall not be less than its goal.
@@ -108,7 +100,7 @@ impl Report {
         value: impl Quantity,
         unit: &'static str,
     ) {
-        self.add(name.into(), &value, unit, Some(Goal::AtLeast(goal)));
+        self.add(name.into(), value, unit, Some(Goal::AtLeast(goal)));
     }
 
     pub(crate) fn micros(&mut self, name: impl Into<String>, value: Duration) {
@@ -127,12 +119,13 @@ impl Report {
         Ok(())
     }
 
-    fn add(&mut self, name: String, measured: &impl Quantity, unit: &'static str, goal: Option<Goal>) {
+    fn add(&mut self, name: String, quantity: impl Quantity, unit: &'static str, goal: Option<Goal>) {
+        let (value, spread) = quantity.measured();
         let figure = Figure {
             group: self.group,
             name,
-            value: measured.value(),
-            spread: measured.spread(),
+            value,
+            spread,
             unit,
             goal,
         };

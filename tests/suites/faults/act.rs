@@ -47,39 +47,6 @@ impl Act {
             Self::Permit(permits) => Held::Permit(provider.semaphore(name, permits).await?),
         })
     }
-
-    /// One turn of a task with a section of a few milliseconds. It returns the context of the hold.
-    pub(crate) async fn take_turn(
-        self,
-        provider: &LockProvider,
-        name: &str,
-        task: usize,
-    ) -> Result<LockContext, LockError> {
-        tell(&Event::now(task, Step::Invoke));
-        let acquiring = async {
-            let held = self.acquire(provider, name).await?;
-            let begun = acquired(&held.context())?;
-            Ok((held, begun))
-        };
-        let (held, begun) = acquiring.await.inspect_err(|error: &LockError| {
-            let (error, is_unknown) = (error.to_string(), matches!(error, LockError::Mongo(_)));
-            tell(&Event::now(task, Step::NotAcquired { error, is_unknown }));
-        })?;
-        let (context, task) = (held.context(), task + held.first_task());
-        tell(&Event { task, ..begun });
-        tokio::select! {
-            () = sleep(section()) => {}
-            () = context.lost() => {}
-        }
-        tell(&Event {
-            task,
-            ..ended(&context)
-        });
-        context.ensure_held()?;
-        let released = held.release().await;
-        tell(&Event::now(task, Step::Released(outcome(&released))));
-        released.map(|()| context)
-    }
 }
 
 impl Held {
@@ -103,6 +70,39 @@ impl Held {
             Self::Permit(permit) => (permit.number() as usize + 1) * TASKS_OF_PERMIT,
         }
     }
+}
+
+/// One turn of a task with a section of a few milliseconds. It returns the context of the hold.
+pub(crate) async fn take_turn(
+    act: Act,
+    provider: &LockProvider,
+    name: &str,
+    task: usize,
+) -> Result<LockContext, LockError> {
+    tell(&Event::now(task, Step::Invoke));
+    let acquiring = async {
+        let held = act.acquire(provider, name).await?;
+        let begun = acquired(&held.context())?;
+        Ok((held, begun))
+    };
+    let (held, begun) = acquiring.await.inspect_err(|error: &LockError| {
+        let (error, is_unknown) = (error.to_string(), matches!(error, LockError::Mongo(_)));
+        tell(&Event::now(task, Step::NotAcquired { error, is_unknown }));
+    })?;
+    let (context, task) = (held.context(), task + held.first_task());
+    tell(&Event { task, ..begun });
+    tokio::select! {
+        () = sleep(section()) => {}
+        () = context.lost() => {}
+    }
+    tell(&Event {
+        task,
+        ..ended(&context)
+    });
+    context.ensure_held()?;
+    let released = held.release().await;
+    tell(&Event::now(task, Step::Released(outcome(&released))));
+    released.map(|()| context)
 }
 
 /// The length of a section.

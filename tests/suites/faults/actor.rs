@@ -12,7 +12,7 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::act::{Act, acquired, ended, tokens};
+use crate::act::{Act, acquired, ended, take_turn, tokens};
 use crate::connect;
 
 /// The environment variable with the connection string.
@@ -175,7 +175,7 @@ async fn take_turns() {
         tasks.spawn(async move {
             let mut left = number(TURNS, usize::MAX);
             while left > 0 {
-                if let Ok(context) = part.act.take_turn(&provider, NAME, task).await {
+                if let Ok(context) = take_turn(part.act, &provider, NAME, task).await {
                     left -= 1;
                     let tokens: Vec<String> = tokens(&context).map(|token| token.to_string()).collect();
                     say(format_args!("turn {}", tokens.join(" ")));

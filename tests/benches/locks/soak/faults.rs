@@ -306,16 +306,16 @@ impl<'a, 'b> Faults<'a, 'b> {
         let change = match number {
             0 => doc! { "at": "early" },
             1 => doc! { "at": an_hour_ago },
-            2 => doc! { "at": in_an_hour },
-            3 => doc! { "moment": i64::MAX, "since": true },
-            4 => doc! { "moment": -5_i32, "owner": Bson::Null },
-            5 => doc! { "until": an_hour_ago },
-            6 => doc! { "provider": 7_i32 },
-            7 => doc! { "moment": i64::MAX },
-            8 => doc! { "provider": Bson::Null, "name": LOCK },
+            2 => doc! { "moment": i64::MAX, "since": true },
+            3 => doc! { "moment": -5_i32, "owner": Bson::Null },
+            4 => doc! { "until": an_hour_ago },
+            5 => doc! { "provider": 7_i32 },
+            6 => doc! { "moment": i64::MAX },
+            7 => doc! { "provider": Bson::Null, "name": LOCK },
+            // Of those that exist, or of a new one.
             _ => doc! { "at": in_an_hour },
         };
-        if number < 7 {
+        if ![6, 7, 9].contains(&number) {
             let every = doc! { "name": LOCK };
             self.waiters().update_many(every, doc! { "$set": change }).await?;
             return Ok(());

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::act::{Act, section};
+use super::act::{Act, section, take_turn};
 use crate::queue::{Client, dotnet_acquires};
 use crate::setting;
 use crate::worker::ready;
@@ -73,7 +73,7 @@ struct Asking {
 impl Asking {
     async fn by(self, provider: LockProvider, name: String) {
         while !self.ends() {
-            if Act::Lock.take_turn(&provider, &name, self.task).await.is_err() {
+            if take_turn(Act::Lock, &provider, &name, self.task).await.is_err() {
                 sleep(AFTER_ERROR).await;
             }
         }

@@ -129,35 +129,30 @@ fn places(setting: &Setting, proxy: Option<&Proxy>) -> Vec<Place> {
 fn safety(seen: &Seen, report: &mut Report) {
     let verdict = &seen.verdict;
     println!("soak         {verdict}");
-    show("overlap", &verdict.overlaps, seen);
-    report.at_most(
-        0.0,
-        "two holders at the same time",
-        verdict.overlaps.len(),
-        "times",
-    );
+    for (what, name, pairs) in [
+        ("overlap", "two holders at the same time", &verdict.overlaps),
+        ("token", "tokens that do not rise", &verdict.falling_tokens),
+        (
+            "release",
+            "releases confirmed after a takeover",
+            &verdict.false_releases,
+        ),
+    ] {
+        show(what, pairs, seen);
+        report.at_most(0.0, name, pairs.len(), "times");
+    }
     let late = &verdict.late_sections;
     let name = "unfenced: a stopped holder's section beside a later holder";
-    report.figure(name, number(late.len()), "times");
+    report.figure(name, late.len(), "times");
     let longest = late.iter().map(|late| late.time).max();
     report.millis("the same: longest time", longest.unwrap_or_default());
     let noticed = verdict.lost.iter().filter(|hold| hold.was_stopped_over_the_end());
     let name = "stopped over the end of a lease, and noticed it";
-    report.figure(name, number(noticed.count()), "sections");
-    report.figure("holds that were lost", number(verdict.lost.len()), "sections");
+    report.figure(name, noticed.count(), "sections");
+    report.figure("holds that were lost", verdict.lost.len(), "sections");
     let (killed, stopped) = seen.hit();
-    report.figure("killed in a section", number(killed), "sections");
-    report.figure("stopped in a section", number(stopped), "sections");
-    show("token", &verdict.falling_tokens, seen);
-    report.at_most(
-        0.0,
-        "tokens that do not rise",
-        verdict.falling_tokens.len(),
-        "tokens",
-    );
-    show("release", &verdict.false_releases, seen);
-    let name = "releases confirmed after a takeover";
-    report.at_most(0.0, name, verdict.false_releases.len(), "releases");
+    report.figure("killed in a section", killed, "sections");
+    report.figure("stopped in a section", stopped, "sections");
     for call in verdict.unanswered.iter().take(EXAMPLES) {
         println!("soak         without an answer: {call:?}");
     }
