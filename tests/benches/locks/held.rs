@@ -68,11 +68,8 @@ async fn many(setting: &Setting, holding: Holding, report: &mut Report) -> anyho
     let held = hold_with(setting, holding, &[]).await?;
     let who = format!("{count} locks, expiry {expiry:?}");
     let rate = per_second(held.commands, time);
-    if count <= 10_000 {
-        report.at_most(COMMANDS, format!("{who}: commands"), rate, "/s");
-    } else {
-        report.figure(format!("{who}: commands"), rate, "/s");
-    }
+    let goal = (count <= 10_000).then_some(COMMANDS);
+    report.at_most(goal, format!("{who}: commands"), rate, "/s");
     let renewals = number(held.commands) / number(count) / (time.as_secs_f64() / expiry.as_secs_f64() * 3.0);
     report.figure(
         format!("{who}: commands of each renewal of 1,000 locks"),

@@ -78,13 +78,9 @@ fn tell(used: &[Used], floor: f64, has_sections: bool, setting: &Setting, report
     let name = format!("{who}: holds / the faster floor of 64 tasks");
     let slowest = number(tasks().min().unwrap_or_default()) * number(count) / number(holds);
     let slowest_name = format!("{who}: holds of the slowest task / the mean");
-    if has_sections {
-        report.figure(name, rate / floor, "x");
-        report.figure(slowest_name, slowest, "x");
-    } else {
-        report.at_least(2.0, name, rate / floor, "x");
-        report.at_least(0.25, slowest_name, slowest, "x");
-    }
+    let goal = |goal: f64| (!has_sections).then_some(goal);
+    report.at_least(goal(2.0), name, rate / floor, "x");
+    report.at_least(goal(0.25), slowest_name, slowest, "x");
     let name = format!("{who}: commands of each hold");
     report.figure(name, number(commands) / number(holds), "commands");
     let wait = used.iter().map(|used| used.longest_wait).max();

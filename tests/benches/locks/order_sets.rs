@@ -138,11 +138,7 @@ async fn dead(setting: &Setting, times: usize, report: &mut Report) -> anyhow::R
             .map(|outcome| longest(outcome, 0..PROCESSES))
             .collect();
         let name = format!("{}, of which there are {dead}: longest wait", scene.name);
-        if dead == 0 {
-            report.figure(name, &longest, "ms");
-        } else {
-            report.at_most(1000.0, name, &longest, "ms");
-        }
+        report.at_most((dead > 0).then_some(1000.0), name, &longest, "ms");
         let turns: Turns = outcomes.iter().map(turns).collect();
         let name = format!("{}, of which there are {dead}: turns", scene.name);
         report.figure(name, &turns, "turns");
@@ -167,13 +163,9 @@ fn describe(scene: &Scene, outcomes: &[Outcome], goals: Option<(f64, f64)>, repo
     let longest = of(&|outcome| ratio(outcome.run.waits.max(), outcome.run.waits.mean()));
     let least_name = format!("{}: least share of a process", scene.name);
     let longest_name = format!("{}: longest wait / mean wait", scene.name);
-    if let Some((share, wait)) = goals {
-        report.at_least(share, least_name, &least, "x");
-        report.at_most(wait, longest_name, &longest, "x");
-    } else {
-        report.figure(least_name, &least, "x");
-        report.figure(longest_name, &longest, "x");
-    }
+    let (share, wait) = goals.unzip();
+    report.at_least(share, least_name, &least, "x");
+    report.at_most(wait, longest_name, &longest, "x");
     let longest = of(&|outcome| millis(outcome.run.waits.max()));
     report.figure(format!("{}: longest wait", scene.name), &longest, "ms");
 }

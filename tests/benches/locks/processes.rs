@@ -70,26 +70,18 @@ fn speed(shape: (usize, usize), kind: &str, runs: &[Run], report: &mut Report) {
     let lengths: Samples = runs.iter().flat_map(|run| run.lengths.clone()).collect();
     let waits: Samples = runs.iter().flat_map(|run| run.waits.clone()).collect();
     let overlaps: usize = runs.iter().map(Run::overlaps).sum();
-    report.at_most(
-        0.0,
-        format!("{who}: sections that overlapped"),
-        overlaps,
-        "sections",
-    );
+    let name = format!("{who}: sections that overlapped");
+    report.at_most(0.0, name, overlaps, "sections");
     report.millis(format!("{who}: the length of a section, p50"), lengths.p50());
     let times: Turns = runs.iter().map(Run::over_ideal).collect();
     let name = format!("{who}: time / sum of the sections");
-    if shape == COMPARED && kind.is_empty() {
-        report.at_most(1.5, name, &times, "x");
-    } else {
-        report.figure(name, &times, "x");
-    }
+    let goal = (shape == COMPARED && kind.is_empty()).then_some(1.5);
+    report.at_most(goal, name, &times, "x");
+    let between = gaps(runs, |a, b| a.process != b.process);
+    let within = gaps(runs, |a, b| a.process == b.process);
     for (what, samples) in [
-        (
-            "hand-over between processes",
-            gaps(runs, |a, b| a.process != b.process),
-        ),
-        ("hand-over within one", gaps(runs, |a, b| a.process == b.process)),
+        ("hand-over between processes", between),
+        ("hand-over within one", within),
         ("wait", waits),
     ] {
         report.millis(format!("{who}: {what}, p50"), samples.p50());
@@ -103,11 +95,7 @@ fn fairness(shape: (usize, usize), kind: &str, runs: &[Run], has_goal: bool, rep
     let waits: Turns = runs.iter().map(Run::unfairness).collect();
     report.figure(format!("{who}: longest wait / mean wait"), &waits, "x");
     let name = format!("{who}: longest wait / mean wait, worst turn");
-    if has_goal {
-        report.at_most(5.0, name, waits.max(), "x");
-    } else {
-        report.figure(name, waits.max(), "x");
-    }
+    report.at_most(has_goal.then_some(5.0), name, waits.max(), "x");
     let (least, most): (Vec<_>, Vec<_>) = runs.iter().map(|run| run.shares(shape.0)).unzip();
     let name = format!("{who}: least served process / equal share");
     report.figure(name, &least.into_iter().collect(), "x");

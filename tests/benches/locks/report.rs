@@ -81,26 +81,26 @@ impl Report {
         self.add(name.into(), value, unit, None);
     }
 
-    /// A figure that shall not be greater than its goal.
+    /// A figure that shall not be greater than its goal, if it has one.
     pub(crate) fn at_most(
         &mut self,
-        goal: f64,
+        goal: impl Into<Option<f64>>,
         name: impl Into<String>,
         value: impl Quantity,
         unit: &'static str,
     ) {
-        self.add(name.into(), value, unit, Some(Goal::AtMost(goal)));
+        self.add(name.into(), value, unit, goal.into().map(Goal::AtMost));
     }
 
-    /// A figure that shall not be less than its goal.
+    /// A figure that shall not be less than its goal, if it has one.
     pub(crate) fn at_least(
         &mut self,
-        goal: f64,
+        goal: impl Into<Option<f64>>,
         name: impl Into<String>,
         value: impl Quantity,
         unit: &'static str,
     ) {
-        self.add(name.into(), value, unit, Some(Goal::AtLeast(goal)));
+        self.add(name.into(), value, unit, goal.into().map(Goal::AtLeast));
     }
 
     pub(crate) fn micros(&mut self, name: impl Into<String>, value: Duration) {

@@ -138,12 +138,8 @@ async fn opposite_orders(setting: &Setting, report: &mut Report) -> anyhow::Resu
     }
     let who = format!("A-B against B-A, {PROCESSES} processes of {TASKS} tasks");
     let overlaps: usize = runs.iter().map(Run::overlaps).sum();
-    report.at_most(
-        0.0,
-        format!("{who}: sections that overlapped"),
-        overlaps,
-        "sections",
-    );
+    let name = format!("{who}: sections that overlapped");
+    report.at_most(0.0, name, overlaps, "sections");
     let times: Turns = runs.iter().map(Run::over_ideal).collect();
     report.figure(format!("{who}: time / sum of the sections"), &times, "x");
     let waits: Samples = runs.iter().flat_map(|run| run.waits.clone()).collect();

@@ -164,7 +164,7 @@ async fn a_stopped_waiter_in_front_holds_nobody_up_and_is_not_forgotten() {
 #[tokio::test]
 async fn the_lock_of_a_killed_holder_goes_to_those_in_line() {
     let db = test_db().await;
-    let expiry = Duration::from_secs(1);
+    let expiry = Duration::from_secs(3);
     let mut processes: Vec<Actor> = (0..3).map(|_| process(&db, expiry)).collect();
     turns(&mut processes, 5, &mut 0).await;
     let killed = processes.pop().unwrap();

@@ -5,7 +5,6 @@ use std::time::Duration;
 use mongolock::LockProvider;
 
 use super::plot::Line;
-use super::tell;
 use crate::order::far_proxy;
 use crate::report::Report;
 use crate::rivals::{CHEAPEST, Crowd, Done, LIBRARY, Measured, OWN, Rival, UNAWAITED, in_turns};
@@ -69,9 +68,9 @@ pub(super) async fn measure(
         }
         let library = &measured[LIBRARY];
         let name = format!("{who}: cycles / the faster floor");
-        tell(report, over_floor, name, &library.over(&floor));
+        report.at_least(over_floor, name, &library.over(&floor), "x");
         let name = format!("{who}: cycles / own commands");
-        tell(report, over_own, name, &library.over_other(&measured[OWN]));
+        report.at_least(over_own, name, &library.over_other(&measured[OWN]), "x");
         report.micros(format!("{who}: a cycle, p50"), library.lengths.all.p50());
         let name = format!("{who}: a cycle / own commands, p50");
         report.figure(name, &library.median_over(&measured[OWN]), "x");
@@ -149,7 +148,7 @@ pub(super) async fn far(setting: &Setting, report: &mut Report) -> anyhow::Resul
         let [own, library] = in_turns(setting.turns(), run).await?;
         let who = format!("{tasks} tasks, 3 ms farther each way");
         let name = format!("{who}: cycles / own commands");
-        tell(report, goal, name, &library.over_other(&own));
+        report.at_least(goal, name, &library.over_other(&own), "x");
         let name = format!("{who}: a cycle / own commands, p50");
         report.figure(name, &library.median_over(&own), "x");
     }
