@@ -10,8 +10,8 @@ use mongolock::{LockError, LockProvider, LossReason};
 use mongolock_tests::{Commands, FailPoint, must, names, rounds};
 use tokio::task::JoinSet;
 
-use crate::conformance::detached::{HOUR, assert_lost, detached};
-use crate::fixture::{Fixture, acquire_and_release};
+use crate::conformance::detached::{HOUR, detached};
+use crate::fixture::{Fixture, acquire_and_release, assert_lost};
 
 /// The names of the collection's own commands since the last call.
 fn sent(commands: &Commands) -> Vec<String> {

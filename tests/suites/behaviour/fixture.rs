@@ -1,9 +1,11 @@
 //! The fixture of this suite: a provider with a database for one test, a rival in another process, and helpers for
 //! locks.
 
+use std::sync::Arc;
+
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection, Database};
-use mongolock::{DistributedLock, IndexState, LockError, LockProvider};
+use mongolock::{DistributedLock, IndexState, LockError, LockInfo, LockProvider, LossReason, blocking};
 use mongolock_tests::{
     AMPLE, BEFORE_EXPIRY, Commands, Server, TestDb, lock_document, locks, must, recorded, stable_client,
     stable_options, test_db,
@@ -22,7 +24,7 @@ pub(crate) enum AppError {
 /// A provider whose locks no other test uses: in a database for this test, or in memory.
 pub(crate) struct Fixture {
     pub(crate) provider: LockProvider,
-    db: Option<TestDb>,
+    db: Option<Arc<TestDb>>,
 }
 
 /// Where the locks of a fixture are, for a provider in another runtime.
@@ -49,7 +51,7 @@ impl Fixture {
         let db = test_db().await;
         Self {
             provider: patient(db.database()),
-            db: Some(db),
+            db: Some(Arc::new(db)),
         }
     }
 
@@ -57,6 +59,37 @@ impl Fixture {
         let builder = LockProvider::in_memory().to_builder().acquire_timeout(AMPLE);
         let provider = builder.build().unwrap();
         Self { provider, db: None }
+    }
+
+    /// A fixture of the same place, whose provider is another one.
+    pub(crate) fn another(&self) -> Self {
+        Self {
+            provider: self.provider.to_builder().build().unwrap(),
+            db: self.db.clone(),
+        }
+    }
+
+    /// A provider of a program without async code, and a fixture of the same place.
+    pub(crate) fn threads(&self) -> (blocking::LockProvider, Self) {
+        if self.db.is_some() {
+            let locks =
+                blocking::LockProvider::connect_with(self.uri(), |options| options.acquire_timeout(AMPLE));
+            return (locks.unwrap(), self.another());
+        }
+        let locks = blocking::LockProvider::in_memory().unwrap();
+        let provider = locks
+            .provider()
+            .to_builder()
+            .acquire_timeout(AMPLE)
+            .build()
+            .unwrap();
+        (locks, Self { provider, db: None })
+    }
+
+    /// The connection string that names the database.
+    pub(crate) fn uri(&self) -> String {
+        let (hosts, options) = self.db().uri().split_once("/?").expect("it has options");
+        format!("{hosts}/{}?{options}", self.db().name())
     }
 
     pub(crate) fn place(&self) -> Place {
@@ -107,6 +140,24 @@ impl Fixture {
         (provider, commands)
     }
 
+    /// Whether another process can acquire the lock now.
+    pub(crate) async fn is_free(&self, name: &str) -> bool {
+        match self.process("observer").lock(name).try_acquire().await.unwrap() {
+            Some(guard) => guard.release().await.is_ok(),
+            None => false,
+        }
+    }
+
+    /// What an operator sees of a lock that has a document.
+    pub(crate) async fn info(&self, name: &str) -> LockInfo {
+        self.provider
+            .admin()
+            .get(name)
+            .await
+            .unwrap()
+            .expect("the lock has a document")
+    }
+
     pub(crate) async fn document(&self, name: &str) -> Option<Document> {
         lock_document(self.database(), name).await
     }
@@ -128,6 +179,24 @@ pub(crate) async fn assert_released(lock: &DistributedLock) {
     timeout(BEFORE_EXPIRY, acquire_and_release(lock))
         .await
         .expect("the lock was released");
+}
+
+/// Asserts that the call reports a loss for this reason.
+pub(crate) fn assert_lost<T>(result: Result<T, LockError>, expected: LossReason) {
+    match result {
+        Err(error @ LockError::Lost { reason, .. }) => assert_eq!(reason, expected, "{error}"),
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("the hold is not lost"),
+    }
+}
+
+/// The option that the call refuses.
+pub(crate) fn refused_option<T>(result: Result<T, LockError>) -> &'static str {
+    match result {
+        Err(LockError::InvalidOption { option, .. }) => option,
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("no option is refused"),
+    }
 }
 
 /// The connection string of a user who has only these rights on the collection of the locks in the database `app`.

@@ -8,9 +8,9 @@ use std::time::Duration;
 use mongodb::bson::{Document, doc};
 use mongolock::{
     Fenced, FencedExt, FencingToken, IndexState, LockContext, LockError, LockFilter, LockProvider, LockState,
-    LossReason, Permit, distributed_lock,
+    Permit, distributed_lock,
 };
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, must, names, recorded, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, must, test_db};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -21,23 +21,15 @@ conformance!(
     so_many_callers_hold_permits_and_no_more,
     a_released_permit_wakes_a_waiter_of_another_process,
     a_waiter_in_the_same_process_gets_a_released_permit,
-    a_dropped_permit_is_free_again,
-    a_permit_whose_lease_has_ended_is_free,
-    a_cancelled_wait_takes_no_permit,
     a_semaphore_and_a_lock_of_one_name_are_independent,
-    a_full_semaphore_names_a_holder,
     many_callers_never_exceed_the_number,
     callers_with_different_numbers_never_exceed_the_larger_one,
     every_permit_is_used,
     a_try_finds_the_last_free_permit,
     a_try_lets_waiters_of_its_process_go_first,
     tries_of_one_process_do_not_make_each_other_fail,
-    nested_calls_join_the_permit,
-    an_explicit_acquire_inside_a_permit_is_reentrant,
     a_permit_has_no_fencing_token,
-    a_lost_permit_cancels_its_body,
     operators_see_and_release_permits,
-    a_shutdown_releases_permits,
     wrong_numbers_are_refused,
     an_attribute_takes_permits,
 );
@@ -107,43 +99,6 @@ async fn a_waiter_in_the_same_process_gets_a_released_permit(fixture: Fixture) {
     release_all(held).await;
 }
 
-async fn a_dropped_permit_is_free_again(fixture: Fixture) {
-    drop(all(&fixture.provider, 2).await);
-    let again = timeout(BEFORE_EXPIRY, all(&fixture.rival(), 2)).await;
-    release_all(again.expect("both are free")).await;
-}
-
-/// A holder that does not renew is as good as dead.
-async fn a_permit_whose_lease_has_ended_is_free(fixture: Fixture) {
-    let expiry = Duration::from_millis(800);
-    let dead = fixture.process("dead").semaphore("s", 1);
-    let permit = dead
-        .expiry(expiry)
-        .max_hold(Duration::ZERO)
-        .acquire()
-        .await
-        .unwrap();
-    let next = timeout(BEFORE_EXPIRY, fixture.provider.semaphore("s", 1).acquire()).await;
-    assert!(permit.is_lost());
-    next.expect("the lease has ended")
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
-}
-
-async fn a_cancelled_wait_takes_no_permit(fixture: Fixture) {
-    let held = all(&fixture.rival(), 2).await;
-    for millis in [1, 30, 200] {
-        let semaphore = fixture.provider.semaphore("s", 2);
-        let cut = timeout(Duration::from_millis(millis), semaphore.acquire()).await;
-        assert!(cut.is_err(), "both permits are held");
-    }
-    release_all(held).await;
-    let all = timeout(BEFORE_EXPIRY, all(&fixture.rival(), 2)).await;
-    release_all(all.expect("no permit is left with a cancelled call")).await;
-}
-
 async fn a_semaphore_and_a_lock_of_one_name_are_independent(fixture: Fixture) {
     let held = all(&fixture.provider, 2).await;
     let lock = fixture.rival().lock("s").try_acquire().await.unwrap();
@@ -155,20 +110,6 @@ async fn a_semaphore_and_a_lock_of_one_name_are_independent(fixture: Fixture) {
         .await
         .unwrap();
     other.expect("it is another semaphore").release().await.unwrap();
-    release_all(held).await;
-}
-
-async fn a_full_semaphore_names_a_holder(fixture: Fixture) {
-    let held = all(&fixture.rival(), 2).await;
-    let semaphore = fixture.provider.semaphore("s", 2);
-    let short = semaphore.clone().acquire_timeout(Duration::from_secs(1));
-    let error = short.acquire().await.unwrap_err();
-    assert!(
-        matches!(&error, LockError::Timeout { name, holder: Some(holder), .. } if name == "s" && holder == "rival"),
-        "{error:?}"
-    );
-    let none = semaphore.acquire_timeout(Duration::ZERO).acquire().await;
-    assert!(matches!(none, Err(LockError::Timeout { .. })), "{none:?}");
     release_all(held).await;
 }
 
@@ -286,43 +227,6 @@ async fn tries_of_one_process_do_not_make_each_other_fail(fixture: Fixture) {
     }
 }
 
-async fn nested_calls_join_the_permit(fixture: Fixture) {
-    let semaphore = fixture.provider.semaphore("s", 1);
-    let (inner, other) = (semaphore.clone(), fixture.provider.lock("between"));
-    let ended = semaphore.run(async |outer| {
-        assert_eq!((outer.name(), outer.is_lost()), ("s", false));
-        other
-            .run(async |_| {
-                inner
-                    .run(async |context| {
-                        assert_eq!(context.name(), "s");
-                        Ok::<_, LockError>(())
-                    })
-                    .await
-            })
-            .await
-    });
-    timeout(AMPLE, ended)
-        .await
-        .expect("it does not wait for itself")
-        .unwrap();
-    assert_eq!(semaphore.available().await.unwrap(), 1);
-}
-
-async fn an_explicit_acquire_inside_a_permit_is_reentrant(fixture: Fixture) {
-    let semaphore = fixture.provider.semaphore("s", 2);
-    let inner = semaphore.clone();
-    let ended = semaphore.run(async |_| {
-        let again = inner.acquire().await;
-        assert!(
-            matches!(&again, Err(LockError::Reentrant { name, .. }) if name == "s"),
-            "{again:?}"
-        );
-        Ok::<_, LockError>(())
-    });
-    ended.await.unwrap();
-}
-
 async fn a_permit_has_no_fencing_token(fixture: Fixture) {
     let permit = fixture.provider.semaphore("s", 2).acquire().await.unwrap();
     let context = permit.context();
@@ -350,24 +254,6 @@ async fn a_permit_has_no_fencing_token(fixture: Fixture) {
     assert!(matches!(written, Err(LockError::NoFencingToken)), "{written:?}");
     assert_eq!(value.read(|value, _| *value), 0);
     permit.release().await.unwrap();
-}
-
-async fn a_lost_permit_cancels_its_body(fixture: Fixture) {
-    let semaphore = fixture.provider.semaphore("s", 1);
-    let admin = fixture.provider.admin();
-    let ended = semaphore.run(async |permit| {
-        assert!(admin.force_release("s").permit(0).await?);
-        permit.lost().await;
-        std::future::pending::<Result<(), LockError>>().await
-    });
-    let error = timeout(AMPLE, ended)
-        .await
-        .expect("the body is cancelled")
-        .unwrap_err();
-    assert!(
-        matches!(&error, LockError::Lost { name, reason: LossReason::Gone, .. } if name == "s"),
-        "{error:?}"
-    );
 }
 
 async fn operators_see_and_release_permits(fixture: Fixture) {
@@ -406,16 +292,6 @@ async fn operators_see_and_release_permits(fixture: Fixture) {
     assert_eq!(fixture.provider.held()[0].permit, Some(7));
     taken.release().await.unwrap();
     drop((held, lock));
-}
-
-async fn a_shutdown_releases_permits(fixture: Fixture) {
-    let leaving = fixture.process("leaving");
-    let held = all(&leaving, 2).await;
-    leaving.shutdown().await;
-    assert!(held.iter().all(Permit::is_lost));
-    assert_eq!(fixture.provider.semaphore("s", 2).available().await.unwrap(), 2);
-    let refused = leaving.semaphore("s", 2).acquire().await;
-    assert!(matches!(refused, Err(LockError::ShutDown { name, .. }) if name == "s"));
 }
 
 async fn wrong_numbers_are_refused(fixture: Fixture) {
@@ -461,45 +337,6 @@ async fn an_attribute_takes_permits(fixture: Fixture) {
     assert_eq!(export(provider, "a").await.unwrap(), None);
     assert_eq!(export(provider, "b").await.unwrap().as_deref(), Some("export:b"));
     release_all(vec![first, second]).await;
-}
-
-/// While permits are free, acquiring one costs a command and releasing it another.
-#[tokio::test]
-async fn a_free_permit_costs_one_command() {
-    let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let provider = LockProvider::new(&database);
-    let warm = provider.semaphore("warm", 100);
-    warm.acquire().await.unwrap().release().await.unwrap();
-    provider.admin().index_state().await;
-    let semaphore = provider.semaphore("s", 100);
-    commands.clear();
-    semaphore.acquire().await.unwrap().release().await.unwrap();
-    assert_eq!(names(&commands.take()), ["findAndModify", "update"]);
-}
-
-/// A full semaphore costs a claim and a query, and no write.
-#[tokio::test]
-async fn a_full_semaphore_costs_a_claim_and_a_query() {
-    let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let held = all(&fixture.rival(), 3).await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let provider = LockProvider::new(&database);
-    provider
-        .semaphore("warm", 1)
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
-    provider.admin().index_state().await;
-    commands.clear();
-    assert!(provider.semaphore("s", 3).try_acquire().await.unwrap().is_none());
-    assert_eq!(names(&commands.take()), ["findAndModify", "find"]);
-    release_all(held).await;
 }
 
 /// The document of a permit has the five fields of every lock, and nothing else is stored.

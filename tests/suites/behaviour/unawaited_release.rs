@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use mongolock::{DistributedLock, FencingToken, LockContext, LockError, LockProvider, distributed_lock};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, TestDb, eventually, must};
+use mongolock_tests::{AMPLE, FailPoint, FailPointGuard, TestDb, eventually, must};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -12,11 +12,9 @@ use crate::conformance::conformance;
 use crate::fixture::{Fixture, assert_released};
 
 conformance!(
-    the_lock_is_released_after_the_call,
     a_try_after_the_call_is_never_busy,
     calls_in_a_row_have_greater_tokens,
     a_minimum_hold_applies_after_the_call,
-    a_panic_of_the_body_reaches_the_caller,
     a_shutdown_waits_for_the_release,
     the_lock_overrides_its_provider,
 );
@@ -43,12 +41,6 @@ fn run_once(lock: &DistributedLock) -> impl Future<Output = Result<FencingToken,
 
 async fn fail(db: &TestDb, point: FailPoint) -> FailPointGuard {
     must(point.enable_for(db).await)
-}
-
-async fn the_lock_is_released_after_the_call(fixture: Fixture) {
-    let first = run_once(&unawaited(&fixture.provider, "n")).await.unwrap();
-    let guard = timeout(BEFORE_EXPIRY, fixture.rival().lock("n").acquire()).await;
-    assert!(guard.expect("it is released").unwrap().fencing_token() > first);
 }
 
 /// A call that skips must not skip because of the release of the call before.
@@ -119,18 +111,6 @@ async fn a_minimum_hold_applies_after_the_call(fixture: Fixture) {
     let taken = begun.elapsed();
     assert!(taken + MILLISECONDS >= hold, "{taken:?}");
     next.release().await.unwrap();
-}
-
-async fn a_panic_of_the_body_reaches_the_caller(fixture: Fixture) {
-    let lock = unawaited(&fixture.provider, "panic");
-    let panicking = lock.run(|_| async {
-        let answer: Result<(), LockError> = Ok(());
-        assert!(answer.is_err(), "the body panics");
-        answer
-    });
-    let ended = tokio::spawn(panicking).await;
-    assert!(ended.unwrap_err().is_panic());
-    assert_released(&fixture.rival().lock("panic")).await;
 }
 
 async fn a_shutdown_waits_for_the_release(fixture: Fixture) {

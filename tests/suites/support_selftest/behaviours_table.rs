@@ -121,15 +121,17 @@ fn tests_below(place: &Path) -> Vec<String> {
     below.flat_map(|path| tests_below(&path)).collect()
 }
 
-/// The functions after a test attribute, and the scenarios that `conformance!` lists.
+/// The functions after a test attribute, and the scenarios that `conformance!` and `conformance_of_kinds!` list, these with
+/// their kinds.
 fn tests_in(source: &str) -> Vec<String> {
     let mut tests = Vec::new();
     let (mut is_test, mut is_listed) = (false, false);
     for line in source.lines().map(str::trim) {
-        is_listed = (is_listed && line != ");") || line == "conformance!(";
+        is_listed = (is_listed && line != ");") || line.starts_with("conformance") && line.ends_with("!(");
         is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
         if is_listed && line.ends_with(',') {
-            tests.push(line.trim_end_matches(',').to_owned());
+            let name = line.split([':', ',']).next();
+            tests.extend(name.map(str::to_owned));
         } else if is_test && let Some((_, function)) = line.split_once("fn ") {
             tests.extend(function.split_once('(').map(|(name, _)| name.to_owned()));
             is_test = false;

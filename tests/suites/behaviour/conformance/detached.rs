@@ -6,18 +6,13 @@ use mongolock::{LeaseHandle, LockError, LockGuard, LockProvider, LockState, Loss
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must, rounds};
 use tokio::time::{Instant, timeout};
 
-use super::conformance;
-use crate::fixture::{Fixture, acquire_and_release};
+use super::subject::Subject;
+use super::{conformance, conformance_of_kinds};
+use crate::fixture::{Fixture, acquire_and_release, assert_lost, refused_option};
 
 conformance!(
-    another_process_resumes_a_lock_with_a_greater_token,
     a_detached_lock_is_held_and_shows_its_owner,
-    a_set_and_a_permit_are_resumed,
-    two_that_resume_one_handle_at_once,
-    a_handle_is_used_up_by_its_resumption,
     a_lease_ends_with_its_time,
-    an_extension_never_shortens,
-    a_release_by_the_handle_tells_whether_there_was_something_to_release,
     the_handle_exists_before_the_lease,
     what_cannot_be_used_is_refused,
     a_detached_hold_ends_for_its_process,
@@ -29,8 +24,16 @@ conformance!(
     a_waiter_gets_the_lock_when_the_handle_is_released,
     a_shutdown_leaves_detached_leases_alone,
     a_shutdown_waits_for_the_release_of_a_detachment_that_is_given_up,
-    a_margin_keeps_no_lease_alive,
     a_resumption_that_is_given_up_hides_no_lease,
+);
+
+conformance_of_kinds!(
+    another_process_resumes_a_lease_with_a_greater_token: CALLS with threads,
+    two_that_resume_one_handle_at_once: CALLS,
+    a_handle_is_used_up_by_its_resumption: CALLS with threads,
+    an_extension_never_shortens: CALLS with threads,
+    a_release_by_the_handle_tells_whether_there_was_something_to_release: CALLS with threads,
+    a_margin_keeps_no_lease_alive: CALLS,
 );
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -40,42 +43,34 @@ pub(crate) async fn detached(provider: &LockProvider, name: &str) -> LeaseHandle
     guard.detach(HOUR).await.unwrap()
 }
 
-pub(crate) fn assert_lost<T: std::fmt::Debug>(resumed: Result<T, LockError>, expected: LossReason) {
-    match resumed {
-        Err(LockError::Lost { reason, .. }) => assert_eq!(reason, expected),
-        other => panic!("{other:?}"),
-    }
-}
-
-async fn is_free(provider: &LockProvider, name: &str) -> bool {
-    provider.lock(name).try_acquire().await.unwrap().is_some()
-}
-
-async fn another_process_resumes_a_lock_with_a_greater_token(fixture: Fixture) {
-    let guard = fixture.provider.lock("n").await.unwrap();
-    let token = guard.fencing_token();
-    let handle = guard.detach(HOUR).await.unwrap();
-    assert_eq!(handle.fencing_token(), token);
-    let text = handle.text().to_owned();
-    let rival = fixture.rival();
-    let resumed = rival.resume(&text.parse().unwrap()).await.unwrap();
-    assert!(resumed.fencing_token() > token);
-    assert_eq!(resumed.name(), "n");
+async fn another_process_resumes_a_lease_with_a_greater_token(subject: Subject) {
+    let expected = subject.kind.expects();
+    let hold = subject.ours().acquire().await.unwrap();
+    let first = hold.context();
+    let handle = hold.detach(HOUR).await.unwrap();
+    assert!(handle.names().eq(expected.names.iter().copied()));
+    assert_eq!(handle.permit(), (!expected.has_token).then_some(0));
+    assert!(!expected.has_token || handle.fencing_token() == first.fencing_token());
+    subject.assert_held().await;
+    let stored: LeaseHandle = handle.text().parse().unwrap();
+    let resumed = subject.theirs().resume(&stored).await.unwrap();
+    let second = resumed.context();
+    assert_eq!(second.name(), first.name(), "the name that was written first");
+    subject.assert_newer(&second, &first);
     resumed.ensure_held().unwrap();
-    assert!(
-        resumed.remaining() <= Duration::from_secs(30),
-        "it has the expiry of its provider"
-    );
+    let expiry = Duration::from_secs(30);
+    assert!(resumed.remaining() <= expiry, "it has the expiry of its provider");
     let handle = resumed.detach(HOUR).await.unwrap();
-    let again = fixture.provider.resume(&handle).await.unwrap();
-    assert!(again.fencing_token() > handle.fencing_token());
+    let again = subject.ours().resume(&handle).await.unwrap();
+    subject.assert_newer(&again.context(), &second);
+    subject.assert_held().await;
     again.release().await.unwrap();
-    acquire_and_release(&rival.lock("n")).await;
+    subject.assert_released().await;
 }
 
 async fn a_detached_lock_is_held_and_shows_its_owner(fixture: Fixture) {
     let guard = fixture.provider.lock("n").await.unwrap();
-    let begun = fixture.provider.admin().get("n").await.unwrap().unwrap();
+    let begun = fixture.info("n").await;
     assert!(!begun.detached);
     let handle = guard.detach(HOUR).owner("session:1").await.unwrap();
     assert_eq!(handle.owner(), "session:1");
@@ -90,7 +85,7 @@ async fn a_detached_lock_is_held_and_shows_its_owner(fixture: Fixture) {
         }
         other => panic!("{other:?}"),
     }
-    let info = admin.get("n").await.unwrap().unwrap();
+    let info = fixture.info("n").await;
     assert!(info.detached && info.state == LockState::Held);
     assert_eq!(info.owner.as_deref(), Some("session:1"));
     assert_eq!(info.acquired_at, begun.acquired_at);
@@ -98,97 +93,35 @@ async fn a_detached_lock_is_held_and_shows_its_owner(fixture: Fixture) {
     assert!(fixture.provider.held().is_empty());
     let resumed = rival.resume(&handle).await.unwrap();
     assert_eq!(resumed.context().owner(), "session:1");
-    let info = admin.get("n").await.unwrap().unwrap();
+    let info = fixture.info("n").await;
     assert!(!info.detached, "a process renews it");
     assert_eq!(info.owner.as_deref(), Some("session:1"), "the owner stays");
     assert_eq!(admin.release_owner("session:1").await.unwrap(), 1);
     assert_lost(resumed.release().await, LossReason::Gone);
 }
 
-async fn a_set_and_a_permit_are_resumed(fixture: Fixture) {
-    let rival = fixture.rival();
-    let set = fixture.provider.lock_all(["b", "a", "c"]).await.unwrap();
-    let tokens = ["a", "b", "c"].map(|name| set.fencing_token_of(name));
-    let handle = set.detach(HOUR).await.unwrap();
-    assert_eq!(handle.names().collect::<Vec<_>>(), ["a", "b", "c"]);
-    assert_eq!(
-        Some(handle.fencing_token()),
-        tokens[1],
-        "that of the name written first"
-    );
-    for name in ["a", "b", "c"] {
-        assert!(!is_free(&rival, name).await);
-    }
-    let set = rival.resume(&handle).await.unwrap();
-    assert_eq!((set.name(), set.names().count()), ("b", 3));
-    for (name, before) in ["a", "b", "c"].into_iter().zip(tokens) {
-        assert!(set.fencing_token_of(name) > before);
-    }
-    assert!(rival.release(&set.detach(HOUR).await.unwrap()).await.unwrap());
-    for name in ["a", "b", "c"] {
-        acquire_and_release(&rival.lock(name)).await;
-    }
-
-    let permit = fixture.provider.semaphore("s", 2).await.unwrap();
-    let number = permit.number();
-    let handle = permit.detach(HOUR).await.unwrap();
-    assert_eq!(handle.permit(), Some(number));
-    let other = rival.semaphore("s", 2).await.unwrap();
-    assert_ne!(other.number(), number);
-    assert!(rival.semaphore("s", 2).try_acquire().await.unwrap().is_none());
-    let permit = rival.resume_permit(&handle).await.unwrap();
-    assert_eq!((permit.name(), permit.number()), ("s", number));
-    permit.release().await.unwrap();
-    other.release().await.unwrap();
-    assert_lost(rival.resume_permit(&handle).await, LossReason::Gone);
-}
-
-/// How many of these calls have succeeded; the others have found that the handle is used up.
-fn winners<T: std::fmt::Debug>(resumed: [Result<T, LockError>; 2]) -> usize {
-    let mut won = 0;
-    for resumed in resumed {
-        match resumed {
-            Ok(_) => won += 1,
-            lost => assert_lost(lost, LossReason::Gone),
+async fn two_that_resume_one_handle_at_once(subject: Subject) {
+    let (ours, theirs) = (subject.ours(), subject.theirs());
+    for _ in 0..rounds(50) {
+        let handle = ours.acquire().await.unwrap().detach(HOUR).await.unwrap();
+        match tokio::join!(ours.resume(&handle), theirs.resume(&handle)) {
+            (Ok(_won), lost) | (lost, Ok(_won)) => assert_lost(lost, LossReason::Gone),
+            (Err(one), Err(other)) => panic!("{one:?} {other:?}"),
         }
     }
-    won
 }
 
-async fn two_that_resume_one_handle_at_once(fixture: Fixture) {
-    let (ours, theirs) = (&fixture.provider, fixture.rival());
-    for _ in 0..rounds(50) {
-        let handle = detached(ours, "n").await;
-        let (one, other) = tokio::join!(ours.resume(&handle), theirs.resume(&handle));
-        assert_eq!(winners([one, other]), 1);
-
-        let handle = ours
-            .lock_all(["a", "b", "c"])
-            .await
-            .unwrap()
-            .detach(HOUR)
-            .await
-            .unwrap();
-        let (one, other) = tokio::join!(ours.resume(&handle), theirs.resume(&handle));
-        assert_eq!(winners([one, other]), 1);
-
-        let handle = ours.semaphore("s", 1).await.unwrap().detach(HOUR).await.unwrap();
-        let (one, other) = tokio::join!(ours.resume_permit(&handle), theirs.resume_permit(&handle));
-        assert_eq!(winners([one, other]), 1);
-    }
-}
-
-async fn a_handle_is_used_up_by_its_resumption(fixture: Fixture) {
-    let (provider, rival) = (&fixture.provider, fixture.rival());
-    let handle = detached(provider, "n").await;
-    let guard = rival.resume(&handle).await.unwrap();
-    assert_lost(provider.resume(&handle).await, LossReason::Gone);
-    assert_lost(rival.resume(&handle).await, LossReason::Gone);
-    assert_lost(provider.extend(&handle, HOUR).await, LossReason::Gone);
-    assert!(!provider.release(&handle).await.unwrap());
-    guard.ensure_held().unwrap();
-    guard.release().await.unwrap();
-    assert_lost(provider.resume(&handle).await, LossReason::Gone);
+async fn a_handle_is_used_up_by_its_resumption(subject: Subject) {
+    let (ours, theirs) = (subject.ours(), subject.theirs());
+    let handle = ours.acquire().await.unwrap().detach(HOUR).await.unwrap();
+    let hold = theirs.resume(&handle).await.unwrap();
+    assert_lost(ours.resume(&handle).await, LossReason::Gone);
+    assert_lost(theirs.resume(&handle).await, LossReason::Gone);
+    assert_lost(ours.extend(&handle, HOUR).await, LossReason::Gone);
+    assert!(!ours.release(&handle).await.unwrap());
+    hold.ensure_held().unwrap();
+    hold.release().await.unwrap();
+    assert_lost(ours.resume(&handle).await, LossReason::Gone);
 }
 
 async fn a_lease_ends_with_its_time(fixture: Fixture) {
@@ -218,42 +151,28 @@ async fn a_lease_ends_with_its_time(fixture: Fixture) {
     );
 }
 
-async fn an_extension_never_shortens(fixture: Fixture) {
-    let provider = &fixture.provider;
-    let set = async || {
-        provider
-            .lock_all(["a", "b"])
-            .await
-            .unwrap()
-            .detach(HOUR)
-            .await
-            .unwrap()
-    };
-    for handle in [detached(provider, "n").await, set().await] {
-        let end = async || {
-            let name = handle.names().next().unwrap();
-            provider.admin().get(name).await.unwrap().unwrap().expires_at
-        };
-        let begun = end().await;
-        let extended = provider.extend(&handle, 2 * HOUR).await.unwrap();
-        assert!(extended > begun);
-        assert_eq!(end().await, extended);
-        assert_eq!(fixture.rival().extend(&handle, HOUR).await.unwrap(), extended);
-        assert_eq!(end().await, extended);
-        let guard = provider.resume(&handle).await.unwrap();
-        guard.release().await.unwrap();
-    }
+async fn an_extension_never_shortens(subject: Subject) {
+    let (ours, theirs) = (subject.ours(), subject.theirs());
+    let handle = ours.acquire().await.unwrap().detach(HOUR).await.unwrap();
+    let end = async || subject.infos().await[0].expires_at;
+    let begun = end().await;
+    let extended = ours.extend(&handle, 2 * HOUR).await.unwrap();
+    assert!(extended > begun);
+    assert_eq!(end().await, extended);
+    assert_eq!(theirs.extend(&handle, HOUR).await.unwrap(), extended);
+    assert_eq!(end().await, extended);
+    ours.resume(&handle).await.unwrap().release().await.unwrap();
 }
 
-async fn a_release_by_the_handle_tells_whether_there_was_something_to_release(fixture: Fixture) {
-    let (provider, rival) = (&fixture.provider, fixture.rival());
-    let handle = detached(provider, "n").await;
-    assert!(rival.release(&handle).await.unwrap());
-    assert!(!rival.release(&handle).await.unwrap());
-    let guard = rival.lock("n").await.unwrap();
-    assert!(!provider.release(&handle).await.unwrap());
-    guard.ensure_held().unwrap();
-    guard.release().await.unwrap();
+async fn a_release_by_the_handle_tells_whether_there_was_something_to_release(subject: Subject) {
+    let (ours, theirs) = (subject.ours(), subject.theirs());
+    let handle = ours.acquire().await.unwrap().detach(HOUR).await.unwrap();
+    assert!(theirs.release(&handle).await.unwrap());
+    assert!(!theirs.release(&handle).await.unwrap());
+    let hold = theirs.acquire().await.unwrap();
+    assert!(!ours.release(&handle).await.unwrap());
+    hold.ensure_held().unwrap();
+    hold.release().await.unwrap();
 }
 
 async fn the_handle_exists_before_the_lease(fixture: Fixture) {
@@ -278,32 +197,26 @@ async fn what_cannot_be_used_is_refused(fixture: Fixture) {
     refused(provider.extend(&handle, HOUR).await.unwrap_err());
     refused(provider.release(&handle).await.unwrap_err());
     refused(other.resume_permit(&handle).await.unwrap_err());
-    let permit = provider
-        .semaphore("s", 1)
-        .await
-        .unwrap()
-        .detach(HOUR)
-        .await
-        .unwrap();
+    let permit = provider.semaphore("s", 1).await.unwrap();
+    let permit = permit.detach(HOUR).await.unwrap();
     refused(provider.resume(&permit).await.unwrap_err());
     assert!(provider.release(&permit).await.unwrap());
     other.resume(&handle).await.unwrap().release().await.unwrap();
 
-    let invalid = |error: LockError| assert!(matches!(error, LockError::InvalidOption { .. }), "{error:?}");
     for ttl in [
         Duration::from_millis(99),
         HOUR * 24 * 7 + Duration::from_millis(1),
         Duration::from_micros(500_500),
     ] {
         let guard = provider.lock("n").await.unwrap();
-        invalid(guard.detach(ttl).await.unwrap_err());
+        assert_eq!(refused_option(guard.detach(ttl).await), "ttl");
         let handle = detached(provider, "other").await;
-        invalid(provider.extend(&handle, ttl).await.unwrap_err());
+        assert_eq!(refused_option(provider.extend(&handle, ttl).await), "ttl");
         assert!(provider.release(&handle).await.unwrap());
     }
     for owner in ["", "done:me", "a\nb"] {
         let guard = provider.lock("n").await.unwrap();
-        invalid(guard.detach(HOUR).owner(owner).await.unwrap_err());
+        assert_eq!(refused_option(guard.detach(HOUR).owner(owner).await), "owner");
     }
     acquire_and_release(&fixture.rival().lock("n")).await;
 }
@@ -368,21 +281,16 @@ async fn a_resumption_that_is_given_up_gives_the_lease_back(fixture: Fixture) {
 async fn a_minimum_hold_goes_on(fixture: Fixture) {
     let (provider, rival) = (&fixture.provider, fixture.rival());
     let lock = provider.lock("n").min_hold(HOUR);
-    let handle = lock
-        .acquire()
-        .await
-        .unwrap()
-        .detach(Duration::from_secs(1))
-        .await
-        .unwrap();
-    let begun = provider.admin().get("n").await.unwrap().unwrap();
+    let hold = lock.acquire().await.unwrap();
+    let handle = hold.detach(Duration::from_secs(1)).await.unwrap();
+    let begun = fixture.info("n").await;
     assert!(
         begun.remaining > HOUR / 2,
         "the detached lease lasts for the minimum hold"
     );
     let guard = rival.resume(&handle).await.unwrap();
     guard.release().await.unwrap();
-    let info = provider.admin().get("n").await.unwrap().unwrap();
+    let info = fixture.info("n").await;
     assert_eq!(info.acquired_at, begun.acquired_at);
     assert!(info.state == LockState::Released && info.remaining > HOUR / 2);
 
@@ -390,7 +298,7 @@ async fn a_minimum_hold_goes_on(fixture: Fixture) {
     let handle = lock.acquire().await.unwrap().detach(HOUR).await.unwrap();
     assert!(rival.release(&handle).await.unwrap());
     assert!(
-        !is_free(&rival, "other").await,
+        !fixture.is_free("other").await,
         "so is that of a release by the handle"
     );
 }
@@ -413,13 +321,8 @@ async fn a_set_that_has_lost_a_lock_is_lost_as_a_whole(fixture: Fixture) {
     let (provider, rival, admin) = (&fixture.provider, fixture.rival(), fixture.provider.admin());
     for (lost, others_are_released) in [("a", false), ("b", true), ("c", true)] {
         let names = ["a", "b", "c"];
-        let handle = provider
-            .lock_all(names)
-            .await
-            .unwrap()
-            .detach(HOUR)
-            .await
-            .unwrap();
+        let set = provider.lock_all(names).await.unwrap();
+        let handle = set.detach(HOUR).await.unwrap();
         assert!(admin.force_release(lost).await.unwrap());
         assert_lost(rival.resume(&handle).await, LossReason::Gone);
         assert_lost(rival.extend(&handle, HOUR).await, LossReason::Gone);
@@ -427,7 +330,7 @@ async fn a_set_that_has_lost_a_lock_is_lost_as_a_whole(fixture: Fixture) {
             if others_are_released {
                 acquire_and_release(&rival.lock(name)).await;
             } else {
-                assert!(!is_free(&rival, name).await, "who gets no name touches nothing");
+                assert!(!fixture.is_free(name).await, "who gets no name touches nothing");
             }
         }
         assert_eq!(rival.release(&handle).await.unwrap(), !others_are_released);
@@ -471,30 +374,30 @@ async fn a_shutdown_waits_for_the_release_of_a_detachment_that_is_given_up(fixtu
             // In memory it takes one poll.
             assert!(rival.release(&handle).await.unwrap());
         }
-        assert!(is_free(&rival, &name).await, "{name}");
+        assert!(fixture.is_free(&name).await, "{name}");
     }
 }
 
-async fn a_margin_keeps_no_lease_alive(fixture: Fixture) {
-    let builder = fixture.provider.to_builder().takeover_margin(HOUR);
-    let provider = builder.acquire_timeout(AMPLE).build().unwrap();
-    let set = async || provider.lock_all(["a", "b"]).await.unwrap();
-    for guard in [provider.lock("n").await.unwrap(), set().await] {
-        let name = guard.name().to_owned();
-        let handle = guard.detach(Duration::from_millis(100)).await.unwrap();
-        let expired = async || {
-            let info = provider.admin().get(&name).await.unwrap();
-            info.filter(|info| info.state == LockState::Expired)
-        };
-        must(eventually(AMPLE, "the lease expires", expired).await);
-        let begun = Instant::now();
-        assert_lost(provider.resume(&handle).await, LossReason::Expired);
-        assert_lost(provider.extend(&handle, HOUR).await, LossReason::Expired);
-        assert!(begun.elapsed() < AMPLE / 2, "it is no question of time");
-        assert!(!is_free(&provider, &name).await, "the margin keeps it");
-        assert!(provider.release(&handle).await.unwrap(), "it ends the margin");
-        assert!(is_free(&provider, &name).await);
-    }
+async fn a_margin_keeps_no_lease_alive(subject: Subject) {
+    let builder = subject.provider().to_builder().takeover_margin(HOUR);
+    let target = subject.of(&builder.acquire_timeout(AMPLE).build().unwrap());
+    let hold = target.acquire().await.unwrap();
+    let handle = hold.detach(Duration::from_millis(100)).await.unwrap();
+    let expired = async || {
+        let infos = subject.infos().await;
+        infos
+            .iter()
+            .all(|info| info.state == LockState::Expired)
+            .then_some(())
+    };
+    must(eventually(AMPLE, "the lease expires", expired).await);
+    let begun = Instant::now();
+    assert_lost(target.resume(&handle).await, LossReason::Expired);
+    assert_lost(target.extend(&handle, HOUR).await, LossReason::Expired);
+    assert!(begun.elapsed() < AMPLE / 2, "it is no question of time");
+    assert!(!target.is_free().await, "the margin keeps it");
+    assert!(target.release(&handle).await.unwrap(), "it ends the margin");
+    assert!(target.is_free().await);
 }
 
 async fn a_resumption_that_is_given_up_hides_no_lease(fixture: Fixture) {
@@ -509,6 +412,6 @@ async fn a_resumption_that_is_given_up_hides_no_lease(fixture: Fixture) {
             provider.extend(&handle, HOUR).await.unwrap();
         }
         assert!(provider.release(&handle).await.unwrap());
-        assert!(is_free(&fixture.rival(), "n").await);
+        assert!(fixture.is_free("n").await);
     }
 }

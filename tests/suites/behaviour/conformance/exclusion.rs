@@ -4,72 +4,59 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mongolock::{DistributedLock, FencingToken, LockProvider};
+use mongolock::{FencingToken, LockGuard, LockProvider};
 use mongolock_tests::AMPLE;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::{conformance, unrenewed};
+use super::subject::Subject;
+use super::target::Target;
+use super::{conformance, conformance_of_kinds, unrenewed};
 use crate::fixture::Fixture;
 
 conformance!(
-    one_at_a_time_in_one_process,
-    one_at_a_time_between_processes,
     different_names_do_not_wait,
     one_of_many_wins_a_new_name,
     one_of_many_wins_an_expired_lock,
     many_locks_are_held_at_once,
-    tokens_rise_from_hold_to_hold,
 );
 
-/// A section that counts how many tasks are inside at the same time.
-#[derive(Clone, Default)]
-struct Section {
-    inside: Arc<AtomicUsize>,
-    most: Arc<AtomicUsize>,
-}
+conformance_of_kinds!(
+    one_at_a_time_in_one_process: HOLDS with threads,
+    one_at_a_time_between_processes: HOLDS with threads,
+    tokens_rise_from_hold_to_hold: HOLDS with threads,
+);
 
-impl Section {
-    async fn pass(&self) {
-        let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most.fetch_max(inside, Ordering::SeqCst);
-        sleep(Duration::from_millis(2)).await;
-        self.inside.fetch_sub(1, Ordering::SeqCst);
+/// Has so many tasks acquire these targets, and checks that they hold them one after the other.
+async fn assert_one_at_a_time(tasks: usize, target: impl Fn(usize) -> Target) {
+    let inside = Arc::new(AtomicUsize::new(0));
+    let mut running = JoinSet::new();
+    for task in 0..tasks {
+        let (target, inside) = (target(task), Arc::clone(&inside));
+        running.spawn(async move {
+            let hold = target.acquire().await.unwrap();
+            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "another task is inside");
+            sleep(Duration::from_millis(2)).await;
+            inside.fetch_sub(1, Ordering::SeqCst);
+            hold.release().await.unwrap();
+        });
     }
-
-    async fn pass_many(&self, locks: Vec<DistributedLock>) {
-        let mut tasks = JoinSet::new();
-        for lock in locks {
-            let section = self.clone();
-            tasks.spawn(async move {
-                let guard = lock.acquire().await.unwrap();
-                section.pass().await;
-                guard.release().await.unwrap();
-            });
-        }
-        while let Some(done) = tasks.join_next().await {
-            done.unwrap();
-        }
-    }
+    running.join_all().await;
 }
 
 /// S0.1
-async fn one_at_a_time_in_one_process(fixture: Fixture) {
-    let section = Section::default();
-    section
-        .pass_many((0..20).map(|_| fixture.provider.lock("one")).collect())
-        .await;
-    assert_eq!(section.most.load(Ordering::SeqCst), 1);
+async fn one_at_a_time_in_one_process(subject: Subject) {
+    assert_one_at_a_time(20, |_| subject.ours()).await;
 }
 
-/// S0.1, S2.5
-async fn one_at_a_time_between_processes(fixture: Fixture) {
-    let section = Section::default();
-    let rivals: Vec<LockProvider> = (0..4).map(|_| fixture.rival()).collect();
-    section
-        .pass_many((0..20).map(|i| rivals[i % 4].lock("one")).collect())
-        .await;
-    assert_eq!(section.most.load(Ordering::SeqCst), 1);
+/// S0.1, S2.5: a set is named in another order by each of them.
+async fn one_at_a_time_between_processes(subject: Subject) {
+    let rivals: Vec<LockProvider> = (0..3).map(|_| subject.fixture.rival()).collect();
+    let target = |task| match rivals.get(task % 4) {
+        Some(rival) => subject.of(rival),
+        None => subject.ours(),
+    };
+    assert_one_at_a_time(20, target).await;
 }
 
 /// S0.2: both tasks pass the barrier only if they hold their locks at the same time.
@@ -116,11 +103,7 @@ async fn winners(fixture: &Fixture, name: &'static str, takers: usize) -> Vec<Fe
         });
     }
     let guards = tasks.join_all().await;
-    guards
-        .iter()
-        .flatten()
-        .map(mongolock::LockGuard::fencing_token)
-        .collect()
+    guards.iter().flatten().map(LockGuard::fencing_token).collect()
 }
 
 /// S1.10, S2.11
@@ -135,15 +118,14 @@ async fn many_locks_are_held_at_once(fixture: Fixture) {
 }
 
 /// S1.19
-async fn tokens_rise_from_hold_to_hold(fixture: Fixture) {
-    let providers = [fixture.provider.clone(), fixture.rival()];
+async fn tokens_rise_from_hold_to_hold(subject: Subject) {
+    let targets = [subject.ours(), subject.theirs()];
     let mut last = None;
     for round in 0..50 {
-        let guard = providers[round % 2].lock("token").await.unwrap();
-        let token = guard.fencing_token();
-        assert!(last < Some(token), "{last:?} before {token:?}");
-        assert!(token.get() < 1 << 53);
-        last = Some(token);
-        guard.release().await.unwrap();
+        let hold = targets[round % 2].acquire().await.unwrap();
+        if let Some(last) = last.replace(hold.context()) {
+            subject.assert_newer(&hold.context(), &last);
+        }
+        hold.release().await.unwrap();
     }
 }

@@ -1,182 +1,178 @@
 //! A hold from its acquisition to its end: renewal, expiry, release, minimum hold and shutdown.
 
+use std::future::pending;
 use std::time::Duration;
 
 use mongolock::{LockError, LossReason};
-use mongolock_tests::AMPLE;
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{conformance, unrenewed};
-use crate::fixture::{Fixture, acquire_and_release, assert_released};
+use super::subject::Subject;
+use super::{UNRENEWED, conformance_of_kinds};
+use crate::fixture::{AppError, assert_lost};
 
-conformance!(
-    leaving_the_scope_releases,
-    a_held_lock_outlives_its_expiry,
-    a_lock_that_is_not_renewed_can_be_acquired_after_its_expiry,
-    an_expired_lease_is_lost_and_its_release_changes_nothing,
-    shutdown_ends_holds_and_waits,
-    a_removed_claim_is_gone,
-    min_hold_keeps_others_out,
-    a_lost_lock_can_be_acquired_again_by_its_holder,
+conformance_of_kinds!(
+    leaving_the_scope_releases: HOLDS with threads,
+    every_exit_of_a_body_releases: CALLS with threads,
+    a_held_lock_outlives_its_expiry: HOLDS,
+    a_lock_that_is_not_renewed_can_be_acquired_after_its_expiry: HOLDS with threads,
+    an_expired_lease_is_lost_and_its_release_changes_nothing: HOLDS with threads,
+    shutdown_ends_holds_and_waits: HOLDS with threads,
+    a_removed_claim_is_gone: HOLDS with threads,
+    a_body_learns_of_a_loss: CALLS with threads,
+    min_hold_keeps_others_out: HOLDS with threads,
+    a_lost_lock_can_be_acquired_again_by_its_holder: CALLS,
 );
 
 /// S0.6, S1.1
-async fn leaving_the_scope_releases(fixture: Fixture) {
+async fn leaving_the_scope_releases(subject: Subject) {
     {
-        let guard = fixture.provider.lock("scope").acquire().await.unwrap();
-        assert!(!guard.is_lost() && guard.remaining() > Duration::ZERO);
-        assert!(
-            fixture
-                .rival()
-                .lock("scope")
-                .try_acquire()
-                .await
-                .unwrap()
-                .is_none()
-        );
+        let hold = subject.ours().acquire().await.unwrap();
+        assert!(!hold.is_lost() && hold.remaining() > BEFORE_EXPIRY);
+        subject.assert_held().await;
     }
-    assert_released(&fixture.rival().lock("scope")).await;
+    subject.assert_released().await;
+}
+
+/// The body returns, fails, panics or is cancelled, which a thread is not.
+async fn every_exit_of_a_body_releases(subject: Subject) {
+    for await_release in [true, false] {
+        let target = subject.ours().await_release(await_release);
+        let returned = target.run(async |_| Ok::<_, LockError>("the value")).await;
+        assert_eq!(returned.unwrap(), "the value");
+        subject.assert_released().await;
+        let failed = target.run(async |_| Err::<(), _>(AppError::Body)).await;
+        assert!(matches!(failed, Err(AppError::Body)), "{failed:?}");
+        subject.assert_released().await;
+        let panicking = target.clone();
+        let panicked = tokio::spawn(async move {
+            let body = async |_| -> Result<(), LockError> { panic!("the body fails") };
+            panicking.run(body).await
+        });
+        let panic = panicked.await.unwrap_err().into_panic();
+        assert_eq!(panic.downcast_ref(), Some(&"the body fails"));
+        subject.assert_released().await;
+        if !subject.has_threads() {
+            let cancelled = target.run(async |_| pending::<Result<(), LockError>>().await);
+            timeout(Duration::from_millis(50), cancelled).await.unwrap_err();
+            subject.assert_released().await;
+        }
+    }
 }
 
 /// S1.4
-async fn a_held_lock_outlives_its_expiry(fixture: Fixture) {
+async fn a_held_lock_outlives_its_expiry(subject: Subject) {
     let expiry = Duration::from_secs(3);
-    let guard = fixture
-        .provider
-        .lock("long")
-        .expiry(expiry)
-        .acquire()
-        .await
-        .unwrap();
-    let rival = fixture.rival().lock("long");
+    let hold = subject.ours().expiry(expiry).acquire().await.unwrap();
     let end = Instant::now() + expiry * 2;
     while Instant::now() < end {
-        assert!(rival.try_acquire().await.unwrap().is_none());
-        assert!(!guard.is_lost());
-        sleep(Duration::from_millis(25)).await;
+        subject.assert_held().await;
+        assert!(!hold.is_lost());
+        sleep(Duration::from_millis(50)).await;
     }
-    guard.release().await.unwrap();
+    hold.release().await.unwrap();
 }
 
 /// S0.13, S1.6, S2.9, S1.26
-async fn a_lock_that_is_not_renewed_can_be_acquired_after_its_expiry(fixture: Fixture) {
-    let lock = unrenewed(&fixture.provider, "dead");
+async fn a_lock_that_is_not_renewed_can_be_acquired_after_its_expiry(subject: Subject) {
     let begun = Instant::now();
-    let dead = lock.acquire().await.unwrap();
-    let next = fixture.rival().lock("dead").acquire().await.unwrap();
-    assert!(begun.elapsed() >= Duration::from_millis(200));
+    let dead = subject.ours().unrenewed().acquire().await.unwrap();
+    let next = subject.theirs().acquire().await.unwrap();
+    assert!(begun.elapsed() >= UNRENEWED);
     assert!(dead.is_lost() && dead.remaining() == Duration::ZERO);
-    assert!(next.fencing_token() > dead.fencing_token());
+    subject.assert_newer(&next.context(), &dead.context());
 }
 
 /// S2.10, B8, S3.8
-async fn an_expired_lease_is_lost_and_its_release_changes_nothing(fixture: Fixture) {
-    let dead = unrenewed(&fixture.provider, "stale").acquire().await.unwrap();
+async fn an_expired_lease_is_lost_and_its_release_changes_nothing(subject: Subject) {
+    let dead = subject.ours().unrenewed().acquire().await.unwrap();
     let context = dead.context();
     context.ensure_held().unwrap();
     dead.ensure_held().unwrap();
-    timeout(AMPLE, context.lost())
+    timeout(AMPLE, async { tokio::join!(context.lost(), dead.lost()) })
         .await
         .expect("the deadline ends the lease");
-    let next = fixture.rival().lock("stale").acquire().await.unwrap();
-    assert_lost(&context.ensure_held(), LossReason::Expired);
-    assert_lost(&dead.ensure_held(), LossReason::Expired);
-    assert_lost(&dead.release().await, LossReason::Expired);
-    assert!(
-        fixture
-            .provider
-            .lock("stale")
-            .try_acquire()
-            .await
-            .unwrap()
-            .is_none()
-    );
+    let next = subject.theirs().acquire().await.unwrap();
+    assert_lost(context.ensure_held(), LossReason::Expired);
+    assert_lost(dead.ensure_held(), LossReason::Expired);
+    assert_lost(dead.release().await, LossReason::Expired);
+    assert!(!subject.ours().is_free().await);
+    subject.assert_held().await;
     next.release().await.expect("the next holder still has the lock");
 }
 
-async fn shutdown_ends_holds_and_waits(fixture: Fixture) {
-    let held = fixture.provider.lock("held").await.unwrap();
-    let waiting = fixture.provider.lock("held");
-    let waiter = tokio::spawn(async move { waiting.acquire().await });
-    let dropped = fixture.provider.lock("dropped").await.unwrap();
-    drop(dropped);
-    fixture.provider.shutdown().await;
-    assert!(matches!(waiter.await.unwrap(), Err(LockError::ShutDown { name, .. }) if name == "held"));
-    assert!(held.is_lost());
-    for name in ["held", "dropped"] {
-        let free = fixture.rival().lock(name).try_acquire().await.unwrap();
-        free.expect("the lock is released at the server when shutdown returns")
-            .release()
-            .await
-            .unwrap();
-        assert!(matches!(
-            fixture.provider.lock(name).acquire().await,
-            Err(LockError::ShutDown { .. })
-        ));
+async fn shutdown_ends_holds_and_waits(subject: Subject) {
+    let dropped = subject.fixture.process("dropped");
+    drop(subject.of(&dropped).acquire().await.unwrap());
+    dropped.shutdown().await;
+    subject.assert_free().await;
+
+    let held = subject.ours().acquire().await.unwrap();
+    let waiter = subject.ours().spawn_acquire();
+    subject.shut_down().await;
+    subject.assert_free().await;
+    for refused in [waiter.await.unwrap(), subject.ours().acquire().await] {
+        assert!(matches!(refused, Err(LockError::ShutDown { name, .. }) if subject.has_name(&name)));
     }
-    assert_lost(&held.context().ensure_held(), LossReason::ShutDown);
-    assert_lost(&held.release().await, LossReason::ShutDown);
+    assert!(held.is_lost());
+    assert_lost(held.context().ensure_held(), LossReason::ShutDown);
+    assert_lost(held.release().await, LossReason::ShutDown);
 }
 
 /// S2.10: the claim is gone when the release looks for it, and after every release.
-async fn a_removed_claim_is_gone(fixture: Fixture) {
-    let removed = fixture.provider.lock("removed").await.unwrap();
+async fn a_removed_claim_is_gone(subject: Subject) {
+    let removed = subject.ours().acquire().await.unwrap();
     let context = removed.context();
-    assert!(fixture.rival().admin().force_release("removed").await.unwrap());
-    assert_lost(&removed.release().await, LossReason::Gone);
-    assert_lost(&context.ensure_held(), LossReason::Gone);
+    subject.force_release().await;
+    assert_lost(removed.release().await, LossReason::Gone);
+    assert_lost(context.ensure_held(), LossReason::Gone);
+    subject.assert_released().await;
 
-    let released = fixture.provider.lock("released").await.unwrap();
+    let released = subject.ours().acquire().await.unwrap();
     let context = released.context();
     released.release().await.unwrap();
-    assert_lost(&context.ensure_held(), LossReason::Gone);
+    assert_lost(context.ensure_held(), LossReason::Gone);
 }
 
-fn assert_lost(result: &Result<(), LockError>, expected: LossReason) {
-    match result {
-        Err(error @ LockError::Lost { reason, forced, .. }) => {
-            assert_eq!(*reason, expected);
-            let why = forced.clone().unwrap_or_else(|| reason.to_string());
-            assert!(error.to_string().ends_with(&why), "{error}");
+/// A loss cancels a body that awaits. A thread gets the error when its body has returned.
+async fn a_body_learns_of_a_loss(subject: Subject) {
+    let target = subject.ours().renew_interval(Duration::from_millis(100));
+    let body = target.run(async |context| {
+        subject.force_release().await;
+        context.lost().await;
+        if !subject.has_threads() {
+            pending::<()>().await;
         }
-        other => panic!("{other:?}"),
-    }
+        Ok::<_, LockError>("done")
+    });
+    let ended = timeout(AMPLE, body).await.expect("the body is cancelled");
+    assert_lost(ended, LossReason::Gone);
+    subject.assert_released().await;
 }
 
-async fn min_hold_keeps_others_out(fixture: Fixture) {
-    let min_hold = Duration::from_millis(400);
+async fn min_hold_keeps_others_out(subject: Subject) {
+    let min_hold = Duration::from_secs(2);
+    let target = subject.ours().min_hold(min_hold);
     for dropped in [false, true] {
         let begun = Instant::now();
-        let guard = fixture
-            .provider
-            .lock("job")
-            .min_hold(min_hold)
-            .acquire()
-            .await
-            .unwrap();
+        let hold = target.acquire().await.unwrap();
         if dropped {
-            drop(guard);
+            drop(hold);
         } else {
-            guard.release().await.unwrap();
+            hold.release().await.unwrap();
             assert!(begun.elapsed() < min_hold, "the release returns at once");
+            subject.assert_held().await;
         }
-        acquire_and_release(&fixture.rival().lock("job")).await;
+        subject.theirs().acquire_and_release().await;
         assert!(begun.elapsed() >= min_hold, "{dropped}");
     }
 }
 
-async fn a_lost_lock_can_be_acquired_again_by_its_holder(fixture: Fixture) {
-    let lock = unrenewed(&fixture.provider, "again");
-    let outer = lock.acquire().await.unwrap();
+async fn a_lost_lock_can_be_acquired_again_by_its_holder(subject: Subject) {
+    let outer = subject.ours().unrenewed().acquire().await.unwrap();
     let again = outer.context().scope(async {
         outer.lost().await;
-        fixture.provider.lock("again").acquire().await
+        subject.ours().acquire_and_release().await;
     });
-    timeout(AMPLE, again)
-        .await
-        .expect("the lock is free")
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    timeout(AMPLE, again).await.expect("the lock is free");
 }

@@ -5,15 +5,20 @@ use std::time::Duration;
 use mongolock::{DistributedLock, LockError, LockName};
 use mongolock_tests::AMPLE;
 
-use super::conformance;
-use crate::fixture::{Fixture, acquire_and_release};
+use super::subject::Subject;
+use super::target::Target;
+use super::{conformance, conformance_of_kinds};
+use crate::fixture::{Fixture, acquire_and_release, refused_option};
 
 conformance!(
     a_name_is_any_displayable_value,
-    invalid_names_and_options_are_refused_before_any_command,
     the_minimum_hold_of_a_provider_applies_to_its_locks,
     a_minimum_hold_out_of_bounds_is_refused_by_the_builder,
     a_maximum_hold_below_the_minimum_hold_is_refused,
+);
+
+conformance_of_kinds!(
+    invalid_names_and_options_are_refused_before_any_command: CALLS with threads,
 );
 
 /// S2.3
@@ -62,43 +67,40 @@ async fn a_name_is_any_displayable_value(fixture: Fixture) {
     assert!(admin.get(Declared("a", 4)).await.unwrap().is_none());
 }
 
-async fn invalid_names_and_options_are_refused_before_any_command(fixture: Fixture) {
-    let lock = |name: &str| fixture.provider.lock(name);
-    for name in ["", "a\nb", " a", "a\u{3000}", &"n".repeat(1025)] {
-        assert!(matches!(
-            lock(name).acquire().await,
-            Err(LockError::InvalidName { .. })
-        ));
-        assert!(matches!(
-            lock(name).try_acquire().await,
-            Err(LockError::InvalidName { .. })
-        ));
-    }
-    // B6
-    let second = Duration::from_secs(1);
-    for (lock, named) in [
-        (lock("n").expiry(Duration::ZERO), "expiry"),
-        (lock("n").renew_interval(Duration::ZERO), "renew_interval"),
-        (lock("n").expiry(second).renew_interval(second), "renew_interval"),
-        (
-            lock("n").acquire_timeout(second * 60 * 60 * 24 * 8),
-            "acquire_timeout",
-        ),
-    ] {
-        match lock.acquire().await {
-            Err(LockError::InvalidOption { option, .. }) => assert_eq!(option, named),
-            other => panic!("{named} was not refused: {other:?}"),
+async fn invalid_names_and_options_are_refused_before_any_command(subject: Subject) {
+    for name in ["", "a\nb", " a", "a\u{3000}", "a\u{1f}", &"n".repeat(1025)] {
+        for refused in refusals(&subject.named(name)).await {
+            assert!(matches!(refused, LockError::InvalidName { .. }), "{refused:?}");
         }
     }
+    // B6
+    let target = || subject.ours();
+    let second = Duration::from_secs(1);
+    for (target, named) in [
+        (target().expiry(Duration::ZERO), "expiry"),
+        (target().renew_interval(Duration::ZERO), "renew_interval"),
+        (target().expiry(second).renew_interval(second), "renew_interval"),
+        (
+            target().acquire_timeout(Some(second * 60 * 60 * 24 * 8)),
+            "acquire_timeout",
+        ),
+        (target().min_hold(second * 2).max_hold(second), "max_hold"),
+    ] {
+        for refused in refusals(&target).await {
+            assert_eq!(refused_option(Err::<(), _>(refused)), named);
+        }
+    }
+    assert!(subject.infos().await.is_empty(), "nothing was sent");
     // Without an explicit `renew_interval`, a shorter `expiry` is valid: the interval is a third of it.
-    lock("n")
-        .expiry(second)
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    target().expiry(second).acquire_and_release().await;
+}
+
+/// The errors of an acquire, a try and a run.
+async fn refusals(target: &Target) -> [LockError; 3] {
+    let acquired = target.acquire().await.map(drop);
+    let tried = target.try_acquire().await.map(drop);
+    let ran = target.run(async |_| Ok(())).await;
+    [acquired, tried, ran].map(Result::unwrap_err)
 }
 
 async fn the_minimum_hold_of_a_provider_applies_to_its_locks(fixture: Fixture) {
@@ -119,12 +121,12 @@ async fn the_minimum_hold_of_a_provider_applies_to_its_locks(fixture: Fixture) {
     ] {
         acquire_and_release(&lock).await;
         let name = lock.name();
-        let free = fixture.rival().lock(name).try_acquire().await.unwrap();
-        assert_eq!(free.is_some(), least.is_none(), "{name}");
-        if let Some(least) = least {
-            let info = fixture.provider.admin().get(name).await.unwrap().unwrap();
-            assert!(info.remaining > least, "{info:?}");
-        }
+        assert_eq!(fixture.is_free(name).await, least.is_none(), "{name}");
+        let remaining = fixture.info(name).await.remaining;
+        assert!(
+            least.is_none_or(|least| remaining > least),
+            "{name}: {remaining:?}"
+        );
     }
 }
 
@@ -165,24 +167,6 @@ async fn a_maximum_hold_below_the_minimum_hold_is_refused(fixture: Fixture) {
     let with = |min, max| fixture.provider.to_builder().min_hold(min).max_hold(max).build();
     refused(with(hour, minute).expect_err("a refusal"));
     let provider = with(minute, minute).expect("equal holds are accepted");
-    let lock = fixture.provider.lock("n").min_hold(hour).max_hold(minute);
-    refused(lock.acquire().await.expect_err("a refusal"));
-    refused(lock.try_acquire().await.expect_err("a refusal"));
-    refused(
-        lock.run(async |_| Ok::<_, LockError>(()))
-            .await
-            .expect_err("a refusal"),
-    );
-    refused(
-        provider
-            .lock("n")
-            .min_hold(hour)
-            .acquire()
-            .await
-            .expect_err("a refusal"),
-    );
-    assert!(
-        fixture.provider.admin().get("n").await.unwrap().is_none(),
-        "nothing was sent"
-    );
+    let refusal = provider.lock("n").min_hold(hour).acquire().await;
+    refused(refusal.expect_err("a refusal"));
 }
