@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection, Database};
-use mongolock::{DistributedLock, IndexState, LockError, LockInfo, LockProvider, LossReason, blocking};
+use mongolock::{
+    DistributedLock, IndexState, LockError, LockInfo, LockProvider, LockState, LossReason, blocking,
+};
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, Commands, Server, TestDb, lock_document, locks, must, recorded, stable_client,
-    stable_options, test_db,
+    AMPLE, BEFORE_EXPIRY, Commands, Server, TestDb, eventually, lock_document, locks, must, recorded,
+    stable_client, stable_options, test_db,
 };
 use tokio::time::timeout;
 
@@ -25,25 +27,6 @@ pub(crate) enum AppError {
 pub(crate) struct Fixture {
     pub(crate) provider: LockProvider,
     db: Option<Arc<TestDb>>,
-}
-
-/// Where the locks of a fixture are, for a provider in another runtime.
-pub(crate) enum Place {
-    Memory(LockProvider),
-    MongoDb { uri: &'static str, database: String },
-}
-
-impl Place {
-    /// A provider for the same locks, on a client of the calling runtime.
-    pub(crate) async fn provider(self) -> LockProvider {
-        match self {
-            Self::Memory(provider) => provider.to_builder().build().unwrap(),
-            Self::MongoDb { uri, database } => {
-                let client = must(stable_client(uri).await);
-                patient(&client.database(&database))
-            }
-        }
-    }
 }
 
 impl Fixture {
@@ -92,14 +75,25 @@ impl Fixture {
         format!("{hosts}/{}?{options}", self.db().name())
     }
 
-    pub(crate) fn place(&self) -> Place {
-        match &self.db {
-            None => Place::Memory(self.provider.clone()),
-            Some(db) => Place::MongoDb {
-                uri: db.uri(),
-                database: db.name().to_owned(),
-            },
-        }
+    /// Runs this in another process, which then crashes: its runtime ends, and it sends nothing any more.
+    pub(crate) async fn in_crashing_process<F: Future<Output: Send + 'static>>(
+        &self,
+        body: impl FnOnce(LockProvider) -> F + Send + 'static,
+    ) -> F::Output {
+        let memory = self.provider.clone();
+        let server = self.db.as_ref().map(|db| (db.uri(), db.name().to_owned()));
+        let crashing = tokio::task::spawn_blocking(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let provider = match server {
+                    None => memory,
+                    Some((uri, database)) => patient(&must(stable_client(uri).await).database(&database)),
+                };
+                let builder = provider.to_builder().owner("crashed");
+                body(builder.build().unwrap()).await
+            })
+        });
+        crashing.await.unwrap()
     }
 
     /// A provider for the same locks, as another process would have it.
@@ -148,14 +142,8 @@ impl Fixture {
         }
     }
 
-    /// What an operator sees of a lock that has a document.
     pub(crate) async fn info(&self, name: &str) -> LockInfo {
-        self.provider
-            .admin()
-            .get(name)
-            .await
-            .unwrap()
-            .expect("the lock has a document")
+        info(&self.provider, name).await
     }
 
     pub(crate) async fn document(&self, name: &str) -> Option<Document> {
@@ -179,6 +167,17 @@ pub(crate) async fn assert_released(lock: &DistributedLock) {
     timeout(BEFORE_EXPIRY, acquire_and_release(lock))
         .await
         .expect("the lock was released");
+}
+
+/// What this provider sees of a lock that has a document.
+pub(crate) async fn info(provider: &LockProvider, name: &str) -> LockInfo {
+    let info = provider.admin().get(name).await.unwrap();
+    info.expect("the lock has a document")
+}
+
+pub(crate) async fn until_expired(provider: &LockProvider, name: &str) -> LockInfo {
+    let expired = async || Some(info(provider, name).await).filter(|info| info.state == LockState::Expired);
+    must(eventually(AMPLE, "the end of the lease", expired).await)
 }
 
 /// Asserts that the call reports a loss for this reason.

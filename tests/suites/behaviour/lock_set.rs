@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use mongolock::{DistributedLock, FencingToken, LockContext, LockError, LockProvider, LossReason};
+use mongolock::{DistributedLock, LockContext, LockError, LockProvider};
 use mongolock_tests::{AMPLE, eventually, must, recorded};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, acquire_and_release, assert_released};
+use crate::fixture::{Fixture, assert_released};
 
 conformance!(
     a_set_holds_all_names_and_releases_them,
@@ -18,11 +18,8 @@ conformance!(
     a_set_that_polls_holds_nothing_either,
     a_try_finds_all_or_nothing,
     a_waiting_set_gets_the_locks_as_they_are_released,
-    a_set_waits_in_its_own_process_without_holding,
     a_hold_that_was_handed_over_is_released_for_a_set,
-    the_loss_of_one_is_the_loss_of_all,
     a_body_has_the_names_and_tokens_as_written,
-    nested_calls_join_parts_of_a_set,
     a_nested_set_acquires_what_is_missing,
     a_set_among_users_of_single_names_gets_its_turn,
     a_set_among_users_in_its_process_gets_its_turn,
@@ -36,30 +33,19 @@ async fn assert_all_released(fixture: &Fixture, names: &[&str]) {
 }
 
 async fn a_set_holds_all_names_and_releases_them(fixture: Fixture) {
-    let before: Vec<FencingToken> = {
-        let mut tokens = Vec::new();
-        for name in ["a", "b", "c"] {
-            let guard = fixture.provider.lock(name).await.unwrap();
-            tokens.push(guard.fencing_token());
-            guard.release().await.unwrap();
-        }
-        tokens
-    };
     let guard = fixture.provider.lock_all(["a", "b", "c"]).await.unwrap();
-    assert!(!guard.is_lost() && guard.remaining() > Duration::from_secs(20));
     let held = fixture.provider.held();
     assert!(
         held.iter().map(|lock| &*lock.name).eq(["a", "b", "c"]),
         "{held:?}"
     );
     assert_eq!(fixture.provider.health().await.held, 3);
-    for (name, before) in ["a", "b", "c"].into_iter().zip(before) {
+    for name in ["a", "b", "c"] {
         assert!(!fixture.is_free(name).await, "{name}");
-        assert!(guard.fencing_token_of(name).unwrap() > before);
+        let token = fixture.info(name).await.fencing_token;
+        assert_eq!(guard.fencing_token_of(name), Some(token));
     }
     assert_eq!(guard.fencing_token_of("d"), None);
-    let held = fixture.provider.admin().get("b").await.unwrap().unwrap();
-    assert_eq!(Some(held.fencing_token), guard.fencing_token_of("b"));
     guard.release().await.unwrap();
     for name in ["a", "b", "c"] {
         assert!(fixture.is_free(name).await, "{name}");
@@ -95,27 +81,32 @@ async fn wrong_names_are_refused(fixture: Fixture) {
     assert!(fixture.is_free("a").await);
 }
 
-/// While a set waits for one lock, the others are free.
+/// While a set waits for one lock, which another process or a caller of its own process holds, the others are free.
 async fn a_set_that_does_not_get_all_holds_nothing(fixture: Fixture) {
-    holds_nothing(&fixture, &fixture.provider).await;
+    holds_nothing(&fixture, &fixture.provider, &fixture.rival()).await;
+    holds_nothing(&fixture, &fixture.provider, &fixture.provider).await;
 }
 
 /// Without a stream the first in line sends rounds without a look while the holder has not held the lock for long.
 async fn a_set_that_polls_holds_nothing_either(fixture: Fixture) {
     let polling = fixture.provider.to_builder().wake_up(false).build().unwrap();
-    holds_nothing(&fixture, &polling).await;
+    holds_nothing(&fixture, &polling, &fixture.rival()).await;
 }
 
 /// Checks that the other locks of a set that waits for `b` are free for others, and that it gets them after the release.
-async fn holds_nothing(fixture: &Fixture, provider: &LockProvider) {
-    let held = fixture.rival().lock("b").await.unwrap();
+async fn holds_nothing(fixture: &Fixture, provider: &LockProvider, holder: &LockProvider) {
+    let held = holder.lock("b").await.unwrap();
     let set = provider.lock_all(["a", "b", "c"]).acquire_timeout(AMPLE);
     let waiting = tokio::spawn(async move { set.acquire().await });
-    // Before that a round may meet one of the users of the other locks, and after three such rounds the set acquires its
-    // locks one by one.
-    let admin = fixture.rival().admin();
-    let in_line = async || (!admin.get("b").await.ok()??.waiters.is_empty()).then_some(());
-    must(eventually(AMPLE, "the set stands in line for `b`", in_line).await);
+    if std::ptr::eq(provider, holder) {
+        // It waits for the other caller of its process, and sends nothing.
+        sleep(Duration::from_millis(50)).await;
+    } else {
+        // Before that a round may meet one of the users of the other locks, and after three such rounds the set acquires
+        // its locks one by one.
+        let in_line = async || (!fixture.info("b").await.waiters.is_empty()).then_some(());
+        must(eventually(AMPLE, "the set stands in line for `b`", in_line).await);
+    }
     let mut free = 0;
     for _ in 0..20 {
         free += u32::from(fixture.is_free("a").await && fixture.is_free("c").await);
@@ -139,45 +130,24 @@ async fn a_try_finds_all_or_nothing(fixture: Fixture) {
     }
 }
 
-/// Three holders release their locks one after the other.
+/// Their holders release the locks one after the other.
 async fn a_waiting_set_gets_the_locks_as_they_are_released(fixture: Fixture) {
-    let rival = fixture.rival();
+    let names = ["a", "b", "c", "d", "e"];
     let mut held = Vec::new();
-    for name in ["a", "b", "c", "d", "e"] {
-        held.push(rival.lock(name).await.unwrap());
+    for name in names {
+        held.push(fixture.process(name).lock(name).await.unwrap());
     }
-    let set = fixture.provider.lock_all(["a", "b", "c", "d", "e"]);
-    let waiting = tokio::spawn(async move { set.acquire().await });
+    let waiting = tokio::spawn(fixture.provider.lock_all(names).acquire());
     for guard in held {
         sleep(Duration::from_millis(50)).await;
         guard.release().await.unwrap();
     }
     let guard = timeout(AMPLE, waiting).await.unwrap().unwrap().unwrap();
-    for name in ["a", "b", "c", "d", "e"] {
+    for name in names {
         assert!(!fixture.is_free(name).await, "{name}");
     }
     guard.release().await.unwrap();
-    assert_all_released(&fixture, &["a", "b", "c", "d", "e"]).await;
-}
-
-/// A caller in the same process has one of the locks: the set waits for it, and the other locks are free for others.
-async fn a_set_waits_in_its_own_process_without_holding(fixture: Fixture) {
-    let held = fixture.provider.lock("b").await.unwrap();
-    let set = fixture.provider.lock_all(["a", "b", "c"]);
-    let waiting = tokio::spawn(async move { set.acquire().await });
-    sleep(Duration::from_millis(50)).await;
-    for name in ["a", "c"] {
-        acquire_and_release(&fixture.provider.lock(name)).await;
-    }
-    held.release().await.unwrap();
-    timeout(AMPLE, waiting)
-        .await
-        .unwrap()
-        .unwrap()
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    assert_all_released(&fixture, &names).await;
 }
 
 /// The lock passes to the waiting set with a hold of its own, which the set cannot use.
@@ -185,11 +155,9 @@ async fn a_hold_that_was_handed_over_is_released_for_a_set(fixture: Fixture) {
     for _ in 0..5 {
         // A waiter behind the first one makes its request reserve tokens for hand-overs.
         let held = fixture.rival().lock("b").await.unwrap();
-        let first = fixture.provider.lock("b");
-        let first = tokio::spawn(async move { first.acquire().await });
+        let first = tokio::spawn(fixture.provider.lock("b").acquire());
         sleep(Duration::from_millis(20)).await;
-        let set = fixture.provider.lock_all(["a", "b"]);
-        let waiting = tokio::spawn(async move { set.acquire().await });
+        let waiting = tokio::spawn(fixture.provider.lock_all(["a", "b"]).acquire());
         sleep(Duration::from_millis(20)).await;
         held.release().await.unwrap();
         let first = timeout(AMPLE, first).await.unwrap().unwrap().unwrap();
@@ -202,96 +170,26 @@ async fn a_hold_that_was_handed_over_is_released_for_a_set(fixture: Fixture) {
     assert_all_released(&fixture, &["a", "b"]).await;
 }
 
-async fn the_loss_of_one_is_the_loss_of_all(fixture: Fixture) {
-    let set = fixture
-        .provider
-        .lock_all(["a", "b"])
-        .expiry(Duration::from_secs(30))
-        .renew_interval(Duration::from_millis(100));
-    let guard = set.acquire().await.unwrap();
-    let token = guard.fencing_token_of("a").unwrap();
-    assert!(fixture.rival().admin().force_release("b").await.unwrap());
-    timeout(AMPLE, guard.lost())
-        .await
-        .expect("the next renewal finds out");
-    let lost = guard.release().await.unwrap_err();
-    let is_expected = matches!(
-        &lost,
-        LockError::Lost { name, reason: LossReason::Gone, token: lost, .. } if name == "a" && *lost == token
-    );
-    assert!(is_expected, "{lost:?}");
-    // The other lock is not left to its lease of 30 s.
-    assert_all_released(&fixture, &["a", "b"]).await;
-
-    // The process of the operator finds out at once, whichever of the names it is.
-    let set = fixture.provider.lock_all(["a", "b"]);
-    let guard = set.acquire().await.unwrap();
-    assert!(fixture.provider.admin().force_release("b").await.unwrap());
-    timeout(Duration::from_secs(5), guard.lost())
-        .await
-        .expect("long before the next renewal");
-    drop(guard);
-    assert_all_released(&fixture, &["a", "b"]).await;
-
-    // A release that finds one of them gone says so.
-    let guard = fixture.provider.lock_all(["a", "b"]).await.unwrap();
-    assert!(fixture.rival().admin().force_release("a").await.unwrap());
-    assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));
-    assert_all_released(&fixture, &["a", "b"]).await;
-}
-
 async fn a_body_has_the_names_and_tokens_as_written(fixture: Fixture) {
-    let set = fixture.provider.lock_all(["b", "a"]);
+    let set = fixture.provider.lock_all(["b", "a", "c"]);
     let body = set.run(async |context: LockContext| {
         assert_eq!(context.name(), "b");
-        assert!(context.names().eq(["a", "b"]));
+        assert!(context.names().eq(["a", "b", "c"]));
         assert_eq!(Some(context.fencing_token()), context.fencing_token_of("b"));
-        assert!(context.fencing_token_of("a").is_some() && context.fencing_token_of("c").is_none());
-        let current = LockContext::current().unwrap();
-        assert_eq!(current.name(), "b");
+        assert!(context.fencing_token_of("a").is_some() && context.fencing_token_of("d").is_none());
+        assert_eq!(LockContext::current().unwrap().name(), "b");
+        let part = fixture.provider.lock_all(["c", "a"]);
+        part.run(async |context: LockContext| {
+            assert_eq!(context.name(), "c");
+            assert!(context.names().eq(["a", "c"]));
+            assert_eq!(Some(context.fencing_token()), context.fencing_token_of("c"));
+            Ok::<_, LockError>(())
+        })
+        .await?;
         context.ensure_held()
     });
     body.await.unwrap();
     assert_all_released(&fixture, &["a", "b"]).await;
-}
-
-async fn nested_calls_join_parts_of_a_set(fixture: Fixture) {
-    let provider = &fixture.provider;
-    let inner = provider.lock("a");
-    let part = provider.lock_all(["c", "a"]);
-    let body = provider
-        .lock_all(["b", "a", "c"])
-        .run(async |outer: LockContext| {
-            let (name, token) = inner
-                .run(async |context| {
-                    assert!(context.names().eq(["a"]));
-                    Ok::<_, LockError>((context.name().to_owned(), context.fencing_token()))
-                })
-                .await?;
-            assert_eq!((name.as_str(), Some(token)), ("a", outer.fencing_token_of("a")));
-            // A call of another name of the set within the inner call joins as well, and does not wait for that call.
-            let other = provider.lock("b");
-            inner
-                .run(async |_| {
-                    other
-                        .run(async |context| {
-                            assert_eq!(context.name(), "b");
-                            Ok::<_, LockError>(())
-                        })
-                        .await
-                })
-                .await?;
-            part.run(async |context: LockContext| {
-                assert_eq!(context.name(), "c");
-                assert!(context.names().eq(["a", "c"]));
-                assert_eq!(Some(context.fencing_token()), outer.fencing_token_of("c"));
-                Ok::<_, LockError>(())
-            })
-            .await?;
-            outer.ensure_held()
-        });
-    timeout(AMPLE, body).await.unwrap().unwrap();
-    assert_all_released(&fixture, &["a", "b", "c"]).await;
 }
 
 async fn a_nested_set_acquires_what_is_missing(fixture: Fixture) {

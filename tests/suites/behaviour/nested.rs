@@ -77,9 +77,18 @@ async fn a_nested_call_joins_across_other_locks_and_levels(subject: Subject) {
     };
     let body = whole.run(async |outer| {
         joins(&whole, &outer).await?;
-        for part in subject.our_parts() {
-            joins(&part, &outer).await?;
-            let deeper = between.run(async |_| part.run(async |_| joins(&part, &outer).await).await);
+        // A call of another name of a set within a call of one of its names joins as well, and does not wait for that call.
+        let parts = subject.our_parts();
+        for part in &parts {
+            let deeper = part.run(async |_| {
+                let inner = between.run(async |_| {
+                    for other in &parts {
+                        joins(other, &outer).await?;
+                    }
+                    joins(&whole, &outer).await
+                });
+                inner.await
+            });
             deeper.await?;
         }
         // The end of the inner calls has released nothing of the outer one.

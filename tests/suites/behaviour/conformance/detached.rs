@@ -8,23 +8,20 @@ use tokio::time::{Instant, timeout};
 
 use super::subject::Subject;
 use super::{conformance, conformance_of_kinds};
-use crate::fixture::{Fixture, acquire_and_release, assert_lost, refused_option};
+use crate::fixture::{Fixture, acquire_and_release, assert_lost, refused_option, until_expired};
 
 conformance!(
     a_detached_lock_is_held_and_shows_its_owner,
     a_lease_ends_with_its_time,
     the_handle_exists_before_the_lease,
     what_cannot_be_used_is_refused,
-    a_detached_hold_ends_for_its_process,
     dropping_the_future_releases_the_lock,
     a_resumption_that_is_given_up_gives_the_lease_back,
     a_minimum_hold_goes_on,
     work_that_may_succeed_once_can_span_processes,
     a_set_that_has_lost_a_lock_is_lost_as_a_whole,
-    a_waiter_gets_the_lock_when_the_handle_is_released,
     a_shutdown_leaves_detached_leases_alone,
     a_shutdown_waits_for_the_release_of_a_detachment_that_is_given_up,
-    a_resumption_that_is_given_up_hides_no_lease,
 );
 
 conformance_of_kinds!(
@@ -32,7 +29,7 @@ conformance_of_kinds!(
     two_that_resume_one_handle_at_once: CALLS,
     a_handle_is_used_up_by_its_resumption: CALLS with threads,
     an_extension_never_shortens: CALLS with threads,
-    a_release_by_the_handle_tells_whether_there_was_something_to_release: CALLS with threads,
+    a_waiter_gets_it_when_the_handle_is_released: CALLS with threads,
     a_margin_keeps_no_lease_alive: CALLS,
 );
 
@@ -75,16 +72,11 @@ async fn a_detached_lock_is_held_and_shows_its_owner(fixture: Fixture) {
     let handle = guard.detach(HOUR).owner("session:1").await.unwrap();
     assert_eq!(handle.owner(), "session:1");
     let (rival, admin) = (fixture.rival(), fixture.provider.admin());
-    match rival.lock("n").acquire_timeout(Duration::ZERO).acquire().await {
-        Err(LockError::Timeout {
-            holder,
-            in_this_process,
-            ..
-        }) => {
-            assert_eq!((holder.as_deref(), in_this_process), (Some("session:1"), false));
-        }
-        other => panic!("{other:?}"),
-    }
+    let busy = rival.lock("n").acquire_timeout(Duration::ZERO).acquire().await;
+    assert!(
+        matches!(&busy, Err(LockError::Timeout { holder: Some(holder), in_this_process: false, .. }) if holder == "session:1"),
+        "{busy:?}"
+    );
     let info = fixture.info("n").await;
     assert!(info.detached && info.state == LockState::Held);
     assert_eq!(info.owner.as_deref(), Some("session:1"));
@@ -113,15 +105,25 @@ async fn two_that_resume_one_handle_at_once(subject: Subject) {
 
 async fn a_handle_is_used_up_by_its_resumption(subject: Subject) {
     let (ours, theirs) = (subject.ours(), subject.theirs());
+    let assert_used_up = async |handle: &LeaseHandle| {
+        for target in [&ours, &theirs] {
+            assert_lost(target.resume(handle).await, LossReason::Gone);
+            assert_lost(target.extend(handle, HOUR).await, LossReason::Gone);
+            assert!(!target.release(handle).await.unwrap());
+        }
+    };
     let handle = ours.acquire().await.unwrap().detach(HOUR).await.unwrap();
     let hold = theirs.resume(&handle).await.unwrap();
-    assert_lost(ours.resume(&handle).await, LossReason::Gone);
-    assert_lost(theirs.resume(&handle).await, LossReason::Gone);
-    assert_lost(ours.extend(&handle, HOUR).await, LossReason::Gone);
-    assert!(!ours.release(&handle).await.unwrap());
+    assert_used_up(&handle).await;
     hold.ensure_held().unwrap();
-    hold.release().await.unwrap();
-    assert_lost(ours.resume(&handle).await, LossReason::Gone);
+    let next = hold.detach(HOUR).await.unwrap();
+    assert_used_up(&handle).await;
+    assert!(ours.release(&next).await.unwrap());
+    assert_used_up(&next).await;
+    subject.assert_released().await;
+    let hold = theirs.acquire().await.unwrap();
+    assert_used_up(&next).await;
+    hold.release().await.expect("it is another hold");
 }
 
 async fn a_lease_ends_with_its_time(fixture: Fixture) {
@@ -137,18 +139,11 @@ async fn a_lease_ends_with_its_time(fixture: Fixture) {
     let handle = detached(provider, "other").await;
     let guard = provider.resume(&handle).await.unwrap();
     let handle = guard.detach(Duration::from_millis(100)).await.unwrap();
-    let admin = provider.admin();
-    let expired = async || {
-        let info = admin.get("other").await.unwrap();
-        info.filter(|info| info.state == LockState::Expired)
-    };
-    must(eventually(AMPLE, "the lease expires", expired).await);
+    until_expired(provider, "other").await;
     assert_lost(rival.resume(&handle).await, LossReason::Expired);
     assert_lost(rival.extend(&handle, HOUR).await, LossReason::Expired);
-    assert!(
-        !rival.release(&handle).await.unwrap(),
-        "there is nothing to release"
-    );
+    let released = rival.release(&handle).await.unwrap();
+    assert!(!released, "there is nothing to release");
 }
 
 async fn an_extension_never_shortens(subject: Subject) {
@@ -164,15 +159,22 @@ async fn an_extension_never_shortens(subject: Subject) {
     ours.resume(&handle).await.unwrap().release().await.unwrap();
 }
 
-async fn a_release_by_the_handle_tells_whether_there_was_something_to_release(subject: Subject) {
-    let (ours, theirs) = (subject.ours(), subject.theirs());
-    let handle = ours.acquire().await.unwrap().detach(HOUR).await.unwrap();
-    assert!(theirs.release(&handle).await.unwrap());
-    assert!(!theirs.release(&handle).await.unwrap());
-    let hold = theirs.acquire().await.unwrap();
-    assert!(!ours.release(&handle).await.unwrap());
-    hold.ensure_held().unwrap();
-    hold.release().await.unwrap();
+async fn a_waiter_gets_it_when_the_handle_is_released(subject: Subject) {
+    let hold = subject.ours().acquire().await.unwrap();
+    let waiters = [subject.ours().spawn_turn(), subject.theirs().spawn_turn()];
+    let context = hold.context();
+    let handle = hold.detach(HOUR).await.unwrap();
+    assert!(context.is_lost(), "the hold has ended for its process");
+    let resumed = subject.ours().resume(&handle).await.unwrap();
+    let handle = resumed.detach(HOUR).await.unwrap();
+    assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+    assert!(subject.ours().release(&handle).await.unwrap());
+    for waiter in waiters {
+        timeout(AMPLE, waiter)
+            .await
+            .expect("the waiter is woken")
+            .unwrap();
+    }
 }
 
 async fn the_handle_exists_before_the_lease(fixture: Fixture) {
@@ -221,18 +223,6 @@ async fn what_cannot_be_used_is_refused(fixture: Fixture) {
     acquire_and_release(&fixture.rival().lock("n")).await;
 }
 
-async fn a_detached_hold_ends_for_its_process(fixture: Fixture) {
-    let provider = &fixture.provider;
-    let guard = provider.lock("n").await.unwrap();
-    let context = guard.context();
-    let handle = guard.detach(HOUR).await.unwrap();
-    assert!(context.is_lost());
-    let waiting = tokio::spawn(provider.lock("n").acquire());
-    provider.release(&handle).await.unwrap();
-    let next = timeout(AMPLE, waiting).await.expect("the turn has passed on");
-    next.unwrap().unwrap().release().await.unwrap();
-}
-
 async fn dropping_the_future_releases_the_lock(fixture: Fixture) {
     let (provider, rival) = (&fixture.provider, fixture.rival());
     drop(provider.lock("n").await.unwrap().detach(HOUR));
@@ -240,32 +230,37 @@ async fn dropping_the_future_releases_the_lock(fixture: Fixture) {
 
     let detaching = provider.lock("n").await.unwrap().detach(HOUR);
     let handle = detaching.handle();
-    let detaching = std::future::IntoFuture::into_future(detaching);
-    // The first poll sends the request.
+    // The first poll sends the request. In memory it takes one poll.
     if timeout(Duration::ZERO, detaching).await.is_ok() {
-        assert!(
-            provider.release(&handle).await.unwrap(),
-            "in memory it takes one poll"
-        );
+        assert!(provider.release(&handle).await.unwrap());
     }
     acquire_and_release(&rival.lock("n")).await;
     assert_lost(rival.resume(&handle).await, LossReason::Gone);
 }
 
+/// Polls a resumption once, which sends the request, and gives it up. Returns the handle of the lease after that.
+async fn give_up_resuming(provider: &LockProvider, handle: LeaseHandle) -> LeaseHandle {
+    match timeout(Duration::ZERO, provider.resume(&handle)).await {
+        // In memory it takes one poll.
+        Ok(guard) => guard.unwrap().detach(HOUR).await.unwrap(),
+        Err(_) => handle,
+    }
+}
+
+/// The provider that has given up gives the lease back before its next request, and to other processes.
 async fn a_resumption_that_is_given_up_gives_the_lease_back(fixture: Fixture) {
     let (provider, rival) = (&fixture.provider, fixture.rival());
-    let mut handle = detached(provider, "n").await;
-    for _ in 0..5 {
-        if let Ok(guard) = timeout(Duration::ZERO, rival.resume(&handle)).await {
-            // In memory it takes one poll.
-            handle = guard.unwrap().detach(HOUR).await.unwrap();
+    for round in 0..10 {
+        let mut handle = give_up_resuming(&rival, detached(provider, "n").await).await;
+        match round % 3 {
+            0 => assert!(rival.extend(&handle, HOUR).await.is_ok()),
+            1 => handle = rival.resume(&handle).await.unwrap().detach(HOUR).await.unwrap(),
+            _ => {}
         }
-        // The provider that has given up gives the lease back before it asks again.
-        handle = rival.resume(&handle).await.unwrap().detach(HOUR).await.unwrap();
+        assert!(rival.release(&handle).await.unwrap());
+        assert!(fixture.is_free("n").await);
     }
-    if let Ok(guard) = timeout(Duration::ZERO, rival.resume(&handle)).await {
-        handle = guard.unwrap().detach(HOUR).await.unwrap();
-    }
+    let handle = give_up_resuming(&rival, detached(provider, "n").await).await;
     let other = provider.to_builder().build().unwrap();
     let resuming = async || match other.resume(&handle).await {
         Ok(guard) => Some(guard),
@@ -284,12 +279,8 @@ async fn a_minimum_hold_goes_on(fixture: Fixture) {
     let hold = lock.acquire().await.unwrap();
     let handle = hold.detach(Duration::from_secs(1)).await.unwrap();
     let begun = fixture.info("n").await;
-    assert!(
-        begun.remaining > HOUR / 2,
-        "the detached lease lasts for the minimum hold"
-    );
-    let guard = rival.resume(&handle).await.unwrap();
-    guard.release().await.unwrap();
+    assert!(begun.remaining > HOUR / 2, "it lasts for the minimum hold");
+    rival.resume(&handle).await.unwrap().release().await.unwrap();
     let info = fixture.info("n").await;
     assert_eq!(info.acquired_at, begun.acquired_at);
     assert!(info.state == LockState::Released && info.remaining > HOUR / 2);
@@ -297,10 +288,8 @@ async fn a_minimum_hold_goes_on(fixture: Fixture) {
     let lock = provider.lock("other").min_hold(HOUR);
     let handle = lock.acquire().await.unwrap().detach(HOUR).await.unwrap();
     assert!(rival.release(&handle).await.unwrap());
-    assert!(
-        !fixture.is_free("other").await,
-        "so is that of a release by the handle"
-    );
+    let is_free = fixture.is_free("other").await;
+    assert!(!is_free, "so is that of a release by the handle");
 }
 
 async fn work_that_may_succeed_once_can_span_processes(fixture: Fixture) {
@@ -314,7 +303,7 @@ async fn work_that_may_succeed_once_can_span_processes(fixture: Fixture) {
 
     let plain = detached(provider, "other").await;
     let guard = rival.resume(&plain).await.unwrap();
-    assert!(matches!(guard.done().await, Err(LockError::InvalidOption { .. })));
+    assert_eq!(refused_option(guard.done().await), "once");
 }
 
 async fn a_set_that_has_lost_a_lock_is_lost_as_a_whole(fixture: Fixture) {
@@ -335,19 +324,6 @@ async fn a_set_that_has_lost_a_lock_is_lost_as_a_whole(fixture: Fixture) {
         }
         assert_eq!(rival.release(&handle).await.unwrap(), !others_are_released);
     }
-}
-
-async fn a_waiter_gets_the_lock_when_the_handle_is_released(fixture: Fixture) {
-    let (provider, rival) = (&fixture.provider, fixture.rival());
-    let guard = provider.lock("n").await.unwrap();
-    let waiting = tokio::spawn(rival.lock("n").acquire());
-    let handle = guard.detach(HOUR).await.unwrap();
-    let resumed = provider.resume(&handle).await.unwrap();
-    let handle = resumed.detach(HOUR).await.unwrap();
-    assert!(!waiting.is_finished());
-    assert!(provider.release(&handle).await.unwrap());
-    let guard = timeout(AMPLE, waiting).await.expect("the waiter is woken");
-    assert!(guard.unwrap().unwrap().fencing_token() > handle.fencing_token());
 }
 
 async fn a_shutdown_leaves_detached_leases_alone(fixture: Fixture) {
@@ -398,20 +374,4 @@ async fn a_margin_keeps_no_lease_alive(subject: Subject) {
     assert!(!target.is_free().await, "the margin keeps it");
     assert!(target.release(&handle).await.unwrap(), "it ends the margin");
     assert!(target.is_free().await);
-}
-
-async fn a_resumption_that_is_given_up_hides_no_lease(fixture: Fixture) {
-    let provider = &fixture.provider;
-    for round in 0..10 {
-        let mut handle = detached(provider, "n").await;
-        if let Ok(guard) = timeout(Duration::ZERO, provider.resume(&handle)).await {
-            // In memory it takes one poll.
-            handle = guard.unwrap().detach(HOUR).await.unwrap();
-        }
-        if round % 2 == 0 {
-            provider.extend(&handle, HOUR).await.unwrap();
-        }
-        assert!(provider.release(&handle).await.unwrap());
-        assert!(fixture.is_free("n").await);
-    }
 }

@@ -30,6 +30,9 @@ pub(crate) struct Expectation {
     /// The commands of a try that finds it held.
     pub(crate) busy: &'static [&'static str],
     pub(crate) release: &'static [&'static str],
+    pub(crate) detach: &'static [&'static str],
+    /// The commands of a resumption or an extension.
+    pub(crate) resume: &'static [&'static str],
 }
 
 impl Kind {
@@ -40,11 +43,15 @@ impl Kind {
             acquire: &["findAndModify"],
             busy: &["findAndModify"],
             release: &["update"],
+            detach: &["findAndModify"],
+            resume: &["findAndModify"],
         };
         let set = Expectation {
             names: &["a", "b", "c"],
             acquire: &["update", "find"],
             busy: &["update", "find"],
+            detach: &["update"],
+            resume: &["update", "find"],
             ..lock
         };
         match self {
@@ -81,7 +88,7 @@ impl Kind {
     }
 
     /// What a caller acquires. Each caller has the names of a set in another order.
-    pub(super) fn of(self, provider: &LockProvider, threads: Threads) -> Target {
+    pub(crate) fn of(self, provider: &LockProvider, threads: Threads) -> Target {
         let mut names = self.expects().names.to_vec();
         fastrand::shuffle(&mut names);
         self.named(provider, &names, threads)

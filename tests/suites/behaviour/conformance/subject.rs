@@ -130,10 +130,10 @@ impl Subject {
         }
     }
 
-    /// Has an operator of another process release one of its locks.
-    pub(crate) async fn force_release(&self) {
+    /// Has an operator who uses this provider release one of its locks.
+    pub(crate) async fn force_release(&self, provider: &LockProvider) {
         let name = fastrand::choice(self.kind.expects().names).expect("it has a name");
-        let release = self.rival.admin().force_release(*name);
+        let release = provider.admin().force_release(*name);
         let released = match self.kind {
             Kind::Permit => release.permit(0).await,
             _ => release.await,

@@ -21,7 +21,7 @@ pub(crate) struct Target {
 }
 
 /// The provider of a program without async code: its threads make the calls.
-pub(super) type Threads = Option<blocking::LockProvider>;
+pub(crate) type Threads = Option<blocking::LockProvider>;
 
 #[derive(Clone)]
 pub(super) enum Handle {
