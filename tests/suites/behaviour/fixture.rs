@@ -6,7 +6,8 @@ use std::sync::Arc;
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection, Database};
 use mongolock::{
-    DistributedLock, IndexState, LockError, LockInfo, LockProvider, LockState, LossReason, blocking,
+    DistributedLock, IndexState, LockError, LockInfo, LockProvider, LockProviderBuilder, LockState,
+    LossReason, blocking,
 };
 use mongolock_tests::{
     AMPLE, BEFORE_EXPIRY, Commands, Server, TestDb, eventually, lock_document, locks, must, recorded,
@@ -47,7 +48,7 @@ impl Fixture {
     /// A fixture of the same place, whose provider is another one.
     pub(crate) fn another(&self) -> Self {
         Self {
-            provider: self.provider.to_builder().build().unwrap(),
+            provider: self.with(|options| options),
             db: self.db.clone(),
         }
     }
@@ -103,7 +104,15 @@ impl Fixture {
 
     /// A provider for the same locks in another process that runs as this owner.
     pub(crate) fn process(&self, owner: &str) -> LockProvider {
-        self.provider.to_builder().owner(owner).build().unwrap()
+        self.with(|options| options.owner(owner))
+    }
+
+    /// A provider for the same locks in another process with these options.
+    pub(crate) fn with(
+        &self,
+        options: impl FnOnce(LockProviderBuilder) -> LockProviderBuilder,
+    ) -> LockProvider {
+        options(self.provider.to_builder()).build().unwrap()
     }
 
     pub(crate) fn db(&self) -> &TestDb {

@@ -146,21 +146,17 @@ async fn siblings_are_busy_to_each_other(fixture: Fixture) {
     });
     let (first, second, third) = provider.scope(pair).await.unwrap();
     first.unwrap();
-    match second {
-        Err(LockError::Busy {
-            name,
-            holder,
-            remaining,
-            ..
-        }) => {
-            assert_eq!((name, holder), ("pair".to_owned(), Some("siblings".to_owned())));
-            assert!(
-                remaining.is_some_and(|remaining| !remaining.is_zero()),
-                "{remaining:?}"
-            );
-        }
-        other => panic!("{other:?}"),
-    }
+    let Err(LockError::Busy {
+        name,
+        holder,
+        remaining,
+        ..
+    }) = second
+    else {
+        panic!("{second:?}");
+    };
+    assert_eq!((&*name, holder.as_deref()), ("pair", Some("siblings")));
+    assert!(remaining.is_some_and(|remaining| !remaining.is_zero()));
     assert_eq!(third.unwrap(), None);
 }
 

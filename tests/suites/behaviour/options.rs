@@ -148,8 +148,7 @@ async fn a_minimum_hold_of_the_attribute_overrides_the_providers(fixture: Fixtur
     }
 
     let ten_minutes = AMPLE * 10;
-    let provider = fixture.provider.to_builder().min_hold(ten_minutes);
-    let provider = provider.build().unwrap();
+    let provider = fixture.with(|options| options.min_hold(ten_minutes));
     provider.scope(default()).await.unwrap();
     provider.scope(none()).await.unwrap();
     provider.scope(longer()).await.unwrap();
@@ -189,6 +188,6 @@ async fn options_that_do_not_fit_the_providers_are_refused(fixture: Fixture) {
         "renew_interval",
         "the provider's expiry is 30 s"
     );
-    let longer = fixture.provider.to_builder().expiry(AMPLE * 4);
-    longer.build().unwrap().scope(slow()).await.unwrap();
+    let longer = fixture.with(|options| options.expiry(AMPLE * 4));
+    longer.scope(slow()).await.unwrap();
 }

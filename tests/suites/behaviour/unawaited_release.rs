@@ -101,8 +101,7 @@ async fn a_shutdown_waits_for_the_release(fixture: Fixture) {
 }
 
 async fn the_lock_overrides_its_provider(fixture: Fixture) {
-    let provider = fixture.provider.to_builder().await_release(false);
-    let provider = provider.build().unwrap();
+    let provider = fixture.with(|options| options.await_release(false));
     run_once(&provider.lock("n")).await.unwrap();
     assert_released(&fixture.rival().lock("n")).await;
     for _ in 0..20 {

@@ -77,7 +77,7 @@ async fn different_names_do_not_wait(fixture: Fixture) {
 /// S0.12, S2.5, S3.4: 64 tasks try at the same time to acquire a name without a document. One wins, and no task gets an
 /// error.
 async fn one_of_many_wins_a_new_name(fixture: Fixture) {
-    assert_eq!(winners(&fixture, "new", 64).await.len(), 1);
+    assert_one_wins(&fixture, "new", 64).await;
 }
 
 /// S3.7, S1.6
@@ -85,14 +85,13 @@ async fn one_of_many_wins_an_expired_lock(fixture: Fixture) {
     let expired = unrenewed(&fixture.provider, "expired").acquire().await.unwrap();
     expired.lost().await;
     sleep(Duration::from_millis(60)).await;
-    let winners = winners(&fixture, "expired", 32).await;
-    assert_eq!(winners.len(), 1);
-    assert!(winners[0] > expired.fencing_token());
+    let winner = assert_one_wins(&fixture, "expired", 32).await;
+    assert!(winner > expired.fencing_token());
 }
 
-/// The tokens of the processes that acquired the lock, of `takers` that try at the same time. A winner keeps the lock
-/// until all have tried.
-async fn winners(fixture: &Fixture, name: &'static str, takers: usize) -> Vec<FencingToken> {
+/// Has tasks of so many processes try at the same time to acquire the lock, and returns the token of the only winner, which
+/// keeps it until all have tried.
+async fn assert_one_wins(fixture: &Fixture, name: &'static str, takers: usize) -> FencingToken {
     let mut tasks = JoinSet::new();
     let start = Arc::new(tokio::sync::Barrier::new(takers));
     for _ in 0..takers {
@@ -102,8 +101,9 @@ async fn winners(fixture: &Fixture, name: &'static str, takers: usize) -> Vec<Fe
             lock.try_acquire().await.unwrap()
         });
     }
-    let guards = tasks.join_all().await;
-    guards.iter().flatten().map(LockGuard::fencing_token).collect()
+    let guards: Vec<LockGuard> = tasks.join_all().await.into_iter().flatten().collect();
+    assert_eq!(guards.len(), 1);
+    guards[0].fencing_token()
 }
 
 /// S1.10, S2.11

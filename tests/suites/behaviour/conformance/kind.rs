@@ -56,9 +56,12 @@ impl Kind {
         };
         match self {
             Self::Lock => lock,
+            // Its lease is that of a lock.
             Self::SetOfOne => Expectation {
                 names: &["one"],
-                ..set
+                acquire: set.acquire,
+                busy: set.busy,
+                ..lock
             },
             Self::Set => set,
             Self::Permit => Expectation {

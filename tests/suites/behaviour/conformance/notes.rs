@@ -29,9 +29,9 @@ conformance_of_kinds!(
 );
 
 /// A provider that renews its leases several times a second.
-fn noting(provider: &LockProvider, owner: &str, note: &str) -> LockProvider {
-    let builder = provider.to_builder().owner(owner).note(note);
-    builder.renew_interval(Duration::from_millis(50)).build().unwrap()
+fn noting(fixture: &Fixture, owner: &str, note: &str) -> LockProvider {
+    let soon = Duration::from_millis(50);
+    fixture.with(|options| options.owner(owner).note(note).renew_interval(soon))
 }
 
 async fn until_noted(fixture: &Fixture, name: &str, note: Option<&str>) {
@@ -40,11 +40,11 @@ async fn until_noted(fixture: &Fixture, name: &str, note: Option<&str>) {
 }
 
 async fn a_note_is_shown_after_the_first_renewal(fixture: Fixture) {
-    let slow = fixture.provider.to_builder().note("never renewed");
-    let _slow = slow.build().unwrap().lock("a").await.unwrap();
-    let noted = noting(&fixture.provider, "web-1", "release 812\n");
+    let slow = fixture.with(|options| options.note("never renewed"));
+    let _slow = slow.lock("a").await.unwrap();
+    let noted = noting(&fixture, "web-1", "release 812\n");
     let _noted = noted.lock("b").await.unwrap();
-    let _without = noting(&fixture.provider, "web-2", "").lock("c").await.unwrap();
+    let _without = noting(&fixture, "web-2", "").lock("c").await.unwrap();
     until_noted(&fixture, "b", Some("release 812\n")).await;
     let listed = fixture.provider.admin().list(LockFilter::new()).await.unwrap();
     let notes: Vec<_> = listed.iter().map(|lock| lock.note.as_deref()).collect();
@@ -56,18 +56,16 @@ async fn a_note_is_shown_after_the_first_renewal(fixture: Fixture) {
 }
 
 async fn a_note_is_shown_at_once_where_the_program_asks_for_it(fixture: Fixture) {
-    let builder = fixture.provider.to_builder().note("$$NOW").notes_at_once();
-    let provider = builder.build().unwrap();
+    let provider = fixture.with(|options| options.note("$$NOW").notes_at_once());
     let guard = provider.lock("n").await.unwrap();
-    timeout(BEFORE_EXPIRY, until_noted(&fixture, "n", Some("$$NOW")))
-        .await
-        .expect("long before the first renewal");
+    let noted = timeout(BEFORE_EXPIRY, until_noted(&fixture, "n", Some("$$NOW")));
+    noted.await.expect("long before the first renewal");
     guard.release().await.unwrap();
     assert_eq!(fixture.info("n").await.note, None, "no hold");
 }
 
 async fn the_note_of_a_lock_replaces_that_of_the_provider(fixture: Fixture) {
-    let provider = noting(&fixture.provider, "web-1", "of the provider");
+    let provider = noting(&fixture, "web-1", "of the provider");
     let _first = provider.lock("first").await.unwrap();
     let second = provider.lock("second").note("of the lock");
     let _second = second.acquire().await.unwrap();
@@ -78,7 +76,7 @@ async fn the_note_of_a_lock_replaces_that_of_the_provider(fixture: Fixture) {
 }
 
 async fn a_caller_that_has_waited_learns_the_note_of_the_holder(fixture: Fixture) {
-    let holder = noting(&fixture.provider, "web-1", "file\t7 of 9");
+    let holder = noting(&fixture, "web-1", "file\t7 of 9");
     let _held = holder.lock("n").await.unwrap();
     until_noted(&fixture, "n", Some("file\t7 of 9")).await;
     let _other = fixture.process("web-2").lock("other").await.unwrap();
@@ -105,7 +103,7 @@ async fn a_caller_that_has_waited_learns_the_note_of_the_holder(fixture: Fixture
 }
 
 async fn a_hold_that_is_handed_over_has_the_note_of_its_caller(fixture: Fixture) {
-    let provider = noting(&fixture.provider, "web-1", "");
+    let provider = noting(&fixture, "web-1", "");
     let lock = |note: &str| provider.lock("n").note(note);
     let first = lock("first").acquire().await.unwrap();
     let wait = |note: &str| {
@@ -125,18 +123,18 @@ async fn a_hold_that_is_handed_over_has_the_note_of_its_caller(fixture: Fixture)
 }
 
 async fn a_detached_lease_keeps_its_note_and_a_resumed_one_has_its_own(fixture: Fixture) {
-    let first = noting(&fixture.provider, "web-1", "draft of anna");
+    let first = noting(&fixture, "web-1", "draft of anna");
     let guard = first.lock("n").await.unwrap();
     let handle = guard.detach(HOUR).await.unwrap();
     until_noted(&fixture, "n", Some("draft of anna")).await;
     assert!(fixture.info("n").await.detached);
-    let second = noting(&fixture.provider, "web-2", "saving");
+    let second = noting(&fixture, "web-2", "saving");
     let _resumed = second.resume(&handle).await.unwrap();
     until_noted(&fixture, "n", Some("saving")).await;
 }
 
 async fn each_kind_has_notes(subject: Subject) {
-    let target = subject.of(&noting(&subject.fixture.provider, "web-1", "of a kind"));
+    let target = subject.of(&noting(&subject.fixture, "web-1", "of a kind"));
     let _hold = target.acquire().await.unwrap();
     let noted = async || {
         let infos = subject.infos().await;
@@ -155,8 +153,8 @@ fn forced<T: std::fmt::Debug>(lost: Result<T, LockError>) -> Option<String> {
 
 async fn the_former_holder_learns_who_has_released_its_lock_and_why(fixture: Fixture) {
     let admin = fixture.process("anna@ops").admin();
-    let builder = fixture.provider.to_builder().owner("web-1");
-    let provider = builder.renew_interval(Duration::from_secs(1)).build().unwrap();
+    let second = Duration::from_secs(1);
+    let provider = fixture.with(|options| options.owner("web-1").renew_interval(second));
     // By a renewal, whose caller waits for the loss.
     let guard = provider.lock("renewed").await.unwrap();
     assert!(admin.force_release("renewed").reason("stuck\x1b").await.unwrap());
@@ -232,7 +230,7 @@ async fn a_loss_without_an_operator_names_none(fixture: Fixture) {
 
 async fn long_notes_and_reasons_are_refused(fixture: Fixture) {
     let (longest, longer) = ("\u{e4}".repeat(128), "a".repeat(257));
-    let provider = fixture.provider.to_builder().note(&*longest).build().unwrap();
+    let provider = fixture.with(|options| options.note(&*longest));
     let guard = provider.lock("n").note(longest).acquire().await.unwrap();
     let built = fixture.provider.to_builder().note(&*longer).build();
     assert_eq!(refused_option(built), "note");

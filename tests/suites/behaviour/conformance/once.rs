@@ -287,8 +287,8 @@ async fn a_dropped_done_writes_the_mark(fixture: Fixture) {
 }
 
 async fn a_providers_minimum_hold_does_not_apply(fixture: Fixture) {
-    let builder = fixture.provider.to_builder().min_hold(Duration::from_secs(60));
-    let lock = builder.build().unwrap().lock("held").once_per(LONG);
+    let provider = fixture.with(|options| options.min_hold(Duration::from_secs(60)));
+    let lock = provider.lock("held").once_per(LONG);
     fail(&lock).await;
     timeout(BEFORE_EXPIRY, succeed(&lock)).await.unwrap().unwrap();
 }
@@ -296,8 +296,8 @@ async fn a_providers_minimum_hold_does_not_apply(fixture: Fixture) {
 async fn the_options_are_checked(fixture: Fixture) {
     let lock = || fixture.provider.lock("checked");
     let second = Duration::from_secs(1);
-    let builder = fixture.provider.to_builder().retention(second * 3599);
-    let forgetful = builder.build().unwrap().lock("checked");
+    let forgetful = fixture.with(|options| options.retention(second * 3599));
+    let forgetful = forgetful.lock("checked");
     for (lock, option) in [
         (lock().once_per(second / 2), "once_per"),
         (lock().once_per(DAY * 367), "once_per"),

@@ -89,7 +89,7 @@ async fn processes_that_ask_again_at_once_take_turns(fixture: Fixture) {
 
 /// Without an order it starves: it finds the lock free once in some seconds.
 async fn a_process_without_push_gets_its_turns_beside_those_with_it(fixture: Fixture) {
-    let polling = fixture.provider.to_builder().wake_up(false).build().unwrap();
+    let polling = fixture.with(|options| options.wake_up(false));
     let turns = compete(&[fixture.process("a"), fixture.process("b"), polling], 20).await;
     let own = turns.iter().filter(|process| **process == 2).count();
     assert!(own * 10 > turns.len(), "{own} of {turns:?}");
@@ -167,7 +167,7 @@ async fn a_releaser_that_asks_again_at_once_and_waits_long_is_seen(fixture: Fixt
 
 async fn a_provider_that_is_not_fair_stands_in_no_line(fixture: Fixture) {
     let held = fixture.provider.lock("unfair").await.unwrap();
-    let hasty = fixture.process("hasty").to_builder().fair(false).build().unwrap();
+    let hasty = fixture.with(|options| options.owner("hasty").fair(false));
     let unfair = wait(&hasty, "unfair");
     let fair = wait(&fixture.process("fair"), "unfair");
     until_line_is(&fixture, "unfair", &["fair"]).await;

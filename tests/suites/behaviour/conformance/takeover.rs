@@ -23,8 +23,7 @@ const EXPIRY: Duration = Duration::from_millis(200);
 
 /// A provider for the same locks with this margin.
 fn with_margin(fixture: &Fixture, margin: Duration) -> LockProvider {
-    let builder = fixture.provider.to_builder().takeover_margin(margin);
-    builder.build().unwrap()
+    fixture.with(|options| options.takeover_margin(margin))
 }
 
 async fn crash_holding(fixture: &Fixture, name: &'static str) {

@@ -9,12 +9,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::subject::Subject;
 use super::{conformance, conformance_of_kinds};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, assert_released};
 
 conformance!(
     a_free_lock_is_acquired_without_waiting,
     the_lock_itself_is_awaitable,
-    waiting_without_a_limit_ends_with_the_release,
     a_thousand_waiters_on_one_thread_make_progress,
     contention_is_never_a_server_error,
 );
@@ -30,7 +29,12 @@ conformance_of_kinds!(
 /// S0.10, S1.5
 async fn a_release_lets_the_next_waiter_acquire(subject: Subject) {
     let first = subject.ours().acquire().await.unwrap();
-    let waiters = [subject.theirs().spawn_turn(), subject.ours().spawn_turn()];
+    let without_limit = subject.ours().acquire_timeout(None);
+    let waiters = [
+        subject.theirs().spawn_turn(),
+        subject.ours().spawn_turn(),
+        without_limit.spawn_turn(),
+    ];
     sleep(Duration::from_millis(30)).await;
     assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
     first.release().await.unwrap();
@@ -64,19 +68,8 @@ async fn a_wait_ends_with_an_error_that_names_the_lock(subject: Subject) {
 /// S4.3: the pauses between attempts are a minute long, so a pause before the first attempt would fail the test.
 async fn a_free_lock_is_acquired_without_waiting(fixture: Fixture) {
     let minute = Duration::from_secs(60);
-    let slow = fixture
-        .provider
-        .to_builder()
-        .retry_interval(minute..=minute)
-        .build()
-        .unwrap();
-    timeout(Duration::from_secs(10), slow.lock("free").acquire())
-        .await
-        .expect("the first attempt comes without a pause")
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    let slow = fixture.with(|options| options.retry_interval(minute..=minute));
+    assert_released(&slow.lock("free")).await;
 }
 
 /// S4.7
@@ -125,22 +118,6 @@ async fn a_cancelled_wait_leaves_no_claim(subject: Subject) {
         held.release().await.unwrap();
         subject.assert_released().await;
     }
-}
-
-async fn waiting_without_a_limit_ends_with_the_release(fixture: Fixture) {
-    let guard = fixture.provider.lock("ever").await.unwrap();
-    let lock = fixture.rival().lock("ever").acquire_timeout(None);
-    let waiter = tokio::spawn(async move { lock.acquire().await });
-    sleep(Duration::from_millis(50)).await;
-    guard.release().await.unwrap();
-    timeout(AMPLE, waiter)
-        .await
-        .unwrap()
-        .unwrap()
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
 }
 
 /// S4.2: the runtime of this test has one thread, and no waiter blocks it.
