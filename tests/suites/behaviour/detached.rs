@@ -1,14 +1,11 @@
 //! Detached leases on a server: their commands and documents, and what others see of them. What becomes of a lock in both
 //! stores: `conformance/detached.rs`.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
 use mongolock::{LockError, LockState, LossReason};
-use mongolock_tests::{Commands, FailPoint, must, names, rounds};
-use tokio::task::JoinSet;
+use mongolock_tests::{Commands, FailPoint, must, names};
 
 use crate::conformance::detached::{HOUR, detached};
 use crate::conformance::kind::CALLS;
@@ -118,39 +115,6 @@ async fn the_text_of_a_handle_is_not_on_the_server() {
         let shows = |seen: &String| seen.contains(&text[..40]) || seen.contains("mlh1");
         assert!(!seen.iter().any(shows));
     }
-}
-
-/// Nobody else acquires a lock while it is passed on from process to process.
-#[tokio::test]
-async fn others_acquire_nothing_beside_changes_of_hands() {
-    let fixture = Fixture::mongodb().await;
-    let (ours, theirs) = (fixture.provider.clone(), fixture.rival());
-    let mut guard = ours.lock("n").await.unwrap();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let mut trying = JoinSet::new();
-    for owner in ["first", "second"] {
-        let (other, is_over) = (fixture.process(owner), Arc::clone(&is_over));
-        trying.spawn(async move {
-            let mut tries = 0;
-            while !is_over.load(Ordering::Relaxed) {
-                assert!(other.lock("n").try_acquire().await.unwrap().is_none());
-                tries += 1;
-            }
-            tries
-        });
-    }
-    let mut token = guard.fencing_token();
-    for round in 0..rounds(50) {
-        let handle = guard.detach(HOUR).await.unwrap();
-        let next = if round % 2 == 0 { &theirs } else { &ours };
-        guard = next.resume(&handle).await.unwrap();
-        assert!(guard.fencing_token() > token);
-        token = guard.fencing_token();
-    }
-    is_over.store(true, Ordering::Relaxed);
-    let tries: Vec<u32> = trying.join_all().await;
-    assert!(tries.iter().all(|tries| *tries > 0), "{tries:?}");
-    guard.release().await.unwrap();
 }
 
 /// Sends a recorded command once more.

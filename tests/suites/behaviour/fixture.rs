@@ -61,12 +61,8 @@ impl Fixture {
             return (locks.unwrap(), self.another());
         }
         let locks = blocking::LockProvider::in_memory().unwrap();
-        let provider = locks
-            .provider()
-            .to_builder()
-            .acquire_timeout(AMPLE)
-            .build()
-            .unwrap();
+        let builder = locks.provider().to_builder().acquire_timeout(AMPLE);
+        let provider = builder.build().unwrap();
         (locks, Self { provider, db: None })
     }
 
@@ -171,11 +167,15 @@ pub(crate) async fn acquire_and_release(lock: &DistributedLock) {
     guard.release().await.unwrap();
 }
 
+/// What the future returns, which a correct program does long before the limit.
+pub(crate) async fn in_time<T>(future: impl IntoFuture<Output = T>) -> T {
+    timeout(AMPLE, future).await.expect("it ends")
+}
+
 /// Asserts that the lock was released: it can be acquired long before a lease of 30 s would end.
 pub(crate) async fn assert_released(lock: &DistributedLock) {
-    timeout(BEFORE_EXPIRY, acquire_and_release(lock))
-        .await
-        .expect("the lock was released");
+    let released = timeout(BEFORE_EXPIRY, acquire_and_release(lock)).await;
+    released.expect("the lock was released");
 }
 
 /// What this provider sees of a lock that has a document.

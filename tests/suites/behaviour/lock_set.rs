@@ -5,10 +5,10 @@ use std::time::Duration;
 use mongolock::{DistributedLock, LockContext, LockError, LockProvider};
 use mongolock_tests::{AMPLE, eventually, must, recorded};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, assert_released};
+use crate::fixture::{Fixture, assert_released, in_time};
 
 conformance!(
     a_set_holds_all_names_and_releases_them,
@@ -17,7 +17,6 @@ conformance!(
     a_set_that_does_not_get_all_holds_nothing,
     a_set_that_polls_holds_nothing_either,
     a_try_finds_all_or_nothing,
-    a_waiting_set_gets_the_locks_as_they_are_released,
     a_hold_that_was_handed_over_is_released_for_a_set,
     a_body_has_the_names_and_tokens_as_written,
     a_nested_set_acquires_what_is_missing,
@@ -111,7 +110,7 @@ async fn holds_nothing(fixture: &Fixture, provider: &LockProvider, holder: &Lock
     }
     assert!(free >= 10, "the other locks were free {free} times of 20");
     held.release().await.unwrap();
-    let guard = timeout(AMPLE, waiting).await.unwrap().unwrap().unwrap();
+    let guard = in_time(waiting).await.unwrap().unwrap();
     guard.release().await.unwrap();
 }
 
@@ -127,26 +126,6 @@ async fn a_try_finds_all_or_nothing(fixture: Fixture) {
     }
 }
 
-/// Their holders release the locks one after the other.
-async fn a_waiting_set_gets_the_locks_as_they_are_released(fixture: Fixture) {
-    let names = ["a", "b", "c", "d", "e"];
-    let mut held = Vec::new();
-    for name in names {
-        held.push(fixture.process(name).lock(name).await.unwrap());
-    }
-    let waiting = tokio::spawn(fixture.provider.lock_all(names).acquire());
-    for guard in held {
-        sleep(Duration::from_millis(50)).await;
-        guard.release().await.unwrap();
-    }
-    let guard = timeout(AMPLE, waiting).await.unwrap().unwrap().unwrap();
-    for name in names {
-        assert!(!fixture.is_free(name).await, "{name}");
-    }
-    guard.release().await.unwrap();
-    assert_all_released(&fixture, &names).await;
-}
-
 /// The lock passes to the waiting set with a hold of its own, which the set cannot use.
 async fn a_hold_that_was_handed_over_is_released_for_a_set(fixture: Fixture) {
     for _ in 0..5 {
@@ -157,10 +136,10 @@ async fn a_hold_that_was_handed_over_is_released_for_a_set(fixture: Fixture) {
         let waiting = tokio::spawn(fixture.provider.lock_all(["a", "b"]).acquire());
         sleep(Duration::from_millis(20)).await;
         held.release().await.unwrap();
-        let first = timeout(AMPLE, first).await.unwrap().unwrap().unwrap();
+        let first = in_time(first).await.unwrap().unwrap();
         let token = first.fencing_token();
         first.release().await.unwrap();
-        let guard = timeout(AMPLE, waiting).await.unwrap().unwrap().unwrap();
+        let guard = in_time(waiting).await.unwrap().unwrap();
         assert!(guard.fencing_token_of("b").unwrap() > token);
         guard.release().await.unwrap();
     }
@@ -217,7 +196,7 @@ async fn a_nested_set_acquires_what_is_missing(fixture: Fixture) {
             assert!(!fixture.is_free("a").await, "the outer call still holds its lock");
             outer.ensure_held()
         });
-        timeout(AMPLE, body).await.unwrap().unwrap();
+        in_time(body).await.unwrap();
         assert_all_released(&fixture, &["a", "b", "c"]).await;
     }
 
@@ -232,7 +211,7 @@ async fn a_nested_set_acquires_what_is_missing(fixture: Fixture) {
             })
             .await
     });
-    let lost = timeout(AMPLE, body).await.unwrap();
+    let lost = in_time(body).await;
     assert!(
         matches!(&lost, Err(LockError::Lost { name, .. }) if name == "a"),
         "{lost:?}"
@@ -266,7 +245,7 @@ async fn assert_set_gets_its_turn(provider: &LockProvider, locks: Vec<Distribute
     }
     let set = provider.lock_all(["a", "b", "c"]);
     for _ in 0..5 {
-        let guard = timeout(AMPLE, set.acquire()).await.expect("a turn").unwrap();
+        let guard = in_time(set.acquire()).await.unwrap();
         guard.release().await.unwrap();
     }
     users.shutdown().await;

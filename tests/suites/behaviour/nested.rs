@@ -4,13 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mongolock::{FencingToken, LockContext, LockError, LockProvider, distributed_lock};
-use mongolock_tests::AMPLE;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::conformance::subject::Subject;
 use crate::conformance::target::Target;
 use crate::conformance::{conformance, conformance_of_kinds};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, in_time};
 
 conformance!(
     a_nested_call_joins_the_hold,
@@ -50,16 +49,10 @@ async fn a_nested_call_joins_the_hold(fixture: Fixture) {
         Ok(current().fencing_token())
     }
 
-    let (outer, inner) = timeout(AMPLE, fixture.provider.scope(outer(1)))
-        .await
-        .expect("no deadlock")
-        .unwrap();
+    let (outer, inner) = in_time(fixture.provider.scope(outer(1))).await.unwrap();
     assert_eq!(outer, inner);
-    let is_free = fixture.is_free("joined:1").await;
-    assert!(
-        is_free,
-        "the outer call releases the lock, without the minimum hold of the inner one"
-    );
+    // The outer call releases the lock, without the minimum hold of the inner one.
+    assert!(fixture.is_free("joined:1").await);
 }
 
 async fn a_nested_call_joins_across_other_locks_and_levels(subject: Subject) {
@@ -95,7 +88,7 @@ async fn a_nested_call_joins_across_other_locks_and_levels(subject: Subject) {
         subject.assert_held().await;
         outer.ensure_held()
     });
-    timeout(AMPLE, body).await.expect("no deadlock").unwrap();
+    in_time(body).await.unwrap();
     assert!(LockContext::current().is_none());
     subject.assert_released().await;
 }
@@ -106,11 +99,8 @@ async fn siblings_are_serialised(subject: Subject) {
     let sibling = async |target: &Target| {
         target
             .run(async |_| {
-                assert_eq!(
-                    running.fetch_add(1, Ordering::SeqCst),
-                    0,
-                    "another call runs under the same hold"
-                );
+                let others = running.fetch_add(1, Ordering::SeqCst);
+                assert_eq!(others, 0, "another call runs under the same hold");
                 sleep(Duration::from_millis(5)).await;
                 running.fetch_sub(1, Ordering::SeqCst);
                 Ok::<_, LockError>(())
@@ -124,7 +114,7 @@ async fn siblings_are_serialised(subject: Subject) {
             tokio::join!(sibling(first), sibling(last), sibling(&whole), sibling(first));
         one.and(two).and(three).and(four)
     });
-    timeout(AMPLE, body).await.expect("no deadlock").unwrap();
+    in_time(body).await.unwrap();
 }
 
 async fn siblings_are_busy_to_each_other(fixture: Fixture) {
@@ -176,10 +166,7 @@ async fn an_explicit_acquire_within_the_own_hold_is_refused(subject: Subject) {
         }
         Ok::<_, LockError>(())
     });
-    timeout(AMPLE, refused)
-        .await
-        .expect("all are refused at once")
-        .unwrap();
+    in_time(refused).await.unwrap();
 }
 
 async fn another_provider_is_another_lock(fixture: Fixture) {
@@ -210,7 +197,7 @@ async fn a_context_can_be_carried_into_a_task(subject: Subject) {
         assert_eq!((joined.fencing_token(), joined.name()), (token, current().name()));
         Ok::<_, LockError>(())
     });
-    timeout(AMPLE, joined).await.expect("no deadlock").unwrap();
+    in_time(joined).await.unwrap();
     assert!(LockContext::current().is_none());
 }
 
@@ -226,22 +213,19 @@ async fn a_lost_hold_cannot_be_joined(fixture: Fixture) {
         unreachable!("the hold is lost")
     }
 
-    let joined = timeout(AMPLE, fixture.provider.scope(outer()))
-        .await
-        .expect("the lease ends")
-        .unwrap();
+    let joined = in_time(fixture.provider.scope(outer())).await.unwrap();
     assert!(matches!(joined, Err(LockError::Lost { name, .. }) if name == "lost"));
 }
 
 async fn a_context_ends_with_its_hold(subject: Subject) {
-    let context = subject
-        .ours()
+    let target = subject.ours();
+    let context = target
         .run(async |context| Ok::<_, LockError>(context))
-        .await;
-    let context = context.unwrap();
+        .await
+        .unwrap();
     assert!(context.is_lost() && context.remaining().is_zero());
     assert!(context.ensure_held().is_err());
-    timeout(AMPLE, context.lost()).await.expect("the hold has ended");
+    in_time(context.lost()).await;
 }
 
 /// B16: the lock is lost while the second call waits for its sibling.
@@ -261,10 +245,7 @@ async fn a_sibling_does_not_begin_under_a_lost_hold(fixture: Fixture) {
         unreachable!("the hold is lost before this call begins")
     }
 
-    let (first, second) = timeout(AMPLE, fixture.provider.scope(family()))
-        .await
-        .expect("the lease ends")
-        .unwrap();
+    let (first, second) = in_time(fixture.provider.scope(family())).await.unwrap();
     assert!(matches!(first, Err(LockError::Lost { .. })));
     assert!(matches!(second, Err(LockError::Lost { .. })));
 }
@@ -273,11 +254,8 @@ async fn a_sibling_does_not_begin_under_a_lost_hold(fixture: Fixture) {
 async fn a_guard_is_joined_only_in_its_scope(subject: Subject) {
     let target = subject.ours().acquire_timeout(Some(Duration::from_secs(1)));
     let hold = target.acquire().await.unwrap();
-    let token = async || {
-        target
-            .run(async |context| Ok::<_, LockError>(context.fencing_token()))
-            .await
-    };
+    let body = async |context: LockContext| Ok::<_, LockError>(context.fencing_token());
+    let token = || target.run(body);
     assert!(matches!(token().await, Err(LockError::Timeout { .. })));
     assert!(matches!(target.acquire().await, Err(LockError::Timeout { .. })));
     assert!(!target.is_free().await);

@@ -13,13 +13,11 @@ use crate::fixture::{AppError, Fixture, assert_lost, refused_option};
 conformance!(
     a_skipped_call_returns_the_skipped_value_of_its_type,
     a_skip_with_a_timeout_waits_first,
-    a_busy_call_fails_at_once,
     a_free_lock_is_neither_skipped_nor_failed,
     a_lost_lock_cancels_the_body,
     a_body_that_continues_returns_its_own_result,
     a_body_that_does_not_notice_the_loss_returns_lost_or_its_error,
     a_minimum_hold_of_the_attribute_overrides_the_providers,
-    names_are_checked_when_they_are_rendered,
     options_that_do_not_fit_the_providers_are_refused,
 );
 
@@ -75,13 +73,6 @@ async fn a_skip_with_a_timeout_waits_first(fixture: Fixture) {
     });
     released.unwrap();
     assert_eq!(ticked.unwrap(), Tick::Done);
-}
-
-async fn a_busy_call_fails_at_once(fixture: Fixture) {
-    let _busy = fixture.rival().lock("tick").await.unwrap();
-    let error = fixture.provider.scope(failing()).await.unwrap_err();
-    assert!(matches!(&error, LockError::Busy { name, .. } if name == "tick"));
-    assert!(error.to_string().contains("`tick`"), "{error}");
 }
 
 async fn a_free_lock_is_neither_skipped_nor_failed(fixture: Fixture) {
@@ -156,24 +147,6 @@ async fn a_minimum_hold_of_the_attribute_overrides_the_providers(fixture: Fixtur
     assert!((AMPLE * 9..=ten_minutes).contains(&remaining("default").await));
     assert_eq!(remaining("none").await, Duration::ZERO);
     assert!(remaining("longer").await > ten_minutes);
-}
-
-async fn names_are_checked_when_they_are_rendered(fixture: Fixture) {
-    #[distributed_lock(name = "user:<name>")]
-    async fn greet(name: &str) -> Result<String, LockError> {
-        Ok(LockContext::current().expect("within a hold").name().to_owned())
-    }
-
-    let greeted = async |name: &str| fixture.provider.scope(greet(name)).await;
-    assert_eq!(greeted("Zoë <1>").await.unwrap(), "user:Zoë <1>");
-    let longest = "n".repeat(1024 - "user:".len());
-    assert!(greeted(&longest).await.is_ok());
-    for bad in ["", "a\tb", "\u{85}", &format!("{longest}n")] {
-        let error = greeted(bad).await.unwrap_err();
-        assert!(matches!(error, LockError::InvalidName { .. }), "{error}");
-    }
-    let error = greeted("").await.unwrap_err().to_string();
-    assert!(error.contains("<name>"), "it names the placeholder: {error}");
 }
 
 async fn options_that_do_not_fit_the_providers_are_refused(fixture: Fixture) {

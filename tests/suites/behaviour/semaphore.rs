@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, refused_option};
+use crate::fixture::{Fixture, in_time, refused_option};
 
 conformance!(
     so_many_callers_hold_permits_and_no_more,
@@ -36,7 +36,7 @@ async fn all(provider: &LockProvider, permits: u32) -> Vec<Permit> {
     let semaphore = provider.semaphore("s", permits);
     let mut held = Vec::new();
     for _ in 0..permits {
-        held.push(timeout(AMPLE, semaphore.acquire()).await.unwrap().unwrap());
+        held.push(in_time(semaphore.acquire()).await.unwrap());
     }
     held
 }
@@ -54,10 +54,8 @@ async fn so_many_callers_hold_permits_and_no_more(fixture: Fixture) {
     let held = all(&fixture.provider, 3).await;
     let numbers: BTreeSet<u32> = held.iter().map(Permit::number).collect();
     assert_eq!(numbers, BTreeSet::from([0, 1, 2]));
-    assert!(
-        held.iter()
-            .all(|permit| permit.name() == "s" && !permit.is_lost())
-    );
+    let is_held = |permit: &Permit| permit.name() == "s" && !permit.is_lost();
+    assert!(held.iter().all(is_held));
     for process in [&fixture.provider, &fixture.rival()] {
         let semaphore = process.semaphore("s", 3);
         assert!(semaphore.try_acquire().await.unwrap().is_none());
@@ -115,7 +113,7 @@ async fn contend(fixture: &Fixture, permits: [u32; 4]) -> u32 {
             });
         }
     }
-    timeout(AMPLE, tasks.join_all()).await.expect("all end");
+    in_time(tasks.join_all()).await;
     inside.1.load(Ordering::SeqCst)
 }
 
@@ -198,20 +196,14 @@ async fn a_permit_has_no_fencing_token(fixture: Fixture) {
     assert_eq!(context.fencing_token_of("s"), None);
     assert!(context.fencing_token() < FencingToken::from(0));
     // No server is asked.
-    let client = mongodb::Client::with_uri_str("mongodb://127.0.0.1:1/")
-        .await
-        .unwrap();
-    let documents = client.database("none").collection::<Document>("none");
-    let written = documents
-        .fenced(context.fencing_token())
-        .insert_one(doc! { "_id": 1 })
-        .await;
-    let error = written.unwrap_err();
+    let client = mongodb::Client::with_uri_str("mongodb://127.0.0.1:1/").await;
+    let database = client.unwrap().database("none");
+    let documents = database.collection::<Document>("none");
+    let fenced = documents.fenced(context.fencing_token());
+    let error = fenced.insert_one(doc! { "_id": 1 }).await.unwrap_err();
     assert!(matches!(error, LockError::NoFencingToken), "{error}");
-    assert_eq!(
-        error.to_string(),
-        "fenced write refused: a permit has no fencing token"
-    );
+    let text = "fenced write refused: a permit has no fencing token";
+    assert_eq!(error.to_string(), text);
     // A value in memory accepts any token at first.
     let value = Fenced::new(0);
     let written = value.write(context.fencing_token(), |value| *value = 1);
@@ -288,15 +280,9 @@ async fn an_attribute_takes_permits(fixture: Fixture) {
 async fn a_permit_is_an_ordinary_lock_document() {
     let fixture = Fixture::mongodb().await;
     let permit = fixture.provider.semaphore("s", 1).acquire().await.unwrap();
-    let document = fixture
-        .document("s\u{1f}0")
-        .await
-        .expect("the permit has a document");
-    let fields: Vec<&String> = document.keys().collect();
-    assert_eq!(
-        fields,
-        ["_id", "lockId", "acquiredAt", "expiresAt", "fencingToken"]
-    );
+    let document = fixture.document("s\u{1f}0").await.unwrap();
+    let fields = ["_id", "lockId", "acquiredAt", "expiresAt", "fencingToken"];
+    assert!(document.keys().eq(fields), "{document}");
     assert_eq!(fixture.locks().count_documents(doc! {}).await.unwrap(), 1);
     permit.release().await.unwrap();
 }

@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::AMPLE;
 use tokio::sync::Barrier;
-use tokio::time::timeout;
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, assert_released};
+use crate::fixture::{Fixture, assert_released, in_time};
 
 conformance!(
     a_deadlock_ends_at_the_inner_timeout,
@@ -37,7 +35,7 @@ async fn a_deadlock_ends_at_the_inner_timeout(fixture: Fixture) {
         };
         let (ours, theirs) = (fixture.provider.clone(), fixture.rival());
         let calls = async { tokio::join!(call(ours, "a", "b"), call(theirs, "b", "a")) };
-        let (one, other) = timeout(AMPLE, calls).await.expect("the deadlock ends");
+        let (one, other) = in_time(calls).await;
         let outcomes = [one, other];
         let timed_out = |outcome: &Result<(), LockError>| matches!(outcome, Err(LockError::Timeout { .. }));
         assert!(outcomes.iter().any(timed_out), "{outcomes:?}");
@@ -60,5 +58,5 @@ async fn locks_in_one_order_do_not_deadlock(fixture: Fixture) {
         }
     };
     let all = async { tokio::join!(calls(fixture.provider.clone()), calls(fixture.rival())) };
-    timeout(AMPLE, all).await.expect("no deadlock");
+    in_time(all).await;
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use mongolock::{DistributedLock, FencingToken, LockContext, LockError, LockProvider, distributed_lock};
 use mongolock_tests::{AMPLE, FailPoint, FailPointGuard, TestDb, eventually, must};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, assert_released};
+use crate::fixture::{Fixture, assert_released, in_time};
 
 conformance!(
     a_try_after_the_call_is_never_busy,
@@ -77,7 +77,7 @@ async fn calls_in_a_row_have_greater_tokens(fixture: Fixture) {
             tokens
         });
     }
-    let tokens = timeout(AMPLE, tasks.join_all()).await.expect("each has turns");
+    let tokens = in_time(tasks.join_all()).await;
     let rises = |row: &Vec<FencingToken>| row.is_sorted_by(|one, next| one < next);
     assert!(tokens.iter().all(rises), "{tokens:?}");
     let mut all = tokens.concat();

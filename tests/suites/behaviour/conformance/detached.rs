@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use mongolock::{LeaseHandle, LockError, LockGuard, LockProvider, LockState, LossReason};
+use mongolock::{LeaseHandle, LockError, LockGuard, LockInfo, LockProvider, LockState, LossReason};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must, rounds};
 use tokio::time::{Instant, timeout};
 
 use super::subject::Subject;
 use super::{conformance, conformance_of_kinds};
-use crate::fixture::{Fixture, acquire_and_release, assert_lost, refused_option, until_expired};
+use crate::fixture::{Fixture, acquire_and_release, assert_lost, in_time, refused_option};
 
 conformance!(
     a_detached_lock_is_held_and_shows_its_owner,
@@ -135,15 +135,6 @@ async fn a_lease_ends_with_its_time(fixture: Fixture) {
     let guard = waiting.await.expect("the lease ends").unwrap();
     assert_lost(provider.resume(&handle).await, LossReason::Gone);
     guard.release().await.unwrap();
-
-    let handle = detached(provider, "other").await;
-    let guard = provider.resume(&handle).await.unwrap();
-    let handle = guard.detach(Duration::from_millis(100)).await.unwrap();
-    until_expired(provider, "other").await;
-    assert_lost(rival.resume(&handle).await, LossReason::Expired);
-    assert_lost(rival.extend(&handle, HOUR).await, LossReason::Expired);
-    let released = rival.release(&handle).await.unwrap();
-    assert!(!released, "there is nothing to release");
 }
 
 async fn an_extension_never_shortens(subject: Subject) {
@@ -170,10 +161,7 @@ async fn a_waiter_gets_it_when_the_handle_is_released(subject: Subject) {
     assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
     assert!(subject.ours().release(&handle).await.unwrap());
     for waiter in waiters {
-        timeout(AMPLE, waiter)
-            .await
-            .expect("the waiter is woken")
-            .unwrap();
+        in_time(waiter).await.unwrap();
     }
 }
 
@@ -355,23 +343,24 @@ async fn a_shutdown_waits_for_the_release_of_a_detachment_that_is_given_up(fixtu
 }
 
 async fn a_margin_keeps_no_lease_alive(subject: Subject) {
-    let builder = subject.provider().to_builder().takeover_margin(HOUR);
-    let target = subject.of(&builder.acquire_timeout(AMPLE).build().unwrap());
-    let hold = target.acquire().await.unwrap();
-    let handle = hold.detach(Duration::from_millis(100)).await.unwrap();
-    let expired = async || {
-        let infos = subject.infos().await;
-        infos
-            .iter()
-            .all(|info| info.state == LockState::Expired)
-            .then_some(())
-    };
-    must(eventually(AMPLE, "the lease expires", expired).await);
-    let begun = Instant::now();
-    assert_lost(target.resume(&handle).await, LossReason::Expired);
-    assert_lost(target.extend(&handle, HOUR).await, LossReason::Expired);
-    assert!(begun.elapsed() < AMPLE / 2, "it is no question of time");
-    assert!(!target.is_free().await, "the margin keeps it");
-    assert!(target.release(&handle).await.unwrap(), "it ends the margin");
-    assert!(target.is_free().await);
+    for margin in [Duration::ZERO, HOUR] {
+        let provider = subject.fixture.with(|options| options.takeover_margin(margin));
+        let target = subject.of(&provider);
+        let hold = target.acquire().await.unwrap();
+        let handle = hold.detach(Duration::from_millis(100)).await.unwrap();
+        let expired = async || {
+            let is_expired = |info: &LockInfo| info.state == LockState::Expired;
+            subject.infos().await.iter().all(is_expired).then_some(())
+        };
+        must(eventually(AMPLE, "the lease expires", expired).await);
+        let begun = Instant::now();
+        assert_lost(target.resume(&handle).await, LossReason::Expired);
+        assert_lost(target.extend(&handle, HOUR).await, LossReason::Expired);
+        assert!(begun.elapsed() < AMPLE / 2, "it is no question of time");
+        let is_kept = !margin.is_zero();
+        assert!(!(is_kept && target.is_free().await), "the margin keeps it");
+        let had_something_to_release = target.release(&handle).await.unwrap();
+        assert_eq!(had_something_to_release, is_kept, "it ends the margin");
+        assert!(target.is_free().await);
+    }
 }

@@ -4,7 +4,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use mongolock::{LockError, LossReason};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY};
+use mongolock_tests::BEFORE_EXPIRY;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -13,7 +13,7 @@ use super::kind::Kind;
 use super::subject::Subject;
 use super::target::Target;
 use super::{UNRENEWED, conformance_of_kinds};
-use crate::fixture::{AppError, assert_lost};
+use crate::fixture::{AppError, assert_lost, in_time};
 
 conformance_of_kinds!(
     leaving_the_scope_releases: HOLDS with threads,
@@ -121,9 +121,7 @@ async fn an_expired_lease_is_lost_and_its_release_changes_nothing(subject: Subje
     let context = dead.context();
     context.ensure_held().unwrap();
     dead.ensure_held().unwrap();
-    timeout(AMPLE, async { tokio::join!(context.lost(), dead.lost()) })
-        .await
-        .expect("the deadline ends the lease");
+    in_time(async { tokio::join!(context.lost(), dead.lost()) }).await;
     let next = subject.theirs().acquire().await.unwrap();
     assert_lost(context.ensure_held(), LossReason::Expired);
     assert_lost(dead.ensure_held(), LossReason::Expired);
@@ -196,7 +194,7 @@ async fn a_body_learns_of_a_loss(subject: Subject) {
         }
         Ok::<_, LockError>("done")
     });
-    let ended = timeout(AMPLE, body).await.expect("the body is cancelled");
+    let ended = in_time(body).await;
     assert_lost(ended, LossReason::Gone);
     subject.assert_released().await;
 }
@@ -224,5 +222,5 @@ async fn a_lost_lock_can_be_acquired_again_by_its_holder(subject: Subject) {
         outer.lost().await;
         subject.ours().acquire_and_release().await;
     });
-    timeout(AMPLE, again).await.expect("the lock is free");
+    in_time(again).await;
 }

@@ -56,12 +56,11 @@ impl Kind {
         };
         match self {
             Self::Lock => lock,
-            // Its lease is that of a lock.
+            // Its handle names one lock.
             Self::SetOfOne => Expectation {
                 names: &["one"],
-                acquire: set.acquire,
-                busy: set.busy,
-                ..lock
+                resume: lock.resume,
+                ..set
             },
             Self::Set => set,
             Self::Permit => Expectation {

@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime};
 use mongolock::{LockError, LockGuard, LockProvider};
 use mongolock_tests::{AMPLE, eventually, must};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::conformance;
 use crate::competition::{Competition, SECTION, compete};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, in_time};
 
 conformance!(
     waiters_are_served_in_the_order_of_their_line,
@@ -41,7 +41,7 @@ async fn until_served(waiters: impl IntoIterator<Item = JoinHandle<LockGuard>>) 
     for waiter in waiters {
         serving.spawn(async move { waiter.await.unwrap().release().await.unwrap() });
     }
-    timeout(AMPLE, serving.join_all()).await.expect("all are served");
+    in_time(serving.join_all()).await;
 }
 
 fn wait(provider: &LockProvider, name: &str) -> JoinHandle<LockGuard> {
@@ -132,7 +132,7 @@ async fn the_holder_is_not_among_the_waiters(fixture: Fixture) {
     let holding = wait(&holder, "seen");
     until_line_is(&fixture, "seen", &["holder"]).await;
     held.release().await.unwrap();
-    let held = timeout(AMPLE, holding).await.unwrap().unwrap();
+    let held = in_time(holding).await.unwrap();
     let later = wait(&holder, "seen");
     let other = wait(&fixture.process("other"), "seen");
     until_line_is(&fixture, "seen", &["other"]).await;
@@ -148,7 +148,7 @@ async fn a_releaser_that_asks_again_at_once_and_waits_long_is_seen(fixture: Fixt
     let mut eager_waits = wait(&eager, "again");
     until_line_is(&fixture, "again", &["eager"]).await;
     held.release().await.unwrap();
-    let held = timeout(AMPLE, &mut eager_waits).await.unwrap().unwrap();
+    let held = in_time(&mut eager_waits).await.unwrap();
     let mut other_waits = wait(&other, "again");
     until_line_is(&fixture, "again", &["other"]).await;
     held.release().await.unwrap();

@@ -13,7 +13,6 @@ use crate::fixture::{Fixture, assert_released};
 
 conformance!(
     a_free_lock_is_acquired_without_waiting,
-    the_lock_itself_is_awaitable,
     a_thousand_waiters_on_one_thread_make_progress,
     contention_is_never_a_server_error,
 );
@@ -70,12 +69,6 @@ async fn a_free_lock_is_acquired_without_waiting(fixture: Fixture) {
     let minute = Duration::from_secs(60);
     let slow = fixture.with(|options| options.retry_interval(minute..=minute));
     assert_released(&slow.lock("free")).await;
-}
-
-/// S4.7
-async fn the_lock_itself_is_awaitable(fixture: Fixture) {
-    let guard = fixture.provider.lock("t1").await.unwrap();
-    assert_eq!(guard.name(), "t1");
 }
 
 async fn trying_never_waits(subject: Subject) {
