@@ -145,9 +145,10 @@ async fn a_handle_is_never_good_twice() {
             let mut sent = commands.take().into_iter();
             sent.find(|command| !command.contains_key("find")).unwrap()
         };
-        let guard = match is_set {
-            true => provider.lock_all(["a", "b"]).await.unwrap(),
-            false => provider.lock("n").await.unwrap(),
+        let guard = if is_set {
+            provider.lock_all(["a", "b"]).await.unwrap()
+        } else {
+            provider.lock("n").await.unwrap()
         };
         let (name, acquiring) = (guard.name().to_owned(), write());
         let handle = guard.detach(HOUR).await.unwrap();

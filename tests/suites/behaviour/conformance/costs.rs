@@ -16,10 +16,10 @@ async fn each_kind_costs_as_many_commands_as_its_table_says() {
         assert_eq!(names(&commands.take()), expected.acquire, "{kind:?}");
         hold.release().await.unwrap();
         assert_eq!(names(&commands.take()), expected.release, "{kind:?}");
-        let held = kind.of(&rival, None).acquire().await.unwrap();
+        let busy = kind.of(&rival, None).acquire().await.unwrap();
         assert!(target.try_acquire().await.unwrap().is_none());
         assert_eq!(names(&commands.take()), expected.busy, "{kind:?}");
-        held.release().await.unwrap();
+        busy.release().await.unwrap();
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::subject::Subject;
 use super::target::Target;
 use super::{conformance, conformance_of_kinds, unrenewed};
-use crate::fixture::{Fixture, in_time};
+use crate::fixture::{Fixture, in_time, until_expired};
 
 conformance!(
     different_names_do_not_wait,
@@ -80,8 +80,7 @@ async fn one_of_many_wins_a_new_name(fixture: Fixture) {
 /// S3.7, S1.6
 async fn one_of_many_wins_an_expired_lock(fixture: Fixture) {
     let expired = unrenewed(&fixture.provider, "expired").acquire().await.unwrap();
-    expired.lost().await;
-    sleep(Duration::from_millis(60)).await;
+    until_expired(&fixture.provider, "expired").await;
     let winner = assert_one_wins(&fixture, "expired", 32).await;
     assert!(winner > expired.fencing_token());
 }

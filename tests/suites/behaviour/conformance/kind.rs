@@ -105,7 +105,7 @@ impl Kind {
         let single = names
             .iter()
             .map(|name| Self::Lock.named(provider, &[name], threads.clone()));
-        let overlapping = Self::Set.named(provider, &["outside", names[2]], threads.clone());
+        let overlapping = Self::Set.named(provider, &["Outside", names[2]], threads.clone());
         single.chain([overlapping]).collect()
     }
 }

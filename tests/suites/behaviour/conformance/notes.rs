@@ -42,8 +42,8 @@ async fn until_noted(fixture: &Fixture, name: &str, note: Option<&str>) {
 async fn a_note_is_shown_after_the_first_renewal(fixture: Fixture) {
     let slow = fixture.with(|options| options.note("never renewed"));
     let _slow = slow.lock("a").await.unwrap();
-    let noted = noting(&fixture, "web-1", "release 812\n");
-    let _noted = noted.lock("b").await.unwrap();
+    let annotated = noting(&fixture, "web-1", "release 812\n");
+    let _noted = annotated.lock("b").await.unwrap();
     let _without = noting(&fixture, "web-2", "").lock("c").await.unwrap();
     until_noted(&fixture, "b", Some("release 812\n")).await;
     let listed = fixture.provider.admin().list(LockFilter::new()).await.unwrap();

@@ -235,7 +235,7 @@ async fn a_plain_call_finds_a_marked_lock_busy(fixture: Fixture) {
     succeed(&ours.lock("marked").once()).await.unwrap();
     let plain = fixture.rival().lock("marked");
     assert!(plain.try_acquire().await.unwrap().is_none());
-    let waited = plain.acquire_timeout(Duration::from_millis(200)).acquire().await;
+    let waited = plain.acquire_timeout(Duration::from_secs(1)).acquire().await;
     let Err(LockError::Timeout { holder, .. }) = waited else {
         panic!("a plain call has acquired a marked lock");
     };

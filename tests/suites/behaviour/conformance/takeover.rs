@@ -103,7 +103,7 @@ async fn waiters_and_operators_see_when_the_lock_is_free(fixture: Fixture) {
     assert_eq!(provider.admin().list(expired).await.unwrap()[0].name, "crashed");
 
     let lock = provider.lock("crashed");
-    let waited = lock.acquire_timeout(Duration::from_millis(100)).acquire().await;
+    let waited = lock.acquire_timeout(Duration::from_secs(1)).acquire().await;
     match waited {
         Err(LockError::Timeout {
             holder, remaining, ..

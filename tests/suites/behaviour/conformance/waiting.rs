@@ -89,9 +89,9 @@ async fn trying_never_waits(subject: Subject) {
     }
     // A part of it is enough to keep it, and a try in vain holds nothing.
     for part in subject.their_parts() {
-        let held = part.acquire().await.unwrap();
+        let taken = part.acquire().await.unwrap();
         assert!(!subject.ours().is_free().await);
-        held.release().await.unwrap();
+        taken.release().await.unwrap();
         subject.assert_released().await;
     }
 }
