@@ -37,15 +37,17 @@ macro_rules! conformance {
 macro_rules! conformance_of_kinds {
     ($($name:ident: $kinds:ident $(with $threads:ident)?),* $(,)?) => {
         mod kinds_in_memory {
+            use $crate::conformance::{kind, subject::of_each};
+            use $crate::fixture::Fixture;
             $(#[tokio::test] async fn $name() {
-                let (fixture, kinds) = ($crate::fixture::Fixture::memory(), $crate::conformance::kind::$kinds);
-                $crate::conformance::subject::of_each(fixture, kinds, super::$name).await;
+                of_each(Fixture::memory(), kind::$kinds, super::$name).await;
             })*
         }
         mod kinds_on_mongodb {
+            use $crate::conformance::{kind, subject::of_each};
+            use $crate::fixture::Fixture;
             $(#[tokio::test] async fn $name() {
-                let (fixture, kinds) = ($crate::fixture::Fixture::mongodb().await, $crate::conformance::kind::$kinds);
-                $crate::conformance::subject::of_each(fixture, kinds, super::$name).await;
+                of_each(Fixture::mongodb().await, kind::$kinds, super::$name).await;
             })*
         }
         $($crate::conformance::with_threads!($name, $kinds, $($threads)?);)*

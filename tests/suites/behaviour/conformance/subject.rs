@@ -104,8 +104,8 @@ impl Subject {
     pub(crate) async fn infos(&self) -> Vec<LockInfo> {
         let mut infos = Vec::new();
         for name in self.kind.expects().names {
-            let named = LockFilter::new().prefix(*name);
-            infos.extend(self.rival.admin().list(named).await.unwrap());
+            let listed = self.rival.admin().list(LockFilter::new().prefix(*name)).await;
+            infos.extend(listed.unwrap().into_iter().filter(|info| info.name == *name));
         }
         infos
     }
