@@ -252,8 +252,9 @@ async fn a_sibling_does_not_begin_under_a_lost_hold(fixture: Fixture) {
 
 /// A guard alone encloses no call: calls of its name wait for it. Within its scope they join it.
 async fn a_guard_is_joined_only_in_its_scope(subject: Subject) {
-    let target = subject.ours().acquire_timeout(Some(Duration::from_secs(1)));
-    let hold = target.acquire().await.unwrap();
+    let whole = subject.ours();
+    let hold = whole.acquire().await.unwrap();
+    let target = whole.acquire_timeout(Some(Duration::from_secs(2)));
     let body = async |context: LockContext| Ok::<_, LockError>(context.fencing_token());
     let token = || target.run(body);
     assert!(matches!(token().await, Err(LockError::Timeout { .. })));

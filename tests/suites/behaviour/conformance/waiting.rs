@@ -45,7 +45,7 @@ async fn a_release_lets_the_next_waiter_acquire(subject: Subject) {
 /// S0.5, S0.16: only the call that waited in vain gets the error.
 async fn a_wait_ends_with_an_error_that_names_the_lock(subject: Subject) {
     let _held = subject.theirs().acquire().await.unwrap();
-    let limit = Duration::from_secs(1);
+    let limit = Duration::from_secs(2);
     for target in [subject.ours(), subject.theirs()] {
         let begun = Instant::now();
         let error = target.acquire_timeout(Some(limit)).acquire().await.err().unwrap();
