@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongolock::{LeaseHandle, LockError, LockGuard, LockInfo, LockProvider, LockState, LossReason};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must, rounds};
+use mongolock_tests::{AMPLE, eventually, must, rounds};
 use tokio::time::{Instant, timeout};
 
 use super::subject::Subject;
@@ -12,7 +12,6 @@ use crate::fixture::{Fixture, acquire_and_release, assert_lost, in_time, refused
 
 conformance!(
     a_detached_lock_is_held_and_shows_its_owner,
-    a_lease_ends_with_its_time,
     the_handle_exists_before_the_lease,
     what_cannot_be_used_is_refused,
     dropping_the_future_releases_the_lock,
@@ -30,7 +29,7 @@ conformance_of_kinds!(
     a_handle_is_used_up_by_its_resumption: CALLS with threads,
     an_extension_never_shortens: CALLS with threads,
     a_waiter_gets_it_when_the_handle_is_released: CALLS with threads,
-    a_margin_keeps_no_lease_alive: CALLS,
+    a_lease_ends_with_its_time: CALLS,
 );
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -97,11 +96,19 @@ async fn a_detached_lock_is_held_and_shows_its_owner(fixture: Fixture) {
     assert_lost(resumed.release().await, LossReason::Gone);
 }
 
+/// A third process that tries beside the changes of hands acquires nothing.
 async fn two_that_resume_one_handle_at_once(subject: Subject) {
     let (ours, theirs) = (subject.ours(), subject.theirs());
+    let third = subject.of(&subject.fixture.process("third"));
     for _ in 0..rounds(50) {
-        let handle = ours.acquire().await.unwrap().detach(HOUR).await.unwrap();
-        match tokio::join!(ours.resume(&handle), theirs.resume(&handle)) {
+        let hold = ours.acquire().await.unwrap();
+        let (handle, tried) = tokio::join!(hold.detach(HOUR), third.try_acquire());
+        assert!(tried.unwrap().is_none());
+        let handle = handle.unwrap();
+        let (one, other, tried) =
+            tokio::join!(ours.resume(&handle), theirs.resume(&handle), third.try_acquire());
+        assert!(tried.unwrap().is_none());
+        match (one, other) {
             (Ok(_won), lost) | (lost, Ok(_won)) => assert_lost(lost, LossReason::Gone),
             (Err(one), Err(other)) => panic!("{one:?} {other:?}"),
         }
@@ -129,17 +136,6 @@ async fn a_handle_is_used_up_by_its_resumption(subject: Subject) {
     let hold = theirs.acquire().await.unwrap();
     assert_used_up(&next).await;
     hold.release().await.expect("it is another hold");
-}
-
-async fn a_lease_ends_with_its_time(fixture: Fixture) {
-    let (provider, rival) = (&fixture.provider, fixture.rival());
-    let guard = provider.lock("n").await.unwrap();
-    // Shorter than the lease was.
-    let handle = guard.detach(Duration::from_millis(500)).await.unwrap();
-    let waiting = timeout(BEFORE_EXPIRY, rival.lock("n").acquire());
-    let guard = waiting.await.expect("the lease ends").unwrap();
-    assert_lost(provider.resume(&handle).await, LossReason::Gone);
-    guard.release().await.unwrap();
 }
 
 async fn an_extension_never_shortens(subject: Subject) {
@@ -347,7 +343,8 @@ async fn a_shutdown_waits_for_the_release_of_a_detachment_that_is_given_up(fixtu
     }
 }
 
-async fn a_margin_keeps_no_lease_alive(subject: Subject) {
+/// A takeover margin keeps others out for longer, and the lease alive for nobody.
+async fn a_lease_ends_with_its_time(subject: Subject) {
     for margin in [Duration::ZERO, HOUR] {
         let provider = subject.fixture.with(|options| options.takeover_margin(margin));
         let target = subject.of(&provider);
@@ -367,5 +364,6 @@ async fn a_margin_keeps_no_lease_alive(subject: Subject) {
         let had_something_to_release = target.release(&handle).await.unwrap();
         assert_eq!(had_something_to_release, is_kept, "it ends the margin");
         assert!(target.is_free().await);
+        assert_lost(target.resume(&handle).await, LossReason::Gone);
     }
 }
