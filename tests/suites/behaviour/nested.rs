@@ -24,7 +24,6 @@ conformance_of_kinds!(
     siblings_are_serialised: CALLS,
     an_explicit_acquire_within_the_own_hold_is_refused: CALLS with threads,
     a_context_can_be_carried_into_a_task: CALLS,
-    a_context_ends_with_its_hold: CALLS with threads,
     a_guard_is_joined_only_in_its_scope: CALLS,
 );
 
@@ -215,17 +214,6 @@ async fn a_lost_hold_cannot_be_joined(fixture: Fixture) {
 
     let joined = in_time(fixture.provider.scope(outer())).await.unwrap();
     assert!(matches!(joined, Err(LockError::Lost { name, .. }) if name == "lost"));
-}
-
-async fn a_context_ends_with_its_hold(subject: Subject) {
-    let target = subject.ours();
-    let context = target
-        .run(async |context| Ok::<_, LockError>(context))
-        .await
-        .unwrap();
-    assert!(context.is_lost() && context.remaining().is_zero());
-    assert!(context.ensure_held().is_err());
-    in_time(context.lost()).await;
 }
 
 /// B16: the lock is lost while the second call waits for its sibling.

@@ -180,7 +180,9 @@ async fn a_removed_claim_is_gone(subject: Subject) {
     let released = subject.ours().acquire().await.unwrap();
     let context = released.context();
     released.release().await.unwrap();
+    assert!(context.is_lost() && context.remaining().is_zero());
     assert_lost(context.ensure_held(), LossReason::Gone);
+    in_time(context.lost()).await;
 }
 
 /// A loss cancels a body that awaits. A thread gets the error when its body has returned.

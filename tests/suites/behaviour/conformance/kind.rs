@@ -102,10 +102,8 @@ impl Kind {
             return vec![self.of(provider, threads.clone())];
         };
         let names = self.expects().names;
-        let single = names
-            .iter()
-            .map(|name| Self::Lock.named(provider, &[name], threads.clone()));
+        let lock = |name: &&str| Self::Lock.named(provider, &[name], threads.clone());
         let overlapping = Self::Set.named(provider, &["Outside", names[2]], threads.clone());
-        single.chain([overlapping]).collect()
+        names.iter().map(lock).chain([overlapping]).collect()
     }
 }

@@ -25,8 +25,7 @@ conformance!(
 
 /// The owners of the waiters for a lock, in their order.
 async fn line(fixture: &Fixture, name: &str) -> Vec<String> {
-    let info = fixture.provider.admin().get(name).await.unwrap();
-    let waiters = info.map_or_else(Vec::new, |info| info.waiters);
+    let waiters = fixture.info(name).await.waiters;
     waiters.into_iter().map(|waiter| waiter.owner).collect()
 }
 
