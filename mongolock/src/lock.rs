@@ -50,25 +50,6 @@ impl DistributedLock {
         }
     }
 
-    /// Sets a label for the metrics, for the span field `lock.template` and for [`LockContext::template`], for a name
-    /// without a template. It should have few values, such as the kind of what is locked, because metrics have a set of
-    /// time series for each.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), mongolock::LockError> {
-    /// # let provider = mongolock::LockProvider::in_memory();
-    /// # let order = 42;
-    /// let guard = provider.lock(format!("order:{order}")).label("order").acquire().await?;
-    /// assert_eq!(guard.context().template(), Some("order"));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn label(mut self, label: &'static str) -> Self {
-        self.name.set_template(label);
-        self
-    }
-
     pub(crate) fn with(self, options: Arc<Options>) -> Self {
         Self { options, ..self }
     }

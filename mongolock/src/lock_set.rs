@@ -83,17 +83,6 @@ impl LockSet {
 
     options::lease_setters!();
 
-    /// Sets the label of the set in metrics and spans, as [`DistributedLock::label`](crate::DistributedLock::label) does
-    /// for a lock. Without one, a set has the template of the name that is written first.
-    pub fn label(mut self, label: &'static str) -> Self {
-        let mut names = self.names.to_vec();
-        if let Some(title) = names.get_mut(self.title) {
-            title.set_template(label);
-        }
-        self.names = names.into();
-        self
-    }
-
     /// Waits for all locks and acquires them. Awaiting the set itself does the same.
     ///
     /// # Errors

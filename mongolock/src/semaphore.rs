@@ -84,13 +84,6 @@ impl Semaphore {
         self.permits
     }
 
-    /// Sets the label of the semaphore in metrics and spans, as
-    /// [`DistributedLock::label`](crate::DistributedLock::label) does.
-    pub fn label(mut self, label: &'static str) -> Self {
-        self.name.set_template(label);
-        self
-    }
-
     options::lease_setters!();
 
     /// Waits for a permit and acquires it. Awaiting the semaphore itself does the same.

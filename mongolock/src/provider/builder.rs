@@ -135,7 +135,7 @@ impl LockProviderBuilder {
     }
 
     /// Sets the time between two renewals of a lease: at least 1 ms and less than the expiry; a third of the expiry by
-    /// default.
+    /// default. A lock with an expiry of its own that is not longer is refused.
     pub fn renew_interval(mut self, interval: Duration) -> Self {
         Arc::make_mut(&mut self.config.options).renew_interval = Some(interval);
         self
@@ -250,16 +250,6 @@ impl LockProviderBuilder {
     /// what a stream costs, and when to switch it off.
     pub fn wake_up(mut self, wake_up: bool) -> Self {
         self.config.wake_up = wake_up;
-        self
-    }
-
-    /// Sets whether waiting calls stand in line with those of other processes, first come, first served; `true` by
-    /// default.
-    ///
-    /// Set it for all processes that share a collection, or for none: a process with `false` takes a free lock without
-    /// regard to the waiters in line, and gets most turns. See [the guide](crate::guide::waiting).
-    pub fn fair(mut self, fair: bool) -> Self {
-        self.config.fair = fair;
         self
     }
 

@@ -57,11 +57,17 @@ pub(crate) struct Queued {
 /// Does the job of this process.
 pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyhow::Result<()> {
     let (database, sent) = counted(uri, database).await?;
+    let waiters = database.collection::<Document>("distributed_locks.waiters");
+    if queueing.client == Client::Unordered {
+        // The server refuses the documents of the line, as those of a user without the rights.
+        waiters.drop().await?;
+        let refusing = doc! { "create": waiters.name(), "validator": { "$expr": false } };
+        database.run_command(refusing).await?;
+    }
     let mut providers = Vec::new();
     for _ in 0..queueing.providers {
         let provider = LockProvider::builder(&database)
             .wake_up(queueing.client == Client::Woken)
-            .fair(matches!(queueing.client, Client::Woken | Client::Polling))
             .build()?;
         warm_up(&provider, 1).await?;
         providers.push(provider);
@@ -104,6 +110,9 @@ pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyh
     print(&Queued { sections, commands })?;
     for provider in providers {
         provider.shutdown().await;
+    }
+    if queueing.client == Client::Unordered {
+        waiters.drop().await?;
     }
     database.client().clone().shutdown().immediate(true).await;
     Ok(())

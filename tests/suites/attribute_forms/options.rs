@@ -8,8 +8,7 @@ use mongolock::{LockError, LockProvider, distributed_lock};
 
 #[distributed_lock(
     name = "a:<id>",
-    expiry = "30s",
-    renew_interval = r"500ms",
+    expiry = r"30s",
     acquire_timeout = "2m",
     min_hold = r#"0s"#,
     max_hold = "1h",

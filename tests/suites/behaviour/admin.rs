@@ -11,7 +11,7 @@ use mongolock_tests::{AMPLE, BEFORE_EXPIRY, change_lock, eventually, must};
 use tokio::time::timeout;
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, acquire_and_release};
+use crate::fixture::{Fixture, acquire_and_release, renewing};
 
 conformance!(
     a_list_meets_every_condition_of_its_filter,
@@ -35,18 +35,15 @@ async fn hold(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
 
 /// A hold that is renewed often, so that its holder soon notices a loss.
 async fn hold_closely(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
-    let lock = fixture.process(owner).lock(name);
-    lock.renew_interval(SHORT).acquire().await.unwrap()
+    let holder = renewing(&fixture.process(owner), SHORT);
+    holder.lock(name).await.unwrap()
 }
 
 /// A hold whose lease has expired at the server, as that of a crashed process. The caller keeps the guard, because
 /// dropping it would release the lock.
 async fn expired(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
     let lock = fixture.process(owner).lock(name);
-    let short = lock
-        .expiry(SHORT)
-        .renew_interval(SHORT / 2)
-        .max_hold(Duration::ZERO);
+    let short = lock.expiry(SHORT).max_hold(Duration::ZERO);
     let guard = short.acquire().await.unwrap();
     let admin = fixture.provider.admin();
     let ended = async || {

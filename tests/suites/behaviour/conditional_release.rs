@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, acquire_and_release, assert_released};
+use crate::fixture::{Fixture, acquire_and_release, assert_released, renewing};
 
 conformance!(
     a_hold_with_this_token_is_released,
@@ -30,12 +30,8 @@ async fn release_if(fixture: &Fixture, name: &str, token: FencingToken) -> bool 
 }
 
 async fn a_hold_with_this_token_is_released(fixture: Fixture) {
-    let lock = fixture.rival().lock("stuck");
-    let stuck = lock
-        .renew_interval(Duration::from_millis(200))
-        .acquire()
-        .await
-        .unwrap();
+    let rival = renewing(&fixture.rival(), Duration::from_millis(200));
+    let stuck = rival.lock("stuck").await.unwrap();
     let seen = info(&fixture, "stuck").await;
     assert_eq!(seen.fencing_token, stuck.fencing_token());
 

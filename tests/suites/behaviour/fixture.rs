@@ -1,6 +1,8 @@
 //! The fixture of this suite: a provider with a database for one test, a rival in another process, and helpers for
 //! locks.
 
+use std::time::Duration;
+
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection, Database};
 use mongolock::{DistributedLock, IndexState, LockError, LockProvider};
@@ -116,6 +118,11 @@ impl Fixture {
 pub(crate) fn patient(database: &Database) -> LockProvider {
     let builder = LockProvider::builder(database).acquire_timeout(AMPLE);
     builder.build().unwrap()
+}
+
+/// A provider for the same locks that renews its leases so often.
+pub(crate) fn renewing(provider: &LockProvider, interval: Duration) -> LockProvider {
+    provider.to_builder().renew_interval(interval).build().unwrap()
 }
 
 pub(crate) async fn acquire_and_release(lock: &DistributedLock) {

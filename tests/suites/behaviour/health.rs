@@ -6,7 +6,7 @@ use mongolock::{Health, IndexState, LockProvider, WakeUp};
 use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must, names, recorded, stable_client};
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, restricted};
+use crate::fixture::{Fixture, renewing, restricted};
 
 conformance!(
     the_locks_of_this_process_are_listed_and_counted,
@@ -58,13 +58,12 @@ async fn the_locks_of_this_process_are_listed_and_counted(fixture: Fixture) {
 }
 
 async fn the_smallest_remaining_lease_and_the_last_renewal_are_told(fixture: Fixture) {
-    let provider = &fixture.provider;
+    let expiry = Duration::from_secs(6);
+    let provider = &renewing(&fixture.provider, expiry / 20);
     let health = provider.health().await;
     assert_eq!((health.smallest_remaining, health.last_renewal), (None, None));
     let _long = provider.lock("long").await.unwrap();
-    let expiry = Duration::from_secs(6);
-    let short = provider.lock("short").expiry(expiry).renew_interval(expiry / 20);
-    let short = short.acquire().await.unwrap();
+    let short = provider.lock("short").expiry(expiry).acquire().await.unwrap();
     let remaining = provider.health().await.smallest_remaining.unwrap();
     assert!(remaining <= expiry, "{remaining:?}");
     until(provider, "a renewal", |health| health.last_renewal.is_some()).await;

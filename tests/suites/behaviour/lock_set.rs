@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, acquire_and_release, assert_released};
+use crate::fixture::{Fixture, acquire_and_release, assert_released, renewing};
 
 conformance!(
     a_set_holds_all_names_and_releases_them,
@@ -316,12 +316,8 @@ async fn a_lease_is_renewed_as_a_whole(fixture: Fixture) {
 }
 
 async fn the_loss_of_one_is_the_loss_of_all(fixture: Fixture) {
-    let set = fixture
-        .provider
-        .lock_all(["a", "b"])
-        .expiry(Duration::from_secs(30))
-        .renew_interval(Duration::from_millis(100));
-    let guard = set.acquire().await.unwrap();
+    let provider = renewing(&fixture.provider, Duration::from_millis(100));
+    let guard = provider.lock_all(["a", "b"]).await.unwrap();
     let token = guard.fencing_token_of("a").unwrap();
     assert!(fixture.rival().admin().force_release("b").await.unwrap());
     timeout(AMPLE, guard.lost())
@@ -550,7 +546,7 @@ async fn a_nested_set_acquires_what_is_missing(fixture: Fixture) {
     }
 
     // The loss of the joined hold cancels the inner body.
-    let outer = provider.lock("a").renew_interval(Duration::from_millis(100));
+    let outer = provider.lock("a");
     let inner = provider.lock_all(["a", "b"]);
     let body = outer.run(async |_| {
         inner

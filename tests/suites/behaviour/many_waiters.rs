@@ -71,11 +71,16 @@ async fn until_looked_at(commands: &Commands, name: &str) {
 
 /// A provider that only looks, and the commands that it sends.
 async fn looking_only(fixture: &Fixture) -> (LockProvider, Commands) {
+    // The documents of a line are commands of their own: the server refuses them, as those of a user without the rights.
+    let waiters = fixture
+        .database()
+        .collection::<Document>("distributed_locks.waiters");
+    waiters.drop().await.unwrap();
+    let refusing = doc! { "create": waiters.name(), "validator": { "$expr": false } };
+    fixture.database().run_command(refusing).await.unwrap();
     let (database, commands) = recorded(fixture.db(), &[]).await;
     let builder = LockProvider::builder(&database)
         .wake_up(false)
-        // The documents of a line are commands of their own.
-        .fair(false)
         .acquire_timeout(AMPLE);
     (builder.build().unwrap(), commands)
 }

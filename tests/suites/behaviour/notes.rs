@@ -11,7 +11,7 @@ use mongolock_tests::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::fixture::{Fixture, patient, restricted};
+use crate::fixture::{Fixture, patient, renewing, restricted};
 
 /// The interval of the renewals: no renewal comes before a command that follows the acquisition at once.
 const RENEWAL: Duration = Duration::from_secs(1);
@@ -51,12 +51,8 @@ const DAY: i64 = 24 * 60 * 60 * 1000;
 async fn a_hold_without_a_note_sends_nothing_for_one() {
     let fixture = Fixture::mongodb().await;
     let (provider, commands) = fixture.recorded_patient().await;
-    let guard = provider
-        .lock("n")
-        .renew_interval(RENEWAL / 10)
-        .acquire()
-        .await
-        .unwrap();
+    let often = renewing(&provider, RENEWAL / 10);
+    let guard = often.lock("n").await.unwrap();
     let renewed = || async { (commands.count("update") > 2).then_some(()) };
     must(eventually(AMPLE, "renewals", renewed).await);
     guard.release().await.unwrap();
@@ -130,13 +126,8 @@ async fn a_detached_lease_keeps_its_note_to_its_end() {
 #[tokio::test]
 async fn a_forced_release_is_a_document_that_says_whether_the_holder_has_noticed_it() {
     let fixture = Fixture::mongodb().await;
-    let provider = fixture.process("web-1");
-    let guard = provider
-        .lock("n")
-        .renew_interval(RENEWAL)
-        .acquire()
-        .await
-        .unwrap();
+    let provider = renewing(&fixture.process("web-1"), RENEWAL);
+    let guard = provider.lock("n").await.unwrap();
     let lease = fixture.document("n").await.unwrap();
     let admin = fixture.process("anna").admin();
     assert!(admin.force_release("n").reason("$$NOW").await.unwrap());

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::conformance;
-use crate::fixture::{AppError, Fixture};
+use crate::fixture::{AppError, Fixture, renewing};
 
 conformance!(
     a_skipped_call_returns_the_skipped_value_of_its_type,
@@ -253,17 +253,13 @@ async fn names_are_checked_when_they_are_rendered(fixture: Fixture) {
 }
 
 async fn options_that_do_not_fit_the_providers_are_refused(fixture: Fixture) {
-    #[distributed_lock(name = "n", renew_interval = "40s")]
-    async fn slow() -> Result<(), LockError> {
-        unreachable!("the provider's expiry is 30 s")
-    }
-
-    #[distributed_lock(name = "n", renew_interval = "40s")]
-    async fn fits() -> Result<(), LockError> {
+    #[distributed_lock(name = "n", expiry = "5s")]
+    async fn short() -> Result<(), LockError> {
         Ok(())
     }
 
-    let error = fixture.provider.scope(slow()).await.unwrap_err();
+    let provider = renewing(&fixture.provider, Duration::from_secs(5));
+    let error = provider.scope(short()).await.unwrap_err();
     assert!(
         matches!(
             &error,
@@ -274,6 +270,6 @@ async fn options_that_do_not_fit_the_providers_are_refused(fixture: Fixture) {
         ),
         "{error}"
     );
-    let provider: LockProvider = fixture.provider.to_builder().expiry(AMPLE * 4).build().unwrap();
-    provider.scope(fits()).await.unwrap();
+    let provider = renewing(&fixture.provider, Duration::from_secs(4));
+    provider.scope(short()).await.unwrap();
 }

@@ -7,7 +7,7 @@ use mongolock::{LockError, LockGuard, LockState};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, change_lock, eventually, must};
 use tokio::time::timeout;
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, renewing};
 use crate::mongosh::{call, calls, found};
 
 const PAGE: &str = include_str!("../../../mongolock/src/guide/troubleshooting.md");
@@ -22,8 +22,8 @@ const SOON: Duration = Duration::from_millis(200);
 
 /// A hold of the page's lock by the page's owner.
 async fn hold(fixture: &Fixture) -> LockGuard {
-    let lock = fixture.process(OWNER).lock(NAME);
-    lock.renew_interval(SOON).acquire().await.unwrap()
+    let holder = renewing(&fixture.process(OWNER), SOON);
+    holder.lock(NAME).await.unwrap()
 }
 
 /// Asserts that the reply is that to an update of so many documents.
@@ -89,11 +89,11 @@ async fn a_lock_that_is_released_by_hand_is_lost_for_good() {
 #[tokio::test]
 async fn all_locks_of_an_owner_are_released_by_hand() {
     let fixture = Fixture::mongodb().await;
-    let (own, other) = (fixture.process(OWNER), fixture.process("billing-12"));
-    let lost = [
-        own.lock("1").renew_interval(SOON).acquire().await.unwrap(),
-        own.lock("2").renew_interval(SOON).acquire().await.unwrap(),
-    ];
+    let (own, other) = (
+        renewing(&fixture.process(OWNER), SOON),
+        fixture.process("billing-12"),
+    );
+    let lost = [own.lock("1").await.unwrap(), own.lock("2").await.unwrap()];
     let kept = other.lock("3").await.unwrap();
     let of_owner = call(PAGE, "The locks that one owner holds");
     let names = |reply: &Document| -> Vec<String> {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     DEFAULT_EXPIRY, MAX_TIME_EXPIRED, STEPPED_DOWN, Standalone, acquire_soon, assert_free, connect, document,
-    fail, is_released, patient, until_indexed, warm_up, with_expiry,
+    fail, is_released, patient, renewing, until_indexed, warm_up, with_expiry,
 };
 
 /// B5, S4.4: commands that fail with a transient error are repeated until the deadline.
@@ -225,18 +225,10 @@ async fn renewals_that_run_out_of_time_are_repeated_with_pauses() {
 #[tokio::test]
 async fn a_removed_claim_is_noticed() {
     let db = test_db().await;
-    let provider = patient(db.database());
-    let lock = provider
-        .lock("removed")
-        .expiry(Duration::from_secs(20))
-        .renew_interval(Duration::from_millis(200));
+    let provider = renewing(&patient(db.database()), Duration::from_millis(200));
+    let lock = provider.lock("removed").expiry(Duration::from_secs(20));
     let guard = lock.acquire().await.unwrap();
-    let bystander = provider
-        .lock("bystander")
-        .renew_interval(Duration::from_millis(200))
-        .acquire()
-        .await
-        .unwrap();
+    let bystander = provider.lock("bystander").await.unwrap();
     let theirs = doc! { "$set": { "lockId": "rival#1" } };
     change_lock(db.database(), "removed", theirs).await;
     let before = document(db.database(), "removed").await;
@@ -255,8 +247,8 @@ async fn a_removed_claim_is_noticed() {
 #[tokio::test]
 async fn renewal_ends_with_the_hold() {
     let db = test_db().await;
-    let provider = patient(db.database());
-    let lock = provider.lock("ended").renew_interval(Duration::from_millis(100));
+    let provider = renewing(&patient(db.database()), Duration::from_millis(100));
+    let lock = provider.lock("ended");
     lock.acquire().await.unwrap().release().await.unwrap();
     drop(lock.acquire().await.unwrap());
     must(

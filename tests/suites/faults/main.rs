@@ -120,6 +120,11 @@ fn patient(database: &Database) -> LockProvider {
     builder.build().unwrap()
 }
 
+/// A provider for the same locks that renews its leases so often.
+fn renewing(provider: &LockProvider, interval: Duration) -> LockProvider {
+    provider.to_builder().renew_interval(interval).build().unwrap()
+}
+
 /// A provider whose locks have this expiry.
 fn with_expiry(database: &Database, expiry: Duration) -> LockProvider {
     LockProvider::builder(database).expiry(expiry).build().unwrap()

@@ -26,26 +26,21 @@ const PERIOD: Duration = Duration::from_secs(6);
 const UNAUTHORIZED: i32 = 13;
 const DOCUMENT_VALIDATION: i32 = 121;
 
-fn unfair(database: &Database, owner: &str) -> LockProvider {
-    let builder = LockProvider::builder(database).owner(owner).fair(false);
-    builder.build().unwrap()
+fn owned(database: &Database, owner: &str) -> LockProvider {
+    LockProvider::builder(database).owner(owner).build().unwrap()
 }
 
 /// A provider through a proxy, whose connections exist.
 async fn worker(db: &TestDb) -> (Proxy, LockProvider) {
     let (proxy, database) = through_proxy(db).await;
-    let provider = unfair(&database, "worker");
+    let provider = owned(&database, "worker");
     warm_up(&provider).await;
     (proxy, provider)
 }
 
 /// The lock of the test with a short lease.
 fn tick(provider: &LockProvider) -> DistributedLock {
-    provider
-        .lock("tick")
-        .expiry(SHORT)
-        .renew_interval(SHORT / 5)
-        .once()
+    provider.lock("tick").expiry(SHORT).once()
 }
 
 /// Whether the server has refused the mark with this error.
@@ -77,7 +72,7 @@ async fn until_next_period(provider: &LockProvider, period: Duration) {
 }
 
 async fn assert_done_by_worker(db: &TestDb) {
-    let outcome = unfair(db.database(), "other").lock("tick").once().acquire().await;
+    let outcome = owned(db.database(), "other").lock("tick").once().acquire().await;
     assert!(
         matches!(&outcome, Err(LockError::Done { by, .. }) if by == "worker"),
         "{:?}",
@@ -114,7 +109,7 @@ async fn a_hold_is_renewed_until_its_mark_is_confirmed() {
     let db = test_db().await;
     let (proxy, provider) = worker(&db).await;
     let guard = tick(&provider).acquire().await.unwrap();
-    let waiting = tick(&unfair(db.database(), "other"));
+    let waiting = tick(&owned(db.database(), "other"));
     let waiting = tokio::spawn(async move { waiting.acquire().await });
     let lost = proxy.inject(Fault::swallow_request().command("findAndModify").times(2));
     guard.done().await.unwrap();
@@ -193,7 +188,7 @@ async fn assert_repeated_mark_is_lost(proxy: &Proxy, guard: LockGuard) {
 async fn one_instance_at_most_is_told_that_it_has_done_the_work_of_a_period() {
     let db = test_db().await;
     let (proxy, provider) = worker(&db).await;
-    let other = unfair(db.database(), "other");
+    let other = owned(db.database(), "other");
     let first = taken_away(&provider, &other).await;
     let second = other.lock("tick").once_per(PERIOD).acquire().await.unwrap();
     second.done().await.unwrap();
@@ -208,7 +203,7 @@ async fn one_instance_at_most_is_told_that_it_has_done_the_work_of_a_period() {
 async fn a_lock_that_was_taken_away_during_its_period_is_lost() {
     let db = test_db().await;
     let (proxy, provider) = worker(&db).await;
-    let other = unfair(db.database(), "other");
+    let other = owned(db.database(), "other");
     let guard = taken_away(&provider, &other).await;
     until_next_period(&other, PERIOD).await;
     assert_repeated_mark_is_lost(&proxy, guard).await;
@@ -220,7 +215,7 @@ async fn a_lock_that_was_taken_away_during_its_period_is_lost() {
 async fn the_release_of_another_instance_is_not_taken_for_ones_own() {
     let db = test_db().await;
     let (proxy, provider) = worker(&db).await;
-    let other = unfair(db.database(), "other");
+    let other = owned(db.database(), "other");
     let first = taken_away(&provider, &other).await;
     let second = other.lock("tick").once_per(PERIOD).acquire().await.unwrap();
     until_next_period(&other, PERIOD).await;
@@ -245,7 +240,7 @@ async fn a_mark_that_the_server_refuses_for_good_ends_the_hold() {
     assert!(is_refused(&outcome, DOCUMENT_VALIDATION), "{outcome:?}");
     assert!(context.is_lost());
     let free = async || {
-        unfair(db.database(), "other")
+        owned(db.database(), "other")
             .lock("tick")
             .try_acquire()
             .await
@@ -260,7 +255,7 @@ async fn a_mark_that_the_server_refuses_for_good_ends_the_hold() {
 #[tokio::test]
 async fn a_run_whose_mark_is_refused_is_no_success() {
     let db = test_db().await;
-    let provider = unfair(db.database(), "worker");
+    let provider = owned(db.database(), "worker");
     warm_up(&provider).await;
     let refuse = async || {
         fail(
@@ -329,7 +324,7 @@ async fn a_run_whose_mark_is_not_confirmed_is_no_success() {
 #[tokio::test]
 async fn a_mark_is_repeated_after_a_failover() {
     let db = test_db().await;
-    let provider = unfair(db.database(), "worker");
+    let provider = owned(db.database(), "worker");
     warm_up(&provider).await;
     let guard = provider.lock("tick").once().acquire().await.unwrap();
     let point = FailPoint::on(&["findAndModify"])
@@ -345,7 +340,7 @@ async fn a_mark_is_repeated_after_a_failover() {
 #[tokio::test]
 async fn a_mark_without_a_claim_is_a_loss() {
     let db = test_db().await;
-    let provider = unfair(db.database(), "worker");
+    let provider = owned(db.database(), "worker");
     warm_up(&provider).await;
     let guard = provider.lock("tick").once().acquire().await.unwrap();
     change_lock(db.database(), "tick", doc! { "$set": { "lockId": "other#1" } }).await;
@@ -392,7 +387,7 @@ async fn a_late_claim_is_released(commits: bool) {
     };
     must(eventually(AMPLE, "the late request takes effect", ghost).await);
     let free = async || {
-        let other = unfair(db.database(), "other").lock("tick").try_acquire().await;
+        let other = owned(db.database(), "other").lock("tick").try_acquire().await;
         other.unwrap()
     };
     let next = must(eventually(BEFORE_EXPIRY, "the release of the late claim", free).await);
@@ -405,7 +400,7 @@ async fn a_late_claim_is_released(commits: bool) {
 async fn a_grant_after_the_end_of_the_period_is_released() {
     let db = test_db().await;
     let (proxy, provider) = worker(&db).await;
-    let (direct, period) = (unfair(db.database(), "other"), Duration::from_secs(6));
+    let (direct, period) = (owned(db.database(), "other"), Duration::from_secs(6));
     until_next_period(&direct, period).await;
 
     let holder = direct.lock("tick").acquire().await.unwrap();
@@ -431,7 +426,7 @@ async fn a_mark_after_a_long_pause_is_a_loss() {
     let mut stopped = Actor::start("marks::finish_when_told", &db, expiry, &[]);
     stopped.until("finished").await;
     stopped.signal(Signal::STOP);
-    let worker = unfair(db.database(), "worker");
+    let worker = owned(db.database(), "worker");
     let guard = timeout(AMPLE, worker.lock("tick").once().acquire())
         .await
         .unwrap();
@@ -450,7 +445,7 @@ async fn finish_when_told() {
     let Some(Part { database, expiry }) = Part::given().await else {
         return;
     };
-    let provider = unfair(&database, "stopped");
+    let provider = owned(&database, "stopped");
     let guard = provider
         .lock("tick")
         .expiry(expiry)

@@ -214,17 +214,14 @@ async fn a_commit_that_is_rejected_until_the_lease_ends_is_not_made() {
     let db = test_db().await;
     let database = db.database();
     database.create_collection("documents").await.unwrap();
-    let provider = patient(database);
+    let (expiry, never) = (Duration::from_secs(2), Duration::from_millis(1900));
+    let builder = LockProvider::builder(database).acquire_timeout(AMPLE);
+    let provider = builder.expiry(expiry).renew_interval(never).build().unwrap();
     until_indexed(&provider).await;
     // The locks have two leases, and the statement for the first one is run.
     let point = fail(&db, rejecting(&["update", "abortTransaction"]).after(1)).await;
-    let (expiry, never) = (Duration::from_secs(2), Duration::from_millis(1900));
-    let first = provider.lock("first").expiry(expiry).renew_interval(never);
-    let guard = first.acquire().await.unwrap();
-    let both = provider
-        .lock_all(["first", "second"])
-        .expiry(expiry)
-        .renew_interval(never);
+    let guard = provider.lock("first").await.unwrap();
+    let both = provider.lock_all(["first", "second"]);
     let mut session = transaction(database).await;
     let (ends, ended) = tokio::sync::oneshot::channel();
     let call = both.run(async |context| {

@@ -111,7 +111,7 @@ async fn commit(
 
 /// A process that does each tick when its own clock says so. Its first line says the first tick, and the time of that.
 async fn keep_schedule(part: Part, commits: bool) {
-    let provider = LockProvider::builder(&part.database).fair(false).build().unwrap();
+    let provider = LockProvider::new(&part.database);
     let mut plan = order().await.unwrap();
     plan.push(' ');
     let mut plan = plan

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tracing::Level;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::{observed_by, write_stale};
+use crate::{observed_by, renewing, write_stale};
 
 /// A password that no event may have in it.
 const PASSWORD: &str = "hunter2";
@@ -100,8 +100,8 @@ fn the_life_of_a_lock_is_found() {
         ("mongolock.index", Level::DEBUG, "TTL index ready"),
     ];
     is_found(&events, async |provider, log| {
-        let renewed = provider.lock("seen").renew_interval(Duration::from_millis(20));
-        let guard = renewed.acquire().await.unwrap();
+        let often = renewing(&provider, Duration::from_millis(20));
+        let guard = often.lock("seen").await.unwrap();
         let rival = provider.to_builder().owner("rival").build().unwrap();
         let waiting = rival.lock("seen").acquire_timeout(Duration::from_millis(50));
         waiting.acquire().await.unwrap_err();
@@ -117,8 +117,8 @@ fn each_reason_of_a_loss_is_found() {
         let expiring = provider.lock("expires").expiry(Duration::from_millis(150));
         let expired = expiring.max_hold(Duration::ZERO).acquire().await.unwrap();
         expired.lost().await;
-        let renewed = provider.lock("removed").renew_interval(Duration::from_millis(20));
-        let gone = renewed.acquire().await.unwrap();
+        let often = renewing(&provider, Duration::from_millis(20));
+        let gone = often.lock("removed").await.unwrap();
         assert!(provider.admin().force_release("removed").await.unwrap());
         gone.lost().await;
         let _held = provider.lock("held").await.unwrap();
@@ -156,11 +156,8 @@ fn failing_renewals_and_releases_are_found() {
     ];
     is_found(&events, async |_, log| {
         let db = test_db().await;
-        let provider = LockProvider::new(db.database());
-        let lock = provider
-            .lock("failing")
-            .renew_interval(Duration::from_millis(100));
-        let guard = lock.acquire().await.unwrap();
+        let provider = renewing(&LockProvider::new(db.database()), Duration::from_millis(100));
+        let guard = provider.lock("failing").await.unwrap();
         let failing = FailPoint::on(&["update"]).always().error_code(13);
         let point = failing.enable_for(&db).await.unwrap();
         log.until_logged("mongolock.renewal_failed").await;
@@ -246,9 +243,8 @@ fn a_hold_that_is_gone_is_no_failed_release_after_a_shutdown() {
     no_release_fails(async || {
         let db = test_db().await;
         for is_forced in [true, false] {
-            let provider = LockProvider::new(db.database());
-            let lock = provider.lock("gone").renew_interval(Duration::from_millis(50));
-            let guard = lock.acquire().await.unwrap();
+            let provider = renewing(&LockProvider::new(db.database()), Duration::from_millis(50));
+            let guard = provider.lock("gone").await.unwrap();
             if is_forced {
                 assert!(provider.admin().force_release("gone").await.unwrap());
                 guard.lost().await;

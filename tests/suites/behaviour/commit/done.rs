@@ -41,7 +41,7 @@ async fn a_commit_marks_the_work_as_done() {
 async fn the_mark_costs_one_statement() {
     let fixture = prepared().await;
     let (database, commands) = recorded(fixture.db(), &[]).await;
-    let provider = LockProvider::builder(&database).fair(false).build().unwrap();
+    let provider = LockProvider::new(&database);
     fixture.until_indexed().await;
     let guard = provider.lock("a").once().acquire().await.unwrap();
     let mut session = database.client().start_session().await.unwrap();

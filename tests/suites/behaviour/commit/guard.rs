@@ -8,7 +8,7 @@ use mongolock_tests::{AMPLE, change_lock, eventually, must, names, recorded};
 use tokio::time::Instant;
 
 use super::{begin, begin_with, is_committed, prepared, session, take_over};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, renewing};
 
 #[tokio::test]
 async fn a_guarded_commit_renews_the_lease() {
@@ -72,16 +72,10 @@ async fn the_guard_always_changes_the_document() {
 #[tokio::test]
 async fn a_long_transaction_delays_no_renewal() {
     let fixture = prepared().await;
-    let interval = Duration::from_millis(100);
-    let lock = |name: &str| {
-        fixture
-            .provider
-            .lock(name)
-            .expiry(Duration::from_secs(3))
-            .renew_interval(interval)
-    };
     let guarded = fixture.provider.lock("guarded").acquire().await.unwrap();
-    let other = lock("other").acquire().await.unwrap();
+    let often = renewing(&fixture.provider, Duration::from_millis(100));
+    let other = often.lock("other").expiry(Duration::from_secs(3));
+    let other = other.acquire().await.unwrap();
     let mut session = session(&fixture).await;
     begin(&fixture, &mut session).await;
     let begun = Instant::now();

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::{
     accounts, begin, begin_with, client_of_its_own, insert, is_committed, prepared, session, take_over,
 };
-use crate::fixture::{Fixture, assert_released, patient};
+use crate::fixture::{Fixture, assert_released, patient, renewing};
 
 async fn is_free(fixture: &Fixture, name: &str) -> bool {
     let rival = fixture.rival().lock(name).try_acquire().await.unwrap();
@@ -85,7 +85,7 @@ async fn the_release_costs_one_statement() {
     ] {
         let fixture = prepared().await;
         let (database, commands) = recorded(fixture.db(), &[]).await;
-        let provider = LockProvider::builder(&database).fair(false).build().unwrap();
+        let provider = LockProvider::new(&database);
         assert_released(&provider.lock("warm")).await;
         let mut session = database.client().start_session().await.unwrap();
         if permit {
@@ -289,12 +289,9 @@ async fn a_hold_whose_commit_has_no_known_outcome_ends_at_its_deadline() {
         .write_concern_error(MAX_TIME_EXPIRED, "operation exceeded time limit");
     let point = unconfirmed.app_name(&own);
     let failing = must(point.enable(fixture.db().uri()).await);
-    let lock = fixture.provider.lock("a").expiry(Duration::from_secs(2));
-    let guard = lock
-        .renew_interval(Duration::from_millis(200))
-        .acquire()
-        .await
-        .unwrap();
+    let provider = renewing(&fixture.provider, Duration::from_millis(200));
+    let lock = provider.lock("a").expiry(Duration::from_secs(2));
+    let guard = lock.acquire().await.unwrap();
     let mut session = client.start_session().await.unwrap();
     let ended = released(&fixture, &guard, &mut session).await;
     let Err(LockError::Mongo(unknown)) = ended else {

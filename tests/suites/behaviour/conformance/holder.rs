@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::conformance;
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, renewing};
 
 conformance!(
     a_timeout_names_the_holder,
@@ -145,8 +145,8 @@ async fn the_remaining_time_is_counted_down(fixture: Fixture) {
 async fn a_hold_is_as_long_as_the_servers_clock_says(fixture: Fixture) {
     let passed = Duration::from_millis(1500);
     let begun = Instant::now();
-    let lock = fixture.process("billing-1").lock("busy");
-    let held = lock.renew_interval(passed / 5).acquire().await.unwrap();
+    let holder = renewing(&fixture.process("billing-1"), passed / 5);
+    let held = holder.lock("busy").await.unwrap();
     sleep(passed).await;
     let error = fixture.provider.scope(failing()).await.unwrap_err();
     let (held_for, in_this_process) = hold(&error);

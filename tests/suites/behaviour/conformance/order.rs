@@ -18,7 +18,6 @@ conformance!(
     an_operator_sees_the_waiters_in_order,
     the_holder_is_not_among_the_waiters,
     a_releaser_that_asks_again_at_once_and_waits_long_is_seen,
-    a_provider_that_is_not_fair_stands_in_no_line,
     a_waiter_that_gives_up_leaves_the_line,
     a_shutdown_leaves_the_line,
 );
@@ -163,18 +162,6 @@ async fn a_releaser_that_asks_again_at_once_and_waits_long_is_seen(fixture: Fixt
     until_line_is(&fixture, "again", &["eager"]).await;
     held.release().await.unwrap();
     until_served([eager_waits]).await;
-}
-
-async fn a_provider_that_is_not_fair_stands_in_no_line(fixture: Fixture) {
-    let held = fixture.provider.lock("unfair").await.unwrap();
-    let hasty = fixture.process("hasty").to_builder().fair(false).build().unwrap();
-    let unfair = wait(&hasty, "unfair");
-    let fair = wait(&fixture.process("fair"), "unfair");
-    until_line_is(&fixture, "unfair", &["fair"]).await;
-    sleep(Duration::from_millis(300)).await;
-    assert_eq!(line(&fixture, "unfair").await, ["fair"]);
-    held.release().await.unwrap();
-    until_served([unfair, fair]).await;
 }
 
 async fn a_waiter_that_gives_up_leaves_the_line(fixture: Fixture) {

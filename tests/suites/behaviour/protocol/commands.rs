@@ -7,7 +7,7 @@ use mongolock::{IndexState, LockError, LockProvider};
 use mongolock_tests::{AMPLE, FailPoint, eventually, must, names, recorded};
 use tokio::time::{Instant, sleep};
 
-use crate::fixture::{Fixture, acquire_and_release};
+use crate::fixture::{Fixture, acquire_and_release, renewing};
 
 /// S0.7: one command acquires the lock and one releases it. The driver's own `listCollections` does not count, and who takes
 /// a lock again soon after its release looks whether others wait for it: at once, after 0.1, 0.3, 0.7 and 1.5 s, and then
@@ -79,8 +79,8 @@ async fn majority_and_primary_are_set_on_every_command() {
         &["w=1", "readPreference=secondary", "readConcernLevel=local"],
     )
     .await;
-    let provider = LockProvider::new(&database);
-    let lock = provider.lock("safe").renew_interval(Duration::from_millis(200));
+    let provider = renewing(&LockProvider::new(&database), Duration::from_millis(200));
+    let lock = provider.lock("safe");
     let guard = lock.acquire().await.unwrap();
     commands.until_sent("update").await;
     guard.release().await.unwrap();

@@ -7,7 +7,7 @@ use mongolock::{LockError, LockProvider};
 use mongolock_tests::{AMPLE, change_lock, eventually, must, recorded};
 use tokio::time::sleep;
 
-use crate::fixture::{Fixture, acquire_and_release};
+use crate::fixture::{Fixture, acquire_and_release, renewing};
 
 /// S1.3, S1.7, S1.8, S1.16, S0.15, S2.2, S2.4, S3.5
 #[tokio::test]
@@ -66,12 +66,8 @@ async fn a_released_lock_keeps_its_document() {
 async fn a_renewal_counts_from_the_servers_now() {
     let fixture = Fixture::mongodb().await;
     let expiry = Duration::from_secs(2);
-    let lock = fixture
-        .provider
-        .lock("renewed")
-        .expiry(expiry)
-        .renew_interval(Duration::from_millis(100));
-    let guard = lock.acquire().await.unwrap();
+    let provider = renewing(&fixture.provider, Duration::from_millis(100));
+    let guard = provider.lock("renewed").expiry(expiry).acquire().await.unwrap();
     let first = fixture.document("renewed").await.unwrap();
     sleep(Duration::from_secs(1)).await;
     let later = fixture.document("renewed").await.unwrap();
@@ -272,11 +268,8 @@ async fn a_renewal_between_a_read_and_an_attempt_wins() {
 async fn a_renewal_keeps_the_end_of_a_later_one() {
     let fixture = Fixture::mongodb().await;
     let (database, commands) = recorded(fixture.db(), &[]).await;
-    let lock = LockProvider::new(&database)
-        .lock("renewed")
-        .expiry(Duration::from_secs(30))
-        .renew_interval(Duration::from_millis(300));
-    let guard = lock.acquire().await.unwrap();
+    let provider = renewing(&LockProvider::new(&database), Duration::from_millis(300));
+    let guard = provider.lock("renewed").await.unwrap();
     let date = async |field| {
         let document = fixture.document("renewed").await.unwrap();
         document.get_datetime(field).unwrap().timestamp_millis()
