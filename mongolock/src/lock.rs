@@ -32,6 +32,28 @@ pub use several::{LockSet, Several};
 /// It gives mutual exclusion across all processes that use the same collection, for as long as a lease lasts. The value
 /// itself holds nothing. It is acquired with [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire) or
 /// [`run`](Self::run), or by awaiting it, any number of times.
+///
+/// Name the kind where you know it. A function for all of them takes any kind:
+///
+/// ```
+/// use mongolock::{Lock, LockError, LockKind};
+///
+/// /// The guard or the permit, after one attempt and a last one.
+/// async fn twice<K: LockKind>(lock: &Lock<K>) -> Result<Option<K::Guard>, LockError> {
+///     match lock.try_acquire().await? {
+///         None => lock.try_acquire().await,
+///         held => Ok(held),
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), LockError> {
+/// # let provider = mongolock::LockProvider::in_memory();
+/// let (guard, permit) = (twice(&provider.lock("a")).await?, twice(&provider.semaphore("b", 5)).await?);
+/// assert!(guard.is_some() && permit.is_some());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 #[must_use = "nothing is held before it is awaited, acquired or run; then bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases it at once"]
 pub struct Lock<K> {

@@ -14,7 +14,7 @@ use crate::options::{OnBusy, Options};
 
 /// A distributed lock with its name and its options; made by [`LockProvider::lock`](crate::LockProvider::lock).
 ///
-/// At most one process holds the lock of a name at a time, for as long as its lease lasts.
+/// At most one process holds the lock of a name at a time, for as long as its lease lasts. Its methods are those of [`Lock`].
 ///
 /// ```
 /// use std::time::Duration;

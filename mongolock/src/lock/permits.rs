@@ -32,7 +32,7 @@ const MOST_PERMITS: u32 = 1000;
 /// not write, use a lock for that data as well, or let the data itself refuse the write, with a version that is read before.
 ///
 /// The collection must have simple collation, which is MongoDB's default;
-/// [`index_state`](crate::LockAdmin::index_state) reports another one.
+/// [`index_state`](crate::LockAdmin::index_state) reports another one. Its methods are those of [`Lock`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

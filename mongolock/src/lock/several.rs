@@ -29,7 +29,8 @@ use crate::{LockError, LockGuard};
 /// exclude a set, and a set excludes them. All locks of a hold have one lease. It is renewed and released as a whole, and
 /// lost as a whole when one of them is lost.
 ///
-/// If all locks are free, acquiring them costs two commands, however many there are, and releasing them one.
+/// If all locks are free, acquiring them costs two commands, however many there are, and releasing them one. Its methods are
+/// those of [`Lock`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
