@@ -110,7 +110,7 @@ impl Args {
             Key::Name if self.lock_name(input) => {}
             Key::OnBusy if self.busy_function(input) => {}
             Key::Name | Key::Duration(_) | Key::AcquireTimeout | Key::OnBusy | Key::OnLost | Key::Release => {
-                self.string(ident, key, input, errors)?
+                self.string(ident, key, input, errors)?;
             }
         }
         end(input, errors)

@@ -1,7 +1,6 @@
 mod parts;
 
 use std::fmt::DebugStruct;
-use std::future::Future;
 use std::sync::Arc;
 
 use parts::Parts;
@@ -117,31 +116,25 @@ impl Kind for Several {
     }
 
     /// Acquires the locks for a body, and joins those that the caller already runs under.
-    fn hold(
-        lock: &LockSet,
-        on_busy: OnBusy,
-        on_lost: OnLost,
-    ) -> impl Future<Output = Result<RunningHold, LockError>> + Send + Sync {
-        async move {
-            let parts = Parts::of(&lock.engine, &lock.kind.names);
-            if parts.outer.is_empty() {
-                return lock.own_hold(on_busy, on_lost).await;
-            }
-            let turns = run::inner_turns(&parts.outer, parts.leases(), on_busy).await?;
-            let mut own = None;
-            if !parts.rest.is_empty() {
-                let hold = tokio::select! {
-                    biased;
-                    hold = lock.acquire_rest(&parts.rest, on_busy) => Some(hold?),
-                    () = Lease::until_one_over(parts.leases()) => None,
-                };
-                own = hold.map(|hold| lock.guard(hold));
-                parts.ensure_held()?;
-            }
-            let context = parts.context(lock, own.as_ref().map(LockGuard::lease));
-            let await_release = lock.options.await_release;
-            Ok(RunningHold::joined(context, own, await_release, turns, on_lost))
+    async fn hold(lock: &LockSet, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
+        let parts = Parts::of(&lock.engine, &lock.kind.names);
+        if parts.outer.is_empty() {
+            return lock.own_hold(on_busy, on_lost).await;
         }
+        let turns = run::inner_turns(&parts.outer, parts.leases(), on_busy).await?;
+        let mut own = None;
+        if !parts.rest.is_empty() {
+            let hold = tokio::select! {
+                biased;
+                hold = lock.acquire_rest(&parts.rest, on_busy) => Some(hold?),
+                () = Lease::until_one_over(parts.leases()) => None,
+            };
+            own = hold.map(|hold| lock.guard(hold));
+            parts.ensure_held()?;
+        }
+        let context = parts.context(lock, own.as_ref().map(LockGuard::lease));
+        let await_release = lock.options.await_release;
+        Ok(RunningHold::joined(context, own, await_release, turns, on_lost))
     }
 }
 
