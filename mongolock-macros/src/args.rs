@@ -109,13 +109,9 @@ impl Args {
             Key::Name if input.peek(token::Bracket) => self.name_list = Some(names::list(input, errors)?),
             Key::Name if self.lock_name(input) => {}
             Key::OnBusy if self.busy_function(input) => {}
-            Key::Name
-            | Key::Duration(_)
-            | Key::AcquireTimeout
-            | Key::OnBusy
-            | Key::OnLost
-            | Key::Release
-            | Key::Escape => self.string(ident, key, input, errors)?,
+            Key::Name | Key::Duration(_) | Key::AcquireTimeout | Key::OnBusy | Key::OnLost | Key::Release => {
+                self.string(ident, key, input, errors)?;
+            }
         }
         end(input, errors)
     }

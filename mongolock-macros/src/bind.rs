@@ -37,17 +37,12 @@ pub(crate) struct Value {
 }
 
 /// Resolves the placeholders of a lock name; every mistake of the template and its placeholders is reported.
-pub(crate) fn bind(
-    template: &StringLiteral,
-    escapes: bool,
-    function: &Function,
-    errors: &mut Errors,
-) -> Vec<Part> {
-    let pieces = pieces(template, escapes, errors);
+pub(crate) fn bind(template: &StringLiteral, function: &Function, errors: &mut Errors) -> Vec<Part> {
+    let pieces = pieces(template, errors);
     let scope = Scope::new(function);
     let mut parts = Vec::new();
     for (at, piece) in pieces.iter().enumerate() {
-        let separator = template::separator(&pieces, at).filter(|_| escapes);
+        let separator = template::separator(&pieces, at);
         parts.extend(match piece {
             Piece::Text(text) => Some(Part::Text(text.clone())),
             Piece::Placeholder(placeholder) => scope
@@ -59,11 +54,9 @@ pub(crate) fn bind(
 }
 
 /// Parses a template and reports its mistakes.
-pub(crate) fn pieces(template: &StringLiteral, escapes: bool, errors: &mut Errors) -> Vec<Piece> {
+pub(crate) fn pieces(template: &StringLiteral, errors: &mut Errors) -> Vec<Piece> {
     let (pieces, mut mistakes) = template::parse(template.value());
-    if escapes {
-        mistakes.extend(template::ambiguous_separators(template.value(), &pieces));
-    }
+    mistakes.extend(template::ambiguous_separators(template.value(), &pieces));
     for (range, mistake) in mistakes {
         errors.push(template.span_of(range), mistake);
     }

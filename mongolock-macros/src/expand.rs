@@ -168,7 +168,6 @@ fn options(lock: &Lock) -> TokenStream {
     for (key, millis) in &lock.durations {
         let setter = match key {
             DurationKey::Expiry => quote_spanned!(span=> expiry),
-            DurationKey::RenewInterval => quote_spanned!(span=> renew_interval),
             DurationKey::MinHold => quote_spanned!(span=> min_hold),
             DurationKey::MaxHold => quote_spanned!(span=> max_hold),
             DurationKey::OncePer => quote_spanned!(span=> once_per),

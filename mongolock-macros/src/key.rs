@@ -13,7 +13,6 @@ pub(crate) enum Key {
     OnBusy,
     OnLost,
     Release,
-    Escape,
     Provider,
     Crate,
 }
@@ -22,7 +21,6 @@ pub(crate) enum Key {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DurationKey {
     Expiry,
-    RenewInterval,
     MinHold,
     MaxHold,
     OncePer,
@@ -30,10 +28,9 @@ pub(crate) enum DurationKey {
 
 impl Key {
     /// Every argument, in the order in which messages list them and in which the rules check them.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Name,
         Self::Duration(DurationKey::Expiry),
-        Self::Duration(DurationKey::RenewInterval),
         Self::AcquireTimeout,
         Self::Duration(DurationKey::MinHold),
         Self::Duration(DurationKey::MaxHold),
@@ -43,7 +40,6 @@ impl Key {
         Self::OnBusy,
         Self::OnLost,
         Self::Release,
-        Self::Escape,
         Self::Provider,
         Self::Crate,
     ];
@@ -58,7 +54,6 @@ impl Key {
         match self {
             Self::Name => "name = \"report:<id>\"",
             Self::Duration(DurationKey::Expiry) => "expiry = \"30s\"",
-            Self::Duration(DurationKey::RenewInterval) => "renew_interval = \"10s\"",
             Self::AcquireTimeout => "acquire_timeout = \"10s\"",
             Self::Duration(DurationKey::MinHold) => "min_hold = \"1m\"",
             Self::Duration(DurationKey::MaxHold) => "max_hold = \"1h\"",
@@ -68,7 +63,6 @@ impl Key {
             Self::OnBusy => "on_busy = \"skip\"",
             Self::OnLost => "on_lost = \"continue\"",
             Self::Release => "release = \"background\"",
-            Self::Escape => "escape = \"none\"",
             Self::Provider => "provider = self.provider",
             Self::Crate => "crate = my_crate::mongolock",
         }
@@ -80,7 +74,6 @@ impl Key {
             Self::OnBusy => &["wait", "skip", "fail"],
             Self::OnLost => &["cancel", "continue"],
             Self::Release => &["awaited", "background"],
-            Self::Escape => &["none"],
             Self::Name
             | Self::Duration(_)
             | Self::AcquireTimeout
@@ -91,11 +84,9 @@ impl Key {
         }
     }
 
-    /// The only choice that accepts this value; `none` is also a value of `acquire_timeout`.
+    /// The choice that accepts this value.
     pub(crate) fn with_choice(value: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|key| *key != Self::Escape && key.choices().contains(&value))
+        Self::ALL.into_iter().find(|key| key.choices().contains(&value))
     }
 
     /// The argument with exactly this name.
@@ -117,7 +108,6 @@ impl Key {
             "ttl" | "lease" | "leasetime" | "leaseduration" | "lockatmostfor" => {
                 Self::Duration(DurationKey::Expiry)
             }
-            "heartbeat" | "keepalive" => Self::Duration(DurationKey::RenewInterval),
             "timeout" | "wait" | "waittimeout" | "maxwait" => Self::AcquireTimeout,
             "lockatleastfor" => Self::Duration(DurationKey::MinHold),
             "key" | "resource" | "lockname" => Self::Name,

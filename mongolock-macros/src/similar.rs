@@ -59,11 +59,11 @@ mod tests {
 
     #[test]
     fn suggests_the_most_similar_word() {
-        let known = ["name", "expiry", "renew_interval", "on_busy"];
+        let known = ["name", "expiry", "max_hold", "on_busy"];
         assert_eq!(nearest("nam", known), Some("name"));
         assert_eq!(nearest("nmae", known), Some("name"));
         assert_eq!(nearest("expire", known), Some("expiry"));
-        assert_eq!(nearest("renewInterval", known), Some("renew_interval"));
+        assert_eq!(nearest("maxHold", known), Some("max_hold"));
         assert_eq!(nearest("on-busy", known), Some("on_busy"));
     }
 

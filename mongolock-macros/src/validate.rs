@@ -93,9 +93,6 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
     let await_release = args
         .literal(Key::Release)
         .map(|_| choice(&args, Key::Release, &[true, false], errors));
-    if args.literal(Key::Escape).is_some() {
-        choice(&args, Key::Escape, &[()], errors);
-    }
     check_timeout(&args, &on_busy, acquire_timeout, errors);
     check_once(&args, errors);
     let permits = permits(&args, errors);
@@ -186,7 +183,7 @@ fn durations(args: &Args, errors: &mut Errors) -> Vec<(DurationKey, u64)> {
             read.extend(duration(key, literal, bounds, shown, errors).map(|millis| (duration_key, millis)));
         }
     }
-    check_pairs(args, &read, errors);
+    check_holds(args, &read, errors);
     read
 }
 
@@ -194,36 +191,25 @@ fn durations(args: &Args, errors: &mut Errors) -> Vec<(DurationKey, u64)> {
 fn bounds(key: DurationKey) -> (RangeInclusive<u64>, &'static str) {
     match key {
         DurationKey::Expiry => (MIN_EXPIRY..=MAX_DURATION, error::duration::EXPIRY_BOUNDS),
-        // A renewal must come before the end of even the longest lease.
-        DurationKey::RenewInterval => (1..=MAX_DURATION - 1, error::duration::RENEW_BOUNDS),
         DurationKey::OncePer => (MIN_PERIOD..=MAX_PERIOD, error::duration::PERIOD_BOUNDS),
         DurationKey::MinHold | DurationKey::MaxHold => (0..=MAX_DURATION, error::duration::HOLD_BOUNDS),
     }
 }
 
-/// Reports a renewal interval that is not shorter than the expiry, and a maximum hold that is shorter than the minimum
-/// hold, if both were given and could be read.
-fn check_pairs(args: &Args, durations: &[(DurationKey, u64)], errors: &mut Errors) {
-    use DurationKey::{Expiry, MaxHold, MinHold, RenewInterval};
-    let mut check = |shorter, longer, is_valid: fn(&u64, &u64) -> bool, message: fn(&str, &str) -> String| {
-        let millis = |wanted| {
-            durations
-                .iter()
-                .find(|(key, _)| *key == wanted)
-                .map(|(_, millis)| millis)
-        };
-        let keys = [shorter, longer].map(Key::Duration);
-        if let [Some(short), Some(long)] = [shorter, longer].map(millis)
-            && !is_valid(short, long)
-            && let [Some((_, short)), Some((_, long))] = keys.map(|key| args.literal(key))
-        {
-            let later = args.later_literal(keys[0], keys[1]);
-            let span = later.map_or_else(Span::call_site, StringLiteral::span);
-            errors.push(span, message(short.value(), long.value()));
-        }
-    };
-    check(RenewInterval, Expiry, u64::lt, error::duration::renews_too_late);
-    check(MinHold, MaxHold, u64::le, error::duration::lost_within_min_hold);
+/// Reports a maximum hold that is shorter than the minimum hold, if both were given and could be read.
+fn check_holds(args: &Args, durations: &[(DurationKey, u64)], errors: &mut Errors) {
+    let keys = [DurationKey::MinHold, DurationKey::MaxHold];
+    let millis = |wanted| durations.iter().find(|(key, _)| *key == wanted);
+    if let [Some((_, min)), Some((_, max))] = keys.map(millis)
+        && max < min
+        && let [Some((_, min)), Some((_, max))] = keys.map(|key| args.literal(Key::Duration(key)))
+    {
+        let [min_key, max_key] = keys.map(Key::Duration);
+        let later = args.later_literal(min_key, max_key);
+        let span = later.map_or_else(Span::call_site, StringLiteral::span);
+        let message = error::duration::lost_within_min_hold(min.value(), max.value());
+        errors.push(span, message);
+    }
 }
 
 /// Parses a duration and checks its bounds, which `shown` states to users.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Busy;
+use crate::lock::{LockKind, One, Permits, Several};
 pub use crate::name::{Name, NameValue, SignedInteger, UnsignedInteger, declared_lock_name};
 use crate::once::Once;
 use crate::options::{self, OnBusy, Options};
@@ -250,20 +251,21 @@ impl Call {
     }
 
     fn acquire(self, names: Names, on_busy: OnBusy) -> Acquiring {
-        let (provider, options, on_lost) = (self.provider, self.options, self.on_lost);
-        let name = match names {
-            Names::One(name) => name.finish(),
-            Names::Several(names) => {
-                let names = names.into_iter().map(Name::finish).collect();
-                let set = provider.map(|provider| provider.all_named(names).with(options));
-                return Acquiring::new(async move { set?.hold(on_busy, on_lost).await });
+        match (names, self.permits) {
+            (Names::One(name), None) => self.acquire_kind(One::new(name.finish()), on_busy),
+            (Names::One(name), Some(permits)) => {
+                self.acquire_kind(Permits::new(name.finish(), permits), on_busy)
             }
-        };
-        if let Some(permits) = self.permits {
-            let semaphore = provider.map(|provider| provider.semaphore_named(name, permits).with(options));
-            return Acquiring::new(async move { semaphore?.hold(on_busy, on_lost).await });
+            (Names::Several(names), _) => {
+                let names = names.into_iter().map(Name::finish);
+                self.acquire_kind(Several::new(names.collect()), on_busy)
+            }
         }
-        let lock = provider.map(|provider| provider.named(name).with(options));
+    }
+
+    fn acquire_kind<K: LockKind>(self, kind: K, on_busy: OnBusy) -> Acquiring {
+        let (options, on_lost) = (self.options, self.on_lost);
+        let lock = self.provider.map(|provider| provider.of_kind(kind).with(options));
         Acquiring::new(async move { lock?.hold(on_busy, on_lost).await })
     }
 

@@ -65,9 +65,8 @@ impl LockContext {
         }
     }
 
-    /// The template of the lock's name, as the attribute or the [`LockName`](crate::LockName) value has it, or the
-    /// [`label`](crate::DistributedLock::label) of the lock. `None` if the lock has neither. Of a
-    /// [set](crate::LockSet) it is that of [`name`](Self::name).
+    /// The template of the lock's name, as the attribute or the [`LockName`](crate::LockName) value has it; `None`
+    /// of a name without one. Of a [set](crate::LockSet) it is that of [`name`](Self::name).
     ///
     /// It has few values, where the name has one for each report or order, so it can label a metric. The spans have it
     /// in the field `lock.template`.

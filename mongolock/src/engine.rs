@@ -67,7 +67,7 @@ impl Engine {
     pub(crate) fn new(store: Store, config: Config, owner: Arc<str>) -> Self {
         let store = Arc::new(store);
         let mark = ProviderMark::random();
-        let lines = Lines::new(Arc::clone(&store), mark.clone(), Arc::clone(&owner), config.fair);
+        let lines = Lines::new(Arc::clone(&store), mark.clone(), Arc::clone(&owner));
         let lines = Arc::new(lines);
         let (renewer, queues) = (
             Renewer::new(Arc::clone(&store), Arc::clone(&lines), config.notes_at_once),

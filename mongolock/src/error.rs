@@ -248,13 +248,8 @@ pub enum LossReason {
 }
 
 impl LossReason {
-    /// The reason as the field `reason` of the event `mongolock.lost`: `expired`, `gone` or `shut_down`.
-    ///
-    /// ```
-    /// assert_eq!(mongolock::LossReason::ShutDown.as_str(), "shut_down");
-    /// ```
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    /// The reason as the field `reason` of the event `mongolock.lost`.
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Expired => "expired",
             Self::Gone => "gone",

@@ -46,7 +46,7 @@
 //! | [`distributed_lock`](macro@distributed_lock) | the attribute, with all its arguments |
 //! | [`derive(LockName)`](derive@LockName) | lock names that are declared once and proved to differ |
 //! | [`LockProvider`] | where the locks are kept: [`connect`](LockProvider::connect), [`in_memory`](LockProvider::in_memory) for tests; its [builder](LockProviderBuilder) has the defaults |
-//! | [`DistributedLock`], [`LockSet`], [`Semaphore`] | a lock, several ones all or nothing, up to N permits; awaiting them gives a [`LockGuard`] or a [`Permit`] |
+//! | [`DistributedLock`], [`LockSet`], [`Semaphore`] | a lock, several ones all or nothing, up to N permits; awaiting them gives a [`LockGuard`] or a [`Permit`]; all are one type, [`Lock`] |
 //! | [`LockContext`] | the hold around the running code: its token, its loss, commits that are made only under the lock |
 //! | [`FencedCollection`], [`Fenced`] | data that refuses stale writes |
 //! | [`LeaseHandle`] | a lock that outlives its process |
@@ -107,7 +107,6 @@ mod lease;
 mod line;
 mod lock;
 mod lock_id;
-mod lock_set;
 mod meter;
 mod moment;
 mod name;
@@ -123,7 +122,6 @@ mod probe;
 mod provider;
 mod queue;
 mod run;
-mod semaphore;
 #[cfg(test)]
 mod simulation;
 mod store;
@@ -144,15 +142,13 @@ pub use error::{Busy, LockError, LossReason};
 pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};
 pub use guard::{Detach, LockGuard};
 pub use handle::LeaseHandle;
-pub use lock::DistributedLock;
-pub use lock_set::LockSet;
+pub use lock::{DistributedLock, Lock, LockKind, LockSet, One, Permits, Semaphore, Several};
 #[doc(inline)]
 pub use mongolock_macros::{LockName, distributed_lock};
 pub use name::{IntoLockName, LockName, escape};
 pub use output::{LockOutput, Skipped};
 pub use permit::Permit;
 pub use provider::{Health, HeldInfo, LockProvider, LockProviderBuilder, WakeUp};
-pub use semaphore::Semaphore;
 pub use store::{ClientObservation, IndexState, LockFilter, LockInfo, LockState, WaiterInfo, WaitersState};
 pub use token::FencingToken;
 

@@ -1,180 +1,98 @@
+//! A lock, a set of locks and a semaphore: one type, with what it is about as its parameter.
+
+mod kind;
+mod one;
+mod permits;
+mod several;
+
+use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acquire::{Acquire, Search};
+use kind::HeldAs;
+
+use crate::acquire::Search;
 use crate::context::LockContext;
 use crate::engine::Engine;
 use crate::lease::Hold;
 use crate::name::RenderedName;
-use crate::once::Once;
 use crate::options::{self, OnBusy, Options};
 use crate::run::{self, Acquiring, OnLost, RunningHold};
 use crate::{LockError, LockGuard, LockOutput};
 
-/// A distributed lock with its name and its options; made by [`LockProvider::lock`](crate::LockProvider::lock).
+pub use kind::LockKind;
+pub use one::{DistributedLock, One};
+pub use permits::{Permits, Semaphore};
+pub use several::{LockSet, Several};
+
+/// What can be acquired, with its options: a [`DistributedLock`], a [`LockSet`] or a [`Semaphore`], by its [kind](LockKind).
 ///
-/// It gives mutual exclusion across all processes that use the same collection: at most one of them holds the lock of a
-/// name at a time, for as long as its lease lasts. The value itself holds nothing. It is acquired with
-/// [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire) or [`run`](Self::run), or by awaiting it, any number
-/// of times.
+/// It gives mutual exclusion across all processes that use the same collection, for as long as a lease lasts. The value
+/// itself holds nothing. It is acquired with [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire) or
+/// [`run`](Self::run), or by awaiting it, any number of times.
+///
+/// Name the kind where you know it. A function for all of them takes any kind:
 ///
 /// ```
-/// use std::time::Duration;
+/// use mongolock::{Lock, LockError, LockKind};
+///
+/// /// The guard or the permit, after one attempt and a last one.
+/// async fn twice<K: LockKind>(lock: &Lock<K>) -> Result<Option<K::Guard>, LockError> {
+///     match lock.try_acquire().await? {
+///         None => lock.try_acquire().await,
+///         held => Ok(held),
+///     }
+/// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), mongolock::LockError> {
+/// # async fn main() -> Result<(), LockError> {
 /// # let provider = mongolock::LockProvider::in_memory();
-/// let lock = provider.lock("report:1").expiry(Duration::from_secs(60)).acquire_timeout(Duration::from_secs(5));
-/// let guard = lock.acquire().await?;
-/// assert!(lock.try_acquire().await?.is_none(), "the lock is held");
-/// guard.release().await?;
+/// let (guard, permit) = (twice(&provider.lock("a")).await?, twice(&provider.semaphore("b", 5)).await?);
+/// assert!(guard.is_some() && permit.is_some());
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-#[must_use = "the lock is not held before it is awaited, acquired or run; then bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
-pub struct DistributedLock {
+#[must_use = "nothing is held before it is awaited, acquired or run; then bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases it at once"]
+pub struct Lock<K> {
     engine: Arc<Engine>,
-    name: RenderedName,
+    kind: K,
     options: Arc<Options>,
 }
 
-impl DistributedLock {
-    pub(crate) fn new(engine: &Arc<Engine>, name: RenderedName) -> Self {
+impl<K: LockKind> Lock<K> {
+    pub(crate) fn new(engine: &Arc<Engine>, kind: K) -> Self {
         Self {
             engine: Arc::clone(engine),
-            name,
+            kind,
             options: Arc::clone(&engine.config.options),
         }
-    }
-
-    /// Sets a label for the metrics, for the span field `lock.template` and for [`LockContext::template`], for a name
-    /// without a template. It should have few values, such as the kind of what is locked, because metrics have a set of
-    /// time series for each.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), mongolock::LockError> {
-    /// # let provider = mongolock::LockProvider::in_memory();
-    /// # let order = 42;
-    /// let guard = provider.lock(format!("order:{order}")).label("order").acquire().await?;
-    /// assert_eq!(guard.context().template(), Some("order"));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn label(mut self, label: &'static str) -> Self {
-        self.name.set_template(label);
-        self
     }
 
     pub(crate) fn with(self, options: Arc<Options>) -> Self {
         Self { options, ..self }
     }
 
-    /// The lock's name; of one that is longer than 1024 bytes, and so cannot be acquired, only the beginning.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.name.text()
-    }
-
     options::lease_setters!();
 
-    /// The work under the lock succeeds at most once in each period of this length: 1 s to 366 days, in whole
-    /// milliseconds.
-    ///
-    /// Periods are multiples of the length since 1970-01-01 UTC by the server's clock; those of a day begin at 00:00 UTC.
-    /// After a success, the lock is marked as done until its period ends, instead of being released: by
-    /// [`LockGuard::done`], by [`run`](Self::run) when the body succeeds, or by
-    /// [`LockContext::commit_done`](crate::LockContext::commit_done). After an error, a panic or a loss it is released as
-    /// usual, so that another process runs the work.
-    ///
-    /// - An acquire of a lock that is done returns [`LockError::Done`] at once.
-    /// - While another process runs the work, an acquire waits for its end: until the end of the period, unless the lock
-    ///   itself sets an [`acquire_timeout`](Self::acquire_timeout). If the period ends first, the result is
-    ///   [`LockError::Timeout`].
-    /// - A call belongs to the period in which the server first answers it. A lock that is granted to it in a later one is
-    ///   released, because the work would use that period up.
-    /// - If the period has ended when the work succeeds, the lock is released.
-    /// - The work counts as done when the server has confirmed the mark. If it does not, [`run`](Self::run) and the
-    ///   attribute return the error of [`LockGuard::done`] although the body has succeeded, also with
-    ///   `on_lost = "continue"`: the work may run again. An error of the body comes first.
-    ///
-    /// Use it for jobs whose trigger is far from a boundary between two periods: with a trigger at 00:00 UTC and a period of
-    /// a day, two days in a row can fall into one period and none into the next. A call within 1 % of a boundary is
-    /// reported once (`mongolock.close_to_boundary`). For a schedule with ticks use [`once`](Self::once), with the
-    /// scheduled time in the name.
-    ///
-    /// The provider's `min_hold` does not apply, and one of the lock itself is refused. `await_release` does not apply to
-    /// marks. A call that joins an enclosing hold writes no mark.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// use mongolock::{LockError, LockProvider};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), LockError> {
-    /// # let provider = LockProvider::in_memory();
-    /// let nightly = provider.lock("nightly").once_per(Duration::from_secs(24 * 60 * 60));
-    /// for _ in 0..3 {
-    ///     match nightly.run(async |_| Ok::<_, LockError>(())).await {
-    ///         Ok(()) => println!("done now"),
-    ///         Err(LockError::Done { by, .. }) => println!("done before, by {by}"),
-    ///         Err(error) => return Err(error),
-    ///     }
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn once_per(mut self, period: Duration) -> Self {
-        Arc::make_mut(&mut self.options).set_once(Once::PerPeriod(period));
-        self
-    }
-
-    /// The work under the lock succeeds once: put the scheduled time of the work, its *tick*, into the name.
-    ///
-    /// It works as [`once_per`](Self::once_per), except that there are no periods: after a success the lock stays marked as
-    /// done for the provider's [`retention`](crate::LockProviderBuilder::retention), which must be at least 1 h. Choose a
-    /// retention that is longer than the latest trigger of a tick can be late. An acquire waits for the end of another run
-    /// without a limit, unless the lock itself sets an [`acquire_timeout`](Self::acquire_timeout).
-    ///
-    /// The tick must be the *scheduled* time, which all instances have in common, and not the time at which an instance
-    /// wakes up.
-    ///
-    /// ```
-    /// use mongolock::{LockError, LockProvider};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), LockError> {
-    /// # let provider = LockProvider::in_memory();
-    /// let tick = "2026-03-01T03:00Z";
-    /// let lock = provider.lock(format!("nightly:{tick}")).once();
-    /// let guard = lock.acquire().await?;
-    /// // The work.
-    /// guard.done().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn once(mut self) -> Self {
-        let retention = self.engine.config.retention;
-        Arc::make_mut(&mut self.options).set_once(Once::Kept(retention));
-        self
-    }
-
-    /// Waits for the lock and acquires it. Awaiting the lock itself does the same.
+    /// Waits for the lock and acquires it: all locks of a set, or any permit of a semaphore. Awaiting the value itself does
+    /// the same.
     ///
     /// # Errors
     ///
-    /// - [`LockError::Timeout`] if another holder still has the lock at the acquire timeout.
+    /// - [`LockError::Timeout`] if another holder still has the lock at the acquire timeout. Of a set it names a lock that is
+    ///   held, and of a semaphore the holder of the permit that ends first.
     /// - [`LockError::Done`] if the work under the lock is done, with [`once_per`](Self::once_per) or
     ///   [`once`](Self::once).
     /// - [`LockError::Mongo`] if MongoDB has given no usable reply by the acquire timeout. Non-retryable errors
     ///   (missing privileges, bad credentials) are returned immediately.
-    /// - [`LockError::InvalidName`] and [`LockError::InvalidOption`] before anything is sent.
+    /// - [`LockError::InvalidName`] and [`LockError::InvalidOption`] before anything is sent, also for a set that has not 1 to
+    ///   500 names, and for a semaphore that has not 1 to 1000 permits.
     /// - [`LockError::Reentrant`] inside a body, or a [`LockContext::scope`](crate::LockContext::scope), that runs
-    ///   under this very lock: the lock is not reentrant, and waiting for it would be a deadlock.
+    ///   under this very lock, one lock of the set, or a permit of the semaphore: the lock is not reentrant, and waiting for
+    ///   it would be a deadlock.
     /// - [`LockError::CorruptDocument`] if the document of the lock cannot be read.
     /// - [`LockError::ShutDown`] after [`LockProvider::shutdown`](crate::LockProvider::shutdown).
     ///
@@ -191,24 +109,29 @@ impl DistributedLock {
     ///
     /// Outside a tokio runtime with time enabled.
     #[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
-    pub fn acquire(&self) -> impl Future<Output = Result<LockGuard, LockError>> + Send + use<> {
+    pub fn acquire(&self) -> impl Future<Output = Result<K::Guard, LockError>> + Send + use<K> {
         let lock = self.clone();
         async move {
             lock.check()?;
             lock.refuse_own()?;
             let hold = lock.acquiring(OnBusy::Wait).acquire().await?;
-            Ok(lock.guard(hold))
+            Ok(K::Guard::new(lock.guard(hold)))
         }
     }
 
     /// Acquires the lock if it is free, without waiting for its holder; `None` if it is held.
     ///
     /// The call makes at most one attempt, which ends after the acquire timeout, or after 10 s if that is 0 or `None`.
-    /// If this process itself holds the lock or waits for it, the result is `None` without a request.
+    /// If this process itself holds the lock or waits for it, the result is `None` without a request. The locks of a set that
+    /// it gets although it does not get all of them are released again.
+    ///
+    /// Of a semaphore it returns `None` only after a query that found no free permit. If others are faster each time, it
+    /// goes on until its limit. Callers that wait in this process already come first.
     ///
     /// # Errors
     ///
-    /// Those of [`acquire`](Self::acquire) except [`LockError::Timeout`]: a held lock is `None`.
+    /// Those of [`acquire`](Self::acquire) except [`LockError::Timeout`]: a held lock is `None`. Of a semaphore
+    /// [`LockError::Timeout`] says that the call has reached its limit without such a query.
     ///
     /// # Cancel safety
     ///
@@ -218,20 +141,26 @@ impl DistributedLock {
     ///
     /// Outside a tokio runtime with time enabled.
     #[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
-    pub async fn try_acquire(&self) -> Result<Option<LockGuard>, LockError> {
+    pub async fn try_acquire(&self) -> Result<Option<K::Guard>, LockError> {
         self.check()?;
         self.refuse_own()?;
         let hold = self.acquiring(OnBusy::TryOnce).make().await?.ok();
-        Ok(hold.map(|hold| self.guard(hold)))
+        Ok(hold.map(|hold| K::Guard::new(self.guard(hold))))
     }
 
-    /// Runs a body under the lock and then releases it: the closure form of `#[distributed_lock]`.
+    /// Runs a body under the lock, under all locks of a set, or under a permit, and then releases it: the closure form of
+    /// `#[distributed_lock]`.
     ///
     /// The body gets the [`LockContext`], which is also [`LockContext::current`] for the code that it calls. When the
     /// lock is lost, the body is cancelled at its next await point, and the call returns [`LockError::Lost`].
     ///
-    /// Inside a body that already runs under a lock of the same name and provider, the call joins that hold instead of
-    /// deadlocking: it has the same token, sends nothing, and its own lock options do not apply.
+    /// Inside a body that already runs under a lock of the same name and provider, or under a permit of the same semaphore,
+    /// the call joins that hold instead of deadlocking: it has the same token, sends nothing, and its own lock options do not
+    /// apply.
+    ///
+    /// A set joins the holds of those of its locks that the caller already runs under, and acquires the others. It then holds
+    /// some locks while it waits for others, which can be a **deadlock**: such a wait ends at the `acquire_timeout`, and after
+    /// 10 s at the latest. Acquire all locks at the outermost call instead.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -248,9 +177,9 @@ impl DistributedLock {
     /// # Errors
     ///
     /// The error of the body, or else a [`LockError`] in the body's own error type: those of
-    /// [`acquire`](Self::acquire), and [`LockError::Lost`] if the lock was lost before the body ended. With
-    /// [`once_per`](Self::once_per) or [`once`](Self::once) also those of [`LockGuard::done`], because without the
-    /// mark the work may run again.
+    /// [`acquire`](Self::acquire) except [`LockError::Reentrant`], and [`LockError::Lost`] if the lock was lost before the
+    /// body ended. With [`once_per`](Self::once_per) or [`once`](Self::once) also those of [`LockGuard::done`], because
+    /// without the mark the work may run again.
     ///
     /// # Cancel safety
     ///
@@ -259,7 +188,7 @@ impl DistributedLock {
     /// # Panics
     ///
     /// If the body panics: the panic continues after the release. Outside a tokio runtime with time enabled.
-    pub fn run<F, B>(&self, body: F) -> impl Future<Output = B::Output> + use<F, B>
+    pub fn run<F, B>(&self, body: F) -> impl Future<Output = B::Output> + use<K, F, B>
     where
         F: FnOnce(LockContext) -> B,
         B: Future,
@@ -270,41 +199,52 @@ impl DistributedLock {
         run::run(acquiring, body)
     }
 
-    /// Acquires the lock for a body, or joins the hold that the caller already runs under.
+    /// Acquires the lock for a body, or joins the holds that the caller already runs under.
     pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
         self.check()?;
-        if let Some((outer, lease)) = LockContext::enclosing(&self.engine, self.name()) {
-            return RunningHold::join(&outer, lease, &self.name, on_busy, on_lost).await;
-        }
+        K::hold(self, on_busy, on_lost).await
+    }
+
+    /// The hold of a body that joins none.
+    async fn own_hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
         let hold = self.acquiring(on_busy).acquire().await?;
-        Ok(RunningHold::own(
-            self.guard(hold),
-            self.options.await_release,
-            on_lost,
-        ))
+        let await_release = self.options.await_release;
+        Ok(RunningHold::own(self.guard(hold), await_release, on_lost))
+    }
+
+    fn acquiring(&self, on_busy: OnBusy) -> K::Search<'_> {
+        let enclosing = LockContext::enclosing_holds(&self.engine);
+        let (engine, options) = (&self.engine, &self.options);
+        self.kind.search(engine, options, enclosing, on_busy)
     }
 
     fn guard(&self, hold: Hold) -> LockGuard {
-        LockGuard::new(hold, &self.engine, self.name.template())
-    }
-
-    fn acquiring(&self, on_busy: OnBusy) -> Acquire<'_> {
-        let enclosing = LockContext::enclosing_holds(&self.engine);
-        Acquire::new(&self.engine, &self.name, &self.options, enclosing, on_busy)
+        LockGuard::new(hold, &self.engine, self.kind.template())
     }
 
     fn check(&self) -> Result<(), LockError> {
-        self.name.check()?;
+        self.kind.check()?;
+        self.kind.names().iter().try_for_each(RenderedName::check)?;
         self.options.check()
     }
 
+    /// Returns an error if the caller itself holds the lock: waiting for it would be a deadlock.
     fn refuse_own(&self) -> Result<(), LockError> {
-        run::refuse_own(LockContext::enclosing(&self.engine, self.name()), self.name())
+        let is_own = |name: &&RenderedName| {
+            let own = K::enclosing(&self.engine, name.text());
+            own.is_some_and(|(_, lease)| !lease.is_over())
+        };
+        match self.kind.names().iter().find(is_own) {
+            Some(name) => Err(LockError::Reentrant {
+                name: name.text().to_string(),
+            }),
+            None => Ok(()),
+        }
     }
 }
 
-impl IntoFuture for DistributedLock {
-    type Output = Result<LockGuard, LockError>;
+impl<K: LockKind> IntoFuture for Lock<K> {
+    type Output = Result<K::Guard, LockError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -312,12 +252,11 @@ impl IntoFuture for DistributedLock {
     }
 }
 
-impl std::fmt::Debug for DistributedLock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DistributedLock")
-            .field("name", &self.name())
-            .field("options", &self.options)
-            .finish_non_exhaustive()
+impl<K: LockKind> fmt::Debug for Lock<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct(K::NAME);
+        self.kind.debug(&mut debug);
+        debug.field("options", &self.options).finish_non_exhaustive()
     }
 }
 

@@ -48,14 +48,9 @@ impl RenderedName {
         &self.text
     }
 
-    /// The template that describes the name, or the label of its lock.
+    /// The template that describes the name.
     pub(crate) fn template(&self) -> Option<&'static str> {
         self.template
-    }
-
-    /// Sets the template.
-    pub(crate) fn set_template(&mut self, template: &'static str) {
-        self.template = Some(template);
     }
 
     /// Checks the name against the rules for names.

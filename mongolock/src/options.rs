@@ -39,7 +39,7 @@ pub(crate) const MOST_NAMES: usize = 500;
 pub(crate) struct Options {
     /// The time for which a lease lasts without a renewal, in whole milliseconds.
     pub(crate) expiry: Duration,
-    /// The time between two renewals; `None` is a third of the expiry, also if that is set later.
+    /// The time between two renewals, which only a provider sets; `None` is a third of the expiry.
     pub(crate) renew_interval: Option<Duration>,
     /// The time for which an acquire waits; `None` is no limit.
     pub(crate) acquire_timeout: Option<Duration>,
@@ -73,8 +73,6 @@ pub(crate) struct Config {
     pub(crate) retention: Duration,
     /// Whether waiters are woken by a change stream.
     pub(crate) wake_up: bool,
-    /// Whether waiters stand in line with those of other processes.
-    pub(crate) fair: bool,
     /// Whether notes are written as soon as a lock is acquired, and not only with the first renewal.
     pub(crate) notes_at_once: bool,
 }
@@ -95,7 +93,6 @@ impl Default for Config {
             retry_interval: Duration::from_millis(10)..=Duration::from_millis(800),
             retention: DEFAULT_RETENTION,
             wake_up: true,
-            fair: true,
             notes_at_once: false,
         }
     }
@@ -344,16 +341,11 @@ macro_rules! lease_setters {
     () => {
         /// Sets for how long the lease lasts without a renewal (its TTL): 100 ms to 7 days, in whole milliseconds.
         ///
-        /// It limits how long other processes wait after a crash of this one, and how long an outage a hold survives. A
-        /// `renew_interval` that is not set explicitly stays a third of it.
+        /// It limits how long other processes wait after a crash of this one, and how long an outage a hold survives. The
+        /// lease is renewed after a third of it, unless the provider sets a
+        /// [`renew_interval`](crate::LockProviderBuilder::renew_interval).
         pub fn expiry(mut self, expiry: Duration) -> Self {
             Arc::make_mut(&mut self.options).expiry = expiry;
-            self
-        }
-
-        /// Sets the time between two renewals of the lease: at least 1 ms and less than `expiry`.
-        pub fn renew_interval(mut self, interval: Duration) -> Self {
-            Arc::make_mut(&mut self.options).renew_interval = Some(interval);
             self
         }
 

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 use hold::{BodyEnd, BodyPoll, EndedHold};
-pub(crate) use hold::{OnLost, RunningHold, inner_turns, refuse_own};
+pub(crate) use hold::{OnLost, RunningHold, inner_turns};
 pub use locked_body::Body;
 use locked_body::LockedBody;
 

@@ -138,6 +138,17 @@ impl History {
         self.add(Event::now(0, step).of(process));
     }
 
+    /// The steps of these tasks, with what has happened to their processes.
+    #[must_use]
+    pub fn of_tasks(&self, is_meant: impl Fn(usize) -> bool) -> Self {
+        let of_process = |step: &Step| matches!(step, Step::Killed | Step::Stopped | Step::Continued);
+        let events = self.events.iter().cloned();
+        let events = events.filter(|event| of_process(&event.step) || is_meant(event.task));
+        Self {
+            events: events.collect(),
+        }
+    }
+
     /// The steps in the order of their times. Steps of one time stay in the order in which they were added.
     #[must_use]
     pub fn events(&self) -> Vec<Event> {

@@ -10,6 +10,7 @@
 //! - [`recorded`] and [`Commands`]: a client whose commands are recorded.
 //! - [`locks`], [`lock_document`] and [`transaction_on`]: the documents of locks, as another program sees them.
 //! - [`eventually`], [`AMPLE`] and [`BEFORE_EXPIRY`]: waiting, and the limits of waits.
+//! - [`Actor`]: a process of a test, which can be killed, stopped and continued.
 //! - [`History`]: what processes did with a lock, which one checker judges.
 //! - [`Deployment::from_env_or_start`]: the server of an example program.
 //!
@@ -28,6 +29,7 @@
 //! # }
 //! ```
 
+mod actor;
 mod apart;
 mod database;
 mod deployment;
@@ -59,6 +61,7 @@ mod macros {
     struct LockName;
 }
 
+pub use crate::actor::{Actor, end_with_parent, order, say, tell};
 pub use crate::database::{TestDb, test_db};
 pub use crate::deployment::{Deployment, shared};
 pub use crate::error::{SupportError, must};

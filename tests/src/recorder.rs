@@ -25,7 +25,7 @@ impl Commands {
     pub fn record(&self, options: &mut ClientOptions) {
         let commands = self.clone();
         options.command_event_handler = Some(EventHandler::callback(move |event| match event {
-            CommandEvent::Started(started) => commands.lock().push(started.command),
+            CommandEvent::Started(started) => locked(&commands.sent).push(started.command),
             CommandEvent::Failed(failed) => {
                 let text = format!("{}: {}", failed.command_name, failed.failure);
                 locked(&commands.failed).push(text);
@@ -43,24 +43,24 @@ impl Commands {
     /// The commands since the last call of this method.
     #[must_use = "call `clear` to forget the commands"]
     pub fn take(&self) -> Vec<Document> {
-        std::mem::take(&mut *self.lock())
+        std::mem::take(&mut *locked(&self.sent))
     }
 
     /// Forgets the commands so far.
     pub fn clear(&self) {
-        self.lock().clear();
+        locked(&self.sent).clear();
     }
 
     /// The commands so far, which stay recorded.
     #[must_use]
     pub fn all(&self) -> Vec<Document> {
-        self.lock().clone()
+        locked(&self.sent).clone()
     }
 
     /// The number of recorded commands of this name, as the server knows it (`findAndModify`, `update`, …).
     #[must_use]
     pub fn count(&self, name: &str) -> usize {
-        names(&self.lock())
+        names(&locked(&self.sent))
             .into_iter()
             .filter(|sent| *sent == name)
             .count()
@@ -73,10 +73,6 @@ impl Commands {
     pub async fn until_sent(&self, name: &str) {
         let sent = || async { (self.count(name) > 0).then_some(()) };
         must(eventually(AMPLE, name, sent).await);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Document>> {
-        locked(&self.sent)
     }
 }
 

@@ -105,7 +105,8 @@ async fn a_guard_makes_it_a_guess() {
 
 /// A hold of `a` that is renewed every 300 ms, after five others.
 async fn renewed_often_after_five_turns(provider: &LockProvider) -> LockGuard {
-    let lock = provider.lock("a").renew_interval(Duration::from_millis(300));
+    let often = provider.to_builder().renew_interval(Duration::from_millis(300));
+    let lock = must(often.build()).lock("a");
     for _ in 0..5 {
         must(must(lock.acquire().await).release().await);
     }

@@ -45,7 +45,7 @@ fn with_quotes(key: Key, value: &TokenStream) -> Option<String> {
         _ => return None,
     };
     let known = match key {
-        Key::OnBusy | Key::OnLost | Key::Release | Key::Escape => key.choices().contains(&word.as_str()),
+        Key::OnBusy | Key::OnLost | Key::Release => key.choices().contains(&word.as_str()),
         Key::AcquireTimeout if word == "none" => true,
         Key::AcquireTimeout | Key::Duration(_) => crate::duration::parse(&word).is_ok(),
         Key::Name | Key::Once | Key::Permits | Key::Provider | Key::Crate => false,

@@ -40,13 +40,12 @@ fn one(tokens: TokenStream) -> String {
 #[test]
 fn reads_every_argument() {
     let args = accepted(quote! {
-        name = "a", expiry = "1s", renew_interval = r"2s", acquire_timeout = "none", min_hold = r#"3s"#,
+        name = "a", expiry = r"1s", acquire_timeout = "none", min_hold = r#"3s"#,
         max_hold = "4s", on_busy = "skip", on_lost = "continue", provider = f::<A, B>(x, y).z, crate = ::b::c,
     });
     let texts = [
         (Key::Name, "a"),
         (Key::Duration(DurationKey::Expiry), "1s"),
-        (Key::Duration(DurationKey::RenewInterval), "2s"),
         (Key::AcquireTimeout, "none"),
         (Key::Duration(DurationKey::MinHold), "3s"),
         (Key::Duration(DurationKey::MaxHold), "4s"),
@@ -86,8 +85,8 @@ fn refuses_unknown_keys() {
         "unknown argument `nam`: did you mean `name`?"
     );
     assert_eq!(
-        one(quote!(renewInterval = "x")),
-        "unknown argument `renewInterval`: did you mean `renew_interval`?"
+        one(quote!(acquireTimeout = "x")),
+        "unknown argument `acquireTimeout`: did you mean `acquire_timeout`?"
     );
     assert!(
         one(quote!(colour = "30s")).starts_with("unknown argument `colour`: expected `name`, `expiry`, ")
@@ -109,7 +108,6 @@ fn the_words_of_other_libraries_are_known() {
         (quote!(timeout), "acquire_timeout"),
         (quote!(wait), "acquire_timeout"),
         (quote!(key), "name"),
-        (quote!(heartbeat), "renew_interval"),
         (quote!(limit), "permits"),
         (quote!(max_concurrent), "permits"),
         (quote!(daily), "once_per"),

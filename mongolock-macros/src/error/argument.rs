@@ -204,10 +204,6 @@ pub(crate) fn unknown_value(key: Key, written: &str, known: &[&str]) -> String {
     format!("`{}` cannot be `{written}`: {meant}", key.as_str())
 }
 
-pub(crate) fn escape_of_a_value() -> &'static str {
-    "`escape` applies to a string literal only, because `#[derive(LockName)]` always escapes: remove it"
-}
-
 pub(crate) fn missing_name(example: &str) -> String {
     format!("`name` is missing: write `#[distributed_lock(name = \"{example}\")]`")
 }

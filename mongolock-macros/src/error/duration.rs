@@ -27,22 +27,12 @@ pub(crate) fn out_of_bounds(argument: &str, text: &str, bounds: &str) -> String 
 
 /// The accepted values of `expiry`, as the message states them.
 pub(crate) const EXPIRY_BOUNDS: &str = "between `100ms` and `7d`";
-/// The accepted values of `renew_interval`, as the message states them.
-pub(crate) const RENEW_BOUNDS: &str = "above `0s` and below `expiry` (at most `7d`)";
 /// The accepted values of `min_hold` and `max_hold`, as the message states them.
 pub(crate) const HOLD_BOUNDS: &str = "between `0s` and `7d`";
 /// The accepted values of `once_per`, as the message states them.
 pub(crate) const PERIOD_BOUNDS: &str = "between `1s` and `366d`";
 /// The accepted values of `acquire_timeout`, as the message states them.
 pub(crate) const TIMEOUT_BOUNDS: &str = "between `0s` and `7d`, or `none` to wait without a limit";
-
-/// The message about a lease that would expire before its first renewal.
-pub(crate) fn renews_too_late(renew: &str, expiry: &str) -> String {
-    format!(
-        "`renew_interval` (`{renew}`) must be shorter than `expiry` (`{expiry}`), otherwise the lock expires before its \
-         renewal: write about a third of `expiry`"
-    )
-}
 
 /// The message about a lease whose renewals would end before its minimum hold.
 pub(crate) fn lost_within_min_hold(min: &str, max: &str) -> String {

@@ -35,9 +35,9 @@ fn cases() -> Vec<TokenStream> {
             provider = &a + b,
             expiry = "1s"
         ),
-        quote! { name = "x", acquire_timeout = "none", renew_interval = "1s", min_hold = "1s", max_hold = "1s" },
+        quote! { name = "x", acquire_timeout = "none", expiry = "1s", min_hold = "1s", max_hold = "1s" },
         quote!(name = id),
-        quote!(name = "<N>:<id>", escape = "none"),
+        quote!(name = "<N>:<id>"),
     ]
 }
 
@@ -111,14 +111,14 @@ fn the_head_and_the_block_are_unchanged() {
 #[test]
 fn every_argument_is_in_the_expansion() {
     let expanded = function(quote! {
-        name = "a<<:<self.type>:<a.0.b()>", provider = self.p, expiry = "1s", renew_interval = "10ms",
+        name = "a<<:<self.type>:<a.0.b()>", provider = self.p, expiry = "1s",
         acquire_timeout = "2s", min_hold = "3s", max_hold = "4s", on_lost = "continue",
         release = "background", crate = c
     })
     .to_string();
     for part in [
         quote!(c::attribute::Call::on(&self.p)),
-        quote!(.expiry(::core::time::Duration::from_millis(1000u64)).renew_interval),
+        quote!(.expiry(::core::time::Duration::from_millis(1000u64)).min_hold),
         quote!(.min_hold(::core::time::Duration::from_millis(3000u64)).max_hold),
         quote!(.acquire_timeout(::core::time::Duration::from_millis(2000u64)).continue_when_lost().await_release(false)),
         quote!(c::attribute::Name::of_template("a<<:<self.type>:<a.0.b()>")),
@@ -139,9 +139,9 @@ fn a_declared_name_is_one_expression() {
 }
 
 #[test]
-fn constants_and_unescaped_values_are_rendered() {
-    let expanded = function(quote!(name = "<T::KIND>%<N>:<Self::KIND.id()>", escape = "none")).to_string();
-    let parts = quote!(.value("T::KIND", &T::KIND).text("%").value("N", &N).text(":"));
+fn constants_are_rendered() {
+    let expanded = function(quote!(name = "<T::KIND>:<N>:<Self::KIND.id()>")).to_string();
+    let parts = quote!(.escaped("T::KIND", ':', &T::KIND).text(":").escaped("N", ':', &N).text(":"));
     assert!(expanded.contains(&parts.to_string()), "{expanded}");
     let last = quote!(.value("Self::KIND.id()", &(&Self::KIND).id()));
     assert!(expanded.contains(&last.to_string()), "{expanded}");

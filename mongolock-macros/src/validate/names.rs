@@ -42,12 +42,8 @@ pub(super) fn names(args: &Args, function: Option<&Function>, errors: &mut Error
     };
     check_distinct(listed, errors);
     check_count(listed, errors);
-    let is_template = |name: &ListedName| matches!(name, ListedName::Template(_));
-    if !listed.is_empty() && !listed.iter().any(is_template) {
-        check_escape_of_values(args, errors);
-    }
     let names = listed.iter().map(|name| match name {
-        ListedName::Template(literal) => template_name(literal, args, function, errors),
+        ListedName::Template(literal) => template_name(literal, function, errors),
         ListedName::Value(value) => value_name(value, function, errors),
     });
     LockNames::Several(names.collect())
@@ -85,7 +81,6 @@ fn push_at(name: &ListedName, message: String, errors: &mut Errors) {
 /// Reads the only lock name.
 fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockName {
     if let Some(value) = &args.name {
-        check_escape_of_values(args, errors);
         return value_name(value, function, errors);
     }
     let Some((_, literal)) = args.literal(Key::Name) else {
@@ -97,7 +92,7 @@ fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockNa
             parts: Vec::new(),
         };
     };
-    template_name(literal, args, function, errors)
+    template_name(literal, function, errors)
 }
 
 /// A name whose type declares it.
@@ -108,17 +103,11 @@ fn value_name(value: &Expr, function: Option<&Function>, errors: &mut Errors) ->
 }
 
 /// A template; without a function, its placeholders cannot be resolved and only its syntax is checked.
-fn template_name(
-    literal: &StringLiteral,
-    args: &Args,
-    function: Option<&Function>,
-    errors: &mut Errors,
-) -> LockName {
-    let escapes = args.literal(Key::Escape).is_none();
+fn template_name(literal: &StringLiteral, function: Option<&Function>, errors: &mut Errors) -> LockName {
     let parts = if let Some(function) = function {
-        bind::bind(literal, escapes, function, errors)
+        bind::bind(literal, function, errors)
     } else {
-        bind::pieces(literal, escapes, errors);
+        bind::pieces(literal, errors);
         Vec::new()
     };
     LockName::Template {
@@ -139,13 +128,6 @@ fn check_lock_name(value: &Expr, function: Option<&Function>, errors: &mut Error
     {
         let write = format!("name = \"{}\"", word.unraw());
         errors.push(word.span(), argument::not_a_string(Key::Name, Some(write), None));
-    }
-}
-
-/// Reports `escape` beside values, whose types have chosen how they are rendered.
-fn check_escape_of_values(args: &Args, errors: &mut Errors) {
-    if let Some((key, _)) = args.literal(Key::Escape) {
-        errors.push(key.span(), argument::escape_of_a_value());
     }
 }
 

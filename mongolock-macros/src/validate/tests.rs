@@ -55,10 +55,6 @@ fn durations_at_the_bounds_are_accepted() {
         [(DurationKey::Expiry, MAX_DURATION)]
     );
     assert_eq!(
-        accepted(&quote!(renew_interval = "1ms")).durations,
-        [(DurationKey::RenewInterval, 1)]
-    );
-    assert_eq!(
         accepted(&quote!(min_hold = "0s", max_hold = "7d")).durations,
         [(DurationKey::MinHold, 0), (DurationKey::MaxHold, MAX_DURATION)]
     );
@@ -83,14 +79,7 @@ fn durations_outside_the_bounds_are_refused() {
         &quote!(expiry = "169h"),
         "`expiry` must be between `100ms` and `7d`, not `169h`",
     );
-    refused(
-        &quote!(renew_interval = "0s"),
-        "`renew_interval` must be above `0s`",
-    );
-    refused(
-        &quote!(renew_interval = "7d"),
-        "`renew_interval` must be above `0s` and below `expiry` (at most `7d`)",
-    );
+    refused(&quote!(expiry = "30"), "`30` has no unit: write `30s`");
     refused(
         &quote!(min_hold = "8d"),
         "`min_hold` must be between `0s` and `7d`, not `8d`",
@@ -116,19 +105,6 @@ fn a_list_has_at_most_as_many_names_as_the_runtime_accepts() {
         "{errors}"
     );
     assert_eq!(errors.matches("compile_error").count(), 1);
-}
-
-#[test]
-fn the_renew_interval_is_shorter_than_the_expiry() {
-    accepted(&quote!(expiry = "30s", renew_interval = "29999ms"));
-    refused(
-        &quote!(renew_interval = "1m", expiry = "60s"),
-        "`renew_interval` (`1m`) must be shorter than `expiry` (`60s`)",
-    );
-    refused(
-        &quote!(expiry = "30", renew_interval = "1h"),
-        "`30` has no unit: write `30s`",
-    );
 }
 
 #[test]
@@ -277,7 +253,7 @@ fn all_mistakes_are_reported_at_once() {
 }
 
 #[test]
-fn the_separators_of_a_name_are_escaped_unless_it_says_otherwise() {
+fn the_separators_of_a_name_are_escaped() {
     let separators = |args: TokenStream| {
         let (lock, errors) = validate(args, item());
         assert_eq!(errors, "");
@@ -293,25 +269,9 @@ fn the_separators_of_a_name_are_escaped_unless_it_says_otherwise() {
         }
     };
     assert_eq!(separators(quote!(name = "<id>:<type>/x")), [Some(':'), None]);
-    assert_eq!(
-        separators(quote!(name = "<id>%<type>", escape = "none")),
-        [None, None]
-    );
     refused_name(
         "<id>%<type>",
         "begin the text with another separator, such as `<id>:%`",
-    );
-    let refused = |args: TokenStream, message: &str| {
-        let (_, errors) = validate(args, item());
-        assert!(errors.contains(message), "{errors}");
-    };
-    refused(
-        quote!(name = "a", escape = "all"),
-        "`escape` cannot be `all`: write `none`",
-    );
-    refused(
-        quote!(name = L::A, escape = "none"),
-        "`escape` applies to a string literal only",
     );
 }
 

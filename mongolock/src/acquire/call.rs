@@ -86,7 +86,7 @@ pub(crate) trait Search: Sync {
     fn begin(
         &self,
         _: &Self::Queues,
-    ) -> impl Future<Output = Result<Result<Hold, Self::Begun>, LockError>> + Send {
+    ) -> impl Future<Output = Result<Result<Hold, Self::Begun>, LockError>> + Send + Sync {
         async { Ok(Err(Self::Begun::default())) }
     }
 
@@ -146,25 +146,27 @@ pub(crate) trait Search: Sync {
 
     /// Makes the call: the hold or, for a single try, a lock that another holder has. A longer search runs in a future on the
     /// heap: it may cost an allocation, and the future of a call stays small.
-    async fn make(&self) -> Result<Tried, LockError> {
-        let call = self.call();
-        let (waiting, span) = (Waiting::begin(call), self.span());
-        let searching = async {
-            call.ensure_open()?;
-            let queues = self.join();
-            match self.begin(&queues).await? {
-                Ok(hold) => Ok(Ok(hold)),
-                Err(begun) => boxed(self.bounded(&queues, begun)).await,
-            }
-        };
-        let outcome = searching.instrument(span.clone()).await;
-        waiting.finish(&span, &outcome);
-        outcome
+    fn make(&self) -> impl Future<Output = Result<Tried, LockError>> + Send + Sync {
+        async move {
+            let call = self.call();
+            let (waiting, span) = (Waiting::begin(call), self.span());
+            let searching = async {
+                call.ensure_open()?;
+                let queues = self.join();
+                match self.begin(&queues).await? {
+                    Ok(hold) => Ok(Ok(hold)),
+                    Err(begun) => boxed(self.bounded(&queues, begun)).await,
+                }
+            };
+            let outcome = searching.instrument(span.clone()).await;
+            waiting.finish(&span, &outcome);
+            outcome
+        }
     }
 
     /// Makes the call; it fails if the lock is busy.
-    async fn acquire(&self) -> Result<Hold, LockError> {
-        self.make().await?.map_err(|busy| self.call().busy_error(&busy))
+    fn acquire(&self) -> impl Future<Output = Result<Hold, LockError>> + Send + Sync {
+        async move { self.make().await?.map_err(|busy| self.call().busy_error(&busy)) }
     }
 }
 

@@ -139,7 +139,7 @@ impl<'a> Nested<'a> {
         );
     }
 
-    /// Looks once for a deadlock. Without a document of its own, which `fair(false)` or missing rights prevent, none is found.
+    /// Looks once for a deadlock. Without a document of its own, which missing rights prevent, none is found.
     async fn look(&self, call: &NestedCall, name: &Arc<str>) -> Result<Option<Circle>, LockError> {
         if self.engine.lines.standing(name).is_none() {
             return Ok(None);

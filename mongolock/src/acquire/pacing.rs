@@ -78,15 +78,10 @@ impl<'a> Pacing<'a> {
     /// a look at the lock may make it longer.
     pub(crate) fn after_held(&mut self, lock_id: &Arc<str>, remaining: Option<Duration>) -> Duration {
         let name = self.turn.entry().name();
-        let Engine {
-            config,
-            lines,
-            notifier,
-            ..
-        } = &**self.call.engine;
+        let Engine { lines, notifier, .. } = &**self.call.engine;
         self.counted.get_or_insert_with(|| notifier.count());
         let is_in_line = lines.standing(name).is_some();
-        let registers = self.pauses.held(config.fair, is_in_line, notifier.has_many());
+        let registers = self.pauses.held(is_in_line, notifier.has_many());
         if registers.stream {
             self.subscribe();
         }
@@ -179,7 +174,7 @@ mod tests {
     use crate::LockProvider;
     use crate::acquire::Enclosing;
     use crate::name::RenderedName;
-    use crate::notifier::{OWN_REQUESTS, REPLIES_BEFORE_STREAM};
+    use crate::notifier::{OWN_REQUESTS, REPLIES_BEFORE_WAIT};
     use crate::options::OnBusy;
     use crate::queue::FrontStatus;
 
@@ -193,7 +188,7 @@ mod tests {
         let (rendered, options) = (RenderedName::new("n"), Arc::default());
         let call = Call::new(engine, &rendered, &options, Enclosing::default(), OnBusy::Wait);
         let mut pacing = Pacing::new(&call, &turn);
-        for _ in 0..=REPLIES_BEFORE_STREAM {
+        for _ in 0..=REPLIES_BEFORE_WAIT {
             let longest = pacing.after_held(&"own".into(), None);
             pacing.pause(longest).await;
         }

@@ -41,18 +41,18 @@
 //!
 //! Do not use it in async code: it blocks the thread of the runtime.
 
-mod handle;
 mod worker;
 
 use std::fmt;
 use std::future::IntoFuture;
 use std::sync::Arc;
 
-use handle::Handle;
 use worker::Worker;
 
 use crate::provider::LockProviderBuilder;
-use crate::{DistributedLock, IntoLockName, LockContext, LockError, LockOutput, LockSet, Semaphore};
+use crate::{
+    DistributedLock, IntoLockName, Lock, LockContext, LockError, LockKind, LockOutput, LockSet, Semaphore,
+};
 
 /// A factory for locks whose calls block the calling thread.
 ///
@@ -162,8 +162,8 @@ impl LockProvider {
     /// [`LockError::Reentrant`] is returned inside a body of [`run`](Self::run) for the same name; a second `acquire`
     /// beside a guard waits until the timeout.
     #[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
-    pub fn acquire<H: Handle>(&self, handle: &H) -> Result<H::Guard, LockError> {
-        self.wait(handle.acquire())
+    pub fn acquire<K: LockKind>(&self, lock: &Lock<K>) -> Result<K::Guard, LockError> {
+        self.wait(lock.acquire())
     }
 
     /// Acquires a [`DistributedLock`], a [`LockSet`] or a [`Semaphore`] of this provider if it is free, without waiting
@@ -173,8 +173,8 @@ impl LockProvider {
     ///
     /// Those of [`DistributedLock::try_acquire`], [`LockSet::try_acquire`] and [`Semaphore::try_acquire`].
     #[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
-    pub fn try_acquire<H: Handle>(&self, handle: &H) -> Result<Option<H::Guard>, LockError> {
-        self.wait(handle.try_acquire())
+    pub fn try_acquire<K: LockKind>(&self, lock: &Lock<K>) -> Result<Option<K::Guard>, LockError> {
+        self.wait(lock.try_acquire())
     }
 
     /// Runs a body under a [`DistributedLock`], a [`LockSet`] or a permit of a [`Semaphore`] of this provider, and then
@@ -213,8 +213,8 @@ impl LockProvider {
     /// # Panics
     ///
     /// If the body panics: the panic continues after the release.
-    pub fn run<T: LockOutput>(&self, handle: &impl Handle, body: impl FnOnce(LockContext) -> T) -> T {
-        self.wait(handle.run(body))
+    pub fn run<T: LockOutput>(&self, lock: &Lock<impl LockKind>, body: impl FnOnce(LockContext) -> T) -> T {
+        self.wait(lock.run(async move |context| body(context)))
     }
 
     /// Waits for a future of this provider, of its locks or of their guards: its release, its

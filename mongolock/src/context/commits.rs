@@ -59,7 +59,8 @@ impl LockContext {
     /// - [`LockError::Mongo`] with the label `TransientTransactionError`: nothing was committed, and the whole
     ///   transaction can be repeated. A transaction that takes longer than the `renew_interval` conflicts with the
     ///   renewal of its own lock. That is such an error, and it occurs again in each repetition (`and_run2` repeats for
-    ///   two minutes, under the lock). Keep transactions short, or set a longer `renew_interval`.
+    ///   two minutes, under the lock). Keep transactions short, or set a longer
+    ///   [`renew_interval`](crate::LockProviderBuilder::renew_interval).
     /// - [`LockError::Mongo`] with the label `UnknownTransactionCommitResult`: MongoDB has not confirmed the outcome of
     ///   the commit for 30 s; a silent connection is given up after 10 s meanwhile. The session's `commit_transaction`
     ///   can be called again, because the guarding statement is part of the transaction; this method cannot.

@@ -15,7 +15,7 @@ use crate::{FencingToken, permit_id};
 /// One nesting level of holds in a task.
 pub(super) struct Level {
     pub(super) lease: Arc<Lease>,
-    /// The template of the name that the call of this level has used, or the label of its lock.
+    /// The template of the name that the call of this level has used.
     pub(super) template: Option<&'static str>,
     /// The leases of the other names, if the call has several names and has joined holds of them.
     pub(super) others: Box<[Arc<Lease>]>,

@@ -80,8 +80,8 @@ impl<T: Send + Sync> FencedExt<T> for Collection<T> {
 ///
 /// Writes have majority write concern, whatever the collection's own write concern is: a rollback after a failover
 /// removes a write together with its token, and the document would accept an earlier holder again. The `wtimeout` and
-/// `journal: true` of the collection are kept. A [`write_concern`](FencedWrite::write_concern) that is set for one
-/// write is used as it is. In a transaction the write concern of the commit applies: set it to majority.
+/// `journal: true` of the collection are kept. A write concern that [`with_options`](FencedWrite::with_options) sets
+/// for one write is used as it is. In a transaction the write concern of the commit applies: set it to majority.
 ///
 /// All writers must write through a `FencedCollection`, with tokens of the same lock. A type that rejects unknown
 /// fields must have the fence field in order to read the documents.
@@ -104,12 +104,6 @@ impl<T: Send + Sync> FencedCollection<T> {
     pub fn fence_field(mut self, field: impl Into<String>) -> Self {
         self.fence.field = field.into();
         self
-    }
-
-    /// The fencing token that the writes carry.
-    #[must_use]
-    pub fn fencing_token(&self) -> FencingToken {
-        self.fence.token
     }
 
     /// Inserts a document with the token. The result is an [`InsertOneResult`](mongodb::results::InsertOneResult).

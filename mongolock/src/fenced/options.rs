@@ -7,7 +7,7 @@ use mongodb::bson::Document;
 use mongodb::error::Error;
 use mongodb::options::{
     Collation, DeleteOptions, FindOneOptions, Hint, InsertOneOptions, ReplaceOptions, UpdateModifications,
-    UpdateOptions, WriteConcern,
+    UpdateOptions,
 };
 use mongodb::results::{DeleteResult, InsertOneResult, UpdateResult};
 
@@ -169,14 +169,13 @@ fn find_options(
     options
 }
 
-/// A setter of the driver's own actions for these kinds of writes; `with_options` sets what has none.
-macro_rules! setter {
-    ($doc:literal, $name:ident: $value:ty, $($options:ty),+) => {
+macro_rules! upserts {
+    ($($options:ty),+) => {
         $(
             impl FencedWrite<'_, $options> {
-                #[doc = $doc]
-                pub fn $name(mut self, value: $value) -> Self {
-                    self.options.$name = Some(value);
+                /// Inserts a document if none matches the query.
+                pub fn upsert(mut self, upsert: bool) -> Self {
+                    self.options.upsert = Some(upsert);
                     self
                 }
             }
@@ -184,8 +183,4 @@ macro_rules! setter {
     };
 }
 
-setter! { "Inserts a document if none matches the query.", upsert: bool, UpdateOptions, ReplaceOptions }
-setter! {
-    "Sets the write concern of this write, instead of majority. Not allowed in a transaction.",
-    write_concern: WriteConcern, InsertOneOptions, UpdateOptions, ReplaceOptions, DeleteOptions
-}
+upserts! { UpdateOptions, ReplaceOptions }

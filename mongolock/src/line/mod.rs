@@ -90,8 +90,6 @@ pub(crate) struct Lines {
     /// What tells this provider from all others.
     mark: ProviderMark,
     owner: Arc<str>,
-    /// Whether this provider waits in line.
-    is_fair: bool,
     state: Mutex<LinesState>,
     /// The number of names in the state: as long as there is none, a lock that is free costs no mutex here.
     known: AtomicUsize,
@@ -129,12 +127,11 @@ struct LinesState {
 }
 
 impl Lines {
-    pub(crate) fn new(store: Arc<Store>, mark: ProviderMark, owner: Arc<str>, is_fair: bool) -> Self {
+    pub(crate) fn new(store: Arc<Store>, mark: ProviderMark, owner: Arc<str>) -> Self {
         Self {
             store,
             mark,
             owner,
-            is_fair,
             state: Mutex::default(),
             known: AtomicUsize::new(0),
             recent: RecentReleases::new(Instant::now()),
@@ -160,7 +157,7 @@ impl Lines {
     }
 
     /// Enters the line of a name with this provider, for a caller that began to wait then, if there is one. It does nothing
-    /// if it stands there, waits for no order, or the server refuses its documents. `width` says how many waiters ask at once:
+    /// if it stands there, or the server refuses its documents. `width` says how many waiters ask at once:
     /// one for a lock, and as many as there are permits for a semaphore.
     pub(crate) fn enter(
         self: &Arc<Self>,
@@ -177,7 +174,7 @@ impl Lines {
             self.ensure_keeper(state);
             return;
         }
-        if !self.is_fair || state.is_stopped || state.is_refused(Instant::now()) {
+        if state.is_stopped || state.is_refused(Instant::now()) {
             return;
         }
         let mut line = Line::new(user, has_stream);
@@ -211,9 +208,6 @@ impl Lines {
         name: &Arc<str>,
         acquired: impl FnOnce() -> OwnAcquisition,
     ) -> bool {
-        if !self.is_fair {
-            return false;
-        }
         if self.is_empty() {
             return self.note_reacquired(name);
         }
@@ -251,9 +245,6 @@ impl Lines {
     /// Notes that this provider has released a lock. If others wait for it, the next caller in this process leaves it to
     /// them for a time slot.
     pub(crate) fn released(&self, name: &str) {
-        if !self.is_fair {
-            return;
-        }
         let name = permit_id::awaited(name);
         let now = Instant::now();
         self.recent.add(now, name);
@@ -320,9 +311,7 @@ impl Lines {
     /// that is far away asks the others for a longer time slot from the beginning then, and not only after its first acquisition:
     /// it might never have one. The request for a set is a longer one, and the set needs as much time for its next one.
     pub(crate) fn found_held(&self, name: &str, lock_id: Option<&Arc<str>>, request: Duration) {
-        if self.is_fair {
-            lock(&self.state).note_round_trip(request);
-        }
+        lock(&self.state).note_round_trip(request);
         if let Some(lock_id) = lock_id {
             self.held_by(name, lock_id);
         }

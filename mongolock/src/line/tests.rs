@@ -43,17 +43,17 @@ impl Queue {
 }
 
 impl Provider {
-    fn new(store: &Arc<Store>, is_fair: bool) -> Self {
+    fn new(store: &Arc<Store>) -> Self {
         let mark = ProviderMark::random();
         let (store, owner) = (Arc::clone(store), Arc::from("owner"));
-        let lines = Arc::new(Lines::new(store, mark.clone(), owner, is_fair));
+        let lines = Arc::new(Lines::new(store, mark.clone(), owner));
         Self { lines, mark }
     }
 
     /// Providers whose documents are in the same collection.
     fn several<const N: usize>() -> [Self; N] {
         let store = Arc::new(Store::Memory(Arc::new(MemoryStore::new())));
-        std::array::from_fn(|_| Self::new(&store, true))
+        std::array::from_fn(|_| Self::new(&store))
     }
 
     async fn enter(&self, name: &str, queue: &Queue) {
@@ -371,22 +371,4 @@ async fn a_shutdown_leaves_all_lines_for_good() {
     assert_eq!(b.documents("late").await, []);
     assert_eq!(b.documents("7").await.len(), 1, "the other one stays");
     assert!(a.lines.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_provider_that_is_not_fair_neither_enters_nor_yields() {
-    let [fair] = Provider::several();
-    let unfair = Provider::new(&fair.lines.store, false);
-    let queue = Queue::new();
-    unfair.enter("n", &queue).await;
-    assert_eq!(fair.documents("n").await, []);
-    fair.enter("n", &queue).await;
-    unfair.acquire("n", &queue).await;
-    unfair.lines.released("n");
-    assert_eq!(
-        unfair.lines.standing("n").map(|standing| standing.yields_until),
-        None
-    );
-    assert!(matches!(unfair.lines.rivals("n"), Rivals::Unknown));
-    assert!(unfair.lines.standing("n").is_none());
 }

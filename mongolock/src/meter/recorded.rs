@@ -25,7 +25,7 @@ const STALE_WRITES: &str = "mongolock_stale_writes_total";
 const COMMANDS: &str = "mongolock_commands_total";
 const GATHERED: &str = "mongolock_gathered_requests";
 
-/// The label of locks that have neither a template nor a label.
+/// The label of locks whose names have no template.
 const NO_LABEL: &str = "-";
 
 /// The metrics of all locks of a provider.

@@ -42,7 +42,7 @@ use cost::StreamCost;
 use filter::Filter;
 use looker::{LOOK_FROM, Looker};
 #[cfg(test)]
-pub(crate) use rest::{OWN_REQUESTS, REPLIES_BEFORE_STREAM};
+pub(crate) use rest::{OWN_REQUESTS, REPLIES_BEFORE_WAIT};
 use rest::{Outlook, Rest, time_slots};
 pub(crate) use rest::{Pauses, left_to_others};
 use stream::StreamState;

@@ -27,12 +27,9 @@ use crate::timing::{ACQUIRE_OVERDUE, LINE_SILENCE, POLL_BESIDE_STREAM, STREAM_PO
 /// A part of each pause by which a look may come early: so that one look takes many names.
 pub(super) const EARLY_PART: u32 = 8;
 
-/// The number of "held" replies with which a waiter registers for wake-ups: shorter waits are not worth it. A fair provider
-/// registers with one fewer, together with its place in line.
-pub(crate) const REPLIES_BEFORE_STREAM: u32 = 3;
-
-/// The number of "held" replies with which a waiter stands in line with those of other processes.
-const REPLIES_BEFORE_LINE: u32 = 2;
+/// The number of "held" replies with which a waiter registers for wake-ups, and stands in line with those of other processes:
+/// shorter waits are not worth it.
+pub(crate) const REPLIES_BEFORE_WAIT: u32 = 2;
 
 /// The least time that a call with a deadline keeps for its own requests: a healthy server replies to one within it.
 pub(crate) const OWN_REQUESTS: Duration = Duration::from_millis(100);
@@ -280,13 +277,13 @@ impl Pauses {
     }
 
     /// Notes a reply that found the lock held.
-    pub(crate) fn held(&mut self, is_fair: bool, is_in_line: bool, has_many: bool) -> Registers {
+    pub(crate) fn held(&mut self, is_in_line: bool, has_many: bool) -> Registers {
         self.held_replies += 1;
-        let replies = REPLIES_BEFORE_STREAM - u32::from(is_fair);
+        // A provider in line already says that its place is still needed.
+        let line = self.held_replies >= REPLIES_BEFORE_WAIT || is_in_line;
         Registers {
-            stream: self.held_replies >= replies || is_in_line || has_many,
-            // A provider in line already says that its place is still needed.
-            line: self.held_replies >= REPLIES_BEFORE_LINE || is_in_line,
+            stream: line || has_many,
+            line,
         }
     }
 

@@ -21,7 +21,7 @@ fn with_wake_up(wake_up: bool) -> Arc<ReleaseNotifier> {
         ..Config::default()
     };
     let (mark, owner) = (ProviderMark::random(), Arc::from("owner"));
-    let lines = Arc::new(Lines::new(Arc::clone(&store), mark, owner, true));
+    let lines = Arc::new(Lines::new(Arc::clone(&store), mark, owner));
     Arc::new(ReleaseNotifier::new(store, lines, Arc::default(), &config))
 }
 

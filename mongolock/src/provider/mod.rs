@@ -15,13 +15,12 @@ use once_cell::sync::OnceCell;
 
 use crate::admin::LockAdmin;
 use crate::engine::Engine;
-use crate::lock::DistributedLock;
-use crate::lock_set::LockSet;
+use crate::lock::{DistributedLock, Lock, LockKind, LockSet, One, Permits, Semaphore, Several};
 use crate::name::RenderedName;
 use crate::opaque::Opaque;
 use crate::options::Options;
 use crate::store;
-use crate::{ClientObservation, IntoLockName, LockError, Semaphore};
+use crate::{ClientObservation, IntoLockName, LockError};
 pub use builder::LockProviderBuilder;
 pub use health::{Health, HeldInfo, WakeUp};
 
@@ -169,7 +168,7 @@ impl LockProvider {
     ///
     /// In a name that is made of several values, [`escape`](crate::escape()) keeps the values apart.
     pub fn lock(&self, name: impl IntoLockName) -> DistributedLock {
-        self.named(RenderedName::new(name))
+        self.of_kind(One::new(RenderedName::new(name)))
     }
 
     /// Makes a set of the locks of these names, which are acquired all or nothing. The names are values as for
@@ -190,7 +189,8 @@ impl LockProvider {
     /// # }
     /// ```
     pub fn lock_all(&self, names: impl IntoIterator<Item = impl IntoLockName>) -> LockSet {
-        self.all_named(names.into_iter().map(RenderedName::new).collect())
+        let names = names.into_iter().map(RenderedName::new);
+        self.of_kind(Several::new(names.collect()))
     }
 
     /// Makes a semaphore: at most this number of callers hold a permit of it at the same time, in all processes. The name
@@ -210,17 +210,11 @@ impl LockProvider {
     /// # }
     /// ```
     pub fn semaphore(&self, name: impl IntoLockName, permits: u32) -> Semaphore {
-        self.semaphore_named(RenderedName::new(name), permits)
+        self.of_kind(Permits::new(RenderedName::new(name), permits))
     }
 
-    /// The semaphore with this rendered name.
-    pub(crate) fn semaphore_named(&self, name: RenderedName, permits: u32) -> Semaphore {
-        Semaphore::new(&self.engine, name, permits)
-    }
-
-    /// The set of the locks with these rendered names.
-    pub(crate) fn all_named(&self, names: Vec<RenderedName>) -> LockSet {
-        LockSet::new(&self.engine, names)
+    pub(crate) fn of_kind<K: LockKind>(&self, kind: K) -> Lock<K> {
+        Lock::new(&self.engine, kind)
     }
 
     #[cfg(test)]
@@ -239,10 +233,6 @@ impl LockProvider {
 
     pub(crate) fn retention(&self) -> Duration {
         self.engine.config.retention
-    }
-
-    pub(crate) fn named(&self, name: RenderedName) -> DistributedLock {
-        DistributedLock::new(&self.engine, name)
     }
 
     /// Makes this the global provider: that of every annotated function without a `provider` argument.

@@ -298,13 +298,3 @@ pub(crate) async fn inner_turns(
     }
     Ok(turns)
 }
-
-/// Returns an error if the caller itself holds the lock: waiting for it would be a deadlock.
-pub(crate) fn refuse_own(own: Option<(LockContext, Arc<Lease>)>, name: &str) -> Result<(), LockError> {
-    match own {
-        Some((_, lease)) if !lease.is_over() => Err(LockError::Reentrant {
-            name: name.to_owned(),
-        }),
-        _ => Ok(()),
-    }
-}

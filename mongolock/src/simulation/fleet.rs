@@ -126,11 +126,17 @@ impl World {
         let process = Process::new(number, rng.u64(..), self.plan.late_polls);
         self.server.turns.begin(&process);
         let link = Link::new(&self.server, &process, &self.plan.knobs, rng.fork());
-        let provider = LockProviderBuilder::simulated(link)
+        let mut builder = LockProviderBuilder::simulated(link)
             .owner(format!("p{number}"))
             .wake_up(chance(rng, self.plan.wake_ups))
-            .takeover_margin(self.takeover_margin(rng))
-            .with_defaults();
+            .takeover_margin(self.takeover_margin(rng));
+        // Such frequent renewals overtake earlier ones that are still in the server.
+        let is_hasty = self.plan.knobs.late_effects > 0 && rng.bool();
+        if self.plan.scenario != Scenario::ManyLeases && (is_hasty || chance(rng, 100)) {
+            let shortest = self.plan.least_expiry().max(Duration::from_secs(1));
+            builder = builder.renew_interval(shortest.mul_f64(0.02 + 0.4 * rng.f64()));
+        }
+        let provider = builder.with_defaults();
         // In many processes one query looks at all awaited locks, however few they are.
         let look_from = *rng.choice(&[1, 2, usize::MAX]).unwrap_or(&1);
         // Then a waiter looks before it stands in line, with pauses that the line does not shorten.

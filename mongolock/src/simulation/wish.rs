@@ -11,7 +11,6 @@ use crate::{DistributedLock, LockProvider};
 pub(super) struct Wish {
     pub(super) name: usize,
     pub(super) expiry: Duration,
-    renew_interval: Option<Duration>,
     min_hold: Duration,
     max_hold: Option<Duration>,
     pub(super) limit: Option<Duration>,
@@ -53,15 +52,10 @@ impl Wish {
             };
         let is_capped = plan.scenario != Scenario::Calm && !plan.knobs.has_long_leases && chance(rng, 20);
         let max_hold = is_capped.then(|| between(rng, 0, 3000));
-        // Such frequent renewals overtake earlier ones that are still in the server.
-        let is_hasty = plan.knobs.late_effects > 0 && rng.bool();
-        let least = if is_hasty { 0.02 } else { 0.1 };
         let leaks = max_hold.is_some() && rng.bool();
         let wish = Self {
             name,
             expiry,
-            renew_interval: (is_hasty || unusual && rng.bool())
-                .then(|| expiry.mul_f64(least + 0.4 * rng.f64())),
             min_hold: if unusual && rng.bool() {
                 between(rng, 0, 1000)
             } else {
@@ -94,7 +88,6 @@ impl Wish {
             Scenario::ManyLeases => Self {
                 // Each name has an expiry of its own.
                 expiry: Duration::from_secs(2) + Duration::from_millis(u64::try_from(name).unwrap_or(0)),
-                renew_interval: None,
                 ..wish.plain(plan)
             },
             // A request may wait for a while until there is room for it.
@@ -141,9 +134,6 @@ impl Wish {
             .expiry(self.expiry)
             .min_hold(self.min_hold)
             .await_release(self.await_release);
-        if let Some(interval) = self.renew_interval {
-            lock = lock.renew_interval(interval);
-        }
         if let Some(cap) = self.max_hold {
             lock = lock.max_hold(cap);
         }

@@ -3,12 +3,12 @@
 //! Both call the same functions, so that a difference is the expansion's own. On a server the commands hide it; in memory,
 //! on one thread, nothing does.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mongolock::{LockError, LockProvider, distributed_lock};
 
 use crate::report::{Report, micros};
-use crate::samples::{Samples, ratio};
+use crate::samples::{self, Samples, ratio};
 use crate::setting::Setting;
 
 const GOAL: f64 = 1.01;
@@ -40,7 +40,7 @@ async fn closure(provider: &LockProvider, id: u64) -> Result<u64, LockError> {
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     let provider = LockProvider::new(&setting.database().await?);
     let rounds = setting.pick(2_000, 300);
-    let (with_attribute, with_closure) = compare(&provider, rounds, 1).await?;
+    let [with_attribute, with_closure] = compare(&provider, rounds, 1).await?;
     report.micros("on the server: attribute, p50", with_attribute.p50());
     report.micros("on the server: `run`, p50", with_closure.p50());
     let over = ratio(with_attribute.p50(), with_closure.p50());
@@ -49,7 +49,7 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
 
     let rounds = setting.pick(2_000, 300);
     let in_memory = tokio::task::spawn_blocking(move || compare_in_memory(rounds));
-    let (with_attribute, with_closure) = in_memory.await??;
+    let [with_attribute, with_closure] = in_memory.await??;
     let of_each = |samples: &Samples| micros(samples.p50() / BATCH);
     report.at_most(
         IN_MEMORY,
@@ -65,47 +65,27 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
 }
 
 /// Compares on one thread, which also runs the provider's tasks.
-fn compare_in_memory(rounds: u32) -> anyhow::Result<(Samples, Samples)> {
+fn compare_in_memory(rounds: u32) -> anyhow::Result<[Samples; 2]> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(compare(&LockProvider::in_memory(), rounds, BATCH))
 }
 
-/// Compares in turns; each is the first one in every second round.
-async fn compare(provider: &LockProvider, rounds: u32, batch: u32) -> anyhow::Result<(Samples, Samples)> {
-    let (mut with_attribute, mut with_closure) = (Samples::default(), Samples::default());
-    let warm_up = 50;
-    for round in 0..warm_up + rounds {
-        let (first, second) = if round % 2 == 0 {
-            let first = timed_attribute(provider, batch).await?;
-            (first, timed_closure(provider, batch).await?)
-        } else {
-            let second = timed_closure(provider, batch).await?;
-            (timed_attribute(provider, batch).await?, second)
-        };
-        if round >= warm_up {
-            with_attribute.add(first);
-            with_closure.add(second);
+/// The times of batches of calls with the attribute, and with a closure.
+async fn compare(provider: &LockProvider, rounds: u32, batch: u32) -> anyhow::Result<[Samples; 2]> {
+    let run = async |is_closure: bool| {
+        let begun = Instant::now();
+        for _ in 0..batch {
+            if is_closure {
+                closure(provider, 7).await?;
+            } else {
+                attributed(provider, 7).await?;
+            }
         }
-    }
-    Ok((with_attribute, with_closure))
-}
-
-async fn timed_attribute(provider: &LockProvider, batch: u32) -> anyhow::Result<Duration> {
-    let begun = Instant::now();
-    for _ in 0..batch {
-        attributed(provider, 7).await?;
-    }
-    Ok(begun.elapsed())
-}
-
-async fn timed_closure(provider: &LockProvider, batch: u32) -> anyhow::Result<Duration> {
-    let begun = Instant::now();
-    for _ in 0..batch {
-        closure(provider, 7).await?;
-    }
-    Ok(begun.elapsed())
+        Ok(begun.elapsed())
+    };
+    samples::compare(50, rounds, run).await
 }
 
 #[expect(clippy::cast_precision_loss, reason = "sizes of futures are small")]

@@ -6,18 +6,19 @@
 use std::time::Duration;
 
 use mongolock::LockProvider;
+use mongolock_tests::order;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::child::Process;
+use crate::child;
 use crate::held::acquire;
 use crate::memory::{each, resident};
 use crate::report::Report;
 use crate::samples::{number, per_second};
 use crate::server::Server;
 use crate::setting::{self, Setting};
-use crate::worker::{Job, next_step, print, ready, warm_up};
+use crate::worker::{Job, print, ready, warm_up};
 
 /// The goals of commands a second, of the server's cores, and of bytes of each waiter.
 const COMMANDS: f64 = 10.0;
@@ -47,16 +48,16 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     let database = setting.database().await?;
     let holder = LockProvider::builder(&database).expiry(EXPIRY).build()?;
     let guards = acquire(&holder, "awaited", names).await?;
-    let mut process = Process::start(setting, Job::Await(Waiting { names, settle })).await?;
+    let mut process = child::start(setting, Job::Await(Waiting { names, settle })).await?;
     let server = Server::of(database.client()).await?;
     let without = server.for_some_time(time).await?;
 
-    process.go().await?;
-    let (settled, first) = server.during(process.result::<Settled>()).await?;
+    process.send("go").await;
+    let (settled, first) = server.during(child::result::<Settled>(&mut process)).await?;
     let with = server.for_some_time(time).await?;
-    process.go().await?;
-    let commands = process.result::<u64>().await? - settled.commands;
-    process.end().await?;
+    process.send("go").await;
+    let commands = child::result::<u64>(&mut process).await? - settled.commands;
+    process.end().await;
 
     let who = format!("{names} waiters");
     let at_first = number(settled.commands) / number(names);
@@ -83,7 +84,7 @@ pub(crate) async fn wait(uri: &str, database: &str, waiting: Waiting) -> anyhow:
     let provider = LockProvider::builder(&database).acquire_timeout(None).build()?;
     // Connections, and what the driver keeps of earlier commands, are there before the memory is measured.
     warm_up(&provider, 64).await?;
-    ready()?;
+    ready().await;
     let (before, commands) = (resident()?, sent.so_far());
     let mut waiters = JoinSet::new();
     for index in 0..waiting.names {
@@ -94,7 +95,7 @@ pub(crate) async fn wait(uri: &str, database: &str, waiting: Waiting) -> anyhow:
         commands: sent.so_far() - commands,
         bytes: each(before, resident()?, waiting.names),
     })?;
-    tokio::task::spawn_blocking(next_step).await??;
+    order().await;
     print(&(sent.so_far() - commands))?;
     waiters.shutdown().await;
     provider.shutdown().await;

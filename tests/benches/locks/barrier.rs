@@ -1,65 +1,99 @@
-//! A lock that this program holds until the processes of a competition stand in line for it.
+//! Processes that compete behind a lock which this program holds until they stand in line for it.
 
 use std::time::Duration;
 
 use anyhow::bail;
 use mongolock::{LockGuard, LockProvider};
 
-use crate::child::Process;
-use crate::queue::Queueing;
+use crate::queue::{Queued, Queueing};
+use crate::run::Run;
 use crate::setting::Setting;
-use crate::worker::Job;
+use crate::worker::{Job, Section};
+use crate::{child, clock};
 
 /// The pause between two looks at the line.
 const PAUSE: Duration = Duration::from_millis(5);
 /// How long processes may take until they stand in line.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The lock, held by this program.
-pub(crate) struct Barrier {
-    provider: LockProvider,
-    guard: LockGuard,
+/// One competition.
+pub(crate) struct Contest {
+    /// The lock that is held first.
+    pub(crate) name: String,
+    /// What each process does, and the address of its server, which may be a proxy.
+    pub(crate) processes: Vec<(String, Queueing)>,
+    /// What the processes do that are killed while they stand in front of the others. The time counts from the first section
+    /// on if there is such a list: all wait by then.
+    pub(crate) dead: Option<Vec<Queueing>>,
 }
 
-impl Barrier {
-    pub(crate) async fn new(setting: &Setting, name: &str) -> anyhow::Result<Self> {
-        let provider = LockProvider::new(&setting.database().await?);
-        let guard = provider.lock(name).await?;
-        Ok(Self { provider, guard })
-    }
+/// The outcome of one competition.
+pub(crate) struct Outcome {
+    pub(crate) run: Run,
+    pub(crate) commands: u64,
+    /// The time from which the first lock was free.
+    pub(crate) opened: Duration,
+}
 
-    /// Starts a process for the job and kills it as soon as it stands in line.
-    pub(crate) async fn add_dead(&self, setting: &Setting, job: Queueing) -> anyhow::Result<()> {
-        let before = self.waiters().await?;
-        let mut process = Process::start(setting, Job::Queue(job)).await?;
-        process.go().await?;
-        self.wait_for(before + 1).await?;
-        process.kill().await
-    }
-
-    /// Waits until so many processes, dead or alive, stand in line.
-    pub(crate) async fn wait_for(&self, waiters: usize) -> anyhow::Result<()> {
-        let all_wait = async {
-            while self.waiters().await? < waiters {
-                tokio::time::sleep(PAUSE).await;
-            }
-            anyhow::Ok(())
-        };
-        match tokio::time::timeout(LIMIT, all_wait).await {
-            Ok(done) => done,
-            Err(_) => bail!("fewer than {waiters} processes stand in line"),
+impl Contest {
+    /// Runs the competition. The providers of all processes are numbered.
+    pub(crate) async fn run(self, setting: &Setting) -> anyhow::Result<Outcome> {
+        let (mut processes, mut firsts, mut providers) = (Vec::new(), Vec::new(), 0);
+        for (uri, queueing) in self.processes {
+            firsts.push(providers);
+            providers += queueing.providers;
+            processes.push(child::start_with(setting, &uri, Job::Queue(queueing), &[]).await?);
         }
+        let provider = LockProvider::new(&setting.database().await?);
+        let guard = provider.lock(&*self.name).await?;
+        let all_wait = self.dead.as_ref().map(|dead| dead.len() + providers);
+        for (number, job) in self.dead.into_iter().flatten().enumerate() {
+            let mut process = child::start(setting, Job::Queue(job)).await?;
+            process.send("go").await;
+            wait_for(number + 1, &provider, &guard).await?;
+            // It is killed when it is dropped.
+            drop(process);
+        }
+        child::go(&mut processes).await;
+        if let Some(all) = all_wait {
+            wait_for(all, &provider, &guard).await?;
+        }
+        let opened = clock::now();
+        guard.release().await?;
+        provider.shutdown().await;
+        let (mut sections, mut commands) = (Vec::new(), 0);
+        for (queued, first) in child::last_results::<Queued>(processes)
+            .await?
+            .into_iter()
+            .zip(firsts)
+        {
+            commands += queued.commands;
+            sections.extend(queued.sections.into_iter().map(|section| Section {
+                process: first + section.process,
+                ..section
+            }));
+        }
+        Ok(Outcome {
+            run: Run::of(sections),
+            commands,
+            opened,
+        })
     }
+}
 
-    /// Lets the first one in.
-    pub(crate) async fn open(self) -> anyhow::Result<()> {
-        self.guard.release().await?;
-        self.provider.shutdown().await;
-        Ok(())
-    }
-
-    async fn waiters(&self) -> anyhow::Result<usize> {
-        let info = self.provider.admin().get(self.guard.name()).await?;
-        Ok(info.map_or(0, |info| info.waiters.len()))
+/// Waits until so many processes, dead or alive, stand in line.
+async fn wait_for(waiters: usize, provider: &LockProvider, guard: &LockGuard) -> anyhow::Result<()> {
+    let all_wait = async {
+        loop {
+            let info = provider.admin().get(guard.name()).await?;
+            if info.is_some_and(|info| info.waiters.len() >= waiters) {
+                return anyhow::Ok(());
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    match tokio::time::timeout(LIMIT, all_wait).await {
+        Ok(done) => done,
+        Err(_) => bail!("fewer than {waiters} processes stand in line"),
     }
 }

@@ -17,7 +17,7 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     let provider = LockProvider::new(&setting.database().await?);
     warm_up(&provider, 1).await?;
     let competition = Competition {
-        name: "contended".to_owned(),
+        wants: vec![vec!["contended".to_owned()]],
         tasks: TASKS,
         sections: setting.pick(100, 40),
         wake_up: true,
@@ -33,9 +33,9 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
         lengths.extend(run.lengths);
     }
     provider.shutdown().await;
-    report.count_at_most(0, "8 tasks: sections that overlapped", overlaps, "sections");
+    report.at_most(0.0, "8 tasks: sections that overlapped", overlaps, "sections");
     report.millis("8 tasks: the length of a section, p50", lengths.p50());
-    report.turns_at_most(1.06, "8 tasks: time / sum of the sections", &ratios, "x");
+    report.at_most(1.06, "8 tasks: time / sum of the sections", &ratios, "x");
     report.at_most(50.0, "8 tasks: hand-over, p50", micros(gaps.p50()), "us");
     report.micros("8 tasks: hand-over, p95", gaps.p95());
     report.micros("8 tasks: hand-over, max", gaps.max());

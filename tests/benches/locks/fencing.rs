@@ -11,7 +11,7 @@ use mongodb::{ClientSession, Collection};
 use mongolock::{FencedExt, LockGuard, LockProvider};
 
 use crate::report::Report;
-use crate::samples::{Samples, ratio};
+use crate::samples::{compare, ratio};
 use crate::setting::Setting;
 
 const GOAL: f64 = 1.10;
@@ -109,23 +109,15 @@ fn count() -> Document {
     doc! { "$inc": { "n": 1_i64 } }
 }
 
-/// Compares in turns; each is the first one in every second round.
 async fn writes(work: &Work, setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let (mut floor, mut fenced) = (Samples::default(), Samples::default());
-    let warm_up = 100;
-    for round in 0..warm_up + setting.pick(4_000, 500) {
-        let (first, second) = if round % 2 == 0 {
-            let first = work.plain().await?;
-            (first, work.fenced().await?)
+    let run = async |is_fenced| {
+        if is_fenced {
+            work.fenced().await
         } else {
-            let second = work.fenced().await?;
-            (work.plain().await?, second)
-        };
-        if round >= warm_up {
-            floor.add(first);
-            fenced.add(second);
+            work.plain().await
         }
-    }
+    };
+    let [floor, fenced] = compare(100, setting.pick(4_000, 500), run).await?;
     report.micros("update: plain, p50", floor.p50());
     report.micros("update: fenced, p50", fenced.p50());
     let over = ratio(fenced.p50(), floor.p50());
@@ -140,11 +132,8 @@ async fn commits(
     setting: &Setting,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let (mut floor, mut guarded) = (Samples::default(), Samples::default());
-    for _ in 0..setting.pick(1_500, 200) {
-        floor.add(work.transaction(&mut session, false).await?);
-        guarded.add(work.transaction(&mut session, true).await?);
-    }
+    let run = async |is_guarded| work.transaction(&mut session, is_guarded).await;
+    let [floor, guarded] = compare(0, setting.pick(1_500, 200), run).await?;
     report.micros("transaction of one update: plain commit, p50", floor.p50());
     report.micros("transaction of one update: guarded commit, p50", guarded.p50());
     let over = ratio(guarded.p50(), floor.p50());
@@ -152,7 +141,6 @@ async fn commits(
     Ok(())
 }
 
-/// Compares in turns; each is the first one in every second round.
 async fn releases(
     work: &Work,
     provider: &LockProvider,
@@ -160,20 +148,15 @@ async fn releases(
     setting: &Setting,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let (mut together, mut apart) = (Samples::default(), Samples::default());
-    let warm_up = 100;
-    for round in 0..warm_up + setting.pick(1_500, 200) {
-        let mut ends = [End::InTheCommit, End::AfterTheCommit];
-        ends.rotate_left(round % 2);
-        for end in ends {
-            let took = work.ending(provider, &mut session, end).await?;
-            match end {
-                _ if round < warm_up => {}
-                End::InTheCommit => together.add(took),
-                End::AfterTheCommit => apart.add(took),
-            }
-        }
-    }
+    let run = async |is_apart| {
+        let end = if is_apart {
+            End::AfterTheCommit
+        } else {
+            End::InTheCommit
+        };
+        work.ending(provider, &mut session, end).await
+    };
+    let [together, apart] = compare(100, setting.pick(1_500, 200), run).await?;
     report.micros("guarded commit, then release, p50", apart.p50());
     report.micros("commit and release in one transaction, p50", together.p50());
     let over = ratio(together.p50(), apart.p50());

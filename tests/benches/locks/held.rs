@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::child::Process;
+use crate::child;
 use crate::memory::{each, resident};
 use crate::report::Report;
 use crate::samples::{number, per_second};
@@ -24,7 +24,7 @@ const AT_ONCE: usize = 64;
 const WAITERS: usize = 100_000;
 
 /// The locks that a process holds.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Holding {
     count: usize,
     expiry: Duration,
@@ -50,55 +50,33 @@ struct Waiting {
 }
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let seconds = Duration::from_secs;
-    let long = setting.pick(seconds(61), seconds(21));
-    many(
-        setting,
-        1_000,
-        seconds(3),
-        setting.pick(seconds(15), seconds(6)),
-        report,
-    )
-    .await?;
-    many(setting, 10_000, seconds(30), long, report).await?;
+    let runs = [
+        (1_000, 3, setting.pick(15, 6)),
+        (10_000, 30, setting.pick(61, 21)),
+        (setting.pick(100_000, 20_000), 60, setting.pick(121, 41)),
+    ];
+    for (count, expiry, time) in runs {
+        let [expiry, time] = [expiry, time].map(Duration::from_secs);
+        many(setting, Holding { count, expiry, time }, report).await?;
+    }
     one_arena(setting, report).await?;
-    let most = setting.pick(100_000, 20_000);
-    many(
-        setting,
-        most,
-        seconds(60),
-        setting.pick(seconds(121), seconds(41)),
-        report,
-    )
-    .await?;
     in_memory(setting, report).await
 }
 
-async fn many(
-    setting: &Setting,
-    count: usize,
-    expiry: Duration,
-    time: Duration,
-    report: &mut Report,
-) -> anyhow::Result<()> {
-    let mut process = Process::start(setting, Job::Hold(Holding { count, expiry, time })).await?;
-    process.go().await?;
-    let held: Held = process.result().await?;
-    process.end().await?;
+async fn many(setting: &Setting, holding: Holding, report: &mut Report) -> anyhow::Result<()> {
+    let Holding { count, expiry, time } = holding;
+    let held = hold_with(setting, holding, &[]).await?;
     let who = format!("{count} locks, expiry {expiry:?}");
     let rate = per_second(held.commands, time);
-    if count <= 10_000 {
-        report.at_most(COMMANDS, format!("{who}: commands"), rate, "/s");
-    } else {
-        report.figure(format!("{who}: commands"), rate, "/s");
-    }
+    let goal = (count <= 10_000).then_some(COMMANDS);
+    report.at_most(goal, format!("{who}: commands"), rate, "/s");
     let renewals = number(held.commands) / number(count) / (time.as_secs_f64() / expiry.as_secs_f64() * 3.0);
     report.figure(
         format!("{who}: commands of each renewal of 1,000 locks"),
         renewals * 1e3,
         "commands",
     );
-    report.count_at_most(0, format!("{who}: lost"), held.lost, "locks");
+    report.at_most(0.0, format!("{who}: lost"), held.lost, "locks");
     let name = format!("{who}: acquired");
     report.figure(name, per_second(count, held.acquiring), "/s");
     if count >= 10_000 {
@@ -118,14 +96,18 @@ async fn one_arena(setting: &Setting, report: &mut Report) -> anyhow::Result<()>
         expiry: Duration::from_secs(300),
         time: Duration::ZERO,
     };
-    let arena = [("MALLOC_ARENA_MAX", "1")];
-    let mut process = Process::start_with(setting, Job::Hold(holding), &arena).await?;
-    process.go().await?;
-    let held: Held = process.result().await?;
-    process.end().await?;
+    let held = hold_with(setting, holding, &[("MALLOC_ARENA_MAX", "1")]).await?;
     let name = "10000 locks, one arena of the allocator: memory of each";
     report.at_most(BYTES, name, held.bytes[0], "bytes");
     Ok(())
+}
+
+/// Has a process hold locks, with these variables in its environment.
+async fn hold_with(setting: &Setting, holding: Holding, variables: &[(&str, &str)]) -> anyhow::Result<Held> {
+    let job = Job::Hold(holding);
+    let mut process = [child::start_with(setting, setting.uri(), job, variables).await?];
+    child::go(&mut process).await;
+    Ok(child::last_results(process.into()).await?.remove(0))
 }
 
 /// The job of the process that holds locks.
@@ -136,7 +118,7 @@ pub(crate) async fn hold(uri: &str, database: &str, holding: Holding) -> anyhow:
     for _ in 0..4 {
         warm_up(&provider, AT_ONCE).await?;
     }
-    ready()?;
+    ready().await;
     let (before, begun) = (resident()?, Instant::now());
     let guards = acquire(&provider, "held", count).await?;
     let (acquired, acquiring) = (resident()?, begun.elapsed());
@@ -156,10 +138,7 @@ pub(crate) async fn hold(uri: &str, database: &str, holding: Holding) -> anyhow:
 }
 
 async fn in_memory(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let mut process = Process::start(setting, Job::WaitInMemory).await?;
-    process.go().await?;
-    let waiting: Waiting = process.result().await?;
-    process.end().await?;
+    let waiting: Waiting = child::results(setting, 1, || Job::WaitInMemory).await?.remove(0);
     report.figure("the future of `acquire`", number(waiting.future), "bytes");
     report.figure(
         "a waiter behind the first one, with its task",
@@ -176,7 +155,7 @@ pub(crate) async fn wait_in_memory() -> anyhow::Result<()> {
     let guard = holder.lock("waiters").acquire().await?;
     let lock = provider.lock("waiters").acquire_timeout(None);
     let future = size_of_val(&lock.acquire());
-    ready()?;
+    ready().await;
     let before = resident()?;
     let mut tasks = JoinSet::new();
     for _ in 0..WAITERS {

@@ -57,19 +57,19 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     }
     foreign.shutdown().await;
     let who = format!("{count} listeners");
-    report.turns(format!("{who}: foreign cycles"), &rates, "/s");
-    report.turns(format!("{who}: commands, by the server's count"), &commands, "/s");
-    report.turns(
+    report.figure(format!("{who}: foreign cycles"), &rates, "/s");
+    report.figure(format!("{who}: commands, by the server's count"), &commands, "/s");
+    report.figure(
         "no listener: the server's processor time of a cycle",
         &without,
         "us",
     );
-    report.turns(
+    report.figure(
         format!("{who}: the server's processor time of a cycle"),
         &with,
         "us",
     );
-    report.turns_at_most(5.0, format!("{who}: the same / without"), &ratios, "x");
+    report.at_most(5.0, format!("{who}: the same / without"), &ratios, "x");
     let p50 = wake_ups.p50().as_secs_f64() * 1e3;
     report.at_most(40.0, format!("{who}: release to hold, p50"), p50, "ms");
     report.millis(format!("{who}: release to hold, p95"), wake_ups.p95());

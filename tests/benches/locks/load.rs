@@ -17,7 +17,6 @@ use mongolock::LockProvider;
 pub(crate) use self::processes::{Share, share};
 use crate::report::Report;
 use crate::rivals::Rival;
-use crate::samples::Turns;
 use crate::server::Server;
 use crate::setting::Setting;
 
@@ -35,12 +34,4 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     burst::measure(&rivals, setting, report).await?;
     provider.shutdown().await;
     Ok(())
-}
-
-/// Reports a ratio with its goal, if it has one.
-fn tell(report: &mut Report, goal: Option<f64>, name: String, ratios: &Turns) {
-    match goal {
-        Some(goal) => report.turns_at_least(goal, name, ratios, "x"),
-        None => report.turns(name, ratios, "x"),
-    }
 }

@@ -48,102 +48,44 @@ use anyhow::bail;
 use crate::report::Report;
 use crate::setting::Setting;
 
-/// The groups with what they measure, and how long they take, exactly and with `--quick`.
-const GROUPS: [(&str, &str, &str); 21] = [
-    (
-        "uncontended",
-        "acquire and release, beside two floors",
-        "2 min / 15 s",
-    ),
-    ("load", "many tasks, each with a lock of its own", "11 min / 75 s"),
-    (
-        "attribute",
-        "the attribute beside `run`, and in memory",
-        "20 s / 5 s",
-    ),
-    ("contended", "8 tasks of one process for one lock", "20 s / 5 s"),
-    (
-        "processes",
-        "2 and 4 processes for one lock: speed and fairness",
-        "6 min / 30 s",
-    ),
-    (
-        "order",
-        "the order between processes: fairness and its cost",
-        "11 min / 20 s",
-    ),
-    (
-        "order-busy",
-        "the same while both processors are busy",
-        "11 min / 20 s",
-    ),
-    (
-        "order-mixed",
-        "polling and dead processes among others",
-        "2 min / 30 s",
-    ),
-    (
-        "order-far",
-        "one process of four is far from the server",
-        "2 min / 15 s",
-    ),
-    (
-        "order-foreign",
-        "clients that stand in no line among others",
-        "70 s / 10 s",
-    ),
-    (
-        "order-many",
-        "many processes, and many tasks in few processes",
-        "3 min / 40 s",
-    ),
-    (
-        "order-sets",
-        "the order between processes that want several locks",
-        "5 min / 1 min",
-    ),
-    (
-        "sets",
-        "several locks, all or nothing: cost and opposite orders",
-        "1 min / 15 s",
-    ),
-    (
-        "names",
-        "1,000 names with 4 tasks each in 2 processes",
-        "2 min / 40 s",
-    ),
-    (
-        "waiters",
-        "50 waiters of one process for one lock",
-        "2 min / 40 s",
-    ),
-    (
-        "awaited",
-        "10,000 held names with one waiter each",
-        "2 min / 40 s",
-    ),
-    (
-        "listeners",
-        "50 processes that listen while others release",
-        "2 min / 40 s",
-    ),
-    (
-        "followers",
-        "10 processes that follow who holds a lock",
-        "10 s / 5 s",
-    ),
-    ("held", "1,000, 10,000 and 100,000 held locks", "7 min / 2 min"),
-    (
-        "fencing",
-        "fenced writes, guarded commits and commits that release",
-        "60 s / 10 s",
-    ),
-    (
-        SOAK,
-        "kills, stops and late messages; only with `--only soak`",
-        "24 min / 75 s",
-    ),
-];
+/// Makes the table of the groups, and the function that runs one of them.
+macro_rules! groups {
+    ($($name:literal: $measure:path, $what:literal, $time:literal;)*) => {
+        /// The groups with what they measure, and how long they take, exactly and with `--quick`.
+        const GROUPS: &[(&str, &str, &str)] = &[$(($name, $what, $time)),*];
+
+        async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+            match group {
+                $($name => $measure(setting, report).await,)*
+                _ => bail!("there is no group `{group}`; `--list` names the groups"),
+            }
+        }
+    };
+}
+
+groups! {
+    "uncontended": uncontended::measure, "acquire and release, beside two floors", "2 min / 15 s";
+    "load": load::measure, "many tasks, each with a lock of its own", "11 min / 75 s";
+    "attribute": attribute::measure, "the attribute beside `run`, and in memory", "20 s / 5 s";
+    "contended": contended::measure, "8 tasks of one process for one lock", "20 s / 5 s";
+    "processes": processes::measure, "2 and 4 processes for one lock: speed and fairness", "6 min / 30 s";
+    "order": order::idle, "the order between processes: fairness and its cost", "11 min / 20 s";
+    "order-busy": order::busy, "the same while both processors are busy", "11 min / 20 s";
+    "order-mixed": order::mixed, "polling and dead processes among others", "2 min / 30 s";
+    "order-far": order::far, "one process of four is far from the server", "2 min / 15 s";
+    "order-foreign": order::foreign, "clients that stand in no line among others", "70 s / 10 s";
+    "order-many": order::many, "many processes, and many tasks in few processes", "3 min / 40 s";
+    "order-sets": order_sets::measure, "the order between processes that want several locks", "5 min / 1 min";
+    "sets": sets::measure, "several locks, all or nothing: cost and opposite orders", "1 min / 15 s";
+    "names": names::measure, "1,000 names with 4 tasks each in 2 processes", "2 min / 40 s";
+    "waiters": waiters::measure, "50 waiters of one process for one lock", "2 min / 40 s";
+    "awaited": awaited::measure, "10,000 held names with one waiter each", "2 min / 40 s";
+    "listeners": listeners::measure, "50 processes that listen while others release", "2 min / 40 s";
+    "followers": followers::measure, "10 processes that follow who holds a lock", "10 s / 5 s";
+    "held": held::measure, "1,000, 10,000 and 100,000 held locks", "7 min / 2 min";
+    "fencing": fencing::measure, "fenced writes, guarded commits and commits that release", "60 s / 10 s";
+    "soak": soak::measure, "kills, stops and late messages; only with `--only soak`", "24 min / 75 s";
+}
 
 /// The group that runs only if it is named.
 const SOAK: &str = "soak";
@@ -178,7 +120,7 @@ async fn main() -> anyhow::Result<()> {
     }
     let setting = Setting::new(arguments.quick).await?;
     let mut report = Report::new(&setting).await?;
-    for (group, _, _) in GROUPS {
+    for &(group, _, _) in GROUPS {
         if arguments
             .only
             .as_deref()
@@ -190,33 +132,6 @@ async fn main() -> anyhow::Result<()> {
     }
     setting.clean_up().await;
     report.write()
-}
-
-async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    match group {
-        "uncontended" => uncontended::measure(setting, report).await,
-        "load" => load::measure(setting, report).await,
-        "attribute" => attribute::measure(setting, report).await,
-        "contended" => contended::measure(setting, report).await,
-        "processes" => processes::measure(setting, report).await,
-        "order" => order::idle(setting, report).await,
-        "order-busy" => order::busy(setting, report).await,
-        "order-far" => order::far(setting, report).await,
-        "order-foreign" => order::foreign(setting, report).await,
-        "order-mixed" => order::mixed(setting, report).await,
-        "order-many" => order::many(setting, report).await,
-        "order-sets" => order_sets::measure(setting, report).await,
-        "sets" => sets::measure(setting, report).await,
-        "names" => names::measure(setting, report).await,
-        "waiters" => waiters::measure(setting, report).await,
-        "awaited" => awaited::measure(setting, report).await,
-        "listeners" => listeners::measure(setting, report).await,
-        "followers" => followers::measure(setting, report).await,
-        "held" => held::measure(setting, report).await,
-        "fencing" => fencing::measure(setting, report).await,
-        SOAK => soak::measure(setting, report).await,
-        other => bail!("the group `{other}` is listed, but not measured"),
-    }
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> anyhow::Result<Arguments> {

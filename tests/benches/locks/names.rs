@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::child::Process;
+use crate::child;
 use crate::report::Report;
 use crate::rivals::faster_floor;
 use crate::samples::{Samples, Turns, number};
@@ -56,7 +56,7 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
         results.push(compete(setting, has_sections).await?);
         floor.add(faster_floor(setting).await?);
     }
-    report.turns("the faster floor of 64 tasks: holds", &floor, "/s");
+    report.figure("the faster floor of 64 tasks: holds", &floor, "/s");
     for (used, has_sections) in results.iter().zip([false, true]) {
         tell(used, floor.median(), has_sections, setting, report);
     }
@@ -78,13 +78,9 @@ fn tell(used: &[Used], floor: f64, has_sections: bool, setting: &Setting, report
     let name = format!("{who}: holds / the faster floor of 64 tasks");
     let slowest = number(tasks().min().unwrap_or_default()) * number(count) / number(holds);
     let slowest_name = format!("{who}: holds of the slowest task / the mean");
-    if has_sections {
-        report.figure(name, rate / floor, "x");
-        report.figure(slowest_name, slowest, "x");
-    } else {
-        report.at_least(2.0, name, rate / floor, "x");
-        report.at_least(0.25, slowest_name, slowest, "x");
-    }
+    let goal = |goal: f64| (!has_sections).then_some(goal);
+    report.at_least(goal(2.0), name, rate / floor, "x");
+    report.at_least(goal(0.25), slowest_name, slowest, "x");
     let name = format!("{who}: commands of each hold");
     report.figure(name, number(commands) / number(holds), "commands");
     let wait = used.iter().map(|used| used.longest_wait).max();
@@ -102,19 +98,7 @@ async fn compete(setting: &Setting, has_sections: bool) -> anyhow::Result<Vec<Us
         has_sections,
         time: window(setting),
     };
-    let mut processes = Vec::new();
-    for _ in 0..PROCESSES {
-        processes.push(Process::start(setting, Job::UseNames(usage.clone())).await?);
-    }
-    for process in &mut processes {
-        process.go().await?;
-    }
-    let mut used = Vec::new();
-    for mut process in processes {
-        used.push(process.result().await?);
-        process.end().await?;
-    }
-    Ok(used)
+    child::results(setting, PROCESSES, || Job::UseNames(usage.clone())).await
 }
 
 /// What the tasks of this process count.
@@ -132,7 +116,7 @@ pub(crate) async fn use_names(uri: &str, database: &str, usage: Use) -> anyhow::
         .acquire_timeout(Duration::from_secs(120))
         .build()?;
     warm_up(&provider, 10).await?;
-    ready()?;
+    ready().await;
     let tasks = usage.names * TASKS;
     let counters = Arc::new(Counters {
         holds: (0..tasks).map(|_| AtomicU64::new(0)).collect(),

@@ -11,14 +11,12 @@ use std::time::Duration;
 use anyhow::Context;
 use mongolock_tests::{Direction, Proxy};
 
-use crate::barrier::Barrier;
-use crate::child::Process;
-use crate::queue::{Client, Queued, Queueing};
+use crate::barrier::{Contest, Outcome};
+use crate::queue::{Client, Queueing};
 use crate::report::Report;
 use crate::run::Run;
-use crate::samples::{Samples, Turns};
+use crate::samples::{Samples, Turns, number, ratio};
 use crate::setting::Setting;
-use crate::worker::{Job, Section};
 
 /// The time that a message takes more on its way to or from a process that is far away.
 const FAR: Duration = Duration::from_millis(3);
@@ -35,13 +33,6 @@ struct Shape<'a> {
     dead: usize,
     /// Whether the time counts from the first section on.
     from_the_beginning: bool,
-}
-
-/// The outcome of one competition.
-struct Outcome {
-    run: Run,
-    commands: u64,
-    processes: usize,
 }
 
 impl<'a> Shape<'a> {
@@ -63,38 +54,46 @@ pub(crate) async fn mixed(setting: &Setting, report: &mut Report) -> anyhow::Res
     dead(setting, report).await
 }
 
+/// The goals of processes that are alike: the longest wait, and that of the slowest hundredth, divided by the mean one.
+const FAIR: [(&str, usize, usize, f64, f64); 4] = [
+    ("4 x 4", 4, 4, 1.6, 1.4),
+    ("4 x 2", 4, 2, 1.6, 1.4),
+    ("2 x 1", 2, 1, 3.0, 2.6),
+    ("8 x 1", 8, 1, 3.0, 2.6),
+];
+
+/// The same on a busy machine.
+const FAIR_AND_BUSY: [(&str, usize, usize, f64, f64); 4] = [
+    ("busy machine, 4 x 4", 4, 4, 5.0, 3.0),
+    ("busy machine, 4 x 2", 4, 2, 5.0, 3.0),
+    ("busy machine, 2 x 1", 2, 1, 10.0, 6.0),
+    ("busy machine, 8 x 1", 8, 1, 10.0, 6.0),
+];
+
 pub(crate) async fn idle(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    for (name, processes, tasks, longest, slow) in [
-        ("4 x 4", 4, 4, 1.6, 1.4),
-        ("4 x 2", 4, 2, 1.6, 1.4),
-        ("2 x 1", 2, 1, 3.0, 2.6),
-        ("8 x 1", 8, 1, 3.0, 2.6),
-    ] {
-        let shape = Shape::of(name, Client::Woken, processes, tasks);
-        let outcomes = repeat(setting, &shape, setting.pick(5, 1)).await?;
-        fairness(name, &outcomes, longest, slow, report);
-        if name == "4 x 4" {
-            let over: Turns = outcomes.iter().map(|outcome| outcome.run.over_ideal()).collect();
-            report.turns_at_most(1.25, format!("{name}: time / sum of the sections"), &over, "x");
-        }
-    }
-    Ok(())
+    alike(FAIR, setting, report).await
 }
 
 /// The same while two threads of this program keep both processors busy.
 pub(crate) async fn busy(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let load = Load::start(2);
-    for (name, processes, tasks, longest, slow) in [
-        ("busy machine, 4 x 4", 4, 4, 5.0, 3.0),
-        ("busy machine, 4 x 2", 4, 2, 5.0, 3.0),
-        ("busy machine, 2 x 1", 2, 1, 10.0, 6.0),
-        ("busy machine, 8 x 1", 8, 1, 10.0, 6.0),
-    ] {
+    let _load = Load::start(2);
+    alike(FAIR_AND_BUSY, setting, report).await
+}
+
+async fn alike(
+    shapes: [(&str, usize, usize, f64, f64); 4],
+    setting: &Setting,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    for (name, processes, tasks, longest, slow) in shapes {
         let shape = Shape::of(name, Client::Woken, processes, tasks);
         let outcomes = repeat(setting, &shape, setting.pick(5, 1)).await?;
-        fairness(name, &outcomes, longest, slow, report);
+        fairness(&shape, &outcomes, longest, slow, report);
+        if name == "4 x 4" {
+            let over: Turns = outcomes.iter().map(|outcome| outcome.run.over_ideal()).collect();
+            report.at_most(1.25, format!("{name}: time / sum of the sections"), &over, "x");
+        }
     }
-    drop(load);
     Ok(())
 }
 
@@ -149,7 +148,7 @@ async fn dead(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
         }
         times.push(turns.p50());
     }
-    let ratio = crate::samples::ratio(times[1], times[0]);
+    let ratio = ratio(times[1], times[0]);
     report.at_most(
         1.05,
         "4 x 4 behind four dead processes: turns 31 to 60 / without them",
@@ -192,7 +191,7 @@ pub(crate) async fn many(setting: &Setting, report: &mut Report) -> anyhow::Resu
         };
         let outcome = compete(setting, &shape, 0).await?;
         let turns = outcome.run.count_of_turns().max(1);
-        let each = crate::samples::number(usize::try_from(outcome.commands)?) / crate::samples::number(turns);
+        let each = number(usize::try_from(outcome.commands)?) / number(turns);
         report.at_most(
             6.0,
             format!("{name}: commands for each turn of a provider"),
@@ -202,7 +201,7 @@ pub(crate) async fn many(setting: &Setting, report: &mut Report) -> anyhow::Resu
     }
     let outcome = compete(setting, &Shape::of("4 x 125", Client::Woken, 4, 125), 0).await?;
     let gaps = outcome.run.gaps(|_, _| true);
-    let ratio = crate::samples::ratio(gaps.p99(), outcome.run.gaps_between_processes().p50());
+    let ratio = ratio(gaps.p99(), outcome.run.gaps_between_processes().p50());
     report.at_most(
         3.0,
         "4 x 125: a hand-over, p99 / p50 of one between processes",
@@ -212,19 +211,20 @@ pub(crate) async fn many(setting: &Setting, report: &mut Report) -> anyhow::Resu
     Ok(())
 }
 
-fn fairness(name: &str, outcomes: &[Outcome], longest: f64, slow: f64, report: &mut Report) {
+fn fairness(shape: &Shape<'_>, outcomes: &[Outcome], longest: f64, slow: f64, report: &mut Report) {
+    let (name, processes) = (shape.name, shape.clients.len());
     let waits: Turns = outcomes.iter().map(|outcome| outcome.run.unfairness()).collect();
-    report.turns_at_most(longest, format!("{name}: longest wait / mean wait"), &waits, "x");
+    report.at_most(longest, format!("{name}: longest wait / mean wait"), &waits, "x");
     let waits: Turns = outcomes
         .iter()
-        .map(|outcome| crate::samples::ratio(outcome.run.waits.p99(), outcome.run.waits.mean()))
+        .map(|outcome| ratio(outcome.run.waits.p99(), outcome.run.waits.mean()))
         .collect();
-    report.turns_at_most(slow, format!("{name}: wait, p99 / mean"), &waits, "x");
+    report.at_most(slow, format!("{name}: wait, p99 / mean"), &waits, "x");
     let shares: Turns = outcomes
         .iter()
-        .map(|outcome| outcome.run.shares(outcome.processes).0)
+        .map(|outcome| outcome.run.shares(processes).0)
         .collect();
-    report.turns(
+    report.figure(
         format!("{name}: least served process / equal share"),
         &shares,
         "x",
@@ -270,8 +270,7 @@ async fn compete(setting: &Setting, shape: &Shape<'_>, turn: usize) -> anyhow::R
     };
     let name = format!("order:{}:{}:{turn}", shape.name, shape.dead);
     let queueing = |client, tasks| Queueing {
-        name: name.clone(),
-        sets: Vec::new(),
+        wants: vec![vec![name.clone()]],
         client,
         providers: shape.providers,
         tasks,
@@ -282,43 +281,19 @@ async fn compete(setting: &Setting, shape: &Shape<'_>, turn: usize) -> anyhow::R
         Some(address) if shape.last_is_far => Some(far_proxy(address).await?),
         _ => None,
     };
-    let mut processes = Vec::new();
-    for (number, (client, tasks)) in shape.clients.iter().enumerate() {
-        let job = Job::Queue(queueing(*client, *tasks));
-        let is_last = number + 1 == shape.clients.len();
-        let far = proxy.as_ref().filter(|_| is_last).map(Proxy::uri);
-        let uri = far.unwrap_or_else(|| setting.uri().to_owned());
-        processes.push(Process::start_at(setting, &uri, job).await?);
+    let of_shape = shape.clients.iter();
+    let of_shape = of_shape.map(|(client, tasks)| (setting.uri().to_owned(), queueing(*client, *tasks)));
+    let mut processes: Vec<_> = of_shape.collect();
+    if let (Some(proxy), Some(last)) = (&proxy, processes.last_mut()) {
+        last.0 = proxy.uri();
     }
-    let barrier = Barrier::new(setting, &name).await?;
-    for _ in 0..shape.dead {
-        barrier.add_dead(setting, queueing(Client::Woken, 1)).await?;
-    }
-    for process in &mut processes {
-        process.go().await?;
-    }
-    if shape.from_the_beginning {
-        // All wait by then.
-        barrier
-            .wait_for(shape.dead + shape.clients.len() * shape.providers)
-            .await?;
-    }
-    barrier.open().await?;
-    let (mut sections, mut commands) = (Vec::new(), 0);
-    for (number, mut process) in processes.into_iter().enumerate() {
-        let queued: Queued = process.result().await?;
-        commands += queued.commands;
-        sections.extend(queued.sections.into_iter().map(|section| Section {
-            process: number * shape.providers + section.process,
-            ..section
-        }));
-        process.end().await?;
-    }
-    Ok(Outcome {
-        run: Run::of(sections),
-        commands,
-        processes: shape.clients.len(),
-    })
+    let dead = vec![queueing(Client::Woken, 1); shape.dead];
+    let contest = Contest {
+        name: name.clone(),
+        processes,
+        dead: shape.from_the_beginning.then_some(dead),
+    };
+    contest.run(setting).await
 }
 
 /// Threads that keep processors busy until the value is dropped.

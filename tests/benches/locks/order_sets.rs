@@ -5,15 +5,12 @@
 
 use std::time::Duration;
 
-use crate::barrier::Barrier;
-use crate::child::Process;
-use crate::clock;
-use crate::queue::{Client, Queued, Queueing};
+use crate::barrier::{Contest, Outcome};
+use crate::queue::{Client, Queueing};
 use crate::report::Report;
-use crate::run::Run;
 use crate::samples::{Turns, number, ratio};
 use crate::setting::Setting;
-use crate::worker::{Job, Section};
+use crate::worker::Section;
 
 /// The processes of each scene.
 const PROCESSES: usize = 4;
@@ -28,13 +25,6 @@ struct Scene {
     /// The number of processes that are killed while they stand in front of the others, in line for the first lock. The time
     /// counts from the first section on then.
     dead: Option<usize>,
-}
-
-/// What came of one scene.
-struct Outcome {
-    run: Run,
-    /// The time from which the first lock was free.
-    opened: Duration,
 }
 
 impl Scene {
@@ -58,28 +48,22 @@ impl Scene {
     }
 }
 
-impl Outcome {
-    fn turns(&self) -> usize {
-        self.run.sections.len()
-    }
+/// The number of sections.
+fn turns(outcome: &Outcome) -> f64 {
+    number(outcome.run.sections.len())
+}
 
-    fn share(&self, process: usize) -> f64 {
-        self.run.share_of(process)
-    }
+fn least_share(outcome: &Outcome) -> f64 {
+    let shares = (0..PROCESSES).map(|process| outcome.run.share_of(process));
+    shares.fold(1.0, f64::min)
+}
 
-    fn least_share(&self) -> f64 {
-        (0..PROCESSES)
-            .map(|process| self.share(process))
-            .fold(1.0, f64::min)
-    }
-
-    /// The longest wait of these processes, not counting the time before the locks were free.
-    fn longest(&self, processes: std::ops::Range<usize>) -> Duration {
-        let own = self.run.sections.iter();
-        let own = own.filter(|section| processes.contains(&section.process));
-        let wait = |section: &Section| section.begun.saturating_sub(section.asked.max(self.opened));
-        own.map(wait).max().unwrap_or_default()
-    }
+/// The longest wait of these processes in milliseconds, not counting the time before the locks were free.
+fn longest(outcome: &Outcome, processes: std::ops::Range<usize>) -> f64 {
+    let own = outcome.run.sections.iter();
+    let own = own.filter(|section| processes.contains(&section.process));
+    let wait = |section: &Section| section.begun.saturating_sub(section.asked.max(outcome.opened));
+    millis(own.map(wait).max().unwrap_or_default())
 }
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
@@ -109,10 +93,10 @@ async fn equal(setting: &Setting, times: usize, report: &mut Report) -> anyhow::
         describe(scene, outcomes, Some((0.2, 2.0)), report);
         let ratios = outcomes.iter().zip(&single);
         let ratios: Turns = ratios
-            .map(|(set, one)| number(set.turns()) / number(one.turns().max(1)))
+            .map(|(set, one)| turns(set) / turns(one).max(1.0))
             .collect();
         let name = format!("{}: turns / those of one lock", scene.name);
-        report.turns_at_least(0.7, name, &ratios, "x");
+        report.at_least(0.7, name, &ratios, "x");
     }
     Ok(())
 }
@@ -134,12 +118,9 @@ async fn beside_single_locks(setting: &Setting, times: usize, report: &mut Repor
         let scene = Scene::of(name, 2, wants);
         let outcomes = repeat(setting, &scene, times).await?;
         describe(&scene, &outcomes, None, report);
-        let longest: Turns = outcomes
-            .iter()
-            .map(|outcome| millis(outcome.longest(2..4)))
-            .collect();
+        let longest: Turns = outcomes.iter().map(|outcome| longest(outcome, 2..4)).collect();
         let name = format!("{name}: longest wait for the single lock");
-        report.turns_at_most(110.0, name, &longest, "ms");
+        report.at_most(110.0, name, &longest, "ms");
     }
     Ok(())
 }
@@ -154,17 +135,13 @@ async fn dead(setting: &Setting, times: usize, report: &mut Report) -> anyhow::R
         let outcomes = repeat(setting, &scene, times).await?;
         let longest: Turns = outcomes
             .iter()
-            .map(|outcome| millis(outcome.longest(0..PROCESSES)))
+            .map(|outcome| longest(outcome, 0..PROCESSES))
             .collect();
         let name = format!("{}, of which there are {dead}: longest wait", scene.name);
-        if dead == 0 {
-            report.turns(name, &longest, "ms");
-        } else {
-            report.turns_at_most(1000.0, name, &longest, "ms");
-        }
-        let turns: Turns = outcomes.iter().map(|outcome| number(outcome.turns())).collect();
+        report.at_most((dead > 0).then_some(1000.0), name, &longest, "ms");
+        let turns: Turns = outcomes.iter().map(turns).collect();
         let name = format!("{}, of which there are {dead}: turns", scene.name);
-        report.turns(name, &turns, "turns");
+        report.figure(name, &turns, "turns");
     }
     Ok(())
 }
@@ -174,28 +151,23 @@ async fn dead(setting: &Setting, times: usize, report: &mut Report) -> anyhow::R
 fn describe(scene: &Scene, outcomes: &[Outcome], goals: Option<(f64, f64)>, report: &mut Report) {
     let of = |figure: &dyn Fn(&Outcome) -> f64| -> Turns { outcomes.iter().map(figure).collect() };
     // In every scene any two sections have a lock in common.
-    let overlaps = outcomes.iter().map(|outcome| outcome.run.overlaps()).sum();
+    let overlaps: usize = outcomes.iter().map(|outcome| outcome.run.overlaps()).sum();
     let name = format!("{}: sections that overlapped", scene.name);
-    report.count_at_most(0, name, overlaps, "sections");
-    let turns = of(&|outcome| number(outcome.turns()));
-    report.turns(format!("{}: turns", scene.name), &turns, "turns");
+    report.at_most(0.0, name, overlaps, "sections");
+    report.figure(format!("{}: turns", scene.name), &of(&turns), "turns");
     for process in 0..PROCESSES {
         let name = format!("{}: share of process {process}", scene.name);
-        report.turns(name, &of(&|outcome| outcome.share(process)), "x");
+        report.figure(name, &of(&|outcome| outcome.run.share_of(process)), "x");
     }
-    let least = of(&Outcome::least_share);
+    let least = of(&least_share);
     let longest = of(&|outcome| ratio(outcome.run.waits.max(), outcome.run.waits.mean()));
     let least_name = format!("{}: least share of a process", scene.name);
     let longest_name = format!("{}: longest wait / mean wait", scene.name);
-    if let Some((share, wait)) = goals {
-        report.turns_at_least(share, least_name, &least, "x");
-        report.turns_at_most(wait, longest_name, &longest, "x");
-    } else {
-        report.turns(least_name, &least, "x");
-        report.turns(longest_name, &longest, "x");
-    }
+    let (share, wait) = goals.unzip();
+    report.at_least(share, least_name, &least, "x");
+    report.at_most(wait, longest_name, &longest, "x");
     let longest = of(&|outcome| millis(outcome.run.waits.max()));
-    report.turns(format!("{}: longest wait", scene.name), &longest, "ms");
+    report.figure(format!("{}: longest wait", scene.name), &longest, "ms");
 }
 
 fn millis(duration: Duration) -> f64 {
@@ -224,42 +196,19 @@ async fn play(setting: &Setting, scene: &Scene, turn: usize) -> anyhow::Result<O
     let prefix = format!("order-sets:{}:{:?}:{turn}", scene.name, scene.dead);
     let lock = |letter: char| format!("{prefix}:{letter}");
     let queueing = |sets: &[&str], tasks| Queueing {
-        name: lock('a'),
-        sets: sets.iter().map(|set| set.chars().map(lock).collect()).collect(),
+        wants: sets.iter().map(|set| set.chars().map(lock).collect()).collect(),
         client: Client::Woken,
         providers: 1,
         tasks,
         warm_up,
         counted,
     };
-    let mut processes = Vec::new();
-    for sets in &scene.wants {
-        let job = Job::Queue(queueing(sets, scene.tasks));
-        processes.push(Process::start(setting, job).await?);
-    }
-    let barrier = Barrier::new(setting, &lock('a')).await?;
-    for _ in 0..scene.dead.unwrap_or_default() {
-        barrier.add_dead(setting, queueing(&["ab"], 1)).await?;
-    }
-    for process in &mut processes {
-        process.go().await?;
-    }
-    if let Some(dead) = scene.dead {
-        barrier.wait_for(dead + PROCESSES).await?;
-    }
-    let opened = clock::now();
-    barrier.open().await?;
-    let mut sections = Vec::new();
-    for (number, mut process) in processes.into_iter().enumerate() {
-        let queued: Queued = process.result().await?;
-        sections.extend(queued.sections.into_iter().map(|section| Section {
-            process: number,
-            ..section
-        }));
-        process.end().await?;
-    }
-    Ok(Outcome {
-        run: Run::of(sections),
-        opened,
-    })
+    let processes = scene.wants.iter();
+    let processes = processes.map(|sets| (setting.uri().to_owned(), queueing(sets, scene.tasks)));
+    let contest = Contest {
+        name: lock('a'),
+        processes: processes.collect(),
+        dead: scene.dead.map(|dead| vec![queueing(&["ab"], 1); dead]),
+    };
+    contest.run(setting).await
 }

@@ -9,38 +9,44 @@ use crate::run::Run;
 
 const SIZE: (u32, u32) = (1100, 800);
 
+/// A part of a picture.
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+
 /// Draws the waits of each competition, one point for each section, with one colour for each process; returns SVG.
 pub(crate) fn draw(runs: &[((usize, usize), &Run)]) -> anyhow::Result<String> {
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE).map_err(|error| anyhow!("{error}"))?;
+    svg(SIZE, |root| {
         let panels = root.split_evenly((2, 2));
         for (panel, ((processes, tasks), run)) in panels.iter().zip(runs) {
             let title = format!("{processes} processes, {} each", count(*tasks, "task"));
-            scatter(panel, &title, *processes, run).map_err(|error| anyhow!("{error}"))?;
+            scatter(panel, &title, *processes, run)?;
         }
-        root.present().map_err(|error| anyhow!("{error}"))?;
+        Ok(())
+    })
+}
+
+/// A picture of this size; returns SVG.
+pub(crate) fn svg(
+    size: (u32, u32),
+    draw: impl FnOnce(&Area<'_>) -> Result<(), DrawingAreaErrorKind<std::io::Error>>,
+) -> anyhow::Result<String> {
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        let drawn = root.fill(&WHITE).and_then(|()| draw(&root));
+        drawn
+            .and_then(|()| root.present())
+            .map_err(|error| anyhow!("{error}"))?;
     }
     Ok(svg)
 }
 
-fn scatter<B: DrawingBackend>(
-    panel: &DrawingArea<B, plotters::coord::Shift>,
+fn scatter(
+    panel: &Area<'_>,
     title: &str,
     processes: usize,
     run: &Run,
-) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-    let start = run
-        .sections
-        .first()
-        .map(|section| section.begun)
-        .unwrap_or_default();
-    let end = run
-        .sections
-        .last()
-        .map(|section| section.begun)
-        .unwrap_or_default();
+) -> Result<(), DrawingAreaErrorKind<std::io::Error>> {
+    let (start, end) = run.begins();
     let longest = run.waits.max().max(Duration::from_millis(1));
     let mut chart = ChartBuilder::on(panel)
         .caption(title, ("sans-serif", 18))

@@ -9,13 +9,12 @@ use std::pin::pin;
 use std::time::Duration;
 
 use crate::bare::Own;
-use crate::child::Process;
 use crate::plot;
 use crate::report::Report;
 use crate::run::Run;
 use crate::samples::{Samples, Turns, ratio};
 use crate::setting::Setting;
-use crate::worker::{Competition, Job, Section};
+use crate::worker::{Competition, Section, compete_among};
 
 /// The processes, and the tasks of each.
 const SHAPES: [(usize, usize); 4] = [(2, 1), (4, 2), (4, 4), (4, 8)];
@@ -68,32 +67,21 @@ fn label((processes, tasks): (usize, usize)) -> String {
 
 fn speed(shape: (usize, usize), kind: &str, runs: &[Run], report: &mut Report) {
     let who = format!("{}{kind}", label(shape));
-    let (mut lengths, mut waits) = (Samples::default(), Samples::default());
-    for run in runs {
-        lengths.extend(run.lengths.clone());
-        waits.extend(run.waits.clone());
-    }
-    let overlaps = runs.iter().map(Run::overlaps).sum();
-    report.count_at_most(
-        0,
-        format!("{who}: sections that overlapped"),
-        overlaps,
-        "sections",
-    );
+    let lengths: Samples = runs.iter().flat_map(|run| run.lengths.clone()).collect();
+    let waits: Samples = runs.iter().flat_map(|run| run.waits.clone()).collect();
+    let overlaps: usize = runs.iter().map(Run::overlaps).sum();
+    let name = format!("{who}: sections that overlapped");
+    report.at_most(0.0, name, overlaps, "sections");
     report.millis(format!("{who}: the length of a section, p50"), lengths.p50());
     let times: Turns = runs.iter().map(Run::over_ideal).collect();
     let name = format!("{who}: time / sum of the sections");
-    if shape == COMPARED && kind.is_empty() {
-        report.turns_at_most(1.5, name, &times, "x");
-    } else {
-        report.turns(name, &times, "x");
-    }
+    let goal = (shape == COMPARED && kind.is_empty()).then_some(1.5);
+    report.at_most(goal, name, &times, "x");
+    let between = gaps(runs, |a, b| a.process != b.process);
+    let within = gaps(runs, |a, b| a.process == b.process);
     for (what, samples) in [
-        (
-            "hand-over between processes",
-            gaps(runs, |a, b| a.process != b.process),
-        ),
-        ("hand-over within one", gaps(runs, |a, b| a.process == b.process)),
+        ("hand-over between processes", between),
+        ("hand-over within one", within),
         ("wait", waits),
     ] {
         report.millis(format!("{who}: {what}, p50"), samples.p50());
@@ -105,18 +93,14 @@ fn speed(shape: (usize, usize), kind: &str, runs: &[Run], report: &mut Report) {
 fn fairness(shape: (usize, usize), kind: &str, runs: &[Run], has_goal: bool, report: &mut Report) {
     let who = format!("{}{kind}", label(shape));
     let waits: Turns = runs.iter().map(Run::unfairness).collect();
-    report.turns(format!("{who}: longest wait / mean wait"), &waits, "x");
+    report.figure(format!("{who}: longest wait / mean wait"), &waits, "x");
     let name = format!("{who}: longest wait / mean wait, worst turn");
-    if has_goal {
-        report.at_most(5.0, name, waits.max(), "x");
-    } else {
-        report.figure(name, waits.max(), "x");
-    }
+    report.at_most(has_goal.then_some(5.0), name, waits.max(), "x");
     let (least, most): (Vec<_>, Vec<_>) = runs.iter().map(|run| run.shares(shape.0)).unzip();
     let name = format!("{who}: least served process / equal share");
-    report.turns(name, &least.into_iter().collect(), "x");
+    report.figure(name, &least.into_iter().collect(), "x");
     let name = format!("{who}: most served process / equal share");
-    report.turns(name, &most.into_iter().collect(), "x");
+    report.figure(name, &most.into_iter().collect(), "x");
 }
 
 /// What a hand-over between processes costs, in bare commands.
@@ -127,7 +111,7 @@ fn hand_over(woken: &[Vec<Run>; 4], alone: &Samples, beside: &Samples, report: &
         .iter()
         .map(|run| ratio(run.gaps_between_processes().p50(), alone.p50() * 2))
         .collect();
-    report.turns_at_most(
+    report.at_most(
         0.9,
         "2 x 1: hand-over, p50 / two bare commands after a pause",
         &idle,
@@ -137,7 +121,7 @@ fn hand_over(woken: &[Vec<Run>; 4], alone: &Samples, beside: &Samples, report: &
         .iter()
         .map(|run| ratio(run.gaps_between_processes().p50(), beside.p50()))
         .collect();
-    report.turns_at_most(
+    report.at_most(
         3.0,
         "4 x 4: hand-over, p50 / a bare command beside it",
         &busy,
@@ -162,9 +146,7 @@ async fn while_sending(
 }
 
 fn gaps(runs: &[Run], fits: impl Fn(&Section, &Section) -> bool) -> Samples {
-    let mut gaps = Samples::default();
-    gaps.extend(runs.iter().flat_map(|run| run.gaps(&fits)));
-    gaps
+    runs.iter().flat_map(|run| run.gaps(&fits)).collect()
 }
 
 async fn compete(
@@ -174,26 +156,10 @@ async fn compete(
     wake_up: bool,
 ) -> anyhow::Result<Run> {
     let competition = Competition {
-        name: format!("processes:{processes}:{tasks}:{wake_up}:{turn}"),
+        wants: vec![vec![format!("processes:{processes}:{tasks}:{wake_up}:{turn}")]],
         tasks,
         sections: setting.pick(1_600, 400) / (processes * tasks),
         wake_up,
     };
-    let mut competitors = Vec::new();
-    for _ in 0..processes {
-        competitors.push(Process::start(setting, Job::Compete(competition.clone())).await?);
-    }
-    for process in &mut competitors {
-        process.go().await?;
-    }
-    let mut sections = Vec::new();
-    for (number, mut process) in competitors.into_iter().enumerate() {
-        let own: Vec<Section> = process.result().await?;
-        sections.extend(own.into_iter().map(|section| Section {
-            process: number,
-            ..section
-        }));
-        process.end().await?;
-    }
-    Ok(Run::of(sections))
+    compete_among(setting, processes, &competition).await
 }

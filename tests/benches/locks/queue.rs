@@ -1,21 +1,17 @@
 //! The processes of the groups `order` and `order-sets`: tasks that ask for one lock, or for sets, again and again for a fixed
 //! time.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use mongodb::Collection;
 use mongodb::bson::{DateTime, Document, doc};
-use mongodb::event::EventHandler;
-use mongodb::event::command::CommandEvent;
-use mongodb::options::{ClientOptions, ReturnDocument};
-use mongodb::{Collection, Database};
+use mongodb::options::ReturnDocument;
 use mongolock::LockProvider;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use crate::clock;
-use crate::worker::{Section, print, ready, section, warm_up};
+use crate::worker::{Section, print, ready, section, sections, warm_up};
+use crate::{clock, setting};
 
 /// What a process runs.
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -33,10 +29,8 @@ pub(crate) enum Client {
 /// Tasks that ask for one lock again and again.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Queueing {
-    pub(crate) name: String,
-    /// The names of the locks that the tasks want by turns, one or several at once; without any they want the lock of that
-    /// name.
-    pub(crate) sets: Vec<Vec<String>>,
+    /// The names of the locks that the tasks want by turns, one or several at once.
+    pub(crate) wants: Vec<Vec<String>>,
     pub(crate) client: Client,
     /// The number of providers, each with the same number of tasks.
     pub(crate) providers: usize,
@@ -56,35 +50,37 @@ pub(crate) struct Queued {
 
 /// Does the job of this process.
 pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyhow::Result<()> {
-    let (database, sent) = counted(uri, database).await?;
+    let (database, sent) = setting::counted_if(uri, database, |command| command != "getMore").await?;
+    let waiters = database.collection::<Document>("distributed_locks.waiters");
+    if queueing.client == Client::Unordered {
+        // The server refuses the documents of the line, as those of a user without the rights.
+        waiters.drop().await?;
+        let refusing = doc! { "create": waiters.name(), "validator": { "$expr": false } };
+        database.run_command(refusing).await?;
+    }
     let mut providers = Vec::new();
     for _ in 0..queueing.providers {
         let provider = LockProvider::builder(&database)
             .wake_up(queueing.client == Client::Woken)
-            .fair(matches!(queueing.client, Client::Woken | Client::Polling))
             .build()?;
         warm_up(&provider, 1).await?;
         providers.push(provider);
     }
-    ready()?;
+    ready().await;
     let begins = clock::now() + queueing.warm_up;
     let ends = begins + queueing.counted;
     let mut working = JoinSet::new();
     let every = providers.iter().enumerate();
     let every = every.flat_map(|of| std::iter::repeat_n(of, queueing.tasks));
     for (task, (number, provider)) in every.enumerate() {
-        let (provider, name) = (provider.clone(), queueing.name.clone());
-        let names = queueing.sets.get(task % queueing.sets.len().max(1)).cloned();
+        let (provider, client) = (provider.clone(), queueing.client);
+        let names = queueing.wants[task % queueing.wants.len()].clone();
         let locks = database.collection("distributed_locks");
         working.spawn(async move {
-            let mut sections = if queueing.client == Client::Dotnet {
-                dotnet(&locks, &name, ends).await?
+            let mut sections = if client == Client::Dotnet {
+                dotnet(&locks, &names[0], ends).await?
             } else {
-                match names {
-                    Some(names) if names.len() > 1 => ours_of_set(&provider, names, ends).await?,
-                    Some(names) => ours(&provider, names.first().unwrap_or(&name), ends).await?,
-                    None => ours(&provider, &name, ends).await?,
-                }
+                sections(provider, names, |_| clock::now() < ends).await?
             };
             for section in &mut sections {
                 section.process = number;
@@ -93,9 +89,9 @@ pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyh
         });
     }
     tokio::time::sleep(queueing.warm_up).await;
-    let before = sent.load(Ordering::Relaxed);
+    let before = sent.so_far();
     tokio::time::sleep(queueing.counted).await;
-    let commands = sent.load(Ordering::Relaxed) - before;
+    let commands = sent.so_far() - before;
     let mut sections: Vec<Section> = Vec::new();
     while let Some(own) = working.join_next().await {
         sections.extend(own??);
@@ -105,35 +101,14 @@ pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyh
     for provider in providers {
         provider.shutdown().await;
     }
+    if queueing.client == Client::Unordered {
+        waiters.drop().await?;
+    }
     database.client().clone().shutdown().immediate(true).await;
     Ok(())
 }
 
-async fn ours(provider: &LockProvider, name: &str, ends: Duration) -> anyhow::Result<Vec<Section>> {
-    let lock = provider.lock(name).acquire_timeout(Duration::from_secs(120));
-    let mut noted = Vec::new();
-    while clock::now() < ends {
-        let asked = clock::now();
-        noted.push(lock.run(move |_| section(asked)).await?);
-    }
-    Ok(noted)
-}
-
-async fn ours_of_set(
-    provider: &LockProvider,
-    names: Vec<String>,
-    ends: Duration,
-) -> anyhow::Result<Vec<Section>> {
-    let set = provider.lock_all(names).acquire_timeout(Duration::from_secs(120));
-    let mut noted = Vec::new();
-    while clock::now() < ends {
-        let asked = clock::now();
-        noted.push(set.run(move |_| section(asked)).await?);
-    }
-    Ok(noted)
-}
-
-/// The same with the commands of DistributedLock.MongoDB, and pauses of 10 to 800 ms after an attempt that failed.
+/// The sections of a task with the commands of DistributedLock.MongoDB, and pauses of 10 to 800 ms after an attempt that failed.
 async fn dotnet(locks: &Collection<Document>, name: &str, ends: Duration) -> anyhow::Result<Vec<Section>> {
     let mut noted = Vec::new();
     while clock::now() < ends {
@@ -173,20 +148,4 @@ pub(crate) async fn dotnet_acquires(
         .await?;
     let own = found.filter(|found| found.get_str("lockId") == Ok(lock_id));
     Ok(own.map(|own| own.get_i64("fencingToken")).transpose()?)
-}
-
-/// The database through a client that counts its commands, except those that read a change stream.
-async fn counted(uri: &str, name: &str) -> anyhow::Result<(Database, Arc<AtomicU64>)> {
-    let sent: Arc<AtomicU64> = Arc::default();
-    let count = Arc::clone(&sent);
-    let mut options = ClientOptions::parse(uri).await?;
-    options.command_event_handler = Some(EventHandler::callback(move |event| {
-        if let CommandEvent::Started(started) = event
-            && started.command_name != "getMore"
-        {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }));
-    let client = mongodb::Client::with_options(options)?;
-    Ok((client.database(name), sent))
 }

@@ -33,6 +33,30 @@ enum Goal {
     AtLeast(f64),
 }
 
+/// What is a figure: a value, a count, or the median of turns.
+pub(crate) trait Quantity {
+    /// The value, with the smallest and the greatest one of turns.
+    fn measured(self) -> (f64, Option<(f64, f64)>);
+}
+
+impl Quantity for f64 {
+    fn measured(self) -> (f64, Option<(f64, f64)>) {
+        (self, None)
+    }
+}
+
+impl Quantity for usize {
+    fn measured(self) -> (f64, Option<(f64, f64)>) {
+        (number(self), None)
+    }
+}
+
+impl Quantity for &Turns {
+    fn measured(self) -> (f64, Option<(f64, f64)>) {
+        (self.median(), Some((self.min(), self.max())))
+    }
+}
+
 impl Report {
     pub(crate) async fn new(setting: &Setting) -> anyhow::Result<Self> {
         let setting = describe(setting).await?;
@@ -53,56 +77,30 @@ impl Report {
     }
 
     /// A figure without a goal.
-    pub(crate) fn figure(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
-        self.add(name.into(), value, None, unit, None);
+    pub(crate) fn figure(&mut self, name: impl Into<String>, value: impl Quantity, unit: &'static str) {
+        self.add(name.into(), value, unit, None);
     }
 
-    /// A figure that shall not be greater than its goal.
-    pub(crate) fn at_most(&mut self, goal: f64, name: impl Into<String>, value: f64, unit: &'static str) {
-        self.add(name.into(), value, None, unit, Some(Goal::AtMost(goal)));
-    }
-
-    /// A figure that shall not be less than its goal.
-    pub(crate) fn at_least(&mut self, goal: f64, name: impl Into<String>, value: f64, unit: &'static str) {
-        self.add(name.into(), value, None, unit, Some(Goal::AtLeast(goal)));
-    }
-
-    /// The median of turns, without a goal.
-    pub(crate) fn turns(&mut self, name: impl Into<String>, turns: &Turns, unit: &'static str) {
-        self.add_turns(name.into(), turns, unit, None);
-    }
-
-    /// The median of turns, which shall not be greater than its goal.
-    pub(crate) fn turns_at_most(
+    /// A figure that shall not be greater than its goal, if it has one.
+    pub(crate) fn at_most(
         &mut self,
-        goal: f64,
+        goal: impl Into<Option<f64>>,
         name: impl Into<String>,
-        turns: &Turns,
+        value: impl Quantity,
         unit: &'static str,
     ) {
-        self.add_turns(name.into(), turns, unit, Some(Goal::AtMost(goal)));
+        self.add(name.into(), value, unit, goal.into().map(Goal::AtMost));
     }
 
-    /// The median of turns, which shall not be less than its goal.
-    pub(crate) fn turns_at_least(
+    /// A figure that shall not be less than its goal, if it has one.
+    pub(crate) fn at_least(
         &mut self,
-        goal: f64,
+        goal: impl Into<Option<f64>>,
         name: impl Into<String>,
-        turns: &Turns,
+        value: impl Quantity,
         unit: &'static str,
     ) {
-        self.add_turns(name.into(), turns, unit, Some(Goal::AtLeast(goal)));
-    }
-
-    /// A count that shall not be greater than its goal.
-    pub(crate) fn count_at_most(
-        &mut self,
-        goal: u64,
-        name: impl Into<String>,
-        count: usize,
-        unit: &'static str,
-    ) {
-        self.at_most(number(goal), name, number(count), unit);
+        self.add(name.into(), value, unit, goal.into().map(Goal::AtLeast));
     }
 
     pub(crate) fn micros(&mut self, name: impl Into<String>, value: Duration) {
@@ -121,19 +119,8 @@ impl Report {
         Ok(())
     }
 
-    fn add_turns(&mut self, name: String, turns: &Turns, unit: &'static str, goal: Option<Goal>) {
-        let spread = (turns.min(), turns.max());
-        self.add(name, turns.median(), Some(spread), unit, goal);
-    }
-
-    fn add(
-        &mut self,
-        name: String,
-        value: f64,
-        spread: Option<(f64, f64)>,
-        unit: &'static str,
-        goal: Option<Goal>,
-    ) {
+    fn add(&mut self, name: String, quantity: impl Quantity, unit: &'static str, goal: Option<Goal>) {
+        let (value, spread) = quantity.measured();
         let figure = Figure {
             group: self.group,
             name,

@@ -16,15 +16,11 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn of(mut sections: Vec<Section>) -> Self {
         sections.sort_unstable_by_key(|section| section.begun);
-        let (mut lengths, mut waits) = (Samples::default(), Samples::default());
-        for section in &sections {
-            lengths.add(section.ended.saturating_sub(section.begun));
-            waits.add(section.wait());
-        }
+        let length = |section: &Section| section.ended.saturating_sub(section.begun);
         Self {
+            lengths: sections.iter().map(length).collect(),
+            waits: sections.iter().map(Section::wait).collect(),
             sections,
-            lengths,
-            waits,
         }
     }
 
@@ -32,18 +28,18 @@ impl Run {
     pub(crate) fn over_ideal(&self) -> f64 {
         let asked = self.sections.iter().map(|section| section.asked).min();
         let ended = self.sections.iter().map(|section| section.ended).max();
-        let time = ended
-            .unwrap_or_default()
-            .saturating_sub(asked.unwrap_or_default());
-        ratio(time, self.lengths.sum())
+        let asked = asked.unwrap_or_default();
+        ratio(
+            ended.unwrap_or_default().saturating_sub(asked),
+            self.lengths.sum(),
+        )
     }
 
     /// The times between the end of a section and the beginning of the next one, for the neighbours that fit.
     pub(crate) fn gaps(&self, fits: impl Fn(&Section, &Section) -> bool) -> Samples {
-        let mut gaps = Samples::default();
         let neighbours = self.sections.windows(2).filter(|pair| fits(&pair[0], &pair[1]));
-        gaps.extend(neighbours.map(|pair| pair[1].begun.saturating_sub(pair[0].ended)));
-        gaps
+        let gaps = neighbours.map(|pair| pair[1].begun.saturating_sub(pair[0].ended));
+        gaps.collect()
     }
 
     pub(crate) fn gaps_between_processes(&self) -> Samples {
@@ -68,25 +64,20 @@ impl Run {
 
     /// The longest wait of this process.
     pub(crate) fn longest_of(&self, process: usize) -> Duration {
-        self.sections_of(process)
-            .map(Section::wait)
-            .max()
-            .unwrap_or_default()
+        let waits = self.sections_of(process).map(Section::wait);
+        waits.max().unwrap_or_default()
     }
 
     /// The sections of this process for each second.
     pub(crate) fn rate_of(&self, process: usize) -> f64 {
-        let begun = self
-            .sections
-            .first()
-            .map(|section| section.begun)
-            .unwrap_or_default();
-        let ended = self
-            .sections
-            .last()
-            .map(|section| section.ended)
-            .unwrap_or_default();
-        number(self.sections_of(process).count()) / ended.saturating_sub(begun).as_secs_f64()
+        let (first, last) = self.begins();
+        number(self.sections_of(process).count()) / last.saturating_sub(first).as_secs_f64()
+    }
+
+    /// When the first section has begun, and the last one.
+    pub(crate) fn begins(&self) -> (Duration, Duration) {
+        let begun = |section: Option<&Section>| section.map(|section| section.begun).unwrap_or_default();
+        (begun(self.sections.first()), begun(self.sections.last()))
     }
 
     fn sections_of(&self, process: usize) -> impl Iterator<Item = &Section> {

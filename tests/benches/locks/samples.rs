@@ -61,6 +61,12 @@ impl Extend<Duration> for Samples {
     }
 }
 
+impl FromIterator<Duration> for Samples {
+    fn from_iter<T: IntoIterator<Item = Duration>>(samples: T) -> Self {
+        Self(samples.into_iter().collect())
+    }
+}
+
 impl IntoIterator for Samples {
     type Item = Duration;
     type IntoIter = std::vec::IntoIter<Duration>;
@@ -104,6 +110,26 @@ impl FromIterator<f64> for Turns {
         figures.into_iter().for_each(|figure| turns.add(figure));
         turns
     }
+}
+
+/// Compares two ways in turns; each is the first one in every second round. The first rounds do not count. The argument of a
+/// run is whether it is the second way.
+pub(crate) async fn compare(
+    warm_up: u32,
+    rounds: u32,
+    mut run: impl AsyncFnMut(bool) -> anyhow::Result<Duration>,
+) -> anyhow::Result<[Samples; 2]> {
+    let mut samples = [(); 2].map(|()| Samples::default());
+    for round in 0..warm_up + rounds {
+        let first = round % 2 == 1;
+        for is_second in [first, !first] {
+            let took = run(is_second).await?;
+            if round >= warm_up {
+                samples[usize::from(is_second)].add(took);
+            }
+        }
+    }
+    Ok(samples)
 }
 
 /// The first divided by the second.

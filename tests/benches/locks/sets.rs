@@ -1,17 +1,14 @@
 //! Several locks, all or nothing: what they cost beside a single lock, and calls that name two locks in opposite orders.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mongolock::LockProvider;
-use tokio::task::JoinSet;
 
-use crate::child::Process;
-use crate::clock;
 use crate::report::Report;
 use crate::run::Run;
 use crate::samples::{Samples, Turns, ratio};
 use crate::setting::Setting;
-use crate::worker::{Competition, Job, Section, section};
+use crate::worker::{Competition, compete_among};
 
 /// The numbers of names, and the goals of a cycle divided by that of a single lock.
 const SIZES: [(usize, f64); 4] = [(2, 1.6), (5, 1.6), (10, 1.6), (50, 3.0)];
@@ -51,9 +48,9 @@ async fn cost(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
             lengths[index].p50(),
         );
         let name = format!("{size} names: acquire and release / those of a single lock, p50");
-        report.turns_at_most(goal, name, &wholes[index], "x");
+        report.at_most(goal, name, &wholes[index], "x");
         let name = format!("{size} names: acquire / that of a single lock, p50");
-        report.turns(name, &acquires[index], "x");
+        report.figure(name, &acquires[index], "x");
     }
     provider.shutdown().await;
     Ok(())
@@ -87,7 +84,7 @@ async fn permits(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
         }
     }
     let name = "20 permits, all free: acquire and release / those of a single lock, p50";
-    report.turns_at_most(1.2, name.to_owned(), &wholes, "x");
+    report.at_most(1.2, name.to_owned(), &wholes, "x");
     provider.shutdown().await;
     Ok(())
 }
@@ -127,77 +124,29 @@ impl Turn {
 async fn opposite_orders(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     let mut runs = Vec::new();
     for turn in 0..setting.pick(3, 1) {
+        let names = ["a", "b"]
+            .map(|name| format!("sets:orders:{turn}:{name}"))
+            .to_vec();
+        let reversed = names.iter().rev().cloned().collect();
         let competition = Competition {
-            name: format!("sets:orders:{turn}"),
+            wants: vec![names, reversed],
             tasks: TASKS,
             sections: setting.pick(6, 3),
             wake_up: true,
         };
-        let mut competitors = Vec::new();
-        for _ in 0..PROCESSES {
-            competitors.push(Process::start(setting, Job::CompeteForBoth(competition.clone())).await?);
-        }
-        for process in &mut competitors {
-            process.go().await?;
-        }
-        let mut sections = Vec::new();
-        for (number, mut process) in competitors.into_iter().enumerate() {
-            let own: Vec<Section> = process.result().await?;
-            sections.extend(own.into_iter().map(|section| Section {
-                process: number,
-                ..section
-            }));
-            process.end().await?;
-        }
-        runs.push(Run::of(sections));
+        runs.push(compete_among(setting, PROCESSES, &competition).await?);
     }
     let who = format!("A-B against B-A, {PROCESSES} processes of {TASKS} tasks");
-    let overlaps = runs.iter().map(Run::overlaps).sum();
-    report.count_at_most(
-        0,
-        format!("{who}: sections that overlapped"),
-        overlaps,
-        "sections",
-    );
+    let overlaps: usize = runs.iter().map(Run::overlaps).sum();
+    let name = format!("{who}: sections that overlapped");
+    report.at_most(0.0, name, overlaps, "sections");
     let times: Turns = runs.iter().map(Run::over_ideal).collect();
-    report.turns(format!("{who}: time / sum of the sections"), &times, "x");
-    let mut waits = Samples::default();
-    for run in &runs {
-        waits.extend(run.waits.clone());
-    }
+    report.figure(format!("{who}: time / sum of the sections"), &times, "x");
+    let waits: Samples = runs.iter().flat_map(|run| run.waits.clone()).collect();
     report.millis(format!("{who}: wait, mean"), waits.mean());
     report.millis(format!("{who}: wait, max"), waits.max());
     let unfair: Turns = runs.iter().map(Run::unfairness).collect();
     let name = format!("{who}: longest wait / mean wait, worst turn");
     report.at_most(5.0, name, unfair.max(), "x");
     Ok(())
-}
-
-/// The sections of all tasks of one process, each under two locks that half of the tasks name in the other order.
-pub(crate) async fn compete(
-    provider: &LockProvider,
-    competition: &Competition,
-) -> anyhow::Result<Vec<Section>> {
-    let mut working = JoinSet::new();
-    let sections = competition.sections;
-    for task in 0..competition.tasks {
-        let mut names = ["a", "b"].map(|name| format!("{}:{name}", competition.name));
-        if task % 2 == 1 {
-            names.reverse();
-        }
-        let set = provider.lock_all(names).acquire_timeout(Duration::from_secs(120));
-        working.spawn(async move {
-            let mut noted = Vec::with_capacity(sections);
-            for _ in 0..sections {
-                let asked = clock::now();
-                noted.push(set.run(move |_| section(asked)).await?);
-            }
-            anyhow::Ok(noted)
-        });
-    }
-    let mut noted = Vec::new();
-    while let Some(sections) = working.join_next().await {
-        noted.extend(sections??);
-    }
-    Ok(noted)
 }

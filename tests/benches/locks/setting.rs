@@ -88,16 +88,29 @@ impl Setting {
     }
 }
 
+/// The database of this name through a client of its own.
 pub(crate) async fn database(uri: &str, name: &str) -> anyhow::Result<Database> {
     Ok(Client::with_uri_str(uri).await?.database(name))
 }
 
+/// The same through a client whose commands are counted.
 pub(crate) async fn counted(uri: &str, name: &str) -> anyhow::Result<(Database, Sent)> {
+    counted_if(uri, name, |_| true).await
+}
+
+/// The same for commands whose names count.
+pub(crate) async fn counted_if(
+    uri: &str,
+    name: &str,
+    counts: fn(&str) -> bool,
+) -> anyhow::Result<(Database, Sent)> {
     let sent = Sent::default();
     let count = Arc::clone(&sent.0);
     let mut options = ClientOptions::parse(uri).await?;
     options.command_event_handler = Some(EventHandler::callback(move |event| {
-        if matches!(event, CommandEvent::Started(_)) {
+        if let CommandEvent::Started(started) = event
+            && counts(&started.command_name)
+        {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }));

@@ -15,29 +15,9 @@ use crate::report::Report;
 use crate::rivals::{Crowd, LIBRARY, Measured, Rival, UNAWAITED, in_turns};
 use crate::setting::Setting;
 
-/// The goals of cycles a second, divided by those of the faster floor.
-struct Goals {
-    awaited: f64,
-    unawaited: f64,
-}
-
-/// The numbers of tasks. The group `load` has more of them.
-const SHAPES: [(usize, Goals); 2] = [
-    (
-        1,
-        Goals {
-            awaited: 0.93,
-            unawaited: 1.7,
-        },
-    ),
-    (
-        64,
-        Goals {
-            awaited: 2.0,
-            unawaited: 2.0,
-        },
-    ),
-];
+/// The numbers of tasks, with the goals of cycles, and of cycles that do not wait for their release, divided by those of the
+/// faster floor. The group `load` has more numbers.
+const SHAPES: [(usize, [f64; 2]); 2] = [(1, [0.93, 1.7]), (64, [2.0, 2.0])];
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     let database = setting.database().await?;
@@ -47,17 +27,17 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     for (tasks, goals) in SHAPES {
         let crowd = Crowd::of(tasks, time);
         let measured = in_turns(setting.turns(), async |index| crowd.run(&rivals[index]).await).await?;
-        tell(tasks, &rivals, &measured, &goals, report);
+        tell(tasks, &rivals, &measured, goals, report);
     }
     provider.shutdown().await;
     Ok(())
 }
 
-fn tell(tasks: usize, rivals: &[Rival; 4], measured: &[Measured; 4], goals: &Goals, report: &mut Report) {
+fn tell(tasks: usize, rivals: &[Rival; 4], measured: &[Measured; 4], goals: [f64; 2], report: &mut Report) {
     let who = format!("{tasks} task{}", if tasks == 1 { "" } else { "s" });
     for (rival, measured) in rivals.iter().zip(measured) {
         let name = format!("{who}: cycles, {}", rival.label());
-        report.turns(name, &measured.rates(), "/s");
+        report.figure(name, &measured.rates(), "/s");
         let lengths = &measured.lengths;
         for (what, length) in [
             ("a cycle, p50", lengths.all.p50()),
@@ -70,7 +50,7 @@ fn tell(tasks: usize, rivals: &[Rival; 4], measured: &[Measured; 4], goals: &Goa
     }
     let floor = Measured::floor(measured);
     let name = format!("{who}: cycles / the faster floor");
-    report.turns_at_least(goals.awaited, name, &measured[LIBRARY].over(&floor), "x");
+    report.at_least(goals[0], name, &measured[LIBRARY].over(&floor), "x");
     let name = format!("{who}: cycles without waiting for the release / the faster floor");
-    report.turns_at_least(goals.unawaited, name, &measured[UNAWAITED].over(&floor), "x");
+    report.at_least(goals[1], name, &measured[UNAWAITED].over(&floor), "x");
 }

@@ -28,22 +28,15 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
             "commands",
         );
         let name = format!("{kind}: commands while 50 wait");
-        if wake_up {
-            report.at_most(GOAL, name, costs.per_second, "/s");
-        } else {
-            report.figure(name, costs.per_second, "/s");
-        }
+        report.at_most(wake_up.then_some(GOAL), name, costs.per_second, "/s");
         let served = served(setting, kind, wake_up).await?;
-        report.millis(format!("{kind}: release to first hold, p50"), served.first.p50());
-        report.millis(format!("{kind}: release to first hold, max"), served.first.max());
-        report.millis(
-            format!("{kind}: release until all 50 had it, p50"),
-            served.all.p50(),
-        );
-        report.millis(
-            format!("{kind}: release until all 50 had it, max"),
-            served.all.max(),
-        );
+        for (until, samples) in [
+            ("to first hold", served.first),
+            ("until all 50 had it", served.all),
+        ] {
+            report.millis(format!("{kind}: release {until}, p50"), samples.p50());
+            report.millis(format!("{kind}: release {until}, max"), samples.max());
+        }
     }
     Ok(())
 }

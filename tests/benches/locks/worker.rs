@@ -1,13 +1,15 @@
 //! The program of the other processes that the benchmark starts, and the tasks that compete for one lock.
 
-use std::io::{BufRead, Write};
 use std::time::Duration;
 
 use mongolock::{LockError, LockProvider};
+use mongolock_tests::{order, say};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use crate::{awaited, clock, held, load, names, queue, sets, setting, soak};
+use crate::run::Run;
+use crate::setting::Setting;
+use crate::{awaited, child, clock, held, load, names, queue, setting, soak};
 
 /// The length that a section asks for. The runtime's timer rounds it up to whole milliseconds, so that the real length is
 /// measured.
@@ -17,8 +19,6 @@ pub(crate) const SECTION: Duration = Duration::from_millis(2);
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Job {
     Compete(Competition),
-    /// The competition is for two locks at once.
-    CompeteForBoth(Competition),
     Hold(held::Holding),
     WaitInMemory,
     UseNames(names::Use),
@@ -36,10 +36,11 @@ pub(crate) struct Order {
     pub(crate) job: Job,
 }
 
-/// Tasks that compete for one lock.
+/// Tasks that compete for the same locks.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Competition {
-    pub(crate) name: String,
+    /// The names of the locks that the tasks want by turns, one or several at once.
+    pub(crate) wants: Vec<Vec<String>>,
     pub(crate) tasks: usize,
     /// The number of sections of each task.
     pub(crate) sections: usize,
@@ -63,8 +64,8 @@ impl Section {
 }
 
 /// Does the job of this process.
-pub(crate) async fn run(order: &str) -> anyhow::Result<()> {
-    let Order { uri, database, job } = serde_json::from_str(order)?;
+pub(crate) async fn run(job: &str) -> anyhow::Result<()> {
+    let Order { uri, database, job } = serde_json::from_str(job)?;
     match job {
         Job::Compete(competition) => {
             let database = setting::database(&uri, &database).await?;
@@ -72,17 +73,8 @@ pub(crate) async fn run(order: &str) -> anyhow::Result<()> {
                 .wake_up(competition.wake_up)
                 .build()?;
             warm_up(&provider, 1).await?;
-            ready()?;
+            ready().await;
             print(&compete(&provider, &competition).await?)?;
-            provider.shutdown().await;
-            Ok(())
-        }
-        Job::CompeteForBoth(competition) => {
-            let database = setting::database(&uri, &database).await?;
-            let provider = LockProvider::new(&database);
-            warm_up(&provider, 1).await?;
-            ready()?;
-            print(&sets::compete(&provider, &competition).await?)?;
             provider.shutdown().await;
             Ok(())
         }
@@ -110,21 +102,31 @@ pub(crate) async fn warm_up(provider: &LockProvider, count: usize) -> anyhow::Re
 }
 
 /// Tells the process that has started this one that the next step can begin, and waits until it shall.
-pub(crate) fn ready() -> anyhow::Result<()> {
-    print(&"ready")?;
-    next_step()
-}
-
-/// Waits for the beginning of the next step.
-pub(crate) fn next_step() -> anyhow::Result<()> {
-    std::io::stdin().lock().read_line(&mut String::new())?;
-    Ok(())
+pub(crate) async fn ready() {
+    say("ready");
+    order().await;
 }
 
 /// Sends a result to the process that has started this one.
 pub(crate) fn print(result: &impl Serialize) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string(result)?);
-    Ok(std::io::stdout().flush()?)
+    say(format_args!("result {}", serde_json::to_string(result)?));
+    Ok(())
+}
+
+/// So many processes compete with each other.
+pub(crate) async fn compete_among(
+    setting: &Setting,
+    processes: usize,
+    competition: &Competition,
+) -> anyhow::Result<Run> {
+    let results = child::results(setting, processes, || Job::Compete(competition.clone()));
+    let results: Vec<Vec<Section>> = results.await?;
+    let of_process = |(process, own): (usize, Vec<Section>)| {
+        own.into_iter().map(move |section| Section { process, ..section })
+    };
+    Ok(Run::of(
+        results.into_iter().enumerate().flat_map(of_process).collect(),
+    ))
 }
 
 /// The sections of all tasks, which begin the next section at once.
@@ -133,23 +135,34 @@ pub(crate) async fn compete(
     competition: &Competition,
 ) -> anyhow::Result<Vec<Section>> {
     let mut working = JoinSet::new();
-    let sections = competition.sections;
-    for _ in 0..competition.tasks {
-        let lock = provider
-            .lock(&*competition.name)
-            .acquire_timeout(Duration::from_secs(120));
-        working.spawn(async move {
-            let mut noted = Vec::with_capacity(sections);
-            for _ in 0..sections {
-                let asked = clock::now();
-                noted.push(lock.run(move |_| section(asked)).await?);
-            }
-            anyhow::Ok(noted)
-        });
+    let count = competition.sections;
+    for task in 0..competition.tasks {
+        let names = competition.wants[task % competition.wants.len()].clone();
+        working.spawn(sections(provider.clone(), names, move |noted| noted < count));
     }
     let mut noted = Vec::new();
     while let Some(sections) = working.join_next().await {
         noted.extend(sections??);
+    }
+    Ok(noted)
+}
+
+/// The sections of a task under these locks, as long as it goes on after this number of them.
+pub(crate) async fn sections(
+    provider: LockProvider,
+    names: Vec<String>,
+    goes_on: impl Fn(usize) -> bool,
+) -> anyhow::Result<Vec<Section>> {
+    let limit = Duration::from_secs(120);
+    let lock = provider.lock(&*names[0]).acquire_timeout(limit);
+    let set = (names.len() > 1).then(|| provider.lock_all(names).acquire_timeout(limit));
+    let mut noted = Vec::new();
+    while goes_on(noted.len()) {
+        let asked = clock::now();
+        noted.push(match &set {
+            Some(set) => set.run(move |_| section(asked)).await?,
+            None => lock.run(move |_| section(asked)).await?,
+        });
     }
     Ok(noted)
 }

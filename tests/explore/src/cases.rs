@@ -1,20 +1,14 @@
 //! What is run: searches and random runs that must hold, and mutants that must fail.
 
-mod bounds;
-mod long;
-mod mutants;
+use std::time::Duration;
 
-use crate::mutant::Mutant;
+use crate::judge;
 use crate::random;
 use crate::search::{self, Found};
-use crate::setup::{Faults, Setup};
-use bounds::{
-    CRASH, DEAD, FLEET, FOLLOWED, IN_LINE, LOST, LOST_AND_CANCELLED, NO_FAULTS, POLLING, REPEATED, SHORT,
-    STOPPED, WITH_A_TRY, in_line, with,
-};
+use crate::setup::{Faults, Mutant, Setup};
 
 /// One search, or one set of random runs.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) setup: Setup,
@@ -38,62 +32,6 @@ pub(crate) enum Kind {
 const PART: usize = 150_000;
 
 impl Case {
-    const fn whole(name: &'static str, setup: Setup) -> Self {
-        Self {
-            name,
-            setup,
-            kind: Kind::Whole,
-            breaks: None,
-            is_long: false,
-        }
-    }
-
-    const fn first(name: &'static str, millions: usize, setup: Setup) -> Self {
-        Self {
-            kind: Kind::First(millions * 1_000_000),
-            is_long: true,
-            ..Self::whole(name, setup)
-        }
-    }
-
-    const fn random(name: &'static str, setup: Setup) -> Self {
-        Self {
-            kind: Kind::Random {
-                seeds: 100,
-                length: 1500,
-            },
-            ..Self::whole(name, setup)
-        }
-    }
-
-    const fn long(self) -> Self {
-        let kind = match self.kind {
-            Kind::Random { .. } => Kind::Random {
-                seeds: 1250,
-                length: 2000,
-            },
-            kind => kind,
-        };
-        Self {
-            kind,
-            is_long: true,
-            ..self
-        }
-    }
-
-    /// Without a rule the judge must find this.
-    const fn without(self, mutant: Mutant, breaks: &'static str) -> Self {
-        let setup = Setup {
-            mutant: Some(mutant),
-            ..self.setup
-        };
-        Self {
-            setup,
-            breaks: Some(breaks),
-            ..self
-        }
-    }
-
     /// Runs it. Where a rule is taken out, the same bounds must hold with the rule, as far as a part of the situations shows.
     pub(crate) fn run(&self) -> Found {
         if self.breaks.is_some() {
@@ -114,128 +52,256 @@ impl Case {
     }
 }
 
+/// A table of searches of every order. A row has the name of the case, its bounds, and the fields of them that differ. If a rule
+/// is taken out, what the judge must find stands behind the arrow.
+macro_rules! cases {
+    ($($name:literal: $setup:expr $(, $($field:ident).+ = $value:expr)* $(=> $breaks:expr)?;)+) => {
+        vec![$({
+            #[allow(unused_mut)]
+            let mut setup: Setup = $setup;
+            $(setup.$($field).+ = $value;)*
+            let breaks = None$(.or(Some($breaks)))?;
+            Case { name: $name, setup, kind: Kind::Whole, breaks, is_long: false }
+        }),+]
+    };
+}
+
 /// Everything that is run, the longest searches first.
 pub(crate) fn all() -> Vec<Case> {
-    let mut cases = two_by_two();
-    cases.extend(one_fault());
-    cases.extend(random_runs());
-    cases.extend(mutants::all());
-    cases.extend(long::all());
-    cases
-}
-
-/// Two processes with two callers each, without faults.
-fn two_by_two() -> Vec<Case> {
-    vec![
-        Case::whole("2 x 2, stream and line", IN_LINE),
-        Case::whole("2 x 2, polling", POLLING),
-        Case::whole(
-            "2 x 2, line without a stream",
-            Setup {
-                fair: true,
-                ..POLLING
-            },
-        ),
-        Case::whole(
-            "2 x 2, releases that are not awaited",
-            Setup {
-                unawaited: true,
-                ..POLLING
-            },
-        ),
-        Case::whole("2 x 2, a deadline and a single try", WITH_A_TRY),
+    let few = Kind::Random {
+        seeds: 100,
+        length: 1500,
+    };
+    let many = Kind::Random {
+        seeds: 1250,
+        length: 2000,
+    };
+    let of_kind = |cases: Vec<Case>, kind, is_long| {
+        let with_kind = |case| Case {
+            kind,
+            is_long,
+            ..case
+        };
+        cases.into_iter().map(with_kind).collect()
+    };
+    [
+        without_faults(),
+        one_fault(),
+        of_kind(random_runs(), few, false),
+        mutants(),
+        of_kind(long_parts(), Kind::First(8_000_000), true),
+        of_kind(long(), Kind::Whole, true),
+        of_kind(random_runs(), many, true),
     ]
+    .concat()
 }
 
-/// Two processes with one caller each, and one fault of each kind.
-fn one_fault() -> Vec<Case> {
-    let one = |name, faults| Case::whole(name, with(faults));
-    let n = NO_FAULTS;
-    vec![
-        Case::whole("2 x 1, a lost message", LOST),
-        Case::whole("2 x 1, stream and line, a lost message", in_line(LOST)),
-        one("2 x 1, an unclear error", Faults { unclear: 1, ..n }),
-        one("2 x 1, a blocked document", Faults { blocked: 1, ..n }),
-        one("2 x 1, a slow command", Faults { slow: 1, ..n }),
-        Case::whole("2 x 1, a slow command that the driver repeats", REPEATED),
-        one(
-            "2 x 1, an unclear error and a slow command",
-            Faults {
-                unclear: 1,
-                slow: 1,
-                ..n
-            },
-        ),
-        Case::whole("1 x 2, a slow command, expiry 1 s", SHORT),
-        one("2 x 1, a cancelled call", Faults { cancelled: 1, ..n }),
-        Case::whole("2 x 1, a crash, expiry 1 s", CRASH),
-        Case::whole("2 x 1, stream and line, a crash, expiry 1 s", FOLLOWED),
-        Case::whole("2 x 1, stream and line, a stream that stops", STOPPED),
-        Case::whole(
-            "2 x 1, line without a stream, a lost message",
-            polling_in_line(LOST),
-        ),
-        Case::whole(
-            "2 x 1, line without a stream, a slow command",
-            polling_in_line(with(Faults { slow: 1, ..n })),
-        ),
-        Case::whole("3 x 1, line without a stream, a crash", DEAD),
-        Case::whole("1 x 2, a lost message and a cancelled call", LOST_AND_CANCELLED),
-        Case::whole(
-            "1 x 3, a deadline and a single try, a slow command",
-            ends_early(Faults { slow: 1, ..n }),
-        ),
-        Case::whole(
-            "1 x 3, a deadline and a single try, a lost message",
-            ends_early(Faults { lost: 1, ..n }),
-        ),
-    ]
-}
+const SECOND: Duration = Duration::from_secs(1);
 
-/// The same in line without a stream.
-const fn polling_in_line(setup: Setup) -> Setup {
-    Setup { fair: true, ..setup }
-}
-
-/// One process with a caller that has a deadline and one that makes a single try.
-const fn ends_early(faults: Faults) -> Setup {
+/// Two processes with two callers each, which call once, without a stream and without faults. A waiter polls, with the longest
+/// pause of the default options.
+fn polling() -> Setup {
     Setup {
-        processes: 1,
-        callers: 3,
+        processes: 2,
+        callers: 2,
+        stream: false,
+        fair: false,
+        expiry: Duration::from_secs(600),
+        deadlines: false,
+        tries: false,
+        unawaited: false,
+        again: false,
+        faults: Faults {
+            holds: 1,
+            ..Faults::default()
+        },
+        most_free: Duration::from_millis(800),
+        most_given_up: SECOND,
+        mutant: None,
+    }
+}
+
+/// The same with a change stream, and in line: a waiter leaves a free lock to others for 50 ms at most.
+fn in_line() -> Setup {
+    Setup {
+        stream: true,
+        fair: true,
+        most_free: Duration::from_millis(50),
+        ..polling()
+    }
+}
+
+/// This number of processes with this number of callers each, and faults. A lost request has a copy after 2 s, and the release of
+/// a claim is repeated after 5 s.
+fn faulty(processes: u8, callers: usize) -> Setup {
+    Setup {
+        processes,
+        callers,
+        most_free: Duration::from_millis(5100),
+        most_given_up: Duration::from_millis(5100),
+        ..polling()
+    }
+}
+
+/// The same with a stream and in line.
+fn faulty_in_line(processes: u8, callers: usize) -> Setup {
+    Setup {
+        stream: true,
+        fair: true,
+        ..faulty(processes, callers)
+    }
+}
+
+/// Callers that come again, in many processes, with all faults.
+fn fleet() -> Setup {
+    Setup {
+        processes: 3,
+        callers: 4,
+        expiry: SECOND * 3,
         deadlines: true,
         tries: true,
-        ..with(faults)
+        unawaited: true,
+        again: true,
+        faults: Faults {
+            lost: 50,
+            unclear: 50,
+            blocked: 50,
+            repeated: 50,
+            slow: 200,
+            cancelled: 100,
+            crashes: 1,
+            stopped_streams: 20,
+            holds: 200,
+        },
+        most_free: SECOND * 40,
+        most_given_up: SECOND * 10,
+        ..in_line()
+    }
+}
+
+fn without_faults() -> Vec<Case> {
+    cases! {
+        "2 x 2, stream and line": in_line();
+        "2 x 2, polling": polling();
+        "2 x 2, line without a stream": polling(), fair = true;
+        "2 x 2, releases that are not awaited": polling(), unawaited = true;
+        "2 x 2, a deadline and a single try": polling(), deadlines = true, tries = true;
+    }
+}
+
+fn one_fault() -> Vec<Case> {
+    cases! {
+        "2 x 1, a lost message": faulty(2, 1), faults.lost = 1;
+        "2 x 1, stream and line, a lost message": faulty_in_line(2, 1), faults.lost = 1;
+        "2 x 1, an unclear error": faulty(2, 1), faults.unclear = 1;
+        "2 x 1, a blocked document": faulty(2, 1), faults.blocked = 1;
+        "2 x 1, a slow command": faulty(2, 1), faults.slow = 1;
+        "2 x 1, a slow command that the driver repeats": faulty(2, 1), faults.slow = 1, faults.repeated = 1;
+        "2 x 1, an unclear error and a slow command": faulty(2, 1), faults.unclear = 1, faults.slow = 1;
+        // A reply comes when the lease is over.
+        "1 x 2, a slow command, expiry 1 s": faulty(1, 2), faults.slow = 1, expiry = SECOND;
+        "2 x 1, a cancelled call": faulty(2, 1), faults.cancelled = 1;
+        "2 x 1, a crash, expiry 1 s": faulty(2, 1), faults.crashes = 1, expiry = SECOND;
+        // A lease that ends is followed as soon as it is over.
+        "2 x 1, stream and line, a crash, expiry 1 s":
+            faulty_in_line(2, 1), faults.crashes = 1, expiry = SECOND, most_free = Duration::from_millis(100);
+        // A stream that stops is opened again after 200 ms, and nothing was missed then.
+        "2 x 1, stream and line, a stream that stops":
+            faulty_in_line(2, 1), faults.stopped_streams = 1, most_free = Duration::from_millis(300);
+        "2 x 1, line without a stream, a lost message": faulty(2, 1), fair = true, faults.lost = 1;
+        "2 x 1, line without a stream, a slow command": faulty(2, 1), fair = true, faults.slow = 1;
+        // A waiter in front of another one dies.
+        "3 x 1, line without a stream, a crash":
+            faulty(3, 1), fair = true, faults.crashes = 1, expiry = SECOND, most_free = polling().most_free;
+        "1 x 2, a lost message and a cancelled call": faulty(1, 2), faults.lost = 1, faults.cancelled = 1;
+        "1 x 3, a deadline and a single try, a slow command":
+            faulty(1, 3), deadlines = true, tries = true, faults.slow = 1;
+        "1 x 3, a deadline and a single try, a lost message":
+            faulty(1, 3), deadlines = true, tries = true, faults.lost = 1;
     }
 }
 
 fn random_runs() -> Vec<Case> {
-    [
-        ("3 x 4 again and again, stream and line, all faults", FLEET),
-        (
-            "3 x 4 again and again, polling, all faults",
-            Setup {
-                stream: false,
-                fair: false,
-                ..FLEET
-            },
-        ),
-        (
-            "3 x 4 again and again, line without a stream, all faults",
-            Setup {
-                stream: false,
-                ..FLEET
-            },
-        ),
-        (
-            "8 x 8 again and again, stream and line, all faults",
-            Setup {
-                processes: 8,
-                callers: 8,
-                ..FLEET
-            },
-        ),
-    ]
-    .into_iter()
-    .flat_map(|(name, setup)| [Case::random(name, setup), Case::random(name, setup).long()])
-    .collect()
+    cases! {
+        "3 x 4 again and again, stream and line, all faults": fleet();
+        "3 x 4 again and again, polling, all faults": fleet(), stream = false, fair = false;
+        "3 x 4 again and again, line without a stream, all faults": fleet(), stream = false;
+        "8 x 8 again and again, stream and line, all faults": fleet(), processes = 8, callers = 8;
+    }
+}
+
+/// Each lacks one rule.
+fn mutants() -> Vec<Case> {
+    let without = |mutant, setup| Setup {
+        mutant: Some(mutant),
+        ..setup
+    };
+    cases! {
+        "a release seen during a request is forgotten | 2 x 2, stream and line":
+            without(Mutant::ReleaseInFlightIsForgotten, in_line()) => judge::FREE;
+        "no request after a new subscription | 2 x 2, stream and line":
+            without(Mutant::NoLookAfterSubscription, in_line()) => judge::FREE;
+        "a release that is not awaited is never sent | 2 x 2, releases that are not awaited":
+            without(Mutant::UnawaitedReleaseIsNotSent, polling()), unawaited = true => judge::NOT_IDLE;
+        "a hand-over reuses the token | 2 x 2, polling":
+            without(Mutant::HandoverReusesToken, polling()) => judge::TOKEN;
+        "\"held\" before the first reply | 2 x 2, a deadline and a single try":
+            without(Mutant::HeldBeforeFirstReply, polling()), deadlines = true, tries = true => judge::UNSAID;
+
+        // Requests and their replies.
+        "no copy of an overdue request | 2 x 1, a lost message":
+            without(Mutant::NoCopy, faulty(2, 1)), faults.lost = 1, most_free = SECOND * 3 => judge::FREE;
+        "\"held\" stays valid without a reply | 2 x 2, a deadline, slow twice":
+            without(Mutant::HeldStaysValid, faulty(2, 2)), deadlines = true, faults.slow = 2 => judge::SILENT;
+        "a lease that is over is delivered | 1 x 2, a slow command, expiry 1 s":
+            without(Mutant::LeaseThatIsOverIsDelivered, faulty(1, 2)), faults.slow = 1, expiry = SECOND
+            => judge::OVER;
+        "a slow reply counts as certain | 2 x 1, a slow command that the driver repeats":
+            without(Mutant::SlowReplyCountsAsCertain, faulty(2, 1)), faults.slow = 1, faults.repeated = 1
+            => judge::LEFT_CLAIM;
+
+        // Releases and claims that were given up.
+        "no late releases | 2 x 1, a slow command that the driver repeats":
+            without(Mutant::NoLateReleases, faulty(2, 1)), faults.slow = 1, faults.repeated = 1
+            => judge::LEFT_CLAIM;
+        "a reply during a release is ignored | 2 x 1, slow twice":
+            without(Mutant::ReplyDuringReleaseIsIgnored, faulty(2, 1)), faults.slow = 2 => judge::LEFT_CLAIM;
+        "a cancelled claim in flight is not released | 2 x 1, a slow command and a cancelled call":
+            without(Mutant::CancelledClaimIsNotReleased, faulty(2, 1)), faults.slow = 1, faults.cancelled = 1
+            => judge::LEFT_CLAIM;
+        "the turn stays after a failed release | 1 x 2, an unclear error and a lost message":
+            without(Mutant::TurnStaysAfterFailedRelease, faulty(1, 2)),
+            faults.unclear = 1, faults.lost = 1, most_given_up = SECOND * 4 => judge::GIVEN_UP;
+        "given-up ids are not recognised | 1 x 2, a lost message and a cancelled call":
+            without(Mutant::GivenUpIdsAreNotRecognised, faulty(1, 2)), faults.lost = 1, faults.cancelled = 1
+            => judge::GIVEN_UP;
+    }
+}
+
+/// Greater bounds, of which a search does not reach the end.
+fn long_parts() -> Vec<Case> {
+    cases! {
+        "2 x 2, stream and line, two pauses while it is held": in_line(), faults.holds = 2;
+        "2 x 2, stream and line, a lost message": faulty_in_line(2, 2), faults.lost = 1;
+        "2 x 2, a slow command": faulty(2, 2), faults.slow = 1;
+        "2 x 2, a deadline, a slow command": faulty(2, 2), deadlines = true, faults.slow = 1;
+        "2 x 1, slow twice, a repeated command": faulty(2, 1), faults.slow = 2, faults.repeated = 1;
+        // A command that is slow three times takes effect after 6 s.
+        "2 x 1, slow three times, a cancelled call":
+            faulty(2, 1), faults.slow = 3, faults.cancelled = 1, most_free = Duration::from_millis(6100);
+        "2 x 2, a crash, slow once, expiry 1 s":
+            faulty(2, 2), faults.crashes = 1, faults.slow = 1, expiry = SECOND;
+    }
+}
+
+/// Greater bounds, of which everything is visited.
+fn long() -> Vec<Case> {
+    cases! {
+        "2 x 2, polling, two pauses while the lock is held": polling(), faults.holds = 2;
+        "2 x 2, stream without a line": in_line(), fair = false;
+        "2 x 2, a cancelled call": faulty(2, 2), faults.cancelled = 1;
+        "2 x 2, a lost message": faulty(2, 2), faults.lost = 1;
+        "2 x 2, an unclear error": faulty(2, 2), faults.unclear = 1;
+        "2 x 2, a blocked document": faulty(2, 2), faults.blocked = 1;
+    }
 }

@@ -25,7 +25,6 @@ mod line;
 #[path = "../../../mongolock/src/moment.rs"]
 #[allow(dead_code, reason = "only a part of the library is explored")]
 mod moment;
-mod mutant;
 mod network;
 mod notifier;
 mod process;

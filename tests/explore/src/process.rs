@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::{Call, Pause, Phase};
-use crate::hash::Fingerprint;
+use crate::hash::fingerprint;
 use crate::id::{Id, Token};
 use crate::judge::Judge;
 use crate::lease::book::Book;
@@ -67,7 +67,7 @@ impl Kept {
         match self.fingerprint.get() {
             Some((at, before, fingerprint)) if at == now && before == token => fingerprint,
             _ => {
-                let fingerprint = Fingerprint::of(&self.process);
+                let fingerprint = fingerprint(&self.process);
                 self.fingerprint.set(Some((now, token, fingerprint)));
                 fingerprint
             }
@@ -93,6 +93,13 @@ pub(crate) enum Caller {
     /// Its lease is over, and it does not know of that yet.
     Lost(Lease),
     Done,
+}
+
+impl Caller {
+    /// After a call that has ended, or its hold.
+    pub(crate) fn after(setup: &Setup) -> Self {
+        if setup.again { Self::Idle } else { Self::Done }
+    }
 }
 
 impl Display for Caller {
@@ -159,10 +166,28 @@ impl Process {
 
     /// A call is cancelled.
     pub(crate) fn cancel(&mut self, cx: &mut Cx<'_>, caller: usize) {
-        match std::mem::replace(&mut self.callers[caller], Caller::Polled) {
-            Caller::Waits(call) => self.drop_call(cx, caller, *call),
-            other => self.callers[caller] = other,
+        if let Some(call) = self.take_call(caller) {
+            self.drop_call(cx, caller, *call);
         }
+    }
+
+    /// Takes the call of a caller that waits.
+    pub(crate) fn take_call(&mut self, caller: usize) -> Option<Box<Call>> {
+        match std::mem::replace(&mut self.callers[caller], Caller::Polled) {
+            Caller::Waits(call) => Some(call),
+            other => {
+                self.callers[caller] = other;
+                None
+            }
+        }
+    }
+
+    /// The calls that wait.
+    pub(crate) fn calls(&mut self) -> impl Iterator<Item = &mut Call> {
+        self.callers.iter_mut().filter_map(|caller| match caller {
+            Caller::Waits(call) => Some(&mut **call),
+            _ => None,
+        })
     }
 
     /// The mark of the provider.

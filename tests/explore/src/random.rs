@@ -53,7 +53,7 @@ pub(crate) fn runs(setup: &Setup, seeds: u64, length: usize) -> Found {
             } else {
                 let step = drawn(&mut numbers, &world, &steps);
                 let luck = numbers.luck();
-                found.ends += u64::from(matches!(step, Step::End { .. }));
+                found.ends += u64::from(matches!(step, Step::End(..)));
                 path.push((step, luck));
                 world.apply(setup, step, luck);
                 found.transitions += 1;
@@ -79,6 +79,6 @@ fn drawn(numbers: &mut Numbers, world: &World, steps: &[Step]) -> Step {
     let again = draw();
     let is_rare = (step.is_fault() && numbers.below(RARE) > 0)
         || (is_slow && numbers.below(SLOW) > 0)
-        || (matches!(step, Step::Call { .. }) && numbers.below(SELDOM) > 0);
+        || (matches!(step, Step::Call(..)) && numbers.below(SELDOM) > 0);
     if is_rare { again } else { step }
 }

@@ -1,11 +1,10 @@
 //! Every order of the steps: a search in depth. Each situation is judged once, and one that comes again on its own path is a run
 //! that never ends.
 
-use std::collections::HashSet;
-use std::hash::BuildHasherDefault;
 use std::time::Instant;
 
-use crate::hash::Same;
+use foldhash::{HashSet, HashSetExt};
+
 use crate::judge::Longest;
 use crate::setup::Setup;
 use crate::step::Step;
@@ -13,8 +12,6 @@ use crate::world::World;
 
 /// A path that is longer never ends.
 const LONGEST_PATH: usize = 3000;
-
-type Seen = HashSet<u64, BuildHasherDefault<Same>>;
 
 /// What a search or random runs have shown.
 #[derive(Debug, Default)]
@@ -60,7 +57,7 @@ pub(crate) fn search(setup: &Setup, most: usize) -> Found {
     let mut found = Found::default();
     let world = World::new(setup);
     let first = world.fingerprint();
-    let (mut seen, mut on_path) = (Seen::default(), Seen::default());
+    let (mut seen, mut on_path) = (HashSet::new(), HashSet::new());
     seen.insert(first);
     on_path.insert(first);
     let mut path = vec![Frame::new(setup, world, first)];

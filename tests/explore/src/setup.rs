@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use crate::mutant::Mutant;
-
 /// What is explored.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub(crate) struct Setup {
     pub(crate) processes: u8,
     pub(crate) callers: usize,
-    /// Whether the change stream reports the lock; a waiter polls otherwise.
+    /// Whether the change stream reports the lock, own releases included; a waiter polls otherwise.
     pub(crate) stream: bool,
     /// Whether the waiters stand in line.
     pub(crate) fair: bool,
@@ -21,8 +19,6 @@ pub(crate) struct Setup {
     pub(crate) tries: bool,
     /// Whether a call may return before its release is confirmed.
     pub(crate) unawaited: bool,
-    /// Whether a process gets the events of its own releases.
-    pub(crate) own_events: bool,
     /// Whether each caller comes again, for ever.
     pub(crate) again: bool,
     /// How many faults of each kind there may be.
@@ -33,6 +29,26 @@ pub(crate) struct Setup {
     pub(crate) most_given_up: Duration,
     /// The rule that is taken out.
     pub(crate) mutant: Option<Mutant>,
+}
+
+/// A rule that can be taken out: the explorer must notice it. The files of the library stay as they are. The glue withholds a call
+/// or a result of theirs, or leaves a rule of a shell out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mutant {
+    NoLateReleases,
+    SlowReplyCountsAsCertain,
+    ReplyDuringReleaseIsIgnored,
+    CancelledClaimIsNotReleased,
+    NoCopy,
+    TurnStaysAfterFailedRelease,
+    HeldStaysValid,
+    ReleaseInFlightIsForgotten,
+    NoLookAfterSubscription,
+    UnawaitedReleaseIsNotSent,
+    HandoverReusesToken,
+    LeaseThatIsOverIsDelivered,
+    HeldBeforeFirstReply,
+    GivenUpIdsAreNotRecognised,
 }
 
 /// The number of faults that may still occur, by their kinds.

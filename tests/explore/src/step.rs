@@ -1,25 +1,16 @@
 //! What may happen next.
 
+use crate::lease::EndOfHold;
 use crate::network::Failure;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A caller calls.
-    Call {
-        process: usize,
-        caller: usize,
-    },
-    /// A call is cancelled.
-    Cancel {
-        process: usize,
-        caller: usize,
-    },
-    /// A caller ends its hold; `is_awaited` says whether it waits for the release.
-    End {
-        process: usize,
-        caller: usize,
-        is_awaited: bool,
-    },
+    /// A caller calls: its process, and its number there.
+    Call(usize, usize),
+    /// The call of such a caller is cancelled.
+    Cancel(usize, usize),
+    /// Such a caller ends its hold.
+    End(usize, usize, EndOfHold),
     /// The message of this number arrives.
     Deliver(usize),
     Lose(usize),
@@ -40,7 +31,7 @@ impl Step {
     pub(crate) fn is_fault(self) -> bool {
         matches!(
             self,
-            Self::Cancel { .. }
+            Self::Cancel(..)
                 | Self::Lose(_)
                 | Self::Fail(..)
                 | Self::Cut(_)
@@ -53,11 +44,9 @@ impl Step {
     /// The message that it concerns.
     pub(crate) fn message(self) -> Option<usize> {
         match self {
-            Self::Deliver(index)
-            | Self::Lose(index)
-            | Self::Fail(index, _)
-            | Self::Cut(index)
-            | Self::Repeat(index) => Some(index),
+            Self::Deliver(at) | Self::Lose(at) | Self::Fail(at, _) | Self::Cut(at) | Self::Repeat(at) => {
+                Some(at)
+            }
             _ => None,
         }
     }

@@ -1,10 +1,9 @@
 //! One situation: the server, the network, the processes, and the faults that are left.
 
-use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::hash::Fingerprint;
+use crate::hash::fingerprint;
 use crate::judge::{Judge, Longest};
 use crate::lease::EndOfHold;
 use crate::network::{Body, Event, Failure, Message};
@@ -67,12 +66,9 @@ impl World {
 
     pub(crate) fn fingerprint(&self) -> u64 {
         self.enter();
-        let mut fingerprint = Fingerprint::new();
-        (&self.server, &self.network, &self.faults, &self.judge).hash(&mut fingerprint);
-        for process in &self.processes {
-            fingerprint.write_u64(process.fingerprint(self.server.token));
-        }
-        fingerprint.finish()
+        let of_process = |process: &Rc<Kept>| process.fingerprint(self.server.token);
+        let processes: Vec<u64> = self.processes.iter().map(of_process).collect();
+        fingerprint(&(&self.server, &self.network, &self.faults, &self.judge, processes))
     }
 
     /// Everything that may happen next.
@@ -131,31 +127,19 @@ impl World {
     fn steps_of(&self, setup: &Setup, index: usize, process: &Process, steps: &mut Vec<Step>) {
         let mut may_call = true;
         for (caller, state) in process.callers.iter().enumerate() {
-            let of = |is_awaited| Step::End {
-                process: index,
-                caller,
-                is_awaited,
-            };
             match state {
                 // Idle callers of one process are alike, except for their last one.
                 Caller::Idle if may_call || caller + 1 == setup.callers => {
                     may_call = false;
-                    steps.push(Step::Call {
-                        process: index,
-                        caller,
-                    });
+                    steps.push(Step::Call(index, caller));
                 }
-                Caller::Waits(_) if self.faults.cancelled > 0 => steps.push(Step::Cancel {
-                    process: index,
-                    caller,
-                }),
-                Caller::Holds(_) => {
-                    steps.push(of(true));
-                    if setup.unawaited {
-                        steps.push(of(false));
+                Caller::Waits(_) if self.faults.cancelled > 0 => steps.push(Step::Cancel(index, caller)),
+                Caller::Holds(_) | Caller::Lost(_) => {
+                    steps.push(Step::End(index, caller, EndOfHold::Awaited));
+                    if setup.unawaited && matches!(state, Caller::Holds(_)) {
+                        steps.push(Step::End(index, caller, EndOfHold::Unawaited));
                     }
                 }
-                Caller::Lost(_) => steps.push(of(true)),
                 _ => {}
             }
         }
@@ -167,11 +151,15 @@ impl World {
         }
     }
 
-    fn time_may_pass(&self) -> bool {
+    /// Whether a caller has a hold that it has not ended.
+    fn is_held(&self) -> bool {
         let holds = |caller: &Caller| matches!(caller, Caller::Holds(_) | Caller::Lost(_));
-        let is_held = self.alive().flat_map(|process| &process.callers).any(holds);
+        self.alive().flat_map(|process| &process.callers).any(holds)
+    }
+
+    fn time_may_pass(&self) -> bool {
         let may_pass = if self.network.is_empty() {
-            !is_held || self.faults.holds > 0
+            !self.is_held() || self.faults.holds > 0
         } else {
             self.faults.slow > 0
         };
@@ -192,21 +180,12 @@ impl World {
         self.enter();
         set_luck(luck);
         match step {
-            Step::Call { process, caller } => self.run(setup, process, |own, cx| own.call(cx, caller)),
-            Step::Cancel { process, caller } => {
+            Step::Call(process, caller) => self.run(setup, process, |own, cx| own.call(cx, caller)),
+            Step::Cancel(process, caller) => {
                 self.faults.cancelled -= 1;
                 self.run(setup, process, |own, cx| own.cancel(cx, caller));
             }
-            Step::End {
-                process,
-                caller,
-                is_awaited,
-            } => {
-                let end = if is_awaited {
-                    EndOfHold::Awaited
-                } else {
-                    EndOfHold::Unawaited
-                };
+            Step::End(process, caller, end) => {
                 self.run(setup, process, |own, cx| own.end_hold(cx, caller, end));
             }
             Step::Deliver(index) => {
@@ -272,7 +251,7 @@ impl World {
             self.judge.answered(message.process, message.sent);
         }
         match message.body {
-            Body::Claim { .. } | Body::Release(_) | Body::Look => self.serve(setup, message),
+            Body::Claim { .. } | Body::Release(_) | Body::Look => self.serve(message),
             Body::Claimed(reply) => self.run(setup, process, |own, cx| own.claimed(cx, no, Some(reply))),
             Body::Released(reply) => self.run(setup, process, |own, cx| own.release_replied(cx, no, reply)),
             Body::Looked(reply) => self.run(setup, process, |own, cx| own.look_replied(cx, no, reply)),
@@ -281,7 +260,7 @@ impl World {
     }
 
     /// A command arrives at the server.
-    fn serve(&mut self, setup: &Setup, message: Message) {
+    fn serve(&mut self, message: Message) {
         let (body, event) = self.server.apply(message.body);
         if !matches!(message.body, Body::Claim { is_echo: true, .. }) {
             self.network.push(Message { body, ..message });
@@ -289,7 +268,7 @@ impl World {
         let Some(event) = event else { return };
         for process in self.processes.iter().filter(|process| process.is_alive) {
             let is_own = process.index == message.process;
-            let is_sent = !is_own || (setup.own_events && event == Event::Released);
+            let is_sent = !is_own || event == Event::Released;
             if is_sent && process.notifier.reports() && !process.is_done() {
                 self.events += 1;
                 self.network.push(Message {
@@ -323,11 +302,9 @@ impl World {
 
     fn stop_stream(&mut self, setup: &Setup, index: usize) {
         self.faults.stopped_streams -= 1;
-        let of_process = usize::from(self.processes[index].index);
-        let is_lost = |message: &Message| {
-            matches!(message.body, Body::Event(_)) && usize::from(message.process) == of_process
-        };
-        self.network.retain(|message| !is_lost(message));
+        let process = self.processes[index].index;
+        self.network
+            .retain(|message| message.process != process || !matches!(message.body, Body::Event(_)));
         self.run(setup, index, |own, _| own.stop_stream());
     }
 
@@ -344,13 +321,10 @@ impl World {
 
     fn time_passes(&mut self, setup: &Setup) {
         let Some(next) = self.next_time() else { return };
-        if self.network.is_empty() {
-            let holds = |caller: &Caller| matches!(caller, Caller::Holds(_) | Caller::Lost(_));
-            if self.alive().flat_map(|process| &process.callers).any(holds) {
-                self.faults.holds -= 1;
-            }
-        } else {
+        if !self.network.is_empty() {
             self.faults.slow -= 1;
+        } else if self.is_held() {
+            self.faults.holds -= 1;
         }
         self.now = next.max(self.now);
         self.now.set_present();

@@ -7,15 +7,6 @@ use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model, Path};
 
-/// What must come of exploring a model.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Expected {
-    /// Every property holds in every state, and everything that must be possible was seen.
-    Holds,
-    /// This property is broken, because one rule or one assumption is missing.
-    Breaks(&'static str),
-}
-
 /// What exploring one model has shown.
 #[derive(Debug)]
 pub(crate) struct Outcome {
@@ -31,8 +22,9 @@ pub(crate) struct Outcome {
     pub(crate) problems: Vec<String>,
 }
 
-/// Explores all states of a model, or, if a property must break, the states up to the shortest counterexample.
-pub(crate) fn explore<M>(model: M, expected: Expected) -> Outcome
+/// Explores all states of a model: every property must hold in each, and everything that must be possible must be seen. If a
+/// rule or an assumption is missing, this property must break, and only the states up to the shortest way to that are explored.
+pub(crate) fn explore<M>(model: M, broken: Option<&'static str>) -> Outcome
 where
     M: Model + Send + Sync + 'static,
     M::State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
@@ -41,13 +33,9 @@ where
     let begun = Instant::now();
     let properties = model.properties();
     // With one thread the search is breadth first, so that the counterexample is the shortest one.
-    let threads = match expected {
-        Expected::Holds => 2,
-        Expected::Breaks(_) => 1,
-    };
-    let end = match expected {
-        Expected::Holds => HasDiscoveries::AnyFailures,
-        Expected::Breaks(name) => HasDiscoveries::AllOf(BTreeSet::from([name])),
+    let (threads, end) = match broken {
+        None => (2, HasDiscoveries::AnyFailures),
+        Some(name) => (1, HasDiscoveries::AllOf(BTreeSet::from([name]))),
     };
     let checker = model
         .checker()
@@ -56,27 +44,24 @@ where
         .spawn_bfs()
         .join();
     let found = checker.discoveries();
+    let counterexample = broken.and_then(|name| found.get(name)).map_or(Vec::new(), lines);
     let mut problems = Vec::new();
-    let mut counterexample = Vec::new();
-    for property in properties {
-        let path = found.get(property.name);
-        let is_failure = property.expectation.discovery_is_failure();
-        match (expected, path) {
-            (Expected::Breaks(name), Some(path)) if name == property.name => counterexample = lines(path),
-            (Expected::Holds, Some(path)) if is_failure => {
-                problems.push(format!("broken: {}", property.name));
-                problems.extend(lines(path));
-            }
-            (Expected::Holds, None) if !is_failure => {
-                problems.push(format!("was never seen: {}", property.name));
-            }
-            _ => {}
+    if let Some(name) = broken {
+        if counterexample.is_empty() {
+            problems.push(format!("not broken, although a rule is missing: {name}"));
         }
-    }
-    if let Expected::Breaks(name) = expected
-        && counterexample.is_empty()
-    {
-        problems.push(format!("not broken, although a rule is missing: {name}"));
+    } else {
+        for property in properties {
+            let is_failure = property.expectation.discovery_is_failure();
+            match found.get(property.name) {
+                Some(path) if is_failure => {
+                    problems.push(format!("broken: {}", property.name));
+                    problems.extend(lines(path));
+                }
+                None if !is_failure => problems.push(format!("was never seen: {}", property.name)),
+                _ => {}
+            }
+        }
     }
     Outcome {
         states: checker.unique_state_count(),
@@ -87,6 +72,7 @@ where
     }
 }
 
+/// A way, one line for each step.
 fn lines<S: Clone + Debug, A: Clone + Debug>(path: &Path<S, A>) -> Vec<String> {
     let steps = path.clone().into_vec();
     let mut lines: Vec<String> = steps

@@ -2,9 +2,12 @@
 //! pauses between two statements. The data is not fenced here. A commit may also release the lock, and then data and release
 //! take effect together or not at all.
 
-use stateright::{Model, Property};
+use stateright::Model;
 
 use crate::protocol::{ClaimId, Document, LockId, Rules, Time, own};
+use crate::shared::Counts;
+
+type Property = stateright::Property<Commit>;
 
 /// What the last statement of the transaction does with the lock's document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +35,7 @@ pub(crate) enum End {
 pub(crate) struct Commit {
     pub(crate) rules: Rules,
     pub(crate) processes: usize,
-    pub(crate) claims: u8,
-    /// How many transactions are begun.
-    pub(crate) transactions: u8,
+    pub(crate) most: Counts,
     pub(crate) horizon: Time,
     pub(crate) guard: Guard,
     pub(crate) end: End,
@@ -71,8 +72,7 @@ pub(crate) struct State {
     /// The process whose open transaction has changed the document.
     blocked_by: Option<usize>,
     processes: Vec<Process>,
-    claims: u8,
-    transactions: u8,
+    done: Counts,
     commits: u8,
     refused: u8,
     /// A transaction has committed after a later holder had the lock.
@@ -107,6 +107,14 @@ impl State {
         self.changes += u8::from(self.document != before);
         Some(())
     }
+
+    /// The claim in the document.
+    fn holder(&self) -> Option<ClaimId> {
+        match self.document?.lock_id {
+            LockId::Claim(claim) => Some(claim),
+            LockId::Released | LockId::Done(_) => None,
+        }
+    }
 }
 
 impl Model for Commit {
@@ -125,8 +133,7 @@ impl Model for Commit {
             changes: 0,
             blocked_by: None,
             processes: vec![process; self.processes],
-            claims: 0,
-            transactions: 0,
+            done: Counts::default(),
             commits: 0,
             refused: 0,
             has_stale_commit: false,
@@ -145,12 +152,12 @@ impl Model for Commit {
                     actions.push(Action::Renew { process });
                     actions.push(Action::Release { process });
                 }
-                _ if state.claims < self.claims => actions.push(Action::Acquire { process }),
+                _ if state.done.claims < self.most.claims => actions.push(Action::Acquire { process }),
                 _ => {}
             }
             match at.transaction {
                 // It may begin before the lock is acquired, which is a mistake of the user.
-                Transaction::None if state.transactions < self.transactions => {
+                Transaction::None if state.done.transactions < self.most.transactions => {
                     actions.push(Action::Begin { process });
                 }
                 Transaction::None => {}
@@ -178,14 +185,14 @@ impl Model for Commit {
         match action {
             Action::TimePasses => state.now += 1,
             Action::Acquire { process } => {
-                if !rules.is_free(state.document.as_ref(), now) {
+                if !rules.is_free(state.document, now) {
                     return None;
                 }
-                let claim = ClaimId(state.claims);
+                let claim = ClaimId(state.done.claims);
                 state.change(|at| {
                     rules.claim(at, claim, now, 1);
                 })?;
-                state.claims += 1;
+                state.done.claims += 1;
                 state.processes[process].hold = Some((claim, now + rules.expiry));
             }
             Action::Renew { process } => {
@@ -197,12 +204,10 @@ impl Model for Commit {
             Action::Release { process } => {
                 let (claim, _) = state.processes[process].hold.take()?;
                 // While a transaction blocks the document, the release is repeated, or the lease expires.
-                let _ = state.change(|at| {
-                    rules.release(at, claim, now);
-                });
+                let _ = state.change(|at| rules.release(at, claim, now));
             }
             Action::Begin { process } => {
-                state.transactions += 1;
+                state.done.transactions += 1;
                 state.processes[process].transaction = Transaction::Open {
                     snapshot: state.changes,
                     id: state.document.map(|document| document.lock_id),
@@ -221,9 +226,7 @@ impl Model for Commit {
                 };
                 let is_released_before = is_guarded && self.end == End::ReleasesBefore;
                 if is_released_before {
-                    state.change(|at| {
-                        rules.release(at, claim, now);
-                    })?;
+                    state.change(|at| rules.release(at, claim, now))?;
                     state.released |= 1 << claim.0;
                 }
                 let at = &mut state.processes[process];
@@ -241,7 +244,7 @@ impl Model for Commit {
             Action::CommitArrives { process } => {
                 let claim = state.processes[process].guarded_by.take()?;
                 state.processes[process].transaction = Transaction::None;
-                state.has_stale_commit |= claim.0 + 1 != state.claims;
+                state.has_stale_commit |= claim.0 + 1 != state.done.claims;
                 state.commits += 1;
                 if self.end != End::Renews {
                     state.committed |= 1 << claim.0;
@@ -272,15 +275,15 @@ impl Model for Commit {
         Some(state)
     }
 
-    fn properties(&self) -> Vec<Property<Self>> {
+    fn properties(&self) -> Vec<Property> {
         let mut properties = vec![
             Property::always(
                 "no transaction commits after a later holder has the lock",
-                |_, state: &State| !state.has_stale_commit,
+                |_, state| !state.has_stale_commit,
             ),
             Property::sometimes(
                 "a lease ends before its guarded transaction commits",
-                |_, state: &State| {
+                |_, state| {
                     let is_late = |process: &Process| {
                         process.transaction == Transaction::Guarded
                             && process.hold.is_none_or(|(_, deadline)| deadline <= state.now)
@@ -288,10 +291,8 @@ impl Model for Commit {
                     state.processes.iter().any(is_late)
                 },
             ),
-            Property::sometimes("two holders have committed", |_, state: &State| {
-                state.commits >= 2
-            }),
-            Property::sometimes("a guard is refused", |_, state: &State| state.refused > 0),
+            Property::sometimes("two holders have committed", |_, state| state.commits >= 2),
+            Property::sometimes("a guard is refused", |_, state| state.refused > 0),
         ];
         if self.end != End::Renews {
             properties.extend(released_with_the_data());
@@ -300,31 +301,22 @@ impl Model for Commit {
     }
 }
 
-fn released_with_the_data() -> [Property<Commit>; 3] {
+fn released_with_the_data() -> [Property; 3] {
     [
         Property::always(
             "no claim has the lock after the commit that ends it",
-            |_, state: &State| {
-                let has_lock = |document: &Document| {
-                    let LockId::Claim(claim) = document.lock_id else {
-                        return false;
-                    };
-                    state.committed >> claim.0 & 1 == 1
-                };
-                !state.document.as_ref().is_some_and(has_lock)
+            |_, state| {
+                state
+                    .holder()
+                    .is_none_or(|claim| state.committed >> claim.0 & 1 == 0)
             },
         ),
-        Property::always(
-            "no commit releases the lock without its data",
-            |_, state: &State| state.released & !state.committed == 0,
-        ),
+        Property::always("no commit releases the lock without its data", |_, state| {
+            state.released & !state.committed == 0
+        }),
         Property::sometimes(
             "a later holder has a lock that a commit has released",
-            |_, state: &State| {
-                let later =
-                    |document: &Document| matches!(document.lock_id, LockId::Claim(claim) if claim.0 > 0);
-                state.released & 1 == 1 && state.document.as_ref().is_some_and(later)
-            },
+            |_, state| state.released & 1 == 1 && state.holder().is_some_and(|claim| claim.0 > 0),
         ),
     ]
 }

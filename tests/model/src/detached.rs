@@ -10,6 +10,9 @@ mod steps;
 mod tidy;
 
 use crate::protocol::{ClaimId, DetachedLease, Document, Rules, Time, Token};
+use crate::shared::Counts;
+
+type Property = stateright::Property<Detached>;
 
 /// The rule that differs from those of the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,25 +49,6 @@ pub(crate) enum Order {
     OfNames,
     /// The first name comes last.
     Reverse,
-}
-
-/// How often something happens, in all processes together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(crate) struct Counts {
-    /// A process begins to acquire the lock.
-    pub(crate) claims: u8,
-    /// A holder detaches its lease.
-    pub(crate) detaches: u8,
-    /// A process begins to resume a handle.
-    pub(crate) resumes: u8,
-    /// A request that acquires, detaches or resumes is sent again.
-    pub(crate) copies: u8,
-    /// A holder, or a process that detaches, sends a renewal.
-    pub(crate) renewals: u8,
-    /// A handle is extended.
-    pub(crate) extends: u8,
-    /// A handle is released.
-    pub(crate) releases: u8,
 }
 
 /// Which steps are possible, and by which rules.
@@ -231,39 +215,25 @@ pub(crate) struct State {
     wrongs: Wrongs,
 }
 
-/// A step of the model.
+/// A step of the model. A number is the place of a process in the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     TimePasses,
-    /// The process with this place in the state begins to acquire the lock.
-    Acquire {
-        process: usize,
-    },
-    Resume {
-        process: usize,
-        handle: Hold,
-    },
-    Detach {
-        process: usize,
-    },
+    /// A process begins to acquire the lock.
+    Acquire(usize),
+    /// A process begins to resume a handle.
+    Resume(usize, Hold),
+    Detach(usize),
     /// A process sends its request again.
-    Repeat {
-        process: usize,
-    },
-    GiveUp {
-        process: usize,
-    },
+    Repeat(usize),
+    GiveUp(usize),
     Renew(Hold),
-    Release {
-        process: usize,
-    },
+    Release(usize),
     ExtendHandle(Hold),
     ReleaseHandle(Hold),
     SendAgain(Owed),
-    GiveBackDelivered {
-        hold: Hold,
-        handle: Hold,
-    },
+    /// A process gives back what was delivered.
+    GiveBack(Owed),
     Begins(Command),
     /// The next part of the command takes effect.
     TakesEffect(Command),

@@ -3,9 +3,12 @@
 //! The periods follow one another without a gap, and the model goes on into the second one: copies of a request arrive
 //! when the mark of their period has ended.
 
-use stateright::{Model, Property};
+use stateright::Model;
 
-use crate::protocol::{ClaimId, Document, Found, LockId, MarkRequest, Reply, Rules, Time, mark};
+use crate::protocol::{ClaimId, Document, Found, LockId, MarkRequest, Reply, Rules, Time, has_id, mark};
+use crate::shared::{Counts, take, unlike};
+
+type Property = stateright::Property<Done>;
 
 /// How a process finds out that its mark stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,11 +29,8 @@ pub(crate) enum Ends {
 pub(crate) struct Done {
     pub(crate) rules: Rules,
     pub(crate) processes: usize,
-    pub(crate) claims: u8,
-    pub(crate) renewals: u8,
-    /// How many copies of requests that mark are sent.
-    pub(crate) copies: u8,
-    pub(crate) crashes: u8,
+    /// How often each kind of step happens at most. The copies are of requests that mark.
+    pub(crate) most: Counts,
     /// How long a period lasts, by the server's clock.
     pub(crate) period: Time,
     /// When the model ends, by the server's clock.
@@ -85,10 +85,7 @@ pub(crate) struct State {
     document: Option<Document>,
     processes: Vec<Phase>,
     messages: Vec<Message>,
-    claims: u8,
-    renewals: u8,
-    copies: u8,
-    crashes: u8,
+    done: Counts,
     /// A process was told that its lock was lost although its mark stood.
     has_denied_mark: bool,
     /// The work was begun although a mark stood.
@@ -116,10 +113,10 @@ impl Done {
 
     /// Whether the mark of a period stands that is not over.
     fn is_marked(state: &State) -> bool {
-        let is_mark = |document: &Document| {
+        let is_mark = |document: Document| {
             matches!(document.lock_id, LockId::Done(_)) && state.now < document.expires_at
         };
-        state.document.as_ref().is_some_and(is_mark)
+        state.document.is_some_and(is_mark)
     }
 
     /// What a process learns from what its request for a mark has found.
@@ -161,13 +158,10 @@ impl Done {
                 } else {
                     Phase::Lost
                 };
-                let own = |document: &Document| document.lock_id == LockId::Done(claim);
-                let stands = state.document.as_ref().is_some_and(own) && now < request.end;
+                let stands = has_id(state.document, LockId::Done(claim)) && now < request.end;
                 state.has_denied_mark |= !is_done && stands;
             }
-            Message::Release(claim) => {
-                self.rules.release(&mut state.document, claim, now);
-            }
+            Message::Release(claim) => self.rules.release(&mut state.document, claim, now),
         }
     }
 }
@@ -217,10 +211,7 @@ impl Model for Done {
             document: None,
             processes: vec![Phase::Idle; self.processes],
             messages: Vec::new(),
-            claims: 0,
-            renewals: 0,
-            copies: 0,
-            crashes: 0,
+            done: Counts::default(),
             has_denied_mark: false,
             has_begun_again: false,
         }]
@@ -230,27 +221,24 @@ impl Model for Done {
         if state.now < self.horizon {
             actions.push(Action::TimePasses);
         }
-        for (process, phase) in state.processes.iter().enumerate() {
-            if process > 0 && state.processes[process - 1] == *phase {
-                continue;
-            }
+        for (process, phase) in unlike(&state.processes) {
             match phase {
-                Phase::Idle if state.claims < self.claims => actions.push(Action::Call { process }),
+                Phase::Idle if state.done.claims < self.most.claims => actions.push(Action::Call { process }),
                 Phase::Running { deadline, .. } => {
-                    if state.renewals < self.renewals && state.now < *deadline {
+                    if state.done.renewals < self.most.renewals && state.now < *deadline {
                         actions.push(Action::Renew { process });
                     }
                     actions.push(Action::Succeed { process });
                     actions.push(Action::Fail { process });
-                    if state.crashes < self.crashes {
+                    if state.done.crashes < self.most.crashes {
                         actions.push(Action::Crash { process });
                     }
                 }
                 Phase::Marking { .. } => {
-                    if state.copies < self.copies {
+                    if state.done.copies < self.most.copies {
                         actions.push(Action::RepeatMark { process });
                     }
-                    if state.crashes < self.crashes {
+                    if state.done.crashes < self.most.crashes {
                         actions.push(Action::Crash { process });
                     }
                 }
@@ -269,17 +257,13 @@ impl Model for Done {
         match action {
             Action::TimePasses => state.now += 1,
             Action::Call { process } => {
-                let claim = ClaimId(state.claims);
-                state.claims += 1;
+                let claim = ClaimId(state.done.claims);
+                state.done.claims += 1;
                 let was_marked = Self::is_marked(&state);
                 match self.rules.claim(&mut state.document, claim, now, 1) {
-                    Reply::Acquired {
-                        remaining,
-                        last_token,
-                    } => {
+                    Reply::Acquired { token, remaining } => {
                         state.has_begun_again |= was_marked;
                         let end = self.end_of_period(now);
-                        let token = last_token;
                         state.processes[process] = Phase::Running {
                             request: MarkRequest { claim, token, end },
                             deadline: now + remaining,
@@ -291,7 +275,7 @@ impl Model for Done {
                 }
             }
             Action::Renew { process } => {
-                state.renewals += 1;
+                state.done.renewals += 1;
                 let claim = state.claim_of(process)?;
                 if !self.rules.renew(&mut state.document, claim, now) {
                     state.processes[process] = Phase::Lost;
@@ -319,11 +303,11 @@ impl Model for Done {
                 state.processes[process] = Phase::Idle;
             }
             Action::Crash { process } => {
-                state.crashes += 1;
+                state.done.crashes += 1;
                 state.processes[process] = Phase::Crashed;
             }
             Action::RepeatMark { process } => {
-                state.copies += 1;
+                state.done.copies += 1;
                 let Phase::Marking { request, is_repeated } = &mut state.processes[process] else {
                     return None;
                 };
@@ -331,8 +315,7 @@ impl Model for Done {
                 state.messages.push(Message::Mark(*request));
             }
             Action::Arrives(message) | Action::IsLost(message) => {
-                let at = state.messages.iter().position(|other| *other == message)?;
-                state.messages.remove(at);
+                take(&mut state.messages, &message)?;
                 if action == Action::Arrives(message) {
                     self.arrives(&mut state, message);
                 }
@@ -342,41 +325,35 @@ impl Model for Done {
         Some(state)
     }
 
-    fn properties(&self) -> Vec<Property<Self>> {
+    fn properties(&self) -> Vec<Property> {
         vec![
             Property::always(
                 "one call at most is told that it has done the work of a period",
-                |_, state: &State| {
-                    let ends = state.processes.iter().filter_map(done_until);
-                    ends.enumerate().all(|(index, end)| {
-                        let mut before = state.processes.iter().filter_map(done_until).take(index);
-                        before.all(|other| other != end)
-                    })
+                |_, state| {
+                    let mut ends: Vec<_> = state.processes.iter().filter_map(done_until).collect();
+                    ends.sort_unstable();
+                    ends.is_sorted_by(|end, next| end < next)
                 },
             ),
             Property::always(
                 "a call whose mark stands is not told that its lock was lost",
-                |_, state: &State| !state.has_denied_mark,
+                |_, state| !state.has_denied_mark,
             ),
-            Property::always("the work is not begun while a mark stands", |_, state: &State| {
+            Property::always("the work is not begun while a mark stands", |_, state| {
                 !state.has_begun_again
             }),
-            Property::sometimes("another call finds the work done", |_, state: &State| {
+            Property::sometimes("another call finds the work done", |_, state| {
                 state.processes.contains(&Phase::DoneByOther)
             }),
-            Property::sometimes(
-                "a process crashes, and another one does the work",
-                |_, state: &State| {
-                    state.processes.contains(&Phase::Crashed)
-                        && state.processes.iter().any(|phase| done_until(phase).is_some())
-                },
-            ),
-            Property::sometimes("the work is done in two periods", |model, state: &State| {
-                let first = |phase: &Phase| done_until(phase) == Some(model.period);
-                let second = |phase: &Phase| done_until(phase) == Some(2 * model.period);
-                state.processes.iter().any(first) && state.processes.iter().any(second)
+            Property::sometimes("a process crashes, and another one does the work", |_, state| {
+                state.processes.contains(&Phase::Crashed)
+                    && state.processes.iter().any(|phase| done_until(phase).is_some())
             }),
-            Property::sometimes("a process that was too slow is told so", |_, state: &State| {
+            Property::sometimes("the work is done in two periods", |model, state| {
+                let is_done = |end| state.processes.contains(&Phase::Done { end });
+                is_done(model.period) && is_done(2 * model.period)
+            }),
+            Property::sometimes("a process that was too slow is told so", |_, state| {
                 state.processes.contains(&Phase::Lost)
             }),
         ]

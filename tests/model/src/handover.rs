@@ -1,9 +1,11 @@
 //! Hand-over in one process: several callers use one claim one after the other, and no command says so. Each hold needs a
 //! token of its own, which is greater than every earlier one, also than those of another process.
 
-use stateright::{Model, Property};
+use stateright::Model;
 
 use crate::protocol::{ClaimId, Document, Rules, Time, Token};
+
+type Property = stateright::Property<Handover>;
 
 /// The number of tokens that a claim reserves.
 const RESERVED: Token = 3;
@@ -104,7 +106,7 @@ impl Model for Handover {
         match action {
             Action::TimePasses => state.now += 1,
             Action::Acquire { process } => {
-                if !self.rules.is_free(state.document.as_ref(), now) {
+                if !self.rules.is_free(state.document, now) {
                     return None;
                 }
                 let claim = ClaimId(state.claims);
@@ -144,15 +146,14 @@ impl Model for Handover {
         Some(state)
     }
 
-    fn properties(&self) -> Vec<Property<Self>> {
+    fn properties(&self) -> Vec<Property> {
         vec![
-            Property::always(
-                "each hold has a greater token than those before",
-                |_, state: &State| !state.has_token_fallen,
-            ),
+            Property::always("each hold has a greater token than those before", |_, state| {
+                !state.has_token_fallen
+            }),
             Property::sometimes(
                 "a lock is handed over, and then acquired by another",
-                |_, state: &State| state.handovers >= 2 && state.claims >= 2,
+                |_, state| state.handovers >= 2 && state.claims >= 2,
             ),
         ]
     }

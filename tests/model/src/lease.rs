@@ -8,6 +8,7 @@ mod state;
 mod steps;
 
 use crate::protocol::{ClaimId, Document, Release, Reply, Rules, Time, Token, Tokens};
+use crate::shared::Counts;
 
 /// From when a holder counts its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,33 +17,6 @@ pub(crate) enum CountsFrom {
     Request,
     /// From the reply. Wrong: the lease began earlier.
     Reply,
-}
-
-/// How often something happens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Counts {
-    /// A process begins to acquire the lock, with a claim of its own.
-    pub(crate) claims: u8,
-    /// An acquire request is sent again.
-    pub(crate) copies: u8,
-    /// A holder sends a renewal.
-    pub(crate) renewals: u8,
-    /// An operator releases the lock by force.
-    pub(crate) forced: u8,
-    /// The primary changes.
-    pub(crate) elections: u8,
-}
-
-impl Counts {
-    pub(crate) const fn claims(claims: u8) -> Self {
-        Self {
-            claims,
-            copies: 0,
-            renewals: 0,
-            forced: 0,
-            elections: 0,
-        }
-    }
 }
 
 /// Which steps are possible, and by which rules.
@@ -76,34 +50,15 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Two processes, which acquire the lock so often together, and none of the other faults.
-    pub(crate) const fn of(claims: u8) -> Self {
-        Self {
-            rules: Rules::with_expiry(2),
-            processes: 2,
-            has_peer: false,
-            most: Counts::claims(claims),
-            horizon: 5,
-            late_effects: false,
-            retention: None,
-            deletes_at_once: false,
-            is_fenced: true,
-            counts_from: CountsFrom::Request,
-            clocks: [0, 0],
-            majority: true,
-        }
-    }
-
     fn rules_of(&self, command: &Command) -> Rules {
-        if command.by_peer {
-            Rules {
-                takeover_margin: 0,
-                release: Release::Deletes,
-                tokens: Tokens::Count,
-                ..self.rules
-            }
-        } else {
-            self.rules
+        if !command.by_peer {
+            return self.rules;
+        }
+        Rules {
+            takeover_margin: 0,
+            release: Release::Deletes,
+            tokens: Tokens::Count,
+            ..self.rules
         }
     }
 
@@ -227,9 +182,7 @@ pub(crate) struct State {
 pub(crate) enum Action {
     TimePasses,
     /// The process with this place in the state sends a first request.
-    Acquire {
-        process: usize,
-    },
+    Acquire(usize),
     RepeatAcquire(ClaimId),
     GiveUp(ClaimId),
     Renew(ClaimId),

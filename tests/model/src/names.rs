@@ -2,7 +2,9 @@
 //! and gives back what it has got if one of them is held. After some rounds it acquires them one by one. Leases do not end
 //! here, so what is not given back stays taken.
 
-use stateright::{Model, Property};
+use stateright::Model;
+
+type Property = stateright::Property<Names>;
 
 /// The number of names.
 const NAMES: usize = 2;
@@ -37,23 +39,14 @@ pub(crate) struct SetId {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
-    /// The next part of the command that takes effect, or the query after the last one.
-    Claiming {
-        next: usize,
-    },
-    /// The next document that the query reads, and whether all before it have the claim.
-    Reading {
-        next: usize,
-        all: bool,
-    },
+    /// The part of the command with this number takes effect next.
+    Claiming(usize),
+    /// The query reads the document of this number, and all before it have the claim.
+    Reading(usize),
     /// The claims are given back, and the call waits for this name.
-    Waiting {
-        name: usize,
-    },
-    /// The number of names that were acquired one by one.
-    OneByOne {
-        got: usize,
-    },
+    Waiting(usize),
+    /// This number of names was acquired one by one.
+    OneByOne(usize),
     Holding,
     Served,
 }
@@ -104,7 +97,7 @@ impl Names {
     /// Whether a claim in a document is used, or will be given back by its process.
     fn is_live(state: &State, id: SetId) -> bool {
         let (phase, round) = state.processes[id.process];
-        round == id.round && !matches!(phase, Phase::Waiting { .. } | Phase::Served)
+        round == id.round && !matches!(phase, Phase::Waiting(_) | Phase::Served)
     }
 
     fn all_served(state: &State) -> bool {
@@ -129,7 +122,7 @@ impl Model for Names {
     fn init_states(&self) -> Vec<State> {
         vec![State {
             names: [None; NAMES],
-            processes: vec![(Phase::Claiming { next: 0 }, 0); self.processes],
+            processes: vec![(Phase::Claiming(0), 0); self.processes],
             copies: Vec::new(),
             copied: 0,
         }]
@@ -138,31 +131,28 @@ impl Model for Names {
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for (process, (phase, _)) in state.processes.iter().enumerate() {
             match *phase {
-                Phase::Claiming { .. } => {
+                Phase::Claiming(_) => {
                     actions.push(Action::ClaimsNext { process });
                     if state.copied < self.late_copies {
                         actions.push(Action::CommandIsSentAgain { process });
                     }
                 }
-                Phase::Reading { .. } => actions.push(Action::ReadsNext { process }),
-                Phase::Waiting { name } if state.names[name].is_none() => {
+                Phase::Reading(_) => actions.push(Action::ReadsNext { process }),
+                Phase::Waiting(name) if state.names[name].is_none() => {
                     actions.push(Action::BeginsRound { process });
                 }
-                Phase::OneByOne { got } if state.names[self.name(process, got)].is_none() => {
+                Phase::OneByOne(got) if state.names[self.name(process, got)].is_none() => {
                     actions.push(Action::AcquiresNext { process });
                 }
                 Phase::Holding => actions.push(Action::ReleasesAll { process }),
-                Phase::Waiting { .. } | Phase::OneByOne { .. } | Phase::Served => {}
+                Phase::Waiting(_) | Phase::OneByOne(_) | Phase::Served => {}
             }
         }
         actions.extend(state.copies.iter().copied().map(Action::LateCopyClaimsNext));
         if self.releases_late {
             let is_unused = |name: &usize| state.names[*name].is_some_and(|id| !Self::is_live(state, id));
-            actions.extend(
-                (0..NAMES)
-                    .filter(is_unused)
-                    .map(|name| Action::ReleasesLate { name }),
-            );
+            let unused = (0..NAMES).filter(is_unused);
+            actions.extend(unused.map(|name| Action::ReleasesLate { name }));
         }
     }
 
@@ -171,14 +161,14 @@ impl Model for Names {
         match action {
             Action::ClaimsNext { process } => {
                 let id = Self::id(&state, process);
-                let Phase::Claiming { next } = state.processes[process].0 else {
+                let Phase::Claiming(next) = state.processes[process].0 else {
                     return None;
                 };
                 state.names[next].get_or_insert(id);
                 state.processes[process].0 = if next + 1 < NAMES {
-                    Phase::Claiming { next: next + 1 }
+                    Phase::Claiming(next + 1)
                 } else {
-                    Phase::Reading { next: 0, all: true }
+                    Phase::Reading(0)
                 };
             }
             Action::CommandIsSentAgain { process } => {
@@ -196,36 +186,35 @@ impl Model for Names {
             }
             Action::ReadsNext { process } => {
                 let id = Self::id(&state, process);
-                let Phase::Reading { next, all } = state.processes[process].0 else {
+                let Phase::Reading(next) = state.processes[process].0 else {
                     return None;
                 };
-                let is_own = state.names[next] == Some(id);
-                state.processes[process].0 = if all && is_own && next + 1 == NAMES {
-                    Phase::Holding
-                } else if next + 1 < NAMES && is_own {
-                    Phase::Reading { next: next + 1, all }
-                } else {
+                state.processes[process].0 = if state.names[next] != Some(id) {
                     state.release(id);
-                    Phase::Waiting { name: next }
+                    Phase::Waiting(next)
+                } else if next + 1 < NAMES {
+                    Phase::Reading(next + 1)
+                } else {
+                    Phase::Holding
                 };
             }
             Action::BeginsRound { process } => {
                 let round = state.processes[process].1 + 1;
                 let phase = if round < self.rounds {
-                    Phase::Claiming { next: 0 }
+                    Phase::Claiming(0)
                 } else {
-                    Phase::OneByOne { got: 0 }
+                    Phase::OneByOne(0)
                 };
                 state.processes[process] = (phase, round);
             }
             Action::AcquiresNext { process } => {
                 let id = Self::id(&state, process);
-                let Phase::OneByOne { got } = state.processes[process].0 else {
+                let Phase::OneByOne(got) = state.processes[process].0 else {
                     return None;
                 };
                 state.names[self.name(process, got)] = Some(id);
                 state.processes[process].0 = if got + 1 < NAMES {
-                    Phase::OneByOne { got: got + 1 }
+                    Phase::OneByOne(got + 1)
                 } else {
                     Phase::Holding
                 };
@@ -241,39 +230,32 @@ impl Model for Names {
         Some(state)
     }
 
-    fn properties(&self) -> Vec<Property<Self>> {
+    fn properties(&self) -> Vec<Property> {
         vec![
-            Property::always("two processes never rely on one name", |_, state: &State| {
+            Property::always("two processes never rely on one name", |_, state| {
                 let holds = |(phase, _): &&(Phase, u8)| *phase == Phase::Holding;
                 state.processes.iter().filter(holds).count() <= 1
             }),
-            Property::always(
-                "a holder that relies on the names has all of them",
-                |_, state: &State| {
-                    (0..state.processes.len()).all(|process| {
-                        let id = Some(Self::id(state, process));
-                        state.processes[process].0 != Phase::Holding
-                            || state.names.iter().all(|name| *name == id)
-                    })
-                },
-            ),
-            Property::always(
-                "every call gets its locks in the end",
-                |model: &Self, state: &State| {
-                    let mut actions = Vec::new();
-                    model.actions(state, &mut actions);
-                    !actions.is_empty() || Self::all_served(state)
-                },
-            ),
+            Property::always("a holder that relies on the names has all of them", |_, state| {
+                (0..state.processes.len()).all(|process| {
+                    let id = Some(Self::id(state, process));
+                    state.processes[process].0 != Phase::Holding || state.names.iter().all(|name| *name == id)
+                })
+            }),
+            Property::always("every call gets its locks in the end", |model, state| {
+                let mut actions = Vec::new();
+                model.actions(state, &mut actions);
+                !actions.is_empty() || Self::all_served(state)
+            }),
             Property::sometimes(
                 "each of two calls has got a part",
-                |_, state: &State| matches!(state.names, [Some(first), Some(second)] if first.process != second.process),
+                |_, state| matches!(state.names, [Some(first), Some(second)] if first.process != second.process),
             ),
-            Property::sometimes("names are acquired one by one", |_, state: &State| {
-                let is_single = |(phase, _): &(Phase, u8)| matches!(phase, Phase::OneByOne { got: 1 });
-                state.processes.iter().any(is_single)
+            Property::sometimes("names are acquired one by one", |_, state| {
+                let mut phases = state.processes.iter().map(|(phase, _)| *phase);
+                phases.any(|phase| phase == Phase::OneByOne(1))
             }),
-            Property::sometimes("all calls have had their locks", |_, state: &State| {
+            Property::sometimes("all calls have had their locks", |_, state| {
                 Self::all_served(state)
             }),
         ]

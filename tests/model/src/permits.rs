@@ -1,8 +1,11 @@
 //! A semaphore: each permit is a document of its own, and a claim names one of them.
 
-use stateright::{Model, Property};
+use stateright::Model;
 
 use crate::protocol::ClaimId;
+use crate::shared::{Counts, take, unlike};
+
+type Property = stateright::Property<Permits>;
 
 /// Which permits a request can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,10 +21,8 @@ pub(crate) struct Permits {
     /// How many permits there are.
     pub(crate) number: usize,
     pub(crate) processes: usize,
-    /// How many claims the processes make together.
-    pub(crate) claims: u8,
-    /// How many copies of requests they send together, when a reply is late.
-    pub(crate) copies: u8,
+    /// How often each kind of step happens at most. A copy is sent when a reply is late.
+    pub(crate) most: Counts,
     pub(crate) takes: Takes,
 }
 
@@ -46,8 +47,7 @@ pub(crate) struct State {
     messages: Vec<Message>,
     /// The claims that were given up, with their permits: they are released again while a copy may take effect.
     given_up: Vec<(ClaimId, usize)>,
-    claims: u8,
-    copies: u8,
+    done: Counts,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +58,16 @@ pub(crate) enum Action {
     Arrives(Message),
     IsLost(Message),
     ReleaseAgain { claim: ClaimId, permit: usize },
+}
+
+impl Phase {
+    /// The permit that it asks for with this claim.
+    fn asked_permit(self, by: ClaimId) -> Option<usize> {
+        match self {
+            Self::Asking { claim, permit } if claim == by => Some(permit),
+            _ => None,
+        }
+    }
 }
 
 impl State {
@@ -98,18 +108,18 @@ impl State {
                 self.messages.push(Message::Reply { claim, permit });
             }
             Message::Reply { claim, permit } => {
-                let asks = |phase: &&mut Phase| matches!(phase, Phase::Asking { claim: other, .. } if *other == claim);
-                if let Some(phase) = self.processes.iter_mut().find(asks) {
-                    let asked = *phase;
-                    *phase = match permit {
-                        Some(permit) => Phase::Holding { claim, permit },
-                        None => Phase::Idle,
-                    };
-                    // A copy may still take the permit for the claim.
-                    if let (None, Phase::Asking { permit, .. }) = (permit, asked) {
-                        self.given_up.push((claim, permit));
-                    }
-                }
+                let asks = |phase: &Phase| phase.asked_permit(claim).is_some();
+                let Some(process) = self.processes.iter().position(asks) else {
+                    return;
+                };
+                let asked = self.processes[process].asked_permit(claim);
+                self.processes[process] = match permit {
+                    Some(permit) => Phase::Holding { claim, permit },
+                    None => Phase::Idle,
+                };
+                // A copy may still take the permit for the claim.
+                let may_take = asked.filter(|_| permit.is_none());
+                self.given_up.extend(may_take.map(|permit| (claim, permit)));
             }
             Message::Release { claim, permit } => {
                 if self.permits[permit] == Some(claim) {
@@ -120,24 +130,16 @@ impl State {
     }
 
     fn tidy(&mut self) {
-        let given_up = std::mem::take(&mut self.given_up);
-        self.given_up = given_up
-            .into_iter()
-            .filter(|(claim, _)| self.is_requested(*claim) || self.has_permit(*claim))
-            .collect();
-        let processes = self.processes.clone();
-        let (permits, requested) = (self.permits.clone(), self.messages.clone());
+        let before = self.clone();
+        let may_take = |claim: ClaimId| before.is_requested(claim) || before.has_permit(claim);
+        self.given_up.retain(|(claim, _)| may_take(*claim));
         self.messages.retain(|message| match message {
             Message::Request { .. } => true,
             Message::Reply { claim, .. } => {
-                let asks = |phase: &Phase| matches!(phase, Phase::Asking { claim: other, .. } if other == claim);
-                processes.iter().any(asks)
+                let asks = |phase: &Phase| phase.asked_permit(*claim).is_some();
+                before.processes.iter().any(asks)
             }
-            Message::Release { claim, .. } => {
-                let is_request =
-                    |other: &Message| matches!(other, Message::Request { claim: other, .. } if other == claim);
-                permits.contains(&Some(*claim)) || requested.iter().any(is_request)
-            }
+            Message::Release { claim, .. } => may_take(*claim),
         });
         self.given_up.sort_unstable();
         self.given_up.dedup();
@@ -156,21 +158,17 @@ impl Model for Permits {
             processes: vec![Phase::Idle; self.processes],
             messages: Vec::new(),
             given_up: Vec::new(),
-            claims: 0,
-            copies: 0,
+            done: Counts::default(),
         }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        for (process, phase) in state.processes.iter().enumerate() {
-            if process > 0 && state.processes[process - 1] == *phase {
-                continue;
-            }
+        for (process, phase) in unlike(&state.processes) {
             match phase {
-                Phase::Idle if state.claims < self.claims => {
+                Phase::Idle if state.done.claims < self.most.claims => {
                     actions.extend((0..self.number).map(|permit| Action::Ask { process, permit }));
                 }
-                Phase::Asking { .. } if state.copies < self.copies => {
+                Phase::Asking { .. } if state.done.copies < self.most.copies => {
                     actions.push(Action::RepeatRequest { process });
                 }
                 Phase::Asking { .. } | Phase::Holding { .. } => actions.push(Action::Release { process }),
@@ -183,16 +181,9 @@ impl Model for Permits {
                 actions.push(Action::IsLost(*message));
             }
         }
-        for (claim, permit) in &state.given_up {
-            let release = Message::Release {
-                claim: *claim,
-                permit: *permit,
-            };
-            if !state.messages.contains(&release) {
-                actions.push(Action::ReleaseAgain {
-                    claim: *claim,
-                    permit: *permit,
-                });
+        for &(claim, permit) in &state.given_up {
+            if !state.messages.contains(&Message::Release { claim, permit }) {
+                actions.push(Action::ReleaseAgain { claim, permit });
             }
         }
     }
@@ -201,8 +192,8 @@ impl Model for Permits {
         let mut state = last.clone();
         match action {
             Action::Ask { process, permit } => {
-                let claim = ClaimId(state.claims);
-                state.claims += 1;
+                let claim = ClaimId(state.done.claims);
+                state.done.claims += 1;
                 state.processes[process] = Phase::Asking { claim, permit };
                 state.messages.push(Message::Request { claim, permit });
             }
@@ -210,7 +201,7 @@ impl Model for Permits {
                 let Phase::Asking { claim, permit } = state.processes[process] else {
                     return None;
                 };
-                state.copies += 1;
+                state.done.copies += 1;
                 state.messages.push(Message::Request { claim, permit });
             }
             Action::Release { process } => {
@@ -223,8 +214,7 @@ impl Model for Permits {
                 state.give_up(claim, permit);
             }
             Action::Arrives(message) | Action::IsLost(message) => {
-                let at = state.messages.iter().position(|other| *other == message)?;
-                state.messages.remove(at);
+                take(&mut state.messages, &message)?;
                 if action == Action::Arrives(message) {
                     state.arrives(self, message);
                 }
@@ -235,41 +225,38 @@ impl Model for Permits {
         Some(state)
     }
 
-    fn properties(&self) -> Vec<Property<Self>> {
+    fn properties(&self) -> Vec<Property> {
         vec![
-            Property::always(
-                "no more processes hold permits than there are",
-                |model: &Self, state: &State| state.used() <= model.number,
-            ),
-            Property::always("a claim has one permit at most", |_, state: &State| {
-                let mut claims: Vec<_> = state.permits.iter().flatten().collect();
-                let all = claims.len();
-                claims.sort_unstable();
-                claims.dedup();
-                claims.len() == all
+            Property::always("no more processes hold permits than there are", |model, state| {
+                state.used() <= model.number
             }),
-            Property::always("a holder of a permit has it at the server", |_, state: &State| {
+            Property::always("a claim has one permit at most", |_, state| {
+                let mut claims: Vec<_> = state.permits.iter().flatten().collect();
+                claims.sort_unstable();
+                claims.is_sorted_by(|claim, next| claim < next)
+            }),
+            Property::always("a holder of a permit has it at the server", |_, state| {
                 state.processes.iter().all(|phase| match phase {
                     Phase::Holding { claim, permit } => state.permits[*permit] == Some(*claim),
                     Phase::Idle | Phase::Asking { .. } => true,
                 })
             }),
-            Property::always("no unused permit stays taken", |model: &Self, state: &State| {
+            Property::always("no unused permit stays taken", |model, state| {
                 let is_still = state.messages.is_empty()
                     && state.given_up.is_empty()
                     && state.processes.iter().all(|phase| *phase == Phase::Idle);
-                !is_still || state.claims < model.claims || state.permits.iter().all(Option::is_none)
+                !is_still
+                    || state.done.claims < model.most.claims
+                    || state.permits.iter().all(Option::is_none)
             }),
-            Property::sometimes("all permits are held", |model: &Self, state: &State| {
+            Property::sometimes("all permits are held", |model, state| {
                 state.used() == model.number
             }),
             Property::sometimes(
                 "a copy takes a permit for a claim that was given up",
-                |_, state: &State| {
-                    state
-                        .given_up
-                        .iter()
-                        .any(|(claim, _)| state.has_permit(*claim) && !state.is_requested(*claim))
+                |_, state| {
+                    let is_taken = |claim| state.has_permit(claim) && !state.is_requested(claim);
+                    state.given_up.iter().any(|(claim, _)| is_taken(*claim))
                 },
             ),
         ]

@@ -1,6 +1,6 @@
 //! The rules of the commands, as the pipelines of the library have them: what one command does to one document.
 //!
-//! All models use these functions. A [`Rules`] value says which rule is in force, so that a model can be run with a rule
+//! Each function names the one of `mongolock/src` that it mirrors. A [`Rules`] value says which rule is in force, so that a model can be run with a rule
 //! that is wrong.
 
 /// A time of a clock, in steps.
@@ -90,7 +90,7 @@ pub(crate) enum Reply {
     /// The document has the claim.
     Acquired {
         /// The last of the reserved tokens.
-        last_token: Token,
+        token: Token,
         /// The rest of the lease.
         remaining: Time,
     },
@@ -112,7 +112,7 @@ impl Rules {
     }
 
     /// Whether the lock is free at this time of the server: `store::takeover::free`.
-    pub(crate) fn is_free(&self, document: Option<&Document>, now: Time) -> bool {
+    pub(crate) fn is_free(&self, document: Option<Document>, now: Time) -> bool {
         document.is_none_or(|document| {
             let margin = match document.lock_id {
                 LockId::Claim(_) => self.takeover_margin,
@@ -131,7 +131,7 @@ impl Rules {
         now: Time,
         reserved: Token,
     ) -> Reply {
-        if self.is_free(at.as_ref(), now) {
+        if self.is_free(*at, now) {
             let last = at.map_or(0, |document| document.token);
             let next = self.next_token(last, now);
             *at = Some(Document {
@@ -141,17 +141,14 @@ impl Rules {
                 token: next + (reserved - 1),
             });
         }
-        match at {
-            Some(document) if document.lock_id == LockId::Claim(claim) => Reply::Acquired {
-                last_token: document.token,
-                remaining: document.expires_at - now,
-            },
-            _ => Reply::Held,
-        }
+        own(at, claim).map_or(Reply::Held, |document| Reply::Acquired {
+            token: document.token,
+            remaining: document.expires_at - now,
+        })
     }
 
-    /// Replaces the id of a handle whose lease runs by the id of a new hold; `false` if the new hold does not have the
-    /// lock.
+    /// Replaces the id of a handle whose lease runs by the id of a new hold, `resume_stage` of `store/detached.rs`; `false` if
+    /// the new hold does not have the lock.
     pub(crate) fn resume(&self, at: &mut Option<Document>, handle: ClaimId, new: ClaimId, now: Time) -> bool {
         if let Some(document) = own(at, handle)
             && document.expires_at > now
@@ -170,34 +167,30 @@ impl Rules {
         }
     }
 
-    /// A renewal, `renewal_stage`; `false` if the claim does not have the lock.
+    /// A renewal, `renewal_stage` of `store/claims.rs`; `false` if the claim does not have the lock.
     pub(crate) fn renew(&self, at: &mut Option<Document>, claim: ClaimId, now: Time) -> bool {
-        let Some(document) = own(at, claim) else {
-            return false;
-        };
         let granted = now + self.expiry;
-        document.expires_at = match self.renewal {
-            Renewal::TakesTheLater => document.expires_at.min(granted + self.late_command).max(granted),
-            Renewal::Overwrites => granted,
-        };
-        true
+        let document = own(at, claim).map(|document| {
+            document.expires_at = match self.renewal {
+                Renewal::TakesTheLater => document.expires_at.min(granted + self.late_command).max(granted),
+                Renewal::Overwrites => granted,
+            };
+        });
+        document.is_some()
     }
 
-    /// A release, `release_stage`; `false` if the claim does not have the lock.
-    pub(crate) fn release(&self, at: &mut Option<Document>, claim: ClaimId, now: Time) -> bool {
-        let Some(document) = own(at, claim) else {
-            return false;
-        };
-        match self.release {
-            Release::Keeps => end(document, now),
-            Release::Deletes => *at = None,
+    /// A release, `release_stage` of `store/claims.rs`.
+    pub(crate) fn release(&self, at: &mut Option<Document>, claim: ClaimId, now: Time) {
+        match (own(at, claim), self.release) {
+            (None, _) => {}
+            (Some(document), Release::Keeps) => end(document, now),
+            (Some(_), Release::Deletes) => *at = None,
         }
-        true
     }
 
     /// A forced release by an operator, `force_release`: not of a lease that began after the command.
     pub(crate) fn force_release(&self, at: &mut Option<Document>, now: Time) {
-        if !self.is_free(at.as_ref(), now)
+        if !self.is_free(*at, now)
             && let Some(document) = at.as_mut().filter(|document| document.acquired_at <= now)
         {
             end(document, now);
@@ -231,8 +224,10 @@ pub(crate) struct Found {
 pub(crate) fn mark(at: &mut Option<Document>, request: MarkRequest, now: Time) -> Found {
     let MarkRequest { claim, token, end } = request;
     let (is_over, before) = (now >= end, *at);
-    let had = |id: LockId| before.is_some_and(|document| document.lock_id == id);
-    let (had_claim, had_mark) = (had(LockId::Claim(claim)), had(LockId::Done(claim)));
+    let (had_claim, had_mark) = (
+        has_id(before, LockId::Claim(claim)),
+        has_id(before, LockId::Done(claim)),
+    );
     let was_released = before.is_some_and(|document| {
         document.lock_id == LockId::Released && document.token == token && document.expires_at >= end
     });
@@ -261,47 +256,40 @@ pub(crate) struct DetachedLease {
     pub(crate) min_hold: Time,
 }
 
-/// Replaces the id of a hold by the id of a handle; `false` if neither has the lock, so that a repetition is `true`. With
-/// a token it is only the hold of this token: a late acquire request can give the lock to the claim once more.
+/// Replaces the id of a hold by the id of a handle, `MongoStore::detach`. With a token it is only the hold of this token: a late
+/// acquire request can give the lock to the claim once more.
 pub(crate) fn detach(
     at: &mut Option<Document>,
     (old, token): (ClaimId, Option<Token>),
     handle: ClaimId,
     lease: DetachedLease,
     now: Time,
-) -> bool {
+) {
     let is_hold = |document: &&mut Document| token.is_none_or(|token| document.token == token);
     if let Some(document) = own(at, old).filter(is_hold) {
         document.lock_id = LockId::Claim(handle);
         document.expires_at = (now + lease.ttl).max(document.acquired_at + lease.min_hold);
     }
-    own(at, handle).is_some()
 }
 
-/// Replaces the id of a resumption that was given up by the id of its handle; `false` if the resumption does not have the
-/// lock.
-pub(crate) fn give_back(
-    at: &mut Option<Document>,
-    new: ClaimId,
-    handle: ClaimId,
-    ttl: Time,
-    now: Time,
-) -> bool {
-    let Some(document) = own(at, new) else {
-        return false;
-    };
-    document.lock_id = LockId::Claim(handle);
-    document.expires_at = now + ttl;
-    true
+/// Replaces the id of a resumption that was given up by the id of its handle, `Store::end_given_up`.
+pub(crate) fn give_back(at: &mut Option<Document>, new: ClaimId, handle: ClaimId, ttl: Time, now: Time) {
+    if let Some(document) = own(at, new) {
+        document.lock_id = LockId::Claim(handle);
+        document.expires_at = now + ttl;
+    }
 }
 
-/// Sets a later end of a detached lease that runs, but none later than `most` from now; `false` if there is none.
-pub(crate) fn extend(at: &mut Option<Document>, handle: ClaimId, ttl: Time, most: Time, now: Time) -> bool {
-    let Some(document) = own(at, handle).filter(|document| document.expires_at > now) else {
-        return false;
-    };
-    document.expires_at = document.expires_at.min(now + most).max(now + ttl);
-    true
+/// Sets a later end of a detached lease that runs, `extend_stage`, but none later than `most` from now.
+pub(crate) fn extend(at: &mut Option<Document>, handle: ClaimId, ttl: Time, most: Time, now: Time) {
+    if let Some(document) = own(at, handle).filter(|document| document.expires_at > now) {
+        document.expires_at = document.expires_at.min(now + most).max(now + ttl);
+    }
+}
+
+/// Whether the document has this id.
+pub(crate) fn has_id(document: Option<Document>, id: LockId) -> bool {
+    document.is_some_and(|document| document.lock_id == id)
 }
 
 /// The document of this claim, as long as the claim has the lock.

@@ -1,9 +1,11 @@
 //! Waiters of several processes: a release wakes them by an event, and an event can be lost. Requests are prompt here, and
 //! what is due is done before the time passes, except by a process that has crashed.
 
-use stateright::{Model, Property};
+use stateright::Model;
 
 use crate::protocol::Time;
+
+type Property = stateright::Property<Waiting>;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Waiting {
@@ -30,9 +32,7 @@ pub(crate) enum Phase {
     /// It has learned that the lock is held, and listens from now on.
     Turns,
     /// It pauses until this time, if it is not woken.
-    Pauses {
-        until: Time,
-    },
+    Pauses(Time),
     Holds,
     Released,
     /// Its call has returned that the lock is busy.
@@ -83,8 +83,8 @@ impl Waiting {
         match waiter.phase {
             Phase::Asks => Some(Action::SendsRequest(number)),
             Phase::Turns => Some(Action::Listens(number)),
-            Phase::Pauses { .. } if waiter.deadline <= state.now => Some(Action::GivesUp(number)),
-            Phase::Pauses { until } if waiter.was_woken || until <= state.now => Some(Action::Wakes(number)),
+            Phase::Pauses(_) if waiter.deadline <= state.now => Some(Action::GivesUp(number)),
+            Phase::Pauses(until) if waiter.was_woken || until <= state.now => Some(Action::Wakes(number)),
             _ => None,
         }
     }
@@ -100,8 +100,12 @@ impl State {
         self.expires_at <= self.now
     }
 
+    fn any(&self, phase: Phase) -> bool {
+        self.waiters.iter().any(|waiter| waiter.phase == phase)
+    }
+
     fn waits(waiter: Waiter) -> bool {
-        matches!(waiter.phase, Phase::Asks | Phase::Turns | Phase::Pauses { .. })
+        matches!(waiter.phase, Phase::Asks | Phase::Turns | Phase::Pauses(_))
     }
 
     /// Wakes those that listen, except the one whose event is lost.
@@ -196,7 +200,7 @@ impl Model for Waiting {
                 let pause = self
                     .poll
                     .map_or(Time::MAX - now, |poll| poll.min(remaining.max(1)));
-                waiter.phase = Phase::Pauses { until: now + pause };
+                waiter.phase = Phase::Pauses(now + pause);
             }
             Action::Wakes(number) => {
                 let waiter = &mut state.waiters[number];
@@ -226,37 +230,29 @@ impl Model for Waiting {
         Some(state)
     }
 
-    fn properties(&self) -> Vec<Property<Self>> {
+    fn properties(&self) -> Vec<Property> {
         vec![
-            Property::always(
-                "a lock that is awaited is not free for long",
-                |model: &Self, state: &State| {
-                    let gap = model.longest_gap();
-                    let is_missed = |waiter: &Waiter| {
-                        // A waiter that called later has sent its request at once.
-                        matches!(waiter.phase, Phase::Pauses { .. })
-                    };
-                    state.free_since.is_none_or(|since| state.now <= since + gap)
-                        || !state.waiters.iter().any(is_missed)
-                },
-            ),
-            Property::always("every live call has ended at its deadline", |_, state: &State| {
+            Property::always("a lock that is awaited is not free for long", |model, state| {
+                // A waiter that called later has sent its request at once.
+                let is_missed = |waiter: &Waiter| matches!(waiter.phase, Phase::Pauses(_));
+                state
+                    .free_since
+                    .is_none_or(|since| state.now <= since + model.longest_gap())
+                    || !state.waiters.iter().any(is_missed)
+            }),
+            Property::always("every live call has ended at its deadline", |_, state| {
                 let is_late = |waiter: &Waiter| State::waits(*waiter) && state.now > waiter.deadline;
                 !state.waiters.iter().any(is_late)
             }),
-            Property::sometimes("a call gets the lock after a lost event", |_, state: &State| {
-                state.lost_events > 0 && state.waiters.iter().any(|waiter| waiter.phase == Phase::Holds)
+            Property::sometimes("a call gets the lock after a lost event", |_, state| {
+                state.lost_events > 0 && state.any(Phase::Holds)
             }),
             Property::sometimes(
                 "a call gets the lock of a process that has crashed",
-                |_, state: &State| {
-                    let crashed = |waiter: &Waiter| waiter.phase == Phase::Crashed;
-                    let released = |waiter: &Waiter| waiter.phase == Phase::Released;
-                    state.waiters.iter().any(crashed) && state.waiters.iter().any(released)
-                },
+                |_, state| state.any(Phase::Crashed) && state.any(Phase::Released),
             ),
-            Property::sometimes("a call is told that the lock is busy", |_, state: &State| {
-                state.waiters.iter().any(|waiter| waiter.phase == Phase::Told)
+            Property::sometimes("a call is told that the lock is busy", |_, state| {
+                state.any(Phase::Told)
             }),
         ]
     }

@@ -2,8 +2,6 @@
 
 #![deny(warnings)]
 
-use std::pin::Pin;
-
 use async_trait::async_trait;
 use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
 
@@ -30,18 +28,9 @@ async extern "C" fn with_abi(id: u8) -> Result<u8, LockError> {
 
 #[async_trait]
 trait Service: Sync {
-    fn tenant(&self) -> &str;
-
     async fn run(&self, id: u8, text: &str) -> Result<String, LockError>;
 
     async fn change(&mut self, by: u8) -> anyhow::Result<&u8>;
-
-    #[distributed_lock(name = "h:<self.tenant()>")]
-    async fn with_default(&self) -> Result<String, LockError> {
-        Ok(self.tenant().to_owned())
-    }
-
-    async fn skips(&self) -> Result<Option<u8>, LockError>;
 }
 
 struct Local {
@@ -51,10 +40,6 @@ struct Local {
 
 #[async_trait]
 impl Service for Local {
-    fn tenant(&self) -> &str {
-        &self.tenant
-    }
-
     #[distributed_lock(name = "i:<self.tenant>:<id>:<text>")]
     async fn run(&self, id: u8, text: &str) -> Result<String, LockError> {
         if id == 0 {
@@ -64,28 +49,12 @@ impl Service for Local {
         Ok(format!("{} {}", context.name(), self.count))
     }
 
-    #[distributed_lock(name = "j:<self.tenant()>")]
+    #[distributed_lock(name = "j:<self.tenant>")]
     #[tracing::instrument(skip(self))]
     async fn change(&mut self, by: u8) -> anyhow::Result<&u8> {
         self.count += by;
         Ok(&self.count)
     }
-
-    #[distributed_lock(name = "k", on_busy = "skip")]
-    async fn skips(&self) -> Result<Option<u8>, LockError> {
-        Ok(Some(self.count))
-    }
-}
-
-/// A function of the shape that `#[async_trait]` generates, written by hand.
-#[distributed_lock(name = "l:<id>")]
-fn boxed(id: u8) -> Pin<Box<dyn Future<Output = Result<u8, LockError>> + Send>> {
-    Box::pin(async move {
-        if id == 0 {
-            return Ok(0);
-        }
-        Ok(id * 2)
-    })
 }
 
 #[tokio::test]
@@ -101,9 +70,6 @@ async fn attributes_beside_the_lock() -> anyhow::Result<()> {
             assert_eq!(local.run(1, "x").await?, "i:t:1:x 1");
             assert_eq!(local.run(0, "x").await?, "x");
             assert_eq!(*local.change(4).await?, 5);
-            assert_eq!(local.with_default().await?, "t");
-            assert_eq!(local.skips().await?, Some(5));
-            assert_eq!(boxed(4).await?, 8);
             Ok(())
         })
         .await

@@ -3,10 +3,12 @@
 #![deny(warnings)]
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use mongolock::{Busy, LockContext, LockError, LockProvider, distributed_lock};
+
+use super::returns::Response;
+use super::send;
 
 mod answers {
     use super::{Busy, LockError};
@@ -20,44 +22,21 @@ mod answers {
     }
 }
 
-/// A return type that has nothing to do with `Result`.
-#[derive(Debug, PartialEq)]
-enum Reply {
-    Done,
-    Busy(u64, Option<Duration>),
-    Failed,
-}
-
-impl mongolock::LockOutput for Reply {
-    type Success = ();
-
-    fn from_success((): ()) -> Self {
-        Self::Done
-    }
-
-    fn from_lock_error(_: LockError) -> Self {
-        Self::Failed
-    }
-
-    fn is_success(&self) -> bool {
-        *self == Self::Done
-    }
-}
-
 #[distributed_lock(name = "busy", on_busy = answers::somebody)]
 async fn borrows(text: &str) -> Result<String, LockError> {
     Ok(text.to_owned())
 }
 
 #[distributed_lock(name = "busy", on_busy = owned_answer, acquire_timeout = "1ms")]
-async fn owns(id: u64, names: Vec<String>, #[lock] lock: LockContext) -> Reply {
+async fn owns(id: u16, names: Vec<String>, #[lock] lock: LockContext) -> Response {
     drop((id, names, lock));
-    Reply::Done
+    Response(200)
 }
 
-fn owned_answer(id: &u64, names: &[String], busy: &Busy) -> Reply {
+fn owned_answer(id: &u16, names: &[String], busy: &Busy) -> Response {
     assert_eq!(names.len(), 2);
-    Reply::Busy(*id, busy.remaining)
+    assert_eq!(busy.name, "busy");
+    Response(*id)
 }
 
 #[distributed_lock(name = "<value>", on_busy = generic_answer)]
@@ -152,10 +131,6 @@ fn service() -> Service {
     Service { name: "s".to_owned() }
 }
 
-fn send<F: Future + Send>(future: F) -> F {
-    future
-}
-
 #[tokio::test]
 async fn the_function_makes_the_return_value() -> anyhow::Result<()> {
     let provider = LockProvider::in_memory().to_builder().owner("o").build()?;
@@ -164,7 +139,7 @@ async fn the_function_makes_the_return_value() -> anyhow::Result<()> {
     let inside = async {
         assert_eq!(send(borrows("x")).await?, "o has busy for x");
         let names = || vec![String::new(), String::new()];
-        assert!(matches!(owns(7, names()).await, Reply::Busy(7, _)));
+        assert_eq!(owns(409, names()).await, Response(409));
         assert_eq!(generic(3).await?, 3);
         assert_eq!(with_turbofish(3).await?, "busy");
         assert_eq!(of_a_trait::<Service>(3).await?, "busy is busy for 3");
@@ -182,7 +157,7 @@ async fn the_function_makes_the_return_value() -> anyhow::Result<()> {
     busy_too.release().await?;
     let inside = async {
         assert_eq!(borrows("x").await?, "x");
-        assert_eq!(owns(7, Vec::new()).await, Reply::Done);
+        assert_eq!(owns(409, Vec::new()).await, Response(200));
         assert_eq!(generic(3).await?, 3);
         assert_eq!(Arc::new(service()).by_arc(4).await?, "s 4");
         anyhow::Ok(())
@@ -197,6 +172,6 @@ async fn other_errors_do_not_reach_the_function() -> anyhow::Result<()> {
     let error = outcome.expect_err("an empty name").downcast::<LockError>()?;
     assert!(matches!(error, LockError::InvalidName { .. }), "{error}");
     provider.shutdown().await;
-    assert_eq!(provider.scope(owns(1, Vec::new())).await, Reply::Failed);
+    assert_eq!(provider.scope(owns(1, Vec::new())).await, Response(503));
     Ok(())
 }

@@ -2,14 +2,9 @@
 
 #![deny(warnings)]
 
-use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
+use mongolock::{LockError, LockProvider, distributed_lock};
 
-fn locked() -> Result<String, LockError> {
-    Ok(LockContext::current()
-        .expect("the body runs under the lock")
-        .name()
-        .to_owned())
-}
+use super::locked;
 
 macro_rules! whole {
     ($function:ident) => {

@@ -17,3 +17,15 @@ mod names;
 mod options;
 mod returns;
 mod send;
+
+use mongolock::{LockContext, LockError};
+
+/// The name of the lock that the caller runs under.
+fn locked() -> Result<String, LockError> {
+    let context = LockContext::current().expect("the body runs under the lock");
+    Ok(context.name().to_owned())
+}
+
+fn send<F: Future + Send>(future: F) -> F {
+    future
+}

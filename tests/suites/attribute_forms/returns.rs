@@ -22,16 +22,6 @@ impl From<LockError> for JobError {
     }
 }
 
-#[distributed_lock(name = "a")]
-async fn alias() -> Done {
-    Ok(())
-}
-
-#[distributed_lock(name = "b")]
-async fn generic_alias() -> Res<u8> {
-    Ok(1)
-}
-
 #[distributed_lock(name = "c")]
 async fn own_error(fail: bool) -> Result<(), JobError> {
     if fail { Err(JobError::Other) } else { Ok(()) }
@@ -41,11 +31,6 @@ async fn own_error(fail: bool) -> Result<(), JobError> {
 async fn dynamic_error() -> Result<(), Box<dyn Error + Send + Sync>> {
     let _: u8 = "7".parse()?;
     Ok(())
-}
-
-#[distributed_lock(name = "e")]
-async fn anyhow_error() -> anyhow::Result<u8> {
-    Ok("7".parse()?)
 }
 
 #[distributed_lock(name = "f")]
@@ -69,7 +54,9 @@ async fn function_pointer(up: bool) -> Res<fn(u8) -> u8> {
     Ok(|x| x)
 }
 
-struct Response(u16);
+/// A return type that has nothing to do with `Result`.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Response(pub(crate) u16);
 
 impl LockOutput for Response {
     type Success = u16;
@@ -134,12 +121,9 @@ async fn every_return_type_that_can_carry_a_lock_error() -> anyhow::Result<()> {
     let provider = LockProvider::in_memory();
     provider
         .scope(async {
-            alias().await?;
-            assert_eq!(generic_alias().await?, 1);
             assert!(matches!(own_error(true).await, Err(JobError::Other)));
             assert!(own_error(false).await.is_ok());
             assert!(dynamic_error().await.is_ok());
-            assert_eq!(anyhow_error().await?, 7);
             assert_eq!(opaque(true).await?.sum::<u8>(), 6);
             assert_eq!(nested_opaque(&["a".to_owned()]).await?.0[0].to_string(), "a");
             assert_eq!(function_pointer(true).await?(1), 2);

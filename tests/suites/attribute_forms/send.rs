@@ -2,9 +2,9 @@
 
 #![deny(warnings)]
 
-use std::sync::Arc;
-
 use mongolock::{LockError, LockProvider, distributed_lock};
+
+use super::send;
 
 #[distributed_lock(name = "a:<id>")]
 async fn generic<T: Send + std::fmt::Display>(id: u8, value: T) -> Result<T, LockError> {
@@ -18,14 +18,6 @@ async fn borrowed(values: &[String]) -> Result<Option<usize>, LockError> {
     Ok(Some(values.len()))
 }
 
-#[distributed_lock(name = "c")]
-async fn shared(values: Arc<[u8]>) -> Result<usize, LockError> {
-    let copy = Arc::clone(&values);
-    tokio::spawn(async move { copy.len() })
-        .await
-        .map_err(|_| LockError::NoProvider)
-}
-
 #[distributed_lock(name = "d")]
 async fn local(values: std::rc::Rc<u8>) -> Result<u8, LockError> {
     tokio::task::yield_now().await;
@@ -35,10 +27,6 @@ async fn local(values: std::rc::Rc<u8>) -> Result<u8, LockError> {
 #[distributed_lock(name = "e:<id>")]
 async fn nested(id: u8) -> Result<String, LockError> {
     generic(id, "x".to_owned()).await
-}
-
-fn send<F: Future + Send>(future: F) -> F {
-    future
 }
 
 fn sync<F: Future + Send + Sync>(future: F) -> F {
@@ -54,7 +42,6 @@ async fn futures_are_send_and_sync_if_the_plain_ones_are() -> Result<(), LockErr
     let values = vec![String::new()];
     assert_eq!(provider.scope(sync(borrowed(&values))).await?, Some(1));
     assert_eq!(provider.scope(sync(nested(1))).await?, "x");
-    assert_eq!(provider.scope(send(shared(Arc::new([1, 2])))).await?, 2);
     assert_eq!(provider.scope(local(std::rc::Rc::new(3))).await?, 3);
     let selected = provider.scope(async {
         tokio::select! {

@@ -1,22 +1,12 @@
 //! The commands of `LockAdmin`, and how it reads documents that other programs have written.
 
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::bson::{Bson, Document, doc};
 use mongolock::{FencingToken, LockError, LockFilter, LockProvider, LockState};
-use mongolock_tests::{Server, ServerOptions, must, names, recorded, stable_client};
+use mongolock_tests::{names, recorded};
 
-use crate::fixture::{Fixture, restricted};
-
-/// A lock that is held for a long while, as DistributedLock.MongoDB writes it.
-pub(crate) fn foreign(name: impl Into<Bson>) -> Document {
-    doc! {
-        "_id": name,
-        "lockId": "0b8e3f3a-6d0c-4a53-a3a4-5f0f6a5c3c11",
-        "acquiredAt": DateTime::now(),
-        "expiresAt": DateTime::from_millis(DateTime::now().timestamp_millis() + 600_000),
-        "fencingToken": 17_i64,
-    }
-}
+use crate::fixture::Fixture;
+use crate::planted::{GUID, claim, foreign};
 
 async fn listed(provider: &LockProvider, filter: LockFilter) -> Vec<String> {
     let locks = provider.admin().list(filter).await.unwrap();
@@ -33,21 +23,14 @@ async fn locks_of_another_program_can_be_listed_and_released() {
     let admin = fixture.provider.admin();
     let filter = LockFilter::new;
     assert_eq!(listed(&fixture.provider, filter()).await, foreign_names);
-    for (prefix, expected) in [
-        ("line\n", &foreign_names[1..3]),
-        ("nul\0", &foreign_names[3..4]),
-        ("\0", &[]),
-    ] {
-        assert_eq!(
-            listed(&fixture.provider, filter().prefix(prefix)).await,
-            expected,
-            "{prefix:?}"
-        );
+    for (prefix, expected) in [("line\n", 1..3), ("nul\0", 3..4), ("\0", 0..0)] {
+        let found = listed(&fixture.provider, filter().prefix(prefix)).await;
+        assert_eq!(found, foreign_names[expected], "{prefix:?}");
     }
     for (name, document) in foreign_names.into_iter().zip(&documents) {
-        let info = admin.get(name).await.unwrap().unwrap();
+        let info = fixture.info(name).await;
         assert_eq!(
-            (info.name.as_str(), info.owner, info.state),
+            (&*info.name, info.owner, info.state),
             (name, None, LockState::Held)
         );
         assert_eq!(info.fencing_token.get(), 17);
@@ -64,17 +47,10 @@ async fn locks_of_another_program_can_be_listed_and_released() {
 #[tokio::test]
 async fn a_document_whose_id_is_not_a_string_is_no_lock() {
     let fixture = Fixture::mongodb().await;
-    let ids = [
-        Bson::from(ObjectId::new()),
-        7.into(),
-        doc! { "a": 1 }.into(),
-        Bson::Null,
-    ];
-    let own = doc! { "lockId": "me#0b8e3f3a-6d0c-4a53-a3a4-5f0f6a5c3c11" };
-    for id in ids {
-        let mut document = foreign(id);
-        document.extend(own.clone());
-        fixture.locks().insert_one(document).await.unwrap();
+    let oid = Bson::from(ObjectId::new());
+    for id in [oid, 7.into(), doc! { "a": 1 }.into(), Bson::Null] {
+        let own = claim(id, format!("me#{GUID}"), 600_000);
+        fixture.locks().insert_one(own).await.unwrap();
     }
     let guard = fixture.provider.lock("lock").await.unwrap();
     let filter = LockFilter::new;
@@ -103,13 +79,10 @@ async fn a_damaged_document_is_named() {
             doc! { "$set": { field: wrong } },
             doc! { "$unset": { field: "" } },
         ] {
-            let name = "broken $name";
-            fixture.locks().insert_one(foreign(name)).await.unwrap();
-            fixture
-                .locks()
-                .update_one(doc! { "_id": name }, damage.clone())
-                .await
-                .unwrap();
+            let (name, locks) = ("broken $name", fixture.locks());
+            let this = doc! { "_id": name };
+            locks.insert_one(foreign(name)).await.unwrap();
+            locks.update_one(this.clone(), damage.clone()).await.unwrap();
             for error in [
                 admin.get(name).await.unwrap_err(),
                 admin.list(LockFilter::new()).await.unwrap_err(),
@@ -123,13 +96,11 @@ async fn a_damaged_document_is_named() {
                 assert_eq!(named, name);
                 assert!(problem.contains(&format!("`{field}`")), "{damage}: {problem}");
             }
-            assert_eq!(
-                listed(&fixture.provider, LockFilter::new().prefix("sound")).await,
-                ["sound"]
-            );
+            let sound = LockFilter::new().prefix("sound");
+            assert_eq!(listed(&fixture.provider, sound).await, ["sound"]);
             let running = field != "expiresAt";
             assert_eq!(admin.force_release(name).await.unwrap(), running, "{damage}");
-            fixture.locks().delete_one(doc! { "_id": name }).await.unwrap();
+            locks.delete_one(this).await.unwrap();
         }
     }
     guard.release().await.unwrap();
@@ -143,10 +114,8 @@ async fn a_long_list_is_complete_and_in_order() {
     let documents = expected.iter().rev().map(|name| foreign(name.as_str()));
     fixture.locks().insert_many(documents).await.unwrap();
     assert_eq!(listed(&fixture.provider, LockFilter::new()).await, expected);
-    assert_eq!(
-        listed(&fixture.provider, LockFilter::new().limit(150)).await,
-        expected[..150]
-    );
+    let limited = LockFilter::new().limit(150);
+    assert_eq!(listed(&fixture.provider, limited).await, expected[..150]);
 }
 
 /// S3.1, S3.3, B12: requests go to the primary with majority concerns and a time limit, and carry no client time.
@@ -165,27 +134,11 @@ async fn requests_go_to_the_primary_and_carry_no_client_time() {
     let earlier = FencingToken::from(1);
     assert!(!admin.force_release("held").only_if(earlier).await.unwrap());
     assert!(admin.force_release("held").await.unwrap());
-    let (mut sent, mut hints) = (commands.take(), Vec::new());
-    sent.retain(|command| {
-        let is_of_locks = command.values().next().and_then(Bson::as_str) == Some("distributed_locks");
-        if !is_of_locks {
-            hints.push(command.clone());
-        }
-        is_of_locks
-    });
-    assert_eq!(
-        names(&sent),
-        [
-            "find",
-            "find",
-            "find",
-            "find",
-            "find",
-            "findAndModify",
-            "findAndModify"
-        ],
-        "one command for each request"
-    );
+    let is_of_locks =
+        |command: &Document| command.values().next().and_then(Bson::as_str) == Some("distributed_locks");
+    let (sent, mut hints): (Vec<_>, Vec<_>) = commands.take().into_iter().partition(is_of_locks);
+    let one_each = "find find find find find findAndModify findAndModify";
+    assert_eq!(names(&sent).join(" "), one_each, "one command for each request");
     hints.retain(|hint| hint.contains_key("find") || hint.contains_key("update"));
     assert_eq!(
         names(&hints),
@@ -193,10 +146,7 @@ async fn requests_go_to_the_primary_and_carry_no_client_time() {
         "waiters and notes of the locks that were found, and the note of the forced release"
     );
     for hint in hints {
-        let concern = hint
-            .get_document("readConcern")
-            .and_then(|concern| concern.get_str("level"));
-        let is_read = concern == Ok("local");
+        let is_read = hint.get_document("readConcern") == Ok(&doc! { "level": "local" });
         let is_written = hint.get_document("writeConcern") == Ok(&doc! { "w": 1 });
         assert!(is_read || is_written, "{hint}");
         assert!(hint.contains_key("maxTimeMS"), "{hint}");
@@ -208,56 +158,17 @@ async fn requests_go_to_the_primary_and_carry_no_client_time() {
             "{text}"
         );
         assert!(text.contains("\"maxTimeMS\": 5000"), "{text}");
-        if command.contains_key("find") {
-            let concern = command.get_document("readConcern").unwrap();
-            assert_eq!(concern.get_str("level"), Ok("majority"), "{text}");
+        let (concern, value) = if command.contains_key("find") {
+            ("readConcern", "level")
         } else {
-            let concern = command.get_document("writeConcern").unwrap();
-            assert_eq!(concern.get_str("w"), Ok("majority"), "{text}");
-        }
+            ("writeConcern", "w")
+        };
+        let concern = command.get_document(concern).unwrap();
+        assert_eq!(concern.get_str(value), Ok("majority"), "{text}");
         let preference = command.get_document("$readPreference");
         assert!(
             preference.is_err() || preference == Ok(&doc! { "mode": "primary" }),
             "{text}"
         );
-    }
-}
-
-/// The rights `find` and `update` are sufficient. Without `update` a forced release is an error, and not "it was free".
-#[tokio::test]
-async fn the_rights_to_find_and_update_suffice() {
-    let servers = [
-        Server::start(ServerOptions::single().auth()),
-        Server::start(ServerOptions::single().auth()),
-    ];
-    for (server, actions) in servers.into_iter().zip([&["find", "update"][..], &["find"]]) {
-        let server = server.await.unwrap();
-        let root = LockProvider::new(&server.client().await.unwrap().database("app"));
-        let owner = root.to_builder().owner("gone").build().unwrap();
-        let (first, _second) = (
-            root.lock("first").await.unwrap(),
-            owner.lock("second").await.unwrap(),
-        );
-        let uri = restricted(&server, actions).await;
-        let client = must(stable_client(uri).await);
-        let admin = LockProvider::new(&client.database("app")).admin();
-
-        let held = LockFilter::new().prefix("f").state(LockState::Held);
-        assert_eq!(admin.list(held).await.unwrap().len(), 1);
-        let found = admin.get("first").await.unwrap().unwrap();
-        assert_eq!(found.fencing_token, first.fencing_token());
-        if actions.contains(&"update") {
-            assert!(admin.force_release("first").await.unwrap());
-            assert_eq!(admin.release_owner("gone").await.unwrap(), 1);
-        } else {
-            let errors = [
-                admin.force_release("first").await.unwrap_err(),
-                admin.release_owner("gone").await.unwrap_err(),
-            ];
-            for error in errors {
-                assert!(matches!(&error, LockError::Mongo(_)), "{error}");
-                assert!(error.to_string().contains("Unauthorized"), "{error}");
-            }
-        }
     }
 }

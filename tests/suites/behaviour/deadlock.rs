@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::Collection;
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::doc;
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must, recorded};
+use mongolock_tests::{AMPLE, eventually, must};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, patient, recorded_app, restricted};
+use crate::fixture::{Fixture, patient};
+use crate::servers::{WITHOUT_WAITERS, guarded};
+use crate::waiter_documents::{on_waiters, until_empty, waiters};
 
 conformance!(
     a_ring_of_processes_is_named,
@@ -33,7 +34,10 @@ conformance!(
 /// one has come too early on a slow machine (5.8 s).
 const LOOKED_TWICE: Duration = Duration::from_secs(7);
 
-/// The names of the deadlock that the error tells; none if the lock was acquired.
+/// A wait of this time ends before the second look, which finds the deadlocks between processes.
+const LOOKED_ONCE: Duration = Duration::from_millis(1_200);
+
+/// The names of the deadlock that the error tells.
 fn deadlock(outcome: Result<(), LockError>) -> Vec<String> {
     match outcome {
         Err(LockError::Timeout { deadlock, .. }) => *deadlock,
@@ -96,14 +100,9 @@ async fn a_ring_of_processes_is_named(fixture: Fixture) {
     }
 }
 
-/// The second look of a call in another process would come after this time.
 async fn a_ring_in_one_process_is_named_at_once(fixture: Fixture) {
     for length in 2..=6 {
-        ring(
-            vec![fixture.provider.clone(); length],
-            Duration::from_millis(1_200),
-        )
-        .await;
+        ring(vec![fixture.provider.clone(); length], LOOKED_ONCE).await;
     }
 }
 
@@ -118,48 +117,49 @@ async fn a_chain_is_no_deadlock(fixture: Fixture) {
     all_end(others).await;
 }
 
-/// The other member gives up its wait and goes on with its work under the lock.
-async fn a_deadlock_that_is_over_is_not_named(fixture: Fixture) {
-    let provider = fixture.provider.clone();
-    let (all_hold, found, mut others) = (together(2), together(2), JoinSet::new());
-    let (other, is_held, is_over) = (provider.clone(), Arc::clone(&all_hold), Arc::clone(&found));
-    others.spawn(async move {
-        let short = other.lock("n0").acquire_timeout(Duration::from_millis(300));
-        let body = async |_| {
-            is_held.wait().await;
-            let found = deadlock(short.acquire().await.map(drop));
-            assert_eq!(found, ["n0", "n1"]);
-            is_over.wait().await;
-            Ok(())
-        };
-        other.lock("n1").run(body).await
-    });
-    let outcome = nested(provider, pair("n0", "n1"), LOOKED_TWICE, all_hold).await;
+/// Holds `n1` and waits for `n0`. After this time it gives up, with the deadlock in its error, and goes on with its work under
+/// the lock until that is over.
+async fn give_up(
+    provider: LockProvider,
+    limit: Duration,
+    all_hold: Arc<Barrier>,
+    is_over: Arc<Barrier>,
+) -> Result<(), LockError> {
+    let short = provider.lock("n0").acquire_timeout(limit);
+    let body = async |_| {
+        all_hold.wait().await;
+        let found = deadlock(short.acquire().await.map(drop));
+        assert_eq!(found, ["n0", "n1"]);
+        is_over.wait().await;
+        Ok(())
+    };
+    provider.lock("n1").run(body).await
+}
+
+/// Of two members the second gives up after this time, and then the wait of the first ends after its limit.
+async fn over(first: LockProvider, second: LockProvider, gives_up: Duration, limit: Duration) {
+    let (all_hold, is_over, mut others) = (together(2), together(2), JoinSet::new());
+    others.spawn(give_up(
+        second,
+        gives_up,
+        Arc::clone(&all_hold),
+        Arc::clone(&is_over),
+    ));
+    let outcome = nested(first, pair("n0", "n1"), limit, all_hold).await;
     assert_eq!(deadlock(outcome), [""; 0]);
-    found.wait().await;
+    is_over.wait().await;
     all_end(others).await;
+}
+
+async fn a_deadlock_that_is_over_is_not_named(fixture: Fixture) {
+    let (one, same) = (fixture.provider.clone(), fixture.provider.clone());
+    over(one, same, Duration::from_millis(300), LOOKED_TWICE).await;
 }
 
 /// A caller that has found a deadlock at 1.8 s looks again at 5.8 s by itself. The other member gives up in between.
 async fn a_deadlock_that_has_ended_since_the_last_look_is_not_named(fixture: Fixture) {
     let [first, second] = ["a", "b"].map(|owner| fixture.process(owner));
-    let (all_hold, is_over, mut others) = (together(2), together(2), JoinSet::new());
-    let (is_held, may_end) = (Arc::clone(&all_hold), Arc::clone(&is_over));
-    others.spawn(async move {
-        let short = second.lock("n0").acquire_timeout(Duration::from_secs(3));
-        let body = async |_| {
-            is_held.wait().await;
-            let found = deadlock(short.acquire().await.map(drop));
-            assert_eq!(found, ["n0", "n1"]);
-            may_end.wait().await;
-            Ok(())
-        };
-        second.lock("n1").run(body).await
-    });
-    let outcome = nested(first, pair("n0", "n1"), Duration::from_secs(5), all_hold).await;
-    assert_eq!(deadlock(outcome), [""; 0]);
-    is_over.wait().await;
-    all_end(others).await;
+    over(first, second, Duration::from_secs(3), Duration::from_secs(5)).await;
 }
 
 /// The first look finds none, and the second one would come after the end of the wait.
@@ -200,21 +200,11 @@ async fn a_hold_of_another_provider_is_known(fixture: Fixture) {
 async fn callers_that_hold_nothing_do_not_hide_a_deadlock(fixture: Fixture) {
     let [first, second] = ["a", "b"].map(|owner| fixture.process(owner));
     let (all_hold, mut others, mut plain) = (together(2), JoinSet::new(), JoinSet::new());
-    let (holding, is_held) = (second.lock("n1"), Arc::clone(&all_hold));
-    let is_taken = together(2);
-    let taken = Arc::clone(&is_taken);
-    others.spawn(async move {
-        let short = second.lock("n0").acquire_timeout(Duration::from_millis(2_500));
-        let body = async |_| {
-            taken.wait().await;
-            is_held.wait().await;
-            let found = deadlock(short.acquire().await.map(drop));
-            assert_eq!(found, ["n0", "n1"]);
-            Ok(())
-        };
-        holding.run(body).await
-    });
-    is_taken.wait().await;
+    let gives_up = Duration::from_millis(2_500);
+    others.spawn(give_up(second, gives_up, Arc::clone(&all_hold), together(1)));
+    let admin = first.admin();
+    let taken = || async { admin.get("n1").await.unwrap().map(drop) };
+    must(eventually(AMPLE, "the hold of the other member", taken).await);
     for _ in 0..5 {
         plain.spawn(first.lock("n1").acquire_timeout(Duration::from_secs(3)).acquire());
         sleep(Duration::from_millis(600)).await;
@@ -226,14 +216,11 @@ async fn callers_that_hold_nothing_do_not_hide_a_deadlock(fixture: Fixture) {
 
 /// Two permits, whose holders wait for the lock under which the first waits for a permit.
 async fn a_semaphore_is_stuck_when_all_its_holders_are(fixture: Fixture) {
-    let found = permits(&fixture, [Some("n0"), Some("n0")]).await;
+    let all_wait = [Some("n0"), Some("n0")];
+    assert_eq!(permits(&fixture, all_wait).await, ["s", "n0"]);
+    let same = vec![fixture.provider.clone(); 3];
+    let found = permits_of(same, all_wait, LOOKED_ONCE).await;
     assert_eq!(found, ["s", "n0"]);
-    let own = permits_of(
-        vec![fixture.provider.clone(); 3],
-        [Some("n0"), Some("n0")],
-        Duration::from_millis(1_200),
-    );
-    assert_eq!(own.await, ["s", "n0"]);
 }
 
 async fn a_semaphore_with_one_holder_that_works_is_not_stuck(fixture: Fixture) {
@@ -303,21 +290,11 @@ async fn a_guard_alone_raises_no_alarm(fixture: Fixture) {
     all_end(others).await;
 }
 
-fn waiters(fixture: &Fixture) -> Collection<Document> {
-    fixture.database().collection("distributed_locks.waiters")
-}
-
-/// The text of the `lockId` in a lock's document.
-async fn lock_id(fixture: &Fixture, name: &str) -> String {
-    let document = fixture.document(name).await.expect("the lock has a document");
-    document.get_str("lockId").unwrap().to_owned()
-}
-
 /// Its own process has the lock, so that nothing else would be written.
 #[tokio::test]
 async fn the_document_of_a_wait_says_what_the_callers_hold() {
     let fixture = Fixture::mongodb().await;
-    let (provider, waiters) = (fixture.provider.clone(), waiters(&fixture));
+    let (provider, waiters) = (fixture.provider.clone(), waiters(fixture.database()));
     let held = provider.lock("held").await.unwrap();
     let mut waiting = JoinSet::new();
     for outer in ["outer", "another"] {
@@ -334,19 +311,16 @@ async fn the_document_of_a_wait_says_what_the_callers_hold() {
         (holds.len() == 3).then_some(document)
     };
     let document = must(eventually(AMPLE, "all of them are listed", listed).await);
+    let holds = document.get_array("holds").unwrap();
     for outer in ["outer", "another", "third"] {
-        let id = lock_id(&fixture, outer).await;
-        assert!(
-            document.get_array("holds").unwrap().contains(&id.into()),
-            "{document}"
-        );
+        let id = fixture.lock_id(outer).await;
+        assert!(holds.contains(&id.into()), "{document}");
     }
-    let guard = lock_id(&fixture, "guard").await;
+    let guard = fixture.lock_id("guard").await;
     assert_eq!(document.get_array("may_hold").unwrap(), &vec![guard.into()]);
     held.release().await.unwrap();
     all_end(waiting).await;
-    let empty = || async { (waiters.count_documents(doc! {}).await.ok()? == 0).then_some(()) };
-    must(eventually(AMPLE, "no document of a waiter", empty).await);
+    until_empty(&waiters).await;
 }
 
 /// Nothing is known of what it holds but its guard, and its document is written in any case, because another process has the
@@ -354,7 +328,7 @@ async fn the_document_of_a_wait_says_what_the_callers_hold() {
 #[tokio::test]
 async fn the_document_of_a_waiting_task_names_its_guards() {
     let fixture = Fixture::mongodb().await;
-    let (provider, waiters) = (fixture.provider.clone(), waiters(&fixture));
+    let (provider, waiters) = (fixture.provider.clone(), waiters(fixture.database()));
     let held = fixture.rival().lock("held").await.unwrap();
     let waiting = tokio::spawn(async move {
         let _guard = provider.lock("guard").await?;
@@ -365,13 +339,10 @@ async fn the_document_of_a_waiting_task_names_its_guards() {
         document.get_array("may_hold").ok().cloned()
     };
     let listed = must(eventually(AMPLE, "it is listed", listed).await);
-    assert_eq!(listed, [lock_id(&fixture, "guard").await.into()]);
+    assert_eq!(listed, [fixture.lock_id("guard").await.into()]);
     held.release().await.unwrap();
-    timeout(AMPLE, waiting)
-        .await
-        .expect("it is released")
-        .unwrap()
-        .unwrap();
+    let ended = timeout(AMPLE, waiting).await.expect("it is released");
+    ended.unwrap().unwrap();
 }
 
 /// A caller that holds something and waits for less than half a second sends nothing more, and so does one that holds
@@ -379,33 +350,26 @@ async fn the_document_of_a_waiting_task_names_its_guards() {
 #[tokio::test]
 async fn a_short_wait_and_a_wait_that_holds_nothing_write_nothing() {
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let provider = patient(&database);
+    let (provider, commands) = fixture.recorded(|builder| builder).await;
     let held = provider.lock("held").await.unwrap();
     let short = provider.lock("held").acquire_timeout(Duration::from_millis(100));
-    let outcome = provider
-        .lock("outer")
-        .run(async |_| short.acquire().await.map(drop));
-    outcome.await.unwrap_err();
+    let (outer, body) = (provider.lock("outer"), async |_| short.acquire().await.map(drop));
+    outer.run(body).await.unwrap_err();
     let long = provider.lock("held").acquire_timeout(Duration::from_secs(2));
     long.acquire().await.unwrap_err();
     held.release().await.unwrap();
-    let collection = |command: &Document| command.values().next().unwrap().as_str().map(str::to_owned);
-    let sent = commands.take();
-    let mut on_waiters = sent
-        .iter()
-        .filter(|command| collection(command).as_deref() == Some("distributed_locks.waiters"));
+    let sent = on_waiters(&commands);
     // The long wait reads the note of the holder before its end.
-    assert!(on_waiters.all(|command| command.contains_key("find")), "{sent:?}");
+    assert!(
+        sent.iter().all(|command| command.contains_key("find")),
+        "{sent:?}"
+    );
 }
 
 /// The document of its wait is refused, which is not repeated, and then nothing looks for a deadlock.
 #[tokio::test]
 async fn a_user_without_the_rights_waits_as_before() {
-    let server = must(Server::start(ServerOptions::single().auth()).await);
-    let role = ["find", "insert", "update", "createIndex", "changeStream"];
-    let (database, commands) = recorded_app(&restricted(&server, &role).await).await;
+    let (_server, database, commands) = guarded(&WITHOUT_WAITERS).await;
     let provider = patient(&database);
     let rival = provider.to_builder().build().unwrap();
     let held = rival.lock("held").await.unwrap();
@@ -415,10 +379,7 @@ async fn a_user_without_the_rights_waits_as_before() {
     sleep(LOOKED_TWICE).await;
     held.release().await.unwrap();
     all_end(waiting).await;
-    let mut sent = commands.all();
-    sent.retain(|command| {
-        command.values().next().and_then(Bson::as_str) == Some("distributed_locks.waiters")
-    });
+    let sent = on_waiters(&commands);
     // The write of its document, and the check of the indexes.
     assert!(sent.len() <= 3, "{sent:?}");
 }

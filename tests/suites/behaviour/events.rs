@@ -3,18 +3,24 @@
 use std::time::Duration;
 
 use mongodb::bson::{DateTime, Document, doc};
+use mongodb::error::ErrorKind;
 use mongolock::LockEventKind::{
     Acquired, Deleted, Detached, Done, Expired, Gap, Held, Released, Renewed, Resumed, TakenOver, Waiting,
 };
-use mongolock::{LockError, LockEvent, LockEventKind, LockEvents, LockFilter, LockProvider, LockState};
+use mongolock::{
+    LockError, LockEvent, LockEventKind, LockEvents, LockFilter, LockGuard, LockProvider, LockState,
+};
 use mongolock_tests::{
-    AMPLE, FailPoint, Proxy, Server, ServerOptions, eventually, must, recorded, stable_client,
+    AMPLE, FailPoint, Proxy, Server, ServerOptions, eventually, locks, must, stable_client,
 };
 
 use tokio::time::timeout;
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, acquire_and_release, patient, restricted};
+use crate::fixture::{Fixture, acquire_and_release, patient};
+use crate::planted::claim;
+use crate::servers::{guarded, standalone};
+use crate::waiting::hold_all;
 
 conformance!(
     present_holds_come_first_and_then_the_changes,
@@ -61,6 +67,14 @@ async fn error_of(mut events: LockEvents) -> LockError {
     error
 }
 
+/// The events of all locks, which have begun: the one of this hold has come.
+async fn followed(provider: &LockProvider) -> (LockEvents, LockGuard) {
+    let mut events = provider.admin().events(LockFilter::new());
+    let first = provider.lock("first").await.unwrap();
+    assert!(next(&mut events).await.kind.is_held());
+    (events, first)
+}
+
 fn of(name: &str) -> LockFilter {
     LockFilter::new().name(name)
 }
@@ -94,27 +108,18 @@ async fn present_holds_come_first_and_then_the_changes(fixture: Fixture) {
 
 async fn a_name_is_that_of_a_lock_or_of_a_semaphore(fixture: Fixture) {
     let provider = fixture.process("one");
-    let _others = [
-        provider.lock("name2").await.unwrap(),
-        provider.lock("nam").await.unwrap(),
-    ];
+    let _others = hold_all(&provider, ["name2", "nam"]).await;
     let held = provider.lock("name").await.unwrap();
     let permit = provider.semaphore("name", 2).await.unwrap();
     let admin = provider.admin();
     let listed = admin.list(of("name")).await.unwrap();
-    let listed: Vec<_> = listed
-        .iter()
-        .map(|info| (info.name.as_str(), info.permit))
-        .collect();
-    assert_eq!(listed, [("name", None), ("name", Some(permit.number()))]);
+    let listed = listed.iter().map(|info| (info.name.as_str(), info.permit));
+    assert!(listed.eq([("name", None), ("name", Some(permit.number()))]));
 
     let mut events = admin.events(of("name"));
     for permit in [None, Some(permit.number())] {
         let event = next(&mut events).await;
-        assert_eq!(
-            (event.kind, event.name.as_str(), event.permit),
-            (Held, "name", permit)
-        );
+        assert_eq!((event.kind, &*event.name, event.permit), (Held, "name", permit));
         assert_eq!(event.fencing_token.is_some(), permit.is_none());
     }
     acquire_and_release(&provider.lock("name2x")).await;
@@ -140,10 +145,7 @@ async fn only_events_of_an_owner_are_returned(fixture: Fixture) {
 
 async fn each_way_a_hold_ends_is_an_event(fixture: Fixture) {
     let (one, two) = (fixture.process("one"), fixture.process("two"));
-    let mut events = one.admin().events(LockFilter::new());
-    let _first = one.lock("first").await.unwrap();
-    assert!(next(&mut events).await.kind.is_held());
-
+    let (mut events, _first) = followed(&one).await;
     let held = one.lock("a").await.unwrap();
     assert_eq!(told(&mut events, "a").await, said(Acquired, "one"));
     assert!(two.admin().force_release("a").await.unwrap());
@@ -170,11 +172,8 @@ async fn each_way_a_hold_ends_is_an_event(fixture: Fixture) {
 async fn a_lease_that_is_not_renewed_expires(fixture: Fixture) {
     let (one, two) = (fixture.process("one"), fixture.process("two"));
     let mut events = two.admin().events(of("a"));
-    let lock = one
-        .lock("a")
-        .expiry(Duration::from_secs(2))
-        .max_hold(Duration::ZERO);
-    let held = lock.acquire().await.unwrap();
+    let lock = one.lock("a").expiry(Duration::from_secs(2));
+    let held = lock.max_hold(Duration::ZERO).await.unwrap();
     let acquired = next(&mut events).await;
     assert!(acquired.kind.is_held());
     let expired = next(&mut events).await;
@@ -287,19 +286,18 @@ async fn a_process_that_begins_to_wait_is_an_event_if_asked_for() {
     assert!(timeout(Duration::from_millis(500), first).await.is_err());
 }
 
-/// The time of the server, some seconds after all that was written before.
-async fn server_second(fixture: &Fixture) -> DateTime {
+/// The time of the server.
+async fn server_time(fixture: &Fixture) -> DateTime {
     let hello = must(fixture.database().run_command(doc! { "hello": 1 }).await);
-    let now = must(hello.get_datetime("localTime")).timestamp_millis();
-    DateTime::from_millis((now / 1000 + 1) * 1000)
+    *must(hello.get_datetime("localTime"))
 }
 
-async fn until(fixture: &Fixture, time: DateTime) {
-    let passed = eventually(AMPLE, "the time of the server", || async move {
-        let hello = must(fixture.database().run_command(doc! { "hello": 1 }).await);
-        (*must(hello.get_datetime("localTime")) >= time).then_some(())
-    });
-    must(passed.await);
+/// The next full second of the server, which has begun.
+async fn next_second(fixture: &Fixture) -> DateTime {
+    let now = server_time(fixture).await.timestamp_millis();
+    let next = DateTime::from_millis((now / 1000 + 1) * 1000);
+    let passed = || async { (server_time(fixture).await >= next).then_some(next) };
+    must(eventually(AMPLE, "the next second", passed).await)
 }
 
 async fn all(mut events: LockEvents) -> Vec<(LockEventKind, String, String)> {
@@ -320,15 +318,13 @@ async fn the_past_is_told_in_its_order_and_has_an_end() {
     let fixture = Fixture::mongodb().await;
     let (one, two) = (fixture.process("one"), fixture.process("two"));
     let before = one.lock("before").await.unwrap();
-    let begin = server_second(&fixture).await;
-    until(&fixture, begin).await;
+    let begin = next_second(&fixture).await;
     before.release().await.unwrap();
     acquire_and_release(&one.lock("a")).await;
     acquire_and_release(&two.lock("a")).await;
     dead(&fixture, "b", Duration::from_millis(1)).await;
     let taken = two.lock("b").await.unwrap();
-    let end = server_second(&fixture).await;
-    until(&fixture, end).await;
+    let end = next_second(&fixture).await;
     taken.release().await.unwrap();
 
     let admin = one.admin();
@@ -347,8 +343,7 @@ async fn the_past_is_told_in_its_order_and_has_an_end() {
     assert_eq!(all(events).await, expected[1..5]);
 
     // The end may be the present, also on a server without writes; its second is read.
-    let hello = must(fixture.database().run_command(doc! { "hello": 1 }).await);
-    let now = *must(hello.get_datetime("localTime"));
+    let now = server_time(&fixture).await;
     let mut events = all(admin.events(of("b")).since(end).until(now)).await;
     assert_eq!(events.pop(), Some(line(Released, "b", "")));
 
@@ -362,8 +357,7 @@ async fn the_past_is_told_in_its_order_and_has_an_end() {
 
 #[tokio::test]
 async fn memory_and_a_standalone_server_have_no_past_no_end_and_no_waiters() {
-    let server = must(Server::start(ServerOptions::standalone()).await);
-    let database = must(server.client().await).database("app");
+    let (_server, database) = standalone().await;
     for provider in [LockProvider::in_memory(), LockProvider::new(&database)] {
         let events = || provider.admin().events(LockFilter::new());
         let now = DateTime::now();
@@ -377,38 +371,28 @@ async fn memory_and_a_standalone_server_have_no_past_no_end_and_no_waiters() {
 /// A follower on a server without change streams, and one of a user who may not open one, look once a second.
 #[tokio::test]
 async fn without_change_streams_the_locks_are_looked_at() {
-    let standalone = must(Server::start(ServerOptions::standalone()).await);
-    let limited = must(Server::start(ServerOptions::single().auth()).await);
-    let limited_uri = restricted(&limited, &["find", "insert", "update"]).await;
-    let clients = [
-        must(standalone.client().await),
-        must(stable_client(limited_uri).await),
-    ];
-    for client in clients {
-        let provider = patient(&client.database("app"));
+    let (_standalone, alone) = standalone().await;
+    let (server, limited, _) = guarded(&["find", "insert", "update"]).await;
+    for database in [alone, limited] {
+        let provider = patient(&database);
         let one = provider.to_builder().owner("one").build().unwrap();
         let mut events = provider.admin().events(of("leader"));
         let held = one.lock("leader").await.unwrap();
-        let event = next(&mut events).await;
-        assert!(
-            event.kind.is_held() && event.owner.as_deref() == Some("one"),
-            "{event:?}"
-        );
+        let (kind, owner) = told(&mut events, "leader").await;
+        assert!(kind.is_held() && owner == "one", "{kind:?} {owner}");
         held.release().await.unwrap();
         assert_eq!(told(&mut events, "leader").await, said(Released, "one"));
     }
-    let nobody = restricted_to_nothing(&limited).await;
+    let nobody = restricted_to_nothing(&server).await;
     let error = error_of(nobody.admin().events(LockFilter::new())).await;
-    assert!(error.help().contains("rights"), "{error:?}");
+    assert!(error.help().contains("privileges"), "{error:?}");
 }
 
 /// A provider of a user who may not read the locks.
 async fn restricted_to_nothing(server: &Server) -> LockProvider {
     let app = must(server.client().await).database("app");
-    must(
-        app.run_command(doc! { "createUser": "nobody", "pwd": "nobody", "roles": [] })
-            .await,
-    );
+    let user = doc! { "createUser": "nobody", "pwd": "nobody", "roles": [] };
+    must(app.run_command(user).await);
     let uri = server.uri().replace("root:secret@", "nobody:nobody@");
     let client = must(stable_client(uri.replace("authSource=admin", "authSource=app")).await);
     LockProvider::new(&client.database("app"))
@@ -438,11 +422,9 @@ async fn a_dropped_collection_hides_no_event() {
 async fn a_drop_after_the_end_of_a_stream_is_no_part_of_it() {
     let fixture = Fixture::mongodb().await;
     let one = fixture.process("one");
-    let begin = server_second(&fixture).await;
-    until(&fixture, begin).await;
+    let begin = next_second(&fixture).await;
     acquire_and_release(&one.lock("a")).await;
-    let end = server_second(&fixture).await;
-    until(&fixture, end).await;
+    let end = next_second(&fixture).await;
     must(fixture.locks().drop().await);
     let events = one.admin().events(LockFilter::new()).since(begin).until(end);
     let expected = [line(Acquired, "a", "one"), line(Released, "a", "one")];
@@ -455,10 +437,8 @@ async fn an_outage_hides_no_event() {
     let proxy = must(fixture.db().proxy().await);
     let client = must(stable_client(proxy.uri()).await);
     let far = patient(&client.database(fixture.db().name()));
-    let mut events = far.admin().events(LockFilter::new());
+    let (mut events, _first) = followed(&far).await;
     let one = fixture.process("one");
-    let _first = one.lock("first").await.unwrap();
-    assert!(next(&mut events).await.kind.is_held());
     proxy.refuse_connections();
     proxy.reset_connections();
     for _ in 0..20 {
@@ -475,24 +455,18 @@ async fn an_outage_hides_no_event() {
 #[tokio::test]
 async fn a_failure_before_the_first_reply_hides_no_event() {
     let fixture = Fixture::mongodb().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let (provider, commands) = fixture.recorded(|builder| builder).await;
     let namespace = fixture.locks().namespace().to_string();
     let failing = FailPoint::on(&["getMore"]).error_code(OPERATION_FAILED);
     let failing = must(failing.collection(&namespace).enable(fixture.db().uri()).await);
-    let mut events = patient(&database).admin().events(LockFilter::new());
-    let first = tokio::spawn(async move { (item(&mut events).await, events) });
-    let failed = eventually(AMPLE, "a failed command", || {
-        let has_failed = commands
-            .failed()
-            .iter()
-            .any(|failed| failed.starts_with("getMore"));
-        async move { has_failed.then_some(()) }
-    });
-    must(failed.await);
+    let mut events = provider.admin().events(LockFilter::new());
+    let first = tokio::spawn(async move { (told(&mut events, "a").await, events) });
+    let is_get_more = |failed: &String| failed.starts_with("getMore");
+    let failed = || async { commands.failed().iter().any(is_get_more).then_some(()) };
+    must(eventually(AMPLE, "a failed command", failed).await);
     acquire_and_release(&fixture.process("one").lock("a")).await;
     let (first, mut events) = must(first.await);
-    let first = first.expect("the events go on").unwrap();
-    assert_eq!((first.kind, first.owner.as_deref()), (Acquired, Some("one")));
+    assert_eq!(first, said(Acquired, "one"));
     assert_eq!(told(&mut events, "a").await, said(Released, "one"));
     must(failing.clear().await);
 }
@@ -502,22 +476,18 @@ async fn wrap_oplog(server: &Server) {
     let client = must(server.client().await);
     let other = client.database("other").collection::<Document>("filler");
     let oplog = client.database("local").collection::<Document>("oplog.rs");
-    let first = |oplog: mongodb::Collection<Document>| async move {
+    let first = || async {
         let first = must(oplog.find_one(doc! {}).sort(doc! { "$natural": 1 }).await);
-        first.expect("the oplog has entries")
+        first.expect("the oplog has entries").get_timestamp("ts").unwrap()
     };
-    let begin = first(oplog.clone()).await;
-    let filler = "x".repeat(100_000);
-    let wrapped = eventually(AMPLE, "the end of the first entries", || {
-        let (other, oplog, filler, begin) = (other.clone(), oplog.clone(), filler.clone(), begin.clone());
-        async move {
-            for _ in 0..20 {
-                must(other.insert_one(doc! { "filler": &filler }).await);
-            }
-            (first(oplog).await.get("ts") != begin.get("ts")).then_some(())
+    let (begin, filler) = (first().await, "x".repeat(100_000));
+    let wrapped = || async {
+        for _ in 0..20 {
+            must(other.insert_one(doc! { "filler": &filler }).await);
         }
-    });
-    must(wrapped.await);
+        (first().await != begin).then_some(())
+    };
+    must(eventually(AMPLE, "the end of the first entries", wrapped).await);
 }
 
 #[tokio::test]
@@ -547,20 +517,19 @@ async fn a_wrapped_oplog_is_an_error_for_the_past_and_a_gap_for_a_stream_that_wa
     assert_eq!(told(&mut events, "b").await, said(Released, "one"));
 
     let error = error_of(near.admin().events(LockFilter::new()).since(begin)).await;
-    let LockError::Mongo(error) = error else {
-        panic!("{error:?}")
-    };
-    let mongodb::error::ErrorKind::Command(command) = &*error.kind else {
-        panic!("{error:?}")
-    };
-    assert_eq!(command.code, HISTORY_LOST);
+    let is_lost = |kind: &ErrorKind| matches!(kind, ErrorKind::Command(error) if error.code == HISTORY_LOST);
+    assert!(
+        matches!(&error, LockError::Mongo(error) if is_lost(&error.kind)),
+        "{error:?}"
+    );
 }
 
 /// Documents of locks that are held, in the order of their names.
-fn held(numbers: std::ops::Range<i32>) -> impl Iterator<Item = Document> {
-    numbers.map(|number| {
-        doc! { "_id": format!("{number:04}"), "lockId": "dora#1", "acquiredAt": DateTime::now(),
-        "expiresAt": DateTime::MAX, "fencingToken": 1_i64, "lockIdBefore": "" }
+fn held(count: i32) -> impl Iterator<Item = Document> {
+    (0..count).map(|number| {
+        let mut held = claim(format!("{number:04}"), "dora#1", 600_000);
+        held.insert("lockIdBefore", "");
+        held
     })
 }
 
@@ -570,19 +539,11 @@ async fn the_gap_of_a_slow_reader_begins_before_what_it_has_missed() {
     let server = must(Server::start(ServerOptions::single().oplog(1)).await);
     let database = must(server.client().await).database("app");
     let one = patient(&database);
-    let mut events = one.admin().events(LockFilter::new());
-    let _first = one.lock("first").await.unwrap();
-    assert!(next(&mut events).await.kind.is_held());
-    let locks = database.collection::<Document>("distributed_locks");
-    must(locks.insert_many(held(0..1500)).await);
-    one.lock("missed").await.unwrap().release().await.unwrap();
-    let missed = one
-        .admin()
-        .get("missed")
-        .await
-        .unwrap()
-        .expect("it was held")
-        .acquired_at;
+    let (mut events, _first) = followed(&one).await;
+    must(locks(&database).insert_many(held(1500)).await);
+    acquire_and_release(&one.lock("missed")).await;
+    let missed = one.admin().get("missed").await.unwrap();
+    let missed = missed.expect("it was held").acquired_at;
     wrap_oplog(&server).await;
     let gap = loop {
         let event = next(&mut events).await;
@@ -598,24 +559,17 @@ async fn the_gap_of_a_slow_reader_begins_before_what_it_has_missed() {
 #[tokio::test]
 async fn a_slow_reader_misses_nothing() {
     let fixture = Fixture::mongodb().await;
-    let one = fixture.process("one");
-    let mut events = one.admin().events(LockFilter::new());
-    let _first = one.lock("first").await.unwrap();
-    assert!(next(&mut events).await.kind.is_held());
-    must(fixture.locks().insert_many(held(0..1000)).await);
+    let (mut events, _first) = followed(&fixture.process("one")).await;
+    must(fixture.locks().insert_many(held(1000)).await);
     for number in 0..1000 {
-        assert_eq!(
-            told(&mut events, &format!("{number:04}")).await,
-            said(Acquired, "dora")
-        );
+        let name = format!("{number:04}");
+        assert_eq!(told(&mut events, &name).await, said(Acquired, "dora"));
     }
 }
 
 async fn a_shutdown_ends_the_events(fixture: Fixture) {
     let one = fixture.process("one");
-    let mut events = one.admin().events(LockFilter::new());
-    let held = one.lock("a").await.unwrap();
-    assert!(next(&mut events).await.kind.is_held());
+    let (mut events, held) = followed(&one).await;
     one.shutdown().await;
     while let Some(event) = item(&mut events).await {
         assert_eq!(event.unwrap().kind, Released);

@@ -1,12 +1,17 @@
 //! The fixture of this suite: a provider with a database for one test, a rival in another process, and helpers for
 //! locks.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection, Database};
-use mongolock::{DistributedLock, IndexState, LockError, LockProvider};
+use mongolock::{
+    DistributedLock, IndexState, LockError, LockInfo, LockProvider, LockState, LossReason, blocking,
+};
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, Commands, Server, TestDb, lock_document, locks, must, recorded, stable_client,
-    stable_options, test_db,
+    AMPLE, BEFORE_EXPIRY, Commands, Server, TestDb, eventually, lock_document, locks, must, recorded,
+    stable_client, stable_options, test_db,
 };
 use tokio::time::timeout;
 
@@ -22,26 +27,7 @@ pub(crate) enum AppError {
 /// A provider whose locks no other test uses: in a database for this test, or in memory.
 pub(crate) struct Fixture {
     pub(crate) provider: LockProvider,
-    db: Option<TestDb>,
-}
-
-/// Where the locks of a fixture are, for a provider in another runtime.
-pub(crate) enum Place {
-    Memory(LockProvider),
-    MongoDb { uri: &'static str, database: String },
-}
-
-impl Place {
-    /// A provider for the same locks, on a client of the calling runtime.
-    pub(crate) async fn provider(self) -> LockProvider {
-        match self {
-            Self::Memory(provider) => provider.to_builder().build().unwrap(),
-            Self::MongoDb { uri, database } => {
-                let client = must(stable_client(uri).await);
-                patient(&client.database(&database))
-            }
-        }
-    }
+    db: Option<Arc<TestDb>>,
 }
 
 impl Fixture {
@@ -49,7 +35,7 @@ impl Fixture {
         let db = test_db().await;
         Self {
             provider: patient(db.database()),
-            db: Some(db),
+            db: Some(Arc::new(db)),
         }
     }
 
@@ -59,14 +45,52 @@ impl Fixture {
         Self { provider, db: None }
     }
 
-    pub(crate) fn place(&self) -> Place {
-        match &self.db {
-            None => Place::Memory(self.provider.clone()),
-            Some(db) => Place::MongoDb {
-                uri: db.uri(),
-                database: db.name().to_owned(),
-            },
+    /// A fixture of the same place, whose provider is another one.
+    pub(crate) fn another(&self) -> Self {
+        Self {
+            provider: self.with(|options| options),
+            db: self.db.clone(),
         }
+    }
+
+    /// A provider of a program without async code, and a fixture of the same place.
+    pub(crate) fn threads(&self) -> (blocking::LockProvider, Self) {
+        if self.db.is_some() {
+            let locks =
+                blocking::LockProvider::connect_with(self.uri(), |options| options.acquire_timeout(AMPLE));
+            return (locks.unwrap(), self.another());
+        }
+        let locks = blocking::LockProvider::in_memory().unwrap();
+        let builder = locks.provider().to_builder().acquire_timeout(AMPLE);
+        let provider = builder.build().unwrap();
+        (locks, Self { provider, db: None })
+    }
+
+    /// The connection string that names the database.
+    pub(crate) fn uri(&self) -> String {
+        let (hosts, options) = self.db().uri().split_once("/?").expect("it has options");
+        format!("{hosts}/{}?{options}", self.db().name())
+    }
+
+    /// Runs this in another process, which then crashes: its runtime ends, and it sends nothing any more.
+    pub(crate) async fn in_crashing_process<F: Future<Output: Send + 'static>>(
+        &self,
+        body: impl FnOnce(LockProvider) -> F + Send + 'static,
+    ) -> F::Output {
+        let memory = self.provider.clone();
+        let server = self.db.as_ref().map(|db| (db.uri(), db.name().to_owned()));
+        let crashing = tokio::task::spawn_blocking(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                let provider = match server {
+                    None => memory,
+                    Some((uri, database)) => patient(&must(stable_client(uri).await).database(&database)),
+                };
+                let builder = provider.to_builder().owner("crashed");
+                body(builder.build().unwrap()).await
+            })
+        });
+        crashing.await.unwrap()
     }
 
     /// A provider for the same locks, as another process would have it.
@@ -76,7 +100,7 @@ impl Fixture {
 
     /// A provider for the same locks in another process that runs as this owner.
     pub(crate) fn process(&self, owner: &str) -> LockProvider {
-        self.provider.to_builder().owner(owner).build().unwrap()
+        self.with(|options| options.owner(owner))
     }
 
     pub(crate) fn db(&self) -> &TestDb {
@@ -118,16 +142,54 @@ pub(crate) fn patient(database: &Database) -> LockProvider {
     builder.build().unwrap()
 }
 
+/// A provider for the same locks that renews its leases so often.
+pub(crate) fn renewing(provider: &LockProvider, interval: Duration) -> LockProvider {
+    provider.to_builder().renew_interval(interval).build().unwrap()
+}
+
 pub(crate) async fn acquire_and_release(lock: &DistributedLock) {
     let guard = lock.acquire().await.unwrap();
     guard.release().await.unwrap();
 }
 
+/// What the future returns, which a correct program does long before the limit.
+pub(crate) async fn in_time<T>(future: impl IntoFuture<Output = T>) -> T {
+    timeout(AMPLE, future).await.expect("it ends")
+}
+
 /// Asserts that the lock was released: it can be acquired long before a lease of 30 s would end.
 pub(crate) async fn assert_released(lock: &DistributedLock) {
-    timeout(BEFORE_EXPIRY, acquire_and_release(lock))
-        .await
-        .expect("the lock was released");
+    let released = timeout(BEFORE_EXPIRY, acquire_and_release(lock)).await;
+    released.expect("the lock was released");
+}
+
+/// What this provider sees of a lock that has a document.
+pub(crate) async fn info(provider: &LockProvider, name: &str) -> LockInfo {
+    let info = provider.admin().get(name).await.unwrap();
+    info.expect("the lock has a document")
+}
+
+pub(crate) async fn until_expired(provider: &LockProvider, name: &str) -> LockInfo {
+    let expired = async || Some(info(provider, name).await).filter(|info| info.state == LockState::Expired);
+    must(eventually(AMPLE, "the end of the lease", expired).await)
+}
+
+/// Asserts that the call reports a loss for this reason.
+pub(crate) fn assert_lost<T>(result: Result<T, LockError>, expected: LossReason) {
+    match result {
+        Err(error @ LockError::Lost { reason, .. }) => assert_eq!(reason, expected, "{error}"),
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("the hold is not lost"),
+    }
+}
+
+/// The option that the call refuses.
+pub(crate) fn refused_option<T>(result: Result<T, LockError>) -> &'static str {
+    match result {
+        Err(LockError::InvalidOption { option, .. }) => option,
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("no option is refused"),
+    }
 }
 
 /// The connection string of a user who has only these rights on the collection of the locks in the database `app`.

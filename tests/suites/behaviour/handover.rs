@@ -11,10 +11,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::conformance;
 use crate::fixture::{Fixture, acquire_and_release, assert_released};
+use crate::waiting::{acquired, waiter};
 
 conformance!(
-    waiters_acquire_in_the_order_of_their_arrival,
-    each_hold_has_a_greater_token_of_its_own,
+    waiters_acquire_in_the_order_of_their_arrival_each_with_a_greater_token,
     waiters_with_other_options_get_a_hold_with_their_options,
     a_cancelled_waiter_keeps_no_claim,
     a_minimum_hold_is_not_handed_over,
@@ -22,47 +22,42 @@ conformance!(
     names_that_were_used_once_leave_no_work,
 );
 
-/// Spawns a task that acquires the lock and notes its token.
-fn queue_up(
-    tasks: &mut JoinSet<()>,
-    provider: &LockProvider,
-    noted: &Arc<Mutex<Vec<(usize, FencingToken)>>>,
-    index: usize,
-) {
-    let (lock, noted) = (provider.lock("queue"), Arc::clone(noted));
-    tasks.spawn(async move {
-        let guard = lock.acquire().await.unwrap();
-        noted.lock().unwrap().push((index, guard.fencing_token()));
-        if index.is_multiple_of(2) {
-            guard.release().await.unwrap();
-        }
-    });
-}
-
-/// The numbers and tokens of the waiters of a queue of this length, in the order in which they acquired the lock.
+/// The numbers and tokens of the waiters of a queue of this length, in the order in which they acquired the lock. Every other
+/// one drops its guard.
 async fn noted_queue(provider: &LockProvider, waiters: usize) -> Vec<(usize, FencingToken)> {
-    let noted = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks = JoinSet::new();
+    let (noted, mut tasks) = (Arc::<Mutex<Vec<_>>>::default(), JoinSet::new());
     let first = provider.lock("queue").await.unwrap();
     for index in 0..waiters {
-        queue_up(&mut tasks, provider, &noted, index);
+        let (lock, noted) = (provider.lock("queue"), Arc::clone(&noted));
+        tasks.spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            noted.lock().unwrap().push((index, guard.fencing_token()));
+            if index.is_multiple_of(2) {
+                guard.release().await.unwrap();
+            }
+        });
         tokio::task::yield_now().await;
     }
     first.release().await.unwrap();
-    timeout(BEFORE_EXPIRY, tasks.join_all())
-        .await
-        .expect("all waiters acquire the lock");
-    let noted = noted.lock().unwrap();
-    noted.clone()
+    let all = timeout(BEFORE_EXPIRY, tasks.join_all()).await;
+    all.expect("all waiters acquire the lock");
+    std::mem::take(&mut *noted.lock().unwrap())
 }
 
-async fn waiters_acquire_in_the_order_of_their_arrival(fixture: Fixture) {
-    let order: Vec<usize> = noted_queue(&fixture.provider, 50)
-        .await
-        .into_iter()
-        .map(|(index, _)| index)
-        .collect();
-    assert_eq!(order, (0..50).collect::<Vec<_>>());
+/// S1.19
+async fn waiters_acquire_in_the_order_of_their_arrival_each_with_a_greater_token(fixture: Fixture) {
+    let queue = noted_queue(&fixture.provider, 50).await;
+    let (order, tokens): (Vec<_>, Vec<_>) = queue.into_iter().unzip();
+    assert!(order.iter().copied().eq(0..50), "{order:?}");
+    assert!(
+        tokens.is_sorted_by(|earlier, later| earlier < later),
+        "{tokens:?}"
+    );
+    let next = fixture.rival().lock("queue").await.unwrap();
+    assert!(
+        next.fencing_token() > tokens[49],
+        "greater than all reserved tokens"
+    );
 }
 
 /// S1.19: only the tokens that were reserved tell the holds apart from earlier and later ones, because the time is behind.
@@ -104,47 +99,22 @@ async fn tokens_rise_after_hand_overs_and_a_deletion() {
     }
 }
 
-/// S1.19
-async fn each_hold_has_a_greater_token_of_its_own(fixture: Fixture) {
-    let tokens: Vec<_> = noted_queue(&fixture.provider, 50)
-        .await
-        .into_iter()
-        .map(|(_, token)| token)
-        .collect();
-    assert!(
-        tokens.is_sorted_by(|earlier, later| earlier < later),
-        "{tokens:?}"
-    );
-    let next = fixture.rival().lock("queue").await.unwrap();
-    assert!(
-        next.fencing_token() > tokens[49],
-        "the next token is greater than all reserved tokens"
-    );
-}
-
 async fn waiters_with_other_options_get_a_hold_with_their_options(fixture: Fixture) {
     let first = fixture.provider.lock("options").await.unwrap();
     let mut tasks = JoinSet::new();
-    for seconds in [30, 60, 60, 90] {
-        let lock = fixture
-            .provider
-            .lock("options")
-            .expiry(Duration::from_secs(seconds));
+    for expiry in [30, 60, 60, 90].map(Duration::from_secs) {
+        let lock = fixture.provider.lock("options").expiry(expiry);
         tasks.spawn(async move {
             let guard = lock.acquire().await.unwrap();
             let remaining = guard.remaining();
             guard.release().await.unwrap();
-            (seconds, remaining)
+            assert!(expiry / 2 < remaining && remaining <= expiry, "{remaining:?}");
         });
         tokio::task::yield_now().await;
     }
     first.release().await.unwrap();
-    for (seconds, remaining) in timeout(BEFORE_EXPIRY, tasks.join_all())
-        .await
-        .expect("all waiters acquire the lock")
-    {
-        assert!(remaining <= Duration::from_secs(seconds) && remaining > Duration::from_secs(seconds / 2));
-    }
+    let all = timeout(BEFORE_EXPIRY, tasks.join_all()).await;
+    all.expect("all waiters acquire the lock");
 }
 
 async fn a_cancelled_waiter_keeps_no_claim(fixture: Fixture) {
@@ -188,10 +158,7 @@ async fn another_process_acquires_between_hand_overs(fixture: Fixture) {
     }
     let other = fixture.rival();
     for _ in 0..5 {
-        let guard = timeout(AMPLE / 2, other.lock("shared").acquire())
-            .await
-            .expect("the other process acquires the lock")
-            .unwrap();
+        let guard = acquired(waiter(other.lock("shared")), AMPLE / 2).await;
         sleep(Duration::from_millis(1)).await;
         guard.release().await.unwrap();
     }
@@ -207,10 +174,8 @@ async fn names_that_were_used_once_leave_no_work(fixture: Fixture) {
     let begun = Instant::now();
     fixture.provider.shutdown().await;
     assert!(begun.elapsed() < Duration::from_secs(10));
-    assert!(matches!(
-        fixture.provider.lock("once:0").acquire().await,
-        Err(LockError::ShutDown { .. })
-    ));
+    let refused = fixture.provider.lock("once:0").acquire().await;
+    assert!(matches!(refused, Err(LockError::ShutDown { .. })), "{refused:?}");
 }
 
 /// A long queue inside one process costs only a few commands.

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use mongolock::{Health, IndexState, LockProvider, WakeUp};
-use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must, names, recorded, stable_client};
+use mongolock_tests::{AMPLE, eventually, must, names};
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, restricted};
+use crate::fixture::{Fixture, acquire_and_release, renewing};
+use crate::servers::{guarded, standalone};
 
 conformance!(
     the_locks_of_this_process_are_listed_and_counted,
@@ -17,7 +18,7 @@ conformance!(
 /// Waits until the health of the provider is as expected.
 async fn until(provider: &LockProvider, what: &str, expected: impl Fn(&Health) -> bool) {
     let probe = async || expected(&provider.health().await).then_some(());
-    eventually(AMPLE, what, probe).await.unwrap();
+    must(eventually(AMPLE, what, probe).await);
 }
 
 async fn the_locks_of_this_process_are_listed_and_counted(fixture: Fixture) {
@@ -31,13 +32,10 @@ async fn the_locks_of_this_process_are_listed_and_counted(fixture: Fixture) {
     assert!(!health.is_shut_down);
 
     let held = ours.held();
-    let listed: Vec<_> = held
-        .iter()
-        .map(|lock| (lock.name.as_str(), lock.fencing_token))
-        .collect();
-    assert_eq!(
-        listed,
-        [("a", first.fencing_token()), ("b", second.fencing_token())]
+    let listed = held.iter().map(|lock| (lock.name.as_str(), lock.fencing_token));
+    assert!(
+        listed.eq([("a", first.fencing_token()), ("b", second.fencing_token())]),
+        "{held:?}"
     );
     assert!(held[0].held_for <= held[1].held_for);
     assert!(held[0].remaining > Duration::from_secs(15) && held[0].remaining <= Duration::from_secs(30));
@@ -58,13 +56,12 @@ async fn the_locks_of_this_process_are_listed_and_counted(fixture: Fixture) {
 }
 
 async fn the_smallest_remaining_lease_and_the_last_renewal_are_told(fixture: Fixture) {
-    let provider = &fixture.provider;
+    let expiry = Duration::from_secs(6);
+    let provider = &renewing(&fixture.provider, expiry / 20);
     let health = provider.health().await;
     assert_eq!((health.smallest_remaining, health.last_renewal), (None, None));
     let _long = provider.lock("long").await.unwrap();
-    let expiry = Duration::from_secs(6);
-    let short = provider.lock("short").expiry(expiry).renew_interval(expiry / 20);
-    let short = short.acquire().await.unwrap();
+    let short = provider.lock("short").expiry(expiry).acquire().await.unwrap();
     let remaining = provider.health().await.smallest_remaining.unwrap();
     assert!(remaining <= expiry, "{remaining:?}");
     until(provider, "a renewal", |health| health.last_renewal.is_some()).await;
@@ -95,27 +92,22 @@ async fn a_provider_that_shuts_down_is_not_ready(fixture: Fixture) {
 #[tokio::test]
 async fn a_provider_in_use_is_ready_without_a_command() {
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let provider = LockProvider::new(&database);
-    commands.clear();
+    let (provider, commands) = fixture.recorded(|builder| builder).await;
     assert!(provider.is_ready().await);
     assert_eq!(names(&commands.all()), ["hello"]);
-    provider.lock("used").await.unwrap().release().await.unwrap();
+    acquire_and_release(&provider.lock("used")).await;
     commands.clear();
     assert!(provider.is_ready().await);
-    assert!(!names(&commands.all()).contains(&"hello"));
+    assert_eq!(commands.count("hello"), 0);
 
-    let builder = LockProvider::builder(&database).renew_interval(Duration::from_millis(1));
-    let provider = builder.build().unwrap();
-    provider.lock("used").await.unwrap().release().await.unwrap();
+    let brief = provider.to_builder().renew_interval(Duration::from_millis(1));
+    let provider = brief.build().unwrap();
+    acquire_and_release(&provider.lock("used")).await;
     let asks = async || {
         assert!(provider.is_ready().await);
-        names(&commands.all()).contains(&"hello").then_some(())
+        (commands.count("hello") > 0).then_some(())
     };
-    eventually(AMPLE, "`hello` after the renewal interval", asks)
-        .await
-        .unwrap();
+    must(eventually(AMPLE, "`hello` after the renewal interval", asks).await);
 }
 
 #[tokio::test]
@@ -129,7 +121,7 @@ async fn waiters_are_woken_by_a_stream() {
     waiter.abort();
     until(provider, "no waiter", |health| health.wake_up == WakeUp::Idle).await;
 
-    let polling = provider.to_builder().wake_up(false).build().unwrap();
+    let polling = fixture.with(|builder| builder.wake_up(false));
     let waiter = tokio::spawn(polling.lock("held").acquire());
     until(&polling, "polling", |health| health.wake_up == WakeUp::Polling).await;
     waiter.abort();
@@ -137,8 +129,8 @@ async fn waiters_are_woken_by_a_stream() {
 
 #[tokio::test]
 async fn a_standalone_counts_as_a_primary_and_its_waiters_poll() {
-    let server = Server::start(ServerOptions::standalone()).await.unwrap();
-    let provider = LockProvider::new(&server.client().await.unwrap().database("app"));
+    let (_server, database) = standalone().await;
+    let provider = LockProvider::new(&database);
     let rival = provider.to_builder().owner("rival").build().unwrap();
     let _held = rival.lock("held").await.unwrap();
     assert!(provider.health().await.has_primary);
@@ -152,19 +144,20 @@ async fn a_standalone_counts_as_a_primary_and_its_waiters_poll() {
     waiter.abort();
 }
 
+/// S1.25: without the right to create the index, locks work, and unused documents are not removed.
 #[tokio::test]
 async fn the_state_of_the_index_is_that_of_its_last_check() {
-    let server = Server::start(ServerOptions::standalone().auth()).await.unwrap();
-    let uri = restricted(&server, &["find", "insert", "update"]).await;
-    let client = must(stable_client(uri).await);
-    let provider = LockProvider::new(&client.database("app"));
+    let (_server, database, _) = guarded(&["find", "insert", "update"]).await;
+    let provider = LockProvider::new(&database);
     assert_eq!(provider.health().await.index, None, "nothing was sent before");
-    drop(provider.lock("used").await.unwrap());
+    acquire_and_release(&provider.lock("used")).await;
     let is_refused = |health: &Health| matches!(health.index, Some(IndexState::Unauthorized { .. }));
     until(&provider, "refused index", is_refused).await;
+    let asked = provider.admin().index_state().await;
+    assert!(matches!(asked, IndexState::Unauthorized { .. }), "{asked:?}");
 
     let fixture = Fixture::mongodb().await;
-    drop(fixture.provider.lock("used").await.unwrap());
+    acquire_and_release(&fixture.provider.lock("used")).await;
     let is_ready = |health: &Health| health.index == Some(IndexState::Ready);
     until(&fixture.provider, "index", is_ready).await;
 }

@@ -1,22 +1,25 @@
 //! The TTL index: it is created automatically, reported when it is wrong, and never blocks a lock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use mongodb::bson::{DateTime, Document, doc};
-use mongodb::event::EventHandler;
-use mongodb::event::command::CommandEvent;
+use mongodb::bson::{Document, doc};
 use mongodb::options::IndexOptions;
 use mongodb::{Client, Collection, Database, IndexModel};
 use mongolock::{IndexState, LockFilter, LockProvider};
 use mongolock_tests::{
-    AMPLE, FailPoint, FailPointGuard, Server, ServerOptions, eventually, locks, must, names, recorded,
-    stable_client, stable_options,
+    AMPLE, FailPoint, FailPointGuard, eventually, locks, must, names, recorded, stable_client, stable_options,
 };
 use tokio::task::JoinSet;
 
-use crate::fixture::{Fixture, restricted};
+use crate::fixture::{Fixture, acquire_and_release};
+use crate::in_flight::InFlight;
+use crate::planted::claim;
+use crate::servers::standalone;
+
+/// The lock under which a process builds the index.
+const INTERNAL_LOCK: &str = "mongolock\u{1f}ttl-index";
 
 /// The default retention.
 const DAY: Duration = Duration::from_secs(86_400);
@@ -25,28 +28,22 @@ const DAY: Duration = Duration::from_secs(86_400);
 #[tokio::test]
 async fn the_index_is_created_automatically() {
     let fixture = Fixture::mongodb().await;
-    let provider = fixture
-        .provider
-        .to_builder()
-        .retention(Duration::from_secs(7200))
-        .build()
-        .unwrap();
+    let hours = Duration::from_secs(7200);
+    let provider = fixture.with(|builder| builder.retention(hours));
     let guard = provider.lock("first").await.unwrap();
-    let index = must(
-        eventually(AMPLE, "the index exists", async || {
-            let mut indexes = fixture.locks().list_indexes().await.ok()?;
-            while indexes.advance().await.ok()? {
-                let index = indexes.deserialize_current().ok()?;
-                if index.keys == doc! { "expiresAt": 1 } {
-                    return index.options;
-                }
+    let exists = async || {
+        let mut indexes = fixture.locks().list_indexes().await.ok()?;
+        while indexes.advance().await.ok()? {
+            let index = indexes.deserialize_current().ok()?;
+            if index.keys == doc! { "expiresAt": 1 } {
+                return index.options;
             }
-            None
-        })
-        .await,
-    );
+        }
+        None
+    };
+    let index = must(eventually(AMPLE, "the index exists", exists).await);
     assert_eq!(index.name.as_deref(), Some("expiresAt_ttl"));
-    assert_eq!(index.expire_after, Some(Duration::from_secs(7200)));
+    assert_eq!(index.expire_after, Some(hours));
     guard.release().await.unwrap();
 }
 
@@ -57,56 +54,36 @@ async fn locks_work_without_the_index() {
     create(&fixture, "mine", None).await;
     for _ in 0..5 {
         let guard = fixture.provider.lock("works").await.unwrap();
-        assert!(
-            fixture
-                .rival()
-                .lock("works")
-                .try_acquire()
-                .await
-                .unwrap()
-                .is_none()
-        );
+        assert!(!fixture.is_free("works").await);
         guard.release().await.unwrap();
     }
-    assert_eq!(
-        fixture.locks().list_index_names().await.unwrap(),
-        ["_id_", "mine"]
-    );
+    let indexes = fixture.locks().list_index_names().await.unwrap();
+    assert_eq!(indexes, ["_id_", "mine"]);
 }
 
-/// B7, S2.12, S1.9: `index_state` says what is wrong with the index.
+/// B7, S2.12, S1.9: `index_state` says what is wrong with the index. The one of DistributedLock.MongoDB has the name of ours.
 #[tokio::test]
 async fn index_state_names_the_problem() {
     let fine = Fixture::mongodb().await;
     assert_eq!(fine.provider.admin().index_state().await, IndexState::Ready);
 
-    // The index as DistributedLock.MongoDB creates it.
-    let foreign = Fixture::mongodb().await;
-    create(&foreign, "expiresAt_ttl", Some(Duration::ZERO)).await;
-    let state = foreign.provider.admin().index_state().await;
-    assert!(
-        matches!(&state, IndexState::Conflict { reason, .. } if reason.contains("expiresAt_ttl")),
-        "{state:?}"
-    );
-
-    let plain = Fixture::mongodb().await;
-    create(&plain, "mine", None).await;
-    assert!(matches!(
-        plain.provider.admin().index_state().await,
-        IndexState::Conflict { .. }
-    ));
+    for (index, expires_at_once) in [("expiresAt_ttl", Some(Duration::ZERO)), ("mine", None)] {
+        let other = Fixture::mongodb().await;
+        create(&other, index, expires_at_once).await;
+        let state = other.provider.admin().index_state().await;
+        assert!(
+            matches!(&state, IndexState::Conflict { reason, .. } if reason.contains(index)),
+            "{state:?}"
+        );
+    }
 
     let capped = Fixture::mongodb().await;
     // The Stable API has no capped collections.
-    must(capped.db().without_stable_api().await)
-        .create_collection("distributed_locks")
-        .capped(true)
-        .size(1 << 20)
-        .await
-        .unwrap();
+    let database = must(capped.db().without_stable_api().await);
+    let creating = database.create_collection("distributed_locks");
+    creating.capped(true).size(1 << 20).await.unwrap();
     assert_eq!(capped.provider.admin().index_state().await, IndexState::Capped);
-    let guard = capped.provider.lock("works").await.unwrap();
-    guard.release().await.unwrap();
+    acquire_and_release(&capped.provider.lock("works")).await;
 }
 
 /// If the index or a conflicting one exists, the list of indexes decides, and none is created. `listCollections` is
@@ -118,13 +95,8 @@ async fn the_list_of_indexes_decides_if_an_index_exists() {
         let fixture = Fixture::mongodb().await;
         create(&fixture, "expiresAt_ttl", Some(retention)).await;
         let (database, commands) = recorded(fixture.db(), &[]).await;
-        let state = LockProvider::new(&database).admin().index_state().await;
+        let state = state_of(&database).await;
         assert_eq!(state == IndexState::Ready, is_ready, "{state:?}");
-        assert_eq!(
-            matches!(state, IndexState::Conflict { .. }),
-            !is_ready,
-            "{state:?}"
-        );
         assert_eq!(names(&commands.all()), sent);
     }
 }
@@ -139,15 +111,11 @@ async fn a_missing_or_empty_collection_gets_the_index_at_once() {
             creating.await.unwrap();
         }
         let (database, commands) = recorded(fixture.db(), &[]).await;
-        let state = LockProvider::new(&database).admin().index_state().await;
-        assert_eq!(state, IndexState::Ready);
-        let sent = commands.all();
+        assert_eq!(state_of(&database).await, IndexState::Ready);
+        let mut sent = commands.all();
         assert!(!names(&sent).contains(&"findAndModify"), "{sent:?}");
-        let build = sent
-            .iter()
-            .find(|command| command.contains_key("createIndexes"))
-            .unwrap();
-        let limit = build.get("maxTimeMS").map(ToString::to_string);
+        sent.retain(|command| command.contains_key("createIndexes"));
+        let limit = sent[0].get("maxTimeMS").map(ToString::to_string);
         assert_eq!(limit.as_deref(), Some("1000"));
     }
 }
@@ -158,10 +126,10 @@ async fn of_eight_processes_one_builds_the_index() {
     let fixture = Fixture::mongodb().await;
     fill(&fixture).await;
     let _point = slow_builds(&fixture).await;
-    let builds = Builds::default();
+    let builds = Arc::<InFlight>::default();
     let mut starting = JoinSet::new();
     for number in 0..8 {
-        let provider = LockProvider::new(&builds.counted(&fixture).await);
+        let provider = counted(&builds, &fixture).await;
         starting.spawn(async move {
             let admin = provider.admin();
             let acquire = provider.lock(format!("starts:{number}")).acquire();
@@ -173,22 +141,21 @@ async fn of_eight_processes_one_builds_the_index() {
     for state in starting.join_all().await {
         assert_eq!(state, IndexState::Ready);
     }
-    assert_eq!(builds.most_at_once(), 1);
-    assert_eq!(builds.all(), 1);
+    assert_eq!(builds.most.load(SeqCst), 1);
+    assert_eq!(builds.all.load(SeqCst), 1);
     internal_lock_is_an_ordinary_document_and_not_listed(&fixture).await;
 }
 
 async fn internal_lock_is_an_ordinary_document_and_not_listed(fixture: &Fixture) {
-    let document = fixture.document("mongolock\u{1f}ttl-index").await.unwrap();
-    let fields: Vec<&str> = document.keys().map(String::as_str).collect();
+    let document = fixture.document(INTERNAL_LOCK).await.unwrap();
     assert_eq!(
-        fields,
+        document.keys().collect::<Vec<_>>(),
         ["_id", "lockId", "acquiredAt", "expiresAt", "fencingToken"]
     );
     assert_eq!(
         document.get_str("lockId"),
         Ok(""),
-        "the internal lock is released after the build"
+        "it is released after the build"
     );
     let listed = fixture.provider.admin().list(LockFilter::new()).await.unwrap();
     assert!(listed.iter().all(|lock| !lock.name.contains("ttl-index")));
@@ -198,11 +165,9 @@ async fn internal_lock_is_an_ordinary_document_and_not_listed(fixture: &Fixture)
 /// A standalone server refuses the commit quorum that replica sets need.
 #[tokio::test]
 async fn a_filled_collection_of_a_standalone_gets_the_index() {
-    let server = Server::start(ServerOptions::standalone()).await.unwrap();
-    let database = server.client().await.unwrap().database("app");
-    locks(&database).insert_one(released("filled")).await.unwrap();
-    let state = LockProvider::new(&database).admin().index_state().await;
-    assert_eq!(state, IndexState::Ready);
+    let (_server, database) = standalone().await;
+    locks(&database).insert_one(claim("filled", "", 0)).await.unwrap();
+    assert_eq!(state_of(&database).await, IndexState::Ready);
 }
 
 /// After a build that ran out of time the list of indexes decides whether the index is there.
@@ -218,10 +183,8 @@ async fn a_build_that_ran_out_of_time_may_have_succeeded() {
     commands.until_sent("createIndexes").await;
     // The fail point does not apply to this client, because its application name differs.
     let client = must(stable_client(fixture.db().uri()).await);
-    let locks = client
-        .database(fixture.db().name())
-        .collection("distributed_locks");
-    create_on(&locks, "expiresAt_ttl", Some(DAY)).await;
+    let database = client.database(fixture.db().name());
+    create_on(&locks(&database), "expiresAt_ttl", Some(DAY)).await;
     assert_eq!(asking.await.unwrap(), IndexState::Ready);
 }
 
@@ -232,21 +195,19 @@ async fn after_a_failed_build_no_process_builds_for_minutes() {
     let fixture = Fixture::mongodb().await;
     fill(&fixture).await;
     let point = out_of_time(&fixture).await;
-    let builds = Builds::default();
+    let builds = Arc::<InFlight>::default();
     for _ in 0..3 {
-        let provider = LockProvider::new(&builds.counted(&fixture).await);
-        let state = provider.admin().index_state().await;
+        let state = counted(&builds, &fixture).await.admin().index_state().await;
         assert!(matches!(state, IndexState::Failed { .. }), "{state:?}");
     }
-    assert_eq!(builds.all(), 1);
-    let lock = fixture.provider.admin().get("mongolock\u{1f}ttl-index").await;
-    let pause = lock.unwrap().unwrap().remaining.as_secs();
+    assert_eq!(builds.all.load(SeqCst), 1);
+    let pause = fixture.info(INTERNAL_LOCK).await.remaining.as_secs();
     assert!((280..=600).contains(&pause), "{pause}");
 
     // An operator can end the pause.
     must(point.clear().await);
     let admin = fixture.provider.admin();
-    assert!(admin.force_release("mongolock\u{1f}ttl-index").await.unwrap());
+    assert!(admin.force_release(INTERNAL_LOCK).await.unwrap());
     assert_eq!(admin.index_state().await, IndexState::Ready);
 }
 
@@ -255,8 +216,8 @@ async fn after_a_failed_build_no_process_builds_for_minutes() {
 async fn one_index_check_at_a_time_reaches_the_server() {
     let fixture = Fixture::mongodb().await;
     let _point = slow_builds(&fixture).await;
-    let builds = Builds::default();
-    let provider = LockProvider::new(&builds.counted(&fixture).await);
+    let builds = Arc::<InFlight>::default();
+    let provider = counted(&builds, &fixture).await;
     let mut asking = JoinSet::new();
     for _ in 0..5 {
         let admin = provider.admin();
@@ -265,95 +226,40 @@ async fn one_index_check_at_a_time_reaches_the_server() {
     for state in asking.join_all().await {
         assert_eq!(state, IndexState::Ready);
     }
-    assert_eq!(builds.most_at_once(), 1);
+    assert_eq!(builds.most.load(SeqCst), 1);
 }
 
-/// S1.25: without the right to create the index, locks work, and unused documents are not removed.
-#[tokio::test]
-async fn a_missing_right_is_reported() {
-    let server = Server::start(ServerOptions::single().auth()).await.unwrap();
-    let uri = restricted(&server, &["find", "insert", "update"]).await;
-    let client = must(stable_client(uri).await);
-    let provider = LockProvider::new(&client.database("app"));
-    let guard = provider.lock("works").await.unwrap();
-    assert!(matches!(
-        provider.admin().index_state().await,
-        IndexState::Unauthorized { .. }
-    ));
-    guard.release().await.unwrap();
+async fn state_of(database: &Database) -> IndexState {
+    LockProvider::new(database).admin().index_state().await
 }
 
-/// Counts the index builds that some clients have sent.
-#[derive(Clone, Default)]
-struct Builds {
-    all: Arc<AtomicUsize>,
-    under_way: Arc<AtomicUsize>,
-    most: Arc<AtomicUsize>,
-}
-
-impl Builds {
-    /// The fixture's database through one more client.
-    async fn counted(&self, fixture: &Fixture) -> Database {
-        let mut options = must(stable_options(fixture.db().uri()).await);
-        options.app_name = Some(fixture.db().name().to_owned());
-        let builds = self.clone();
-        options.command_event_handler = Some(EventHandler::callback(move |event| builds.count(&event)));
-        Client::with_options(options)
-            .unwrap()
-            .database(fixture.db().name())
-    }
-
-    fn count(&self, event: &CommandEvent) {
-        match event {
-            CommandEvent::Started(started) if started.command_name == "createIndexes" => {
-                self.all.fetch_add(1, Ordering::SeqCst);
-                let now = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
-                self.most.fetch_max(now, Ordering::SeqCst);
-            }
-            CommandEvent::Succeeded(ended) if ended.command_name == "createIndexes" => self.end(),
-            CommandEvent::Failed(ended) if ended.command_name == "createIndexes" => self.end(),
-            _ => {}
-        }
-    }
-
-    fn end(&self) {
-        self.under_way.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    fn all(&self) -> usize {
-        self.all.load(Ordering::SeqCst)
-    }
-
-    fn most_at_once(&self) -> usize {
-        self.most.load(Ordering::SeqCst)
-    }
+/// A provider for the fixture's database on one more client, whose index builds are counted.
+async fn counted(builds: &Arc<InFlight>, fixture: &Fixture) -> LockProvider {
+    let mut options = must(stable_options(fixture.db().uri()).await);
+    options.app_name = Some(fixture.db().name().to_owned());
+    builds.count("createIndexes", &mut options);
+    let client = Client::with_options(options).unwrap();
+    LockProvider::new(&client.database(fixture.db().name()))
 }
 
 /// Makes index builds of the fixture's clients take at least 100 ms, so that builds at the same time overlap.
 async fn slow_builds(fixture: &Fixture) -> FailPointGuard {
     let point = FailPoint::on(&["createIndexes"]).always();
-    let point = point.block(Duration::from_millis(100));
-    must(point.enable_for(fixture.db()).await)
+    let slow = point.block(Duration::from_millis(100));
+    must(slow.enable_for(fixture.db()).await)
 }
 
 /// Makes index builds of the fixture's clients fail after half a second, as if they had reached their time limit.
 async fn out_of_time(fixture: &Fixture) -> FailPointGuard {
     const MAX_TIME_EXPIRED: i32 = 50;
     let point = FailPoint::on(&["createIndexes"]).always();
-    let point = point
-        .block(Duration::from_millis(500))
-        .error_code(MAX_TIME_EXPIRED);
-    must(point.enable_for(fixture.db()).await)
+    let slow = point.block(Duration::from_millis(500));
+    must(slow.error_code(MAX_TIME_EXPIRED).enable_for(fixture.db()).await)
 }
 
 /// Fills the collection with one document, without any index except the one on `_id`.
 async fn fill(fixture: &Fixture) {
-    fixture.locks().insert_one(released("filled")).await.unwrap();
-}
-
-fn released(name: &str) -> Document {
-    let past = DateTime::now();
-    doc! { "_id": name, "lockId": "", "acquiredAt": past, "expiresAt": past, "fencingToken": 1_i64 }
+    fixture.locks().insert_one(claim("filled", "", 0)).await.unwrap();
 }
 
 async fn create(fixture: &Fixture, name: &str, expire_after: Option<Duration>) {
@@ -363,9 +269,6 @@ async fn create(fixture: &Fixture, name: &str, expire_after: Option<Duration>) {
 async fn create_on(locks: &Collection<Document>, name: &str, expire_after: Option<Duration>) {
     let mut options = IndexOptions::builder().name(name.to_owned()).build();
     options.expire_after = expire_after;
-    let index = IndexModel::builder()
-        .keys(doc! { "expiresAt": 1 })
-        .options(options)
-        .build();
-    locks.create_index(index).await.unwrap();
+    let index = IndexModel::builder().keys(doc! { "expiresAt": 1 });
+    locks.create_index(index.options(options).build()).await.unwrap();
 }

@@ -1,20 +1,16 @@
 //! `LockAdmin::stream`: the locks of a collection of any size, page by page.
 
-use std::pin::pin;
-use std::time::Duration;
-
-use futures_util::{Stream, TryStreamExt};
+use futures_util::{FutureExt, Stream, TryStreamExt};
 use mongodb::bson::{Document, doc};
-use mongolock::{LockAdmin, LockError, LockFilter, LockInfo, LockInfoStream, LockProvider, LockState};
-use mongolock_tests::{Commands, FailPoint, must, names, recorded};
+use mongolock::{LockError, LockFilter, LockInfo, LockInfoStream, LockState};
+use mongolock_tests::{FailPoint, change_lock, must, names};
 
-use crate::admin_commands::foreign;
 use crate::conformance::conformance;
 use crate::fixture::{Fixture, acquire_and_release};
+use crate::planted::foreign;
 
 conformance!(
-    a_stream_returns_what_a_list_returns,
-    a_cancelled_read_skips_no_lock,
+    a_cancelled_read_of_a_stream_skips_no_lock,
     a_stream_outlives_its_provider,
 );
 
@@ -31,35 +27,7 @@ async fn next_name(stream: &mut LockInfoStream) -> Option<String> {
     Some(next.unwrap().name)
 }
 
-async fn a_stream_returns_what_a_list_returns(fixture: Fixture) {
-    let _held = [
-        fixture.process("one").lock("job:b").await.unwrap(),
-        fixture.process("two").lock("job:a").await.unwrap(),
-        fixture.process("one").lock("report:a").await.unwrap(),
-    ];
-    acquire_and_release(&fixture.provider.lock("job:c")).await;
-    let admin = fixture.provider.admin();
-    let all = LockFilter::new;
-    for (filter, expected) in [
-        (all(), "job:a job:b job:c report:a"),
-        (all().prefix("job:"), "job:a job:b job:c"),
-        (all().owner("one"), "job:b report:a"),
-        (all().state(LockState::Held).limit(2), "job:a job:b"),
-        (all().state(LockState::Released), "job:c"),
-        (all().limit(0), ""),
-        (all().prefix("none"), ""),
-    ] {
-        let streamed = read(admin.stream(filter.clone())).await;
-        assert_eq!(streamed.join(" "), expected, "{filter:?}");
-        let listed = admin.list(filter).await.unwrap();
-        let listed: Vec<String> = listed.into_iter().map(|lock| lock.name).collect();
-        assert_eq!(streamed, listed);
-    }
-    let mut ended = admin.stream(all().limit(0));
-    assert!(ended.next().await.is_none() && ended.next().await.is_none());
-}
-
-async fn a_cancelled_read_skips_no_lock(fixture: Fixture) {
+async fn a_cancelled_read_of_a_stream_skips_no_lock(fixture: Fixture) {
     for name in ["a", "b", "c"] {
         acquire_and_release(&fixture.provider.lock(name)).await;
     }
@@ -67,10 +35,9 @@ async fn a_cancelled_read_skips_no_lock(fixture: Fixture) {
     let mut read = Vec::new();
     while read.len() < 3 {
         // The first poll sends the request, and the future is dropped before the reply.
-        let cancelled = tokio::time::timeout(Duration::ZERO, pin!(next_name(&mut stream))).await;
-        match cancelled {
-            Ok(name) => read.extend(name),
-            Err(_) => read.extend(next_name(&mut stream).await),
+        match next_name(&mut stream).now_or_never() {
+            Some(name) => read.extend(name),
+            None => read.extend(next_name(&mut stream).await),
         }
     }
     assert_eq!(read, ["a", "b", "c"]);
@@ -79,7 +46,7 @@ async fn a_cancelled_read_skips_no_lock(fixture: Fixture) {
 
 async fn a_stream_outlives_its_provider(fixture: Fixture) {
     acquire_and_release(&fixture.provider.lock("a")).await;
-    let provider = fixture.provider.to_builder().build().unwrap();
+    let provider = fixture.with(|builder| builder);
     let mut stream = provider.admin().stream(LockFilter::new());
     provider.shutdown().await;
     drop(provider);
@@ -87,18 +54,20 @@ async fn a_stream_outlives_its_provider(fixture: Fixture) {
     assert_eq!(elsewhere.await.unwrap().as_deref(), Some("a"));
 }
 
-/// So many locks that are held for ten minutes, in the order of their names.
-async fn insert_locks(fixture: &Fixture, count: usize) -> Vec<String> {
+/// A fixture with so many locks that are held for ten minutes, and their names in order.
+async fn filled(count: usize) -> (Fixture, Vec<String>) {
+    let fixture = Fixture::mongodb().await;
     let names: Vec<String> = (0..count).map(|number| format!("lock:{number:05}")).collect();
     let documents: Vec<Document> = names.iter().rev().map(|name| foreign(name.as_str())).collect();
     fixture.locks().insert_many(documents).await.unwrap();
-    names
+    (fixture, names)
 }
 
-/// The operator's view through a client whose commands are recorded.
-async fn recorded_admin(fixture: &Fixture) -> (LockAdmin, Commands) {
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    (LockProvider::new(&database).admin(), commands)
+/// Reads as many locks as there are names, which are theirs.
+async fn expect_next(stream: &mut LockInfoStream, names: &[String]) {
+    for expected in names {
+        assert_eq!(next_name(stream).await.as_ref(), Some(expected));
+    }
 }
 
 /// The number of cursors that are open at the server for this test.
@@ -109,22 +78,15 @@ async fn open_cursors(fixture: &Fixture) -> usize {
     let admin = database.client().database("admin");
     let idle = doc! { "$currentOp": { "allUsers": true, "idleCursors": true } };
     let own = doc! { "$match": { "type": "idleCursor", "ns": namespace } };
-    let found: Vec<Document> = admin
-        .aggregate([idle, own])
-        .await
-        .unwrap()
-        .try_collect()
-        .await
-        .unwrap();
-    found.len()
+    let found = admin.aggregate([idle, own]).await.unwrap();
+    found.try_collect::<Vec<_>>().await.unwrap().len()
 }
 
 #[tokio::test]
 async fn a_stream_requests_a_page_when_it_is_read() {
-    let fixture = Fixture::mongodb().await;
-    let expected = insert_locks(&fixture, 25 * PAGE).await;
-    let (admin, commands) = recorded_admin(&fixture).await;
-    let mut stream = admin.stream(LockFilter::new());
+    let (fixture, expected) = filled(25 * PAGE).await;
+    let (provider, commands) = fixture.recorded(|builder| builder).await;
+    let mut stream = provider.admin().stream(LockFilter::new());
     assert!(commands.all().is_empty(), "nothing is sent before the first read");
     for (number, expected) in expected.iter().enumerate() {
         assert_eq!(next_name(&mut stream).await.as_ref(), Some(expected));
@@ -143,22 +105,16 @@ async fn a_stream_requests_a_page_when_it_is_read() {
 
 #[tokio::test]
 async fn a_dropped_stream_leaves_nothing_behind() {
-    let fixture = Fixture::mongodb().await;
-    let expected = insert_locks(&fixture, 3 * PAGE).await;
-    let (admin, commands) = recorded_admin(&fixture).await;
-    let mut stream = admin.stream(LockFilter::new());
-    for expected in &expected[..10] {
-        assert_eq!(next_name(&mut stream).await.as_ref(), Some(expected));
-    }
+    let (fixture, expected) = filled(3 * PAGE).await;
+    let (provider, commands) = fixture.recorded(|builder| builder).await;
+    let mut stream = provider.admin().stream(LockFilter::new());
+    expect_next(&mut stream, &expected[..10]).await;
     assert_eq!(open_cursors(&fixture).await, 0, "also while the stream is used");
     drop(stream);
-    // A later request on the same client is recorded after everything that the drop could have sent.
-    admin.get("lock:00000").await.unwrap();
-    assert_eq!(
-        names(&commands.take()),
-        ["find"; 6],
-        "locks, waiters and notes of one page and of one lock"
-    );
+    // A later request on the same client is recorded after everything that the drop could have sent. Both have read locks,
+    // waiters and notes.
+    provider.admin().get("lock:00000").await.unwrap();
+    assert_eq!(names(&commands.take()), ["find"; 6]);
 
     let _cursor = fixture.locks().find(doc! {}).await.unwrap();
     assert_eq!(open_cursors(&fixture).await, 1, "that of this test is counted");
@@ -166,17 +122,14 @@ async fn a_dropped_stream_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn filters_and_limits_apply_to_all_pages() {
-    let fixture = Fixture::mongodb().await;
-    let expected = insert_locks(&fixture, 3 * PAGE).await;
-    let (admin, commands) = recorded_admin(&fixture).await;
+    let (fixture, expected) = filled(3 * PAGE).await;
+    let (provider, commands) = fixture.recorded(|builder| builder).await;
+    let admin = provider.admin();
     let limited = LockFilter::new().state(LockState::Held).limit(1500);
     assert_eq!(read(admin.stream(limited)).await, expected[..1500]);
-    let limits: Vec<i64> = commands
-        .take()
-        .iter()
-        .filter_map(|find| find.get_i64("limit").ok())
-        .collect();
-    assert_eq!(limits, [1000, 500]);
+    let sent = commands.take();
+    let limits = sent.iter().filter_map(|find| find.get_i64("limit").ok());
+    assert_eq!(limits.collect::<Vec<_>>(), [1000, 500]);
 
     let prefixed = LockFilter::new().prefix("lock:01").state(LockState::Held);
     assert_eq!(read(admin.stream(prefixed)).await, expected[1000..2000]);
@@ -189,12 +142,9 @@ async fn filters_and_limits_apply_to_all_pages() {
 /// The name at which a page ends need not exist any more when the next page is requested.
 #[tokio::test]
 async fn locks_that_are_removed_meanwhile_disturb_no_other() {
-    let fixture = Fixture::mongodb().await;
-    let expected = insert_locks(&fixture, 2 * PAGE).await;
+    let (fixture, expected) = filled(2 * PAGE).await;
     let mut stream = fixture.provider.admin().stream(LockFilter::new());
-    for expected in &expected[..PAGE] {
-        assert_eq!(next_name(&mut stream).await.as_ref(), Some(expected));
-    }
+    expect_next(&mut stream, &expected[..PAGE]).await;
     let removed = doc! { "_id": { "$in": &expected[PAGE - 2..=PAGE] } };
     fixture.locks().delete_many(removed).await.unwrap();
     fixture.locks().insert_one(foreign("lock:01500+")).await.unwrap();
@@ -206,15 +156,9 @@ async fn locks_that_are_removed_meanwhile_disturb_no_other() {
 
 #[tokio::test]
 async fn a_stream_goes_on_after_a_damaged_document() {
-    let fixture = Fixture::mongodb().await;
-    let names = insert_locks(&fixture, 4).await;
+    let (fixture, names) = filled(4).await;
     for damaged in ["lock:00001", "lock:00003"] {
-        let unset = doc! { "$unset": { "lockId": "" } };
-        fixture
-            .locks()
-            .update_one(doc! { "_id": damaged }, unset)
-            .await
-            .unwrap();
+        change_lock(fixture.database(), damaged, doc! { "$unset": "lockId" }).await;
     }
     let mut stream = fixture.provider.admin().stream(LockFilter::new());
     for (number, name) in names.iter().enumerate() {
@@ -232,13 +176,10 @@ async fn a_stream_goes_on_after_a_damaged_document() {
 #[tokio::test]
 async fn a_stream_ends_after_an_error_of_the_server() {
     const UNAUTHORIZED: i32 = 13;
-    let fixture = Fixture::mongodb().await;
-    let expected = insert_locks(&fixture, PAGE + 1).await;
+    let (fixture, expected) = filled(PAGE + 1).await;
     let admin = fixture.provider.admin();
     let mut stream = admin.stream(LockFilter::new());
-    for expected in &expected[..PAGE] {
-        assert_eq!(next_name(&mut stream).await.as_ref(), Some(expected));
-    }
+    expect_next(&mut stream, &expected[..PAGE]).await;
     let failing = FailPoint::on(&["find"]).always().error_code(UNAUTHORIZED);
     let failing = failing.enable_for(fixture.db()).await.unwrap();
     assert!(matches!(stream.next().await, Some(Err(LockError::Mongo(_)))));

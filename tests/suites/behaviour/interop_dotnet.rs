@@ -11,6 +11,7 @@ use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
 use tokio::time::timeout;
 
 use crate::fixture::Fixture;
+use crate::waiting::{acquired, waiter};
 
 /// One acquisition as the .NET library makes it: a lock is free if `expiresAt` is missing or has passed, and the token
 /// counts from 1.
@@ -21,7 +22,7 @@ pub(crate) struct DotnetLock {
 }
 
 impl DotnetLock {
-    pub(crate) async fn try_acquire(
+    async fn try_acquire(
         locks: &Collection<Document>,
         name: &str,
         lock_id: &str,
@@ -51,6 +52,11 @@ impl DotnetLock {
         })
     }
 
+    /// An attempt for a lease that outlasts the test.
+    pub(crate) async fn acquire(locks: &Collection<Document>, name: &str) -> Option<Self> {
+        Self::try_acquire(locks, name, &format!("net-{}", fastrand::u64(..)), 30_000).await
+    }
+
     /// Releases the lock as the .NET library does: it deletes the document if it is still its own.
     pub(crate) async fn release(self, name: &str) -> u64 {
         let own = doc! { "_id": name, "lockId": self.lock_id };
@@ -65,19 +71,17 @@ async fn the_locks_of_a_set_are_shared_as_well() {
     let (set, locks) = (fixture.provider.lock_all(["one", "two"]), fixture.locks());
     let ours = set.acquire().await.unwrap();
     for name in ["one", "two"] {
-        let refused = DotnetLock::try_acquire(&locks, name, "a", 30_000).await;
-        assert!(refused.is_none(), "{name}");
+        assert!(DotnetLock::acquire(&locks, name).await.is_none(), "{name}");
     }
     let token = ours.fencing_token_of("two").unwrap().get();
     ours.release().await.unwrap();
-    let theirs = DotnetLock::try_acquire(&locks, "two", "b", 30_000)
-        .await
-        .expect("the lock was released");
+    let theirs = DotnetLock::acquire(&locks, "two").await;
+    let theirs = theirs.expect("the lock was released");
     assert_eq!(theirs.token, token + 1);
     assert!(set.try_acquire().await.unwrap().is_none());
-    let waiting = tokio::spawn(async move { set.acquire().await });
+    let waiting = waiter(set);
     assert_eq!(theirs.release("two").await, 1);
-    let guard = timeout(AMPLE, waiting).await.unwrap().unwrap().unwrap();
+    let guard = acquired(waiting, AMPLE).await;
     assert!(guard.fencing_token_of("two").unwrap().get() > token);
     guard.release().await.unwrap();
 }
@@ -89,30 +93,19 @@ async fn both_libraries_exclude_each_other() {
     let fixture = Fixture::mongodb().await;
     let (lock, locks) = (fixture.provider.lock("shared"), fixture.locks());
     let ours = lock.acquire().await.unwrap();
-    assert!(
-        DotnetLock::try_acquire(&locks, "shared", "a", 30_000)
-            .await
-            .is_none()
-    );
+    assert!(DotnetLock::acquire(&locks, "shared").await.is_none());
     let token = ours.fencing_token().get();
     ours.release().await.unwrap();
 
-    let theirs = DotnetLock::try_acquire(&locks, "shared", "b", 30_000)
-        .await
-        .expect("the lock was released");
+    let theirs = DotnetLock::acquire(&locks, "shared").await;
+    let theirs = theirs.expect("the lock was released");
     assert_eq!(theirs.token, token + 1);
     assert!(lock.try_acquire().await.unwrap().is_none());
-    let waiting = tokio::spawn(async move { lock.acquire().await });
+    let waiting = waiter(lock);
     assert_eq!(theirs.release("shared").await, 1);
-    let ours = tokio::time::timeout(BEFORE_EXPIRY, waiting)
-        .await
-        .unwrap()
-        .unwrap()
-        .unwrap();
-    assert!(
-        ours.fencing_token().get() > token + 1,
-        "the token rises after the deletion as well"
-    );
+    let ours = acquired(waiting, BEFORE_EXPIRY).await;
+    let next = ours.fencing_token().get();
+    assert!(next > token + 1, "the token rises after the deletion as well");
     ours.release().await.unwrap();
 }
 
@@ -122,34 +115,24 @@ async fn both_libraries_take_over_expired_locks() {
     let fixture = Fixture::mongodb().await;
     let (lock, locks) = (fixture.provider.lock("shared"), fixture.locks());
     let theirs = DotnetLock::try_acquire(&locks, "shared", "a", 100).await.unwrap();
-    let ours = lock
-        .clone()
-        .expiry(Duration::from_millis(200))
-        .max_hold(Duration::ZERO);
-    let ours = ours.acquire().await.unwrap();
+    let lock = lock.expiry(Duration::from_millis(200));
+    let ours = lock.max_hold(Duration::ZERO).acquire().await.unwrap();
     assert!(ours.fencing_token().get() > theirs.token);
-    assert_eq!(
-        theirs.release("shared").await,
-        0,
-        "the document has another claim"
-    );
-    let taken = async || DotnetLock::try_acquire(&locks, "shared", "b", 30_000).await;
+    let released = theirs.release("shared").await;
+    assert_eq!(released, 0, "the document has another claim");
+    let taken = async || DotnetLock::acquire(&locks, "shared").await;
     let theirs = must(eventually(AMPLE, "the end of the lease", taken).await);
     assert!(theirs.token > ours.fencing_token().get());
     assert!(matches!(ours.release().await, Err(LockError::Lost { .. })));
-    assert_eq!(
-        theirs.release("shared").await,
-        1,
-        "the release of the lost lock changed nothing"
-    );
+    let released = theirs.release("shared").await;
+    assert_eq!(released, 1, "the release of the lost lock changed nothing");
 }
 
 /// A takeover margin applies to the holds of the .NET library, which has none itself.
 #[tokio::test]
 async fn a_margin_is_left_to_both_libraries_by_one() {
     let fixture = Fixture::mongodb().await;
-    let builder = fixture.provider.to_builder().takeover_margin(AMPLE);
-    let (provider, locks) = (builder.build().unwrap(), fixture.locks());
+    let (provider, locks) = (fixture.with(|b| b.takeover_margin(AMPLE)), fixture.locks());
     let theirs = DotnetLock::try_acquire(&locks, "shared", "a", 100).await.unwrap();
     let expired = async || {
         let info = provider.admin().get("shared").await.unwrap()?;
@@ -158,7 +141,7 @@ async fn a_margin_is_left_to_both_libraries_by_one() {
     let remaining = must(eventually(AMPLE, "the end of the lease", expired).await);
     assert!(remaining > AMPLE / 2, "{remaining:?}");
     assert!(provider.lock("shared").try_acquire().await.unwrap().is_none());
-    let next = DotnetLock::try_acquire(&locks, "shared", "b", 30_000).await;
+    let next = DotnetLock::acquire(&locks, "shared").await;
     let next = next.expect("the .NET library takes an expired lock");
     assert!(next.token > theirs.token);
     assert_eq!(next.release("shared").await, 1);
@@ -171,14 +154,10 @@ async fn a_margin_is_left_to_both_libraries_by_one() {
 #[tokio::test]
 async fn locks_work_with_the_dotnet_index() {
     let fixture = Fixture::mongodb().await;
-    let at_once = IndexOptions::builder()
-        .name("expiresAt_ttl".to_owned())
-        .expire_after(Duration::ZERO)
-        .build();
-    let index = IndexModel::builder()
-        .keys(doc! { "expiresAt": 1 })
-        .options(at_once)
-        .build();
+    let options = IndexOptions::builder().name("expiresAt_ttl".to_owned());
+    let at_once = options.expire_after(Duration::ZERO).build();
+    let index = IndexModel::builder().keys(doc! { "expiresAt": 1 });
+    let index = index.options(at_once).build();
     fixture.locks().create_index(index).await.unwrap();
     let first = fixture.provider.lock("swept").await.unwrap();
     let token = first.fencing_token();
@@ -188,16 +167,14 @@ async fn locks_work_with_the_dotnet_index() {
     let next = fixture.provider.lock("swept").await.unwrap();
     assert!(next.fencing_token() > token);
     next.release().await.unwrap();
-    assert!(matches!(
-        fixture.provider.admin().index_state().await,
-        IndexState::Conflict { reason, .. } if !reason.contains("takeover_margin")
-    ));
-    let builder = fixture.provider.to_builder().takeover_margin(AMPLE);
-    let with_margin = builder.build().unwrap().admin().index_state().await;
-    assert!(
-        matches!(&with_margin, IndexState::Conflict { reason, .. } if reason.contains("takeover_margin of 60s")),
-        "{with_margin:?}"
-    );
+    for (margin, is_ended) in [(Duration::ZERO, false), (AMPLE, true)] {
+        let provider = fixture.with(|builder| builder.takeover_margin(margin));
+        let state = provider.admin().index_state().await;
+        let IndexState::Conflict { reason, .. } = state else {
+            panic!("{state:?}");
+        };
+        assert_eq!(reason.contains("takeover_margin of 60s"), is_ended, "{reason}");
+    }
 }
 
 /// The document of a permit is an ordinary one: the .NET library is refused a held permit, and a permit that it holds under
@@ -209,23 +186,19 @@ async fn permits_are_shared_as_well() {
     let id = |number: u32| format!("shared\u{1f}{number}");
     let ours = semaphore.acquire().await.unwrap();
     let (own, other) = (id(ours.number()), id(1 - ours.number()));
-    assert!(DotnetLock::try_acquire(&locks, &own, "a", 30_000).await.is_none());
-    let theirs = DotnetLock::try_acquire(&locks, &other, "a", 30_000).await;
+    assert!(DotnetLock::acquire(&locks, &own).await.is_none());
+    let theirs = DotnetLock::acquire(&locks, &other).await;
     assert!(semaphore.try_acquire().await.unwrap().is_none(), "both are held");
     assert_eq!(semaphore.available().await.unwrap(), 0);
 
-    let waiting = semaphore.clone();
-    let waiting = tokio::spawn(async move { waiting.acquire().await });
+    let waiting = tokio::spawn(semaphore.acquire());
     // Its release deletes the document, and the waiter makes another one.
     assert_eq!(theirs.expect("it is free").release(&other).await, 1);
-    let second = timeout(BEFORE_EXPIRY, waiting)
-        .await
-        .expect("it is woken")
-        .unwrap()
-        .unwrap();
+    let second = timeout(BEFORE_EXPIRY, waiting).await.expect("it is woken");
+    let second = second.unwrap().unwrap();
     assert_eq!(id(second.number()), other);
     ours.release().await.unwrap();
-    let after = DotnetLock::try_acquire(&locks, &own, "b", 30_000).await;
+    let after = DotnetLock::acquire(&locks, &own).await;
     assert!(after.is_some(), "a released permit is free for it");
     second.release().await.unwrap();
 }
@@ -238,8 +211,7 @@ async fn the_dotnet_library_leaves_marks_alone() {
     let locks = fixture.locks();
     let lock = fixture.provider.lock("shared").once();
     let guard = lock.acquire().await.unwrap();
-    let claim = fixture.document("shared").await.unwrap();
-    let own = claim.get_str("lockId").unwrap().to_owned();
+    let own = fixture.lock_id("shared").await;
     guard.done().await.unwrap();
     let marked = fixture.document("shared").await.unwrap();
     assert_eq!(marked.get_str("lockId").unwrap(), format!("done:{own}"));
@@ -247,27 +219,22 @@ async fn the_dotnet_library_leaves_marks_alone() {
         marked.keys().collect::<Vec<_>>(),
         ["_id", "lockId", "acquiredAt", "expiresAt", "fencingToken"],
     );
-    assert!(
-        DotnetLock::try_acquire(&locks, "shared", "a", 30_000)
-            .await
-            .is_none()
-    );
+    assert!(DotnetLock::acquire(&locks, "shared").await.is_none());
     let stale = DotnetLock {
         locks: locks.clone(),
         lock_id: own.clone(),
         token: 0,
     };
     let renewal = doc! { "$set": { "expiresAt": DateTime::from_millis(0) } };
-    let renewed = locks
-        .update_one(doc! { "_id": "shared", "lockId": &own }, renewal)
-        .await;
+    let claim = doc! { "_id": "shared", "lockId": &own };
+    let renewed = locks.update_one(claim, renewal).await;
     assert_eq!(renewed.unwrap().matched_count, 0);
     assert_eq!(stale.release("shared").await, 0);
     assert_eq!(fixture.document("shared").await.unwrap(), marked);
 
     let over = doc! { "$set": { "expiresAt": DateTime::now() } };
     locks.update_one(doc! { "_id": "shared" }, over).await.unwrap();
-    let taken = async || DotnetLock::try_acquire(&locks, "shared", "b", 30_000).await;
+    let taken = async || DotnetLock::acquire(&locks, "shared").await;
     let theirs = must(eventually(AMPLE, "the end of the mark", taken).await);
     assert_eq!(theirs.token, marked.get_i64("fencingToken").unwrap() + 1);
     let busy = lock.try_acquire().await.unwrap();

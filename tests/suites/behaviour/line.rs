@@ -2,52 +2,31 @@
 
 use std::time::Duration;
 
+use mongodb::Collection;
 use mongodb::bson::{Bson, DateTime, Document, doc};
-use mongodb::{Collection, Database};
 use mongolock::{LockProvider, WaitersState};
-use mongolock_tests::{
-    AMPLE, Commands, FailPoint, Server, ServerOptions, eventually, must, recorded, stable_client,
-};
+use mongolock_tests::{AMPLE, FailPoint, eventually, must, recorded};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::competition::{Competition, SECTION, SHARED, compete};
-use crate::fixture::{Fixture, patient, restricted};
+use crate::fixture::{Fixture, acquire_and_release, patient};
 use crate::interop_dotnet::DotnetLock;
+use crate::servers::{WITHOUT_WAITERS, guarded};
+use crate::waiter_documents::{count, on_waiters, until_empty, waiters};
 
 /// The longest time that a waiter leaves a lock that is free to all before it in line.
 const TIME_SLOTS: Duration = Duration::from_millis(50);
 
-fn waiters(database: &Database) -> Collection<Document> {
-    database.collection("distributed_locks.waiters")
-}
-
 fn three(fixture: &Fixture) -> [LockProvider; 3] {
     ["a", "b", "c"].map(|owner| fixture.process(owner))
-}
-
-async fn until_empty(waiters: &Collection<Document>) {
-    let is_empty = || async { (waiters.count_documents(doc! {}).await.ok()? == 0).then_some(()) };
-    must(eventually(AMPLE, "no document of a waiter", is_empty).await);
-}
-
-/// The commands on the collection of the waiters.
-fn on_waiters(commands: &Commands) -> Vec<Document> {
-    let mut sent = commands.all();
-    sent.retain(|command| {
-        let name = command.values().next().and_then(Bson::as_str);
-        name == Some("distributed_locks.waiters")
-    });
-    sent
 }
 
 /// Who does not wait, or not for long, sends what was sent without a line.
 #[tokio::test]
 async fn nothing_is_sent_for_locks_that_nobody_awaits_for_long() {
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let provider = patient(&database);
+    let (provider, commands) = fixture.recorded(|builder| builder).await;
     for name in 0..20 {
         let guard = provider.lock(name).await.unwrap();
         assert!(fixture.rival().lock(name).try_acquire().await.unwrap().is_none());
@@ -55,10 +34,6 @@ async fn nothing_is_sent_for_locks_that_nobody_awaits_for_long() {
     }
     let held = fixture.rival().lock("held").await.unwrap();
     assert!(provider.lock("held").try_acquire().await.unwrap().is_none());
-    let hasty = LockProvider::builder(&database).fair(false).build().unwrap();
-    // A call that waits for longer reads the note of the holder.
-    let limited = hasty.lock("held").acquire_timeout(Duration::from_millis(450));
-    limited.acquire().await.unwrap_err();
     held.release().await.unwrap();
     assert_eq!(on_waiters(&commands), []);
 }
@@ -83,7 +58,7 @@ async fn the_work_leaves_no_document() {
     }
     let mut most = 0;
     while !working.is_empty() {
-        most = waiters.count_documents(doc! {}).await.unwrap().max(most);
+        most = count(&waiters).await.max(most);
         while let Some(done) = working.try_join_next() {
             done.unwrap();
         }
@@ -96,22 +71,18 @@ async fn the_work_leaves_no_document() {
 #[tokio::test]
 async fn the_first_wait_has_the_indexes_built() {
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let (waiting, commands) = fixture.recorded(|builder| builder).await;
     let held = fixture.provider.lock("held").await.unwrap();
-    let waiting = patient(&database);
     let mut waits = JoinSet::new();
     for name in ["held", "other", "held"] {
         let lock = waiting.lock(name);
-        waits.spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() });
+        waits.spawn(async move { acquire_and_release(&lock).await });
     }
     let waiters = waiters(fixture.database());
     let built = || async {
         let names = waiters.list_index_names().await.ok()?;
-        ["line", "until_ttl"]
-            .iter()
-            .all(|wanted| names.iter().any(|name| name == wanted))
-            .then_some(())
+        let is_built = |wanted: &str| names.iter().any(|name| name == wanted);
+        (is_built("line") && is_built("until_ttl")).then_some(())
     };
     must(eventually(AMPLE, "the indexes of the waiters", built).await);
     held.release().await.unwrap();
@@ -119,28 +90,29 @@ async fn the_first_wait_has_the_indexes_built() {
     let mut builds = on_waiters(&commands);
     builds.retain(|command| command.contains_key("createIndexes"));
     assert_eq!(builds.len(), 1, "{builds:?}");
-    assert_eq!(
-        builds[0]
-            .get_i32("maxTimeMS")
-            .map(i64::from)
-            .or_else(|_| builds[0].get_i64("maxTimeMS")),
-        Ok(1000)
-    );
+    let limit = builds[0].get("maxTimeMS").map(ToString::to_string);
+    assert_eq!(limit.as_deref(), Some("1000"));
 }
 
 #[tokio::test]
 async fn a_collection_that_is_dropped_while_they_wait_costs_order_only() {
     let fixture = Fixture::mongodb().await;
-    let competition = Competition::begin(&three(&fixture));
-    competition.until_each_had(2).await;
+    let (waiters, competition) = (waiters(fixture.database()), begun(&three(&fixture)).await);
     for _ in 0..10 {
-        waiters(fixture.database()).drop().await.unwrap();
+        waiters.clone().drop().await.unwrap();
         competition.until_each_had(2).await;
     }
     // The documents come back with the next turns.
     competition.until_in_rotation().await;
     competition.end().await;
-    until_empty(&waiters(fixture.database())).await;
+    until_empty(&waiters).await;
+}
+
+/// A competition in which each process has had a turn in line.
+async fn begun(processes: &[LockProvider]) -> Competition {
+    let competition = Competition::begin(processes);
+    competition.until_each_had(2).await;
+    competition
 }
 
 /// The value of a damaged field.
@@ -167,19 +139,19 @@ async fn damage(waiters: Collection<Document>, seed: u64) {
         let field = fastrand::choice(fields).unwrap_or("at");
         // Some values are refused by the pipelines of no update: the server takes all of these.
         let change = doc! { "$set": { field: any_value() } };
-        let all = fastrand::bool();
-        if all {
+        if fastrand::bool() {
             waiters.update_many(doc! {}, change).await.unwrap();
         } else {
             waiters.update_one(doc! {}, change).await.unwrap();
         }
+        let id = format!("forged-{}", number % 20);
         let mut forged = doc! {
-            "_id": format!("forged-{}", number % 20), "name": SHARED, "provider": format!("forged-{}", number % 20),
-            "at": DateTime::from_millis(number % 20), "moment": i64::MAX, "until": DateTime::MAX, "unknown": [1],
+            "_id": &id, "name": SHARED, "provider": &id, "at": DateTime::from_millis(number % 20),
+            "moment": i64::MAX, "until": DateTime::MAX, "unknown": [1],
         };
         forged.insert(fastrand::choice(fields).unwrap_or("at"), any_value());
-        let same = doc! { "_id": forged.get_str("_id").unwrap_or_default() };
-        waiters.replace_one(same, forged).upsert(true).await.unwrap();
+        let upsert = waiters.replace_one(doc! { "_id": id }, forged).upsert(true);
+        upsert.await.unwrap();
         sleep(Duration::from_millis(2)).await;
     }
 }
@@ -188,9 +160,7 @@ async fn damage(waiters: Collection<Document>, seed: u64) {
 #[tokio::test]
 async fn damaged_and_forged_documents_cost_order_only() {
     let fixture = Fixture::mongodb().await;
-    let waiters = waiters(fixture.database());
-    let competition = Competition::begin(&three(&fixture));
-    competition.until_each_had(2).await;
+    let (waiters, competition) = (waiters(fixture.database()), begun(&three(&fixture)).await);
     let seed = fastrand::u64(..);
     let damaging = tokio::spawn(damage(waiters.clone(), seed));
     println!("seed {seed}");
@@ -238,8 +208,7 @@ async fn processes_in_line_share_with_dotnet() {
     let dotnet = tokio::spawn(async move {
         let mut turns = 0;
         while turns < 3 {
-            let id = format!("net-{}", fastrand::u64(..));
-            if let Some(lock) = DotnetLock::try_acquire(&locks, SHARED, &id, 30_000).await {
+            if let Some(lock) = DotnetLock::acquire(&locks, SHARED).await {
                 turns += 1;
                 sleep(SECTION).await;
                 assert_eq!(lock.release(SHARED).await, 1, "nobody else has taken it");
@@ -249,10 +218,8 @@ async fn processes_in_line_share_with_dotnet() {
         }
     });
     competition.until_each_had(20).await;
-    tokio::time::timeout(AMPLE, dotnet)
-        .await
-        .expect(".NET has its turns")
-        .unwrap();
+    let ended = timeout(AMPLE, dotnet).await;
+    ended.expect(".NET has its turns").unwrap();
     competition.until_each_had(20).await;
     competition.end().await;
     until_empty(&waiters(fixture.database())).await;
@@ -261,11 +228,8 @@ async fn processes_in_line_share_with_dotnet() {
 /// A user without a right on the documents works as one without a line; the server refuses them once and not for each wait.
 #[tokio::test]
 async fn a_provider_that_may_not_write_the_documents_waits_without_an_order() {
-    let server = must(Server::start(ServerOptions::single().auth()).await);
-    let role = ["find", "insert", "update", "createIndex", "changeStream"];
-    let uri = restricted(&server, &role).await;
-    let client = must(stable_client(uri).await);
-    let provider = patient(&client.database("app"));
+    let (_server, database, _) = guarded(&WITHOUT_WAITERS).await;
+    let provider = patient(&database);
     let processes = ["a", "b", "c"].map(|owner| provider.to_builder().owner(owner).build().unwrap());
     compete(&processes, 20).await;
     let state = provider.admin().waiters_state().await;
@@ -277,26 +241,25 @@ async fn a_provider_that_may_not_write_the_documents_waits_without_an_order() {
 async fn documents_that_fail_for_a_while_cost_order_only() {
     let fixture = Fixture::mongodb().await;
     let app_name = format!("appName={}", fixture.db().name());
-    let namespace = format!("{}.distributed_locks.waiters", fixture.db().name());
+    let waiters = waiters(fixture.database());
     let mut processes = Vec::new();
     for owner in ["a", "b", "c"] {
         let (database, _) = recorded(fixture.db(), &[&app_name]).await;
         processes.push(patient(&database).to_builder().owner(owner).build().unwrap());
     }
-    let competition = Competition::begin(&processes);
-    competition.until_each_had(2).await;
+    let competition = begun(&processes).await;
+    let slow = FailPoint::on(&["find", "update", "delete"]).always();
     for fault in [
         FailPoint::on(&["find"]).always().error_code(50),
         FailPoint::on(&["update"]).times(3).close_connection(),
-        FailPoint::on(&["find", "update", "delete"])
-            .always()
-            .block(Duration::from_millis(700)),
+        slow.block(Duration::from_millis(700)),
     ] {
-        let point = must(fault.collection(&namespace).enable_for(fixture.db()).await);
+        let fault = fault.collection(&waiters.namespace().to_string());
+        let point = must(fault.enable_for(fixture.db()).await);
         competition.until_each_had(5).await;
         must(point.clear().await);
     }
     competition.until_in_rotation().await;
     competition.end().await;
-    until_empty(&waiters(fixture.database())).await;
+    until_empty(&waiters).await;
 }

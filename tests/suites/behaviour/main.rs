@@ -1,5 +1,8 @@
 //! The behaviour that mongolock promises, tested on a real MongoDB. `tests/BEHAVIOURS.md` names the tests of each
 //! promise.
+//!
+//! What several modules need: `fixture` and `providers` (locks of one test, and other providers for them), `waiting`, `observer`
+//! (what another process sees), `planted` (documents), `waiter_documents`, `servers` and `in_flight`.
 
 mod admin;
 mod admin_commands;
@@ -16,6 +19,7 @@ mod fenced;
 mod fixture;
 mod handover;
 mod health;
+mod in_flight;
 mod index;
 mod info_stream;
 mod interop_dotnet;
@@ -25,11 +29,15 @@ mod many_waiters;
 mod mongosh;
 mod nested;
 mod notes;
+mod observer;
 mod options;
+mod planted;
 mod protocol;
+mod providers;
 mod release_by_hand;
 mod rights;
 mod semaphore;
+mod servers;
 mod set_handover;
 mod several_locks;
 mod shutdown;
@@ -37,4 +45,6 @@ mod stable_api;
 mod stream_filter;
 mod tokens;
 mod unawaited_release;
+mod waiter_documents;
+mod waiting;
 mod wake_up;

@@ -1,22 +1,24 @@
 //! Many locks that one process awaits: one query looks at all of them, and their first requests are sent a few at a time.
 
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use mongodb::bson::{DateTime, Document, Timestamp, doc};
-use mongodb::event::EventHandler;
-use mongodb::event::command::CommandEvent;
+use mongodb::bson::{Bson, DateTime, Document, Timestamp, doc};
 use mongodb::{Client, Database};
-use mongolock::{IndexState, LockError, LockProvider};
+use mongolock::{IndexState, LockError, LockProvider, LockProviderBuilder};
 use mongolock_tests::{
     AMPLE, BEFORE_EXPIRY, Commands, FailPoint, FailPointGuard, change_lock, eventually, must, names,
-    recorded, stable_options, with_parameter,
+    stable_options, with_parameter,
 };
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::fixture::Fixture;
+use crate::in_flight::InFlight;
+use crate::planted::claim;
+use crate::waiter_documents::waiters;
 
 /// The number of claims that are in flight, each with a command of its own, before the others gather; fewer than that never
 /// do.
@@ -28,34 +30,30 @@ const ADMITTED: usize = 128;
 /// A late reply, which comes before the time after which a reply is overdue.
 const LATE: Duration = Duration::from_secs(1);
 
-/// The documents of locks that another process holds for this long.
-fn held_documents(count: usize, lasts: Duration) -> Vec<Document> {
-    let now = DateTime::now();
-    let ends = DateTime::from_system_time(now.to_system_time() + lasts);
-    let document = |number: usize| {
-        doc! {
-            "_id": number.to_string(), "lockId": format!("theirs#{number}"), "acquiredAt": now, "expiresAt": ends,
-            "fencingToken": 1_i64,
-        }
-    };
-    (0..count).map(document).collect()
+const HOUR: i64 = 60 * 60 * 1000;
+
+/// Writes the documents of locks that another process holds for so many milliseconds.
+async fn plant(fixture: &Fixture, count: usize, lasts: i64) {
+    let document = |number: usize| claim(number.to_string(), format!("theirs#{number}"), lasts);
+    let documents = (0..count).map(document);
+    fixture.locks().insert_many(documents).await.unwrap();
 }
 
 /// Waits for each of these locks with a task of its own, which releases the lock as soon as it has it.
-fn wait_for(provider: &LockProvider, count: usize) -> JoinSet<Result<(), LockError>> {
+fn wait_for(provider: &LockProvider, numbers: Range<usize>) -> JoinSet<Result<(), LockError>> {
     let mut waiters = JoinSet::new();
-    for number in 0..count {
+    for number in numbers {
         let lock = provider.lock(number);
         waiters.spawn(async move { lock.acquire().await?.release().await });
     }
     waiters
 }
 
-/// Waits until all have had their lock.
-async fn all_served(mut waiters: JoinSet<Result<(), LockError>>) {
-    while let Some(served) = waiters.join_next().await {
-        served.unwrap().unwrap();
-    }
+/// Waits until all have had their lock, within this time.
+async fn all_served(waiters: JoinSet<Result<(), LockError>>, limit: Duration) {
+    let served = timeout(limit, waiters.join_all()).await;
+    let served: Result<Vec<()>, _> = served.expect("all have their locks").into_iter().collect();
+    served.unwrap();
 }
 
 /// Waits until a query has looked at this lock.
@@ -69,28 +67,38 @@ async fn until_looked_at(commands: &Commands, name: &str) {
     must(eventually(AMPLE, "a look at the lock", looked).await);
 }
 
+/// The number of requests for locks, also of those that were gathered on a slow machine.
+fn claims(commands: &Commands) -> usize {
+    let is_claim = |update: &&Bson| {
+        update
+            .as_document()
+            .is_some_and(|update| update.contains_key("upsert"))
+    };
+    let gathered = |command: &Document| {
+        let updates = command.get_array("updates");
+        updates.map_or(0, |updates| updates.iter().filter(is_claim).count())
+    };
+    commands.count("findAndModify") + commands.all().iter().map(gathered).sum::<usize>()
+}
+
 /// A provider that only looks, and the commands that it sends.
 async fn looking_only(fixture: &Fixture) -> (LockProvider, Commands) {
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let builder = LockProvider::builder(&database)
-        .wake_up(false)
-        // The documents of a line are commands of their own.
-        .fair(false)
-        .acquire_timeout(AMPLE);
-    (builder.build().unwrap(), commands)
+    // The documents of a line are commands of their own: the server refuses them, as those of a user without the rights.
+    let waiters = waiters(fixture.database());
+    waiters.drop().await.unwrap();
+    let refusing = doc! { "create": waiters.name(), "validator": { "$expr": false } };
+    fixture.database().run_command(refusing).await.unwrap();
+    fixture.recorded(|builder| builder.wake_up(false)).await
 }
 
 #[tokio::test]
 async fn a_look_finds_released_expired_and_deleted_locks() {
     const EACH: usize = 20;
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let hour = Duration::from_secs(3600);
     for end in ["released", "expired", "deleted"] {
-        let documents = held_documents(EACH, hour);
-        fixture.locks().insert_many(documents).await.unwrap();
         let (provider, commands) = looking_only(&fixture).await;
-        let waiters = wait_for(&provider, EACH);
+        plant(&fixture, EACH, HOUR).await;
+        let waiters = wait_for(&provider, 0..EACH);
         until_looked_at(&commands, "0").await;
         sleep(Duration::from_secs(1)).await;
         commands.clear();
@@ -108,10 +116,8 @@ async fn a_look_finds_released_expired_and_deleted_locks() {
             let change = doc! { "$set": ended };
             fixture.locks().update_many(doc! {}, change).await.unwrap();
         }
-        timeout(BEFORE_EXPIRY, all_served(waiters))
-            .await
-            .expect("the looks find the locks free");
-        assert_eq!(commands.count("findAndModify"), EACH, "{end}: one request each");
+        all_served(waiters, BEFORE_EXPIRY).await;
+        assert_eq!(claims(&commands), EACH, "{end}: one request each");
         fixture.locks().delete_many(doc! {}).await.unwrap();
     }
 }
@@ -120,17 +126,11 @@ async fn a_look_finds_released_expired_and_deleted_locks() {
 #[tokio::test]
 async fn a_lease_that_ends_is_noticed_when_it_ends() {
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let lasts = Duration::from_secs(4);
-    let documents = held_documents(50, lasts);
-    fixture.locks().insert_many(documents).await.unwrap();
-    let (database, commands) = recorded(fixture.db(), &[]).await;
     // Without the ends of the leases the waiters would look once in ten minutes.
-    let builder = LockProvider::builder(&database).retry_interval(AMPLE * 10..=AMPLE * 10);
-    let provider = builder.wake_up(false).acquire_timeout(AMPLE).build().unwrap();
-    timeout(BEFORE_EXPIRY, all_served(wait_for(&provider, 50)))
-        .await
-        .expect("the ends of the leases are known");
+    let seldom = |b: LockProviderBuilder| b.wake_up(false).retry_interval(AMPLE * 10..=AMPLE * 10);
+    let (provider, commands) = fixture.recorded(seldom).await;
+    plant(&fixture, 50, 4000).await;
+    all_served(wait_for(&provider, 0..50), BEFORE_EXPIRY).await;
     assert!(commands.count("find") > 0);
 }
 
@@ -139,13 +139,9 @@ async fn a_lease_that_ends_is_noticed_when_it_ends() {
 async fn ten_thousand_awaited_locks_cost_few_commands() {
     const WAITERS: usize = 10_000;
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let documents = held_documents(WAITERS, Duration::from_secs(3600));
-    fixture.locks().insert_many(documents).await.unwrap();
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let builder = LockProvider::builder(&database).acquire_timeout(AMPLE * 10);
-    let provider = builder.build().unwrap();
-    let waiters = wait_for(&provider, WAITERS);
+    let (provider, commands) = fixture.recorded(|b| b.acquire_timeout(AMPLE * 10)).await;
+    plant(&fixture, WAITERS, HOUR).await;
+    let waiters = wait_for(&provider, 0..WAITERS);
     let quiet = || async {
         commands.clear();
         sleep(Duration::from_secs(5)).await;
@@ -160,13 +156,12 @@ async fn ten_thousand_awaited_locks_cost_few_commands() {
 /// A provider whose client has a pool of this size, and whose acquire requests the server answers late; and the largest
 /// number of them that were in flight at a time.
 async fn answered_late(fixture: &Fixture, pool: usize) -> (LockProvider, Arc<InFlight>, FailPointGuard) {
-    let in_flight = Arc::new(InFlight::default());
+    let in_flight = Arc::<InFlight>::default();
     let app_name = format!("appName={}", fixture.db().name());
     let pool_size = format!("maxPoolSize={pool}");
     let uri = with_parameter(&with_parameter(fixture.db().uri(), &app_name), &pool_size);
     let mut options = must(stable_options(uri).await);
-    let counting = Arc::clone(&in_flight);
-    options.command_event_handler = Some(EventHandler::callback(move |event| counting.count(&event)));
+    in_flight.count("findAndModify", &mut options);
     let observation = LockProvider::observe(&mut options);
     let client = Client::with_options(options).unwrap();
     let database = client.database(fixture.db().name());
@@ -195,33 +190,6 @@ async fn open_connections(fixture: &Fixture, database: &Database, count: usize) 
     must(point.clear().await);
 }
 
-/// Acquire requests in flight, by the events of the driver.
-#[derive(Default)]
-struct InFlight {
-    now: AtomicUsize,
-    most: AtomicUsize,
-}
-
-impl InFlight {
-    fn count(&self, event: &CommandEvent) {
-        match event {
-            CommandEvent::Started(started) if started.command_name == "findAndModify" => {
-                let now = self.now.fetch_add(1, SeqCst) + 1;
-                self.most.fetch_max(now, SeqCst);
-            }
-            CommandEvent::Succeeded(ended) if ended.command_name == "findAndModify" => {
-                self.now.fetch_sub(1, SeqCst);
-            }
-            _ => {}
-        }
-    }
-
-    async fn until(&self, number: usize) {
-        let reached = || async { (self.now.load(SeqCst) >= number).then_some(()) };
-        must(eventually(AMPLE, "requests in flight", reached).await);
-    }
-}
-
 /// The requests of waiting calls are sent a bounded number at a time: two connections of a small pool stay free, and a pool
 /// that has room for all of them is not used up either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -229,12 +197,10 @@ async fn first_requests_are_sent_a_few_at_a_time() {
     for (pool, admitted) in [(10, 8), (1000, ADMITTED)] {
         let fixture = Fixture::mongodb().await;
         let (provider, in_flight, point) = answered_late(&fixture, pool).await;
-        let waiters = wait_for(&provider, ADMITTED * 2);
+        let waiters = wait_for(&provider, 0..ADMITTED * 2);
         in_flight.until(IN_LANE).await;
         must(point.clear().await);
-        timeout(AMPLE, all_served(waiters))
-            .await
-            .expect("all have their turn");
+        all_served(waiters, AMPLE).await;
         let most = in_flight.most.load(SeqCst);
         assert!(most <= admitted, "{most} over a pool of {pool}");
     }
@@ -245,31 +211,22 @@ async fn first_requests_are_sent_a_few_at_a_time() {
 async fn a_call_that_was_never_sent_is_not_busy() {
     let fixture = Fixture::mongodb().await;
     let (provider, in_flight, point) = answered_late(&fixture, 1000).await;
-    let waiters = wait_for(&provider, ADMITTED * 2);
+    let waiters = wait_for(&provider, 0..ADMITTED * 2);
     in_flight.until(IN_LANE).await;
     let late = provider.lock("late").acquire_timeout(LATE / 10);
     let error = late.acquire().await.unwrap_err();
     assert!(matches!(error, LockError::Mongo(_)), "{error}");
     must(point.clear().await);
-    timeout(AMPLE, all_served(waiters))
-        .await
-        .expect("all have their turn");
+    all_served(waiters, AMPLE).await;
 }
 
 /// A look that fails is repeated, and its error is the one of the calls whose time is up.
 #[tokio::test]
 async fn a_look_that_fails_is_repeated() {
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let documents = held_documents(20, Duration::from_secs(3600));
-    fixture.locks().insert_many(documents).await.unwrap();
-    let app_name = format!("appName={}", fixture.db().name());
-    let (database, commands) = recorded(fixture.db(), &[&app_name]).await;
-    let builder = LockProvider::builder(&database)
-        .wake_up(false)
-        .acquire_timeout(AMPLE);
-    let provider = builder.build().unwrap();
-    let waiters = wait_for(&provider, 20);
+    let (provider, commands) = fixture.recorded(|builder| builder.wake_up(false)).await;
+    plant(&fixture, 20, HOUR).await;
+    let waiters = wait_for(&provider, 0..20);
     until_looked_at(&commands, "0").await;
     // 91: the server shuts down.
     let point = FailPoint::on(&["find"]).always().error_code(91);
@@ -284,24 +241,16 @@ async fn a_look_that_fails_is_repeated() {
     };
     must(eventually(AMPLE, "the looks have replies again", known).await);
     fixture.locks().delete_many(doc! {}).await.unwrap();
-    timeout(BEFORE_EXPIRY, all_served(waiters))
-        .await
-        .expect("the looks go on");
+    all_served(waiters, BEFORE_EXPIRY).await;
 }
 
 /// A document that no computation fits is the matter of its own waiter.
 #[tokio::test]
 async fn a_damaged_document_does_not_stop_the_look_at_others() {
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let documents = held_documents(20, Duration::from_secs(3600));
-    fixture.locks().insert_many(documents).await.unwrap();
     let (provider, commands) = looking_only(&fixture).await;
-    let mut waiters = JoinSet::new();
-    for number in 1..20 {
-        let lock = provider.lock(number);
-        waiters.spawn(async move { lock.acquire().await?.release().await });
-    }
+    plant(&fixture, 20, HOUR).await;
+    let waiters = wait_for(&provider, 1..20);
     let damaged = provider.lock(0);
     let damaged = tokio::spawn(async move { damaged.acquire().await.map(drop) });
     until_looked_at(&commands, "0").await;
@@ -311,14 +260,9 @@ async fn a_damaged_document_does_not_stop_the_look_at_others() {
         increment: 1,
     };
     change_lock(fixture.database(), "0", doc! { "$set": { "expiresAt": later } }).await;
-    let error = timeout(BEFORE_EXPIRY, damaged)
-        .await
-        .unwrap()
-        .unwrap()
-        .unwrap_err();
+    let ended = timeout(BEFORE_EXPIRY, damaged).await.expect("it ends");
+    let error = ended.unwrap().unwrap_err();
     assert!(matches!(error, LockError::CorruptDocument { .. }), "{error}");
     fixture.locks().delete_many(doc! {}).await.unwrap();
-    timeout(BEFORE_EXPIRY, all_served(waiters))
-        .await
-        .expect("the looks find them");
+    all_served(waiters, BEFORE_EXPIRY).await;
 }

@@ -1,32 +1,35 @@
 //! Nested calls that lock the same name (B11).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mongolock::{FencingToken, LockContext, LockError, LockProvider, distributed_lock};
-use mongolock_tests::AMPLE;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use crate::conformance::conformance;
-use crate::fixture::Fixture;
+use crate::conformance::subject::Subject;
+use crate::conformance::target::Target;
+use crate::conformance::{conformance, conformance_of_kinds};
+use crate::fixture::{Fixture, in_time};
 
 conformance!(
     a_nested_call_joins_the_hold,
-    a_nested_call_joins_across_other_locks_and_levels,
-    siblings_are_serialised,
     siblings_are_busy_to_each_other,
-    an_explicit_acquire_within_the_own_hold_is_refused,
     another_provider_is_another_lock,
-    a_context_can_be_carried_into_a_task,
     a_lost_hold_cannot_be_joined,
-    a_context_ends_with_its_hold,
     a_sibling_does_not_begin_under_a_lost_hold,
 );
 
-/// The token of the hold that encloses the caller.
-fn token() -> FencingToken {
-    LockContext::current().expect("within a hold").fencing_token()
+conformance_of_kinds!(
+    a_nested_call_joins_across_other_locks_and_levels: CALLS with threads,
+    siblings_are_serialised: CALLS,
+    an_explicit_acquire_within_the_own_hold_is_refused: CALLS with threads,
+    a_context_can_be_carried_into_a_task: CALLS,
+    a_guard_is_joined_only_in_its_scope: CALLS,
+);
+
+/// The context of the hold that encloses the caller.
+fn current() -> LockContext {
+    LockContext::current().expect("within a hold")
 }
 
 async fn a_nested_call_joins_the_hold(fixture: Fixture) {
@@ -34,69 +37,83 @@ async fn a_nested_call_joins_the_hold(fixture: Fixture) {
     async fn outer(id: u32) -> Result<(FencingToken, FencingToken), LockError> {
         let inner = inner(id).await?;
         // The end of the inner call has not released the lock of the outer one.
-        LockContext::current().expect("within a hold").ensure_held()?;
-        Ok((token(), inner))
+        current().ensure_held()?;
+        Ok((current().fencing_token(), inner))
     }
 
     // The options of the inner call do not apply, because it joins the hold of the outer one.
     #[distributed_lock(name = "joined:<id>", on_busy = "fail", min_hold = "1h")]
     async fn inner(id: u32) -> Result<FencingToken, LockError> {
-        assert_eq!(
-            LockContext::current().expect("within a hold").name(),
-            format!("joined:{id}")
-        );
-        Ok(token())
+        assert_eq!(current().name(), format!("joined:{id}"));
+        Ok(current().fencing_token())
     }
 
-    let (outer, inner) = timeout(AMPLE, fixture.provider.scope(outer(1)))
-        .await
-        .expect("no deadlock")
-        .unwrap();
+    let (outer, inner) = in_time(fixture.provider.scope(outer(1))).await.unwrap();
     assert_eq!(outer, inner);
-    let free = fixture.rival().lock("joined:1").try_acquire().await.unwrap();
-    drop(free.expect("the outer call releases the lock, without the minimum hold of the inner one"));
+    // The outer call releases the lock, without the minimum hold of the inner one.
+    assert!(fixture.is_free("joined:1").await);
 }
 
-async fn a_nested_call_joins_across_other_locks_and_levels(fixture: Fixture) {
-    let (a, b) = (fixture.provider.lock("a"), fixture.provider.lock("b"));
-    let tokens = a.run(async |_| {
-        let first = token();
-        let deeper = b.run(async |context| {
-            assert_eq!(context.name(), "b");
-            a.run(async |context| {
-                assert_eq!(context.name(), "a");
-                let third = a.run(async |_| Ok::<_, LockError>(token())).await?;
-                Ok::<_, LockError>([token(), third])
+async fn a_nested_call_joins_across_other_locks_and_levels(subject: Subject) {
+    let (whole, between) = (subject.ours(), subject.named("between"));
+    let joins = async |inner: &Target, outer: &LockContext| {
+        inner
+            .run(async |joined| {
+                for name in joined.names().filter(|name| subject.has_name(name)) {
+                    assert_eq!(joined.fencing_token_of(name), outer.fencing_token_of(name));
+                }
+                assert_eq!((current().name(), joined.is_lost()), (joined.name(), false));
+                Ok::<_, LockError>(())
             })
             .await
-        });
-        let [second, third] = deeper.await?;
-        Ok::<_, LockError>([first, second, third])
+    };
+    let body = whole.run(async |outer| {
+        joins(&whole, &outer).await?;
+        // A call of another name of a set within a call of one of its names joins as well, and does not wait for that call.
+        let parts = subject.our_parts();
+        for part in &parts {
+            let deeper = part.run(async |_| {
+                let inner = between.run(async |_| {
+                    for other in &parts {
+                        joins(other, &outer).await?;
+                    }
+                    joins(&whole, &outer).await
+                });
+                inner.await
+            });
+            deeper.await?;
+        }
+        // The end of the inner calls has released nothing of the outer one.
+        subject.assert_held().await;
+        outer.ensure_held()
     });
-    let [first, second, third] = timeout(AMPLE, tokens).await.expect("no deadlock").unwrap();
-    assert_eq!([first, first], [second, third]);
+    in_time(body).await.unwrap();
+    assert!(LockContext::current().is_none());
+    subject.assert_released().await;
 }
 
-async fn siblings_are_serialised(fixture: Fixture) {
-    let lock = fixture.provider.lock("siblings");
-    let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let sibling = || {
-        lock.run(async |_| {
-            most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            sleep(Duration::from_millis(5)).await;
-            inside.fetch_sub(1, Ordering::SeqCst);
-            Ok::<_, LockError>(token())
-        })
+/// Calls that join different names of one set do not run at the same time either.
+async fn siblings_are_serialised(subject: Subject) {
+    let running = AtomicUsize::new(0);
+    let sibling = async |target: &Target| {
+        target
+            .run(async |_| {
+                let others = running.fetch_add(1, Ordering::SeqCst);
+                assert_eq!(others, 0, "another call runs under the same hold");
+                sleep(Duration::from_millis(5)).await;
+                running.fetch_sub(1, Ordering::SeqCst);
+                Ok::<_, LockError>(())
+            })
+            .await
     };
-    let tokens = lock
-        .run(async |_| {
-            let (a, b, c) = tokio::join!(sibling(), sibling(), sibling());
-            Ok::<_, LockError>([token(), a?, b?, c?])
-        })
-        .await
-        .unwrap();
-    assert!(tokens.iter().all(|token| *token == tokens[0]));
-    assert_eq!(most.load(Ordering::SeqCst), 1);
+    let (whole, parts) = (subject.ours(), subject.our_parts());
+    let (first, last) = (&parts[0], &parts[parts.len() - 1]);
+    let body = whole.run(async |_| {
+        let (one, two, three, four) =
+            tokio::join!(sibling(first), sibling(last), sibling(&whole), sibling(first));
+        one.and(two).and(three).and(four)
+    });
+    in_time(body).await.unwrap();
 }
 
 async fn siblings_are_busy_to_each_other(fixture: Fixture) {
@@ -118,37 +135,37 @@ async fn siblings_are_busy_to_each_other(fixture: Fixture) {
     });
     let (first, second, third) = provider.scope(pair).await.unwrap();
     first.unwrap();
-    match second {
-        Err(LockError::Busy {
-            name,
-            holder,
-            remaining,
-            ..
-        }) => {
-            assert_eq!((name, holder), ("pair".to_owned(), Some("siblings".to_owned())));
-            assert!(
-                remaining.is_some_and(|remaining| !remaining.is_zero()),
-                "{remaining:?}"
-            );
-        }
-        other => panic!("{other:?}"),
-    }
+    let Err(LockError::Busy {
+        name,
+        holder,
+        remaining,
+        ..
+    }) = second
+    else {
+        panic!("{second:?}");
+    };
+    assert_eq!((&*name, holder.as_deref()), ("pair", Some("siblings")));
+    assert!(remaining.is_some_and(|remaining| !remaining.is_zero()));
     assert_eq!(third.unwrap(), None);
 }
 
-async fn an_explicit_acquire_within_the_own_hold_is_refused(fixture: Fixture) {
-    let lock = fixture.provider.lock("own");
-    let refused = lock.run(async |_| {
-        let waited = lock.acquire().await;
-        let tried = lock.try_acquire().await;
-        Ok::<_, LockError>((waited.map(drop), tried.map(drop)))
+async fn an_explicit_acquire_within_the_own_hold_is_refused(subject: Subject) {
+    let whole = subject.ours();
+    let refused = whole.run(async |_| {
+        for target in subject.our_parts().into_iter().chain([subject.ours()]) {
+            for refused in [
+                target.acquire().await.map(drop),
+                target.try_acquire().await.map(drop),
+            ] {
+                assert!(
+                    matches!(&refused, Err(LockError::Reentrant { name, .. }) if subject.has_name(name)),
+                    "{refused:?}"
+                );
+            }
+        }
+        Ok::<_, LockError>(())
     });
-    let (waited, tried) = timeout(AMPLE, refused)
-        .await
-        .expect("both are refused at once")
-        .unwrap();
-    assert!(matches!(waited, Err(LockError::Reentrant { name, .. }) if name == "own"));
-    assert!(matches!(tried, Err(LockError::Reentrant { .. })));
+    in_time(refused).await.unwrap();
 }
 
 async fn another_provider_is_another_lock(fixture: Fixture) {
@@ -169,23 +186,24 @@ async fn another_provider_is_another_lock(fixture: Fixture) {
     apart.await.unwrap();
 }
 
-async fn a_context_can_be_carried_into_a_task(fixture: Fixture) {
-    let lock = Arc::new(fixture.provider.lock("carried"));
-    let inner = Arc::clone(&lock);
-    let tokens = lock.run(async move |context| {
-        let carried = context.scope(async move { inner.run(async |_| Ok::<_, LockError>(token())).await });
+async fn a_context_can_be_carried_into_a_task(subject: Subject) {
+    let target = subject.ours();
+    let inner = target.clone();
+    let joined = target.run(async move |context| {
+        let token = context.fencing_token();
+        let carried = context.scope(async move { inner.run(async |_| Ok::<_, LockError>(current())).await });
         let joined = tokio::spawn(carried).await.expect("the task does not panic")?;
-        Ok::<_, LockError>((token(), joined))
+        assert_eq!((joined.fencing_token(), joined.name()), (token, current().name()));
+        Ok::<_, LockError>(())
     });
-    let (outer, joined) = timeout(AMPLE, tokens).await.expect("no deadlock").unwrap();
-    assert_eq!(outer, joined);
+    in_time(joined).await.unwrap();
     assert!(LockContext::current().is_none());
 }
 
 async fn a_lost_hold_cannot_be_joined(fixture: Fixture) {
     #[distributed_lock(name = "lost", expiry = "200ms", max_hold = "0s", on_lost = "continue")]
     async fn outer() -> Result<Result<(), LockError>, LockError> {
-        LockContext::current().expect("within a hold").lost().await;
+        current().lost().await;
         Ok(inner().await)
     }
 
@@ -194,23 +212,8 @@ async fn a_lost_hold_cannot_be_joined(fixture: Fixture) {
         unreachable!("the hold is lost")
     }
 
-    let joined = timeout(AMPLE, fixture.provider.scope(outer()))
-        .await
-        .expect("the lease ends")
-        .unwrap();
+    let joined = in_time(fixture.provider.scope(outer())).await.unwrap();
     assert!(matches!(joined, Err(LockError::Lost { name, .. }) if name == "lost"));
-}
-
-async fn a_context_ends_with_its_hold(fixture: Fixture) {
-    let context = fixture
-        .provider
-        .lock("over")
-        .run(async |context| Ok::<_, LockError>(context))
-        .await
-        .unwrap();
-    assert!(context.is_lost() && context.remaining().is_zero());
-    assert!(context.ensure_held().is_err());
-    timeout(AMPLE, context.lost()).await.expect("the hold has ended");
 }
 
 /// B16: the lock is lost while the second call waits for its sibling.
@@ -230,10 +233,26 @@ async fn a_sibling_does_not_begin_under_a_lost_hold(fixture: Fixture) {
         unreachable!("the hold is lost before this call begins")
     }
 
-    let (first, second) = timeout(AMPLE, fixture.provider.scope(family()))
-        .await
-        .expect("the lease ends")
-        .unwrap();
+    let (first, second) = in_time(fixture.provider.scope(family())).await.unwrap();
     assert!(matches!(first, Err(LockError::Lost { .. })));
     assert!(matches!(second, Err(LockError::Lost { .. })));
+}
+
+/// A guard alone encloses no call: calls of its name wait for it. Within its scope they join it.
+async fn a_guard_is_joined_only_in_its_scope(subject: Subject) {
+    let whole = subject.ours();
+    let hold = whole.acquire().await.unwrap();
+    let target = whole.acquire_timeout(Some(Duration::from_secs(2)));
+    let body = async |context: LockContext| Ok::<_, LockError>(context.fencing_token());
+    let token = || target.run(body);
+    assert!(matches!(token().await, Err(LockError::Timeout { .. })));
+    assert!(matches!(target.acquire().await, Err(LockError::Timeout { .. })));
+    assert!(!target.is_free().await);
+
+    let context = hold.context();
+    let joined = context.clone().scope(token()).await.unwrap();
+    assert_eq!(joined, context.fencing_token());
+    let refused = context.scope(target.acquire()).await;
+    assert!(matches!(refused, Err(LockError::Reentrant { .. })));
+    hold.release().await.unwrap();
 }

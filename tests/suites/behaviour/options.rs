@@ -1,29 +1,23 @@
 //! The attribute's `on_busy`, `on_lost` and `min_hold`, and its checks of names and options at run time.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mongolock::{LockContext, LockError, LockProvider, Skipped, distributed_lock};
+use mongolock::{LockContext, LockError, LossReason, Skipped, distributed_lock};
 use mongolock_tests::AMPLE;
-use tokio::sync::oneshot;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::conformance::conformance;
-use crate::fixture::{AppError, Fixture};
+use crate::fixture::{AppError, Fixture, assert_lost, refused_option, renewing};
 
 conformance!(
     a_skipped_call_returns_the_skipped_value_of_its_type,
     a_skip_with_a_timeout_waits_first,
-    a_busy_call_fails_at_once,
     a_free_lock_is_neither_skipped_nor_failed,
     a_lost_lock_cancels_the_body,
     a_body_that_continues_returns_its_own_result,
-    a_body_that_does_not_notice_the_loss_returns_lost,
-    a_failed_body_keeps_its_error_when_the_lock_is_lost,
-    a_minimum_hold_outlives_every_exit,
+    a_body_that_does_not_notice_the_loss_returns_lost_or_its_error,
     a_minimum_hold_of_the_attribute_overrides_the_providers,
-    names_are_checked_when_they_are_rendered,
     options_that_do_not_fit_the_providers_are_refused,
 );
 
@@ -81,38 +75,24 @@ async fn a_skip_with_a_timeout_waits_first(fixture: Fixture) {
     assert_eq!(ticked.unwrap(), Tick::Done);
 }
 
-async fn a_busy_call_fails_at_once(fixture: Fixture) {
-    let _busy = fixture.rival().lock("tick").await.unwrap();
-    let error = fixture.provider.scope(failing()).await.unwrap_err();
-    assert!(matches!(&error, LockError::Busy { name, .. } if name == "tick"));
-    assert!(error.to_string().contains("`tick`"), "{error}");
-}
-
 async fn a_free_lock_is_neither_skipped_nor_failed(fixture: Fixture) {
     assert_eq!(fixture.provider.scope(option()).await.unwrap(), Some(1));
     assert_eq!(fixture.provider.scope(own()).await.unwrap(), Tick::Done);
     assert_eq!(fixture.provider.scope(failing()).await.unwrap(), Tick::Done);
 }
 
-/// A lock that is lost after 200 ms, as if no renewal had been confirmed.
-#[distributed_lock(name = "short", expiry = "200ms", max_hold = "0s")]
-async fn short(steps: &AtomicUsize, stay: Duration) -> Result<(), AppError> {
-    steps.fetch_add(1, Ordering::SeqCst);
-    sleep(stay).await;
-    steps.fetch_add(1, Ordering::SeqCst);
-    Ok(())
-}
-
 async fn a_lost_lock_cancels_the_body(fixture: Fixture) {
-    let steps = AtomicUsize::new(0);
-    let ended = timeout(AMPLE, fixture.provider.scope(short(&steps, AMPLE * 2)))
-        .await
-        .expect("the body is cancelled");
-    assert!(
-        matches!(ended, Err(AppError::Lock(LockError::Lost { .. }))),
-        "{ended:?}"
-    );
-    assert_eq!(steps.load(Ordering::SeqCst), 1);
+    // It is lost after 200 ms, as if no renewal had been confirmed.
+    #[distributed_lock(name = "short", expiry = "200ms", max_hold = "0s")]
+    async fn short(has_begun: &AtomicBool) -> Result<(), LockError> {
+        has_begun.store(true, Ordering::SeqCst);
+        std::future::pending().await
+    }
+
+    let has_begun = AtomicBool::new(false);
+    let ended = timeout(AMPLE, fixture.provider.scope(short(&has_begun))).await;
+    assert_lost(ended.expect("the body is cancelled"), LossReason::Expired);
+    assert!(has_begun.into_inner());
 }
 
 async fn a_body_that_continues_returns_its_own_result(fixture: Fixture) {
@@ -122,78 +102,24 @@ async fn a_body_that_continues_returns_its_own_result(fixture: Fixture) {
         context.lost().await;
         Ok(context.is_lost())
     }
-    assert!(
-        timeout(AMPLE, fixture.provider.scope(continuing()))
-            .await
-            .expect("the lease ends")
-            .unwrap()
-    );
+    let continued = timeout(AMPLE, fixture.provider.scope(continuing())).await;
+    assert!(continued.expect("the lease ends").unwrap());
 }
 
-/// The body blocks its thread beyond the lease and returns `Ok`: the caller still gets the loss as an error.
-async fn a_body_that_does_not_notice_the_loss_returns_lost(fixture: Fixture) {
+/// B10: the body blocks its thread beyond the lease. The caller gets the loss if the body succeeds, and its error otherwise.
+async fn a_body_that_does_not_notice_the_loss_returns_lost_or_its_error(fixture: Fixture) {
     #[distributed_lock(name = "blocked", expiry = "200ms", max_hold = "0s")]
-    async fn blocked() -> Result<(), AppError> {
+    async fn blocked(result: Result<(), AppError>) -> Result<(), AppError> {
         std::thread::sleep(Duration::from_millis(300));
-        Ok(())
+        result
     }
-    let ended = fixture.provider.scope(blocked()).await;
+    let succeeded = fixture.provider.scope(blocked(Ok(()))).await;
     assert!(
-        matches!(ended, Err(AppError::Lock(LockError::Lost { .. }))),
-        "{ended:?}"
+        matches!(succeeded, Err(AppError::Lock(LockError::Lost { .. }))),
+        "{succeeded:?}"
     );
-}
-
-/// B10
-async fn a_failed_body_keeps_its_error_when_the_lock_is_lost(fixture: Fixture) {
-    #[distributed_lock(name = "blocked", expiry = "200ms", max_hold = "0s")]
-    async fn blocked() -> Result<(), AppError> {
-        std::thread::sleep(Duration::from_millis(300));
-        Err(AppError::Body)
-    }
-    assert!(matches!(
-        fixture.provider.scope(blocked()).await,
-        Err(AppError::Body)
-    ));
-}
-
-async fn a_minimum_hold_outlives_every_exit(fixture: Fixture) {
-    const MIN_HOLD: Duration = Duration::from_secs(2);
-
-    #[distributed_lock(name = "once:<way>", min_hold = "2s")]
-    async fn once(way: u8, begun: oneshot::Sender<()>) -> Result<(), AppError> {
-        begun.send(()).unwrap();
-        match way {
-            0 => Ok(()),
-            1 => Err(AppError::Body),
-            2 => panic!("panic of the test"),
-            _ => std::future::pending().await,
-        }
-    }
-
-    async fn exit(way: u8, provider: LockProvider, rival: LockProvider) {
-        let called = Instant::now();
-        let (begins, begun) = oneshot::channel();
-        let call = tokio::spawn(async move { provider.scope(once(way, begins)).await });
-        begun.await.unwrap();
-        if way == 3 {
-            call.abort();
-        }
-        let _ = call.await;
-        assert!(
-            called.elapsed() < MIN_HOLD,
-            "exit {way}: the call returns at once"
-        );
-        let next = rival.lock(format!("once:{way}")).acquire().await.unwrap();
-        assert!(called.elapsed() >= MIN_HOLD, "exit {way}");
-        next.release().await.unwrap();
-    }
-
-    let mut exits = JoinSet::new();
-    for way in 0..4 {
-        exits.spawn(exit(way, fixture.provider.clone(), fixture.rival()));
-    }
-    exits.join_all().await;
+    let failed = fixture.provider.scope(blocked(Err(AppError::Body))).await;
+    assert!(matches!(failed, Err(AppError::Body)), "{failed:?}");
 }
 
 async fn a_minimum_hold_of_the_attribute_overrides_the_providers(fixture: Fixture) {
@@ -213,67 +139,24 @@ async fn a_minimum_hold_of_the_attribute_overrides_the_providers(fixture: Fixtur
     }
 
     let ten_minutes = AMPLE * 10;
-    let provider = fixture
-        .provider
-        .to_builder()
-        .min_hold(ten_minutes)
-        .build()
-        .unwrap();
+    let provider = fixture.with(|options| options.min_hold(ten_minutes));
     provider.scope(default()).await.unwrap();
     provider.scope(none()).await.unwrap();
     provider.scope(longer()).await.unwrap();
-    let remaining = async |name: &str| {
-        let info = fixture.provider.admin().get(name).await.unwrap();
-        info.expect("the call has locked it").remaining
-    };
+    let remaining = async |name: &str| fixture.info(name).await.remaining;
     assert!((AMPLE * 9..=ten_minutes).contains(&remaining("default").await));
     assert_eq!(remaining("none").await, Duration::ZERO);
     assert!(remaining("longer").await > ten_minutes);
 }
 
-async fn names_are_checked_when_they_are_rendered(fixture: Fixture) {
-    #[distributed_lock(name = "user:<name>")]
-    async fn greet(name: &str) -> Result<String, LockError> {
-        Ok(LockContext::current().expect("within a hold").name().to_owned())
-    }
-
-    let greeted = async |name: &str| fixture.provider.scope(greet(name)).await;
-    assert_eq!(greeted("Zoë <1>").await.unwrap(), "user:Zoë <1>");
-    let longest = "n".repeat(1024 - "user:".len());
-    assert!(greeted(&longest).await.is_ok());
-    for bad in ["", "a\tb", "\u{85}", &format!("{longest}n")] {
-        let error = greeted(bad).await.unwrap_err();
-        assert!(matches!(error, LockError::InvalidName { .. }), "{error}");
-    }
-    let error = greeted("").await.unwrap_err().to_string();
-    assert!(
-        error.contains("<name>"),
-        "the error names the placeholder: {error}"
-    );
-}
-
 async fn options_that_do_not_fit_the_providers_are_refused(fixture: Fixture) {
-    #[distributed_lock(name = "n", renew_interval = "40s")]
-    async fn slow() -> Result<(), LockError> {
-        unreachable!("the provider's expiry is 30 s")
-    }
-
-    #[distributed_lock(name = "n", renew_interval = "40s")]
-    async fn fits() -> Result<(), LockError> {
+    #[distributed_lock(name = "n", expiry = "5s")]
+    async fn short() -> Result<(), LockError> {
         Ok(())
     }
 
-    let error = fixture.provider.scope(slow()).await.unwrap_err();
-    assert!(
-        matches!(
-            &error,
-            LockError::InvalidOption {
-                option: "renew_interval",
-                ..
-            }
-        ),
-        "{error}"
-    );
-    let provider: LockProvider = fixture.provider.to_builder().expiry(AMPLE * 4).build().unwrap();
-    provider.scope(fits()).await.unwrap();
+    let seldom = renewing(&fixture.provider, Duration::from_secs(5));
+    assert_eq!(refused_option(seldom.scope(short()).await), "renew_interval");
+    let often = renewing(&fixture.provider, Duration::from_secs(4));
+    often.scope(short()).await.unwrap();
 }

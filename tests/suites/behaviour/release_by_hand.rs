@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use mongolock::{LockError, LockGuard, LockState};
+use mongolock::{LockGuard, LockState, LossReason};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, change_lock, eventually, must};
 use tokio::time::timeout;
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, assert_lost, renewing};
 use crate::mongosh::{call, calls, found};
 
 const PAGE: &str = include_str!("../../../mongolock/src/guide/troubleshooting.md");
@@ -22,8 +22,8 @@ const SOON: Duration = Duration::from_millis(200);
 
 /// A hold of the page's lock by the page's owner.
 async fn hold(fixture: &Fixture) -> LockGuard {
-    let lock = fixture.process(OWNER).lock(NAME);
-    lock.renew_interval(SOON).acquire().await.unwrap()
+    let holder = renewing(&fixture.process(OWNER), SOON);
+    holder.lock(NAME).await.unwrap()
 }
 
 /// Asserts that the reply is that to an update of so many documents.
@@ -38,20 +38,19 @@ async fn assert_lost_for_good(fixture: &Fixture, guard: LockGuard) {
     lost.expect("the next renewal finds no claim");
     let document = fixture.document(guard.name()).await.unwrap();
     assert_eq!(document.get_str("lockId"), Ok(""));
-    let info = fixture.provider.admin().get(guard.name()).await.unwrap().unwrap();
-    assert_eq!(
-        (info.state, info.remaining),
-        (LockState::Released, Duration::ZERO)
+    let info = fixture.info(guard.name()).await;
+    assert!(
+        info.state == LockState::Released && info.remaining.is_zero(),
+        "{info:?}"
     );
 
     let token = guard.fencing_token();
     let next = fixture.rival().lock(guard.name()).try_acquire().await.unwrap();
     let next = next.expect("the lock is free");
     assert!(next.fencing_token() > token);
-    assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));
-    next.release()
-        .await
-        .expect("the late release of the first holder changes nothing");
+    assert_lost(guard.release().await, LossReason::Gone);
+    // The late release of the first holder changes nothing.
+    next.release().await.unwrap();
 }
 
 /// S2.6: the update of the page that names the hold by its `lockId`.
@@ -89,22 +88,20 @@ async fn a_lock_that_is_released_by_hand_is_lost_for_good() {
 #[tokio::test]
 async fn all_locks_of_an_owner_are_released_by_hand() {
     let fixture = Fixture::mongodb().await;
-    let (own, other) = (fixture.process(OWNER), fixture.process("billing-12"));
-    let lost = [
-        own.lock("1").renew_interval(SOON).acquire().await.unwrap(),
-        own.lock("2").renew_interval(SOON).acquire().await.unwrap(),
-    ];
+    let (own, other) = (
+        renewing(&fixture.process(OWNER), SOON),
+        fixture.process("billing-12"),
+    );
+    let lost = [own.lock("1").await.unwrap(), own.lock("2").await.unwrap()];
     let kept = other.lock("3").await.unwrap();
     let of_owner = call(PAGE, "The locks that one owner holds");
-    let names = |reply: &Document| -> Vec<String> {
-        let mut names: Vec<String> = found(reply)
-            .iter()
-            .map(|lock| lock.get_str("_id").unwrap().to_owned())
-            .collect();
-        names.sort_unstable();
-        names
-    };
-    assert_eq!(names(&of_owner.run(fixture.database()).await), ["1", "2"]);
+    let mut found_locks = found(&of_owner.run(fixture.database()).await);
+    found_locks.sort_by_key(|lock| lock.get_str("_id").unwrap().to_owned());
+    let names: Vec<&str> = found_locks
+        .iter()
+        .map(|lock| lock.get_str("_id").unwrap())
+        .collect();
+    assert_eq!(names, ["1", "2"]);
 
     let release = call(PAGE, "Release all locks of one owner");
     assert_updated(&release.run(fixture.database()).await, 2);
@@ -122,11 +119,7 @@ async fn an_end_alone_is_undone_by_the_next_renewal() {
     let guard = hold(&fixture).await;
     let end = doc! { "$set": { "expiresAt": "$$NOW" } };
     change_lock(fixture.database(), NAME, end).await;
-    let admin = fixture.provider.admin();
-    let held_again = async || {
-        let info = admin.get(NAME).await.unwrap().unwrap();
-        (info.state == LockState::Held).then_some(())
-    };
+    let held_again = async || (fixture.info(NAME).await.state == LockState::Held).then_some(());
     must(eventually(AMPLE, "the lease is extended again", held_again).await);
     guard.release().await.expect("the holder did not lose it");
 }

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use mongodb::Database;
 use mongodb::bson::{DateTime, doc};
-use mongolock::{IndexState, LockError, LockEventKind, LockFilter, LockProvider, WaitersState};
+use mongolock::{
+    IndexState, LockError, LockEventKind, LockFilter, LockGuard, LockProvider, LockState, WaitersState,
+};
 use mongolock_tests::{AMPLE, Commands, Server, ServerOptions, locks, must, stable_client};
 use tokio::time::timeout;
 
-use crate::fixture::{patient, recorded_app, restricted};
+use crate::fixture::{acquire_and_release, patient, recorded_app, restricted};
 use crate::mongosh::{PASSWORD, call};
+use crate::servers::{WITHOUT_WAITERS, guarded};
 
 const PAGE: &str = include_str!("../../../mongolock/src/guide/production.md");
 
@@ -66,18 +69,14 @@ fn refused(commands: &Commands) -> Vec<String> {
 
 #[tokio::test]
 async fn five_actions_on_one_collection_are_enough() {
-    let server = must(Server::start(ServerOptions::single().auth()).await);
-    let role = ["find", "insert", "update", "createIndex", "changeStream"];
-    let (database, commands) = recorded_app(&restricted(&server, &role).await).await;
+    let (_server, database, commands) = guarded(&WITHOUT_WAITERS).await;
     let waiters = use_everything(&database, &commands).await;
     let WaitersState::Unauthorized { reason } = waiters else {
         panic!("{waiters:?}");
     };
     assert!(reason.contains("distributed_locks.waiters"), "{reason}");
-    locks(&database)
-        .watch()
-        .await
-        .expect("the role allows a change stream");
+    let stream = locks(&database).watch().await;
+    stream.expect("the role allows a change stream");
     let refused = refused(&commands);
     for optional in ["listIndexes", "listCollections"] {
         assert!(refused.iter().any(|name| name == optional), "{refused:?}");
@@ -93,35 +92,19 @@ async fn a_user_in_admin_with_the_role_of_the_guide_lacks_nothing() {
         call(PAGE, comment).run(&root).await;
     }
     let password = PASSWORD.replace(' ', "%20");
-    let uri = server
-        .uri()
-        .replace("root:secret@", &format!("billing:{password}@"));
-    let uri = uri.replace("/?", "/app?");
+    let uri = server.uri().replace("/?", "/app?");
+    let uri = uri.replace("root:secret@", &format!("billing:{password}@"));
     assert!(uri.contains("authSource=admin"), "{uri}");
 
     let (database, commands) = recorded_app(&uri).await;
     assert_eq!(use_everything(&database, &commands).await, WaitersState::Ready);
-    let expected = [
-        "findAndModify",
-        "update",
-        "createIndexes",
-        "listIndexes",
-        "listCollections",
-        "delete",
-    ];
-    for command in expected {
+    for command in "findAndModify update createIndexes listIndexes listCollections delete".split(' ') {
         assert!(commands.count(command) > 0, "{command} was not sent");
     }
     assert_eq!(refused(&commands), Vec::<String>::new());
 
     let connected = LockProvider::connect(&uri).await.unwrap();
-    connected
-        .lock("connected")
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    acquire_and_release(&connected.lock("connected")).await;
 
     let wrong = uri.replace("authSource=admin", "authSource=app");
     let other = LockProvider::connect(&wrong).await.unwrap();
@@ -129,7 +112,8 @@ async fn a_user_in_admin_with_the_role_of_the_guide_lacks_nothing() {
     assert!(matches!(error, LockError::Mongo(_)), "{error:?}");
 }
 
-/// Two actions are enough for the detached leases of a lock, a set and a permit that another user has acquired.
+/// Two actions are enough for operators, and for the detached leases of a lock, a set and a permit that another user has
+/// acquired.
 #[tokio::test]
 async fn who_acquires_no_lock_needs_to_find_and_update_only() {
     let server = must(Server::start(ServerOptions::single().auth()).await);
@@ -151,18 +135,46 @@ async fn who_acquires_no_lock_needs_to_find_and_update_only() {
         let handle = guard.detach(ttl).await.unwrap();
         assert!(provider.release(&handle).await.unwrap());
     }
+
+    let (admin, held) = (provider.admin(), owner.lock("forced").await.unwrap());
+    look(&provider, &held).await;
+    assert!(admin.force_release("forced").await.unwrap());
+    let gone = owner.to_builder().owner("gone").build().unwrap();
+    let _held = gone.lock("gone").await.unwrap();
+    assert_eq!(admin.release_owner("gone").await.unwrap(), 1);
+}
+
+async fn look(operator: &LockProvider, held: &LockGuard) {
+    let filter = LockFilter::new().prefix("f").state(LockState::Held);
+    assert_eq!(operator.admin().list(filter).await.unwrap().len(), 1);
+    let found = operator.admin().get(held.name()).await.unwrap().unwrap();
+    assert_eq!(found.fencing_token, held.fencing_token());
+}
+
+/// It is an error, and not "the lock was free".
+#[tokio::test]
+async fn a_forced_release_without_the_right_to_update_is_an_error() {
+    let (server, database, _) = guarded(&["find"]).await;
+    let locks = server.client().await.unwrap().database("app");
+    let gone = LockProvider::builder(&locks).owner("gone").build().unwrap();
+    let (held, operator) = (gone.lock("forced").await.unwrap(), LockProvider::new(&database));
+    look(&operator, &held).await;
+    let admin = operator.admin();
+    for error in [
+        admin.force_release("forced").await.unwrap_err(),
+        admin.release_owner("gone").await.unwrap_err(),
+    ] {
+        assert!(matches!(&error, LockError::Mongo(_)), "{error}");
+        assert!(error.to_string().contains("Unauthorized"), "{error}");
+    }
 }
 
 /// An index that an administrator has created is found without the right to create one.
 #[tokio::test]
 async fn for_an_index_made_by_hand_the_right_to_list_is_enough() {
-    let server = must(Server::start(ServerOptions::single().auth()).await);
+    let (server, database, _) = guarded(&["find", "insert", "update", "listIndexes"]).await;
     let owner = server.client().await.unwrap().database("app");
-    let create = call(PAGE, "The index");
-    create.run(&owner).await;
-
-    let role = ["find", "insert", "update", "listIndexes"];
-    let client = must(stable_client(restricted(&server, &role).await).await);
-    let provider = LockProvider::new(&client.database("app"));
-    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+    call(PAGE, "The index").run(&owner).await;
+    let state = LockProvider::new(&database).admin().index_state().await;
+    assert_eq!(state, IndexState::Ready);
 }

@@ -4,13 +4,15 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mongolock::{FencingToken, LockError, LockGuard, LockProvider, LockSet};
+use futures_util::future::select_all;
+use mongolock::{FencingToken, LockContext, LockError, LockGuard, LockProvider, LockSet};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::conformance;
 use crate::fixture::{Fixture, acquire_and_release, assert_released};
+use crate::waiting::{acquired, waiter};
 
 conformance!(
     sets_are_handed_over_in_the_order_of_arrival,
@@ -45,13 +47,17 @@ fn is_handed_over(before: Tokens, after: Tokens) -> bool {
 
 /// Asserts that the tokens of both names rise from hold to hold, and returns how many holds were handed over.
 fn hand_overs(holds: &[Tokens]) -> usize {
-    for pair in holds.windows(2) {
+    let pairs = holds.windows(2).inspect(|pair| {
         assert!(pair[0][0] < pair[1][0] && pair[0][1] < pair[1][1], "{pair:?}");
+    });
+    pairs.filter(|pair| is_handed_over(pair[0], pair[1])).count()
+}
+
+/// Asserts that both names are released in the end.
+async fn assert_both_released(fixture: &Fixture) {
+    for name in ["a", "b"] {
+        assert_released(&fixture.rival().lock(name)).await;
     }
-    holds
-        .windows(2)
-        .filter(|pair| is_handed_over(pair[0], pair[1]))
-        .count()
 }
 
 /// Has callers wait for the same set, every other one with the names in the other order, and returns what they have noted.
@@ -71,9 +77,8 @@ async fn queue_up(provider: &LockProvider, callers: usize) -> Vec<(usize, String
         tokio::task::yield_now().await;
     }
     first.release().await.unwrap();
-    timeout(BEFORE_EXPIRY, tasks.join_all())
-        .await
-        .expect("all callers get the set");
+    let all = timeout(BEFORE_EXPIRY, tasks.join_all()).await;
+    all.expect("all callers get the set");
     std::mem::take(&mut *noted.lock().unwrap())
 }
 
@@ -81,25 +86,13 @@ async fn sets_are_handed_over_in_the_order_of_arrival(fixture: Fixture) {
     let noted = queue_up(&fixture.provider, 40).await;
     let order: Vec<usize> = noted.iter().map(|(index, ..)| *index).collect();
     assert_eq!(order, (0..40).collect::<Vec<_>>());
-    for (index, name, _) in &noted {
-        assert_eq!(
-            name,
-            ORDERS[index % 2][0],
-            "the name that the caller has written first"
-        );
-    }
+    let written_first = |index: usize| ORDERS[index % 2][0];
+    assert!(noted.iter().all(|(index, name, _)| name == written_first(*index)));
     let holds: Vec<Tokens> = noted.into_iter().map(|(.., tokens)| tokens).collect();
-    assert!(
-        holds.is_sorted_by(|one, next| one[0] < next[0] && one[1] < next[1]),
-        "{holds:?}"
-    );
-    for name in ["a", "b"] {
+    hand_overs(&holds);
+    for (name, last) in ["a", "b"].into_iter().zip(holds[39]) {
         let next = fixture.rival().lock(name).await.unwrap();
-        let index = usize::from(name == "b");
-        assert!(
-            next.fencing_token() > holds[39][index],
-            "greater than all reserved tokens"
-        );
+        assert!(next.fencing_token() > last, "greater than all reserved tokens");
         next.release().await.unwrap();
     }
 }
@@ -140,24 +133,18 @@ async fn callers_of_other_names_or_options_get_a_hold_of_their_own(fixture: Fixt
             tokio::task::yield_now().await;
         }
         blocker.release().await.unwrap();
-        let holding = timeout(AMPLE, holding).await.unwrap().unwrap();
-        holding.release().await.unwrap();
-        let remaining = timeout(AMPLE, waiting.join_all())
-            .await
-            .expect("all get their sets");
-        let long_leases = remaining
-            .iter()
-            .filter(|remaining| **remaining > long / 2)
-            .count();
-        assert_eq!(long_leases, 1, "{remaining:?}");
+        acquired(holding, AMPLE).await.release().await.unwrap();
+        let remaining = timeout(AMPLE, waiting.join_all()).await;
+        let remaining = remaining.expect("all get their sets");
+        let long_leases = remaining.iter().filter(|remaining| **remaining > long / 2);
+        assert_eq!(long_leases.count(), 1, "{remaining:?}");
     }
 }
 
 /// Starts a task that acquires the set, and has it begin to wait. The test has the limits: a busy machine may stop for longer
 /// than a call usually waits.
 async fn queue_one(set: LockSet) -> JoinHandle<LockGuard> {
-    let set = set.acquire_timeout(AMPLE);
-    let waiting = tokio::spawn(async move { set.acquire().await.unwrap() });
+    let waiting = waiter(set.acquire_timeout(AMPLE));
     tokio::task::yield_now().await;
     waiting
 }
@@ -169,27 +156,20 @@ async fn single_locks_of_the_first_name_wait_behind_a_set(fixture: Fixture) {
         for number in 0..6 {
             let provider = fixture.provider.clone();
             waiting.spawn(async move {
-                match number % 3 {
-                    0 => acquire_and_release(&provider.lock("a")).await,
-                    1 => acquire_and_release(&provider.lock("b")).await,
-                    _ => provider
-                        .lock_all(ORDERS[0])
-                        .await
-                        .unwrap()
-                        .release()
-                        .await
-                        .unwrap(),
-                }
+                let guard = match number % 3 {
+                    0 => provider.lock("a").await,
+                    1 => provider.lock("b").await,
+                    _ => provider.lock_all(ORDERS[0]).await,
+                };
+                guard.unwrap().release().await.unwrap();
             });
             tokio::task::yield_now().await;
         }
         first.release().await.unwrap();
-        timeout(AMPLE, waiting.join_all())
-            .await
-            .expect("all have their turn");
+        let all = timeout(AMPLE, waiting.join_all()).await;
+        all.expect("all have their turn");
     }
-    assert_released(&fixture.rival().lock("a")).await;
-    assert_released(&fixture.rival().lock("b")).await;
+    assert_both_released(&fixture).await;
 }
 
 /// The waiter is cancelled before, while or after the set is handed over to it.
@@ -209,7 +189,7 @@ async fn a_cancelled_waiter_for_a_set_keeps_no_claim(fixture: Fixture) {
         });
         tokio::task::yield_now().await;
         blocker.release().await.unwrap();
-        let first = timeout(AMPLE, first).await.unwrap().unwrap();
+        let first = acquired(first, AMPLE).await;
         let cancelling = tokio::spawn(async move {
             let begun = Instant::now();
             while begun.elapsed() < Duration::from_micros(micros) {
@@ -221,8 +201,7 @@ async fn a_cancelled_waiter_for_a_set_keeps_no_claim(fixture: Fixture) {
         cancelling.await.unwrap();
         waiter.await.unwrap();
     }
-    assert_released(&fixture.rival().lock("a")).await;
-    assert_released(&fixture.rival().lock("b")).await;
+    assert_both_released(&fixture).await;
 }
 
 /// On a busy machine most releases come too late for a hand-over, so the rounds go on until there was one.
@@ -237,15 +216,17 @@ async fn a_set_goes_on_to_the_next_waiter_when_one_is_cancelled(fixture: Fixture
             waiters.push(queue_one(fixture.provider.lock_all(ORDERS[0])).await);
         }
         blocker.release().await.unwrap();
-        let [first, second, third]: [_; 3] = waiters.try_into().unwrap();
-        let first = timeout(AMPLE, first).await.unwrap().unwrap();
+        // Another caller may come first: one that gets only some of the names gives them back.
+        let first = timeout(AMPLE, select_all(waiters)).await;
+        let (first, _, waiting) = first.expect("one of them has the set");
+        let (first, [second, third]) = (first.unwrap(), <[_; 2]>::try_from(waiting).unwrap());
         let before = tokens(&first);
         // The set is handed over by the poll of this future, before the waiter runs.
         let releasing = first.release();
         let released = tokio::spawn(releasing);
         second.abort();
         released.await.unwrap().unwrap();
-        let third = timeout(BEFORE_EXPIRY, third).await.unwrap().unwrap();
+        let third = acquired(third, BEFORE_EXPIRY).await;
         let after = tokens(&third);
         assert!(before[0] < after[0] && before[1] < after[1]);
         went_on += u32::from(is_handed_over(before, after));
@@ -254,19 +235,14 @@ async fn a_set_goes_on_to_the_next_waiter_when_one_is_cancelled(fixture: Fixture
             drop(second);
         }
     }
-    assert_released(&fixture.rival().lock("a")).await;
-    assert_released(&fixture.rival().lock("b")).await;
+    assert_both_released(&fixture).await;
 }
 
 async fn a_set_with_a_minimum_hold_is_not_handed_over(fixture: Fixture) {
-    let provider = fixture.provider.to_builder().min_hold(Duration::from_millis(100));
-    let provider = provider.build().unwrap();
+    let provider = fixture.with(|builder| builder.min_hold(Duration::from_millis(100)));
     let begun = Instant::now();
-    let holds: Vec<Tokens> = queue_up(&provider, 4)
-        .await
-        .into_iter()
-        .map(|(.., tokens)| tokens)
-        .collect();
+    let noted = queue_up(&provider, 4).await;
+    let holds: Vec<Tokens> = noted.into_iter().map(|(.., tokens)| tokens).collect();
     assert_eq!(hand_overs(&holds), 0);
     assert!(begun.elapsed() >= Duration::from_millis(400));
 }
@@ -311,9 +287,8 @@ async fn processes_that_want_the_same_set_all_get_it(fixture: Fixture) {
             });
         }
     }
-    timeout(AMPLE * 2, working.join_all())
-        .await
-        .expect("all get their turns");
+    let all = timeout(AMPLE * 2, working.join_all()).await;
+    all.expect("all get their turns");
     let noted = std::mem::take(&mut *seen.holds.lock().unwrap());
     let holds: Vec<Tokens> = noted.iter().map(|(_, tokens)| *tokens).collect();
     hand_overs(&holds);
@@ -323,8 +298,7 @@ async fn processes_that_want_the_same_set_all_get_it(fixture: Fixture) {
         });
         assert!(rows.count() > 0, "{process} has handed no set over");
     }
-    assert_released(&fixture.rival().lock("a")).await;
-    assert_released(&fixture.rival().lock("b")).await;
+    assert_both_released(&fixture).await;
 }
 
 /// Calls in a row that do not wait for their releases: the next caller gets the set, also one of another set.
@@ -332,27 +306,19 @@ async fn a_set_that_is_not_awaited_is_released(fixture: Fixture) {
     let set = fixture.provider.lock_all(ORDERS[0]).await_release(false);
     let mut holds: Vec<Tokens> = Vec::new();
     for round in 0..50 {
-        let ran: Result<Tokens, LockError> = set
-            .run(async |lock| Ok(["a", "b"].map(|name| lock.fencing_token_of(name).unwrap())))
-            .await;
-        holds.push(ran.unwrap());
+        let tokens = |lock: LockContext| ["a", "b"].map(|name| lock.fencing_token_of(name).unwrap());
+        let ran = set.run(async |lock| Ok::<_, LockError>(tokens(lock)));
+        holds.push(ran.await.unwrap());
         if round % 10 == 9 {
-            let other = fixture.provider.lock_all(["a", "c"]).acquire();
-            let other = timeout(BEFORE_EXPIRY, other)
-                .await
-                .expect("the set is released")
-                .unwrap();
+            let other = waiter(fixture.provider.lock_all(["a", "c"]));
+            let other = acquired(other, BEFORE_EXPIRY).await;
             assert!(other.fencing_token_of("a").unwrap() > holds[round][0]);
             other.release().await.unwrap();
             acquire_and_release(&fixture.provider.lock("b")).await;
         }
     }
-    assert!(
-        holds.is_sorted_by(|one, next| one[0] < next[0] && one[1] < next[1]),
-        "{holds:?}"
-    );
-    assert_released(&fixture.rival().lock("a")).await;
-    assert_released(&fixture.rival().lock("b")).await;
+    hand_overs(&holds);
+    assert_both_released(&fixture).await;
 }
 
 async fn a_shutdown_in_a_row_of_hand_overs_releases_all_names(fixture: Fixture) {
@@ -374,12 +340,8 @@ async fn a_shutdown_in_a_row_of_hand_overs_releases_all_names(fixture: Fixture) 
         });
     }
     sleep(Duration::from_millis(100)).await;
-    timeout(AMPLE, provider.shutdown())
-        .await
-        .expect("the shutdown ends");
+    let ended = timeout(AMPLE, provider.shutdown()).await;
+    ended.expect("the shutdown ends");
     timeout(AMPLE, working.join_all()).await.expect("all calls end");
-    for name in ["a", "b"] {
-        let free = fixture.rival().lock(name).try_acquire().await.unwrap();
-        free.expect("it is released").release().await.unwrap();
-    }
+    assert!(fixture.is_free("a").await && fixture.is_free("b").await);
 }

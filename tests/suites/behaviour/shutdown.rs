@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, acquire_and_release, assert_released};
+use crate::fixture::{Fixture, acquire_and_release, assert_lost, assert_released};
 
 conformance!(
     bodies_end_within_the_grace_period,
@@ -38,51 +38,40 @@ async fn shut_down_around<T: Send + 'static>(
     });
     let body = tokio::spawn(body);
     holds.await.unwrap();
-    let shutting_down = tokio::spawn({
-        let provider = fixture.provider.clone();
-        async move { provider.shutdown_after(grace).await }
-    });
+    let provider = fixture.provider.clone();
+    let shutting_down = tokio::spawn(async move { provider.shutdown_after(grace).await });
     until_refused(&fixture.provider).await;
     go_on.send(()).unwrap();
-    timeout(AMPLE, shutting_down)
-        .await
-        .expect("the shutdown ends")
-        .unwrap();
+    let shut_down = timeout(AMPLE, shutting_down).await;
+    shut_down.expect("the shutdown ends").unwrap();
     body.await.unwrap()
 }
 
+fn is_shut_down<T>(result: &Result<T, LockError>) -> bool {
+    matches!(result, Err(LockError::ShutDown { .. }))
+}
+
 async fn until_refused(provider: &LockProvider) {
-    let refused = async || match provider.lock("other").acquire().await {
-        Err(LockError::ShutDown { .. }) => Some(()),
-        _ => None,
-    };
-    eventually(AMPLE, "refusal of new acquires", refused)
-        .await
-        .unwrap();
+    let refused = async || is_shut_down(&provider.lock("other").acquire().await).then_some(());
+    must(eventually(AMPLE, "refusal of new acquires", refused).await);
 }
 
 async fn bodies_end_within_the_grace_period(fixture: Fixture) {
     let rival = fixture.rival().lock("held").await.unwrap();
-    let waiting = fixture.provider.lock("held");
-    let waiter = tokio::spawn(async move { waiting.acquire().await });
+    let waiter = tokio::spawn(fixture.provider.lock("held").acquire());
     let provider = fixture.provider.clone();
     let ended = shut_down_around(&fixture, GRACE, async move {
         // Calls outside of a hold are refused while the body runs, also those that try once.
         let outside = tokio::spawn(async move { provider.lock("free").try_acquire().await });
-        assert!(matches!(outside.await.unwrap(), Err(LockError::ShutDown { .. })));
-        assert!(matches!(waiter.await.unwrap(), Err(LockError::ShutDown { .. })));
-        let context = LockContext::current().unwrap();
-        context.ensure_held()?;
-        Ok("ended")
+        assert!(is_shut_down(&outside.await.unwrap()));
+        assert!(is_shut_down(&waiter.await.unwrap()));
+        LockContext::current().unwrap().ensure_held()
     });
     let begun = Instant::now();
-    assert_eq!(ended.await.unwrap(), "ended");
+    ended.await.unwrap();
     assert!(begun.elapsed() < GRACE, "it does not wait for the grace period");
     acquire_and_release(&fixture.rival().lock("outer")).await;
-    assert!(matches!(
-        fixture.provider.lock("outer").acquire().await,
-        Err(LockError::ShutDown { .. })
-    ));
+    assert!(is_shut_down(&fixture.provider.lock("outer").acquire().await));
     rival.release().await.unwrap();
 }
 
@@ -91,10 +80,8 @@ async fn a_body_still_gets_the_locks_that_it_needs(fixture: Fixture) {
     let rival = fixture.rival().lock("held").await.unwrap();
     let provider = fixture.provider.clone();
     let ended = shut_down_around(&fixture, GRACE, async move {
-        provider
-            .lock("free")
-            .run(async |_| Ok::<_, LockError>(()))
-            .await?;
+        let free = provider.lock("free");
+        free.run(async |_| Ok::<_, LockError>(())).await?;
         let held = provider.lock("held");
         let waiting = tokio::spawn(LockContext::current().unwrap().scope(held.acquire()));
         tokio::task::yield_now().await;
@@ -121,27 +108,16 @@ async fn work_beyond_the_grace_period_is_cut(fixture: Fixture) {
     match &error {
         LockError::Lost { reason, .. } => {
             assert_eq!(*reason, LossReason::ShutDown);
-            assert!(
-                error.to_string().ends_with("its provider was shut down"),
-                "{error}"
-            );
+            let text = error.to_string();
+            assert!(text.ends_with("its provider was shut down"), "{text}");
         }
         other => assert!(matches!(other, LockError::ShutDown { .. }), "{other}"),
     }
     assert!(guard.is_lost());
-    assert!(matches!(
-        guard.ensure_held(),
-        Err(LockError::Lost {
-            reason: LossReason::ShutDown,
-            ..
-        })
-    ));
+    assert_lost(guard.ensure_held(), LossReason::ShutDown);
     for name in ["outer", "guarded"] {
-        let free = fixture.rival().lock(name).try_acquire().await.unwrap();
-        free.expect("the lock is released at the server when the shutdown returns")
-            .release()
-            .await
-            .unwrap();
+        let is_free = fixture.is_free(name).await;
+        assert!(is_free, "it is released at the server when the shutdown returns");
     }
 }
 
@@ -160,9 +136,8 @@ async fn a_shutdown_ends_a_grace_period(fixture: Fixture) {
         until_refused(&fixture.provider).await;
         fixture.provider.shutdown().await;
     };
-    timeout(GRACE / 2, async { tokio::join!(graceful, at_once) })
-        .await
-        .expect("the grace period ends");
+    let both = async { tokio::join!(graceful, at_once) };
+    timeout(GRACE / 2, both).await.expect("the grace period ends");
     assert!(guard.is_lost());
 }
 
@@ -171,14 +146,11 @@ async fn a_shutdown_ends_a_grace_period(fixture: Fixture) {
 #[tokio::test]
 async fn a_shutdown_leaves_nothing_open_at_the_server() {
     let fixture = Fixture::mongodb().await;
-    let (hosts, options) = fixture.db().uri().split_once("/?").expect("it has options");
-    let database = fixture.db().name();
-    let uri = format!("{hosts}/{database}?{options}&appName={database}_own");
+    let uri = format!("{}&appName={}_own", fixture.uri(), fixture.db().name());
     let provider = LockProvider::connect(&uri).await.unwrap();
     let second = provider.to_builder().owner("second").build().unwrap();
     let guard = second.lock("held").await.unwrap();
-    let waiting = provider.lock("held").acquire_timeout(None);
-    let waiter = tokio::spawn(async move { waiting.acquire().await });
+    let waiter = tokio::spawn(provider.lock("held").acquire_timeout(None).acquire());
     let open_streams = async || {
         count(&fixture, doc! { "type": "idleCursor" }).await
             + count(&fixture, doc! { "command.getMore": { "$exists": true } }).await
@@ -187,21 +159,16 @@ async fn a_shutdown_leaves_nothing_open_at_the_server() {
     eventually(AMPLE, "change stream", is_open).await.unwrap();
 
     provider.shutdown().await;
-    assert!(matches!(waiter.await.unwrap(), Err(LockError::ShutDown { .. })));
+    assert!(is_shut_down(&waiter.await.unwrap()));
     let is_closed = async || (open_streams().await == 0).then_some(());
     eventually(AMPLE, "end of the stream", is_closed).await.unwrap();
     guard.release().await.expect("the other provider's client works");
     acquire_and_release(&second.lock("again")).await;
     second.shutdown().await;
     let is_alone = async || (count(&fixture, doc! {}).await == 0).then_some(());
-    eventually(AMPLE, "end of all connections", is_alone)
-        .await
-        .unwrap();
-    second
-        .admin()
-        .get("held")
-        .await
-        .expect_err("its client is shut down");
+    must(eventually(AMPLE, "end of all connections", is_alone).await);
+    let read = second.admin().get("held").await;
+    read.expect_err("its client is shut down");
 }
 
 /// The number of operations and connections of a test's own client that match.

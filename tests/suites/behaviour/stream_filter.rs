@@ -6,40 +6,16 @@ use std::time::{Duration, Instant};
 
 use mongodb::Collection;
 use mongodb::bson::{Document, doc};
-use mongolock::{LockError, LockGuard, LockProvider};
-use mongolock_tests::{AMPLE, Commands, FailPoint, eventually, must, recorded};
-use tokio::task::{JoinHandle, JoinSet};
+use mongolock::{LockError, LockProvider};
+use mongolock_tests::{AMPLE, Commands, FailPoint, eventually, must};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::fixture::Fixture;
-
-/// The limit within which a waiter whose lock is in the filter has it after a release.
-const WOKEN: Duration = Duration::from_secs(10);
+use crate::waiting::{WOKEN, acquired, hold_all, release_to, seldom_polling, waiter};
 
 /// The least time between two changes of the filter.
 const APART: Duration = Duration::from_secs(2);
-
-/// A process that only a change stream can wake in time, and the commands that it sends.
-async fn listening(fixture: &Fixture) -> (LockProvider, Commands) {
-    let app_name = format!("appName={}", fixture.db().name());
-    let (database, commands) = recorded(fixture.db(), &[&app_name]).await;
-    let builder = LockProvider::builder(&database)
-        .retry_interval(Duration::from_millis(10)..=AMPLE * 10)
-        .acquire_timeout(AMPLE * 10);
-    (builder.build().unwrap(), commands)
-}
-
-fn waiter(provider: &LockProvider, name: impl std::fmt::Display) -> JoinHandle<LockGuard> {
-    let lock = provider.lock(name);
-    tokio::spawn(async move { lock.acquire().await.unwrap() })
-}
-
-/// Releases a lock, and expects that its waiter is woken in time.
-async fn release_to(held: LockGuard, waiter: JoinHandle<LockGuard>) {
-    held.release().await.unwrap();
-    let next = timeout(WOKEN, waiter).await.expect("it is woken").unwrap();
-    next.release().await.unwrap();
-}
 
 /// The commands that have opened streams.
 fn opened(commands: &Commands) -> Vec<Document> {
@@ -78,22 +54,19 @@ async fn until_reported(commands: &Commands, name: &str) {
 #[tokio::test]
 async fn a_lock_that_is_awaited_later_is_added_to_the_filter() {
     let fixture = Fixture::mongodb().await;
-    let (provider, commands) = listening(&fixture).await;
-    let (first, second) = (
-        fixture.provider.lock("first").await.unwrap(),
-        fixture.provider.lock("second").await.unwrap(),
-    );
-    let first_waiter = waiter(&provider, "first");
+    let (provider, commands) = fixture.recorded(seldom_polling).await;
+    let held = hold_all(&fixture.provider, ["first", "second"]).await;
+    let first_waiter = waiter(provider.lock("first"));
     until_reported(&commands, "first").await;
-    let second_waiter = waiter(&provider, "second");
+    let second_waiter = waiter(provider.lock("second"));
     until_reported(&commands, "second").await;
     until_reported(&commands, "first").await;
     // The names that were not awaited are not in it.
     assert!(filters(&commands).iter().flatten().all(|names| names.len() <= 2));
     sleep(Duration::from_millis(300)).await;
-    for (held, waiter) in [(first, first_waiter), (second, second_waiter)] {
+    for (held, waiter) in held.into_iter().zip([first_waiter, second_waiter]) {
         assert!(!waiter.is_finished());
-        release_to(held, waiter).await;
+        release_to(held, waiter, WOKEN).await;
     }
 }
 
@@ -102,22 +75,18 @@ async fn a_lock_that_is_awaited_later_is_added_to_the_filter() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changing_filter_misses_no_release() {
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let (provider, commands) = listening(&fixture).await;
+    let (provider, commands) = fixture.recorded(seldom_polling).await;
     let is_over = Arc::new(AtomicBool::new(false));
-    let others = tokio::spawn(await_others(
-        provider.clone(),
-        fixture.rival(),
-        Arc::clone(&is_over),
-    ));
+    let others = await_others(provider.clone(), fixture.rival(), Arc::clone(&is_over));
+    let others = tokio::spawn(others);
     let (begun, mut slow, mut turns) = (Instant::now(), 0, 0);
     while begun.elapsed() < APART * 6 {
         let held = fixture.provider.lock("steady").acquire().await.unwrap();
-        let waiting = waiter(&provider, "steady");
+        let waiting = waiter(provider.lock("steady"));
         sleep(Duration::from_millis(held_for(turns))).await;
         let released = Instant::now();
         held.release().await.unwrap();
-        let next = timeout(WOKEN, waiting).await.expect("it is woken").unwrap();
+        let next = acquired(waiting, WOKEN).await;
         slow += usize::from(released.elapsed() > Duration::from_secs(2));
         turns += 1;
         next.release().await.unwrap();
@@ -152,16 +121,12 @@ async fn await_others(provider: LockProvider, holder: LockProvider, is_over: Arc
 #[tokio::test]
 async fn the_filter_is_changed_at_most_every_two_seconds() {
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let (provider, commands) = listening(&fixture).await;
-    let mut held = Vec::new();
-    for number in 0..20 {
-        held.push(fixture.provider.lock(number).acquire().await.unwrap());
-    }
+    let (provider, commands) = fixture.recorded(seldom_polling).await;
+    let held = hold_all(&fixture.provider, 0..20).await;
     let begun = Instant::now();
     let mut waiters = Vec::new();
     for number in 0..20 {
-        waiters.push(waiter(&provider, number));
+        waiters.push(waiter(provider.lock(number)));
         sleep(Duration::from_millis(400)).await;
     }
     let opened = u32::try_from(filters(&commands).len()).unwrap();
@@ -171,15 +136,8 @@ async fn the_filter_is_changed_at_most_every_two_seconds() {
         "{opened} in {:?}",
         begun.elapsed()
     );
-    held.clear();
-    for waiter in waiters {
-        timeout(AMPLE, waiter)
-            .await
-            .unwrap()
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+    for (held, waiter) in held.into_iter().zip(waiters) {
+        release_to(held, waiter, AMPLE).await;
     }
 }
 
@@ -187,19 +145,15 @@ async fn the_filter_is_changed_at_most_every_two_seconds() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_awaited_locks_have_a_stream_without_names() {
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let (provider, commands) = listening(&fixture).await;
-    let mut held = Vec::new();
-    for number in 0..80 {
-        held.push(fixture.provider.lock(number).acquire().await.unwrap());
-    }
+    let (provider, commands) = fixture.recorded(seldom_polling).await;
+    let mut held = hold_all(&fixture.provider, 0..80).await;
     let mut many = JoinSet::new();
     for number in 10..80 {
         let lock = provider.lock(number);
         many.spawn(async move { lock.acquire().await.unwrap() });
     }
     until_filter(&commands, "a stream without names", |names| names.is_none()).await;
-    let few: Vec<_> = (0..10).map(|number| waiter(&provider, number)).collect();
+    let few: Vec<_> = (0..10).map(|number| waiter(provider.lock(number))).collect();
     sleep(APART + Duration::from_millis(500)).await;
     // Releases are reported without a filter as well.
     for held in held.split_off(40) {
@@ -214,8 +168,7 @@ async fn many_awaited_locks_have_a_stream_without_names() {
     until_filter(&commands, "a filter with the rest", has_names).await;
     held.clear();
     for waiter in few {
-        let next = timeout(WOKEN, waiter).await.expect("it is woken").unwrap();
-        next.release().await.unwrap();
+        acquired(waiter, WOKEN).await.release().await.unwrap();
     }
     timeout(AMPLE, many.join_all()).await.expect("they are woken");
 }
@@ -225,28 +178,25 @@ async fn many_awaited_locks_have_a_stream_without_names() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_of_the_filter_outlives_the_collection() {
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let (provider, commands) = listening(&fixture).await;
-    let first = fixture.provider.lock("first").await.unwrap();
-    let first_waiter = waiter(&provider, "first");
+    let (provider, commands) = fixture.recorded(seldom_polling).await;
+    let _held = hold_all(&fixture.provider, ["first", "second"]).await;
+    let first_waiter = waiter(provider.lock("first"));
     until_reported(&commands, "first").await;
-    let second = fixture.provider.lock("second").await.unwrap();
-    let second_waiter = waiter(&provider, "second");
+    let second_waiter = waiter(provider.lock("second"));
     for _ in 0..3 {
         sleep(Duration::from_millis(700)).await;
         fixture.locks().drop().await.unwrap();
     }
     for waiter in [first_waiter, second_waiter] {
         // A waiter that had the lock before the last drop has lost it.
-        drop(timeout(AMPLE / 2, waiter).await.expect("it looks").unwrap());
+        drop(acquired(waiter, AMPLE / 2).await);
     }
     // The stream works again.
     let held = fixture.provider.lock("third").await.unwrap();
-    let third_waiter = waiter(&provider, "third");
+    let third_waiter = waiter(provider.lock("third"));
     until_reported(&commands, "third").await;
     sleep(Duration::from_millis(500)).await;
-    release_to(held, third_waiter).await;
-    drop((first, second));
+    release_to(held, third_waiter, WOKEN).await;
 }
 
 /// The server refuses the stream with another filter: the one before has ended, and a stream is opened without a time.
@@ -255,24 +205,21 @@ async fn a_refused_change_of_the_filter_loses_no_waiter() {
     // 286: the history of the server does not reach back so far. 280: a fatal error of the stream.
     for code in [286, 280] {
         let fixture = Fixture::mongodb().await;
-        fixture.until_indexed().await;
-        let (provider, commands) = listening(&fixture).await;
-        let (first, second) = (
-            fixture.provider.lock("first").await.unwrap(),
-            fixture.provider.lock("second").await.unwrap(),
-        );
-        let first_waiter = waiter(&provider, "first");
+        let (provider, commands) = fixture.recorded(seldom_polling).await;
+        let held = hold_all(&fixture.provider, ["first", "second"]).await;
+        let first_waiter = waiter(provider.lock("first"));
         until_reported(&commands, "first").await;
         let point = FailPoint::on(&["aggregate"]).error_code(code);
         let point = must(point.enable_for(fixture.db()).await);
-        let second_waiter = waiter(&provider, "second");
+        let second_waiter = waiter(provider.lock("second"));
         until_reported(&commands, "second").await;
         must(point.clear().await);
         let streams = || async { (filters(&commands).len() >= 3).then_some(()) };
         must(eventually(AMPLE, "a stream after the refusal", streams).await);
         sleep(Duration::from_millis(500)).await;
-        release_to(first, first_waiter).await;
-        release_to(second, second_waiter).await;
+        for (held, waiter) in held.into_iter().zip([first_waiter, second_waiter]) {
+            release_to(held, waiter, WOKEN).await;
+        }
         assert!(start_times(&commands).ends_with(&[true, false]), "{code}");
     }
 }
@@ -282,14 +229,8 @@ async fn a_refused_change_of_the_filter_loses_no_waiter() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_costs_too_much_is_closed() {
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let builder = LockProvider::builder(&database).acquire_timeout(AMPLE * 10);
-    let provider = builder.build().unwrap();
-    let mut held = Vec::new();
-    for number in 0..70 {
-        held.push(fixture.provider.lock(number).acquire().await.unwrap());
-    }
+    let (provider, commands) = fixture.recorded(|b| b.acquire_timeout(AMPLE * 10)).await;
+    let held = hold_all(&fixture.provider, 0..70).await;
     let mut waiters = JoinSet::new();
     for number in 0..70 {
         let lock = provider.lock(number);

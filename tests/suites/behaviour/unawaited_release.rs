@@ -4,28 +4,22 @@ use std::future::Future;
 use std::time::Duration;
 
 use mongolock::{DistributedLock, FencingToken, LockContext, LockError, LockProvider, distributed_lock};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, TestDb, eventually, must};
+use mongolock_tests::{AMPLE, FailPoint, FailPointGuard, TestDb, eventually, must};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, assert_released};
+use crate::fixture::{Fixture, assert_released, in_time};
 
 conformance!(
-    the_lock_is_released_after_the_call,
     a_try_after_the_call_is_never_busy,
     calls_in_a_row_have_greater_tokens,
-    a_minimum_hold_applies_after_the_call,
-    a_panic_of_the_body_reaches_the_caller,
     a_shutdown_waits_for_the_release,
     the_lock_overrides_its_provider,
 );
 
 /// The time for which the server delays a release in these tests: longer than any call that does not wait for it.
 const DELAY: Duration = Duration::from_secs(3);
-
-/// The server counts in whole milliseconds: a time at the server may be this much shorter here.
-const MILLISECONDS: Duration = Duration::from_millis(2);
 
 fn unawaited(provider: &LockProvider, name: &str) -> DistributedLock {
     provider.lock(name).await_release(false)
@@ -45,12 +39,6 @@ async fn fail(db: &TestDb, point: FailPoint) -> FailPointGuard {
     must(point.enable_for(db).await)
 }
 
-async fn the_lock_is_released_after_the_call(fixture: Fixture) {
-    let first = run_once(&unawaited(&fixture.provider, "n")).await.unwrap();
-    let guard = timeout(BEFORE_EXPIRY, fixture.rival().lock("n").acquire()).await;
-    assert!(guard.expect("it is released").unwrap().fencing_token() > first);
-}
-
 /// A call that skips must not skip because of the release of the call before.
 async fn a_try_after_the_call_is_never_busy(fixture: Fixture) {
     #[distributed_lock(name = "job", on_busy = "skip", release = "background", provider = provider)]
@@ -61,8 +49,8 @@ async fn a_try_after_the_call_is_never_busy(fixture: Fixture) {
     let lock = unawaited(&fixture.provider, "job");
     let mut last = None;
     for round in 0..100 {
-        // With a pause the release of the call before is under way, and without one it may be unsent.
-        let pause = Duration::from_micros(pause_micros(round));
+        // It is 0 to 2 ms: with a pause the release of the call before is under way, and without one it may be unsent.
+        let pause = Duration::from_micros((round * 7919) % 2000);
         let ran = job(&fixture.provider, pause).await.unwrap();
         assert!(ran.is_some(), "round {round} was skipped");
         assert!(ran > last, "round {round}: {ran:?} after {last:?}");
@@ -74,11 +62,6 @@ async fn a_try_after_the_call_is_never_busy(fixture: Fixture) {
         last = Some(guard.fencing_token());
         guard.release().await.unwrap();
     }
-}
-
-/// Pauses of 0 to 2 ms that differ from round to round, in microseconds.
-fn pause_micros(round: u64) -> u64 {
-    (round * 7919) % 2000
 }
 
 async fn calls_in_a_row_have_greater_tokens(fixture: Fixture) {
@@ -94,13 +77,9 @@ async fn calls_in_a_row_have_greater_tokens(fixture: Fixture) {
             tokens
         });
     }
-    let tokens = timeout(AMPLE, tasks.join_all())
-        .await
-        .expect("all have their turn");
-    assert!(
-        tokens.iter().all(|row| row.is_sorted_by(|one, next| one < next)),
-        "{tokens:?}"
-    );
+    let tokens = in_time(tasks.join_all()).await;
+    let rises = |row: &Vec<FencingToken>| row.is_sorted_by(|one, next| one < next);
+    assert!(tokens.iter().all(rises), "{tokens:?}");
     let mut all = tokens.concat();
     all.sort_unstable();
     all.dedup();
@@ -109,63 +88,25 @@ async fn calls_in_a_row_have_greater_tokens(fixture: Fixture) {
     assert!(later.fencing_token() > all[199]);
 }
 
-async fn a_minimum_hold_applies_after_the_call(fixture: Fixture) {
-    let hold = Duration::from_secs(2);
-    let (lock, begun) = (unawaited(&fixture.provider, "min").min_hold(hold), Instant::now());
-    run_once(&lock).await.unwrap();
-    assert!(begun.elapsed() < hold, "the call does not wait for it");
-    let next = timeout(AMPLE, fixture.provider.lock("min").acquire()).await;
-    let next = next.expect("it ends").unwrap();
-    let taken = begun.elapsed();
-    assert!(taken + MILLISECONDS >= hold, "{taken:?}");
-    next.release().await.unwrap();
-}
-
-async fn a_panic_of_the_body_reaches_the_caller(fixture: Fixture) {
-    let lock = unawaited(&fixture.provider, "panic");
-    let panicking = lock.run(|_| async {
-        let answer: Result<(), LockError> = Ok(());
-        assert!(answer.is_err(), "the body panics");
-        answer
-    });
-    let ended = tokio::spawn(panicking).await;
-    assert!(ended.unwrap_err().is_panic());
-    assert_released(&fixture.rival().lock("panic")).await;
-}
-
 async fn a_shutdown_waits_for_the_release(fixture: Fixture) {
     for name in 0..20 {
-        run_once(&unawaited(&fixture.provider, &format!("n{name}")))
-            .await
-            .unwrap();
+        let lock = unawaited(&fixture.provider, &format!("n{name}"));
+        run_once(&lock).await.unwrap();
     }
     fixture.provider.shutdown().await;
-    let rival = fixture.rival();
     for name in 0..20 {
-        let guard = rival.lock(format!("n{name}")).try_acquire().await.unwrap();
-        assert!(
-            guard.is_some(),
-            "n{name} is released when the shutdown has returned"
-        );
+        let is_free = fixture.is_free(&format!("n{name}")).await;
+        assert!(is_free, "n{name} is released when the shutdown has returned");
     }
 }
 
 async fn the_lock_overrides_its_provider(fixture: Fixture) {
-    let provider = fixture
-        .provider
-        .to_builder()
-        .await_release(false)
-        .build()
-        .unwrap();
+    let provider = fixture.with(|options| options.await_release(false));
     run_once(&provider.lock("n")).await.unwrap();
     assert_released(&fixture.rival().lock("n")).await;
     for _ in 0..20 {
         run_once(&provider.lock("n").await_release(true)).await.unwrap();
-        let free = fixture.rival().lock("n").try_acquire().await.unwrap();
-        free.expect("the call has waited for the release")
-            .release()
-            .await
-            .unwrap();
+        assert!(fixture.is_free("n").await, "the call has waited for the release");
     }
 }
 

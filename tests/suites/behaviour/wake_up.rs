@@ -1,35 +1,16 @@
 //! Change streams wake waiters when another process releases the lock. Without a stream they poll.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use mongodb::Database;
 use mongodb::bson::doc;
-use mongolock::{LockGuard, LockProvider, LockProviderBuilder};
-use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, Commands, FailPoint, Server, ServerOptions, must, names, recorded, shared,
-    stable_client,
-};
-use tokio::task::JoinHandle;
+use mongolock::{LockProvider, LockProviderBuilder};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, eventually, must, names};
 use tokio::time::{sleep, timeout};
 
-use crate::fixture::{Fixture, restricted};
-
-/// The limit within which a release must wake a waiter.
-const WOKEN: Duration = Duration::from_secs(10);
-
-/// A provider that polls so rarely after the first few attempts that only a change stream can wake its waiters in time.
-fn seldom_polling(database: &Database) -> LockProvider {
-    let builder = LockProvider::builder(database)
-        .retry_interval(Duration::from_millis(10)..=AMPLE * 10)
-        .acquire_timeout(AMPLE * 10);
-    builder.build().unwrap()
-}
-
-/// A task that waits for this lock.
-fn waiter(provider: &LockProvider, name: &str) -> JoinHandle<LockGuard> {
-    let lock = provider.lock(name);
-    tokio::spawn(async move { lock.acquire().await.unwrap() })
-}
+use crate::fixture::{Fixture, patient};
+use crate::servers::{guarded, standalone};
+use crate::waiting::{WOKEN, acquired, release_to, seldom_polling, waiter};
 
 /// Waits for this lock until the limit, and asserts that it is not acquired.
 async fn wait_without_success(provider: &LockProvider, name: &str, limit: Duration) {
@@ -37,20 +18,13 @@ async fn wait_without_success(provider: &LockProvider, name: &str, limit: Durati
     lock.acquire().await.unwrap_err();
 }
 
-/// A client whose commands are recorded, and to which the fail points of this test apply.
-async fn failing(fixture: &Fixture) -> (Database, Commands) {
-    let app_name = format!("appName={}", fixture.db().name());
-    recorded(fixture.db(), &[&app_name]).await
-}
-
 #[tokio::test]
 async fn a_release_wakes_the_waiter_of_another_process() {
     let fixture = Fixture::mongodb().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let waiting = seldom_polling(&database);
+    let (waiting, commands) = fixture.recorded(seldom_polling).await;
     for round in 0..5 {
         let held = fixture.provider.lock("woken").await.unwrap();
-        let waiter = waiter(&waiting, "woken");
+        let waiter = waiter(waiting.lock("woken"));
         commands.until_sent("getMore").await;
         sleep(Duration::from_millis(300)).await;
         assert!(!waiter.is_finished());
@@ -61,11 +35,7 @@ async fn a_release_wakes_the_waiter_of_another_process() {
         } else {
             held.release().await.unwrap();
         }
-        let next = timeout(WOKEN, waiter)
-            .await
-            .expect("the waiter is woken")
-            .unwrap();
-        next.release().await.unwrap();
+        acquired(waiter, WOKEN).await.release().await.unwrap();
     }
 }
 
@@ -74,11 +44,7 @@ async fn a_release_wakes_the_waiter_of_another_process() {
 async fn fifty_waiters_send_almost_no_commands() {
     let fixture = Fixture::mongodb().await;
     let held = fixture.provider.lock("quiet").await.unwrap();
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let provider = LockProvider::builder(&database)
-        .acquire_timeout(AMPLE * 2)
-        .build()
-        .unwrap();
+    let (provider, commands) = fixture.recorded(|b| b.acquire_timeout(AMPLE * 2)).await;
     let mut waiters = tokio::task::JoinSet::new();
     for _ in 0..50 {
         let lock = provider.lock("quiet");
@@ -100,25 +66,21 @@ async fn fifty_waiters_send_almost_no_commands() {
 /// The server has no change streams, the user may not open one, or the option is off: waiters poll.
 #[tokio::test]
 async fn waiters_poll_without_a_change_stream() {
-    let standalone = Server::start(ServerOptions::standalone()).await.unwrap();
-    let guarded = Server::start(ServerOptions::single().auth()).await.unwrap();
-    let locks_only = restricted(&guarded, &["find", "insert", "update", "createIndex"]).await;
-    let own_set = shared().await.unwrap().uri().to_owned();
-    for (uri, wake_up) in [(standalone.uri(), true), (locks_only, true), (own_set, false)] {
-        let client = must(stable_client(uri).await);
-        let ours = LockProvider::builder(&client.database("app"))
-            .wake_up(wake_up)
-            .acquire_timeout(AMPLE)
-            .build()
-            .unwrap();
+    let (_standalone, alone) = standalone().await;
+    let (_server, without_the_right, _) = guarded(&["find", "insert", "update", "createIndex"]).await;
+    let fixture = Fixture::mongodb().await;
+    for (ours, wake_up) in [
+        (patient(&alone), true),
+        (patient(&without_the_right), true),
+        (fixture.provider.clone(), false),
+    ] {
+        let ours = ours.to_builder().wake_up(wake_up).build().unwrap();
         let theirs = ours.to_builder().build().unwrap();
         for _ in 0..2 {
             let held = ours.lock("polled").await.unwrap();
-            let waiter = waiter(&theirs, "polled");
+            let waiter = waiter(theirs.lock("polled"));
             sleep(Duration::from_millis(300)).await;
-            held.release().await.unwrap();
-            let next = timeout(BEFORE_EXPIRY, waiter).await.unwrap().unwrap();
-            next.release().await.unwrap();
+            release_to(held, waiter, BEFORE_EXPIRY).await;
         }
     }
 }
@@ -126,11 +88,10 @@ async fn waiters_poll_without_a_change_stream() {
 #[tokio::test]
 async fn a_stream_is_not_opened_where_it_is_switched_off_or_the_wait_is_short() {
     let fixture = Fixture::mongodb().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let (on, commands) = fixture.recorded(|builder| builder).await;
     let held = fixture.provider.lock("short").await.unwrap();
-    let off = LockProvider::builder(&database).wake_up(false).build().unwrap();
+    let off = on.to_builder().wake_up(false).build().unwrap();
     wait_without_success(&off, "short", Duration::from_secs(1)).await;
-    let on = LockProvider::new(&database);
     assert!(on.lock("short").try_acquire().await.unwrap().is_none());
     wait_without_success(&on, "short", Duration::from_millis(5)).await;
     assert_eq!(commands.count("aggregate"), 0);
@@ -141,21 +102,16 @@ async fn a_stream_is_not_opened_where_it_is_switched_off_or_the_wait_is_short() 
 #[tokio::test]
 async fn a_stream_that_fails_to_open_is_tried_again() {
     let fixture = Fixture::mongodb().await;
-    let (database, commands) = failing(&fixture).await;
+    let (provider, commands) = fixture.recorded(seldom_polling).await;
     let held = fixture.provider.lock("tried again").await.unwrap();
     // 20 is IllegalOperation; the driver does not repeat the command by itself.
     let point = FailPoint::on(&["aggregate"]).times(3).error_code(20);
     let point = must(point.enable_for(fixture.db()).await);
-    let waiter = waiter(&seldom_polling(&database), "tried again");
+    let waiter = waiter(provider.lock("tried again"));
     commands.until_sent("getMore").await;
     assert_eq!(commands.count("aggregate"), 4);
     must(point.clear().await);
-    held.release().await.unwrap();
-    let next = timeout(WOKEN, waiter)
-        .await
-        .expect("the waiter is woken")
-        .unwrap();
-    next.release().await.unwrap();
+    release_to(held, waiter, WOKEN).await;
 }
 
 /// On a standalone server, or without the right to open a stream, opening it is not tried again for minutes.
@@ -163,11 +119,10 @@ async fn a_stream_that_fails_to_open_is_tried_again() {
 async fn an_unavailable_stream_is_not_tried_again_for_minutes() {
     for code in [13, 40573] {
         let fixture = Fixture::mongodb().await;
-        let (database, commands) = failing(&fixture).await;
+        let (provider, commands) = fixture.recorded(|builder| builder).await;
         let _held = fixture.provider.lock("unavailable").await.unwrap();
         let point = FailPoint::on(&["aggregate"]).always().error_code(code);
         let point = must(point.enable_for(fixture.db()).await);
-        let provider = LockProvider::new(&database);
         for _ in 0..2 {
             wait_without_success(&provider, "unavailable", Duration::from_secs(2)).await;
         }
@@ -183,21 +138,15 @@ async fn an_unavailable_stream_is_not_tried_again_for_minutes() {
 async fn waiters_poll_while_the_number_of_streams_is_limited() {
     for code in [8000, 20, 1] {
         let fixture = Fixture::mongodb().await;
-        let (database, commands) = failing(&fixture).await;
+        let (provider, commands) = fixture.recorded(|builder| builder).await;
         let point = FailPoint::on(&["aggregate"]).always().error_code(code);
         let point = must(point.enable_for(fixture.db()).await);
-        let provider = LockProvider::builder(&database)
-            .acquire_timeout(AMPLE)
-            .build()
-            .unwrap();
         for _ in 0..3 {
             let held = fixture.provider.lock("limited").await.unwrap();
-            let waiter = waiter(&provider, "limited");
+            let waiter = waiter(provider.lock("limited"));
             // The stream is tried at the beginning of the wait.
             sleep(Duration::from_millis(1500)).await;
-            held.release().await.unwrap();
-            let next = timeout(BEFORE_EXPIRY, waiter).await.expect("it polls").unwrap();
-            next.release().await.unwrap();
+            release_to(held, waiter, BEFORE_EXPIRY).await;
         }
         // The pauses grow from 0.1 s to 10 s, at random; with the shortest pause it would be tried 45 times.
         let tried = commands.count("aggregate");
@@ -205,31 +154,25 @@ async fn waiters_poll_while_the_number_of_streams_is_limited() {
         // There is room for the stream now.
         must(point.clear().await);
         let held = fixture.provider.lock("limited").await.unwrap();
-        let waiter = waiter(&provider, "limited");
+        let waiter = waiter(provider.lock("limited"));
         commands.until_sent("getMore").await;
-        held.release().await.unwrap();
-        timeout(AMPLE, waiter)
-            .await
-            .unwrap()
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        release_to(held, waiter, AMPLE).await;
     }
 }
 
 #[tokio::test]
 async fn an_idle_stream_is_closed() {
     let fixture = Fixture::mongodb().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let provider = LockProvider::new(&database);
+    let (provider, commands) = fixture.recorded(|builder| builder).await;
     let held = fixture.provider.lock("idle").await.unwrap();
-    wait_without_success(&provider, "idle", Duration::from_millis(400)).await;
-    assert_eq!(commands.count("aggregate"), 1);
-    commands.until_sent("killCursors").await;
-    // The next waiter opens it again.
-    wait_without_success(&provider, "idle", Duration::from_millis(400)).await;
-    assert_eq!(commands.count("aggregate"), 2);
+    for opened in 1..=2 {
+        // The second waiter opens it again.
+        let waiter = waiter(provider.lock("idle"));
+        let is_open = || async { (commands.count("aggregate") == opened).then_some(()) };
+        must(eventually(AMPLE, "an open stream", is_open).await);
+        waiter.abort();
+        commands.until_sent("killCursors").await;
+    }
     held.release().await.unwrap();
 }
 
@@ -237,22 +180,15 @@ async fn an_idle_stream_is_closed() {
 #[tokio::test]
 async fn a_broken_stream_is_opened_again() {
     let fixture = Fixture::mongodb().await;
-    let waiting = seldom_polling(fixture.database());
     let held = fixture.provider.lock("broken").await.unwrap();
-    let waiter = waiter(&waiting, "broken");
+    let waiter = waiter(fixture.with(seldom_polling).lock("broken"));
     sleep(Duration::from_millis(500)).await;
     // 280: the stream cannot be resumed.
     let point = FailPoint::on(&["getMore", "aggregate"]).times(4).error_code(280);
     let point = must(point.enable_for(fixture.db()).await);
     sleep(Duration::from_millis(1500)).await;
-    held.release().await.unwrap();
-    timeout(AMPLE / 2, waiter)
-        .await
-        .expect("the waiter is woken or polls")
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    // It is woken, or it polls.
+    release_to(held, waiter, AMPLE / 2).await;
     must(point.clear().await);
 }
 
@@ -261,39 +197,32 @@ async fn a_broken_stream_is_opened_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_ends_with_its_collection_is_opened_again() {
     let fixture = Fixture::mongodb().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let waiting = seldom_polling(&database);
+    let (waiting, commands) = fixture.recorded(seldom_polling).await;
     let held = fixture.provider.lock("dropped").await.unwrap();
-    let waiter = waiter(&waiting, "dropped");
+    let waiter = waiter(waiting.lock("dropped"));
     commands.until_sent("getMore").await;
     commands.clear();
     fixture.locks().drop().await.unwrap();
-    let next = timeout(AMPLE / 2, waiter)
-        .await
-        .expect("the waiter polls")
-        .unwrap();
+    let next = acquired(waiter, AMPLE / 2).await;
     commands.until_sent("aggregate").await;
     next.release().await.unwrap();
     held.release().await.unwrap_err();
 }
 
+/// The pauses of a provider that polls all the time.
+const OFTEN: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(20);
+
 /// S1.24: on a lock that stays held, growing pauses send a fraction of the attempts, and a stream almost none.
 #[tokio::test]
 async fn adaptive_pauses_send_fewer_commands_than_fixed_ones() {
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
     let held = fixture.provider.lock("counted").await.unwrap();
-    let attempts = async |builder: fn(LockProviderBuilder) -> LockProviderBuilder| {
-        let (database, commands) = recorded(fixture.db(), &[]).await;
-        let provider = builder(LockProvider::builder(&database)).build().unwrap();
+    let attempts = async |options: fn(LockProviderBuilder) -> LockProviderBuilder| {
+        let (provider, commands) = fixture.recorded(options).await;
         wait_without_success(&provider, "counted", Duration::from_secs(4)).await;
         commands.count("findAndModify")
     };
-    let fixed = attempts(|b| {
-        b.wake_up(false)
-            .retry_interval(Duration::from_millis(10)..=Duration::from_millis(20))
-    })
-    .await;
+    let fixed = attempts(|b| b.wake_up(false).retry_interval(OFTEN)).await;
     let adaptive = attempts(|b| b.wake_up(false)).await;
     let pushed = attempts(|b| b).await;
     // Eight until the pauses grow with the age of the hold, and about 26 from then on.

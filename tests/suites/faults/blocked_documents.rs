@@ -8,7 +8,8 @@ use mongolock_tests::{AMPLE, TestDb, test_db, transaction_on};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::{assert_free, until_indexed};
+use crate::error_reports::{has_its_source, is_told_once};
+use crate::{assert_free, foreign_transaction, until_indexed};
 
 /// A lock that is free, and a transaction that has changed its document.
 async fn blocked(db: &TestDb, name: &str) -> (LockProvider, ClientSession) {
@@ -26,46 +27,44 @@ fn names_the_blocked_document(error: &LockError, name: &str) {
     assert!(!text.contains("reachable"), "{text}");
     assert!(text.contains("transaction"), "{text}");
     assert!(text.contains(name), "{text}");
+    has_its_source(error);
+    is_told_once(error);
 }
 
-async fn waits_and_names_the_blocked_document(limit: Duration) {
+/// The lock is free, so that neither a wait nor a try says that it is held. After the transaction it can be acquired.
+async fn names_what_blocks_it(limit: Duration, is_try: bool) {
     let db = test_db().await;
     let (provider, mut session) = blocked(&db, "stuck").await;
     let begun = Instant::now();
     let lock = provider.lock("stuck").acquire_timeout(limit);
-    let error = lock.acquire().await.unwrap_err();
+    let outcome = if is_try {
+        lock.try_acquire().await
+    } else {
+        lock.acquire().await.map(Some)
+    };
     assert!(begun.elapsed() < limit + Duration::from_secs(1));
-    names_the_blocked_document(&error, "stuck");
+    names_the_blocked_document(&outcome.unwrap_err(), "stuck");
     session.abort_transaction().await.unwrap();
     assert_free(&provider, "stuck").await;
 }
 
 /// B13: a wait that is shorter than the server's own limit for a request ends with an error that says what blocks the
-/// lock. After the transaction the lock can be acquired.
+/// lock.
 #[tokio::test]
 async fn a_short_wait_names_the_transaction_that_blocks_it() {
-    waits_and_names_the_blocked_document(Duration::from_secs(3)).await;
+    names_what_blocks_it(Duration::from_secs(3), false).await;
 }
 
 /// B13: the same with a wait that takes several requests.
 #[tokio::test]
 async fn a_long_wait_names_the_transaction_that_blocks_it() {
-    waits_and_names_the_blocked_document(Duration::from_secs(8)).await;
+    names_what_blocks_it(Duration::from_secs(8), false).await;
 }
 
-/// B13: a single try gets the same error, and not "busy", because the lock is free.
+/// B13: a single try gets the same error, and not "busy".
 #[tokio::test]
 async fn a_try_names_the_transaction_that_blocks_it() {
-    let db = test_db().await;
-    let (provider, mut session) = blocked(&db, "stuck").await;
-    let limit = Duration::from_secs(3);
-    let begun = Instant::now();
-    let lock = provider.lock("stuck").acquire_timeout(limit);
-    let error = lock.try_acquire().await.unwrap_err();
-    assert!(begun.elapsed() < limit + Duration::from_secs(1));
-    names_the_blocked_document(&error, "stuck");
-    session.abort_transaction().await.unwrap();
-    assert_free(&provider, "stuck").await;
+    names_what_blocks_it(Duration::from_secs(3), true).await;
 }
 
 /// B3: the documents of six names are blocked, so their requests are without a reply for up to 5 s. The locks of other
@@ -79,8 +78,7 @@ async fn blocked_documents_do_not_stop_other_names() {
     for name in &names {
         assert_free(&provider, name).await;
     }
-    let foreign = db.connect_again().await.unwrap();
-    let mut session = transaction_on(&foreign, &names).await;
+    let mut session = foreign_transaction(&db, &names).await;
     let mut waiters = JoinSet::new();
     for name in &names {
         let lock = provider.lock(name).acquire_timeout(AMPLE);

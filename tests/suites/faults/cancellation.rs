@@ -5,13 +5,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use mongodb::bson::doc;
 use mongolock::LockProvider;
-use mongolock_tests::{BEFORE_EXPIRY, eventually, locks, must, test_db};
+use mongolock_tests::test_db;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::{assert_stores_its_token, patient};
+use crate::{assert_free, assert_stores_its_tokens, patient, until_none_is_held};
 
 /// Polls a future this many times and then drops it, so that a test can cancel it at each of its await points.
 struct PollTimes<F>(F, usize);
@@ -48,24 +47,11 @@ async fn a_thousand_cancelled_waits_leave_no_claim() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
-    while let Some(done) = tasks.join_next().await {
-        done.unwrap();
-    }
-    let held = doc! { "lockId": { "$ne": "" } };
-    let locks = locks(db.database());
-    must(
-        eventually(Duration::from_secs(5), "no claim is left", async || {
-            (locks.count_documents(held.clone()).await.ok()? == 0).then_some(())
-        })
-        .await,
-    );
+    tasks.join_all().await;
+    until_none_is_held(db.database(), Duration::from_secs(5)).await;
     for index in 0..50 {
-        let guard = provider
-            .lock(format!("cancelled:{index}"))
-            .acquire()
-            .await
-            .unwrap();
-        assert_stores_its_token(db.database(), &guard).await;
+        let guard = provider.lock(format!("cancelled:{index}")).await.unwrap();
+        assert_stores_its_tokens(db.database(), &guard.context()).await;
         guard.release().await.unwrap();
     }
 }
@@ -78,11 +64,6 @@ async fn a_cancelled_release_arrives() {
     for polls in 0..4 {
         let guard = provider.lock("released").acquire().await.unwrap();
         drop(PollTimes(Box::pin(guard.release()), polls).await);
-        let next = timeout(BEFORE_EXPIRY, provider.lock("released").acquire()).await;
-        next.expect("the lock is free long before the expiry")
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        assert_free(&provider, "released").await;
     }
 }

@@ -6,13 +6,15 @@ use mongodb::bson::{Document, doc};
 use mongolock::{LockError, LockProvider, distributed_lock};
 use mongolock_tests::{
     AMPLE, BEFORE_EXPIRY, FailPoint, Server, ServerOptions, change_lock, eventually, must, recorded, test_db,
-    transaction_on, with_parameter,
+    with_parameter,
 };
 use tokio::time::{Instant, timeout};
 
+use crate::callers::{hold_all, release_all};
 use crate::{
-    DEFAULT_EXPIRY, MAX_TIME_EXPIRED, STEPPED_DOWN, Standalone, acquire_soon, assert_free, connect, document,
-    fail, is_released, patient, until_indexed, warm_up, with_expiry,
+    DEFAULT_EXPIRY, MAX_TIME_EXPIRED, STEPPED_DOWN, Standalone, assert_free, connect, document, fail,
+    foreign_transaction, patient, renewing, take_over, until_indexed, until_none_is_held, warm_up,
+    with_expiry,
 };
 
 /// B5, S4.4: commands that fail with a transient error are repeated until the deadline.
@@ -26,11 +28,7 @@ async fn transient_errors_are_repeated() {
     for code in [91, 112, 189, 10107, 11602] {
         // Three times: the driver itself repeats a command once.
         let _point = fail(&db, FailPoint::on(&["findAndModify"]).times(3).error_code(code)).await;
-        let guard = acquire_soon(&provider, "passing").await;
-        guard
-            .release()
-            .await
-            .unwrap_or_else(|error| panic!("{code}: {error}"));
+        assert_free(&provider, "passing").await;
     }
     let _point = fail(&db, FailPoint::on(&["findAndModify"]).times(3).close_connection()).await;
     assert_free(&provider, "passing").await;
@@ -56,38 +54,13 @@ async fn permanent_errors_are_reported_at_once() {
 async fn an_error_that_stays_until_the_deadline_is_reported() {
     let db = test_db().await;
     let provider = patient(db.database());
-    let _point = fail(
-        &db,
-        FailPoint::on(&["findAndModify"])
-            .always()
-            .error_code(STEPPED_DOWN),
-    )
-    .await;
+    let refusal = FailPoint::on(&["findAndModify"]).always();
+    let _point = fail(&db, refusal.error_code(STEPPED_DOWN)).await;
     let lock = provider.lock("down").acquire_timeout(Duration::from_millis(300));
     match lock.acquire().await {
         Err(LockError::Mongo(error)) => assert!(error.to_string().contains("189"), "{error}"),
         other => panic!("{other:?}"),
     }
-}
-
-/// An acquire request that no majority has confirmed does not count, and its claim is released.
-#[tokio::test]
-async fn an_acquire_with_a_write_concern_error_does_not_count() {
-    let db = test_db().await;
-    let provider = patient(db.database());
-    let point = fail(
-        &db,
-        FailPoint::on(&["findAndModify"])
-            .always()
-            .write_concern_error(64, "injected"),
-    )
-    .await;
-    let lock = provider
-        .lock("unsafe")
-        .acquire_timeout(Duration::from_millis(300));
-    assert!(matches!(lock.acquire().await, Err(LockError::Mongo(_))));
-    must(point.clear().await);
-    assert_free(&LockProvider::new(db.database()), "unsafe").await;
 }
 
 /// Wrong credentials and missing rights on the collection are reported at once.
@@ -108,12 +81,8 @@ async fn access_control_errors_are_reported_at_once() {
     for uri in [wrong, reader] {
         let provider = LockProvider::new(&connect(&uri, "app").await);
         let begun = Instant::now();
-        let error = provider
-            .lock("closed")
-            .acquire_timeout(AMPLE)
-            .acquire()
-            .await
-            .unwrap_err();
+        let lock = provider.lock("closed").acquire_timeout(AMPLE);
+        let error = lock.await.unwrap_err();
         assert!(matches!(error, LockError::Mongo(_)), "{error}");
         assert!(begun.elapsed() < BEFORE_EXPIRY);
     }
@@ -150,11 +119,8 @@ async fn a_failed_release_is_repeated_and_keeps_the_result_of_the_body() {
     assert_free(&LockProvider::new(db.database()), "failing").await;
 
     let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
-    assert_eq!(
-        provider.scope(working()).await.unwrap(),
-        7,
-        "the body ran under the lock"
-    );
+    // The body ran under the lock.
+    assert_eq!(provider.scope(working()).await.unwrap(), 7);
     must(point.clear().await);
     assert_free(&LockProvider::new(db.database()), "failing").await;
 }
@@ -167,21 +133,10 @@ async fn a_lock_that_cannot_be_renewed_is_lost_in_time() {
     let lock = provider.lock("unrenewable").expiry(Duration::from_secs(1));
     let guard = lock.acquire().await.unwrap();
     let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
-    let rival = LockProvider::builder(&db.connect_again().await.unwrap())
-        .acquire_timeout(AMPLE)
-        .build()
-        .unwrap();
-    let context = guard.context();
-    let taking = tokio::spawn(async move {
-        let next = rival.lock("unrenewable").acquire().await.unwrap();
-        assert!(
-            context.is_lost(),
-            "the holder notices its loss before the rival acquires the lock"
-        );
-        next.fencing_token()
-    });
+    let rival = patient(&db.connect_again().await.unwrap());
+    let taking = take_over(&rival, &guard);
     guard.lost().await;
-    assert!(taking.await.unwrap() > guard.fencing_token());
+    assert!(taking.await.unwrap().fencing_token() > guard.fencing_token());
     must(point.clear().await);
 }
 
@@ -203,21 +158,14 @@ async fn renewals_that_run_out_of_time_are_repeated_with_pauses() {
         guard.lost().await;
         (it.proxy.seen("update") - before, begun.elapsed().as_secs())
     };
-    let taking = async {
-        let next = patient(&rival).lock("slow").acquire().await.unwrap();
-        (next, guard.is_lost())
-    };
-    let ((renewals, seconds), (next, was_lost)) = tokio::join!(lost, taking);
-    assert!(
-        was_lost,
-        "the holder notices its loss before the rival acquires the lock"
-    );
+    let taking = take_over(&patient(&rival), &guard);
+    let ((renewals, seconds), next) = tokio::join!(lost, taking);
     assert!(
         (1..=10 * (seconds + 1)).contains(&renewals),
         "{renewals} in {seconds} s"
     );
     must(point.clear().await);
-    next.release().await.unwrap();
+    next.unwrap().release().await.unwrap();
 }
 
 /// S1.11, B8: another program has changed the claim. The holder notices it with the next renewal, which extends
@@ -225,27 +173,13 @@ async fn renewals_that_run_out_of_time_are_repeated_with_pauses() {
 #[tokio::test]
 async fn a_removed_claim_is_noticed() {
     let db = test_db().await;
-    let provider = patient(db.database());
-    let lock = provider
-        .lock("removed")
-        .expiry(Duration::from_secs(20))
-        .renew_interval(Duration::from_millis(200));
-    let guard = lock.acquire().await.unwrap();
-    let bystander = provider
-        .lock("bystander")
-        .renew_interval(Duration::from_millis(200))
-        .acquire()
-        .await
-        .unwrap();
+    let provider = renewing(&patient(db.database()), Duration::from_millis(200));
+    let guard = provider.lock("removed").await.unwrap();
+    let bystander = provider.lock("bystander").await.unwrap();
     let theirs = doc! { "$set": { "lockId": "rival#1" } };
     change_lock(db.database(), "removed", theirs).await;
     let before = document(db.database(), "removed").await;
-    must(
-        eventually(AMPLE, "the loss is noticed", async || {
-            guard.is_lost().then_some(())
-        })
-        .await,
-    );
+    must(timeout(AMPLE, guard.lost()).await);
     assert_eq!(document(db.database(), "removed").await, before);
     assert!(!bystander.is_lost(), "another lock is not lost");
     bystander.release().await.unwrap();
@@ -255,16 +189,11 @@ async fn a_removed_claim_is_noticed() {
 #[tokio::test]
 async fn renewal_ends_with_the_hold() {
     let db = test_db().await;
-    let provider = patient(db.database());
-    let lock = provider.lock("ended").renew_interval(Duration::from_millis(100));
+    let provider = renewing(&patient(db.database()), Duration::from_millis(100));
+    let lock = provider.lock("ended");
     lock.acquire().await.unwrap().release().await.unwrap();
     drop(lock.acquire().await.unwrap());
-    must(
-        eventually(AMPLE, "the dropped guard is released", async || {
-            is_released(db.database(), "ended").await.then_some(())
-        })
-        .await,
-    );
+    until_none_is_held(db.database(), AMPLE).await;
     let before = document(db.database(), "ended").await;
     let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -278,20 +207,17 @@ async fn renewal_ends_with_the_hold() {
 async fn a_blocked_renewal_loses_no_other_lock() {
     let db = test_db().await;
     let provider = with_expiry(db.database(), Duration::from_secs(3));
-    let mut guards = Vec::new();
-    for index in 0..40 {
-        guards.push(provider.lock(format!("blocked:{index:02}")).await.unwrap());
-    }
+    let locks = (0..40).map(|index| provider.lock(format!("blocked:{index:02}")));
+    let mut guards = hold_all(locks).await;
     until_indexed(&provider).await;
-    let mut session = transaction_on(&db.connect_again().await.unwrap(), &["blocked:03"]).await;
+    let mut session = foreign_transaction(&db, &["blocked:03"]).await;
     tokio::time::sleep(Duration::from_secs(7)).await;
     for guard in &guards {
         assert_eq!(guard.is_lost(), guard.name() == "blocked:03", "{}", guard.name());
     }
     session.abort_transaction().await.unwrap();
-    for guard in guards.into_iter().filter(|guard| !guard.is_lost()) {
-        guard.release().await.unwrap();
-    }
+    guards.retain(|guard| !guard.is_lost());
+    release_all(guards).await;
 }
 
 /// Releases are sent together as well, and a blocked one does not delay the others.
@@ -300,12 +226,9 @@ async fn a_blocked_release_delays_no_other_release() {
     let db = test_db().await;
     let (provider, rival) = (patient(db.database()), patient(db.database()));
     let names = ["released:0", "released:1", "released:2"];
-    let mut guards = Vec::new();
-    for name in names {
-        guards.push(provider.lock(name).await.unwrap());
-    }
+    let guards = hold_all(names.iter().map(|name| provider.lock(name))).await;
     until_indexed(&provider).await;
-    let mut session = transaction_on(&db.connect_again().await.unwrap(), &names[..1]).await;
+    let mut session = foreign_transaction(&db, &names[..1]).await;
     drop(guards);
     assert_free(&provider, names[1]).await;
     assert_free(&rival, names[2]).await;
@@ -321,12 +244,9 @@ async fn blocked_releases_do_not_use_up_the_connections() {
     let (database, commands) = recorded(&db, &["maxPoolSize=5"]).await;
     let provider = LockProvider::new(&database);
     let bystander = provider.lock("bystander").expiry(DEFAULT_EXPIRY).await.unwrap();
-    let mut guards = Vec::new();
-    for name in &names {
-        guards.push(provider.lock(name).await.unwrap());
-    }
+    let guards = hold_all(names.iter().map(|name| provider.lock(name))).await;
     until_indexed(&provider).await;
-    let mut session = transaction_on(&db.connect_again().await.unwrap(), &names).await;
+    let mut session = foreign_transaction(&db, &names).await;
     commands.clear();
     drop(guards);
     // A repeated release is for one claim only, and has a limit of 1 s at the server.

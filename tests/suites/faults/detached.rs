@@ -1,115 +1,49 @@
 //! Detached leases whose messages are lost or late, and whose processes are killed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use mongodb::options::ReturnDocument;
 use mongodb::{Collection, Database};
-use mongolock::{Detach, LeaseHandle, LockError, LockGuard, LockProvider, LossReason, Permit};
-use mongolock_tests::{AMPLE, Fault, TestDb, eventually, must, rounds, test_db};
+use mongolock::{Detach, LeaseHandle, LockError, LockProvider, LossReason};
+use mongolock_tests::{AMPLE, Fault, TestDb, eventually, must, rounds, say, test_db};
 use rustix::process::Signal;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::actor::{Actor, Part, say};
-use crate::{Standalone, patient, warm_up};
+use crate::act::{Act, Held, tokens};
+use crate::actor::{Part, of, start};
+use crate::{DEFAULT_EXPIRY, Standalone, patient};
 
-const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 /// The lease of a killed process, and the time of the leases that it detaches.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// The environment variable with the kind of what a process passes on.
-const KIND: &str = "MONGOLOCK_ACTOR_KIND";
+/// The environment variable with the name of what a process passes on.
+const NAME: &str = "MONGOLOCK_ACTOR_NAME";
 
-/// What is passed on from process to process.
-enum Held {
-    Lock(LockGuard),
-    Permit(Permit),
+/// Resumes what the handle stands for.
+pub(crate) async fn resume(provider: &LockProvider, handle: &LeaseHandle) -> Result<Held, LockError> {
+    Ok(match handle.permit() {
+        Some(_) => Held::Permit(provider.resume_permit(handle).await?),
+        None => Held::Lock(provider.resume(handle).await?),
+    })
 }
 
-impl Held {
-    /// Acquires what this word stands for.
-    async fn acquire(provider: &LockProvider, kind: &str) -> Result<Self, LockError> {
-        Ok(match kind.split_once(':').expect("the kind has a name") {
-            ("lock", name) => Self::Lock(provider.lock(name).await?),
-            ("set", name) => Self::Lock(
-                provider
-                    .lock_all([name, &format!("{name}:2"), &format!("{name}:3")])
-                    .await?,
-            ),
-            (_, name) => Self::Permit(provider.semaphore(name, 1).await?),
-        })
-    }
-
-    async fn resume(provider: &LockProvider, handle: &LeaseHandle) -> Result<Self, LockError> {
-        Ok(match handle.permit() {
-            Some(_) => Self::Permit(provider.resume_permit(handle).await?),
-            None => Self::Lock(provider.resume(handle).await?),
-        })
-    }
-
-    fn detach(self, ttl: Duration) -> Detach {
-        match self {
-            Self::Lock(guard) => guard.detach(ttl),
-            Self::Permit(permit) => permit.detach(ttl),
-        }
-    }
-
-    async fn release(self) -> Result<(), LockError> {
-        match self {
-            Self::Lock(guard) => guard.release().await,
-            Self::Permit(permit) => permit.release().await,
-        }
-    }
-}
-
-/// Each message of each step is lost once, on a server where only this library repeats commands.
-#[tokio::test]
-async fn a_lost_message_changes_no_outcome() {
-    let server = Standalone::start().await;
-    let (provider, direct) = (
-        LockProvider::new(&server.proxied),
-        LockProvider::new(&server.direct),
-    );
-    warm_up(&provider).await;
-    for kind in ["lock:n", "set:a", "permit:s"] {
-        let write = if kind.starts_with("set") {
-            "update"
-        } else {
-            "findAndModify"
-        };
-        for fault in [Fault::drop_reply, Fault::drop_request] {
-            let held = Held::acquire(&provider, kind).await.unwrap();
-            let lost = server.proxy.inject(fault().command(write));
-            let handle = held.detach(HOUR).await.unwrap();
-            must(lost.happened(AMPLE).await);
-            let lost = server.proxy.inject(fault().command(write));
-            provider.extend(&handle, 2 * HOUR).await.unwrap();
-            must(lost.happened(AMPLE).await);
-            let lost = server.proxy.inject(fault().command(write));
-            let held = Held::resume(&provider, &handle).await.unwrap();
-            must(lost.happened(AMPLE).await);
-            let handle = held.detach(HOUR).await.unwrap();
-            let lost = server.proxy.inject(fault().command("update"));
-            assert!(provider.release(&handle).await.unwrap());
-            must(lost.happened(AMPLE).await);
-            Held::acquire(&direct, kind)
-                .await
-                .unwrap()
-                .release()
-                .await
-                .unwrap();
-        }
+pub(crate) fn detach(held: Held, ttl: Duration) -> Detach {
+    match held {
+        Held::Lock(guard) => guard.detach(ttl),
+        Held::Permit(permit) => permit.detach(ttl),
     }
 }
 
 /// A resumption is given up, and its request arrives after that.
 #[tokio::test]
 async fn a_late_resumption_is_given_back() {
-    let server = Standalone::start().await;
-    let (provider, direct) = (LockProvider::new(&server.proxied), patient(&server.direct));
-    warm_up(&provider).await;
+    let (server, provider) = Standalone::with_provider(DEFAULT_EXPIRY).await;
+    let direct = patient(&server.direct);
     for is_tried_again_here in [true, false] {
         let handle = direct.lock("n").await.unwrap().detach(HOUR).await.unwrap();
         let late = server
@@ -138,12 +72,8 @@ async fn a_late_resumption_is_given_back() {
 /// A detachment is given up, and its request arrives after that: nobody has the handle.
 #[tokio::test]
 async fn a_late_detachment_leaves_no_lease() {
-    let server = Standalone::start().await;
-    let (provider, direct) = (
-        LockProvider::new(&server.proxied),
-        LockProvider::new(&server.direct),
-    );
-    warm_up(&provider).await;
+    let (server, provider) = Standalone::with_provider(DEFAULT_EXPIRY).await;
+    let direct = LockProvider::new(&server.direct);
     let detaching = provider.lock("n").await.unwrap().detach(HOUR);
     let handle = detaching.handle();
     let late = server
@@ -169,14 +99,14 @@ async fn a_late_detachment_leaves_no_lease() {
 /// that it has stored is good, or the lock is free when the lease of the process or of that handle has ended.
 #[tokio::test]
 async fn a_killed_process_leaves_a_handle_or_a_free_lock() {
-    let db = std::sync::Arc::new(test_db().await);
+    let db = Arc::new(test_db().await);
     let (mut killed, mut resumed, mut left) = (JoinSet::new(), 0, rounds(12));
     let mut total = 0;
     while left > 0 || !killed.is_empty() {
         while left > 0 && killed.len() < 6 {
-            let (kind, db) = (["lock", "set", "permit"][left % 3], std::sync::Arc::clone(&db));
-            let kind = format!("{kind}:{left}");
-            killed.spawn(async move { kill_one(&db, &kind).await });
+            let act = [Act::Lock, Act::Set, Act::Permit(1)][left % 3];
+            let (name, db) = (left.to_string(), Arc::clone(&db));
+            killed.spawn(async move { kill_one(&db, act, &name).await });
             left -= 1;
         }
         let outcome: Option<Result<bool, _>> = killed.join_next().await;
@@ -188,78 +118,75 @@ async fn a_killed_process_leaves_a_handle_or_a_free_lock() {
 }
 
 /// Whether the last handle of the killed process was good.
-async fn kill_one(db: &TestDb, kind: &str) -> bool {
-    let mut process = Actor::start("detached::pass_on", db, LEASE, &[(KIND, kind.to_owned())]);
+async fn kill_one(db: &TestDb, act: Act, name: &str) -> bool {
+    let environment = [of(act), (NAME, name.to_owned())];
+    let mut process = start("detached::pass_on", db, LEASE, &environment);
+    let mut last: LeaseHandle = process.until("handle").await.parse().unwrap();
     process.until("detached").await;
     sleep(Duration::from_micros(fastrand::u64(0..30_000))).await;
     process.signal(Signal::KILL);
     let killed = Instant::now();
-    let mut last = None;
     while let Some((word, text)) = process.next_unless_ended().await {
         assert_ne!(word, "breach", "{text}");
         if word == "handle" {
-            last = text.parse::<LeaseHandle>().ok().or(last);
+            // A killed process may have printed a part of it.
+            last = text.parse().unwrap_or(last);
         }
     }
     let provider = patient(db.database());
-    let resumed = match &last {
-        Some(handle) => Held::resume(&provider, handle).await,
-        None => Err(LockError::lost(kind, 0.into(), LossReason::Gone)),
-    };
-    let (held, is_good) = match resumed {
+    let (held, is_good) = match resume(&provider, &last).await {
         Ok(held) => (held, true),
         Err(LockError::Lost { .. }) => {
-            let held = timeout(AMPLE, Held::acquire(&provider, kind)).await;
+            let held = timeout(AMPLE, act.acquire(&provider, name)).await;
             let held = held.expect("the lock becomes free").unwrap();
             let waited = killed.elapsed();
             assert!(
                 waited <= LEASE + Duration::from_secs(3),
-                "{kind} was free after {waited:?}"
+                "{act:?} was free after {waited:?}"
             );
             (held, false)
         }
         Err(error) => panic!("{error:?}"),
     };
-    note_hold(db.database(), kind, &held).await;
+    note_hold(db.database(), name, &held).await;
     held.release().await.unwrap();
     is_good
 }
 
 /// Notes a hold, whose token must be greater than all before. Permits have none.
-async fn note_hold(database: &Database, kind: &str, held: &Held) {
-    let Held::Lock(guard) = held else { return };
+async fn note_hold(database: &Database, name: &str, held: &Held) {
+    let Some(token) = tokens(&held.context()).next() else {
+        return;
+    };
     let holds: Collection<Document> = database.collection("holds");
-    let token = guard.fencing_token().get();
     let set = doc! { "$max": { "token": token } };
     let before = holds
-        .find_one_and_update(doc! { "_id": kind }, set)
+        .find_one_and_update(doc! { "_id": name }, set)
         .upsert(true)
         .return_document(ReturnDocument::Before)
         .await
         .unwrap();
     let before = before.map_or(0, |before| before.get_i64("token").unwrap());
     if before >= token {
-        say(format_args!("breach {kind} has token {token} after {before}"));
-        panic!("{kind} has token {token} after {before}");
+        say(format_args!("breach {name} has token {token} after {before}"));
+        panic!("{name} has token {token} after {before}");
     }
 }
 
 /// The part of the child process, and not a test: in the test process it returns at once.
 #[tokio::test]
 async fn pass_on() {
-    let Some(Part { database, expiry }) = Part::given().await else {
+    let Some(part) = Part::given().await else {
         return;
     };
-    let kind = std::env::var(KIND).unwrap();
-    let builder = LockProvider::builder(&database).expiry(expiry);
-    let provider = builder.build().unwrap();
-    let mut held = Held::acquire(&provider, &kind).await.unwrap();
+    let (provider, name) = (part.provider(), std::env::var(NAME).unwrap());
+    let mut held = part.act.acquire(&provider, &name).await.unwrap();
     loop {
-        note_hold(&database, &kind, &held).await;
-        let detaching = held.detach(LEASE);
+        note_hold(&part.database, &name, &held).await;
+        let detaching = detach(held, LEASE);
         say(format_args!("handle {}", detaching.handle().text()));
         let handle = detaching.await.unwrap();
         say("detached");
-        held = Held::resume(&provider, &handle).await.unwrap();
+        held = resume(&provider, &handle).await.unwrap();
     }
 }

@@ -7,19 +7,18 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use mongodb::error::{Error, ErrorKind};
 use mongolock::{IndexState, LockError, LockProvider};
-use mongolock_tests::{AMPLE, FailPoint, Server, ServerOptions, test_db, transaction_on, with_parameter};
+use mongolock_tests::{AMPLE, FailPoint, Server, ServerOptions, test_db, with_parameter};
 
-use crate::{STEPPED_DOWN, assert_free, closed_address, connect, fail, until_indexed};
+use crate::{STEPPED_DOWN, assert_free, closed_address, connect, fail, foreign_transaction, until_indexed};
 
 /// A password that no text of an error may have in it.
 const PASSWORD: &str = "hunter2";
 
 /// The error of an acquire that ends after this time.
 async fn error_within(provider: &LockProvider, limit: u64) -> LockError {
-    let lock = provider
-        .lock("reported")
-        .acquire_timeout(Duration::from_millis(limit));
-    lock.acquire().await.unwrap_err()
+    let lock = provider.lock("reported");
+    let lock = lock.acquire_timeout(Duration::from_millis(limit));
+    lock.await.unwrap_err()
 }
 
 /// The runs of three words that stand in more than one element of the chain of sources.
@@ -39,7 +38,7 @@ fn repeated(error: &LockError) -> Vec<String> {
 }
 
 /// Asserts that the text is one short line, and that the driver's error behind it repeats nothing of it.
-fn is_told_once(error: &LockError) {
+pub(crate) fn is_told_once(error: &LockError) {
     let text = error.to_string();
     assert!(text.len() < 160 && !text.contains('\n'), "{text}");
     assert_eq!(
@@ -50,13 +49,18 @@ fn is_told_once(error: &LockError) {
     );
 }
 
+/// Asserts that the driver's error is behind the one of the library.
+pub(crate) fn has_its_source(error: &LockError) {
+    let source = error.source().and_then(|source| source.downcast_ref::<Error>());
+    assert!(source.is_some(), "{error:?}");
+}
+
 /// The kind of the driver's error, which the source has as well.
 fn kind(error: &LockError) -> &ErrorKind {
     let LockError::Mongo(driver_error) = error else {
         panic!("{error:?}")
     };
-    let source = error.source().and_then(|source| source.downcast_ref::<Error>());
-    assert!(source.is_some(), "{error:?}");
+    has_its_source(error);
     &driver_error.kind
 }
 
@@ -67,15 +71,10 @@ async fn an_error_of_the_driver_is_told_once_and_keeps_its_kind() {
     assert_free(&provider, "reported").await;
 
     let command = |code| FailPoint::on(&["findAndModify"]).always().error_code(code);
-    for (code, text) in [
-        (13, "MongoDB refused an operation (error 13, Unauthorized)"),
-        (
-            STEPPED_DOWN,
-            "MongoDB refused an operation (error 189, PrimarySteppedDown)",
-        ),
-    ] {
+    for (code, name) in [(13, "Unauthorized"), (STEPPED_DOWN, "PrimarySteppedDown")] {
         let _point = fail(&db, command(code)).await;
         let error = error_within(&provider, 300).await;
+        let text = format!("MongoDB refused an operation (error {code}, {name})");
         assert_eq!(error.to_string(), text);
         assert!(
             matches!(kind(&error), ErrorKind::Command(error) if error.code == code),
@@ -107,22 +106,6 @@ async fn an_error_of_the_driver_is_told_once_and_keeps_its_kind() {
     is_told_once(&error);
 }
 
-/// The driver's error is behind the one of the library.
-#[tokio::test]
-async fn a_blocked_document_is_told_once() {
-    let db = test_db().await;
-    let provider = LockProvider::new(db.database());
-    until_indexed(&provider).await;
-    assert_free(&provider, "reported").await;
-    let mut session = transaction_on(&db.connect_again().await.unwrap(), &["reported"]).await;
-    let error = error_within(&provider, 1500).await;
-    session.abort_transaction().await.unwrap();
-    assert!(error.to_string().contains("transaction"), "{error}");
-    let source = error.source().and_then(|source| source.downcast_ref::<Error>());
-    assert!(source.is_some(), "{error:?}");
-    is_told_once(&error);
-}
-
 /// A release in the background goes on. Meanwhile the caller learns the same as that of an acquire in this state.
 #[tokio::test]
 async fn a_release_of_a_blocked_document_has_the_words_of_an_acquire() {
@@ -131,16 +114,14 @@ async fn a_release_of_a_blocked_document_has_the_words_of_an_acquire() {
     assert_free(&provider, "reported").await;
     let guard = provider.lock("released").await.unwrap();
     until_indexed(&provider).await;
-    let other = db.connect_again().await.unwrap();
-    let mut session = transaction_on(&other, &["reported", "released"]).await;
+    let mut session = foreign_transaction(&db, &["reported", "released"]).await;
     let (error, acquire) = tokio::join!(guard.release(), error_within(&provider, 1500));
     let error = error.unwrap_err();
     let text = acquire.to_string().replace("`reported`", "`released`");
     assert!(text.contains("an open transaction"), "{text}");
     assert_eq!(error.to_string(), text);
     assert_eq!(error.help(), acquire.help());
-    let source = error.source().and_then(|source| source.downcast_ref::<Error>());
-    assert!(source.is_some(), "{error:?}");
+    has_its_source(&error);
     is_told_once(&error);
     session.abort_transaction().await.unwrap();
     assert_free(&provider, "released").await;
@@ -181,20 +162,10 @@ async fn no_text_of_the_library_has_a_dump_of_the_driver_in_it() {
     app.run_command(documents).await.unwrap();
     let provider = LockProvider::connect(server.uri()).await.unwrap();
     let provider = provider.to_builder().database("app").build().unwrap();
-    for text in [
-        provider
-            .lock("damaged")
-            .try_acquire()
-            .await
-            .unwrap_err()
-            .to_string(),
-        provider
-            .lock_all(["damaged", "other"])
-            .try_acquire()
-            .await
-            .unwrap_err()
-            .to_string(),
-    ] {
+    let lock = provider.lock("damaged").try_acquire().await;
+    let set = provider.lock_all(["damaged", "other"]).try_acquire().await;
+    for tried in [lock, set] {
+        let text = tried.unwrap_err().to_string();
         assert!(text.contains("damaged") && text.len() < 200, "{text}");
         assert!(
             !text.contains("kind:") && !text.contains("PlanExecutor"),

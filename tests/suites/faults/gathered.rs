@@ -1,16 +1,18 @@
 //! Calls of many tasks at once: what waits for room among the commands in flight becomes one command. Its faults must not
 //! reach the calls.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use mongodb::bson::{Document, doc};
 use mongolock::{LockGuard, LockProvider};
-use mongolock_tests::{AMPLE, Commands, FailPoint, TestDb, recorded, test_db, transaction_on};
+use mongolock_tests::{AMPLE, Commands, FailPoint, TestDb, recorded, test_db};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::warm_up;
+use crate::overload::rejecting;
+use crate::{fail, foreign_transaction, warm_up};
 
 /// The number of calls at once, far more than the commands that a client has in flight.
 const CALLS: usize = 200;
@@ -28,35 +30,31 @@ fn name(number: usize) -> String {
     format!("many:{number}")
 }
 
-/// Acquires the locks with these numbers at once, each by a task of its own.
-async fn acquire(provider: &LockProvider, numbers: impl Iterator<Item = usize>) -> Vec<LockGuard> {
-    let mut calls = JoinSet::new();
-    let numbers: Vec<usize> = numbers.collect();
-    let together = Arc::new(Barrier::new(numbers.len()));
-    for number in numbers {
-        let lock = provider.lock(name(number)).acquire_timeout(AMPLE);
+/// The outcomes of calls that tasks of their own make at once.
+async fn at_once<T: Send + 'static>(
+    calls: impl ExactSizeIterator<Item: IntoFuture<Output = T, IntoFuture: Send + 'static> + Send + 'static>,
+) -> Vec<T> {
+    let (mut tasks, together) = (JoinSet::new(), Arc::new(Barrier::new(calls.len())));
+    for call in calls {
         let together = Arc::clone(&together);
-        calls.spawn(async move {
+        tasks.spawn(async move {
             together.wait().await;
-            lock.acquire().await.unwrap()
+            call.await
         });
     }
-    timeout(AMPLE, calls.join_all()).await.unwrap()
+    timeout(AMPLE, tasks.join_all()).await.unwrap()
 }
 
-/// Releases all locks at once, each by a task of its own; returns how many of them were held until then.
+/// Acquires the locks with these numbers at once.
+async fn acquire(provider: &LockProvider, numbers: Range<usize>) -> Vec<LockGuard> {
+    let locks = numbers.map(|number| provider.lock(name(number)).acquire_timeout(AMPLE));
+    at_once(locks).await.into_iter().map(Result::unwrap).collect()
+}
+
+/// Releases all locks at once; returns how many of them were held until then.
 async fn release(guards: Vec<LockGuard>) -> usize {
-    let mut calls = JoinSet::new();
-    let together = Arc::new(Barrier::new(guards.len()));
-    for guard in guards {
-        let together = Arc::clone(&together);
-        calls.spawn(async move {
-            together.wait().await;
-            guard.release().await.is_ok()
-        });
-    }
-    let released = timeout(AMPLE, calls.join_all()).await.unwrap();
-    released.into_iter().filter(|was_held| *was_held).count()
+    let released = at_once(guards.into_iter().map(LockGuard::release)).await;
+    released.iter().filter(|released| released.is_ok()).count()
 }
 
 /// The number of statements in each update of these commands.
@@ -65,6 +63,12 @@ fn statements(commands: &[Document]) -> Vec<usize> {
         .iter()
         .filter_map(|command| command.get_array("updates").ok());
     updates.map(Vec::len).collect()
+}
+
+/// The number of claims among these commands that were sent alone.
+fn alone(commands: &[Document]) -> usize {
+    let is_alone = |command: &&Document| command.contains_key("findAndModify");
+    commands.iter().filter(is_alone).count()
 }
 
 /// Asserts that no document says that a lock is held.
@@ -81,10 +85,7 @@ async fn calls_that_wait_for_room_cost_few_commands() {
     commands.clear();
     let guards = acquire(&provider, 0..CALLS).await;
     let sent = commands.take();
-    let alone = sent
-        .iter()
-        .filter(|command| command.contains_key("findAndModify"))
-        .count();
+    let alone = alone(&sent);
     let together = statements(&sent);
     assert_eq!(
         alone + together.iter().sum::<usize>(),
@@ -113,9 +114,8 @@ async fn a_blocked_document_does_not_keep_the_claims_of_others() {
     let db = test_db().await;
     let (provider, _) = provider(&db).await;
     let blocked = CALLS / 2;
-    release(acquire(&provider, blocked..=blocked).await).await;
-    let foreign = db.connect_again().await.unwrap();
-    let mut session = transaction_on(&foreign, &[&name(blocked)]).await;
+    release(acquire(&provider, blocked..blocked + 1).await).await;
+    let mut session = foreign_transaction(&db, &[&name(blocked)]).await;
 
     let waiting = tokio::spawn({
         let provider = provider.clone();
@@ -136,7 +136,7 @@ async fn a_blocked_document_does_not_keep_the_claims_of_others() {
 async fn all_are_acquired_and_released_under(fault: FailPoint) -> usize {
     let db = test_db().await;
     let (provider, commands) = provider(&db).await;
-    let fault = fault.enable_for(&db).await.unwrap();
+    let fault = fail(&db, fault).await;
     let guards = acquire(&provider, 0..CALLS).await;
     assert_eq!(guards.len(), CALLS);
     let hits = commands.failed().len();
@@ -168,16 +168,13 @@ async fn a_rejected_command_is_repeated_whole() {
     for rejected in ["update", "find"] {
         let db = test_db().await;
         let (provider, commands) = provider(&db).await;
-        let labels = ["SystemOverloadedError", "RetryableError", "NoWritesPerformed"];
-        let fault = FailPoint::on(&[rejected]).times(4).error_code(462);
-        let fault = fault.error_labels(&labels).enable_for(&db).await.unwrap();
+        let fault = fail(&db, rejecting(&[rejected]).times(4)).await;
         commands.clear();
         let guards = acquire(&provider, 0..CALLS).await;
         assert!(!commands.failed().is_empty());
         fault.clear().await.unwrap();
         let sent = commands.take();
-        let is_alone = |command: &&Document| command.contains_key("findAndModify");
-        let alone = sent.iter().filter(is_alone).count();
+        let alone = alone(&sent);
         assert!(
             alone < CALLS / 4,
             "{alone} alone, {:?} together",

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use mongodb::Database;
 use mongodb::bson::doc;
 use mongolock::{Health, LockProvider};
 use mongolock_tests::{AMPLE, Fault, Server, ServerOptions, eventually, must};
 use tokio::time::Instant;
 
-use crate::{Standalone, closed_address};
+use crate::{Standalone, closed_address, connect};
 
 /// The limit of a health check is 2 s. A check without a limit would take the driver's 30 s.
 const BOUND: Duration = Duration::from_secs(15);
@@ -19,6 +20,12 @@ async fn unreachable(provider: &LockProvider) -> Health {
     assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
     assert!(!health.is_reachable && !health.has_primary);
     health
+}
+
+/// A provider that renews its leases often.
+fn often(database: &Database) -> LockProvider {
+    let builder = LockProvider::builder(database).renew_interval(Duration::from_millis(200));
+    builder.build().unwrap()
 }
 
 async fn until_ready(provider: &LockProvider) {
@@ -34,15 +41,8 @@ async fn a_server_that_cannot_be_reached_is_named() {
         .unwrap();
     let error = unreachable(&provider).await.error.unwrap().to_string();
     assert!(error.contains(&address.to_string()), "{error}");
-    let mut options = mongodb::options::ClientOptions::parse(format!("mongodb://{address}/"))
-        .await
-        .unwrap();
-    options.app_name = Some("own".to_owned());
-    let own_client = mongodb::Client::with_options(options).unwrap();
-    let error = unreachable(&LockProvider::new(&own_client.database("app")))
-        .await
-        .error
-        .unwrap();
+    let own_client = connect(&format!("mongodb://{address}/"), "app").await;
+    let error = unreachable(&LockProvider::new(&own_client)).await.error.unwrap();
     assert!(error.to_string().contains("`hello`"), "{error}");
 }
 
@@ -50,8 +50,7 @@ async fn a_server_that_cannot_be_reached_is_named() {
 #[tokio::test]
 async fn a_server_that_has_stopped_is_not_reachable() {
     let standalone = Standalone::start().await;
-    let builder = LockProvider::builder(&standalone.proxied).renew_interval(Duration::from_millis(200));
-    let provider = builder.build().unwrap();
+    let provider = often(&standalone.proxied);
     let _guard = provider.lock("held").await.unwrap();
     until_ready(&provider).await;
     standalone.server.node().stop().unwrap();
@@ -115,8 +114,7 @@ async fn a_set_whose_primary_is_silent_is_reachable() {
 async fn a_set_without_a_primary_is_reachable() {
     let server = Server::start(ServerOptions::three_members()).await.unwrap();
     let client = server.client().await.unwrap();
-    let builder = LockProvider::builder(&client.database("app")).renew_interval(Duration::from_millis(200));
-    let provider = builder.build().unwrap();
+    let provider = often(&client.database("app"));
     assert!(provider.health().await.has_primary);
     let primary = server.primary().await.unwrap();
     let others = server.secondaries().await;
@@ -146,8 +144,7 @@ async fn a_user_without_rights_is_not_ready_until_it_has_them() {
     let uri = server.uri().replace("root:secret@", "anna:anna@");
     let uri = uri.replace("authSource=admin", "authSource=app");
     let client = mongodb::Client::with_uri_str(&uri).await.unwrap();
-    let builder = LockProvider::builder(&client.database("app")).renew_interval(Duration::from_millis(200));
-    let provider = builder.build().unwrap();
+    let provider = often(&client.database("app"));
     let is_refused = async || {
         assert!(!provider.is_ready().await);
         let health = provider.health().await;

@@ -5,9 +5,11 @@ use std::time::Duration;
 use mongodb::Client;
 use mongodb::bson::{DateTime, doc};
 use mongolock::{IndexState, LockProvider};
-use mongolock_tests::{AMPLE, Commands, TestDb, locks, must, stable_options, test_db, transaction_on};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use mongolock_tests::{AMPLE, Commands, TestDb, locks, must, stable_options, test_db};
+use tokio::time::sleep;
+
+use crate::callers::Callers;
+use crate::foreign_transaction;
 
 /// The time for which the foreign transaction stays open: longer than the default acquire timeout of 10 s.
 const OPEN: Duration = Duration::from_secs(15);
@@ -33,40 +35,27 @@ async fn process(db: &TestDb, commands: &Commands) -> LockProvider {
     LockProvider::new(&Client::with_options(options).unwrap().database(db.name()))
 }
 
-/// The longest duration of an acquire, of those that follow each other until `end`.
-async fn longest_acquire(provider: LockProvider, name: String, end: Instant) -> Duration {
-    let mut longest = Duration::ZERO;
-    while Instant::now() < end {
-        let begun = Instant::now();
-        let guard = provider.lock(&name).await;
-        longest = longest.max(begun.elapsed());
-        let guard = guard.unwrap_or_else(|error| panic!("{name} after {:?}: {error}", begun.elapsed()));
-        guard.release().await.unwrap();
-        sleep(Duration::from_millis(20)).await;
-    }
-    longest
-}
-
 /// S1.9, S1.21: commands queue behind a build that waits for the transaction, for no longer than the limit of one
 /// build.
 #[tokio::test]
 async fn an_open_transaction_and_a_missing_index_delay_no_acquire() {
     let db = test_db().await;
     fill(&db).await;
-    let mut session = transaction_on(&db.connect_again().await.unwrap(), &["filled:0"]).await;
+    let mut session = foreign_transaction(&db, &["filled:0"]).await;
     let commands = Commands::default();
-    let end = Instant::now() + OPEN;
-    let mut acquiring = JoinSet::new();
+    let mut locks = Vec::new();
     for number in 0..4 {
-        let provider = process(&db, &commands).await;
-        acquiring.spawn(longest_acquire(provider, format!("free:{number}"), end));
+        locks.push(process(&db, &commands).await.lock(number));
     }
+    let callers = Callers::start(locks, Duration::from_millis(20));
     let operator = process(&db, &commands).await;
     let admin = operator.admin();
     let asking = tokio::spawn(async move { admin.index_state().await });
-    for longest in acquiring.join_all().await {
-        assert!(longest < LONGEST, "{longest:?}");
-    }
+    sleep(OPEN).await;
+    let calls = callers.stop_served().await;
+    let (count, longest) = calls.count_and_longest();
+    assert!(count > 0 && longest < LONGEST, "{count}, {longest:?}");
+    assert_eq!(calls.failed_releases, 0);
     let state = asking.await.unwrap();
     assert!(matches!(state, IndexState::Failed { .. }), "{state:?}");
     assert_eq!(

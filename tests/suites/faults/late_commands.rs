@@ -4,15 +4,14 @@
 use std::time::Duration;
 
 use mongodb::Database;
-use mongolock::{LockError, LockGuard, LockProvider};
+use mongolock::{DistributedLock, LockError, LockGuard, LockProvider};
 use mongolock_tests::{
     AMPLE, FailPoint, Fault, Proxy, Server, ServerOptions, eventually, must, test_db, transaction_on,
 };
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::{
-    LONG_EXPIRY, acquire_soon, assert_free, connect, is_released, through_proxy, until_indexed, warm_up,
-    with_expiry,
+    LONG_EXPIRY, Proxied, acquire_soon, assert_free, connect, is_released, through_proxy, until_indexed,
 };
 
 /// The lease of `m` and `n`: long enough for a single renewal to pass two batches that are stuck.
@@ -42,28 +41,44 @@ async fn block_the_first_renewals(foreign: &Database, acquired: Instant) {
     session.abort_transaction().await.unwrap();
 }
 
-/// B4: a renewal that waited in the server must not shorten the lease that a later one has granted. The holder, which
-/// stops renewing after `max_hold`, relies on the later one.
-#[tokio::test]
-async fn a_renewal_that_takes_effect_late_does_not_shorten_the_lease() {
-    let db = test_db().await;
-    let holder = LockProvider::new(db.database());
-    let foreign = db.connect_again().await.unwrap();
+/// Acquires `m` and `n`, blocks their first renewals, and lets `then` happen. The first holder does not rely on its lease any
+/// more when the rival has acquired `n`.
+async fn assert_lease_is_not_shortened<T>(
+    database: &Database,
+    foreign: &Database,
+    with_options: impl Fn(DistributedLock) -> DistributedLock,
+    then: impl Future<Output = T>,
+) -> (LockGuard, T) {
+    let holder = LockProvider::new(database);
     until_indexed(&holder).await;
     let acquired = Instant::now();
     let mut guards = Vec::new();
     for name in ["m", "n"] {
-        let lock = holder.lock(name).expiry(EXPIRY);
-        guards.push(lock.max_hold(Duration::from_secs(8)).acquire().await.unwrap());
+        let lock = with_options(holder.lock(name).expiry(EXPIRY));
+        guards.push(lock.acquire().await.unwrap());
     }
-    let rival = LockProvider::new(&foreign);
-    let taking = left_at_takeover(rival, &guards[1]);
-    let ((next, left), ()) = tokio::join!(taking, block_the_first_renewals(&foreign, acquired));
+    let taking = left_at_takeover(LockProvider::new(foreign), &guards[1]);
+    let blocking = async {
+        block_the_first_renewals(foreign, acquired).await;
+        then.await
+    };
+    let ((next, left), then) = tokio::join!(taking, blocking);
     assert!(
         left.is_zero(),
         "two live guards {:?} after the acquire: the first one relies on its lease for another {left:?}",
         acquired.elapsed()
     );
+    (next, then)
+}
+
+/// B4: a renewal that waited in the server must not shorten the lease that a later one has granted. The holder, which
+/// stops renewing after `max_hold`, relies on the later one.
+#[tokio::test]
+async fn a_renewal_that_takes_effect_late_does_not_shorten_the_lease() {
+    let db = test_db().await;
+    let foreign = db.connect_again().await.unwrap();
+    let max_hold = |lock: DistributedLock| lock.max_hold(Duration::from_secs(8));
+    let (next, ()) = assert_lease_is_not_shortened(db.database(), &foreign, max_hold, async {}).await;
     next.release().await.unwrap();
 }
 
@@ -71,28 +86,14 @@ async fn a_renewal_that_takes_effect_late_does_not_shorten_the_lease() {
 #[tokio::test]
 async fn a_late_renewal_does_not_shorten_the_lease_while_later_ones_hang() {
     let server = Server::start(ServerOptions::single()).await.unwrap();
-    let holder = LockProvider::new(&connect(&server.uri(), "holder").await);
+    let database = connect(&server.uri(), "holder").await;
     let foreign = connect(&server.uri(), "rival").await;
     let foreign = foreign.client().database("holder");
-    until_indexed(&holder).await;
-    let acquired = Instant::now();
-    let mut guards = Vec::new();
-    for name in ["m", "n"] {
-        guards.push(holder.lock(name).expiry(EXPIRY).acquire().await.unwrap());
-    }
-    let rival = LockProvider::new(&foreign);
-    let taking = left_at_takeover(rival, &guards[1]);
     let hanging = async {
-        block_the_first_renewals(&foreign, acquired).await;
         let point = FailPoint::on(&["update"]).always().block(EXPIRY);
         point.app_name("holder").enable(&server.uri()).await.unwrap()
     };
-    let ((next, left), point) = tokio::join!(taking, hanging);
-    assert!(
-        left.is_zero(),
-        "two live guards {:?} after the acquire: the first one relies on its lease for another {left:?}",
-        acquired.elapsed()
-    );
+    let (next, point) = assert_lease_is_not_shortened(&database, &foreign, |lock| lock, hanging).await;
     must(point.clear().await);
     next.release().await.unwrap();
 }
@@ -135,18 +136,12 @@ async fn late_request_leaves_no_claim(proxy: &Proxy, late: &Database, direct: &D
 
 /// B2: on a replica set the driver itself repeats the request, and the library gets only the second reply.
 #[tokio::test]
-async fn a_request_repeated_by_the_driver_leaves_no_claim_of_a_wait() {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    late_request_leaves_no_claim(&proxy, &database, db.database(), false).await;
-}
-
-/// B2: the same with a single try.
-#[tokio::test]
-async fn a_request_repeated_by_the_driver_leaves_no_claim_of_a_try() {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    late_request_leaves_no_claim(&proxy, &database, db.database(), true).await;
+async fn a_request_repeated_by_the_driver_leaves_no_claim() {
+    for is_try in [false, true] {
+        let db = test_db().await;
+        let (proxy, database) = through_proxy(&db).await;
+        late_request_leaves_no_claim(&proxy, &database, db.database(), is_try).await;
+    }
 }
 
 /// B2: on a standalone server only the library repeats the request.
@@ -166,16 +161,14 @@ async fn a_request_repeated_by_the_library_leaves_no_claim() {
 /// until the id is released once more, 10 s after the request was sent.
 #[tokio::test]
 async fn a_request_that_arrives_after_the_release_makes_no_try_busy() {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    let provider = with_expiry(&database, LONG_EXPIRY);
-    warm_up(&provider).await;
-    let late = proxy.inject(Fault::late_request(Duration::from_secs(5)).command("findAndModify"));
-    assert_free(&provider, "late").await;
+    let it = Proxied::start(LONG_EXPIRY).await;
+    let fault = Fault::late_request(Duration::from_secs(5)).command("findAndModify");
+    let late = it.proxy.inject(fault);
+    assert_free(&it.provider, "late").await;
     assert_eq!(late.hits(), 1);
-    let taken = async || (!is_released(db.database(), "late").await).then_some(());
+    let taken = async || (!is_released(it.db.database(), "late").await).then_some(());
     must(eventually(AMPLE, "the late request takes effect", taken).await);
-    let free = async || provider.lock("late").try_acquire().await.unwrap();
+    let free = async || it.provider.lock("late").try_acquire().await.unwrap();
     let limit = Duration::from_secs(1);
     let guard = must(eventually(limit, "the lock is free", free).await);
     guard.release().await.unwrap();

@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mongodb::Database;
 use mongolock::LockProvider;
-use mongolock_tests::{AMPLE, Fault, Proxy, TestDb, test_db, with_parameter};
-use tokio::task::JoinSet;
+use mongolock_tests::{Fault, Proxy, TestDb, must, test_db, with_parameter};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::{connect, through_proxy, warm_up};
+use crate::callers::{hold_all, release_all};
+use crate::{connect, warm_up};
 
 /// The number of locks in one test; they are acquired and released at the same time.
 const LOCKS: u32 = 10;
@@ -17,10 +18,13 @@ const LOCKS: u32 = 10;
 /// The minimum hold of each lock: 600 s, longer than a test lasts.
 const MIN_HOLD: Duration = Duration::from_secs(600);
 
-/// A database through the proxy with a connection for each request of the test, so that none waits for another.
-async fn with_many_connections(proxy: &Proxy, db: &TestDb) -> Database {
+/// A database through a proxy with a connection for each request of the test, so that none waits for another.
+async fn with_many_connections() -> (TestDb, Proxy, Database) {
+    let db = test_db().await;
+    let proxy = must(db.proxy().await);
     let uri = with_parameter(&proxy.uri(), "maxPoolSize=50");
-    connect(&uri, db.name()).await
+    let database = connect(&uri, db.name()).await;
+    (db, proxy, database)
 }
 
 fn name(number: u32) -> String {
@@ -43,9 +47,7 @@ async fn assert_minimum_holds(db: &TestDb) {
 /// during the release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reply_during_the_release_ends_no_minimum_hold() {
-    let db = test_db().await;
-    let (proxy, _) = through_proxy(&db).await;
-    let database = with_many_connections(&proxy, &db).await;
+    let (db, proxy, database) = with_many_connections().await;
     // A provider sends few copies at the same time, so each lock has a provider of its own.
     let providers: Vec<_> = (0..LOCKS).map(|_| LockProvider::new(&database)).collect();
     for provider in &providers {
@@ -55,14 +57,11 @@ async fn a_reply_during_the_release_ends_no_minimum_hold() {
     let late = proxy.inject(late.times(LOCKS));
     let slow = Fault::delay_request(Duration::from_millis(200)).command("update");
     let slow = proxy.inject(slow.times(LOCKS));
-    let mut rounds = JoinSet::new();
-    for (provider, number) in providers.iter().cloned().zip(0..) {
-        rounds.spawn(async move {
-            let lock = provider.lock(name(number)).min_hold(MIN_HOLD);
-            lock.acquire().await.unwrap().release().await
-        });
-    }
-    for released in rounds.join_all().await {
+    let rounds = providers.iter().zip(0..).map(|(provider, number)| async move {
+        let lock = provider.lock(name(number)).min_hold(MIN_HOLD);
+        lock.acquire().await.unwrap().release().await
+    });
+    for released in join_all(rounds).await {
         released.unwrap();
     }
     assert_eq!((late.hits(), slow.hits()), (LOCKS, LOCKS));
@@ -75,30 +74,17 @@ async fn a_reply_during_the_release_ends_no_minimum_hold() {
 /// release of the hold is in progress at that time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repeated_release_does_not_overtake_the_first_one() {
-    let db = test_db().await;
-    let (proxy, _) = through_proxy(&db).await;
-    let database = with_many_connections(&proxy, &db).await;
+    let (db, proxy, database) = with_many_connections().await;
     let provider = LockProvider::new(&database);
     warm_up(&provider).await;
     let slow_reply = Fault::delay_reply(Duration::from_millis(700)).command("findAndModify");
     let slow_reply = proxy.inject(slow_reply.times(LOCKS));
     let sent = Instant::now();
-    let mut acquiring = JoinSet::new();
-    for number in 0..LOCKS {
-        let lock = provider.lock(name(number)).min_hold(MIN_HOLD);
-        acquiring.spawn(async move { lock.acquire_timeout(AMPLE).acquire().await });
-    }
-    let guards = acquiring.join_all().await;
+    let guards = hold_all((0..LOCKS).map(|number| provider.lock(name(number)).min_hold(MIN_HOLD))).await;
     assert_eq!(slow_reply.hits(), LOCKS);
     sleep_until(sent + Duration::from_millis(9800)).await;
     let slow = Fault::delay_request(Duration::from_secs(1)).command("update");
     proxy.inject(slow.times(LOCKS));
-    let mut releasing = JoinSet::new();
-    for guard in guards {
-        releasing.spawn(guard.unwrap().release());
-    }
-    for released in releasing.join_all().await {
-        released.unwrap();
-    }
+    release_all(guards).await;
     assert_minimum_holds(&db).await;
 }

@@ -1,7 +1,9 @@
 //! Faults: a bad network, failing commands, lost members of a replica set, killed and stopped processes.
 
+mod act;
 mod actor;
 mod blocked_documents;
+mod callers;
 mod cancellation;
 mod clocks;
 mod commands;
@@ -18,6 +20,7 @@ mod late_replies;
 mod line;
 mod lock_sets;
 mod log_in;
+mod lost_messages;
 mod many_leases;
 mod marks;
 mod network;
@@ -37,20 +40,20 @@ mod silent_commits;
 mod silent_connections;
 mod ticks;
 mod unreachable;
-mod worker;
 mod write_concern;
 mod wrong_password;
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
-use mongodb::bson::Document;
-use mongodb::{Client, Database};
-use mongolock::{IndexState, LockGuard, LockProvider};
+use mongodb::bson::{Document, doc};
+use mongodb::{Client, ClientSession, Database};
+use mongolock::{IndexState, LockContext, LockGuard, LockProvider};
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, Proxy, Server, ServerOptions, TestDb, lock_document,
-    must, stable_options,
+    AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, Proxy, Server, ServerOptions, TestDb, eventually,
+    lock_document, locks, must, stable_options, test_db, transaction_on,
 };
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// The default `expiry` of a lock.
@@ -70,6 +73,36 @@ async fn through_proxy(db: &TestDb) -> (Proxy, Database) {
     let proxy = must(db.proxy().await);
     let database = connect(&proxy.uri(), db.name()).await;
     (proxy, database)
+}
+
+/// A database behind a proxy, and a provider through it whose connections are open.
+struct Proxied {
+    provider: LockProvider,
+    database: Database,
+    proxy: Proxy,
+    /// The same database without the proxy. It ends when this value is dropped, so it is the last field.
+    db: TestDb,
+}
+
+impl Proxied {
+    /// The locks of the provider have this expiry.
+    async fn start(expiry: Duration) -> Self {
+        let db = test_db().await;
+        let (proxy, database) = through_proxy(&db).await;
+        let provider = with_expiry(&database, expiry);
+        warm_up(&provider).await;
+        Self {
+            provider,
+            database,
+            proxy,
+            db,
+        }
+    }
+
+    /// A provider of another process, whose connections work.
+    fn rival(&self) -> LockProvider {
+        LockProvider::new(self.db.database())
+    }
 }
 
 /// A standalone server for one test, with a proxy in front of it: the driver repeats no command on such a server.
@@ -93,6 +126,14 @@ impl Standalone {
             proxy,
             server,
         }
+    }
+
+    /// The server, and a provider through the proxy, whose locks have this expiry and whose connections are open.
+    async fn with_provider(expiry: Duration) -> (Self, LockProvider) {
+        let server = Self::start().await;
+        let provider = with_expiry(&server.proxied, expiry);
+        warm_up(&provider).await;
+        (server, provider)
     }
 
     /// The connection string without the proxy.
@@ -120,6 +161,11 @@ fn patient(database: &Database) -> LockProvider {
     builder.build().unwrap()
 }
 
+/// A provider for the same locks that renews its leases so often.
+fn renewing(provider: &LockProvider, interval: Duration) -> LockProvider {
+    provider.to_builder().renew_interval(interval).build().unwrap()
+}
+
 /// A provider whose locks have this expiry.
 fn with_expiry(database: &Database, expiry: Duration) -> LockProvider {
     LockProvider::builder(database).expiry(expiry).build().unwrap()
@@ -128,6 +174,41 @@ fn with_expiry(database: &Database, expiry: Duration) -> LockProvider {
 /// Sets a fail point for the clients of this test.
 async fn fail(db: &TestDb, point: FailPoint) -> FailPointGuard {
     must(point.enable_for(db).await)
+}
+
+/// A transaction of another process that has changed the documents of these locks.
+async fn foreign_transaction(db: &TestDb, names: &[impl AsRef<str>]) -> ClientSession {
+    transaction_on(&db.connect_again().await.unwrap(), names).await
+}
+
+/// A transaction that has written one document in the collection `documents`, which must exist.
+async fn transaction(database: &Database) -> ClientSession {
+    let mut session = database.client().start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    let documents = database.collection("documents");
+    let insert = documents.insert_one(doc! {});
+    insert.session(&mut session).await.unwrap();
+    session
+}
+
+/// The number of documents that transactions have committed.
+async fn committed_documents(database: &Database) -> u64 {
+    let documents = database.collection::<Document>("documents");
+    documents.count_documents(doc! {}).await.unwrap()
+}
+
+/// Has a rival acquire a lock, whose holder notices its loss before.
+fn take_over(rival: &LockProvider, guard: &LockGuard) -> JoinHandle<LockGuard> {
+    let lock = rival.lock(guard.name()).acquire_timeout(AMPLE);
+    let context = guard.context();
+    tokio::spawn(async move {
+        let next = lock.acquire().await.unwrap();
+        assert!(
+            context.is_lost(),
+            "the holder does not know that its lock is lost"
+        );
+        next
+    })
 }
 
 /// The document of a lock, which must exist.
@@ -141,10 +222,26 @@ async fn is_released(database: &Database, name: &str) -> bool {
     document(database, name).await.get_str("lockId") == Ok("")
 }
 
-/// Asserts that the document of a held lock stores the token of its holder.
-async fn assert_stores_its_token(database: &Database, guard: &LockGuard) {
-    let stored = document(database, guard.name()).await.get_i64("fencingToken");
-    assert_eq!(stored, Ok(guard.fencing_token().get()));
+/// Asserts that the documents of a hold store its tokens. A permit has none.
+async fn assert_stores_its_tokens(database: &Database, context: &LockContext) {
+    for name in context.names() {
+        if let Some(token) = context.fencing_token_of(name) {
+            let stored = document(database, name).await.get_i64("fencingToken");
+            assert_eq!(stored, Ok(token.get()), "{name}");
+        }
+    }
+}
+
+/// The number of locks and permits that have a claim, whoever has made it.
+async fn claims(database: &Database) -> u64 {
+    let held = doc! { "lockId": { "$ne": "" } };
+    locks(database).count_documents(held).await.unwrap()
+}
+
+/// Waits until nothing has a claim.
+async fn until_none_is_held(database: &Database, limit: Duration) {
+    let free = async || (claims(database).await == 0).then_some(());
+    must(eventually(limit, "no claim is left", free).await);
 }
 
 /// Acquires a lock that is free, or becomes free for another reason than the end of a lease of 30 s.

@@ -4,16 +4,16 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::Document;
 use mongodb::event::EventHandler;
 use mongodb::event::command::CommandEvent;
 use mongodb::{Client, Database};
 use mongolock::{LockGuard, LockProvider};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, TestDb, must, recorded, stable_options, test_db};
-use tokio::task::JoinSet;
+use mongolock_tests::{BEFORE_EXPIRY, FailPoint, TestDb, must, recorded, stable_options, test_db};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{acquire_soon, connect, fail, warm_up};
+use crate::callers::{Callers, hold, hold_all, lost, release_all, use_connections};
+use crate::{connect, fail, warm_up};
 
 /// The number of locks, each with an expiry of its own.
 const LOCKS: u64 = 100;
@@ -26,18 +26,8 @@ const MOST_IN_FLIGHT: usize = 8;
 
 /// Acquires all locks at the same time.
 async fn acquire_all(provider: &LockProvider) -> Vec<LockGuard> {
-    let mut calls = JoinSet::new();
-    for number in 0..LOCKS {
-        let lock = provider.lock(format!("lease:{number}"));
-        let lock = lock.expiry(SHORTEST + Duration::from_millis(number));
-        calls.spawn(async move { lock.acquire_timeout(AMPLE).await });
-    }
-    let acquired = calls.join_all().await;
-    acquired.into_iter().map(Result::unwrap).collect()
-}
-
-fn number_of_lost(guards: &[LockGuard]) -> usize {
-    guards.iter().filter(|guard| guard.is_lost()).count()
+    let expiries = (0..LOCKS).map(|number| SHORTEST + Duration::from_millis(number));
+    hold_all(expiries.map(|expiry| provider.lock(format!("{expiry:?}")).expiry(expiry))).await
 }
 
 /// The test's database through a client that counts the writes in flight, and the greatest number so far.
@@ -76,7 +66,7 @@ async fn leases_of_different_expiries_are_renewed_with_one_command() {
     commands.clear();
     sleep(SHORTEST * 2).await;
     let sent = commands.all();
-    assert_eq!(number_of_lost(&guards), 0);
+    assert_eq!(lost(&guards), 0);
     let statements = |command: &Document| command.get_array("updates").map_or(0, Vec::len);
     let renewals: Vec<usize> = sent.iter().map(statements).filter(|number| *number > 0).collect();
     // Every lease was renewed at least three times.
@@ -97,14 +87,9 @@ async fn leases_of_different_expiries_survive_a_slow_server() {
     let provider = LockProvider::new(&database);
     let mut guards = acquire_all(&provider).await;
     sleep(SHORTEST * 5 / 2).await;
-    assert_eq!(number_of_lost(&guards), 0);
-    let mut releases = JoinSet::new();
-    for guard in guards.split_off(guards.len() - 20) {
-        releases.spawn(guard.release());
-    }
-    for released in releases.join_all().await {
-        released.unwrap();
-    }
+    assert_eq!(lost(&guards), 0);
+    let releases = guards.split_off(guards.len() - 20);
+    release_all(releases).await;
     drop(guards);
     provider.shutdown().await;
     let (_, most) = &*in_flight.lock().unwrap();
@@ -119,25 +104,12 @@ async fn a_pool_that_was_used_up_serves_the_calls_at_once() {
     let database = connect(db.uri(), db.name()).await;
     let provider = LockProvider::new(&database);
     warm_up(&provider).await;
-    let use_of_pool = Duration::from_secs(9);
-    let _point = fail(&db, FailPoint::on(&["ping"]).always().block(use_of_pool)).await;
-    let mut pings = JoinSet::new();
-    for _ in 0..10 {
-        let database = database.clone();
-        pings.spawn(async move { database.run_command(doc! { "ping": 1 }).await });
-    }
+    let pings = use_connections(&db, &database, 10, Duration::from_secs(9)).await;
     sleep(Duration::from_millis(500)).await;
-    let mut calls = JoinSet::new();
-    for number in 0..60 {
-        let lock = provider.lock(format!("free:{number}")).acquire_timeout(AMPLE);
-        calls.spawn(async move { lock.acquire().await });
-    }
-    for ping in pings.join_all().await {
-        ping.unwrap();
-    }
-    let acquired = timeout(BEFORE_EXPIRY, calls.join_all()).await;
-    let acquired = acquired.expect("the calls are served at once");
-    assert!(acquired.iter().all(Result::is_ok), "{acquired:?}");
+    let calls = tokio::spawn(async move { hold(&provider, 60).await });
+    pings.await.unwrap();
+    let acquired = timeout(BEFORE_EXPIRY, calls).await;
+    acquired.expect("the calls are served at once").unwrap();
 }
 
 /// The application uses all connections of its client for three times as long as a lease lasts. A client for background work
@@ -151,17 +123,8 @@ async fn a_background_client_keeps_the_leases_while_the_pool_is_used_up() {
     let builder = LockProvider::builder(&database).background_client(background.client().clone());
     let provider = builder.expiry(expiry).build().unwrap();
     warm_up(&provider).await;
-    let mut guards = Vec::new();
-    for number in 0..20 {
-        guards.push(acquire_soon(&provider, &format!("lease:{number}")).await);
-    }
-    let point = FailPoint::on(&["ping"]).always().block(expiry * 3);
-    let _point = fail(&db, point).await;
-    let mut pings = JoinSet::new();
-    for _ in 0..10 {
-        let database = database.clone();
-        pings.spawn(async move { database.run_command(doc! { "ping": 1 }).await });
-    }
+    let guards = hold(&provider, 20).await;
+    let pings = use_connections(&db, &database, 10, expiry * 3).await;
     sleep(Duration::from_millis(500)).await;
     let begun = Instant::now();
     let lock = provider.lock("free").acquire_timeout(Duration::from_secs(2));
@@ -173,10 +136,8 @@ async fn a_background_client_keeps_the_leases_while_the_pool_is_used_up() {
         "{}",
         error.help()
     );
-    for ping in pings.join_all().await {
-        ping.unwrap();
-    }
-    assert_eq!(number_of_lost(&guards), 0);
+    pings.await.unwrap();
+    assert_eq!(lost(&guards), 0);
 }
 
 /// What 60 s beside 2,000 leases have shown.
@@ -196,31 +157,18 @@ impl Beside {
 /// locks of their own.
 async fn beside_leases(database: &Database, are_different: bool) -> Beside {
     let provider = LockProvider::new(database);
-    let mut calls = JoinSet::new();
-    for number in 0..2000 {
+    let guards = hold_all((0..2000).map(|number| {
         let more = if are_different { number } else { 0 };
         let lock = provider.lock(format!("lease:{number}"));
-        let lock = lock.expiry(Duration::from_millis(30_000 + more));
-        calls.spawn(async move { lock.acquire().await });
-    }
-    let guards: Vec<LockGuard> = calls.join_all().await.into_iter().map(Result::unwrap).collect();
-    let end = Instant::now() + Duration::from_secs(60);
-    let mut tasks = JoinSet::new();
-    for task in 0..8 {
-        let lock = provider.lock(format!("foreground:{task}"));
-        tasks.spawn(async move {
-            let mut times = Vec::new();
-            while Instant::now() < end {
-                let begun = Instant::now();
-                lock.acquire().await.unwrap().release().await.unwrap();
-                times.push(begun.elapsed());
-            }
-            times
-        });
-    }
-    let mut times = tasks.join_all().await.concat();
+        lock.expiry(Duration::from_millis(30_000 + more))
+    }));
+    let guards = guards.await;
+    let foreground = (0..8).map(|task| provider.lock(format!("foreground:{task}")));
+    let callers = Callers::start(foreground, Duration::ZERO);
+    sleep(Duration::from_secs(60)).await;
+    let mut times = callers.stop_served().await.cycles;
     times.sort_unstable();
-    let lost = number_of_lost(&guards);
+    let lost = lost(&guards);
     drop(guards);
     provider.shutdown().await;
     Beside { lost, times }
@@ -233,13 +181,8 @@ async fn beside_leases(database: &Database, are_different: bool) -> Beside {
 async fn two_thousand_leases_on_a_slow_server() {
     let db = test_db().await;
     let database = connect(db.uri(), db.name()).await;
-    let _point = fail(
-        &db,
-        FailPoint::on(&["update"])
-            .always()
-            .block(Duration::from_millis(50)),
-    )
-    .await;
+    let slow = FailPoint::on(&["update"]).always();
+    let _point = fail(&db, slow.block(Duration::from_millis(50))).await;
     let mut ratios = Vec::new();
     for _ in 0..3 {
         let (one, many) = (

@@ -7,13 +7,13 @@ use mongodb::bson::doc;
 use mongodb::error::ErrorKind;
 use mongolock::{DistributedLock, LockError, LockGuard, LockProvider, LockState, distributed_lock};
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, FailPoint, Fault, Proxy, TestDb, change_lock, eventually, must, test_db,
+    AMPLE, BEFORE_EXPIRY, FailPoint, Fault, Proxy, TestDb, change_lock, eventually, must, order, say, test_db,
 };
 use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
 
-use crate::actor::{Actor, Part, order, say};
-use crate::{STEPPED_DOWN, document, fail, through_proxy, warm_up};
+use crate::actor::{Part, start};
+use crate::{STEPPED_DOWN, assert_free, document, fail, through_proxy, warm_up};
 
 /// A lease that is renewed several times within the 2 s after which a request is repeated, and ends before a second
 /// repetition.
@@ -26,26 +26,22 @@ const PERIOD: Duration = Duration::from_secs(6);
 const UNAUTHORIZED: i32 = 13;
 const DOCUMENT_VALIDATION: i32 = 121;
 
-fn unfair(database: &Database, owner: &str) -> LockProvider {
-    let builder = LockProvider::builder(database).owner(owner).fair(false);
-    builder.build().unwrap()
+fn owned(database: &Database, owner: &str) -> LockProvider {
+    LockProvider::builder(database).owner(owner).build().unwrap()
 }
 
-/// A provider through a proxy, whose connections exist.
-async fn worker(db: &TestDb) -> (Proxy, LockProvider) {
-    let (proxy, database) = through_proxy(db).await;
-    let provider = unfair(&database, "worker");
+/// A database, and a provider that reaches it through a proxy, whose connections exist.
+async fn worker() -> (TestDb, Proxy, LockProvider) {
+    let db = test_db().await;
+    let (proxy, database) = through_proxy(&db).await;
+    let provider = owned(&database, "worker");
     warm_up(&provider).await;
-    (proxy, provider)
+    (db, proxy, provider)
 }
 
 /// The lock of the test with a short lease.
 fn tick(provider: &LockProvider) -> DistributedLock {
-    provider
-        .lock("tick")
-        .expiry(SHORT)
-        .renew_interval(SHORT / 5)
-        .once()
+    provider.lock("tick").expiry(SHORT).once()
 }
 
 /// Whether the server has refused the mark with this error.
@@ -57,13 +53,8 @@ fn is_refused(outcome: &Result<(), LockError>, code: i32) -> bool {
 }
 
 async fn state(provider: &LockProvider) -> LockState {
-    provider
-        .admin()
-        .get("tick")
-        .await
-        .unwrap()
-        .expect("it has a document")
-        .state
+    let info = provider.admin().get("tick").await.unwrap();
+    info.expect("it has a document").state
 }
 
 /// Waits until a period has just begun by the server's clock.
@@ -77,7 +68,7 @@ async fn until_next_period(provider: &LockProvider, period: Duration) {
 }
 
 async fn assert_done_by_worker(db: &TestDb) {
-    let outcome = unfair(db.database(), "other").lock("tick").once().acquire().await;
+    let outcome = owned(db.database(), "other").lock("tick").once().acquire().await;
     assert!(
         matches!(&outcome, Err(LockError::Done { by, .. }) if by == "worker"),
         "{:?}",
@@ -89,8 +80,7 @@ async fn assert_done_by_worker(db: &TestDb) {
 /// claim is no loss, and the repetition finds the mark.
 #[tokio::test]
 async fn a_mark_whose_reply_was_lost_is_recognised() {
-    let db = test_db().await;
-    let (proxy, provider) = worker(&db).await;
+    let (db, proxy, provider) = worker().await;
     let guard = tick(&provider).acquire().await.unwrap();
     let context = guard.context();
     let lost = proxy.inject(Fault::swallow_reply().command("findAndModify"));
@@ -111,10 +101,9 @@ async fn a_mark_whose_reply_was_lost_is_recognised() {
 /// not run the work.
 #[tokio::test]
 async fn a_hold_is_renewed_until_its_mark_is_confirmed() {
-    let db = test_db().await;
-    let (proxy, provider) = worker(&db).await;
+    let (db, proxy, provider) = worker().await;
     let guard = tick(&provider).acquire().await.unwrap();
-    let waiting = tick(&unfair(db.database(), "other"));
+    let waiting = tick(&owned(db.database(), "other"));
     let waiting = tokio::spawn(async move { waiting.acquire().await });
     let lost = proxy.inject(Fault::swallow_request().command("findAndModify").times(2));
     guard.done().await.unwrap();
@@ -129,8 +118,7 @@ async fn a_hold_is_renewed_until_its_mark_is_confirmed() {
 /// The provider is shut down, and the caller has gone, while the mark is without a reply.
 #[tokio::test]
 async fn a_shutdown_waits_for_a_mark_and_releases_nothing() {
-    let db = test_db().await;
-    let (proxy, provider) = worker(&db).await;
+    let (db, proxy, provider) = worker().await;
     let guard = tick(&provider).acquire().await.unwrap();
     let lost = proxy.inject(Fault::swallow_request().command("findAndModify"));
     let done = timeout(Duration::from_millis(100), guard.done()).await;
@@ -143,8 +131,7 @@ async fn a_shutdown_waits_for_a_mark_and_releases_nothing() {
 /// The reply to the body's success is lost in the same way for a body that `run` runs; the call is successful.
 #[tokio::test]
 async fn a_run_whose_mark_is_repeated_succeeds() {
-    let db = test_db().await;
-    let (proxy, provider) = worker(&db).await;
+    let (db, proxy, provider) = worker().await;
     let body = async |_| {
         proxy.inject(Fault::drop_reply().command("findAndModify"));
         Ok::<_, LockError>(7)
@@ -157,8 +144,7 @@ async fn a_run_whose_mark_is_repeated_succeeds() {
 /// finds no claim: this is no loss.
 #[tokio::test]
 async fn a_release_at_the_end_of_the_period_is_no_loss() {
-    let db = test_db().await;
-    let (proxy, provider) = worker(&db).await;
+    let (db, proxy, provider) = worker().await;
     let period = Duration::from_secs(1);
     let guard = provider.lock("tick").once_per(period).acquire().await.unwrap();
     sleep(period + Duration::from_millis(50)).await;
@@ -191,9 +177,8 @@ async fn assert_repeated_mark_is_lost(proxy: &Proxy, guard: LockGuard) {
 /// lost request finds neither claim nor mark, and must not take that for a release by the first request.
 #[tokio::test]
 async fn one_instance_at_most_is_told_that_it_has_done_the_work_of_a_period() {
-    let db = test_db().await;
-    let (proxy, provider) = worker(&db).await;
-    let other = unfair(db.database(), "other");
+    let (db, proxy, provider) = worker().await;
+    let other = owned(db.database(), "other");
     let first = taken_away(&provider, &other).await;
     let second = other.lock("tick").once_per(PERIOD).acquire().await.unwrap();
     second.done().await.unwrap();
@@ -206,9 +191,8 @@ async fn one_instance_at_most_is_told_that_it_has_done_the_work_of_a_period() {
 /// The lock is taken away before the end of the period, in which another instance may have done the work.
 #[tokio::test]
 async fn a_lock_that_was_taken_away_during_its_period_is_lost() {
-    let db = test_db().await;
-    let (proxy, provider) = worker(&db).await;
-    let other = unfair(db.database(), "other");
+    let (db, proxy, provider) = worker().await;
+    let other = owned(db.database(), "other");
     let guard = taken_away(&provider, &other).await;
     until_next_period(&other, PERIOD).await;
     assert_repeated_mark_is_lost(&proxy, guard).await;
@@ -218,9 +202,8 @@ async fn a_lock_that_was_taken_away_during_its_period_is_lost() {
 /// first request but for its token.
 #[tokio::test]
 async fn the_release_of_another_instance_is_not_taken_for_ones_own() {
-    let db = test_db().await;
-    let (proxy, provider) = worker(&db).await;
-    let other = unfair(db.database(), "other");
+    let (db, proxy, provider) = worker().await;
+    let other = owned(db.database(), "other");
     let first = taken_away(&provider, &other).await;
     let second = other.lock("tick").once_per(PERIOD).acquire().await.unwrap();
     until_next_period(&other, PERIOD).await;
@@ -232,8 +215,7 @@ async fn the_release_of_another_instance_is_not_taken_for_ones_own() {
 /// and the lock is released.
 #[tokio::test]
 async fn a_mark_that_the_server_refuses_for_good_ends_the_hold() {
-    let db = test_db().await;
-    let (proxy, provider) = worker(&db).await;
+    let (db, proxy, provider) = worker().await;
     let guard = provider.lock("tick").once().acquire().await.unwrap();
     let context = guard.context();
     let validator = doc! { "lockId": { "$not": { "$regex": "^done:" } } };
@@ -244,33 +226,18 @@ async fn a_mark_that_the_server_refuses_for_good_ends_the_hold() {
     let outcome = guard.done().await;
     assert!(is_refused(&outcome, DOCUMENT_VALIDATION), "{outcome:?}");
     assert!(context.is_lost());
-    let free = async || {
-        unfair(db.database(), "other")
-            .lock("tick")
-            .try_acquire()
-            .await
-            .unwrap()
-    };
-    let next = must(eventually(BEFORE_EXPIRY, "the release of the lock", free).await);
+    assert_free(&owned(db.database(), "other"), "tick").await;
     assert_eq!(proxy.seen("findAndModify"), requests + 1);
-    next.release().await.unwrap();
 }
 
 /// The work has succeeded, and another instance will do it again: the call does not hide that.
 #[tokio::test]
 async fn a_run_whose_mark_is_refused_is_no_success() {
     let db = test_db().await;
-    let provider = unfair(db.database(), "worker");
+    let provider = owned(db.database(), "worker");
     warm_up(&provider).await;
-    let refuse = async || {
-        fail(
-            &db,
-            FailPoint::on(&["findAndModify"])
-                .times(1)
-                .error_code(UNAUTHORIZED),
-        )
-        .await
-    };
+    let refusal = || FailPoint::on(&["findAndModify"]).times(1);
+    let refuse = async || fail(&db, refusal().error_code(UNAUTHORIZED)).await;
 
     let mut refusing = None;
     let body = async |_| {
@@ -307,8 +274,7 @@ async fn continued(
 /// No reply to any request for the mark arrives while the call waits for one.
 #[tokio::test]
 async fn a_run_whose_mark_is_not_confirmed_is_no_success() {
-    let db = test_db().await;
-    let (proxy, provider) = worker(&db).await;
+    let (_db, proxy, provider) = worker().await;
     let body = async |_| {
         proxy.inject(Fault::swallow_request().command("findAndModify").times(100));
         Ok::<_, LockError>(())
@@ -329,7 +295,7 @@ async fn a_run_whose_mark_is_not_confirmed_is_no_success() {
 #[tokio::test]
 async fn a_mark_is_repeated_after_a_failover() {
     let db = test_db().await;
-    let provider = unfair(db.database(), "worker");
+    let provider = owned(db.database(), "worker");
     warm_up(&provider).await;
     let guard = provider.lock("tick").once().acquire().await.unwrap();
     let point = FailPoint::on(&["findAndModify"])
@@ -345,7 +311,7 @@ async fn a_mark_is_repeated_after_a_failover() {
 #[tokio::test]
 async fn a_mark_without_a_claim_is_a_loss() {
     let db = test_db().await;
-    let provider = unfair(db.database(), "worker");
+    let provider = owned(db.database(), "worker");
     warm_up(&provider).await;
     let guard = provider.lock("tick").once().acquire().await.unwrap();
     change_lock(db.database(), "tick", doc! { "$set": { "lockId": "other#1" } }).await;
@@ -365,8 +331,7 @@ async fn a_late_claim_after_the_mark_is_released() {
 }
 
 async fn a_late_claim_is_released(commits: bool) {
-    let db = test_db().await;
-    let (proxy, provider) = worker(&db).await;
+    let (db, proxy, provider) = worker().await;
     let period = Duration::from_secs(5);
     let late = proxy.inject(Fault::late_request(Duration::from_secs(8)).command("findAndModify"));
     let lock = provider
@@ -391,21 +356,15 @@ async fn a_late_claim_is_released(commits: bool) {
             .then_some(())
     };
     must(eventually(AMPLE, "the late request takes effect", ghost).await);
-    let free = async || {
-        let other = unfair(db.database(), "other").lock("tick").try_acquire().await;
-        other.unwrap()
-    };
-    let next = must(eventually(BEFORE_EXPIRY, "the release of the late claim", free).await);
-    next.release().await.unwrap();
+    assert_free(&owned(db.database(), "other"), "tick").await;
 }
 
 /// The last claim of a period is granted in the next one, and would use it up. The reply to the first claim is late, so
 /// that this process believes that its period still runs when the server grants the lock.
 #[tokio::test]
 async fn a_grant_after_the_end_of_the_period_is_released() {
-    let db = test_db().await;
-    let (proxy, provider) = worker(&db).await;
-    let (direct, period) = (unfair(db.database(), "other"), Duration::from_secs(6));
+    let (db, proxy, provider) = worker().await;
+    let (direct, period) = (owned(db.database(), "other"), Duration::from_secs(6));
     until_next_period(&direct, period).await;
 
     let holder = direct.lock("tick").acquire().await.unwrap();
@@ -428,10 +387,10 @@ async fn a_grant_after_the_end_of_the_period_is_released() {
 async fn a_mark_after_a_long_pause_is_a_loss() {
     let db = test_db().await;
     let expiry = Duration::from_secs(2);
-    let mut stopped = Actor::start("marks::finish_when_told", &db, expiry, &[]);
+    let mut stopped = start("marks::finish_when_told", &db, expiry, &[]);
     stopped.until("finished").await;
     stopped.signal(Signal::STOP);
-    let worker = unfair(db.database(), "worker");
+    let worker = owned(db.database(), "worker");
     let guard = timeout(AMPLE, worker.lock("tick").once().acquire())
         .await
         .unwrap();
@@ -447,17 +406,11 @@ async fn a_mark_after_a_long_pause_is_a_loss() {
 /// A part: a process that has done its work, and marks it as done when it is told to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn finish_when_told() {
-    let Some(Part { database, expiry }) = Part::given().await else {
+    let Some(part) = Part::given().await else {
         return;
     };
-    let provider = unfair(&database, "stopped");
-    let guard = provider
-        .lock("tick")
-        .expiry(expiry)
-        .once()
-        .acquire()
-        .await
-        .unwrap();
+    let lock = owned(&part.database, "stopped").lock("tick");
+    let guard = lock.expiry(part.expiry).once().acquire().await.unwrap();
     say("finished");
     order().await;
     match guard.done().await {

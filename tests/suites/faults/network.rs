@@ -3,65 +3,24 @@
 use std::time::Duration;
 
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{AMPLE, Fault, Proxy, TestDb, eventually, must, test_db, with_parameter};
+use mongolock_tests::{AMPLE, Fault, eventually, must, test_db, with_parameter};
 use tokio::time::{Instant, timeout};
 
 use crate::{
-    LONG_EXPIRY, Standalone, acquire_soon, assert_free, assert_stores_its_token, connect, document,
-    is_released, through_proxy, warm_up, with_expiry,
+    DEFAULT_EXPIRY, LONG_EXPIRY, Proxied, Standalone, acquire_soon, assert_free, connect, document,
+    is_released, take_over, through_proxy, with_expiry,
 };
-
-/// A database, a proxy in front of its server, and a provider that has open connections through the proxy.
-async fn warm_through_proxy() -> (TestDb, Proxy, LockProvider) {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    let provider = LockProvider::new(&database);
-    warm_up(&provider).await;
-    (db, proxy, provider)
-}
-
-/// B3, S0.9: on a replica set the driver repeats the command and gets the server's stored reply.
-#[tokio::test]
-async fn a_claim_whose_reply_was_lost_is_recognised() {
-    let (db, proxy, provider) = warm_through_proxy().await;
-    let dropped = proxy.inject(Fault::drop_reply().command("findAndModify"));
-    let guard = acquire_soon(&provider, "own").await;
-    must(dropped.happened(AMPLE).await);
-    assert_stores_its_token(db.database(), &guard).await;
-    guard.release().await.unwrap();
-}
-
-/// B3, S0.9: on a standalone server mongolock itself repeats the command with the same id.
-#[tokio::test]
-async fn a_lost_reply_of_a_standalone_is_recognised() {
-    let server = Standalone::start().await;
-    let (proxy, direct) = (&server.proxy, &server.direct);
-    let provider = LockProvider::new(&server.proxied);
-    warm_up(&provider).await;
-
-    let dropped = proxy.inject(Fault::drop_reply().command("findAndModify").times(2));
-    let guard = acquire_soon(&provider, "own").await;
-    must(dropped.happened(AMPLE).await);
-    assert_stores_its_token(direct, &guard).await;
-
-    // A release whose reply is lost is not a loss of the lock.
-    proxy.inject(Fault::drop_reply().command("update"));
-    guard.release().await.unwrap();
-    assert_eq!(document(direct, "own").await.get_str("lockId"), Ok(""));
-}
 
 /// B2: the reply arrives after the caller's limit.
 #[tokio::test]
 async fn a_reply_after_the_timeout_leaves_no_claim() {
-    let (db, proxy, provider) = warm_through_proxy().await;
-    let late = proxy.inject(Fault::delay_reply(Duration::from_secs(3)).command("findAndModify"));
+    let it = Proxied::start(DEFAULT_EXPIRY).await;
+    let fault = Fault::delay_reply(Duration::from_secs(3));
+    let late = it.proxy.inject(fault.command("findAndModify"));
     let begun = Instant::now();
-    let error = provider
-        .lock("late")
-        .acquire_timeout(Duration::from_millis(700))
-        .acquire()
-        .await
-        .unwrap_err();
+    let lock = it.provider.lock("late");
+    let short = lock.acquire_timeout(Duration::from_millis(700));
+    let error = short.await.unwrap_err();
     assert!(
         begun.elapsed() < Duration::from_secs(3),
         "the call does not wait for the reply"
@@ -69,39 +28,20 @@ async fn a_reply_after_the_timeout_leaves_no_claim() {
     // Without a reply the error is not "held by another".
     assert!(matches!(error, LockError::Mongo(_)), "{error}");
     must(late.happened(AMPLE).await);
-    assert_free(&LockProvider::new(db.database()), "late").await;
-}
-
-/// B2: the request itself arrives late, after the wait has ended and its claim was released for the first time.
-#[tokio::test]
-async fn a_request_that_arrives_late_leaves_no_claim() {
-    let server = Standalone::start().await;
-    let (proxy, direct) = (&server.proxy, &server.direct);
-    let provider = LockProvider::new(&server.proxied);
-    warm_up(&provider).await;
-    let late = proxy.inject(Fault::late_request(Duration::from_millis(1500)).command("findAndModify"));
-    let lock = provider.lock("late").acquire_timeout(Duration::from_millis(1));
-    assert!(lock.acquire().await.is_err());
-    must(late.happened(AMPLE).await);
-    assert_free(&LockProvider::new(direct), "late").await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    // The late request has acquired the lock by now. That claim is released long before its expiry of 30 s.
-    let free = async || is_released(direct, "late").await.then_some(());
-    must(eventually(Duration::from_secs(10), "the lock is free", free).await);
+    assert_free(&it.rival(), "late").await;
 }
 
 /// B2: the request of a first attempt arrives after a second attempt has acquired the lock and released it.
 #[tokio::test]
 async fn a_late_copy_of_a_successful_request_leaves_no_claim() {
-    let server = Standalone::start().await;
-    let (proxy, direct) = (&server.proxy, &server.direct);
-    let provider = LockProvider::new(&server.proxied);
-    warm_up(&provider).await;
-    let late = proxy.inject(Fault::late_request(Duration::from_secs(2)).command("findAndModify"));
+    let (server, provider) = Standalone::with_provider(DEFAULT_EXPIRY).await;
+    let late = server
+        .proxy
+        .inject(Fault::late_request(Duration::from_secs(2)).command("findAndModify"));
     assert_free(&provider, "late").await;
     must(late.happened(AMPLE).await);
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let free = async || is_released(direct, "late").await.then_some(());
+    let free = async || is_released(&server.direct, "late").await.then_some(());
     must(eventually(Duration::from_secs(10), "the lock is free", free).await);
 }
 
@@ -168,16 +108,7 @@ async fn a_frozen_connection_ends_the_hold_in_time() {
         inside.send(()).unwrap();
         std::future::pending::<Result<(), LockError>>().await
     });
-    let rival = LockProvider::new(db.database());
-    let context = guard.context();
-    let taking = tokio::spawn(async move {
-        let next = rival.lock("cut").acquire_timeout(AMPLE).acquire().await.unwrap();
-        assert!(
-            context.is_lost(),
-            "the holder notices its loss before the rival acquires the lock"
-        );
-        next
-    });
+    let taking = take_over(&LockProvider::new(db.database()), &guard);
     let freeze = async {
         entered.await.unwrap();
         proxy.freeze();
@@ -203,10 +134,8 @@ async fn a_frozen_connection_ends_the_hold_in_time() {
 /// B9: a renewal without a reply is repeated while the lease lasts.
 #[tokio::test]
 async fn renewals_go_on_after_failures() {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    let provider = with_expiry(&database, Duration::from_secs(3));
-    let guard = provider.lock("kept").await.unwrap();
+    let it = Proxied::start(Duration::from_secs(3)).await;
+    let (proxy, guard) = (&it.proxy, it.provider.lock("kept").await.unwrap());
     for _ in 0..3 {
         let failed = proxy.inject(Fault::drop_request().command("update"));
         must(failed.happened(AMPLE).await);
@@ -218,35 +147,15 @@ async fn renewals_go_on_after_failures() {
     guard.release().await.unwrap();
 }
 
-/// S4.5, B13: a server that is down gives an error of MongoDB, and not "busy".
-#[tokio::test]
-async fn a_server_that_is_down_is_not_reported_as_busy() {
-    let db = test_db().await;
-    let (proxy, _) = through_proxy(&db).await;
-    let uri = proxy.uri();
-    drop(proxy);
-    let quick = connect(&with_parameter(&uri, "serverSelectionTimeoutMS=200"), db.name()).await;
-    let slow = connect(&uri, db.name()).await;
-    for database in [quick, slow] {
-        let lock = LockProvider::new(&database)
-            .lock("down")
-            .acquire_timeout(Duration::from_secs(1));
-        assert!(matches!(lock.acquire().await, Err(LockError::Mongo(_))));
-        assert!(matches!(lock.try_acquire().await, Err(LockError::Mongo(_))));
-    }
-}
-
 /// One connection is silent, as after a router has dropped its state, and all others work. The lease is longer than the
 /// test, so only a release that arrives can free the lock.
 #[tokio::test]
 async fn a_release_without_a_reply_blocks_no_waiter() {
-    let db = test_db().await;
     for waits_for_it in [true, false] {
-        let (proxy, database) = through_proxy(&db).await;
-        let provider = with_expiry(&database, LONG_EXPIRY * 4);
-        warm_up(&provider).await;
-        let guard = acquire_soon(&provider, "silent").await;
-        let silent = proxy.inject(Fault::delay_request(AMPLE * 2).command("update"));
+        let it = Proxied::start(LONG_EXPIRY * 4).await;
+        let guard = acquire_soon(&it.provider, "silent").await;
+        let fault = Fault::delay_request(AMPLE * 2).command("update");
+        let silent = it.proxy.inject(fault);
         if waits_for_it {
             let error = guard.release().await.unwrap_err();
             assert!(matches!(error, LockError::Mongo(_)), "{error}");
@@ -254,6 +163,6 @@ async fn a_release_without_a_reply_blocks_no_waiter() {
             drop(guard);
         }
         must(silent.happened(AMPLE).await);
-        assert_free(&provider, "silent").await;
+        assert_free(&it.provider, "silent").await;
     }
 }

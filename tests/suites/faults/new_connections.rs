@@ -1,19 +1,14 @@
 //! New connections that fail while the pool has others: an overloaded server closes them before the handshake, and a network
 //! that has just been cut accepts them and never replies. The driver has no limit for the reply to a handshake.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mongodb::Database;
-use mongodb::bson::doc;
-use mongolock::{LockError, LockGuard, LockProvider};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, Fault, TestDb, must, recorded, test_db};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use mongolock::LockProvider;
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, Fault, Proxy, must, recorded, test_db};
+use tokio::time::{Instant, sleep};
 
-use crate::{LONG_EXPIRY, acquire_soon, assert_free, connect, fail, through_proxy, warm_up, with_expiry};
+use crate::callers::{Callers, hold, lost, use_connections};
+use crate::{LONG_EXPIRY, Proxied, assert_free, connect, fail, through_proxy, warm_up, with_expiry};
 
 /// An expiry that ends several times while connections fail.
 const SHORT: Duration = Duration::from_secs(3);
@@ -28,128 +23,48 @@ const CALLERS: usize = 16;
 /// driver looks for a server for 30 s.
 const ENDS: Duration = Duration::from_secs(22);
 
-/// Opens this number of connections.
-async fn fill_pool(db: &TestDb, database: &Database) {
-    let point = FailPoint::on(&["ping"]).always();
-    let point = fail(db, point.block(Duration::from_millis(300))).await;
-    let mut pings = JoinSet::new();
-    for _ in 0..WARM {
-        let database = database.clone();
-        pings.spawn(async move { database.run_command(doc! { "ping": 1 }).await });
-    }
-    for ping in pings.join_all().await {
-        ping.unwrap();
-    }
-    must(point.clear().await);
+/// Tasks that ask for more connections than the pool has.
+fn callers(provider: &LockProvider) -> Callers {
+    let locks = (0..CALLERS).map(|number| provider.lock(format!("busy:{number}")).acquire_timeout(AMPLE));
+    Callers::start(locks, Duration::from_millis(5))
 }
 
-async fn hold(provider: &LockProvider, locks: usize) -> Vec<LockGuard> {
-    let mut guards = Vec::new();
-    for number in 0..locks {
-        guards.push(acquire_soon(provider, &format!("kept:{number}")).await);
-    }
-    guards
-}
-
-fn lost(guards: &[LockGuard]) -> usize {
-    guards.iter().filter(|guard| guard.is_lost()).count()
-}
-
-/// Tasks that acquire and release locks of their own until they are stopped.
-struct Callers {
-    stops: Arc<AtomicBool>,
-    /// The longest time that each task needed for a lock, and how many locks it had.
-    tasks: JoinSet<Result<(Duration, usize), LockError>>,
-}
-
-impl Callers {
-    fn start(provider: &LockProvider) -> Self {
-        let stops = Arc::new(AtomicBool::new(false));
-        let mut tasks = JoinSet::new();
-        for number in 0..CALLERS {
-            let lock = provider.lock(format!("busy:{number}")).acquire_timeout(AMPLE);
-            let stops = Arc::clone(&stops);
-            tasks.spawn(async move {
-                let (mut longest, mut holds) = (Duration::ZERO, 0);
-                while !stops.load(Ordering::Relaxed) {
-                    let begun = Instant::now();
-                    let guard = lock.acquire().await?;
-                    longest = longest.max(begun.elapsed());
-                    holds += 1;
-                    // A release without a reply goes on in the background.
-                    drop(guard.release().await);
-                    sleep(Duration::from_millis(5)).await;
-                }
-                Ok((longest, holds))
-            });
-        }
-        Self { stops, tasks }
-    }
-
-    /// The longest time of an acquire, and the number of holds.
-    async fn stop(self) -> (Duration, usize) {
-        self.stops.store(true, Ordering::Relaxed);
-        let all = self.tasks.join_all().await.into_iter().map(Result::unwrap);
-        all.fold((Duration::ZERO, 0), |(longest, sum), (time, holds)| {
-            (longest.max(time), sum + holds)
-        })
-    }
-}
-
-/// Refuses new connections for this time, beside leases and calls that ask for more connections than there are.
-async fn refuse_for(time: Duration) {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    let provider = with_expiry(&database, SHORT);
-    warm_up(&provider).await;
-    fill_pool(&db, &database).await;
-    let guards = hold(&provider, 20).await;
-    proxy.refuse_connections();
-    let callers = Callers::start(&provider);
+/// Keeps new connections out for this time, beside leases and calls that ask for more connections than there are. No lease is
+/// lost, and the longest acquire is shorter than the limit.
+async fn keep_out_for(time: Duration, keep_out: fn(&Proxy), limit: Duration) {
+    let it = Proxied::start(SHORT).await;
+    let opening = use_connections(&it.db, &it.database, WARM, Duration::from_millis(300));
+    opening.await.await.unwrap();
+    let guards = hold(&it.provider, 20).await;
+    keep_out(&it.proxy);
+    let callers = callers(&it.provider);
     sleep(time).await;
-    let (longest, holds) = callers.stop().await;
-    println!(
-        "{} refused, {holds} holds, the longest {longest:?}",
-        proxy.kept_out()
-    );
+    let (holds, longest) = callers.stop_served().await.count_and_longest();
+    let kept_out = it.proxy.kept_out();
+    println!("{kept_out} kept out, {holds} holds, the longest {longest:?}");
     assert_eq!(lost(&guards), 0);
-    assert!(proxy.kept_out() > 0 && holds > CALLERS, "{holds}");
-    // The driver repeats a command without a connection after pauses of 0.6 s together, and the library after 0.25 s.
-    assert!(longest < SHORT, "{longest:?}");
+    assert!(kept_out > 0 && holds > CALLERS, "{holds}");
+    assert!(longest < limit, "{longest:?}");
 }
 
-/// The driver clears no pool because of them, and what it has goes on to be used.
+/// The driver clears no pool because of them, and what it has goes on to be used. It repeats a command without a connection
+/// after pauses of 0.6 s together, and the library after 0.25 s.
 #[tokio::test]
 async fn refused_connections_do_not_concern_those_of_the_pool() {
-    refuse_for(Duration::from_secs(8)).await;
+    keep_out_for(Duration::from_secs(8), Proxy::refuse_connections, SHORT).await;
 }
 
 #[tokio::test]
 #[ignore = "it is the same for a longer time"]
 async fn connections_that_are_refused_for_long() {
-    refuse_for(Duration::from_secs(20)).await;
+    keep_out_for(Duration::from_secs(20), Proxy::refuse_connections, SHORT).await;
 }
 
 /// A command whose new connection is silent is given up, and goes over another one. It takes 2 s, and 7 s if the request
 /// waits for the end of the first one.
 #[tokio::test]
 async fn swallowed_connections_delay_commands_for_seconds_and_lose_no_lease() {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    let provider = with_expiry(&database, SHORT);
-    warm_up(&provider).await;
-    let guards = hold(&provider, 20).await;
-    proxy.swallow_connections();
-    let callers = Callers::start(&provider);
-    sleep(SHORT * 3).await;
-    let (longest, holds) = callers.stop().await;
-    println!(
-        "{} swallowed, {holds} holds, the longest {longest:?}",
-        proxy.kept_out()
-    );
-    assert_eq!(lost(&guards), 0);
-    assert!(proxy.kept_out() > 0 && holds > CALLERS, "{holds}");
-    assert!(longest < Duration::from_secs(6), "{longest:?}");
+    keep_out_for(SHORT * 3, Proxy::swallow_connections, SHORT * 2).await;
 }
 
 /// All connections of the client are cut, and new ones are silent. The renewals have a way of their own, and calls on the
@@ -194,12 +109,8 @@ async fn a_renewal_is_sent_again_when_the_driver_has_given_the_silent_connection
         let provider = LockProvider::connect(format!("{}{options}", proxy.uri()))
             .await
             .unwrap();
-        let provider = provider
-            .to_builder()
-            .database(db.name())
-            .expiry(expiry)
-            .build()
-            .unwrap();
+        let builder = provider.to_builder().database(db.name());
+        let provider = builder.expiry(expiry).build().unwrap();
         warm_up(&provider).await;
         let guards = hold(&provider, 3).await;
         proxy.swallow_connections();
@@ -237,26 +148,20 @@ async fn silent_connections_do_not_stop_a_client_of_connect() {
     warm_up(&provider).await;
     let guards = hold(&provider, 3).await;
     proxy.swallow_connections();
-    let callers = Callers::start(&provider);
+    let callers = callers(&provider);
     sleep(Duration::from_secs(3)).await;
     proxy.accept_connections();
     let cut = proxy.inject(Fault::drop_reply().command("findAndModify"));
     must(cut.happened(AMPLE).await);
     let begun = Instant::now();
-    let again = timeout(
-        BEFORE_EXPIRY,
-        provider.lock("again").acquire_timeout(AMPLE).acquire(),
-    )
-    .await;
-    let again = again.expect("the client works").unwrap();
+    assert_free(&provider, "again").await;
     println!(
         "{} swallowed, works again after {:?}",
         proxy.kept_out(),
         begun.elapsed()
     );
     assert!(proxy.kept_out() >= 2, "{}", proxy.kept_out());
-    again.release().await.unwrap();
-    let (longest, _) = callers.stop().await;
+    let (_, longest) = callers.stop_served().await.count_and_longest();
     assert!(longest < BEFORE_EXPIRY, "{longest:?}");
     assert_eq!(lost(&guards), 0);
 }
@@ -275,33 +180,20 @@ async fn connections_that_are_cut_lose_no_lease_and_leave_no_lock_held() {
     commands.clear();
     let point = FailPoint::on(&["update", "findAndModify", "find"]).part(PART);
     let point = fail(&db, point.close_connection()).await;
-    let stops = Arc::new(AtomicBool::new(false));
-    let mut callers = JoinSet::new();
-    for number in 0..CALLERS {
+    let locks = (0..CALLERS).map(|number| {
         let lock = provider.lock(format!("busy:{number}")).expiry(LONG_EXPIRY);
-        let (lock, stops) = (lock.acquire_timeout(AMPLE), Arc::clone(&stops));
-        callers.spawn(async move {
-            let mut holds = 0;
-            while !stops.load(Ordering::Relaxed) {
-                // A release that fails goes on in the background.
-                drop(lock.acquire().await.unwrap().release().await);
-                holds += 1;
-            }
-            holds
-        });
-    }
+        lock.acquire_timeout(AMPLE)
+    });
+    let callers = Callers::start(locks, Duration::ZERO);
     sleep(EXPIRY * 2).await;
     let lost = lost(&guards);
-    stops.store(true, Ordering::Relaxed);
     must(point.clear().await);
-    let holds: usize = callers.join_all().await.into_iter().sum();
+    let (holds, _) = callers.stop_served().await.count_and_longest();
     drop(guards);
     let begun = Instant::now();
     let rival = LockProvider::new(db.database());
-    let mut acquired = BTreeMap::new();
     for number in 0..CALLERS {
-        let name = format!("busy:{number}");
-        acquired.insert(number, acquire_soon(&rival, &name).await);
+        assert_free(&rival, &format!("busy:{number}")).await;
     }
     println!(
         "{} commands, {holds} holds, all free after {:?}",

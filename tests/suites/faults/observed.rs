@@ -153,9 +153,9 @@ async fn a_provider_made_from_another_one_keeps_its_clients_and_its_owner() {
     let connected = LockProvider::connect(db.uri()).await.unwrap();
     let builder = connected.to_builder().database(db.name()).owner("anna");
     let first = builder.background_client(background.client().clone()).build();
-    let second = first.unwrap().to_builder().collection("other").build().unwrap();
-    let lock = second.lock("kept").renew_interval(Duration::from_millis(100));
-    let guard = lock.acquire().await.unwrap();
+    let second = first.unwrap().to_builder().collection("other");
+    let second = second.renew_interval(Duration::from_millis(100)).build().unwrap();
+    let guard = second.lock("kept").await.unwrap();
     let info = second.admin().get("kept").await.unwrap().expect("it is held");
     assert_eq!(info.owner.as_deref(), Some("anna"));
     commands.until_sent("update").await;

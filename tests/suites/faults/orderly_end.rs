@@ -62,11 +62,13 @@ async fn processes_that_end_under_load_print_nothing() {
 }
 
 fn process(db: &TestDb, part: &str) -> impl Future<Output = Output> + use<> {
-    let mut command = command(&format!("orderly_end::{part}"), db, DEFAULT_EXPIRY);
+    let part = format!("orderly_end::{part}");
+    let mut command = command(&part, db.uri(), db.name(), DEFAULT_EXPIRY);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
     async move { command.output().await.unwrap() }
 }
 

@@ -1,18 +1,18 @@
 //! A server that rejects commands for overload, as MongoDB 8.2 and later do. The client is that of an application, so the
 //! driver repeats rejected commands after pauses of its own.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mongodb::bson::{Document, doc};
-use mongodb::{ClientSession, Database};
+use mongodb::bson::Document;
 use mongolock::{LockError, LockProvider};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, eventually, must, recorded, test_db};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{acquire_soon, fail, patient, until_indexed, warm_up, with_expiry};
+use crate::callers::{Callers, LEASE, hold, hold_all, lost, release_all};
+use crate::{
+    acquire_soon, assert_free, committed_documents, fail, patient, transaction, until_indexed, warm_up,
+    with_expiry,
+};
 
 /// The code of a rejection for overload.
 const OVERLOADED: i32 = 462;
@@ -60,12 +60,8 @@ async fn leases_last_while_most_commands_are_rejected() {
     // The check of the index has a lock of its own.
     until_indexed(&provider).await;
     let expiry = Duration::from_secs(6);
-    let mut calls = JoinSet::new();
-    for number in 0..LEASES {
-        let lock = provider.lock(format!("lease:{number}")).expiry(expiry);
-        calls.spawn(async move { lock.acquire_timeout(AMPLE).await.unwrap() });
-    }
-    let guards = calls.join_all().await;
+    let locks = (0..LEASES).map(|number| provider.lock(format!("lease:{number}")));
+    let guards = hold_all(locks.map(|lock| lock.expiry(expiry))).await;
     // Leases that were acquired at different times share a command from then on.
     let together = || async {
         let sent = commands.take();
@@ -74,15 +70,12 @@ async fn leases_last_while_most_commands_are_rejected() {
     must(eventually(AMPLE, "a common renewal", together).await);
     let point = fail(&db, rejecting(&COMMANDS).part(0.9)).await;
     sleep(expiry * 2).await;
-    let lost = guards.iter().filter(|guard| guard.is_lost()).count();
     let renewals: Vec<usize> = commands.take().iter().map(names).collect();
-    assert_eq!((lost, renewals.contains(&1)), (0, false));
+    assert_eq!((lost(&guards), renewals.contains(&1)), (0, false));
     assert!(renewals.contains(&LEASES));
     assert!(provider.health().await.overloaded_since.is_some());
     point.clear().await.unwrap();
-    for guard in guards {
-        guard.release().await.unwrap();
-    }
+    release_all(guards).await;
 }
 
 /// While everything is rejected, calls for free locks say so, and the provider sends few requests. They are served soon after
@@ -95,23 +88,11 @@ async fn acquire_requests_give_way_and_calls_say_why_they_fail() {
     warm_up(&provider).await;
     assert_eq!(provider.health().await.overloaded_since, None);
     let point = fail(&db, rejecting(&COMMANDS).always()).await;
-    let stops = Arc::new(AtomicBool::new(false));
-    let mut callers = JoinSet::new();
-    for number in 0..16 {
-        let (provider, stops) = (provider.clone(), Arc::clone(&stops));
-        callers.spawn(async move {
-            let mut errors = Vec::new();
-            while !stops.load(Ordering::Relaxed) {
-                let lock = provider.lock(format!("free:{number}"));
-                match lock.acquire_timeout(Duration::from_secs(2)).await {
-                    Ok(guard) => guard.release().await.unwrap(),
-                    Err(error) => errors.push(error),
-                }
-                sleep(Duration::from_millis(100)).await;
-            }
-            errors
-        });
-    }
+    let locks = (0..16).map(|number| {
+        let lock = provider.lock(format!("{LEASE}{number}"));
+        lock.acquire_timeout(Duration::from_secs(2))
+    });
+    let callers = Callers::start(locks, Duration::from_millis(100));
     sleep(Duration::from_secs(4)).await;
     commands.clear();
     sleep(Duration::from_secs(4)).await;
@@ -123,8 +104,7 @@ async fn acquire_requests_give_way_and_calls_say_why_they_fail() {
     // Fifteen acquire requests a second, and some at the edges. Each call that ends releases what has no reply yet.
     assert!(claims <= 72 && sent.len() <= 200, "{claims}, {}", sent.len());
     assert!(provider.health().await.overloaded_since.unwrap() > Duration::from_secs(4));
-    stops.store(true, Ordering::Relaxed);
-    let errors: Vec<LockError> = callers.join_all().await.into_iter().flatten().collect();
+    let errors = callers.stop().await.errors;
     assert!(errors.len() >= 16);
     for error in &errors {
         assert!(error.to_string().starts_with("MongoDB is overloaded"), "{error}");
@@ -132,20 +112,14 @@ async fn acquire_requests_give_way_and_calls_say_why_they_fail() {
     }
     point.clear().await.unwrap();
     let begun = Instant::now();
-    let mut calls = JoinSet::new();
-    for number in 0..16 {
-        let provider = provider.clone();
-        calls.spawn(async move { acquire_soon(&provider, &format!("free:{number}")).await });
-    }
-    let guards = timeout(AMPLE, calls.join_all()).await.unwrap();
+    let served = timeout(BEFORE_EXPIRY, hold(&provider, 16)).await;
+    let guards = served.expect("they are served soon");
     println!(
         "{} commands in 4 s, {claims} acquire requests; served after {:?}",
         sent.len(),
         begun.elapsed()
     );
-    for guard in guards {
-        guard.release().await.unwrap();
-    }
+    release_all(guards).await;
 }
 
 /// B3: half of the statements that guard commits, and half of the commits, are rejected. Each commit is made, and once. Half
@@ -157,7 +131,6 @@ async fn guarded_commits_are_repeated_while_the_server_rejects_them() {
     // The driver repeats nothing itself.
     let parameters = [&*format!("appName={}", db.name()), "maxAdaptiveRetries=0"];
     let (database, commands) = recorded(&db, &parameters).await;
-    let documents = database.collection("documents");
     database.create_collection("documents").await.unwrap();
     // A renewal between the beginning of a transaction and its statement is a conflict. None is due during this test.
     let provider = with_expiry(&database, Duration::from_secs(60 * 60));
@@ -168,10 +141,7 @@ async fn guarded_commits_are_repeated_while_the_server_rejects_them() {
     }
     let point = fail(&db, rejecting(&["update", "commitTransaction"]).part(0.5)).await;
     for number in 0..COMMITS {
-        let mut session = database.client().start_session().await.unwrap();
-        session.start_transaction().await.unwrap();
-        let insert = documents.insert_one(doc! { "_id": i64::try_from(number).unwrap() });
-        insert.session(&mut session).await.unwrap();
+        let mut session = transaction(&database).await;
         let committing = async {
             match number % 2 {
                 0 => guard.context().commit(&mut session).await,
@@ -188,23 +158,8 @@ async fn guarded_commits_are_repeated_while_the_server_rejects_them() {
             .any(|failed| failed.starts_with("commitTransaction"))
     );
     point.clear().await.unwrap();
-    assert_eq!(documents.count_documents(doc! {}).await.unwrap(), COMMITS);
+    assert_eq!(committed_documents(&database).await, COMMITS);
     guard.release().await.unwrap();
-}
-
-/// A transaction with one document, in a session of this database.
-async fn transaction(database: &Database) -> ClientSession {
-    let mut session = database.client().start_session().await.unwrap();
-    session.start_transaction().await.unwrap();
-    let documents = database.collection("documents");
-    let insert = documents.insert_one(doc! { "_id": 1 });
-    insert.session(&mut session).await.unwrap();
-    session
-}
-
-async fn is_committed(database: &Database) -> bool {
-    let documents = database.collection::<Document>("documents");
-    documents.find_one(doc! {}).await.unwrap().is_some()
 }
 
 /// Statements that guard a commit and are rejected for as long as the lease lasts commit nothing, and the error says that the
@@ -214,17 +169,14 @@ async fn a_commit_that_is_rejected_until_the_lease_ends_is_not_made() {
     let db = test_db().await;
     let database = db.database();
     database.create_collection("documents").await.unwrap();
-    let provider = patient(database);
+    let (expiry, never) = (Duration::from_secs(2), Duration::from_millis(1900));
+    let builder = LockProvider::builder(database).acquire_timeout(AMPLE);
+    let provider = builder.expiry(expiry).renew_interval(never).build().unwrap();
     until_indexed(&provider).await;
     // The locks have two leases, and the statement for the first one is run.
     let point = fail(&db, rejecting(&["update", "abortTransaction"]).after(1)).await;
-    let (expiry, never) = (Duration::from_secs(2), Duration::from_millis(1900));
-    let first = provider.lock("first").expiry(expiry).renew_interval(never);
-    let guard = first.acquire().await.unwrap();
-    let both = provider
-        .lock_all(["first", "second"])
-        .expiry(expiry)
-        .renew_interval(never);
+    let guard = provider.lock("first").await.unwrap();
+    let both = provider.lock_all(["first", "second"]);
     let mut session = transaction(database).await;
     let (ends, ended) = tokio::sync::oneshot::channel();
     let call = both.run(async |context| {
@@ -237,13 +189,10 @@ async fn a_commit_that_is_rejected_until_the_lease_ends_is_not_made() {
     let committed = timeout(AMPLE, ended).await.unwrap().unwrap();
     assert!(matches!(committed, Err(LockError::Lost { .. })), "{committed:?}");
     point.clear().await.unwrap();
-    assert!(!is_committed(database).await);
+    assert_eq!(committed_documents(database).await, 0);
     drop(guard);
-    let soon = timeout(BEFORE_EXPIRY, acquire_soon(&provider, "first")).await;
-    soon.expect("no transaction blocks the lock")
-        .release()
-        .await
-        .unwrap();
+    // No transaction blocks the lock.
+    assert_free(&provider, "first").await;
 }
 
 /// A commit that the server refuses is given up, and the transaction that is still open there blocks no lock.
@@ -267,7 +216,7 @@ async fn a_commit_that_is_refused_leaves_no_transaction_open() {
     );
     point.clear().await.unwrap();
     assert!(!guard.is_lost());
-    assert!(!is_committed(database).await);
+    assert_eq!(committed_documents(database).await, 0);
     let soon = timeout(BEFORE_EXPIRY, guard.release()).await;
     soon.expect("no transaction blocks the lock").unwrap();
     // The session serves another transaction.

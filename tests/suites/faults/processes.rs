@@ -2,36 +2,48 @@
 
 use std::time::{Duration, SystemTime};
 
-use mongolock_tests::{AMPLE, History, test_db, wrong_clock};
+use futures_util::future::join_all;
+use mongolock_tests::{AMPLE, Actor, History, Step, test_db, wrong_clock};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::actor::Actor;
+use crate::act::{Act, acquired};
+use crate::actor::{self, NAME, holder, of};
 use crate::noted::{acquire, release};
-use crate::{assert_stores_its_token, patient};
+use crate::{assert_stores_its_tokens, patient};
 
 /// The number of the test process in histories.
 const RIVAL: usize = 0;
 
-/// S0.13, S0.14, S1.26: the lock becomes free without the TTL index and without an operator.
+/// S0.13, S0.14, S1.26: what a killed process held becomes free without the TTL index and without an operator, for a caller
+/// that waits already.
 #[tokio::test]
-async fn a_killed_holders_lock_is_free_after_its_expiry() {
+async fn what_a_killed_holder_held_is_free_after_its_expiry() {
+    join_all([Act::Lock, Act::Set, Act::Permit(1)].map(kill_the_holder)).await;
+}
+
+async fn kill_the_holder(act: Act) {
     let db = test_db().await;
-    let expiry = Duration::from_millis(1500);
-    let mut holder = Actor::holder(&db, expiry, &[]);
-    let dead: i64 = holder.until("held").await.parse().unwrap();
-    holder.until("step").await;
-    holder.signal(Signal::KILL);
-    let begun = Instant::now();
+    let expiry = Duration::from_secs(2);
+    let mut holder = holder(&db, expiry, &[of(act)]);
+    holder.until("held").await;
     let mut history = History::default();
-    let next = acquire(&mut history, RIVAL, patient(db.database()).lock("actor")).await;
+    history.note(RIVAL, Step::Invoke);
+    let provider = patient(db.database());
+    let waiting = tokio::spawn(async move { act.acquire(&provider, NAME).await.unwrap() });
+    sleep(expiry * 2).await;
+    assert!(!waiting.is_finished(), "the process renews its lease");
+    holder.signal(Signal::KILL);
+    let killed = Instant::now();
+    let next = timeout(AMPLE, waiting).await.unwrap().unwrap();
+    // A waiter that did not know the end of the lease would look again up to 30 s later.
     assert!(
-        begun.elapsed() <= expiry + Duration::from_secs(1),
-        "{:?}",
-        begun.elapsed()
+        killed.elapsed() <= expiry + Duration::from_secs(1),
+        "{act:?}: {:?}",
+        killed.elapsed()
     );
-    assert!(next.fencing_token().get() > dead);
-    release(&mut history, RIVAL, next).await.unwrap();
+    history.add(acquired(&next.context()).unwrap().of(RIVAL));
+    next.release().await.unwrap();
     holder.tell(&mut history).await;
     history.save("killed-holder");
     let verdict = history.judge();
@@ -44,12 +56,12 @@ async fn a_killed_holders_lock_is_free_after_its_expiry() {
 #[tokio::test]
 async fn a_stopped_holder_notices_its_loss_before_its_next_step() {
     let db = test_db().await;
-    let mut holder = Actor::holder(&db, Duration::from_secs(1), &[]);
+    let mut holder = holder(&db, Duration::from_secs(1), &[]);
     let old: i64 = holder.until("held").await.parse().unwrap();
     holder.until("step").await;
     holder.signal(Signal::STOP);
     let mut history = History::default();
-    let next = acquire(&mut history, RIVAL, patient(db.database()).lock("actor")).await;
+    let next = acquire(&mut history, RIVAL, patient(db.database()).lock(NAME)).await;
     // The lines that the holder printed before it was stopped.
     while let Ok((word, _)) = timeout(Duration::from_millis(100), holder.next()).await {
         assert_eq!(word, "step");
@@ -64,7 +76,7 @@ async fn a_stopped_holder_notices_its_loss_before_its_next_step() {
     assert!(next.fencing_token().get() > old);
     sleep(Duration::from_millis(300)).await;
     assert!(!next.is_lost());
-    assert_stores_its_token(db.database(), &next).await;
+    assert_stores_its_tokens(db.database(), &next.context()).await;
     release(&mut history, RIVAL, next)
         .await
         .expect("late commands of the stopped holder change nothing");
@@ -81,16 +93,16 @@ async fn a_stopped_holder_notices_its_loss_before_its_next_step() {
 async fn workers_take_over_in_turn() {
     let db = test_db().await;
     let expiry = Duration::from_secs(1);
-    let mut workers: Vec<Actor> = (0..3).map(|_| Actor::holder(&db, expiry, &[])).collect();
+    let mut workers: Vec<Actor> = (0..3).map(|_| holder(&db, expiry, &[])).collect();
     for worker in &mut workers {
         worker.until("clock").await;
     }
     let (mut last, mut history) = (0, History::default());
     while !workers.is_empty() {
-        let (holder, token) = first_to_hold(&mut workers).await;
+        let (first, token) = first_to_hold(&mut workers).await;
         assert!(token > last);
         last = token;
-        let mut holder = workers.swap_remove(holder);
+        let mut holder = workers.swap_remove(first);
         for _ in 0..5 {
             holder.until("step").await;
         }
@@ -129,11 +141,8 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
     let shim = wrong_clock(directory.path()).await;
     for shift in [-3600_i64, 3600] {
         let db = test_db().await;
-        let environment = [
-            ("LD_PRELOAD", shim.display().to_string()),
-            ("MONGOLOCK_CLOCK_SHIFT", shift.to_string()),
-        ];
-        let mut wrong = Actor::holder(&db, Duration::from_secs(2), &environment);
+        let environment = actor::wrong(&shim, shift);
+        let mut wrong = holder(&db, Duration::from_secs(2), &environment);
         let clock: i64 = wrong.until("clock").await.parse().unwrap();
         let true_clock = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -149,7 +158,7 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
 
         // The process holds and renews the lock for several expiries.
         let held: i64 = wrong.until("held").await.parse().unwrap();
-        let rival = patient(db.database()).lock("actor");
+        let rival = patient(db.database()).lock(NAME);
         let end = Instant::now() + Duration::from_secs(5);
         while Instant::now() < end {
             assert!(rival.try_acquire().await.unwrap().is_none());
@@ -160,7 +169,7 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
         assert!(next.fencing_token().get() > held);
 
         // A process with a wrong clock also waits for a held lock.
-        let mut waiting = Actor::holder(&db, Duration::from_secs(2), &environment);
+        let mut waiting = holder(&db, Duration::from_secs(2), &environment);
         waiting.until("clock").await;
         assert!(
             timeout(Duration::from_millis(1500), waiting.until("held"))

@@ -1,74 +1,73 @@
 //! Guarded commits on connections that stop carrying messages without being closed.
 
-use mongodb::bson::{Document, doc};
+use mongodb::ClientSession;
 use mongodb::error::TRANSIENT_TRANSACTION_ERROR;
-use mongodb::{ClientSession, Collection, Database};
-use mongolock::{LockContext, LockError, LockProvider};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Fault, TestDb, test_db};
+use mongolock::{LockContext, LockError, LockGuard};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Fault, Injected};
 use tokio::time::{Instant, timeout};
 
-use crate::{acquire_soon, through_proxy, warm_up};
+use crate::{DEFAULT_EXPIRY, Proxied, committed_documents, transaction};
 
-/// A transaction that has written one document, to be committed under guard.
-async fn written(database: &Database) -> ClientSession {
-    let mut session = database.client().start_session().await.unwrap();
-    session.start_transaction().await.unwrap();
-    let documents = documents(database);
-    let insert = documents.insert_one(doc! { "_id": 1 });
-    insert.session(&mut session).await.unwrap();
-    session
+/// A hold whose commit meets a fault.
+struct Scene {
+    it: Proxied,
+    guard: LockGuard,
+    /// A transaction that has written one document, to be committed under guard.
+    session: ClientSession,
+    fault: Injected,
 }
 
-fn documents(database: &Database) -> Collection<Document> {
-    database.collection("documents")
-}
+impl Scene {
+    async fn start(fault: Fault) -> Self {
+        let it = Proxied::start(DEFAULT_EXPIRY).await;
+        it.database.create_collection("documents").await.unwrap();
+        let guard = it.provider.lock("done").once().acquire().await.unwrap();
+        let session = transaction(&it.database).await;
+        let fault = it.proxy.inject(fault);
+        Self {
+            it,
+            guard,
+            session,
+            fault,
+        }
+    }
 
-async fn commit(context: &LockContext, session: &mut ClientSession) -> Result<(), LockError> {
-    let committed = timeout(AMPLE, context.commit(session)).await;
-    committed.expect("the commit ends")
+    /// The outcome of a commit, which must end although the fault has hit it.
+    async fn commit(&mut self) -> Result<(), LockError> {
+        let context = self.guard.context();
+        let committed = timeout(AMPLE, context.commit(&mut self.session)).await;
+        assert_eq!(self.fault.hits(), 1);
+        committed.expect("the commit ends")
+    }
+
+    async fn committed(&self) -> u64 {
+        committed_documents(self.it.db.database()).await
+    }
 }
 
 /// B3: the server executes the commit, but its reply never arrives. The commit is sent again and takes effect once.
 #[tokio::test]
 async fn a_commit_without_a_reply_is_sent_again() {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    database.create_collection("documents").await.unwrap();
-    let provider = LockProvider::new(&database);
-    warm_up(&provider).await;
-    let guard = acquire_soon(&provider, "committed").await;
-    let mut session = written(&database).await;
-    let swallowed = proxy.inject(Fault::swallow_reply().command("commitTransaction"));
+    let mut scene = Scene::start(Fault::swallow_reply().command("commitTransaction")).await;
     let begun = Instant::now();
-    commit(&guard.context(), &mut session).await.unwrap();
-    assert_eq!(swallowed.hits(), 1);
+    scene.commit().await.unwrap();
     assert!(begun.elapsed() < AMPLE / 2, "{:?}", begun.elapsed());
-    let seen = documents(db.database()).count_documents(doc! {}).await.unwrap();
-    assert_eq!(seen, 1);
-    guard.release().await.unwrap();
+    assert_eq!(scene.committed().await, 1);
+    scene.guard.release().await.unwrap();
 }
 
 /// The statement that guards the commit gets no reply: nothing is committed, and the transaction can be repeated.
 #[tokio::test]
 async fn a_guard_without_a_reply_commits_nothing() {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    database.create_collection("documents").await.unwrap();
-    let provider = LockProvider::new(&database);
-    warm_up(&provider).await;
-    let guard = acquire_soon(&provider, "guarded").await;
-    let mut session = written(&database).await;
-    let swallowed = proxy.inject(Fault::swallow_request().command("update"));
-    match commit(&guard.context(), &mut session).await {
+    let mut scene = Scene::start(Fault::swallow_request().command("update")).await;
+    match scene.commit().await {
         Err(LockError::Mongo(error)) => assert!(error.contains_label(TRANSIENT_TRANSACTION_ERROR), "{error}"),
         other => panic!("{other:?}"),
     }
-    assert_eq!(swallowed.hits(), 1);
-    let seen = documents(db.database()).count_documents(doc! {}).await.unwrap();
-    assert_eq!(seen, 0);
-    let mut session = written(&database).await;
-    commit(&guard.context(), &mut session).await.unwrap();
-    guard.release().await.unwrap();
+    assert_eq!(scene.committed().await, 0);
+    scene.session = transaction(&scene.it.database).await;
+    scene.commit().await.unwrap();
+    scene.guard.release().await.unwrap();
 }
 
 /// How a commit ends the hold.
@@ -89,13 +88,10 @@ impl End {
     }
 
     /// The work was committed once, and the lock has its mark, or is free.
-    async fn assert_done_once(self, db: &TestDb) {
-        let seen = documents(db.database()).count_documents(doc! {}).await.unwrap();
-        assert_eq!(seen, 1);
-        let other = LockProvider::new(db.database());
-        let again = timeout(BEFORE_EXPIRY, other.lock("done").once().acquire())
-            .await
-            .unwrap();
+    async fn assert_done_once(self, it: &Proxied) {
+        assert_eq!(committed_documents(it.db.database()).await, 1);
+        let rival = it.rival().lock("done").once();
+        let again = timeout(BEFORE_EXPIRY, rival.acquire()).await.unwrap();
         match self {
             Self::Mark => assert!(matches!(again, Err(LockError::Done { .. })), "{again:?}"),
             Self::Release => again.unwrap().release().await.unwrap(),
@@ -108,20 +104,13 @@ impl End {
 #[tokio::test]
 async fn a_commit_that_ends_the_hold_is_sent_again() {
     for end in End::BOTH {
-        let db = test_db().await;
-        let (proxy, database) = through_proxy(&db).await;
-        database.create_collection("documents").await.unwrap();
-        let provider = LockProvider::new(&database);
-        warm_up(&provider).await;
-        let guard = provider.lock("done").once().acquire().await.unwrap();
-        let mut session = written(&database).await;
-        let swallowed = proxy.inject(Fault::swallow_reply().command("commitTransaction"));
-        let context = guard.context();
-        let committed = timeout(AMPLE, end.commit(&context, &mut session)).await;
+        let mut scene = Scene::start(Fault::swallow_reply().command("commitTransaction")).await;
+        let context = scene.guard.context();
+        let committed = timeout(AMPLE, end.commit(&context, &mut scene.session)).await;
         committed.expect("the commit ends").unwrap();
-        assert_eq!(swallowed.hits(), 1);
-        guard.release().await.expect("the hold has ended well");
-        end.assert_done_once(&db).await;
+        assert_eq!(scene.fault.hits(), 1);
+        scene.guard.release().await.expect("the hold has ended well");
+        end.assert_done_once(&scene.it).await;
     }
 }
 
@@ -130,26 +119,16 @@ async fn a_commit_that_ends_the_hold_is_sent_again() {
 #[tokio::test]
 async fn the_end_of_a_hold_by_a_commit_that_was_cut_off_stays() {
     for end in End::BOTH {
-        let db = test_db().await;
-        let (proxy, database) = through_proxy(&db).await;
-        database.create_collection("documents").await.unwrap();
-        let provider = LockProvider::new(&database);
-        warm_up(&provider).await;
-        let guard = provider.lock("done").once().acquire().await.unwrap();
-        let mut session = written(&database).await;
-        let swallowed = proxy.inject(Fault::swallow_reply().command("commitTransaction"));
-        let context = guard.context();
-        {
-            let mut committing = std::pin::pin!(end.commit(&context, &mut session));
-            tokio::select! {
-                ended = &mut committing => panic!("the reply is lost: {ended:?}"),
-                happened = swallowed.happened(AMPLE) => happened.unwrap(),
-            }
+        let mut scene = Scene::start(Fault::swallow_reply().command("commitTransaction")).await;
+        let context = scene.guard.context();
+        tokio::select! {
+            ended = end.commit(&context, &mut scene.session) => panic!("the reply is lost: {ended:?}"),
+            happened = scene.fault.happened(AMPLE) => happened.unwrap(),
         }
-        assert!(!guard.is_lost());
-        drop(guard);
+        assert!(!scene.guard.is_lost());
+        drop(scene.guard);
         // The release in the background finds no claim.
-        timeout(AMPLE, provider.shutdown()).await.unwrap();
-        end.assert_done_once(&db).await;
+        timeout(AMPLE, scene.it.provider.shutdown()).await.unwrap();
+        end.assert_done_once(&scene.it).await;
     }
 }

@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mongolock::{LockError, LockGuard, LockProvider};
-use mongolock_tests::{AMPLE, Fault, Injected, Proxy, TestDb, eventually, must, test_db};
+use mongolock_tests::{AMPLE, Fault, Injected, eventually, must};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{DEFAULT_EXPIRY, LONG_EXPIRY, acquire_soon, through_proxy, warm_up, with_expiry};
+use crate::act::Act;
+use crate::{DEFAULT_EXPIRY, LONG_EXPIRY, Proxied, acquire_soon, assert_free, until_none_is_held};
 
 /// The time within which an acquire request on another connection must have replaced a silent one: 6 s, which is one
 /// repetition after 2 s and 4 s for a slow machine.
@@ -18,30 +20,7 @@ const ONE_REPEAT: Duration = Duration::from_secs(6);
 /// 60 s.
 const FREED: Duration = Duration::from_secs(15);
 
-struct Setting {
-    provider: LockProvider,
-    /// Another process, with connections that work.
-    rival: LockProvider,
-    proxy: Proxy,
-    /// The database ends when this value is dropped, so it is the last field.
-    _db: TestDb,
-}
-
-impl Setting {
-    /// A provider whose connections go through a proxy and are in use already.
-    async fn new(expiry: Duration) -> Self {
-        let db = test_db().await;
-        let (proxy, database) = through_proxy(&db).await;
-        let provider = with_expiry(&database, expiry);
-        warm_up(&provider).await;
-        Self {
-            provider,
-            rival: LockProvider::new(db.database()),
-            proxy,
-            _db: db,
-        }
-    }
-
+impl Proxied {
     fn swallow_reply(&self, command: &str, times: u32) -> Injected {
         let fault = Fault::swallow_reply().command(command);
         self.proxy.inject(fault.times(times))
@@ -67,58 +46,45 @@ async fn free_within(limit: Duration, provider: &LockProvider, name: &str) {
     guard.release().await.unwrap();
 }
 
-/// B3: the lock was free all the time, so a reply that never comes costs one repetition and not the whole wait.
+/// B3: what was free all the time is acquired. One message that is swallowed costs one repetition and not the whole wait. Three
+/// requests are the most that one name may have without a reply: the first of them is given up after 7 s, and a fourth one is
+/// sent. If it were kept for 20 s, this wait would end with an error.
 #[tokio::test]
-async fn a_swallowed_reply_costs_one_repetition() {
-    let it = Setting::new(DEFAULT_EXPIRY).await;
-    let swallowed = it.swallow_reply("findAndModify", 1);
-    let begun = Instant::now();
-    let guard = it.acquire("silent", Duration::from_secs(10)).await.unwrap();
-    assert!(begun.elapsed() < ONE_REPEAT, "{:?}", begun.elapsed());
-    assert_eq!(swallowed.hits(), 1);
-    guard.release().await.unwrap();
-    free_within(FREED, &it.rival, "silent").await;
-}
-
-/// B3: the same with two replies in a row.
-#[tokio::test]
-async fn two_swallowed_replies_do_not_fail_the_wait() {
-    let it = Setting::new(DEFAULT_EXPIRY).await;
-    let swallowed = it.swallow_reply("findAndModify", 2);
-    let guard = it.acquire("silent", Duration::from_secs(10)).await.unwrap();
-    assert_eq!(swallowed.hits(), 2);
-    guard.release().await.unwrap();
-    free_within(FREED, &it.rival, "silent").await;
-}
-
-/// B3: the same with a request that never arrives.
-#[tokio::test]
-async fn a_swallowed_request_costs_one_repetition() {
-    let it = Setting::new(DEFAULT_EXPIRY).await;
-    let swallowed = it.proxy.inject(Fault::swallow_request().command("findAndModify"));
-    let begun = Instant::now();
-    let guard = it.acquire("silent", Duration::from_secs(10)).await.unwrap();
-    assert!(begun.elapsed() < ONE_REPEAT, "{:?}", begun.elapsed());
-    assert_eq!(swallowed.hits(), 1);
-    guard.release().await.unwrap();
-}
-
-/// B3: the same with three requests in a row, which is the most that one name may have without a reply. The first of them
-/// is given up after 7 s, and a fourth one is sent. If it were kept for 20 s, this wait would end with an error.
-#[tokio::test]
-async fn three_swallowed_requests_do_not_fail_the_wait() {
-    let it = Setting::new(DEFAULT_EXPIRY).await;
-    let swallowed = it.swallow_request("findAndModify", 3);
-    let guard = it.acquire("silent", Duration::from_secs(15)).await.unwrap();
-    assert_eq!(swallowed.hits(), 3);
-    guard.release().await.unwrap();
+async fn swallowed_messages_do_not_fail_a_wait() {
+    let cases = [
+        (Act::Lock, Fault::swallow_reply(), 1, 10),
+        (Act::Set, Fault::swallow_reply(), 1, 10),
+        (Act::Permit(3), Fault::swallow_reply(), 1, 10),
+        (Act::Lock, Fault::swallow_request(), 1, 10),
+        (Act::Lock, Fault::swallow_reply(), 2, 10),
+        (Act::Lock, Fault::swallow_request(), 3, 15),
+    ];
+    join_all(cases.map(|(act, fault, times, limit)| async move {
+        let it = Proxied::start(DEFAULT_EXPIRY).await;
+        let command = if act == Act::Set {
+            "update"
+        } else {
+            "findAndModify"
+        };
+        let swallowed = it.proxy.inject(fault.command(command).times(times));
+        let builder = it.provider.to_builder();
+        let provider = builder.acquire_timeout(Duration::from_secs(limit)).build();
+        let begun = Instant::now();
+        let held = act.acquire(&provider.unwrap(), "silent").await.unwrap();
+        let took = begun.elapsed();
+        assert!(times > 1 || took < ONE_REPEAT, "{act:?}: {took:?}");
+        assert_eq!(swallowed.hits(), times, "{act:?}");
+        held.release().await.unwrap();
+        until_none_is_held(it.db.database(), FREED).await;
+    }))
+    .await;
 }
 
 /// B3: five requests at the same time are without a reply, until they are given up after 7 s. Copies of them are answered
 /// before that. The server works, so a request for another name is sent at once and does not wait 2.7 s for their end.
 #[tokio::test]
 async fn requests_without_a_reply_do_not_stop_other_names() {
-    let it = Setting::new(DEFAULT_EXPIRY).await;
+    let it = Proxied::start(DEFAULT_EXPIRY).await;
     let swallowed = it.swallow_request("findAndModify", 5);
     let mut callers = JoinSet::new();
     for number in 0..5 {
@@ -140,7 +106,7 @@ async fn requests_without_a_reply_do_not_stop_other_names() {
 /// B3: a single try repeats a request without a reply as well, within its limit.
 #[tokio::test]
 async fn a_try_repeats_a_request_without_a_reply() {
-    let it = Setting::new(DEFAULT_EXPIRY).await;
+    let it = Proxied::start(DEFAULT_EXPIRY).await;
     let swallowed = it.swallow_reply("findAndModify", 1);
     let lock = it
         .provider
@@ -153,36 +119,28 @@ async fn a_try_repeats_a_request_without_a_reply() {
     guard.release().await.unwrap();
 }
 
-/// B2, B13: the wait is too short for a repetition. It ends with an error in time, and its claim is released long
-/// before the lease of 60 s ends.
+/// B2, B13: the wait is too short for a repetition. It ends with an error in time, and its claim is released long before the
+/// lease of 60 s ends. B3: the next acquire of the same provider does not even wait for that.
 #[tokio::test]
 async fn a_claim_that_was_given_up_is_released() {
-    let it = Setting::new(LONG_EXPIRY).await;
-    let swallowed = it.swallow_reply("findAndModify", 1);
-    let begun = Instant::now();
-    let error = it.acquire("silent", Duration::from_secs(2)).await.unwrap_err();
-    assert!(matches!(error, LockError::Mongo(_)), "{error}");
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
-    assert_eq!(swallowed.hits(), 1);
-    free_within(FREED, &it.rival, "silent").await;
-}
-
-/// B3: the next acquire of the same provider does not wait for the claim that was given up.
-#[tokio::test]
-async fn a_claim_that_was_given_up_delays_no_acquire_of_its_provider() {
-    let it = Setting::new(LONG_EXPIRY).await;
-    let swallowed = it.swallow_reply("findAndModify", 1);
-    let error = it.acquire("silent", Duration::from_secs(2)).await.unwrap_err();
-    assert!(matches!(error, LockError::Mongo(_)), "{error}");
-    assert_eq!(swallowed.hits(), 1);
-    free_within(Duration::from_secs(5), &it.provider, "silent").await;
+    for (is_rival, limit) in [(true, FREED), (false, Duration::from_secs(5))] {
+        let it = Proxied::start(LONG_EXPIRY).await;
+        let swallowed = it.swallow_reply("findAndModify", 1);
+        let begun = Instant::now();
+        let error = it.acquire("silent", Duration::from_secs(2)).await.unwrap_err();
+        assert!(matches!(error, LockError::Mongo(_)), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        assert_eq!(swallowed.hits(), 1);
+        let next = if is_rival { it.rival() } else { it.provider };
+        free_within(limit, &next, "silent").await;
+    }
 }
 
 /// B3: the same when the release of that claim is swallowed as well, in the background and by the next acquire. The lease
 /// of 120 s does not end within the wait.
 #[tokio::test]
 async fn a_claim_that_was_given_up_is_released_although_releases_are_swallowed() {
-    let it = Setting::new(LONG_EXPIRY * 2).await;
+    let it = Proxied::start(LONG_EXPIRY * 2).await;
     let claim = it.swallow_reply("findAndModify", 1);
     let releases = it.swallow_request("update", 2);
     let error = it.acquire("silent", Duration::from_secs(2)).await.unwrap_err();
@@ -199,13 +157,9 @@ async fn a_claim_that_was_given_up_is_released_although_releases_are_swallowed()
 #[tokio::test]
 async fn a_request_without_a_reply_delays_a_shutdown_for_seconds_only() {
     async fn shut_down_after(fault: Fault) {
-        let it = Setting::new(DEFAULT_EXPIRY).await;
+        let it = Proxied::start(DEFAULT_EXPIRY).await;
         let swallowed = it.proxy.inject(fault.command("findAndModify"));
-        acquire_soon(&it.provider, "silent")
-            .await
-            .release()
-            .await
-            .unwrap();
+        assert_free(&it.provider, "silent").await;
         assert_eq!(swallowed.hits(), 1);
         let begun = Instant::now();
         it.provider.shutdown().await;
@@ -217,28 +171,22 @@ async fn a_request_without_a_reply_delays_a_shutdown_for_seconds_only() {
     );
 }
 
-/// B9: the reply of one renewal never comes. The expiry leaves time for another renewal.
-#[tokio::test]
-async fn a_swallowed_reply_of_a_renewal_loses_no_lock() {
-    let it = Setting::new(Duration::from_secs(6)).await;
-    let guard = acquire_soon(&it.provider, "kept").await;
-    must(it.swallow_reply("update", 1).happened(AMPLE).await);
-    // Longer than the lease that the server granted with the swallowed reply.
-    sleep(Duration::from_secs(7)).await;
-    assert!(!guard.is_lost());
-    guard.release().await.unwrap();
-}
-
-/// B9: the same when the silent connection has not delivered the renewal.
+/// B9: one renewal or its reply never arrives. The expiry leaves time for another renewal.
 #[tokio::test]
 async fn a_swallowed_renewal_loses_no_lock() {
-    let it = Setting::new(Duration::from_secs(6)).await;
-    let guard = acquire_soon(&it.provider, "kept").await;
-    let swallowed = it.proxy.inject(Fault::swallow_request().command("update"));
-    must(swallowed.happened(AMPLE).await);
-    sleep(Duration::from_secs(7)).await;
-    assert!(!guard.is_lost());
-    guard.release().await.unwrap();
+    join_all(
+        [Fault::swallow_reply(), Fault::swallow_request()].map(|fault| async move {
+            let it = Proxied::start(Duration::from_secs(6)).await;
+            let guard = acquire_soon(&it.provider, "kept").await;
+            let swallowed = it.proxy.inject(fault.command("update"));
+            must(swallowed.happened(AMPLE).await);
+            // Longer than the lease that the server granted with the swallowed reply.
+            sleep(Duration::from_secs(7)).await;
+            assert!(!guard.is_lost());
+            guard.release().await.unwrap();
+        }),
+    )
+    .await;
 }
 
 /// A release whose request or reply is swallowed is repeated: the lock is free for this process and for others, long
@@ -249,7 +197,7 @@ async fn a_swallowed_release_is_repeated() {
         ("reply", Fault::swallow_reply()),
         ("request", Fault::swallow_request()),
     ] {
-        let it = Setting::new(LONG_EXPIRY).await;
+        let it = Proxied::start(LONG_EXPIRY).await;
         let guard = acquire_soon(&it.provider, name).await;
         let swallowed = it.proxy.inject(fault.command("update"));
         drop(guard);
@@ -257,7 +205,7 @@ async fn a_swallowed_release_is_repeated() {
         let begun = Instant::now();
         free_within(FREED, &it.provider, name).await;
         let left = FREED.saturating_sub(begun.elapsed());
-        free_within(left, &it.rival, name).await;
+        free_within(left, &it.rival(), name).await;
     }
 }
 
@@ -265,7 +213,7 @@ async fn a_swallowed_release_is_repeated() {
 /// still be sent: of one that failed with an error, and of one whose connection fell silent.
 #[tokio::test]
 async fn dead_connections_do_not_delay_the_repetitions_of_releases() {
-    let it = Setting::new(LONG_EXPIRY).await;
+    let it = Proxied::start(LONG_EXPIRY).await;
     let mut guards = Vec::new();
     for name in ["dead:0", "dead:1", "dead:2", "failed", "silent"] {
         guards.push(acquire_soon(&it.provider, name).await);
@@ -299,7 +247,7 @@ async fn dead_connections_do_not_delay_the_repetitions_of_releases() {
     let begun = Instant::now();
     for name in ["failed", "silent"] {
         let left = FREED.saturating_sub(begun.elapsed());
-        let free = async || it.rival.lock(name).try_acquire().await.unwrap();
+        let free = async || it.rival().lock(name).try_acquire().await.unwrap();
         let what = format!("the release of `{name}` is repeated");
         let next = must(eventually(left, &what, free).await);
         next.release().await.unwrap();

@@ -7,12 +7,12 @@ use futures_util::TryStreamExt;
 use mongodb::bson::{Document, doc, oid::ObjectId};
 use mongodb::{ClientSession, Collection, Database};
 use mongolock::{LockContext, LockError, LockProvider};
-use mongolock_tests::{AMPLE, Server, ServerOptions, test_db, wrong_clock};
+use mongolock_tests::{AMPLE, Actor, Server, ServerOptions, order, say, test_db, wrong_clock};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::actor::{Actor, Part, order, say};
+use crate::actor::{Part, command, number, wrong};
 use crate::{connect, until_indexed};
 
 /// The time between two ticks.
@@ -26,10 +26,6 @@ const SHIFT: &str = "MONGOLOCK_TEST_CLOCK_SHIFT";
 
 /// One of this number of runs ends with SIGKILL: before the end of the body, after it, or while the mark is on its way.
 const KILLED: u32 = 20;
-
-fn number(variable: &str, default: i64) -> i64 {
-    std::env::var(variable).map_or(default, |value| value.parse().unwrap())
-}
 
 fn runs(database: &Database) -> Collection<Document> {
     database.collection("runs")
@@ -45,6 +41,13 @@ fn die() -> ! {
     loop {
         std::thread::park();
     }
+}
+
+fn die_soon() {
+    std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_micros(fastrand::u64(0..3000)));
+        die();
+    });
 }
 
 /// How a run is to be killed.
@@ -65,13 +68,8 @@ async fn work(runs: &Collection<Document>, tick: i64, fate: Option<u32>) -> Resu
         .await?;
     match fate {
         Some(1) => die(),
-        Some(_) => {
-            // The request for the mark is on its way, or it has just been confirmed.
-            std::thread::spawn(|| {
-                std::thread::sleep(Duration::from_micros(fastrand::u64(0..3000)));
-                die();
-            });
-        }
+        // The request for the mark is on its way, or it has just been confirmed.
+        Some(_) => die_soon(),
         None => {}
     }
     Ok(id)
@@ -94,10 +92,7 @@ async fn commit(
                 die();
             }
             if fate == Some(1) {
-                std::thread::spawn(|| {
-                    std::thread::sleep(Duration::from_micros(fastrand::u64(0..3000)));
-                    die();
-                });
+                die_soon();
             }
             Ok(lock.commit_done(session).await?)
         })
@@ -111,7 +106,7 @@ async fn commit(
 
 /// A process that does each tick when its own clock says so. Its first line says the first tick, and the time of that.
 async fn keep_schedule(part: Part, commits: bool) {
-    let provider = LockProvider::builder(&part.database).fair(false).build().unwrap();
+    let provider = LockProvider::new(&part.database);
     let mut plan = order().await.unwrap();
     plan.push(' ');
     let mut plan = plan
@@ -138,20 +133,17 @@ async fn keep_schedule(part: Part, commits: bool) {
                 lock.run(async |context| commit(database, context, tick, fate).await)
                     .await
             } else {
-                match lock.run(async |_| work(&runs(database), tick, fate).await).await {
-                    Ok(id) => {
-                        let confirmed = doc! { "$set": { "confirmed": true } };
-                        runs(database)
-                            .update_one(doc! { "_id": id }, confirmed)
-                            .await
-                            .unwrap();
-                        if fate.is_some() {
-                            die();
-                        }
-                        Ok(())
-                    }
-                    Err(error) => Err(error),
+                let id = lock
+                    .run(async |_| work(&runs(database), tick, fate).await)
+                    .await?;
+                let confirmed = doc! { "$set": { "confirmed": true } };
+                let runs = runs(database);
+                let confirming = runs.update_one(doc! { "_id": id }, confirmed);
+                confirming.await.unwrap();
+                if fate.is_some() {
+                    die();
                 }
+                Ok(())
             }
         };
         let Ok(outcome) = timeout(AMPLE / 2, running).await else {
@@ -201,13 +193,14 @@ async fn run_schedule(uri: &str, database: &Database, part: &'static str) -> Eve
     let begin = clock() + shift * 1000 + 500;
     let mut processes = JoinSet::new();
     for index in 0..5 {
-        let environment = [
-            ("LD_PRELOAD", shim.display().to_string()),
-            ("MONGOLOCK_CLOCK_SHIFT", (shift * (index - 2) / 2).to_string()),
-        ];
+        let environment = wrong(&shim, shift * (index - 2) / 2);
         let start = {
             let (uri, name) = (uri.to_owned(), database.name().to_owned());
-            move || Actor::at(part, &uri, &name, Duration::from_secs(2), &environment)
+            move || {
+                let mut command = command(part, &uri, &name, Duration::from_secs(2));
+                command.envs(environment.iter().map(|(key, value)| (*key, value)));
+                Actor::start(command)
+            }
         };
         processes.spawn(async move {
             let mut events = Events::default();

@@ -14,6 +14,7 @@ use mongolock_tests::{
 };
 use tokio::time::{Instant, timeout};
 
+use crate::callers::release_all;
 use crate::{LONG_EXPIRY, acquire_soon, assert_free, connect, with_expiry};
 
 /// The error codes of failed waits for replication: timeout, shutdown, interruption by a step-down, primary stepped
@@ -41,6 +42,13 @@ async fn rival(server: &Server) -> LockProvider {
     LockProvider::new(&database.client().database("app"))
 }
 
+/// Asserts that a lock is free long before its lease would end.
+async fn assert_freed(rival: &LockProvider, name: &str, code: i32) {
+    let lock = rival.lock(name).acquire_timeout(FREED);
+    let next = lock.await.unwrap_or_else(|error| panic!("{code}: {error}"));
+    next.release().await.unwrap();
+}
+
 /// B12: an acquire request that no majority has confirmed acquires nothing, and its claim is released.
 #[tokio::test]
 async fn an_unconfirmed_acquire_does_not_count() {
@@ -57,10 +65,7 @@ async fn an_unconfirmed_acquire_does_not_count() {
         let tried = lock.try_acquire().await;
         assert!(matches!(tried, Err(LockError::Mongo(_))), "{code}: {tried:?}");
         must(point.clear().await);
-        let lock = rival.lock(&name).acquire_timeout(AMPLE);
-        let next = timeout(FREED, lock.acquire()).await;
-        let next = next.unwrap_or_else(|_| panic!("{code}: the unconfirmed claim is not released"));
-        next.unwrap().release().await.unwrap();
+        assert_freed(&rival, &name, code).await;
     }
 }
 
@@ -91,9 +96,7 @@ async fn an_unconfirmed_renewal_does_not_count() {
         assert!(begun.elapsed() < expiry * 4, "{code}: {:?}", begun.elapsed());
         assert!(guard.remaining().is_zero());
         must(point.clear().await);
-        let next = timeout(FREED, rival.lock("kept").acquire_timeout(AMPLE).acquire()).await;
-        let next = next.unwrap_or_else(|_| panic!("{code}: the lock is still held"));
-        next.unwrap().release().await.unwrap();
+        assert_freed(&rival, "kept", code).await;
     }
 }
 
@@ -113,9 +116,7 @@ async fn an_unconfirmed_renewal_is_repeated() {
         assert!(!guard.is_lost(), "{code}");
         guards.push(guard);
     }
-    for guard in guards {
-        guard.release().await.unwrap();
-    }
+    release_all(guards).await;
 }
 
 /// A client that counts the confirmed releases: successful writes whose reply has no write concern error.
@@ -164,9 +165,7 @@ async fn an_unconfirmed_release_is_repeated_until_it_is_confirmed() {
             let released = async || (confirmed.load(Ordering::SeqCst) > 0).then_some(());
             must(eventually(FREED, "a confirmed release", released).await);
             must(point.clear().await);
-            let next = timeout(FREED, rival.lock("released").acquire_timeout(AMPLE).acquire()).await;
-            let next = next.unwrap_or_else(|_| panic!("{code}: the lock is not free"));
-            next.unwrap().release().await.unwrap();
+            assert_freed(&rival, "released", code).await;
         }
     }
 }

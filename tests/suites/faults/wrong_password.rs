@@ -33,11 +33,8 @@ async fn server() -> Server {
 
 async fn set_password(server: &Server, password: &str) {
     let admin = server.client().await.unwrap().database("admin");
-    must(
-        admin
-            .run_command(doc! { "updateUser": "anna", "pwd": password })
-            .await,
-    );
+    let update = doc! { "updateUser": "anna", "pwd": password };
+    must(admin.run_command(update).await);
 }
 
 /// A provider of the user `anna` with a password.
@@ -72,21 +69,12 @@ async fn each_of_eight_calls_says_that_the_log_in_was_refused() {
         is_refused(&provider.health().await.error.expect("no log-in succeeds"));
         assert!(!provider.is_ready().await);
     }
-    is_refused(
-        &at_once(provider.admin().list(LockFilter::new()))
-            .await
-            .unwrap_err(),
-    );
-    is_refused(
-        &at_once(provider.semaphore("closed", 2).try_acquire())
-            .await
-            .unwrap_err(),
-    );
-    is_refused(
-        &at_once(provider.lock_all(["a", "b"]).try_acquire())
-            .await
-            .unwrap_err(),
-    );
+    let listed = at_once(provider.admin().list(LockFilter::new())).await;
+    is_refused(&listed.unwrap_err());
+    let permit = at_once(provider.semaphore("closed", 2).try_acquire()).await;
+    is_refused(&permit.unwrap_err());
+    let set = at_once(provider.lock_all(["a", "b"]).try_acquire()).await;
+    is_refused(&set.unwrap_err());
 }
 
 /// All but two of them find a pool that the driver has cleared because of the log-in.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::{everything_printed, without_suffix};
+use crate::{PRINTED, without_suffix};
 
 /// What Prometheus itself adds to each series.
 const OF_PROMETHEUS: [&str; 2] = ["job", "instance"];
@@ -113,7 +113,7 @@ fn the_alerts_know_the_metrics() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mongolock/dashboards/alerts.yaml");
     let rules: Rules = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let rules: Vec<Rule> = rules.groups.into_iter().flat_map(|group| group.rules).collect();
-    let series = Series::read(&everything_printed());
+    let series = Series::read(&PRINTED);
     assert!(rules.len() > 5);
     for Rule {
         alert,

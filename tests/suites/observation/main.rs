@@ -7,9 +7,8 @@ mod deadlocks;
 mod log_output;
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::iter;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
@@ -18,30 +17,23 @@ use mongolock_tests::{FailPoint, must, test_db};
 use tracing::field::{Field, Visit};
 use tracing::instrument::WithSubscriber;
 use tracing::{Event, Id, Instrument, Level, Metadata, Subscriber, info_span, span};
-use tracing_core::span::Current;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 
-/// A subscriber that records events with the spans around them, and spans with their fields.
+/// A layer that records events with the spans around them, and spans with their fields.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Noted>>);
 
 #[derive(Default)]
 struct Noted {
-    spans: Vec<NotedSpan>,
+    /// The names of the spans with their fields.
+    spans: Vec<(&'static str, Fields)>,
     events: Vec<NotedEvent>,
-    /// The spans that are entered now; the innermost is the last one.
-    entered: Vec<Id>,
-}
-
-struct NotedSpan {
-    metadata: &'static Metadata<'static>,
-    parent: Option<Id>,
-    fields: Fields,
 }
 
 #[derive(Clone)]
 struct NotedEvent {
-    name: &'static str,
-    level: Level,
+    metadata: &'static Metadata<'static>,
     fields: Fields,
     /// The names of the spans around the event, the innermost first.
     within: Vec<&'static str>,
@@ -51,120 +43,101 @@ struct NotedEvent {
 struct Fields(BTreeMap<&'static str, String>);
 
 impl Visit for Fields {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        let text = self.0.entry(field.name()).or_default();
-        text.clear();
-        write!(text, "{value:?}").unwrap();
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+}
+
+/// The place of a span in the notes, which the registry keeps with the span.
+#[derive(Clone, Copy)]
+struct Place(usize);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Notes {
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        metadata.target().starts_with("mongolock") || metadata.target() == module_path!()
+    }
+
+    fn on_new_span(&self, span: &span::Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        span.record(&mut fields);
+        let spans = &mut self.0.lock().unwrap().spans;
+        let span = context.span(id).unwrap();
+        span.extensions_mut().insert(Place(spans.len()));
+        spans.push((span.name(), fields));
+    }
+
+    fn on_record(&self, id: &Id, values: &span::Record<'_>, context: Context<'_, S>) {
+        let span = context.span(id).unwrap();
+        let Place(place) = *span.extensions().get::<Place>().unwrap();
+        values.record(&mut self.0.lock().unwrap().spans[place].1);
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let around = context.event_scope(event).into_iter().flatten();
+        self.0.lock().unwrap().events.push(NotedEvent {
+            metadata: event.metadata(),
+            fields,
+            within: around.map(|span| span.name()).collect(),
+        });
     }
 }
 
 impl Notes {
-    fn event(&self, name: &str) -> Option<NotedEvent> {
-        self.events(name).into_iter().next()
+    fn events(&self, name: &str) -> Vec<NotedEvent> {
+        let mut events = self.0.lock().unwrap().events.clone();
+        events.retain(|event| event.metadata.name() == name);
+        events
     }
 
-    fn events(&self, name: &str) -> Vec<NotedEvent> {
-        let noted = self.0.lock().unwrap();
-        noted
-            .events
-            .iter()
-            .filter(|event| event.name == name)
-            .cloned()
-            .collect()
+    /// Asserts that the events of this name are those of these locks, and have this level.
+    #[track_caller]
+    fn assert_events(&self, name: &str, level: Level, locks: &[&str]) -> Vec<NotedEvent> {
+        let events = self.events(name);
+        let seen = events.iter().map(|event| &*event.fields.0["lock.name"]);
+        assert_eq!(seen.collect::<Vec<_>>(), locks, "{name}");
+        assert!(
+            events.iter().all(|event| *event.metadata.level() == level),
+            "{name}"
+        );
+        events
     }
 
     fn spans(&self, name: &str) -> Vec<Fields> {
         let noted = self.0.lock().unwrap();
-        noted
-            .spans
-            .iter()
-            .filter(|span| span.metadata.name() == name)
-            .map(|span| span.fields.clone())
-            .collect()
-    }
-}
-
-impl Noted {
-    fn span(&self, id: &Id) -> &NotedSpan {
-        &self.spans[index(id)]
+        let spans = noted.spans.iter().filter(|(found, _)| *found == name);
+        spans.map(|(_, fields)| fields.clone()).collect()
     }
 
-    /// The names of the spans that are entered now, the innermost first.
-    fn within(&self) -> Vec<&'static str> {
-        let innermost = self.entered.last();
-        let around = iter::successors(innermost, |id| self.span(id).parent.as_ref());
-        around.map(|id| self.span(id).metadata.name()).collect()
-    }
-}
-
-fn index(span: &Id) -> usize {
-    usize::try_from(span.into_u64()).unwrap() - 1
-}
-
-impl Subscriber for Notes {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("mongolock") || metadata.target() == module_path!()
-    }
-
-    fn new_span(&self, span: &span::Attributes<'_>) -> Id {
-        let mut noted = self.0.lock().unwrap();
-        let mut fields = Fields::default();
-        span.record(&mut fields);
-        let inherited = noted.entered.last().filter(|_| span.is_contextual()).cloned();
-        noted.spans.push(NotedSpan {
-            metadata: span.metadata(),
-            parent: span.parent().cloned().or(inherited),
-            fields,
-        });
-        Id::from_u64(noted.spans.len() as u64)
-    }
-
-    fn record(&self, span: &Id, values: &span::Record<'_>) {
-        let mut noted = self.0.lock().unwrap();
-        values.record(&mut noted.spans[index(span)].fields);
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut fields = Fields::default();
-        event.record(&mut fields);
-        let metadata = event.metadata();
-        let mut noted = self.0.lock().unwrap();
-        let within = noted.within();
-        noted.events.push(NotedEvent {
-            name: metadata.name(),
-            level: *metadata.level(),
-            fields,
-            within,
-        });
-    }
-
-    fn enter(&self, span: &Id) {
-        self.0.lock().unwrap().entered.push(span.clone());
-    }
-
-    fn exit(&self, span: &Id) {
-        let mut noted = self.0.lock().unwrap();
-        if let Some(place) = noted.entered.iter().rposition(|entered| entered == span) {
-            noted.entered.remove(place);
+    /// Runs a scenario, and asserts that the message of each event begins with its name, by which operators find it in a log.
+    fn observe(&self, scenario: impl AsyncFnOnce(LockProvider)) {
+        observed_by(tracing_subscriber::registry().with(self.clone()), scenario);
+        for NotedEvent { metadata, fields, .. } in &self.0.lock().unwrap().events {
+            let message = &fields.0["message"];
+            assert!(
+                message.starts_with(&format!("{}: ", metadata.name())),
+                "{message}"
+            );
+            assert_eq!(metadata.target(), "mongolock", "{message}");
         }
     }
-
-    fn current_span(&self) -> Current {
-        let noted = self.0.lock().unwrap();
-        match noted.entered.last() {
-            Some(id) => Current::new(id.clone(), noted.span(id).metadata),
-            None => Current::none(),
-        }
-    }
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
 }
 
 /// The notes of a scenario.
 fn observed(scenario: impl AsyncFnOnce(LockProvider)) -> Notes {
     let notes = Notes::default();
-    observed_by(notes.clone(), scenario);
+    notes.observe(scenario);
     notes
+}
+
+/// A provider for the same locks that renews its leases so often.
+fn renewing(provider: &LockProvider, interval: Duration) -> LockProvider {
+    provider.to_builder().renew_interval(interval).build().unwrap()
 }
 
 /// Runs a scenario on a runtime of its own, so that the provider's background task reports to the same subscriber.
@@ -172,8 +145,6 @@ fn observed_by(
     subscriber: impl Subscriber + Send + Sync + 'static,
     scenario: impl AsyncFnOnce(LockProvider),
 ) {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -187,8 +158,8 @@ fn observed_by(
 fn waits_and_holds_are_spans() {
     let notes = observed(async |provider| {
         let rival = provider.to_builder().owner("rival").build().unwrap();
-        let lock = provider.lock("seen").expiry(Duration::from_secs(10));
-        let lock = lock.renew_interval(Duration::from_millis(130));
+        let often = renewing(&provider, Duration::from_millis(130));
+        let lock = often.lock("seen").expiry(Duration::from_secs(10));
         let waited = rival.lock("seen");
         let held = lock.run(async |_| {
             tokio::time::sleep(Duration::from_millis(300)).await;
@@ -222,49 +193,36 @@ fn a_set_has_all_names_in_its_spans_and_an_event_for_each() {
     let [acquire] = &notes.spans("mongolock.acquire")[..] else {
         panic!("exactly one call waited")
     };
-    assert_eq!(acquire.0["lock.name"], "\"b\"");
+    assert_eq!(acquire.0["lock.name"], "b");
     assert_eq!(acquire.0["lock.names"], "[\"a\", \"b\"]");
-    assert_eq!(acquire.0["outcome"], "\"acquired\"");
+    assert_eq!(acquire.0["outcome"], "acquired");
     let [hold, inner] = &notes.spans("mongolock.hold")[..] else {
         panic!("two bodies ran")
     };
     assert_eq!(hold.0["lock.names"], "[\"a\", \"b\"]");
     assert_eq!(hold.0["lock.token"], acquire.0["lock.token"]);
-    assert_eq!(inner.0["lock.name"], "\"a\"");
+    assert_eq!(inner.0["lock.name"], "a");
     assert!(!inner.0.contains_key("lock.names"));
     for event in ["mongolock.acquired", "mongolock.released"] {
-        let all = notes.0.lock().unwrap();
-        let events = all.events.iter().filter(|noted| noted.name == event);
-        let names: Vec<&str> = events.map(|noted| noted.fields.0["lock.name"].as_str()).collect();
-        assert_eq!(names, ["\"a\"", "\"b\""], "{event}");
+        notes.assert_events(event, Level::DEBUG, &["a", "b"]);
     }
 }
 
 fn outcomes_of_acquires(notes: &Notes) {
-    let outcomes: Vec<String> = notes
-        .spans("mongolock.acquire")
-        .iter()
-        .map(|s| s.0["outcome"].clone())
-        .collect();
+    let spans = notes.spans("mongolock.acquire");
+    let field = |name: &str| -> Vec<&str> {
+        let values = spans
+            .iter()
+            .map(|span| span.0.get(name).map_or("", String::as_str));
+        values.collect()
+    };
     assert_eq!(
-        outcomes,
-        [
-            "\"acquired\"",
-            "\"busy\"",
-            "\"acquired\"",
-            "\"acquired\"",
-            "\"timeout\""
-        ]
+        field("outcome"),
+        ["acquired", "busy", "acquired", "acquired", "timeout"]
     );
-    let mut error_types = notes.spans("mongolock.acquire").into_iter();
-    let error_types = error_types.by_ref().map(|mut span| span.0.remove("error.type"));
-    let text = |error_type: &str| Some(format!("\"{error_type}\""));
-    assert_eq!(
-        error_types.collect::<Vec<_>>(),
-        [None, text("busy"), None, None, text("timeout")]
-    );
-    for span in notes.spans("mongolock.acquire") {
-        assert_eq!(span.0["lock.name"], "\"seen\"");
+    assert_eq!(field("error.type"), ["", "busy", "", "", "timeout"]);
+    assert_eq!(field("lock.name"), ["seen"; 5]);
+    for span in &spans {
         assert!(span.0.contains_key("lock.owner") && span.0["waited_ms"].parse::<u64>().is_ok());
     }
 }
@@ -273,7 +231,7 @@ fn one_hold_of_300_ms(notes: &Notes) {
     let [hold] = &notes.spans("mongolock.hold")[..] else {
         panic!("exactly one body ran")
     };
-    assert_eq!(hold.0["outcome"], "\"returned\"");
+    assert_eq!(hold.0["outcome"], "returned");
     assert!(hold.0["held_ms"].parse::<u64>().unwrap() >= 300);
     assert!(hold.0["lock.token"].parse::<i64>().is_ok());
 }
@@ -301,39 +259,24 @@ async fn labelled(nested: u64) -> Result<(), LockError> {
 fn spans_have_the_template_of_the_name() {
     let notes = observed(async |provider| {
         provider.scope(report(7)).await.unwrap();
-        let order = provider.lock("order:1").label("order");
-        order.run(async |_| Ok::<_, LockError>(())).await.unwrap();
-        provider
-            .lock("plain")
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        provider.lock("plain").await.unwrap().release().await.unwrap();
     });
     let templates = |span: &str| -> Vec<(String, Option<String>)> {
-        let spans = notes.spans(span);
-        let fields = |span: &Fields| (span.0["lock.name"].clone(), span.0.get("lock.template").cloned());
-        spans.iter().map(fields).collect()
+        let fields = |mut span: Fields| (span.0["lock.name"].clone(), span.0.remove("lock.template"));
+        notes.spans(span).into_iter().map(fields).collect()
     };
-    let some = |name: &str, template: &str| (format!("{name:?}"), Some(format!("{template:?}")));
+    let some = |name: &str, template: &str| (name.to_owned(), Some(template.to_owned()));
     assert_eq!(
         templates("mongolock.acquire"),
+        [some("report:7", "report:<id>"), ("plain".to_owned(), None)]
+    );
+    assert_eq!(
+        templates("mongolock.hold"),
         [
             some("report:7", "report:<id>"),
-            some("order:1", "order"),
-            ("\"plain\"".to_owned(), None)
+            some("report:7", "report:<nested>"),
         ]
     );
-    let holds = templates("mongolock.hold");
-    for hold in [
-        some("report:7", "report:<id>"),
-        some("report:7", "report:<nested>"),
-        some("order:1", "order"),
-    ] {
-        assert!(holds.contains(&hold), "{holds:?}");
-    }
 }
 
 fn levels_of_events(notes: &Notes) {
@@ -344,16 +287,11 @@ fn levels_of_events(notes: &Notes) {
         ("mongolock.released", Level::DEBUG),
         ("mongolock.index", Level::DEBUG),
     ] {
-        assert_eq!(notes.event(event).expect(event).level, level);
+        assert_eq!(notes.events(event)[0].metadata.level(), &level);
     }
-    let loud = notes
-        .0
-        .lock()
-        .unwrap()
-        .events
-        .iter()
-        .any(|event| event.level <= Level::INFO);
-    assert!(!loud, "nothing is logged at info or above without a failure");
+    let events = &notes.0.lock().unwrap().events;
+    let is_loud = events.iter().any(|event| *event.metadata.level() <= Level::INFO);
+    assert!(!is_loud, "nothing is logged at info or above without a failure");
 }
 
 /// Whoever reads the events, the spans and the debug forms finds no handle in them, also where calls fail.
@@ -385,21 +323,15 @@ fn the_text_of_a_handle_is_in_no_event_and_no_span() {
             }
         }
     });
-    for (event, level) in [
-        ("mongolock.detached", Level::DEBUG),
-        ("mongolock.resumed", Level::DEBUG),
-        ("mongolock.released", Level::DEBUG),
-    ] {
-        let found = notes.event(event).expect(event);
-        assert_eq!(
-            (found.level, &*found.fields.0["lock.owner"]),
-            (level, "\"session:1\"")
-        );
+    for event in ["mongolock.detached", "mongolock.resumed", "mongolock.released"] {
+        let found = &notes.events(event)[0];
+        assert_eq!(found.metadata.level(), &Level::DEBUG, "{event}");
+        assert_eq!(found.fields.0["lock.owner"], "session:1", "{event}");
     }
     assert_eq!(notes.spans("mongolock.resume").len(), 4);
     let all = notes.0.lock().unwrap();
     let events = all.events.iter().map(|event| &event.fields);
-    let fields = events.chain(all.spans.iter().map(|span| &span.fields));
+    let fields = events.chain(all.spans.iter().map(|(_, fields)| fields));
     let seen: Vec<&String> = fields.flat_map(|fields| fields.0.values()).collect();
     assert!(seen.len() > 50, "{seen:?}");
     for text in texts {
@@ -420,16 +352,9 @@ fn losses_are_warnings_with_their_reason() {
         let _held = provider.lock("shut down").await.unwrap();
         provider.shutdown().await;
     });
-    let reasons: Vec<String> = {
-        let seen = notes.0.lock().unwrap();
-        let lost = seen
-            .events
-            .iter()
-            .filter(|event| event.name == "mongolock.lost" && event.level == Level::WARN);
-        lost.map(|event| event.fields.0["lock.name"].clone() + &event.fields.0["reason"])
-            .collect()
-    };
-    assert_eq!(reasons, ["\"expired\"\"expired\"", "\"shut down\"\"shut_down\""]);
+    let lost = notes.assert_events("mongolock.lost", Level::WARN, &["expired", "shut down"]);
+    let reasons: Vec<&str> = lost.iter().map(|event| &*event.fields.0["reason"]).collect();
+    assert_eq!(reasons, ["expired", "shut_down"]);
 }
 
 /// A success is an event of its own, and a call that finds it says so on its span.
@@ -440,15 +365,11 @@ fn finished_work_is_an_event() {
         lock.acquire().await.unwrap().done().await.unwrap();
         lock.acquire().await.map(drop).unwrap_err();
     });
-    let NotedEvent { level, fields, .. } = notes.event("mongolock.done").unwrap();
-    assert_eq!((level, &*fields.0["lock.name"]), (Level::DEBUG, "\"nightly\""));
-    let outcomes: Vec<String> = notes
-        .spans("mongolock.acquire")
-        .iter()
-        .map(|span| span.0["outcome"].clone())
-        .collect();
-    assert_eq!(outcomes, ["\"acquired\"", "\"done\""]);
-    assert!(notes.event("mongolock.released").is_none() && notes.event("mongolock.lost").is_none());
+    notes.assert_events("mongolock.done", Level::DEBUG, &["nightly"]);
+    let spans = notes.spans("mongolock.acquire");
+    let outcomes: Vec<&str> = spans.iter().map(|span| &*span.0["outcome"]).collect();
+    assert_eq!(outcomes, ["acquired", "done"]);
+    assert!(notes.events("mongolock.released").is_empty() && notes.events("mongolock.lost").is_empty());
 }
 
 /// A release in a transaction is an event as any other release, one for each lock.
@@ -463,18 +384,8 @@ fn a_release_by_a_commit_is_an_event() {
         guard.commit_and_release(&mut session).await.unwrap();
         guard.release().await.unwrap();
     });
-    let released: Vec<String> = {
-        let seen = notes.0.lock().unwrap();
-        let released = seen
-            .events
-            .iter()
-            .filter(|event| event.name == "mongolock.released");
-        released
-            .map(|event| event.fields.0["lock.name"].clone())
-            .collect()
-    };
-    assert_eq!(released, ["\"a\"", "\"b\""]);
-    assert!(notes.event("mongolock.lost").is_none() && notes.event("mongolock.done").is_none());
+    notes.assert_events("mongolock.released", Level::DEBUG, &["a", "b"]);
+    assert!(notes.events("mongolock.lost").is_empty() && notes.events("mongolock.done").is_empty());
 }
 
 /// A mark that the server does not write at first is repeated, and one that it refuses is given up.
@@ -496,23 +407,16 @@ fn a_mark_that_is_repeated_or_given_up_is_an_event() {
         })
     };
     let notes = outcome_of(STEPPED_DOWN, "repeated");
-    let NotedEvent { level, fields, .. } = notes.event("mongolock.done_retrying").unwrap();
-    assert_eq!((level, &*fields.0["lock.name"]), (Level::WARN, "\"repeated\""));
-    assert!(notes.event("mongolock.done").is_some() && notes.event("mongolock.done_failed").is_none());
+    let is_noted = |notes: &Notes, event| !notes.events(event).is_empty();
+    notes.assert_events("mongolock.done_retrying", Level::WARN, &["repeated"]);
+    assert!(is_noted(&notes, "mongolock.done") && !is_noted(&notes, "mongolock.done_failed"));
     for code in [UNAUTHORIZED, INVALID_OPTIONS] {
         let notes = outcome_of(code, "given up");
-        let NotedEvent { level, fields, .. } = notes.event("mongolock.done_failed").unwrap();
-        assert_eq!((level, &*fields.0["lock.name"]), (Level::ERROR, "\"given up\""));
-        assert!(
-            fields.0["error"].contains(&code.to_string()),
-            "{}",
-            fields.0["error"]
-        );
-        assert!(notes.event("mongolock.done").is_none() && notes.event("mongolock.done_retrying").is_none());
-        assert!(
-            notes.event("mongolock.released").is_some(),
-            "the lock is released"
-        );
+        let failed = notes.assert_events("mongolock.done_failed", Level::ERROR, &["given up"]);
+        let error = &failed[0].fields.0["error"];
+        assert!(error.contains(&code.to_string()), "{error}");
+        assert!(!is_noted(&notes, "mongolock.done") && !is_noted(&notes, "mongolock.done_retrying"));
+        assert!(is_noted(&notes, "mongolock.released"), "the lock is released");
     }
 }
 
@@ -532,16 +436,7 @@ fn a_call_close_to_a_boundary_is_reported_once() {
             lock.acquire().await.unwrap().release().await.unwrap();
         }
     };
-    let notes = observed(close);
-    let seen = notes.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let reports = seen
-        .events
-        .iter()
-        .filter(|event| event.name == "mongolock.close_to_boundary");
-    let reports: Vec<_> = reports
-        .map(|event| (event.level, &*event.fields.0["lock.name"]))
-        .collect();
-    assert_eq!(reports, [(Level::WARN, "\"nightly\"")]);
+    observed(close).assert_events("mongolock.close_to_boundary", Level::WARN, &["nightly"]);
 }
 
 #[test]
@@ -552,16 +447,18 @@ fn forced_releases_are_events() {
         assert!(admin.force_release("stuck").await.unwrap());
         assert!(!admin.force_release("stuck").await.unwrap());
     });
-    let NotedEvent { level, fields, .. } = notes.event("mongolock.forced").unwrap();
-    assert_eq!((level, &*fields.0["lock.name"]), (Level::INFO, "\"stuck\""));
+    notes.assert_events("mongolock.forced", Level::INFO, &["stuck"]);
 
     let notes = observed(async |provider| {
         let owner = provider.to_builder().owner("gone").build().unwrap();
         let _held = owner.lock("a").await.unwrap();
         assert_eq!(provider.admin().release_owner("gone").await.unwrap(), 1);
     });
-    let NotedEvent { fields, .. } = notes.event("mongolock.forced").unwrap();
-    assert_eq!((&*fields.0["lock.owner"], &*fields.0["locks"]), ("\"gone\"", "1"));
+    let [NotedEvent { metadata, fields, .. }] = &notes.events("mongolock.forced")[..] else {
+        panic!("one release is one event")
+    };
+    assert_eq!(metadata.level(), &Level::INFO);
+    assert_eq!((&*fields.0["lock.owner"], &*fields.0["locks"]), ("gone", "1"));
 }
 
 #[test]
@@ -579,11 +476,11 @@ fn a_loss_says_who_has_released_the_lock_by_force() {
             }
             guard.release().await.unwrap_err();
         });
-        let NotedEvent { level, fields, .. } = notes.event("mongolock.lost").unwrap();
-        assert_eq!((level, &*fields.0["reason"]), (Level::WARN, "\"gone\""));
+        let fields = &notes.assert_events("mongolock.lost", Level::WARN, &["stuck"])[0].fields;
+        assert_eq!(fields.0["reason"], "gone");
         let forced = &fields.0["forced"];
-        assert!(forced.ends_with(": deploy\""), "{forced}");
-        assert_eq!(forced.starts_with("\"anna"), !by_renewal, "{forced}");
+        assert!(forced.ends_with(": deploy"), "{forced}");
+        assert_eq!(forced.starts_with("anna"), !by_renewal, "{forced}");
     }
 }
 
@@ -604,8 +501,8 @@ fn a_stale_write_is_a_warning() {
     let notes = observed(async |_| {
         write_stale().await;
     });
-    let NotedEvent { level, fields, .. } = notes.event("mongolock.stale").unwrap();
-    assert_eq!(level, Level::WARN);
+    let NotedEvent { metadata, fields, .. } = &notes.events("mongolock.stale")[0];
+    assert_eq!(metadata.level(), &Level::WARN);
     assert_eq!((&*fields.0["lock.token"], &*fields.0["seen"]), ("9", "10"));
     assert!(fields.0["collection"].ends_with(".reports"));
 }
@@ -630,7 +527,7 @@ fn events_are_in_the_span_of_their_caller() {
         ("mongolock.forced", &["request"]),
         ("mongolock.stale", &["request"]),
     ] {
-        assert_eq!(notes.event(event).expect(event).within, within, "{event}");
+        assert_eq!(notes.events(event)[0].within, within, "{event}");
     }
 }
 
@@ -649,12 +546,12 @@ async fn span_around_the_lock() -> Result<(), LockError> {
 #[test]
 fn an_instrumented_function_has_its_span_under_the_lock_or_around_it() {
     let notes = observed(async |provider| provider.scope(span_under_the_lock()).await.unwrap());
-    let acquired = notes.event("mongolock.acquired").unwrap();
-    assert_eq!(acquired.within, ["mongolock.acquire"]);
+    let acquired = notes.events("mongolock.acquired");
+    assert_eq!(acquired[0].within, ["mongolock.acquire"]);
     assert_eq!(notes.spans("span_under_the_lock").len(), 1);
     let notes = observed(async |provider| provider.scope(span_around_the_lock()).await.unwrap());
-    let acquired = notes.event("mongolock.acquired").unwrap();
-    assert_eq!(acquired.within, ["mongolock.acquire", "span_around_the_lock"]);
+    let acquired = notes.events("mongolock.acquired");
+    assert_eq!(acquired[0].within, ["mongolock.acquire", "span_around_the_lock"]);
 }
 
 /// A user without a right on the documents of the line is told once, however often its callers wait.
@@ -679,11 +576,7 @@ fn a_refused_line_is_one_warning() {
         }
         must(point.clear().await);
     });
-    let all = notes.0.lock().unwrap();
-    let refusals = all
-        .events
-        .iter()
-        .filter(|event| event.name == "mongolock.line_refused");
-    let levels: Vec<Level> = refusals.map(|event| event.level).collect();
-    assert_eq!(levels, [Level::WARN]);
+    let refusals = notes.events("mongolock.line_refused");
+    let levels: Vec<&Level> = refusals.iter().map(|event| event.metadata.level()).collect();
+    assert_eq!(levels, [&Level::WARN]);
 }

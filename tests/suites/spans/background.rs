@@ -77,7 +77,7 @@ async fn renewals_streams_lines_and_checks_have_no_span() {
     let spans = must(eventually(AMPLE, "the last span", ended).await);
     let (of_calls, others): (Vec<_>, Vec<_>) = spans
         .into_iter()
-        .partition(|span| spans_of_waiter.is_below(span, caller.span_id()));
+        .partition(|span| spans_of_waiter.is_below(span, caller));
     let others: Vec<_> = others.iter().filter_map(command).collect();
     assert_eq!(others, ["killCursors"]);
     let of_calls: Vec<_> = of_calls.iter().filter_map(command).collect();

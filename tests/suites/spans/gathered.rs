@@ -133,7 +133,7 @@ async fn looks_link_to_the_waiters() {
     for number in 0..WAITERS {
         held.push(rival.lock(number).await.unwrap());
     }
-    let builder = LockProvider::builder(&traced.database).wake_up(false).fair(false);
+    let builder = LockProvider::builder(&traced.database).wake_up(false);
     let provider = builder.acquire_timeout(AMPLE).build().unwrap();
     let failing = FailPoint::on(&["find"]).always().error_code(LOCK_BUSY);
     let failing = must(failing.enable_for(&traced.db).await);

@@ -14,7 +14,7 @@ use mongodb::{Client, Database};
 use mongolock::{IndexState, LockProvider};
 use mongolock_tests::{AMPLE, Commands, TestDb, must, stable_options, test_db};
 use opentelemetry::context::FutureExt;
-use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt, Tracer, TracerProvider};
+use opentelemetry::trace::{SpanId, TraceContextExt, Tracer, TracerProvider};
 use opentelemetry::{Context, global};
 use opentelemetry_sdk_of_driver::trace::{InMemorySpanExporter, SdkTracer, SdkTracerProvider, SpanData};
 
@@ -69,12 +69,12 @@ impl Spans {
         true
     }
 
-    /// Runs this work of a caller in a span of OpenTelemetry, without `tracing`, and returns the span as well.
-    pub(crate) async fn call<T>(&self, work: impl Future<Output = T>) -> (SpanContext, T) {
+    /// Runs this work of a caller in a span of OpenTelemetry, without `tracing`, and returns the id of the span as well.
+    pub(crate) async fn call<T>(&self, work: impl Future<Output = T>) -> (SpanId, T) {
         let context = Context::current_with_span(self.tracer().start("caller"));
         let output = work.with_context(context.clone()).await;
         context.span().end();
-        (context.span().span_context().clone(), output)
+        (context.span().span_context().span_id(), output)
     }
 }
 

@@ -1,58 +1,14 @@
 //! The alerting rules and the runbook: each alert leads to its section of the page "troubleshooting", and each alert of the
-//! page has a rule. Whether the rules ask for metrics that exist is checked by the suite `metrics`.
+//! page has a rule. Whether the rules ask for metrics that exist is checked by the suite `metrics`, and that Prometheus takes the
+//! rules by `promtool`.
 
 use std::collections::BTreeMap;
 use std::fs;
 
-use serde::Deserialize;
+use serde_json::Value;
 
 use super::links::{DOCUMENTATION, slug};
 use crate::workspace;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Rules {
-    groups: Vec<Group>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Group {
-    name: String,
-    rules: Vec<Rule>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Rule {
-    alert: String,
-    expr: String,
-    #[serde(rename = "for")]
-    lasts: String,
-    labels: Labels,
-    annotations: Annotations,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Labels {
-    severity: Severity,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Severity {
-    Critical,
-    Warning,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Annotations {
-    summary: String,
-    description: String,
-    runbook_url: String,
-}
 
 /// The sections of the runbook that name an alert: the alert, and the address of the section.
 fn sections(page: &str) -> BTreeMap<String, String> {
@@ -84,23 +40,28 @@ fn sections(page: &str) -> BTreeMap<String, String> {
 fn each_alert_leads_to_its_section_of_the_runbook() {
     let read =
         |file: &str| fs::read_to_string(workspace().join("mongolock").join(file)).expect("it is there");
-    let rules: Rules = serde_saphyr::from_str(&read("dashboards/alerts.yaml")).expect("they are rules");
+    let file: Value = serde_saphyr::from_str(&read("dashboards/alerts.yaml")).expect("it is YAML");
+    let listed = |value: &Value| value.as_array().cloned().expect("it is a list");
+    let groups = listed(&file["groups"]);
     let mut addresses = BTreeMap::new();
-    for group in rules.groups {
-        for rule in group.rules {
-            let Annotations {
-                summary,
-                description,
-                runbook_url,
-            } = rule.annotations;
-            // A severity is one of two.
-            let (Severity::Critical | Severity::Warning) = rule.labels.severity;
-            for text in [&group.name, &rule.expr, &rule.lasts, &summary, &description] {
-                assert!(!text.trim().is_empty(), "{}", rule.alert);
-            }
-            let earlier = addresses.insert(rule.alert, runbook_url);
-            assert_eq!(earlier, None, "an alert has one rule");
+    for rule in groups.iter().flat_map(|group| listed(&group["rules"])) {
+        let text = |at: &str| {
+            let text = rule.pointer(at).and_then(Value::as_str);
+            let text = text.filter(|text| !text.trim().is_empty());
+            text.unwrap_or_else(|| panic!("no {at} in {rule:#}")).to_owned()
+        };
+        let severity = text("/labels/severity");
+        assert!(["critical", "warning"].contains(&&*severity), "{severity}");
+        for shown in [
+            "/expr",
+            "/for",
+            "/annotations/summary",
+            "/annotations/description",
+        ] {
+            text(shown);
         }
+        let earlier = addresses.insert(text("/alert"), text("/annotations/runbook_url"));
+        assert_eq!(earlier, None, "an alert has one rule");
     }
     assert!(addresses.len() > 5, "{addresses:#?}");
     assert_eq!(addresses, sections(&read("src/guide/troubleshooting.md")));

@@ -1,17 +1,14 @@
-//! The graph of the imports between modules, and its cycles.
+//! The imports between the modules of a crate, or between its folders: those that form a cycle, and those from a higher layer.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::module_tree::ModuleTree;
-
-/// The name of the crate root in a graph.
-const ROOT: &str = "lib";
 
 /// The imports of a crate; a node is a module or a top-level folder.
 #[derive(Default)]
 pub(crate) struct Graph {
     nodes: BTreeSet<String>,
-    /// The imports from the first to the second node, each with its file, its line and its path as written.
+    /// The imports from the first to the second node, each as its module and its path as written.
     edges: BTreeMap<(String, String), Vec<String>>,
 }
 
@@ -27,88 +24,69 @@ impl Graph {
     }
 
     fn new(tree: &ModuleTree, name: impl Fn(&[String]) -> String) -> Self {
-        let name = |module: &[String]| Some(name(module)).filter(|name| !name.is_empty());
-        let node = |module: &[String]| name(module).unwrap_or_else(|| ROOT.to_owned());
+        let node = |module: &[String]| {
+            if module.is_empty() {
+                "lib".to_owned()
+            } else {
+                name(module)
+            }
+        };
         let mut graph = Self::default();
-        for (from, module) in &tree.modules {
-            graph.nodes.insert(node(from));
-            for path in &module.paths {
-                if let Some(to) = tree.resolve(from, &path.segments) {
-                    let import = format!("{}: {}", module.file.display(), path.segments.join("::"));
-                    graph.connect(node(from), node(&to), import);
+        for (module, paths) in &tree.modules {
+            let from = node(module);
+            graph.nodes.insert(from.clone());
+            for path in paths {
+                let to = tree.resolve(module, &path.segments).map(|to| node(&to));
+                if let Some(to) = to.filter(|to| *to != from) {
+                    let importing = [&["crate".to_owned()], module.as_slice()].concat().join("::");
+                    let import = format!("{importing}: {}", path.segments.join("::"));
+                    graph.edges.entry((from.clone(), to)).or_default().push(import);
                 }
             }
         }
         graph
     }
 
-    fn connect(&mut self, from: String, to: String, import: String) {
-        if from != to {
-            self.edges.entry((from, to)).or_default().push(import);
-        }
-    }
-
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = &str> {
-        self.nodes.iter().map(String::as_str)
-    }
-
-    /// Every pair of nodes of which the first imports from the second.
-    pub(crate) fn edges(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.edges.keys().map(|(from, to)| (from.as_str(), to.as_str()))
-    }
-
-    pub(crate) fn has_edge(&self, from: &str, to: &str) -> bool {
-        self.edges().any(|edge| edge == (from, to))
-    }
-
-    /// What a node imports from another: a heading, then one import a line.
-    pub(crate) fn imports(&self, from: &str, to: &str) -> String {
-        let key = (from.to_owned(), to.to_owned());
-        let imports = self.edges.get(&key).into_iter().flatten();
-        let mut lines = vec![format!("  {from} -> {to}")];
-        lines.extend(imports.map(|import| format!("    {import}")));
-        lines.join("\n")
-    }
-
-    /// The shortest cycle of each node that is in none of the cycles before it, written as `a -> b -> a` and followed
-    /// by the imports that form it.
+    /// The imports that are part of a cycle, or of a way from one cycle to another. The rarest come first, because a wrong one is
+    /// most often alone.
     pub(crate) fn cycles(&self) -> Vec<String> {
-        let mut covered = BTreeSet::new();
-        let mut found = Vec::new();
-        for node in self.nodes() {
-            if !covered.contains(node)
-                && let Some(cycle) = self.shortest_cycle(node)
-            {
-                covered.extend(cycle.iter().copied());
-                found.push(self.describe(&cycle));
+        let mut left: Vec<_> = self.edges.keys().collect();
+        loop {
+            let edges = left.iter().map(|edge| (&edge.0, &edge.1));
+            let (importing, imported): (BTreeSet<_>, BTreeSet<_>) = edges.unzip();
+            let before = left.len();
+            left.retain(|(from, to)| imported.contains(from) && importing.contains(to));
+            if left.len() == before {
+                left.sort_by_key(|edge| self.edges[edge].len());
+                return left.iter().map(|(from, to)| self.imports(from, to)).collect();
             }
         }
-        found
     }
 
-    /// The nodes of the shortest path from a node back to it; the node is the first and the last of them.
-    fn shortest_cycle<'a>(&'a self, start: &'a str) -> Option<Vec<&'a str>> {
-        let mut ways = VecDeque::from([vec![start]]);
-        let mut seen = BTreeSet::new();
-        while let Some(way) = ways.pop_front() {
-            let last = *way.last()?;
-            for (_, next) in self.edges().filter(|(from, _)| *from == last) {
-                let longer = [way.as_slice(), &[next]].concat();
-                if next == start {
-                    return Some(longer);
-                }
-                if seen.insert(next) {
-                    ways.push_back(longer);
-                }
-            }
-        }
-        None
+    /// Every import by which a node uses a higher layer, every node that no layer lists, and every listed name of no node. The
+    /// layers are lists of names from the top down.
+    pub(crate) fn violations(&self, layers: &[&str]) -> Vec<String> {
+        let height = |node: &str| {
+            layers
+                .iter()
+                .position(|layer| layer.split(' ').any(|listed| listed == node))
+        };
+        let upward = self.edges.keys().filter(|(from, to)| height(from) > height(to));
+        let listed = layers
+            .iter()
+            .flat_map(|layer| layer.split(' '))
+            .map(str::to_owned)
+            .collect();
+        let unmatched = self.nodes.symmetric_difference(&listed);
+        upward
+            .map(|(from, to)| self.imports(from, to))
+            .chain(unmatched.map(|name| format!("`{name}` is not both a module and in a layer")))
+            .collect()
     }
 
-    fn describe(&self, cycle: &[&str]) -> String {
-        let mut lines = vec![format!("cycle: {}", cycle.join(" -> "))];
-        lines.extend(cycle.windows(2).map(|pair| self.imports(pair[0], pair[1])));
-        lines.join("\n")
+    fn imports(&self, from: &str, to: &str) -> String {
+        let imports = &self.edges[&(from.to_owned(), to.to_owned())];
+        format!("{from} -> {to}\n    {}", imports.join("\n    "))
     }
 }
 
@@ -117,57 +95,72 @@ mod tests {
     use super::*;
     use crate::module_tree::tests::made_up;
 
+    #[track_caller]
+    fn assert_cycles(source: &str, expected: &[&str]) {
+        assert_eq!(Graph::of_modules(&made_up(source)).cycles(), expected, "{source}");
+    }
+
     #[test]
-    fn a_cycle_is_reported_with_its_imports() {
-        let tree = made_up(&[
-            ("lib.rs", "mod a;\nmod b;\nmod c;\npub use a::A;"),
-            ("a.rs", "use crate::{\n    b::B,\n};"),
-            ("b.rs", "fn f() {\n    crate::c::g();\n}"),
-            ("c.rs", "use crate::A;"),
-        ]);
-        assert_eq!(
-            Graph::of_modules(&tree).cycles(),
-            ["cycle: a -> b -> c -> a\n\
-              \x20 a -> b\n    src/a.rs: crate::b::B\n\
-              \x20 b -> c\n    src/b.rs: crate::c::g\n\
-              \x20 c -> a\n    src/c.rs: crate::A"]
+    fn the_imports_of_a_cycle_are_reported() {
+        assert_cycles(
+            "pub use a::A; \
+             mod a { use crate::{b::B}; use crate::d; mod inner {} } \
+             mod b { fn f() -> Option<crate::c::C> {} } \
+             mod c { use crate::A; fn g() { e!(x < 1, [crate::b::x::<u8>(crate::a::y)]); e! { use crate::b::{Z}; } } } \
+             mod d { use ::a::b; pub(in crate::a) fn f() { ::a::x(); <Y as Z>::a(); } }",
+            &[
+                "a -> b\n    crate::a: crate::b::B",
+                "b -> c\n    crate::b: crate::c::C",
+                "c -> a\n    crate::c: crate::A\n    crate::c: crate::a::y",
+                "c -> b\n    crate::c: crate::b::x\n    crate::c: crate::b::Z",
+            ],
+        );
+        assert_cycles(
+            "mod a { use crate::f; } fn f() { a::g(); }",
+            &["a -> lib\n    crate::a: crate::f", "lib -> a\n    crate: a::g"],
         );
     }
 
     #[test]
-    fn a_module_that_imports_from_the_root_closes_a_cycle() {
-        let tree = made_up(&[
-            ("lib.rs", "mod a;\nfn f() {\n    a::g();\n}"),
-            ("a.rs", "use crate::f;"),
-        ]);
-        let cycles = Graph::of_modules(&tree).cycles();
-        assert_eq!(cycles.len(), 1);
-        assert!(cycles[0].starts_with("cycle: a -> lib -> a\n"), "{cycles:?}");
-    }
-
-    #[test]
     fn an_import_of_tests_is_not_counted() {
-        let tree = made_up(&[
-            ("lib.rs", "mod a; mod b; #[cfg(test)] mod c;"),
-            ("a.rs", "use crate::b;\n#[cfg(test)]\nmod tests { use crate::b; }"),
-            (
-                "b.rs",
-                "#[cfg(test)]\nuse crate::a;\n#[cfg(test)]\nmod tests { use crate::a::A; }",
-            ),
-        ]);
-        let graph = Graph::of_modules(&tree);
-        assert!(graph.has_edge("a", "b"));
-        assert_eq!(graph.cycles(), [""; 0]);
+        let cycles = |item: &str| {
+            let source = format!("mod a {{ use crate::b; }} mod b {{ {item} }}");
+            Graph::of_folders(&made_up(&source)).cycles().len()
+        };
+        for only_tests in [
+            "#[cfg(test)] mod tests { use crate::a::A; }",
+            "#[cfg(all(unix, test))] use crate::{a, a::A};",
+            "#[cfg(test)] fn f() { crate::a::f() }",
+            "impl B { #[cfg(test)] fn f() -> crate::a::A {} }",
+            "#[cfg(test)] impl crate::a::A for B {}",
+            "enum B { #[cfg(test)] A(crate::a::A) }",
+        ] {
+            assert_eq!(cycles(only_tests), 0, "{only_tests}");
+            let elsewhere = only_tests.replace("test)", "any(test, unix))");
+            assert_eq!(cycles(&elsewhere), 2, "{elsewhere}");
+            let elsewhere = only_tests.replace("test)", "not(test))");
+            assert_eq!(cycles(&elsewhere), 2, "{elsewhere}");
+        }
     }
 
     #[test]
     fn imports_within_a_folder_connect_modules_but_not_folders() {
-        let tree = made_up(&[
-            ("lib.rs", "mod a;"),
-            ("a.rs", "mod b; use b::B;"),
-            ("a/b.rs", "use super::A;"),
-        ]);
-        assert_eq!(Graph::of_modules(&tree).cycles().len(), 1);
+        let tree = made_up("mod a { mod b { use super::A; } use b::B; }");
+        assert_eq!(Graph::of_modules(&tree).cycles().len(), 2);
         assert_eq!(Graph::of_folders(&tree).cycles(), [""; 0]);
+    }
+
+    #[test]
+    fn an_import_from_a_lower_layer_and_a_missing_or_unlisted_module_are_reported() {
+        let tree =
+            made_up("mod face { use crate::store::S; } mod store { use crate::face::F; } mod stray {}");
+        assert_eq!(
+            Graph::of_folders(&tree).violations(&["lib face", "store gone"]),
+            [
+                "store -> face\n    crate::store: crate::face::F",
+                "`gone` is not both a module and in a layer",
+                "`stray` is not both a module and in a layer"
+            ]
+        );
     }
 }

@@ -1,125 +1,86 @@
 //! The modules of a crate, read from its root file along the `mod` lines; modules that only tests compile are left out.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 
-use crate::paths::{Declaration, WrittenPath, declarations, paths};
-use crate::tokens;
+use syn::Item;
+use syn::visit::Visit;
+
+use crate::names::{Names, WrittenPath};
 
 /// The names from the crate root to a module; the root itself has none.
 pub(crate) type ModulePath = Vec<String>;
 
-/// The number of re-exports that are followed for one path; no path of a crate that compiles needs as many.
-const MOST_REEXPORTS: usize = 16;
-
-/// Reads a file, given by its path from the workspace; `None` if it does not exist.
-type Load<'a> = &'a dyn Fn(&Path) -> Option<String>;
-
-/// One module, with the declarations and the paths of its file.
-pub(crate) struct Module {
-    pub(crate) file: PathBuf,
-    pub(crate) paths: Vec<WrittenPath>,
-}
-
-/// All modules of a crate.
+/// All modules of a crate with the paths that their code names.
+#[derive(Default)]
 pub(crate) struct ModuleTree {
-    pub(crate) modules: BTreeMap<ModulePath, Module>,
+    pub(crate) modules: BTreeMap<ModulePath, Vec<WrittenPath>>,
 }
 
 impl ModuleTree {
-    pub(crate) fn read(root: &Path, load: Load<'_>) -> Self {
-        let mut tree = Self {
-            modules: BTreeMap::new(),
-        };
-        let directory = root.parent().unwrap_or(root);
-        tree.add(Vec::new(), root, directory, load);
+    /// Reads a crate from the folder of its `lib.rs`.
+    pub(crate) fn read(folder: &Path) -> Self {
+        let mut tree = Self::default();
+        tree.add_file(Vec::new(), &folder.join("lib.rs"), folder);
         tree
     }
 
-    /// Adds the module of `file` and its submodules, whose files are in `directory`.
-    fn add(&mut self, module: ModulePath, file: &Path, directory: &Path, load: Load<'_>) {
-        let source = load(file).unwrap_or_else(|| panic!("cannot read {}", file.display()));
-        let tokens = tokens::read(&source);
-        for child in declarations(&tokens) {
-            let (child_file, child_directory) = locate(&child, file, directory, load);
-            let path = [module.as_slice(), &[child.name]].concat();
-            self.add(path, &child_file, &child_directory, load);
+    fn add_file(&mut self, module: ModulePath, file: &Path, folder: &Path) {
+        let source = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let parsed = syn::parse_file(&source).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        self.add(module, &parsed.items, folder);
+    }
+
+    /// Adds a module and those below it, whose files are in `folder`.
+    fn add(&mut self, module: ModulePath, items: &[Item], folder: &Path) {
+        let mut names = Names::default();
+        for item in items {
+            names.visit_item(item);
         }
-        let module_content = Module {
-            file: file.to_owned(),
-            paths: paths(&tokens),
-        };
-        self.modules.insert(module, module_content);
+        for child in names.modules {
+            let name = child.ident.to_string();
+            let folder = folder.join(&name);
+            let path = [module.as_slice(), &[name]].concat();
+            let flat = folder.with_extension("rs");
+            match child.content {
+                Some((_, items)) => self.add(path, &items, &folder),
+                None if flat.exists() => self.add_file(path, &flat, &folder),
+                None => self.add_file(path, &folder.join("mod.rs"), &folder),
+            }
+        }
+        self.modules.insert(module, names.paths);
     }
 
     /// The module in which the target of a path is defined; `None` for a path into another crate.
-    pub(crate) fn resolve(&self, from: &[String], segments: &[String]) -> Option<ModulePath> {
-        self.resolve_within(from, segments, MOST_REEXPORTS)
-    }
-
-    fn resolve_within(&self, from: &[String], segments: &[String], reexports: usize) -> Option<ModulePath> {
-        let (mut at, mut rest) = self.start(from, segments)?;
-        while let Some((name, after)) = rest.split_first() {
-            let child = [at.as_slice(), std::slice::from_ref(name)].concat();
-            if self.modules.contains_key(&child) {
-                at = child;
-                rest = after;
-                continue;
-            }
-            let target = self.reexport(&at, name).filter(|_| reexports > 0);
-            return match target {
-                Some(target) => {
-                    let whole = [target, after].concat();
-                    self.resolve_within(&at, &whole, reexports - 1)
+    pub(crate) fn resolve(&self, from: &[String], path: &[String]) -> Option<ModulePath> {
+        let mut at = from.to_vec();
+        for (index, name) in path.iter().enumerate() {
+            match name.as_str() {
+                "crate" => at.clear(),
+                "self" => {}
+                "super" => drop(at.pop()?),
+                _ => {
+                    at.push(name.clone());
+                    if self.modules.contains_key(&at) {
+                        continue;
+                    }
+                    at.pop();
+                    let reexport = self
+                        .modules
+                        .get(&at)?
+                        .iter()
+                        .find(|path| path.name.as_ref() == Some(name));
+                    return match reexport {
+                        // The first name of a path is that of a module or of another crate.
+                        _ if index == 0 => None,
+                        Some(target) => self.resolve(&at, &[&target.segments, &path[index + 1..]].concat()),
+                        None => Some(at),
+                    };
                 }
-                None => Some(at),
-            };
+            }
         }
         Some(at)
-    }
-
-    /// The module at which a path starts, and the rest of the path.
-    fn start<'a>(&self, from: &[String], segments: &'a [String]) -> Option<(ModulePath, &'a [String])> {
-        let (first, after) = segments.split_first()?;
-        match first.as_str() {
-            "crate" => Some((Vec::new(), after)),
-            "self" => Some((from.to_vec(), after)),
-            "super" => {
-                let mut at = from;
-                let mut rest = segments;
-                while rest.first().is_some_and(|segment| segment == "super") {
-                    at = &at[..at.len().checked_sub(1)?];
-                    rest = &rest[1..];
-                }
-                Some((at.to_vec(), rest))
-            }
-            _ => {
-                let child = [from, std::slice::from_ref(first)].concat();
-                self.modules.contains_key(&child).then_some((child, after))
-            }
-        }
-    }
-
-    /// The path that a `use` of this module gives a name.
-    fn reexport(&self, module: &[String], name: &str) -> Option<&[String]> {
-        let paths = &self.modules.get(module)?.paths;
-        let named = paths.iter().find(|path| path.name.as_deref() == Some(name))?;
-        Some(&named.segments)
-    }
-}
-
-/// The file of a declared module, and the folder of the files of its submodules.
-fn locate(child: &Declaration, file: &Path, directory: &Path, load: Load<'_>) -> (PathBuf, PathBuf) {
-    if let Some(path) = &child.path {
-        let folder = file.parent().unwrap_or(directory);
-        return (folder.join(path), folder.to_owned());
-    }
-    let own = directory.join(&child.name);
-    let flat = directory.join(format!("{}.rs", child.name));
-    if load(&flat).is_some() {
-        (flat, own)
-    } else {
-        (own.join("mod.rs"), own)
     }
 }
 
@@ -127,58 +88,29 @@ fn locate(child: &Declaration, file: &Path, directory: &Path, load: Load<'_>) ->
 pub(crate) mod tests {
     use super::*;
 
-    /// Builds a crate from pairs of a file and its content.
-    pub(crate) fn made_up(files: &[(&str, &str)]) -> ModuleTree {
-        ModuleTree::read(Path::new("src/lib.rs"), &|path| {
-            let found = files
-                .iter()
-                .find(|(file, _)| Path::new("src").join(file) == path)?;
-            Some(found.1.to_owned())
-        })
+    /// A crate of one source, whose modules are inline.
+    pub(crate) fn made_up(source: &str) -> ModuleTree {
+        let mut tree = ModuleTree::default();
+        let parsed = syn::parse_file(source).expect("it is Rust");
+        tree.add(Vec::new(), &parsed.items, Path::new(""));
+        tree
     }
 
-    fn module(path: &str) -> ModulePath {
-        path.split("::")
-            .filter(|name| !name.is_empty())
-            .map(str::to_owned)
-            .collect()
-    }
-
-    fn resolved(tree: &ModuleTree, from: &str, path: &str) -> Option<String> {
-        let segments: Vec<_> = path.split("::").map(str::to_owned).collect();
-        tree.resolve(&module(from), &segments)
-            .map(|found| found.join("::"))
-    }
-
-    #[test]
-    fn files_and_folders_are_found() {
-        let tree = made_up(&[
-            (
-                "lib.rs",
-                "mod a; mod b; #[path = \"c.rs\"] pub mod __c; #[cfg(test)] mod gone;",
-            ),
-            ("a.rs", "mod inner;"),
-            ("a/inner.rs", ""),
-            ("b/mod.rs", "mod inner;"),
-            ("b/inner.rs", ""),
-            ("c.rs", ""),
-        ]);
-        let found: Vec<_> = tree.modules.keys().map(|path| path.join("::")).collect();
-        assert_eq!(found, ["", "__c", "a", "a::inner", "b", "b::inner"]);
+    fn segments(path: &str) -> Vec<String> {
+        let names = path.split("::").filter(|name| !name.is_empty());
+        names.map(str::to_owned).collect()
     }
 
     #[test]
     fn paths_lead_to_the_module_that_defines_their_target() {
-        let tree = made_up(&[
-            ("lib.rs", "mod a; mod b; pub use b::Thing; use std::fmt;"),
-            ("a.rs", "mod inner;"),
-            ("a/inner.rs", ""),
-            ("b.rs", "mod deep; pub(crate) use deep::Thing;"),
-            ("b/deep.rs", ""),
-        ]);
-        let cases = [
+        let tree = made_up(
+            "mod a { mod inner {} } mod b { mod deep {} pub(crate) use deep::{self as d, Thing}; } \
+             pub use b::Thing; use std::fmt; #[cfg(test)] mod gone {}",
+        );
+        for (from, path, expected) in [
             ("a", "crate::Thing", Some("b::deep")),
             ("a", "crate::b::Thing::new", Some("b::deep")),
+            ("a", "crate::b::d::x", Some("b::deep")),
             ("a", "crate::b::Other", Some("b")),
             ("a", "crate::defined_in_the_root", Some("")),
             ("a", "inner::x", Some("a::inner")),
@@ -186,9 +118,10 @@ pub(crate) mod tests {
             ("a::inner", "super::super::b", Some("b")),
             ("a", "std::fmt", None),
             ("a", "crate::fmt::Result", None),
-        ];
-        for (from, path, expected) in cases {
-            assert_eq!(resolved(&tree, from, path).as_deref(), expected, "{from}: {path}");
+            ("", "gone::x", None),
+        ] {
+            let found = tree.resolve(&segments(from), &segments(path));
+            assert_eq!(found, expected.map(segments), "{from}: {path}");
         }
     }
 }

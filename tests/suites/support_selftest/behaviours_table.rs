@@ -1,17 +1,18 @@
-//! The tests that the table of behaviours names exist.
+//! The tests that `BEHAVIOURS.md` names exist, and each promise has a proof.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use mongolock_tests::must;
 
-/// The root file or folder of each suite that the table names, below the root of the repository.
-const SUITES: [(&str, &str); 11] = [
+/// The root file or folder of each suite that `BEHAVIOURS.md` names, below the root of the repository.
+const SUITES: [(&str, &str); 12] = [
     ("attribute_forms", "tests/suites/attribute_forms"),
     ("behaviour", "tests/suites/behaviour"),
     ("cli", "mongolock-cli/tests/cli"),
     ("faults", "tests/suites/faults"),
     ("metrics", "tests/suites/metrics"),
+    ("metrics_allocations", "tests/suites/metrics_allocations"),
     ("observation", "tests/suites/observation"),
     ("programs", "examples/tests/programs"),
     ("recipes", "examples/tests/recipes"),
@@ -25,20 +26,22 @@ fn repository() -> PathBuf {
 }
 
 #[test]
-fn each_row_names_tests_that_exist() {
-    let table = must(fs::read_to_string(repository().join("tests/BEHAVIOURS.md")));
-    let rows = table.lines().filter(|line| line.starts_with("| "));
-    let named: Vec<String> = rows.flat_map(tests_of).collect();
-    assert!(named.len() > 150, "only {} names were found", named.len());
-    let missing: Vec<&String> = named.iter().filter(|name| !exists(name)).collect();
+fn each_promise_names_tests_that_exist() {
+    let promises = must(fs::read_to_string(repository().join("tests/BEHAVIOURS.md")));
+    let named: Vec<&str> = promises.lines().filter_map(test_of).collect();
+    assert!(named.len() > 500, "only {} names were found", named.len());
+    let missing: Vec<&str> = named.into_iter().filter(|name| !exists(name)).collect();
     assert!(missing.is_empty(), "no such test: {missing:#?}");
+    let lines: Vec<&str> = promises.lines().chain([""]).collect();
+    let ends = lines.windows(2).filter(|pair| !pair[1].starts_with("  "));
+    let unproved: Vec<&str> = ends.map(|pair| pair[0]).filter(|line| is_promise(line)).collect();
+    assert!(unproved.is_empty(), "nothing proves: {unproved:#?}");
 }
 
 #[test]
-fn a_row_with_short_names_and_prose_is_read() {
-    let row =
-        "| B1 | why | `a::b::one`, `two` (an `ObjectId`), unit tests of `x` in `y/src`, `c::*`: a `wake` |";
-    assert_eq!(tests_of(row), ["a::b::one", "a::b::two", "c::*", "c::wake"]);
+fn a_missing_test_is_noticed() {
+    assert_eq!(test_of("  - `a::b::one` (an `ObjectId`)"), Some("a::b::one"));
+    assert_eq!(test_of("  - unit tests of `x` in `y/src`"), None);
     assert!(!exists("behaviour::tokens::no_such_test"));
     assert!(!exists("behaviour::no_such_module::*"));
     assert!(!exists("no_such_suite::tokens::*"));
@@ -46,35 +49,14 @@ fn a_row_with_short_names_and_prose_is_read() {
     assert!(!exists("ui::fail::options::permits_with_onc") && !exists("ui::fail::no_such_file::*"));
 }
 
-/// The full names of the tests in the last cell of a row. A name without a module is in the module of the name before
-/// it. The unit tests of a module are prose: they are moved together with the module.
-fn tests_of(row: &str) -> Vec<String> {
-    let cells = row.trim_end_matches([' ', '|']);
-    let cell = without_unit_tests(cells.rsplit(" | ").next().unwrap_or_default());
-    let mut module = "";
-    let mut names = Vec::new();
-    for name in cell.split('`').skip(1).step_by(2).filter(|text| is_name(text)) {
-        let (path, test) = name.rsplit_once("::").unwrap_or((module, name));
-        module = path;
-        names.push(format!("{module}::{test}"));
-    }
-    names
+/// The test that a line below a promise names. Unit tests are prose: they are moved together with their module.
+fn test_of(line: &str) -> Option<&str> {
+    line.strip_prefix("  - `")?.split('`').next()
 }
 
-/// The cell without `unit tests of … in …`.
-fn without_unit_tests(cell: &str) -> String {
-    let Some(start) = cell.find("unit test") else {
-        return cell.to_owned();
-    };
-    let rest = &cell[start..];
-    let place = rest.find(" in `").expect("unit tests are `in` a folder") + " in `".len();
-    let end = place + rest[place..].find('`').expect("the name of the folder ends") + 1;
-    format!("{}{}", &cell[..start], without_unit_tests(&rest[end..]))
-}
-
-fn is_name(text: &str) -> bool {
-    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_:*".contains(c);
-    text.chars().all(is_part)
+/// Whether the line belongs to the sentence of a promise, which may be longer than a line.
+fn is_promise(line: &str) -> bool {
+    line.starts_with("- ") || (line.starts_with("  ") && !line.starts_with("  - "))
 }
 
 /// Whether the test exists. `*` stands for at least one test of a file or a folder.
@@ -121,15 +103,17 @@ fn tests_below(place: &Path) -> Vec<String> {
     below.flat_map(|path| tests_below(&path)).collect()
 }
 
-/// The functions after a test attribute, and the scenarios that `conformance!` lists.
+/// The functions after a test attribute, and the scenarios that `conformance!` and `conformance_of_kinds!` list, these with
+/// their kinds.
 fn tests_in(source: &str) -> Vec<String> {
     let mut tests = Vec::new();
     let (mut is_test, mut is_listed) = (false, false);
     for line in source.lines().map(str::trim) {
-        is_listed = (is_listed && line != ");") || line == "conformance!(";
+        is_listed = (is_listed && line != ");") || line.starts_with("conformance") && line.ends_with("!(");
         is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
         if is_listed && line.ends_with(',') {
-            tests.push(line.trim_end_matches(',').to_owned());
+            let name = line.split([':', ',']).next();
+            tests.extend(name.map(str::to_owned));
         } else if is_test && let Some((_, function)) = line.split_once("fn ") {
             tests.extend(function.split_once('(').map(|(name, _)| name.to_owned()));
             is_test = false;

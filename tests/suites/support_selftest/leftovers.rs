@@ -61,33 +61,20 @@ async fn a_killed_process_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn dropping_waits_until_everything_is_gone() {
-    let server = must(Server::start(ServerOptions::single()).await);
-    let (pid, directory) = (
-        server.node().pid().unwrap_or_default(),
-        server.node().directory().to_owned(),
-    );
-    assert!(exists(pid) && directory.is_dir());
-    drop(server);
-    assert!(!exists(pid) && !directory.exists());
-}
-
-#[tokio::test]
-async fn a_stopped_or_killed_server_leaves_nothing() {
-    let server = must(Server::start(ServerOptions::standalone()).await);
-    let (pid, directory) = (
-        server.node().pid().unwrap_or_default(),
-        server.node().directory().to_owned(),
-    );
-    must(server.node().stop());
-    drop(server);
-    assert!(!exists(pid) && !directory.exists());
-
-    let server = must(Server::start(ServerOptions::standalone()).await);
-    let directory = server.node().directory().to_owned();
-    must(server.node().kill().await);
-    drop(server);
-    assert!(!directory.exists());
+async fn dropping_waits_until_everything_is_gone_also_of_a_stopped_or_killed_server() {
+    for state in ["running", "stopped", "killed"] {
+        let server = must(Server::start(ServerOptions::standalone()).await);
+        let node = server.node();
+        let (pid, directory) = (node.pid().unwrap_or_default(), node.directory().to_owned());
+        assert!(exists(pid) && directory.is_dir());
+        match state {
+            "stopped" => must(node.stop()),
+            "killed" => must(node.kill().await),
+            _ => {}
+        }
+        drop(server);
+        assert!(!exists(pid) && !directory.exists(), "{state}");
+    }
 }
 
 /// Waits until no process has `text` on its command line.

@@ -1,4 +1,4 @@
-//! The state of a lease as `lease/mod.rs` keeps it, a value under a mutex, with a clock that a test sets; and the file
+//! The state of a lease as `lease/state.rs` keeps it, a value under a mutex, with a clock that a test sets; and the file
 //! `lease/commits.rs` of the library as it is.
 
 use loom::sync::atomic::{AtomicUsize, Ordering};

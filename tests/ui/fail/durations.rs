@@ -10,7 +10,7 @@ const FIVE: u32 = 5;
 #[distributed_lock(
     name = "job",
     expiry = Duration::from_secs(90),
-    renew_interval = std::time::Duration::from_millis(500),
+    max_hold = std::time::Duration::from_millis(500),
     acquire_timeout = Duration::from_secs(90),
     min_hold = Duration::from_secs(SECONDS)
 )]
@@ -45,11 +45,8 @@ async fn empty() -> Result<(), LockError> { Ok(()) }
 async fn huge() -> Result<(), LockError> { Ok(()) }
 
 // Durations that are out of their bounds.
-#[distributed_lock(name = "job", expiry = "99ms", renew_interval = "0s", acquire_timeout = "8d", min_hold = "169h", max_hold = "8d")]
+#[distributed_lock(name = "job", expiry = "99ms", acquire_timeout = "8d", min_hold = "169h", max_hold = "8d")]
 async fn out_of_bounds() -> Result<(), LockError> { Ok(()) }
-
-#[distributed_lock(name = "job", renew_interval = "7d")]
-async fn renewal_as_long_as_the_longest_expiry() -> Result<(), LockError> { Ok(()) }
 
 #[distributed_lock(name = "job", once_per = "999ms")]
 async fn period_too_short() -> Result<(), LockError> { Ok(()) }
@@ -58,9 +55,6 @@ async fn period_too_short() -> Result<(), LockError> { Ok(()) }
 async fn period_too_long() -> Result<(), LockError> { Ok(()) }
 
 // Durations that contradict each other.
-#[distributed_lock(name = "job", expiry = "30s", renew_interval = "40s")]
-async fn renewal_after_the_expiry() -> Result<(), LockError> { Ok(()) }
-
 #[distributed_lock(name = "job", min_hold = "1h", max_hold = "1m")]
 async fn maximum_below_the_minimum() -> Result<(), LockError> { Ok(()) }
 

@@ -44,13 +44,6 @@ async fn permits_with_once() -> Result<(), LockError> { Ok(()) }
 #[distributed_lock(name = "job", once_per = "1d", permits = 5)]
 async fn permits_with_once_per() -> Result<(), LockError> { Ok(()) }
 
-// Escapes.
-#[distributed_lock(name = "report:<id>", escape = "all")]
-async fn unknown_escape(id: u64) -> Result<(), LockError> { Ok(()) }
-
-#[distributed_lock(name = Nightly, escape = "none")]
-async fn escape_of_a_declared_name() -> Result<(), LockError> { Ok(()) }
-
 // What to do when the lock is lost.
 #[distributed_lock(name = "job", on_lost = "cancle")]
 async fn misspelt_on_lost() -> Result<(), LockError> { Ok(()) }

@@ -189,18 +189,17 @@ fn a_call_that_is_not_registered_pauses_until_the_end_of_the_lease_at_most() {
 
 #[test]
 fn a_caller_registers_when_its_wait_is_worth_it() {
-    let registers = |is_fair, is_in_line, has_many| {
+    let registers = |is_in_line, has_many| {
         let mut pauses = Pauses::new(Backoff::new(MOST..=MOST), 0);
         let mut at_reply = |of: fn(Registers) -> bool| {
             pauses.held_replies = 0;
-            (1..=3).find(|_| of(pauses.held(is_fair, is_in_line, has_many)))
+            (1..=3).find(|_| of(pauses.held(is_in_line, has_many)))
         };
         [at_reply(|held| held.stream), at_reply(|held| held.line)]
     };
-    assert_eq!(registers(true, false, false), [Some(2), Some(2)]);
-    assert_eq!(registers(false, false, false), [Some(3), Some(2)]);
-    assert_eq!(registers(true, true, false), [Some(1), Some(1)]);
-    assert_eq!(registers(true, false, true), [Some(1), Some(2)]);
+    assert_eq!(registers(false, false), [Some(2), Some(2)]);
+    assert_eq!(registers(true, false), [Some(1), Some(1)]);
+    assert_eq!(registers(false, true), [Some(1), Some(2)]);
 }
 
 #[test]

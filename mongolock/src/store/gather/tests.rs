@@ -119,7 +119,7 @@ async fn a_command_without_a_reply_ends_soon_after_its_limit() {
     let sent: Vec<_> = requests
         .map(|(index, member)| {
             let store = Arc::clone(&store);
-            tokio::spawn(async move { store.together(member, item(index), ITEM_LIMIT).await })
+            tokio::spawn(async move { Box::pin(store.together(member, item(index), ITEM_LIMIT)).await })
         })
         .collect();
     for request in sent {
@@ -194,7 +194,7 @@ async fn every_request_has_its_answer() {
     let (_admissions, members) = group(5).await;
     let releases = members.into_iter().enumerate().map(|(index, member)| {
         let store = Arc::clone(&store);
-        tokio::spawn(async move { store.together(member, item(index), ITEM_LIMIT).await })
+        tokio::spawn(async move { Box::pin(store.together(member, item(index), ITEM_LIMIT)).await })
     });
     for release in releases.collect::<Vec<_>>() {
         assert!(!release.await.unwrap().unwrap(), "no claim had its lock");

@@ -38,13 +38,13 @@ pub(super) async fn measure(
         millis.collect()
     };
     let name = format!("{who}: acquire, p99.9");
-    report.turns_at_most(GOAL, name.as_str(), &millis(&library.slow_acquires), "ms");
+    report.at_most(GOAL, name.as_str(), &millis(&library.slow_acquires), "ms");
     let name = format!("{name}, own commands");
-    report.turns(name, &millis(&own.slow_acquires), "ms");
+    report.figure(name, &millis(&own.slow_acquires), "ms");
     report.millis(format!("{who}: acquire, max"), library.lengths.acquires.max());
     let name = format!("{who}: cycles / own commands");
-    report.turns_at_least(1.0, name, &library.over_other(&own), "x");
-    report.turns(format!("{who}: cycles"), &library.rates(), "/s");
+    report.at_least(1.0, name, &library.over_other(&own), "x");
+    report.figure(format!("{who}: cycles"), &library.rates(), "/s");
     Ok(())
 }
 

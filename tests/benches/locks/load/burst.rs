@@ -41,13 +41,13 @@ pub(super) async fn measure(
     }
     let who = "10,000 tasks at once";
     let name = format!("{who}: the first hold / a lone acquire, p50");
-    report.turns_at_most(FIRST, name.as_str(), &library.over_lone, "x");
-    report.turns(format!("{name}, own commands"), &own.over_lone, "x");
+    report.at_most(FIRST, name.as_str(), &library.over_lone, "x");
+    report.figure(format!("{name}, own commands"), &own.over_lone, "x");
     report.millis(format!("{who}: the first hold, p50"), library.first.p50());
-    report.turns_at_most(LAST, format!("{who}: the last hold"), &library.last, "s");
-    report.turns(format!("{who}: the last hold, own commands"), &own.last, "s");
+    report.at_most(LAST, format!("{who}: the last hold"), &library.last, "s");
+    report.figure(format!("{who}: the last hold, own commands"), &own.last, "s");
     let name = format!("{who}: acquires that failed");
-    report.count_at_most(0, name, library.failed, "acquires");
+    report.at_most(0.0, name, library.failed, "acquires");
     Ok(())
 }
 

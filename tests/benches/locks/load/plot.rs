@@ -1,9 +1,8 @@
 //! The plot of cycles over tasks.
 
-use anyhow::anyhow;
-use plotters::coord::Shift;
 use plotters::prelude::*;
 
+use crate::plot::{Area, svg};
 use crate::samples::{Turns, number};
 
 const SIZE: (u32, u32) = (900, 520);
@@ -26,20 +25,10 @@ impl Line {
 
 /// Draws the medians with their ranges; returns SVG.
 pub(super) fn draw(lines: &[Line]) -> anyhow::Result<String> {
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE).map_err(|error| anyhow!("{error}"))?;
-        chart(&root, lines).map_err(|error| anyhow!("{error}"))?;
-        root.present().map_err(|error| anyhow!("{error}"))?;
-    }
-    Ok(svg)
+    svg(SIZE, |root| chart(root, lines))
 }
 
-fn chart<B: DrawingBackend>(
-    area: &DrawingArea<B, Shift>,
-    lines: &[Line],
-) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+fn chart(area: &Area<'_>, lines: &[Line]) -> Result<(), DrawingAreaErrorKind<std::io::Error>> {
     let points = || lines.iter().flat_map(|line| &line.points);
     let most_tasks = points().map(|(tasks, _)| *tasks).max().unwrap_or(1);
     let most = points().map(|(_, rates)| rates.max()).fold(1.0, f64::max);

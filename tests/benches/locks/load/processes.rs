@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use mongolock::LockProvider;
+use mongolock_tests::order;
 use serde::{Deserialize, Serialize};
 
-use crate::child::Process;
+use crate::child;
 use crate::report::Report;
 use crate::rivals::{Crowd, Done, LIBRARY, Measured, Rival, in_turns};
 use crate::setting::{self, Setting};
-use crate::worker::{Job, next_step, print, ready};
+use crate::worker::{Job, print, ready};
 
 const PROCESSES: usize = 4;
 const TASKS: usize = 16;
@@ -36,27 +37,25 @@ pub(super) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
             ways: (0..=turns).flat_map(order).collect(),
             time: setting.pick(Duration::from_millis(1_500), Duration::from_millis(300)),
         };
-        processes.push(Process::start(setting, Job::Load(share)).await?);
+        processes.push(child::start(setting, Job::Load(share)).await?);
     }
     let measured: [_; WAYS] = in_turns(turns, async |_| {
-        for process in &mut processes {
-            process.go().await?;
-        }
+        child::go(&mut processes).await;
         let mut all = Done::default();
         for process in &mut processes {
-            all.rate += process.result::<f64>().await?;
+            all.rate += child::result::<f64>(process).await?;
         }
         Ok(all)
     })
     .await?;
-    for process in processes {
-        process.end().await?;
+    for mut process in processes {
+        process.end().await;
     }
     let ratios = measured[LIBRARY].over(&Measured::floor(&measured));
     let name = format!("{PROCESSES} processes x {TASKS} tasks: cycles / the faster floor");
-    report.turns_at_least(GOAL, name, &ratios, "x");
+    report.at_least(GOAL, name, &ratios, "x");
     let name = format!("{PROCESSES} processes x {TASKS} tasks: cycles, mongolock");
-    report.turns(name, &measured[LIBRARY].rates(), "/s");
+    report.figure(name, &measured[LIBRARY].rates(), "/s");
     Ok(())
 }
 
@@ -69,10 +68,10 @@ pub(crate) async fn share(uri: &str, database: &str, share: Share) -> anyhow::Re
         first_task: (share.number + 1) * 10_000,
         ..Crowd::of(TASKS, share.time)
     };
-    ready()?;
+    ready().await;
     for (step, way) in share.ways.into_iter().enumerate() {
         if step > 0 {
-            next_step()?;
+            order().await;
         }
         print(&crowd.run(&rivals[way]).await?.rate)?;
     }

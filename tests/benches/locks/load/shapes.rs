@@ -5,7 +5,6 @@ use std::time::Duration;
 use mongolock::LockProvider;
 
 use super::plot::Line;
-use super::tell;
 use crate::order::far_proxy;
 use crate::report::Report;
 use crate::rivals::{CHEAPEST, Crowd, Done, LIBRARY, Measured, OWN, Rival, UNAWAITED, in_turns};
@@ -64,17 +63,17 @@ pub(super) async fn measure(
             floor.iter().copied().collect(),
         ];
         for (line, rates) in lines.iter_mut().zip(&rates) {
-            report.turns(format!("{who}: cycles, {}", line.label), rates, "/s");
+            report.figure(format!("{who}: cycles, {}", line.label), rates, "/s");
             line.points.push((tasks, rates.clone()));
         }
         let library = &measured[LIBRARY];
         let name = format!("{who}: cycles / the faster floor");
-        tell(report, over_floor, name, &library.over(&floor));
+        report.at_least(over_floor, name, &library.over(&floor), "x");
         let name = format!("{who}: cycles / own commands");
-        tell(report, over_own, name, &library.over_other(&measured[OWN]));
+        report.at_least(over_own, name, &library.over_other(&measured[OWN]), "x");
         report.micros(format!("{who}: a cycle, p50"), library.lengths.all.p50());
         let name = format!("{who}: a cycle / own commands, p50");
-        report.turns(name, &library.median_over(&measured[OWN]), "x");
+        report.figure(name, &library.median_over(&measured[OWN]), "x");
         if tasks == MANY {
             processor(&who, &measured, setting, report);
         }
@@ -96,9 +95,9 @@ fn processor(who: &str, measured: &[Measured; 3], setting: &Setting, report: &mu
         return;
     }
     let name = format!("{who}: the server's processor for each cycle");
-    report.turns_at_most(PROCESSOR, name.as_str(), &measured[LIBRARY].processor, "us");
+    report.at_most(PROCESSOR, name.as_str(), &measured[LIBRARY].processor, "us");
     for (floor, label) in [(OWN, "own commands"), (CHEAPEST, "the cheapest commands")] {
-        report.turns(format!("{name}, {label}"), &measured[floor].processor, "us");
+        report.figure(format!("{name}, {label}"), &measured[floor].processor, "us");
     }
 }
 
@@ -110,7 +109,7 @@ async fn unawaited(rivals: &[Rival; 4], setting: &Setting, report: &mut Report) 
     let measured: [_; 3] = in_turns(setting.turns(), run).await?;
     let ratios = measured[LIBRARY].over(&Measured::floor(&measured));
     let name = format!("{MANY} tasks, without waiting for releases: cycles / the faster floor");
-    report.turns_at_least(UNAWAITED_RELEASES, name, &ratios, "x");
+    report.at_least(UNAWAITED_RELEASES, name, &ratios, "x");
     Ok(())
 }
 
@@ -128,7 +127,7 @@ pub(super) async fn of_new_names(
     let measured: [_; 3] = in_turns(setting.turns(), run).await?;
     let ratios = measured[LIBRARY].over(&Measured::floor(&measured));
     let name = format!("{MANY} tasks, new names: cycles / the faster floor");
-    report.turns_at_least(NEW_NAMES, name, &ratios, "x");
+    report.at_least(NEW_NAMES, name, &ratios, "x");
     Ok(())
 }
 
@@ -149,9 +148,9 @@ pub(super) async fn far(setting: &Setting, report: &mut Report) -> anyhow::Resul
         let [own, library] = in_turns(setting.turns(), run).await?;
         let who = format!("{tasks} tasks, 3 ms farther each way");
         let name = format!("{who}: cycles / own commands");
-        tell(report, goal, name, &library.over_other(&own));
+        report.at_least(goal, name, &library.over_other(&own), "x");
         let name = format!("{who}: a cycle / own commands, p50");
-        report.turns(name, &library.median_over(&own), "x");
+        report.figure(name, &library.median_over(&own), "x");
     }
     provider.shutdown().await;
     Ok(())

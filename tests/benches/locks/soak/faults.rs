@@ -242,10 +242,10 @@ impl<'a, 'b> Faults<'a, 'b> {
             return Ok(());
         };
         if kind == Kind::KillHolder {
-            self.fleet.until_holds(place, AIM).await;
+            self.fleet.until_holds(place, AIM).await?;
         } else {
             for _ in 0..10 {
-                if place != self.fleet.holder() {
+                if Some(place) != self.fleet.holder() {
                     break;
                 }
                 place = self.victim().unwrap_or(place);
@@ -262,7 +262,7 @@ impl<'a, 'b> Faults<'a, 'b> {
             return Ok(());
         };
         if self.random.bool() {
-            self.fleet.until_holds(place, AIM).await;
+            self.fleet.until_holds(place, AIM).await?;
         }
         let begun = clock::now();
         self.fleet.signal(place, Signal::STOP)?;
@@ -302,38 +302,31 @@ impl<'a, 'b> Faults<'a, 'b> {
         let in_an_hour = DateTime::from_millis(DateTime::now().timestamp_millis() + 3_600_000);
         let an_hour_ago = DateTime::from_millis(DateTime::now().timestamp_millis() - 3_600_000);
         let in_a_minute = DateTime::from_millis(DateTime::now().timestamp_millis() + 60_000);
-        let strange = |id: &str, changed: Document| {
-            let mut document = doc! {
-                "_id": format!("{id}:{LOCK}"), "name": LOCK, "provider": id, "owner": id, "at": an_hour_ago,
-                "since": an_hour_ago, "moment": 5_i64, "until": in_a_minute,
-            };
-            document.extend(changed);
-            document
-        };
-        let id = format!("{:016x}", self.random.u64(..));
-        let change = match self.random.u8(0..10) {
+        let number = self.random.u8(0..10);
+        let change = match number {
             0 => doc! { "at": "early" },
             1 => doc! { "at": an_hour_ago },
-            2 => doc! { "at": in_an_hour },
-            3 => doc! { "moment": i64::MAX, "since": true },
-            4 => doc! { "moment": -5_i32, "owner": Bson::Null },
-            5 => doc! { "until": an_hour_ago },
-            6 => doc! { "provider": 7_i32 },
-            7 => return self.add(strange(&id, doc! { "moment": i64::MAX })).await,
-            8 => {
-                return self
-                    .add(strange(&id, doc! { "provider": Bson::Null, "name": LOCK }))
-                    .await;
-            }
-            _ => return self.add(strange(&id, doc! { "at": in_an_hour })).await,
+            2 => doc! { "moment": i64::MAX, "since": true },
+            3 => doc! { "moment": -5_i32, "owner": Bson::Null },
+            4 => doc! { "until": an_hour_ago },
+            5 => doc! { "provider": 7_i32 },
+            6 => doc! { "moment": i64::MAX },
+            7 => doc! { "provider": Bson::Null, "name": LOCK },
+            // Of those that exist, or of a new one.
+            _ => doc! { "at": in_an_hour },
         };
-        let every = doc! { "name": LOCK };
-        self.waiters().update_many(every, doc! { "$set": change }).await?;
-        Ok(())
-    }
-
-    async fn add(&self, document: Document) -> anyhow::Result<()> {
-        self.waiters().insert_one(document).await?;
+        if ![6, 7, 9].contains(&number) {
+            let every = doc! { "name": LOCK };
+            self.waiters().update_many(every, doc! { "$set": change }).await?;
+            return Ok(());
+        }
+        let id = format!("{:016x}", self.random.u64(..));
+        let mut strange = doc! {
+            "_id": format!("{id}:{LOCK}"), "name": LOCK, "provider": &id, "owner": id, "at": an_hour_ago,
+            "since": an_hour_ago, "moment": 5_i64, "until": in_a_minute,
+        };
+        strange.extend(change);
+        self.waiters().insert_one(strange).await?;
         Ok(())
     }
 

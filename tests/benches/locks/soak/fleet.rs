@@ -3,21 +3,17 @@
 //! A *place* is a process of a kind, numbered from 0. When the process at a place is killed, another one takes the place.
 //! Each process is a *life*, numbered in the order of their starts.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use mongolock_tests::{Event, History, Step};
+use mongolock_tests::{Actor, History};
 use rustix::process::Signal;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use super::job::Soaking;
-use crate::child::{Output, Process, Running};
-use crate::clock;
 use crate::queue::Client;
 use crate::setting::Setting;
 use crate::worker::Job;
+use crate::{child, clock};
 
 /// The kind of the process at a place.
 #[derive(Clone)]
@@ -45,12 +41,10 @@ pub(crate) struct Fleet<'a> {
     lock: String,
     expiry: Duration,
     places: Vec<Place>,
-    running: Vec<Option<(usize, Running)>>,
+    running: Vec<Option<(usize, Actor)>>,
     lives: Vec<Life>,
-    /// What the processes have printed, and what has happened to them. Their numbers are those of the lives.
-    history: Arc<Mutex<History>>,
-    holder: watch::Sender<usize>,
-    readers: JoinSet<()>,
+    /// What the processes have done that have ended, and what has happened to them. Their numbers are those of the lives.
+    history: History,
 }
 
 impl<'a> Fleet<'a> {
@@ -62,9 +56,7 @@ impl<'a> Fleet<'a> {
             running: places.iter().map(|_| None).collect(),
             places,
             lives: Vec::new(),
-            history: Arc::default(),
-            holder: watch::Sender::new(usize::MAX),
-            readers: JoinSet::new(),
+            history: History::default(),
         }
     }
 
@@ -80,66 +72,49 @@ impl<'a> Fleet<'a> {
             tasks: *tasks,
             expiry: self.expiry,
         };
-        let process = Process::start_at(self.setting, uri, Job::Soak(soaking)).await?;
-        let (mut running, output) = process.split();
-        let history = Arc::clone(&self.history);
-        self.readers
-            .spawn(read(life, place, output, history, self.holder.clone()));
+        let mut process = child::start_with(self.setting, uri, Job::Soak(soaking), &[]).await?;
         self.lives.push(Life {
             place,
             begun: clock::now(),
             ended: None,
             is_killed: false,
         });
-        running.go().await?;
-        self.running[place] = Some((life, running));
+        process.send("go").await;
+        self.running[place] = Some((life, process));
         Ok(())
     }
 
     /// Kills the process at a place.
     pub(crate) async fn kill(&mut self, place: usize) -> anyhow::Result<()> {
-        let life = self.running[place].as_ref().map(|(life, _)| *life);
-        let running = self.take(place, true)?;
-        note(&self.history, life.context("nobody is there")?, Step::Killed);
-        running.kill().await
+        self.signal(place, Signal::KILL)?;
+        self.leave(place, true).await
     }
 
     /// Lets the process at a place end in its own way.
     pub(crate) async fn end(&mut self, place: usize) -> anyhow::Result<()> {
-        let mut running = self.take(place, false)?;
-        running.go().await?;
-        running.end().await
+        self.at(place)?.send("go").await;
+        self.leave(place, false).await
     }
 
-    pub(crate) fn signal(&self, place: usize, signal: Signal) -> anyhow::Result<()> {
-        let (life, running) = self.running[place].as_ref().context("nobody is there")?;
-        if signal == Signal::STOP {
-            note(&self.history, *life, Step::Stopped);
-        }
-        running.signal(signal)?;
-        if signal == Signal::CONT {
-            note(&self.history, *life, Step::Continued);
-        }
+    pub(crate) fn signal(&mut self, place: usize, signal: Signal) -> anyhow::Result<()> {
+        self.at(place)?.signal(signal);
         Ok(())
     }
 
     /// Waits until the process at this place holds the lock; returns whether it does in time.
-    pub(crate) async fn until_holds(&self, place: usize, limit: Duration) -> bool {
-        let mut holder = self.holder.subscribe();
-        holder.mark_unchanged();
-        let holds = async {
-            while holder.changed().await.is_ok() {
-                if *holder.borrow_and_update() == place {
-                    return;
-                }
-            }
-        };
-        tokio::time::timeout(limit, holds).await.is_ok()
+    pub(crate) async fn until_holds(&mut self, place: usize, limit: Duration) -> anyhow::Result<bool> {
+        let mut acquired = self.at(place)?.acquired();
+        acquired.mark_unchanged();
+        Ok(tokio::time::timeout(limit, acquired.changed()).await.is_ok())
     }
 
     /// The place of the process that has held the lock last.
-    pub(crate) fn holder(&self) -> usize {
-        *self.holder.borrow()
+    pub(crate) fn holder(&self) -> Option<usize> {
+        let acquired = |place: &usize| {
+            let running = self.running[*place].as_ref();
+            running.map(|(_, process)| *process.acquired().borrow())
+        };
+        self.running().into_iter().max_by_key(acquired)
     }
 
     /// The places whose processes run.
@@ -159,48 +134,29 @@ impl<'a> Fleet<'a> {
             .collect()
     }
 
-    /// All processes and all that they have printed, when the last one has ended.
-    pub(crate) async fn finish(mut self) -> anyhow::Result<(Vec<Place>, Vec<Life>, History)> {
+    /// All processes and all that they have done, when the last one has ended.
+    pub(crate) fn finish(self) -> anyhow::Result<(Vec<Place>, Vec<Life>, History)> {
         ensure!(self.running().is_empty(), "a process of the soak still runs");
-        while let Some(read) = self.readers.join_next().await {
-            read?;
-        }
-        let history = std::mem::take(&mut *lock(&self.history));
-        Ok((self.places, self.lives, history))
+        Ok((self.places, self.lives, self.history))
     }
 
-    fn take(&mut self, place: usize, is_killed: bool) -> anyhow::Result<Running> {
-        let (life, running) = self.running[place].take().context("nobody is there")?;
+    fn at(&mut self, place: usize) -> anyhow::Result<&mut Actor> {
+        let running = self.running[place].as_mut().context("nobody is there")?;
+        Ok(&mut running.1)
+    }
+
+    /// Waits for the end of the process at a place, which was killed or told to end just now.
+    async fn leave(&mut self, place: usize, is_killed: bool) -> anyhow::Result<()> {
+        let (life, mut process) = self.running[place].take().context("nobody is there")?;
         self.lives[life].ended = Some(clock::now());
         self.lives[life].is_killed = is_killed;
-        Ok(running)
+        process.end().await;
+        process.tell_as(life, &mut self.history);
+        Ok(())
     }
 }
 
 /// The owner in the waiters' documents of a process.
 fn owner(life: usize) -> String {
     format!("soak-{life}")
-}
-
-async fn read(
-    life: usize,
-    place: usize,
-    mut output: Output,
-    history: Arc<Mutex<History>>,
-    holder: watch::Sender<usize>,
-) {
-    while let Some(event) = output.next::<Event>().await {
-        if matches!(event.step, Step::Acquired { .. }) {
-            holder.send_replace(place);
-        }
-        lock(&history).add(event.of(life));
-    }
-}
-
-fn note(history: &Mutex<History>, life: usize, step: Step) {
-    lock(history).note(life, step);
-}
-
-fn lock(history: &Mutex<History>) -> MutexGuard<'_, History> {
-    history.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use mongodb::Collection;
 use mongodb::bson::{Document, doc};
-use mongolock::{DistributedLock, LockError, LockProvider};
-use mongolock_tests::{Event, Outcome, Step};
+use mongolock::LockProvider;
+use mongolock_tests::{Event, Outcome, Step, order, tell};
 use serde::{Deserialize, Serialize};
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::act::{Act, section, take_turn};
 use crate::queue::{Client, dotnet_acquires};
-use crate::worker::{next_step, print, ready};
-use crate::{clock, setting};
+use crate::setting;
+use crate::worker::ready;
 
 /// The pause after an error, so that a server that is down is not asked without end.
 const AFTER_ERROR: Duration = Duration::from_millis(20);
@@ -38,9 +39,10 @@ pub(crate) async fn ask(uri: &str, database: &str, soaking: Soaking) -> anyhow::
     let provider = LockProvider::builder(&database)
         .expiry(soaking.expiry)
         .wake_up(soaking.client == Client::Woken)
+        .acquire_timeout(None)
         .owner(soaking.owner)
         .build()?;
-    ready()?;
+    ready().await;
     let ends = Arc::new(AtomicBool::new(false));
     let mut working = JoinSet::new();
     for task in 0..soaking.tasks {
@@ -52,15 +54,12 @@ pub(crate) async fn ask(uri: &str, database: &str, soaking: Soaking) -> anyhow::
             let locks = database.collection("distributed_locks");
             working.spawn(asking.dotnet(locks, soaking.name.clone()));
         } else {
-            let lock = provider.lock(&*soaking.name).acquire_timeout(None);
-            working.spawn(asking.by(lock));
+            working.spawn(asking.by(provider.clone(), soaking.name.clone()));
         }
     }
-    spawn_blocking(next_step).await??;
+    order().await;
     ends.store(true, Ordering::Relaxed);
-    while let Some(ended) = working.join_next().await {
-        ended??;
-    }
+    working.join_all().await;
     provider.shutdown().await;
     Ok(())
 }
@@ -72,110 +71,64 @@ struct Asking {
 }
 
 impl Asking {
-    async fn by(self, lock: DistributedLock) -> anyhow::Result<()> {
+    async fn by(self, provider: LockProvider, name: String) {
         while !self.ends() {
-            self.tell(Step::Invoke)?;
-            let guard = match lock.acquire().await {
-                Ok(guard) => guard,
-                Err(error) => {
-                    self.not_acquired(&error, matches!(error, LockError::Mongo(_)))?;
-                    sleep(AFTER_ERROR).await;
-                    continue;
-                }
-            };
-            // The clock is read first: the lock is held at this time if it is held after it.
-            let begun = clock::now();
-            let lease = guard.remaining();
-            if guard.is_lost() {
-                self.not_acquired(&"the lock was lost before the section began", false)?;
-                continue;
-            }
-            let token = Some(guard.fencing_token().get());
-            self.tell_at(begun, Step::Acquired { token, lease })?;
-            tokio::select! {
-                () = sleep(length()) => {}
-                () = guard.lost() => {}
-            }
-            let ended = clock::now();
-            let is_lost = guard.is_lost();
-            self.tell_at(ended, Step::Ended { is_lost })?;
-            if !is_lost {
-                let outcome = match guard.release().await {
-                    Ok(()) => Outcome::Ok,
-                    Err(error @ LockError::Lost { .. }) => Outcome::Failed(error.to_string()),
-                    Err(error) => Outcome::Unknown(error.to_string()),
-                };
-                self.tell(Step::Released(outcome))?;
+            if take_turn(Act::Lock, &provider, &name, self.task).await.is_err() {
+                sleep(AFTER_ERROR).await;
             }
         }
-        Ok(())
     }
 
-    async fn dotnet(self, locks: Collection<Document>, name: String) -> anyhow::Result<()> {
+    async fn dotnet(self, locks: Collection<Document>, name: String) {
         while !self.ends() {
             let lock_id = format!("{:032x}", fastrand::u128(..));
-            if self.dotnet_waits(&locks, &name, &lock_id).await? {
-                sleep(length()).await;
-                self.tell(Step::Ended { is_lost: false })?;
+            if self.dotnet_waits(&locks, &name, &lock_id).await {
+                sleep(section()).await;
+                self.tell(Step::Ended { is_lost: false });
             }
             // After an error the document may have this id as well.
             while let Err(error) = locks.delete_one(doc! { "_id": &name, "lockId": &lock_id }).await {
-                self.tell(Step::Released(Outcome::Unknown(error.to_string())))?;
+                self.tell(Step::Released(Outcome::Unknown(error.to_string())));
                 sleep(AFTER_ERROR).await;
             }
-            self.tell(Step::Released(Outcome::Ok))?;
+            self.tell(Step::Released(Outcome::Ok));
         }
-        Ok(())
     }
 
     /// Asks until the lock is acquired; returns whether it was before the end.
-    async fn dotnet_waits(
-        &self,
-        locks: &Collection<Document>,
-        name: &str,
-        lock_id: &str,
-    ) -> anyhow::Result<bool> {
-        self.tell(Step::Invoke)?;
+    async fn dotnet_waits(&self, locks: &Collection<Document>, name: &str, lock_id: &str) -> bool {
+        self.tell(Step::Invoke);
         // After an error the document may have this id already, and the next attempt finds it.
         while !self.ends() {
             match dotnet_acquires(locks, name, lock_id).await {
                 // Its tokens begin anew when the document was deleted.
                 Ok(Some(_)) => {
                     let (token, lease) = (None, DOTNET_LEASE);
-                    self.tell(Step::Acquired { token, lease })?;
-                    return Ok(true);
+                    self.tell(Step::Acquired { token, lease });
+                    return true;
                 }
                 Ok(None) => sleep(Duration::from_millis(fastrand::u64(10..=800))).await,
                 Err(error) => {
-                    self.not_acquired(&error, true)?;
-                    self.tell(Step::Invoke)?;
+                    self.not_acquired(&error, true);
+                    self.tell(Step::Invoke);
                     sleep(AFTER_ERROR).await;
                 }
             }
         }
-        self.not_acquired(&"the client has ended", false)?;
-        Ok(false)
+        self.not_acquired(&"the client has ended", false);
+        false
     }
 
     fn ends(&self) -> bool {
         self.ends.load(Ordering::Relaxed)
     }
 
-    fn tell(&self, step: Step) -> anyhow::Result<()> {
-        self.tell_at(clock::now(), step)
+    fn tell(&self, step: Step) {
+        tell(&Event::now(self.task, step));
     }
 
-    fn tell_at(&self, at: Duration, step: Step) -> anyhow::Result<()> {
-        print(&Event::at(self.task, at, step))
-    }
-
-    fn not_acquired(&self, error: &impl Display, is_unknown: bool) -> anyhow::Result<()> {
+    fn not_acquired(&self, error: &impl Display, is_unknown: bool) {
         let error = error.to_string();
-        self.tell(Step::NotAcquired { error, is_unknown })
+        self.tell(Step::NotAcquired { error, is_unknown });
     }
-}
-
-/// The length of a section.
-fn length() -> Duration {
-    Duration::from_millis(fastrand::u64(1..=5))
 }

@@ -4,6 +4,8 @@
 //! Every process prints its steps. At the end the checker of histories judges them: overlaps, tokens, releases and calls
 //! without an answer. Then follow the time for which the lock was free, and that for which a process was without a turn.
 
+#[path = "../../../suites/faults/act.rs"]
+mod act;
 mod faults;
 mod fleet;
 mod job;
@@ -96,7 +98,7 @@ async fn soak(setting: &Setting, database: &Database, seed: u64) -> anyhow::Resu
         fleet.end(place).await?;
     }
     let ended = fleet.ended_owners();
-    let (places, lives, history) = fleet.finish().await?;
+    let (places, lives, history) = fleet.finish()?;
     history.save("soak");
     Ok((Seen::new(places, lives, history, faults), ended))
 }
@@ -127,35 +129,35 @@ fn places(setting: &Setting, proxy: Option<&Proxy>) -> Vec<Place> {
 fn safety(seen: &Seen, report: &mut Report) {
     let verdict = &seen.verdict;
     println!("soak         {verdict}");
-    show("overlap", &verdict.overlaps, seen);
-    report.count_at_most(0, "two holders at the same time", verdict.overlaps.len(), "times");
+    for (what, name, pairs) in [
+        ("overlap", "two holders at the same time", &verdict.overlaps),
+        ("token", "tokens that do not rise", &verdict.falling_tokens),
+        (
+            "release",
+            "releases confirmed after a takeover",
+            &verdict.false_releases,
+        ),
+    ] {
+        show(what, pairs, seen);
+        report.at_most(0.0, name, pairs.len(), "times");
+    }
     let late = &verdict.late_sections;
     let name = "unfenced: a stopped holder's section beside a later holder";
-    report.figure(name, number(late.len()), "times");
+    report.figure(name, late.len(), "times");
     let longest = late.iter().map(|late| late.time).max();
     report.millis("the same: longest time", longest.unwrap_or_default());
     let noticed = verdict.lost.iter().filter(|hold| hold.was_stopped_over_the_end());
     let name = "stopped over the end of a lease, and noticed it";
-    report.figure(name, number(noticed.count()), "sections");
-    report.figure("holds that were lost", number(verdict.lost.len()), "sections");
+    report.figure(name, noticed.count(), "sections");
+    report.figure("holds that were lost", verdict.lost.len(), "sections");
     let (killed, stopped) = seen.hit();
-    report.figure("killed in a section", number(killed), "sections");
-    report.figure("stopped in a section", number(stopped), "sections");
-    show("token", &verdict.falling_tokens, seen);
-    report.count_at_most(
-        0,
-        "tokens that do not rise",
-        verdict.falling_tokens.len(),
-        "tokens",
-    );
-    show("release", &verdict.false_releases, seen);
-    let name = "releases confirmed after a takeover";
-    report.count_at_most(0, name, verdict.false_releases.len(), "releases");
+    report.figure("killed in a section", killed, "sections");
+    report.figure("stopped in a section", stopped, "sections");
     for call in verdict.unanswered.iter().take(EXAMPLES) {
         println!("soak         without an answer: {call:?}");
     }
     let name = "calls without an answer";
-    report.count_at_most(0, name, verdict.unanswered.len(), "calls");
+    report.at_most(0.0, name, verdict.unanswered.len(), "calls");
 }
 
 fn liveness(seen: &Seen, report: &mut Report) {
@@ -165,8 +167,7 @@ fn liveness(seen: &Seen, report: &mut Report) {
     let unexplained = worst("free lock", &free, seen, FREE);
     let name = "the same without what faults explain";
     report.at_most(millis(FREE), name, millis(unexplained.unexplained), "ms");
-    let mut gaps = Samples::default();
-    gaps.extend(free.iter().map(|gap| gap.span.time()));
+    let gaps: Samples = free.iter().map(|gap| gap.span.time()).collect();
     report.millis("the lock is free: p50", gaps.p50());
     report.millis("the lock is free: p99", gaps.p99());
     let without = seen.without_a_turn();
@@ -177,11 +178,9 @@ fn liveness(seen: &Seen, report: &mut Report) {
 }
 
 fn order(seen: &Seen, report: &mut Report) {
-    report.turns("quiet: longest wait / mean wait", &seen.unfairness(), "x");
-    let mut waits = Samples::default();
-    for quiet in seen.quiet() {
-        waits.extend(seen.waits(quiet));
-    }
+    report.figure("quiet: longest wait / mean wait", &seen.unfairness(), "x");
+    let quiet = seen.quiet().into_iter();
+    let waits: Samples = quiet.flat_map(|quiet| seen.waits(quiet)).collect();
     report.millis("quiet: mean wait", waits.mean());
     report.millis("quiet: longest wait", waits.max());
     report.figure("quiet times", number(seen.quiet().len()), "times");
@@ -206,7 +205,7 @@ async fn documents(
         .count_documents(doc! { "owner": { "$in": ended } })
         .await?;
     let name = "documents of waiters that have ended";
-    report.count_at_most(0, name, usize::try_from(left)?, "documents");
+    report.at_most(0.0, name, usize::try_from(left)?, "documents");
     let indexes = waiters.list_index_names().await?;
     println!(
         "soak         indexes of the waiters' collection: {}",
@@ -222,7 +221,7 @@ async fn documents(
         left = waiters.count_documents(doc! {}).await?;
     }
     let name = "documents of expired waiters in the end";
-    report.count_at_most(0, name, usize::try_from(left)?, "documents");
+    report.at_most(0.0, name, usize::try_from(left)?, "documents");
     let time = clock::now().saturating_sub(begun);
     report.figure("time until then", time.as_secs_f64(), "s");
     Ok(())

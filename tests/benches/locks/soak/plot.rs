@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::anyhow;
-use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::faults::{Fault, Kind};
 use super::verdict::{Seen, Span};
+use crate::plot::{Area, svg};
 
 const SIZE: (u32, u32) = (1100, 720);
 const AROUND: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
@@ -15,17 +14,13 @@ const CALM: Duration = Duration::from_millis(1_500);
 
 /// Draws both times; returns SVG.
 pub(crate) fn draw(seen: &Seen) -> anyhow::Result<String> {
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE).map_err(|error| anyhow!("{error}"))?;
+    svg(SIZE, |root| {
         let panels = root.split_evenly((2, 1));
         for (panel, (title, span)) in panels.iter().zip(spans(seen)) {
-            holders(panel, &title, span, seen).map_err(|error| anyhow!("{error}"))?;
+            holders(panel, &title, span, seen)?;
         }
-        root.present().map_err(|error| anyhow!("{error}"))?;
-    }
-    Ok(svg)
+        Ok(())
+    })
 }
 
 /// The times that are drawn: one around the death of a holder without another fault shortly before it, and a quiet one.
@@ -57,12 +52,12 @@ fn spans(seen: &Seen) -> Vec<(String, Span)> {
     around.into_iter().chain(calm).collect()
 }
 
-fn holders<B: DrawingBackend>(
-    panel: &DrawingArea<B, Shift>,
+fn holders(
+    panel: &Area<'_>,
     title: &str,
     span: Span,
     seen: &Seen,
-) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+) -> Result<(), DrawingAreaErrorKind<std::io::Error>> {
     let places = seen.places.len();
     let titles = |row: &i32| {
         let place = usize::try_from(*row).ok();

@@ -125,14 +125,12 @@ impl Seen {
 
     /// The waits of our processes that lie in one stretch of time.
     pub(crate) fn waits(&self, within: Span) -> Samples {
-        let mut waits = Samples::default();
         let inside = |hold: &&Hold| hold.asked >= within.from && hold.begun <= within.to;
         let ours = self.holds.iter().filter(|hold| self.is_ours(self.place(hold)));
-        waits.extend(
-            ours.filter(inside)
-                .map(|hold| hold.begun.saturating_sub(hold.asked)),
-        );
-        waits
+        let waits = ours
+            .filter(inside)
+            .map(|hold| hold.begun.saturating_sub(hold.asked));
+        waits.collect()
     }
 
     /// The longest wait divided by the mean one, for each quiet time.

@@ -7,10 +7,10 @@ use super::{Call, Outcome};
 use crate::id::{Id, Token};
 use crate::lease::book::{Answer, NextRelease};
 use crate::lease::{Lease, Release, without_margin};
-use crate::mutant::Mutant;
 use crate::network::{Body, Failure};
-use crate::process::{Caller, Cx, Process, Request};
+use crate::process::{Cx, Process, Request};
 use crate::queue::{Holder, RequestNumber};
+use crate::setup::Mutant;
 use crate::store::{AcquireReply, AdmissionClass};
 use crate::time::Instant;
 
@@ -64,12 +64,9 @@ impl Process {
     /// `Claim::anew`.
     pub(super) fn anew(&mut self, attempt: &Attempt) -> Attempt {
         Attempt {
-            id: self.new_id(),
             tokens: attempt.tokens,
-            number: None,
             asking: attempt.asking.anew(),
-            requests: Vec::new(),
-            is_lease: false,
+            ..self.new_attempt(false)
         }
     }
 
@@ -153,15 +150,10 @@ impl Process {
         }
         let Request { sent, limit, .. } = request;
         let reply = result.map(|result| Reply { sent, limit, result });
-        for caller in &mut self.callers {
-            if let Caller::Waits(call) = caller
-                && let Some(attempt) = &mut call.attempt
-            {
-                for request in &mut attempt.requests {
-                    if matches!(request, Sent::InFlight(own) if *own == no) {
-                        *request = Sent::Ended(reply);
-                    }
-                }
+        let attempts = self.calls().filter_map(|call| call.attempt.as_mut());
+        for request in attempts.flat_map(|attempt| &mut attempt.requests) {
+            if matches!(request, Sent::InFlight(own) if *own == no) {
+                *request = Sent::Ended(reply);
             }
         }
     }

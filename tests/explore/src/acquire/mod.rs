@@ -18,10 +18,10 @@ pub(crate) use told::{Check, Told};
 use crate::id::Id;
 use crate::lease::Lease;
 use crate::moment::Moment;
-use crate::mutant::Mutant;
 use crate::network::{Body, Failure};
 use crate::process::{Caller, Cx, Process};
 use crate::queue::{MAX_REQUESTS, RequestNumber};
+use crate::setup::Mutant;
 use crate::store::{AdmissionClass, ClaimEnd};
 use crate::time::Instant;
 use crate::timing::{ACQUIRE_OVERDUE, TRY_LIMIT};
@@ -128,9 +128,8 @@ impl Process {
 
     /// A caller that has waited gets the turn.
     pub(crate) fn begin_turn(&mut self, cx: &mut Cx<'_>, caller: usize) {
-        match std::mem::replace(&mut self.callers[caller], Caller::Polled) {
-            Caller::Waits(call) => self.take_turn(cx, caller, call),
-            other => self.callers[caller] = other,
+        if let Some(call) = self.take_call(caller) {
+            self.take_turn(cx, caller, call);
         }
     }
 
@@ -178,10 +177,7 @@ impl Process {
 
     /// Polls the future of a call, and returns whether it has gone on.
     pub(crate) fn poll(&mut self, cx: &mut Cx<'_>, caller: usize) -> bool {
-        if !matches!(self.callers[caller], Caller::Waits(_)) {
-            return false;
-        }
-        let Caller::Waits(mut call) = std::mem::replace(&mut self.callers[caller], Caller::Polled) else {
+        let Some(mut call) = self.take_call(caller) else {
             return false;
         };
         let polled = match self.advance(cx, &mut call) {
@@ -360,9 +356,8 @@ impl Process {
         if reply.is_ok() {
             self.queue.front.released(Instant::now(), number);
         }
-        for caller in &mut self.callers {
-            if let Caller::Waits(call) = caller
-                && let Phase::Clears { no: own, result, .. } = &mut call.phase
+        for call in self.calls() {
+            if let Phase::Clears { no: own, result, .. } = &mut call.phase
                 && *own == no
             {
                 *result = Some(reply.map(drop));

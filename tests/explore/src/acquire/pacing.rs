@@ -90,7 +90,7 @@ impl Process {
         let Some(pacing) = &mut call.pacing else {
             return Duration::ZERO;
         };
-        let registers = pacing.pauses.held(cx.setup.fair, self.lines.has_line(), false);
+        let registers = pacing.pauses.held(self.lines.has_line(), false);
         if registers.stream {
             self.subscribe(cx, call);
         }

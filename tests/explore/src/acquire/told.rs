@@ -104,11 +104,7 @@ impl Process {
 
     /// A call is cancelled, or ends without a hold: the claim is given up, and then the turn passes.
     pub(crate) fn drop_call(&mut self, cx: &mut Cx<'_>, caller: usize, mut call: Call) {
-        self.callers[caller] = if cx.setup.again {
-            Caller::Idle
-        } else {
-            Caller::Done
-        };
+        self.callers[caller] = Caller::after(cx.setup);
         if let Some(attempt) = call.attempt.take() {
             self.drop_attempt(cx, &attempt);
         }

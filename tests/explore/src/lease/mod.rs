@@ -11,8 +11,8 @@ pub(crate) use release::Release;
 use release::Stage;
 
 use crate::id::{Id, Token};
-use crate::mutant::Mutant;
 use crate::process::{Caller, Cx, Process};
+use crate::setup::Mutant;
 use crate::time::Instant;
 
 /// One hold.
@@ -56,9 +56,7 @@ impl Lease {
             ..self.clone()
         })
     }
-}
 
-impl Lease {
     /// `Hold::taken_over`. All callers have the same options.
     pub(crate) fn taken_over(self) -> Result<Self, Self> {
         if self.is_over() { Err(self) } else { Ok(self) }
@@ -68,12 +66,7 @@ impl Lease {
 impl Process {
     /// A caller ends its hold: `release::end`, and what follows it in `begin`, `unawaited` and `in_background`.
     pub(crate) fn end_hold(&mut self, cx: &mut Cx<'_>, caller: usize, end: EndOfHold) {
-        let after = if cx.setup.again {
-            Caller::Idle
-        } else {
-            Caller::Done
-        };
-        match std::mem::replace(&mut self.callers[caller], after) {
+        match std::mem::replace(&mut self.callers[caller], Caller::after(cx.setup)) {
             // The server may still have the claim.
             Caller::Lost(lease) => self.release_claim(cx, &lease),
             Caller::Holds(lease) if self.hands_over(cx, &lease) => {}

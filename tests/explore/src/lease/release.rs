@@ -8,9 +8,9 @@ use super::book::NextRelease;
 use crate::backoff::Backoff;
 use crate::id::Id;
 use crate::moment::Luck;
-use crate::mutant::Mutant;
 use crate::network::{Body, Failure};
 use crate::process::{Cx, Process};
+use crate::setup::Mutant;
 use crate::time::Instant;
 use crate::timing::RELEASE_NO_REPLY;
 

@@ -21,9 +21,8 @@ pub(crate) use holder::{Holder, Period};
 use crate::acquire::{Check, Phase};
 use crate::hash::ByText;
 use crate::lease::Lease;
-use crate::mutant::Mutant;
-use crate::process::{Caller, Cx, Process};
-use crate::setup::Setup;
+use crate::process::{Cx, Process};
+use crate::setup::{Mutant, Setup};
 use crate::time::Instant;
 
 /// The number of acquire requests of one name that may be in flight.
@@ -105,10 +104,8 @@ impl Process {
 
     /// Wakes the tries behind the front: `Front::changed`.
     fn front_changed(&mut self) {
-        for caller in &mut self.callers {
-            if let Caller::Waits(call) = caller
-                && let Phase::Asks(check) = &mut call.phase
-            {
+        for call in self.calls() {
+            if let Phase::Asks(check) = &mut call.phase {
                 *check = Check::Begins;
             }
         }

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use stateright::Property;
-
-use super::{Command, Detached, Hold, Name, Origin, Owed, Phase, Request, State};
+use super::{Command, Detached, Hold, Name, Origin, Owed, Phase, Property, Request, State};
+use crate::shared::{ONE_HOLDER, RISES};
 
 impl State {
     /// Whether the lock changes only if a process begins something.
@@ -23,14 +22,14 @@ impl State {
 
 impl Detached {
     /// What must be possible within the bounds.
-    pub(super) fn possible(&self) -> Vec<Property<Self>> {
-        let mut properties = vec![Property::sometimes("a handle is resumed", |_, state: &State| {
+    pub(super) fn possible(&self) -> Vec<Property> {
+        let mut properties = vec![Property::sometimes("a handle is resumed", |_, state| {
             state.handles().any(|handle| state.about(handle).won == 1)
         })];
         if self.most.resumes > 1 {
             properties.push(Property::sometimes(
                 "two requests that resume one handle are on their way",
-                |_, state: &State| {
+                |_, state| {
                     let resumes = |command: &&Command| matches!(command.request, Request::Resume { .. });
                     let commands = state.commands.iter().filter(resumes);
                     let holds = commands.map(|command| command.request.makes());
@@ -39,7 +38,7 @@ impl Detached {
             ));
             properties.push(Property::sometimes(
                 "a resumption that was given up has the lock while another is tried",
-                |_, state: &State| {
+                |_, state| {
                     let is_late = |owed: &Owed| matches!(owed, Owed::GiveBack { .. }) && state.is_late(*owed);
                     let tries = |phase: &Phase| matches!(phase, Phase::Resuming { .. });
                     state.owed.iter().any(is_late) && state.processes.iter().any(tries)
@@ -48,7 +47,7 @@ impl Detached {
         }
         properties.push(Property::sometimes(
             "a lease is detached after its process has given up",
-            |_, state: &State| {
+            |_, state| {
                 let is_late = |owed: &Owed| match owed {
                     Owed::Release(hold) => {
                         state.handles().any(|handle| handle == *hold) && state.is_late(*owed)
@@ -61,7 +60,7 @@ impl Detached {
         if self.is_held && self.most.claims > 0 {
             properties.push(Property::sometimes(
                 "another process acquires a lock that was resumed",
-                |_, state: &State| {
+                |_, state| {
                     let is_later = |hold: Hold| {
                         let mut resumed = state.handles().filter(|handle| state.about(*handle).won == 1);
                         state.about(hold).origin == Origin::Claim
@@ -75,36 +74,33 @@ impl Detached {
     }
 
     /// The lock, and the handle, has one holder at most, for as long as it was told.
-    pub(super) fn safe() -> [Property<Self>; 6] {
+    pub(super) fn safe() -> [Property; 6] {
         [
-            Property::always("no two processes rely on the lock", |_, state: &State| {
+            Property::always(ONE_HOLDER, |_, state| {
                 let relies = |phase: &&Phase| matches!(phase, Phase::Holding { .. });
                 state.processes.iter().filter(relies).count() <= 1
             }),
-            Property::always("a later holder has a greater token", |_, state: &State| {
-                !state.wrongs.token_fell
-            }),
-            Property::always("a command for one hold changes no other", |_, state: &State| {
+            Property::always(RISES, |_, state| !state.wrongs.token_fell),
+            Property::always("a command for one hold changes no other", |_, state| {
                 !state.wrongs.changed_other
             }),
-            Property::always(
-                "a detached lease lasts as long as it was granted",
-                |_, state: &State| !state.wrongs.cut,
-            ),
+            Property::always("a detached lease lasts as long as it was granted", |_, state| {
+                !state.wrongs.cut
+            }),
             Property::always(
                 "nobody else acquires a lock whose detached lease runs",
-                |_, state: &State| !state.wrongs.acquired_early,
+                |_, state| !state.wrongs.acquired_early,
             ),
-            Property::always("one process at most resumes a handle", |_, state: &State| {
+            Property::always("one process at most resumes a handle", |_, state| {
                 state.holds.iter().all(|hold| hold.won <= 1)
             }),
         ]
     }
 
     /// A lease that is detached can be resumed.
-    pub(super) fn live() -> [Property<Self>; 3] {
+    pub(super) fn live() -> [Property; 3] {
         [
-            Property::always("one of those that resume a handle gets it", |_, state: &State| {
+            Property::always("one of those that resume a handle gets it", |_, state| {
                 let resumes = |phase: &Phase| matches!(phase, Phase::Resuming { .. });
                 let is_decided = !state.processes.iter().any(resumes);
                 let was_tried = |handle: &Hold| {
@@ -114,19 +110,16 @@ impl Detached {
                 let mut tried = state.handles().filter(was_tried);
                 state.is_disturbed || !is_decided || tried.all(|handle| state.about(handle).won == 1)
             }),
-            Property::always(
-                "no lease is kept by a resumption that nobody has",
-                |_, state: &State| {
-                    let is_kept = |hold: Hold| {
-                        let about = state.about(hold);
-                        matches!(about.origin, Origin::Resumed(_)) && about.won == 0
-                    };
-                    !state.is_still() || !state.names.iter().filter_map(|name| name.hold).any(is_kept)
-                },
-            ),
+            Property::always("no lease is kept by a resumption that nobody has", |_, state| {
+                let is_kept = |hold: Hold| {
+                    let about = state.about(hold);
+                    matches!(about.origin, Origin::Resumed(_)) && about.won == 0
+                };
+                !state.is_still() || !state.names.iter().filter_map(|name| name.hold).any(is_kept)
+            }),
             Property::always(
                 "a process releases no lease that others can resume",
-                |_, state: &State| !state.wrongs.lost_lease,
+                |_, state| !state.wrongs.lost_lease,
             ),
         ]
     }

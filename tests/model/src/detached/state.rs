@@ -3,7 +3,7 @@
 use super::{
     About, Changed, Command, Detached, Hold, Name, Order, Origin, Owed, Phase, Reply, Request, Stage, State,
 };
-use crate::protocol::{ClaimId, Document, LockId, Rules, Time, detach, extend, give_back};
+use crate::protocol::{ClaimId, Document, LockId, Rules, Time, detach, extend, give_back, has_id};
 
 impl Phase {
     /// The request that a process has sent, and may send again.
@@ -30,6 +30,13 @@ impl Owed {
             Self::GiveBack { hold, handle } => Request::GiveBack { hold, handle },
             Self::Release(hold) => Request::Release(hold),
         }
+    }
+}
+
+impl Name {
+    /// Whether its lease runs.
+    fn runs(&self, now: Time) -> bool {
+        self.document.is_some_and(|document| document.expires_at > now)
     }
 }
 
@@ -70,12 +77,13 @@ impl Detached {
         }
     }
 
-    fn extend(&self, at: &mut Option<Document>, id: ClaimId, now: Time) -> bool {
+    fn extend(&self, at: &mut Option<Document>, id: ClaimId, now: Time) {
         if self.changed == Changed::ExtendsLikeRenewal {
             let expiry = self.extension;
-            return Rules { expiry, ..self.rules }.renew(at, id, now);
+            Rules { expiry, ..self.rules }.renew(at, id, now);
+        } else {
+            extend(at, id, self.extension, self.furthest, now);
         }
-        extend(at, id, self.extension, self.furthest, now)
     }
 }
 
@@ -153,11 +161,6 @@ impl State {
         self.send(Request::Release(handle));
     }
 
-    pub(super) fn take(&mut self, command: Command) -> bool {
-        let found = self.commands.iter().position(|other| *other == command);
-        found.map(|index| self.commands.remove(index)).is_some()
-    }
-
     /// The next part of a command takes effect.
     pub(super) fn run(&mut self, model: &Detached, command: Command) {
         let Stage::Parts(part) = command.stage else {
@@ -180,21 +183,22 @@ impl State {
     /// What a query for the id of a request finds.
     pub(super) fn read(&self, request: Request, now: Time) -> Reply {
         let (id, from) = (self.id(request.makes()), self.id(request.of()));
-        let has = |name: &Name, id: ClaimId| name.document.filter(|at| at.lock_id == LockId::Claim(id));
-        let own = self.names.iter().filter_map(|name| has(name, id));
+        let stored = self.names.iter().filter_map(|name| name.document);
+        let own = stored
+            .clone()
+            .filter(|document| document.lock_id == LockId::Claim(id));
         let ends: Vec<Time> = own.map(|document| document.expires_at).collect();
         let comes_back = |name: &Name| {
             let is_resumed = |hold: Hold| matches!(self.about(hold).origin, Origin::Resumed(_));
-            name.hold.is_some_and(is_resumed) || has(name, from).is_some_and(|at| at.expires_at > now)
+            name.hold.is_some_and(is_resumed)
+                || (has_id(name.document, LockId::Claim(from)) && name.runs(now))
         };
         match ends.iter().min() {
             Some(end) if ends.len() == self.names.len() => {
                 let mut tokens = [0; 2];
-                let stored = self.names.iter().filter_map(|name| name.document);
-                tokens
-                    .iter_mut()
-                    .zip(stored)
-                    .for_each(|(token, stored)| *token = stored.token);
+                for (token, document) in tokens.iter_mut().zip(stored) {
+                    *token = document.token;
+                }
                 let remaining = *end - now;
                 Reply::All { remaining, tokens }
             }
@@ -210,18 +214,17 @@ impl State {
         let About { id, tokens, .. } = *self.about(request.of());
         let new = self.id(request.makes());
         let before = self.names[name];
-        let is_own = |document: &Document| document.lock_id == LockId::Claim(id);
         let at = &mut self.names[name].document;
         let rules = model.rules;
         let mut goes_on = true;
         let token = (model.changed != Changed::DetachIgnoresToken).then_some(tokens[name]);
         match request {
             Request::Acquire(_) => drop(rules.claim(at, id, now, 1)),
-            Request::Renew(_) => goes_on = rules.renew(at, id, now) || goes_on,
-            Request::Release(_) => goes_on = rules.release(at, id, now) || goes_on,
-            Request::Detach { .. } => goes_on = detach(at, (id, token), new, model.lease, now) || goes_on,
-            Request::GiveBack { .. } => goes_on = give_back(at, id, new, model.lease.ttl, now) || goes_on,
-            Request::Extend(_) => goes_on = model.extend(at, id, now) || goes_on,
+            Request::Renew(_) => drop(rules.renew(at, id, now)),
+            Request::Release(_) => rules.release(at, id, now),
+            Request::Detach { .. } => detach(at, (id, token), new, model.lease, now),
+            Request::GiveBack { .. } => give_back(at, id, new, model.lease.ttl, now),
+            Request::Extend(_) => model.extend(at, id, now),
             Request::Resume { .. } => {
                 goes_on = rules.resume(at, id, new, now) || model.changed == Changed::Unordered;
                 if let (Changed::ResumeKeepsToken, Some(after), Some(old)) =
@@ -229,10 +232,8 @@ impl State {
                 {
                     after.token = old.token;
                 }
-                let has_ended = before
-                    .document
-                    .is_some_and(|old| is_own(&old) && old.expires_at <= now);
-                self.is_disturbed |= has_ended;
+                let had_handle = has_id(before.document, LockId::Claim(id));
+                self.is_disturbed |= had_handle && !before.runs(now);
             }
         }
         if self.names[name].document != before.document {
@@ -275,11 +276,8 @@ impl State {
     pub(super) fn learn(&mut self, model: &Detached, command: Command, reply: Reply) {
         let now = self.now;
         let hold = command.request.makes();
-        let Some(process) = self
-            .processes
-            .iter()
-            .position(|phase| phase.awaits(command.request))
-        else {
+        let awaits = |phase: &Phase| phase.awaits(command.request);
+        let Some(process) = self.processes.iter().position(awaits) else {
             return;
         };
         let (deadline, tokens) = match reply {
@@ -346,11 +344,7 @@ impl State {
                 || self.about(hold).origin == Origin::Resumed(handle)
                 || origin == Origin::Detached(hold)
         };
-        let runs = |name: &Name| {
-            name.document
-                .is_some_and(|document| document.expires_at > self.now)
-        };
-        let is_part = |name: &Name| name.hold.is_some_and(is_of) && runs(name);
+        let is_part = |name: &Name| name.hold.is_some_and(is_of) && name.runs(self.now);
         !self.about(handle).is_ended && self.names.iter().all(is_part)
     }
 }

@@ -1,12 +1,13 @@
 //! The steps that are possible in a state, and what must hold in all states.
 
-use stateright::{Model, Property};
+use stateright::Model;
 
 use super::{
-    Action, Changed, Command, Counts, Detached, Hold, Name, Origin, Owed, Phase, Request, Stage, State,
+    Action, Changed, Command, Detached, Hold, Name, Origin, Owed, Phase, Property, Request, Stage, State,
     Wrongs,
 };
 use crate::protocol::{ClaimId, Document, LockId, TOKENS_A_STEP};
+use crate::shared::{Counts, take, unlike};
 
 impl Detached {
     fn process_actions(&self, state: &State, process: usize, actions: &mut Vec<Action>) {
@@ -15,29 +16,28 @@ impl Detached {
         match phase {
             Phase::Idle => {
                 if done.claims < most.claims {
-                    actions.push(Action::Acquire { process });
+                    actions.push(Action::Acquire(process));
                 }
                 if done.resumes < most.resumes {
-                    let resumes = |handle| Action::Resume { process, handle };
-                    actions.extend(state.handles().map(resumes));
+                    actions.extend(state.handles().map(|handle| Action::Resume(process, handle)));
                 }
             }
             Phase::Holding { hold, .. } => {
                 if done.detaches < most.detaches {
-                    actions.push(Action::Detach { process });
+                    actions.push(Action::Detach(process));
                 }
-                if let (Changed::GivesBackDelivered, Origin::Resumed(handle)) =
-                    (self.changed, state.about(hold).origin)
+                if let Origin::Resumed(handle) = state.about(hold).origin
+                    && self.changed == Changed::GivesBackDelivered
                 {
-                    actions.push(Action::GiveBackDelivered { hold, handle });
+                    actions.push(Action::GiveBack(Owed::GiveBack { hold, handle }));
                 }
-                actions.push(Action::Release { process });
+                actions.push(Action::Release(process));
             }
             Phase::Acquiring(_) | Phase::Detaching { .. } | Phase::Resuming { .. } => {
                 if done.copies < most.copies {
-                    actions.push(Action::Repeat { process });
+                    actions.push(Action::Repeat(process));
                 }
-                actions.push(Action::GiveUp { process });
+                actions.push(Action::GiveUp(process));
             }
         }
         if let Phase::Holding { hold, .. } | Phase::Detaching { old: hold, .. } = phase
@@ -70,11 +70,11 @@ impl State {
 
     fn begin(&mut self, model: &Detached, process: usize, action: Action) {
         let phase = match (action, self.processes[process]) {
-            (Action::Acquire { .. }, _) => {
+            (Action::Acquire(_), _) => {
                 self.done.claims += 1;
                 Phase::Acquiring(self.new_hold(model, Origin::Claim))
             }
-            (Action::Resume { handle, .. }, _) => {
+            (Action::Resume(_, handle), _) => {
                 self.done.resumes += 1;
                 let detaches =
                     |phase: &Phase| matches!(phase, Phase::Detaching { handle: new, .. } if *new == handle);
@@ -97,10 +97,7 @@ impl State {
 
     /// A command is begun by the server, takes effect, or is answered.
     fn go_on(&mut self, model: &Detached, command: Command, action: Action) -> Option<()> {
-        if !self.take(command) {
-            return None;
-        }
-        let now = self.now;
+        let (command, now) = (take(&mut self.commands, &command)?, self.now);
         match (action, command.stage) {
             (Action::Begins(_), _) => self.commands.push(Command {
                 begun: Some(now),
@@ -160,11 +157,8 @@ impl Model for Detached {
         if state.now < self.horizon {
             actions.push(Action::TimePasses);
         }
-        for process in 0..state.processes.len() {
-            // Two that are alike have the same steps.
-            if process == 0 || state.processes[process - 1] != state.processes[process] {
-                self.process_actions(state, process, actions);
-            }
+        for (process, _) in unlike(&state.processes) {
+            self.process_actions(state, process, actions);
         }
         if state.done.extends < self.most.extends {
             actions.extend(state.handles().map(Action::ExtendHandle));
@@ -172,21 +166,12 @@ impl Model for Detached {
         if state.done.releases < self.most.releases {
             actions.extend(state.handles().map(Action::ReleaseHandle));
         }
-        for (number, command) in state.commands.iter().enumerate() {
-            // The same is true of two copies.
-            if number == 0 || state.commands[number - 1] != *command {
-                self.command_actions(command, actions);
-            }
+        for (_, command) in unlike(&state.commands) {
+            self.command_actions(command, actions);
         }
         let is_sent = |owed: &Owed| state.commands.iter().any(|other| other.request == owed.request());
-        actions.extend(
-            state
-                .owed
-                .iter()
-                .copied()
-                .filter(|owed| !is_sent(owed))
-                .map(Action::SendAgain),
-        );
+        let unsent = state.owed.iter().copied().filter(|owed| !is_sent(owed));
+        actions.extend(unsent.map(Action::SendAgain));
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
@@ -199,15 +184,15 @@ impl Model for Detached {
                 let runs = |begun: Option<_>| begun.is_none_or(|begun| now <= begun + limit);
                 state.commands.retain(|command| runs(command.begun));
             }
-            Action::Acquire { process } | Action::Resume { process, .. } | Action::Detach { process } => {
+            Action::Acquire(process) | Action::Resume(process, _) | Action::Detach(process) => {
                 state.begin(self, process, action);
             }
-            Action::Repeat { process } => {
+            Action::Repeat(process) => {
                 state.done.copies += 1;
                 let request = state.processes[process].request()?;
                 state.send(request);
             }
-            Action::GiveUp { process } | Action::Release { process } => state.give_up(self, process),
+            Action::GiveUp(process) | Action::Release(process) => state.give_up(self, process),
             Action::Renew(hold) => {
                 state.done.renewals += 1;
                 state.send(Request::Renew(hold));
@@ -220,10 +205,7 @@ impl Model for Detached {
                 state.done.releases += 1;
                 state.release_handle(handle);
             }
-            Action::SendAgain(owed) => state.send(owed.request()),
-            Action::GiveBackDelivered { hold, handle } => {
-                state.send(Request::GiveBack { hold, handle });
-            }
+            Action::SendAgain(owed) | Action::GiveBack(owed) => state.send(owed.request()),
             Action::Begins(command)
             | Action::TakesEffect(command)
             | Action::Reads(command)
@@ -233,7 +215,7 @@ impl Model for Detached {
         (state != *last).then_some(state)
     }
 
-    fn properties(&self) -> Vec<Property<Self>> {
+    fn properties(&self) -> Vec<Property> {
         let mut properties = self.possible();
         properties.extend(Self::safe());
         properties.extend(Self::live());

@@ -23,7 +23,9 @@ impl State {
         self.now + model.clocks[usize::from(self.primary)]
     }
 
-    pub(super) fn send(&mut self, request: Request, claim: ClaimId, by_peer: bool) {
+    /// The process of this claim, or an operator, sends a command.
+    fn send(&mut self, request: Request, claim: ClaimId) {
+        let by_peer = self.user(claim).is_some_and(|process| process.is_peer);
         self.commands.push(Command {
             request,
             claim,
@@ -33,46 +35,35 @@ impl State {
         });
     }
 
-    /// A process, or an operator, sends a command.
+    /// The step of a process, or of an operator, that sends a command.
     pub(super) fn send_next(&mut self, action: Action) -> Option<()> {
         match action {
-            Action::Acquire { process } => {
+            Action::Acquire(process) => {
                 let claim = ClaimId(self.done.claims);
                 self.done.claims += 1;
-                let at = &mut self.processes[process];
-                at.phase = Phase::Acquiring(claim);
-                let by_peer = at.is_peer;
-                self.send(Request::Acquire, claim, by_peer);
+                self.processes[process].phase = Phase::Acquiring(claim);
+                self.send(Request::Acquire, claim);
             }
             Action::RepeatAcquire(claim) => {
                 self.done.copies += 1;
-                let by_peer = self.user(claim)?.is_peer;
-                self.send(Request::Acquire, claim, by_peer);
+                self.send(Request::Acquire, claim);
             }
             Action::GiveUp(claim) | Action::Release(claim) => {
-                let at = self.user(claim)?;
-                at.phase = Phase::Idle;
-                let by_peer = at.is_peer;
-                self.send(Request::Release, claim, by_peer);
+                self.send(Request::Release, claim);
+                self.user(claim)?.phase = Phase::Idle;
             }
             Action::Renew(claim) => {
                 self.done.renewals += 1;
-                let by_peer = self.user(claim)?.is_peer;
-                self.send(Request::Renew, claim, by_peer);
+                self.send(Request::Renew, claim);
             }
             Action::OperatorForcesRelease => {
                 self.done.forced += 1;
                 // An operator has no claim, and none has this number.
-                self.send(Request::ForceRelease, ClaimId(u8::MAX), false);
+                self.send(Request::ForceRelease, ClaimId(u8::MAX));
             }
             _ => return None,
         }
         Some(())
-    }
-
-    pub(super) fn take(&mut self, command: Command) -> bool {
-        let found = self.commands.iter().position(|other| *other == command);
-        found.map(|index| self.commands.remove(index)).is_some()
     }
 
     /// Runs a command that began at this time of the server, and puts its reply on the way.
@@ -80,21 +71,20 @@ impl State {
         let rules = model.rules_of(&command);
         let before = self.stored.document;
         let at = &mut self.stored.document;
-        let found = |had_claim: bool| Reply::Acquired {
-            last_token: 0,
-            remaining: Time::from(had_claim),
-        };
         let reply = match command.request {
-            Request::Acquire => rules.claim(at, command.claim, now, 1),
-            Request::Renew if rules.renew(at, command.claim, now) => found(true),
-            Request::Renew => Reply::Held,
+            Request::Acquire => Some(rules.claim(at, command.claim, now, 1)),
+            Request::Renew if rules.renew(at, command.claim, now) => Some(Reply::Acquired {
+                token: 0,
+                remaining: 1,
+            }),
+            Request::Renew => Some(Reply::Held),
             Request::Release => {
                 rules.release(at, command.claim, now);
-                Reply::Held
+                None
             }
             Request::ForceRelease => {
                 rules.force_release(at, now);
-                Reply::Held
+                None
             }
         };
         if self.stored.document != before {
@@ -104,16 +94,11 @@ impl State {
                 self.stored.grant = self.grants;
             }
         }
-        if matches!(command.request, Request::Acquire | Request::Renew) {
-            self.commands.push(Command {
-                stage: Stage::Replied {
-                    reply,
-                    grant: self.stored.grant,
-                    after: self.stored.version,
-                },
-                ..command
-            });
-        }
+        let (grant, after) = (self.stored.grant, self.stored.version);
+        self.commands.extend(reply.map(|reply| Command {
+            stage: Stage::Replied { reply, grant, after },
+            ..command
+        }));
     }
 
     /// What a process does with a reply.
@@ -127,27 +112,14 @@ impl State {
             return;
         };
         match (command.request, reply, &mut process.phase) {
-            (
-                Request::Acquire,
-                Reply::Acquired {
-                    last_token,
-                    remaining,
-                },
-                phase,
-            ) => {
-                let deadline = from + remaining.min(rules.expiry);
+            (Request::Acquire, Reply::Acquired { token, remaining }, phase) => {
+                let (claim, deadline) = (command.claim, from + remaining.min(rules.expiry));
                 // A reply that comes after the end of its lease grants nothing.
                 if now < deadline {
-                    *phase = Phase::Holding {
-                        claim: command.claim,
-                        deadline,
-                    };
+                    *phase = Phase::Holding { claim, deadline };
                     if !process.is_peer {
-                        process.write = Some(Write {
-                            token: last_token,
-                            grant,
-                        });
-                        self.knows(grant, last_token);
+                        process.write = Some(Write { token, grant });
+                        self.knows(grant, token);
                     }
                 }
             }
@@ -161,7 +133,7 @@ impl State {
     }
 
     /// Notes that a process has learned of a grant.
-    pub(super) fn knows(&mut self, grant: u8, token: Token) {
+    fn knows(&mut self, grant: u8, token: Token) {
         let (last_grant, last_token) = self.last_known;
         self.has_token_fallen |= (grant > last_grant) != (token > last_token);
         if grant > last_grant {

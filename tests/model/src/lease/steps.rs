@@ -1,9 +1,12 @@
 //! The steps that are possible in a state, and what must hold in all states.
 
-use stateright::{Model, Property};
+use stateright::Model;
 
-use super::{Action, Command, Counts, Lease, Phase, Process, Stage, State, Stored};
+use super::{Action, Command, Lease, Phase, Process, Stage, State, Stored, Write};
 use crate::protocol::{LockId, Time};
+use crate::shared::{Counts, IN_ORDER, ONE_HOLDER, RISES, take, unlike};
+
+type Property = stateright::Property<Lease>;
 
 impl Model for Lease {
     type State = State;
@@ -25,7 +28,7 @@ impl Model for Lease {
             stored: Stored::default(),
             committed: Stored::default(),
             primary: 0,
-            done: Counts::claims(0),
+            done: Counts::default(),
             grants: 0,
             last_known: (0, 0),
             data: (0, 0),
@@ -39,11 +42,7 @@ impl Model for Lease {
         if state.now < self.horizon {
             actions.push(Action::TimePasses);
         }
-        for (process, at) in state.processes.iter().enumerate() {
-            // Two that are alike have the same steps.
-            if process > 0 && state.processes[process - 1] == *at {
-                continue;
-            }
+        for (process, at) in unlike(&state.processes) {
             match at.phase {
                 Phase::Acquiring(claim) => {
                     if state.done.copies < self.most.copies {
@@ -59,7 +58,7 @@ impl Model for Lease {
                 }
                 Phase::Idle | Phase::Holding { .. } => {
                     if state.done.claims < self.most.claims {
-                        actions.push(Action::Acquire { process });
+                        actions.push(Action::Acquire(process));
                     }
                 }
             }
@@ -111,7 +110,7 @@ impl Model for Lease {
                     |command| !matches!(command.stage, Stage::Begun { now: begun } if begun + self.rules.late_command < now),
                 );
             }
-            Action::Acquire { .. }
+            Action::Acquire(_)
             | Action::RepeatAcquire(_)
             | Action::GiveUp(_)
             | Action::Renew(_)
@@ -123,19 +122,14 @@ impl Model for Lease {
                 state.write_arrives(self, write);
             }
             Action::Begins(command) => {
-                if !state.take(command) {
-                    return None;
-                }
-                let now = state.server_time(self);
+                let (command, now) = (take(&mut state.commands, &command)?, state.server_time(self));
                 state.commands.push(Command {
                     stage: Stage::Begun { now },
                     ..command
                 });
             }
             Action::TakesEffect(command) => {
-                if !state.take(command) {
-                    return None;
-                }
+                let command = take(&mut state.commands, &command)?;
                 let now = match command.stage {
                     Stage::Begun { now } => now,
                     Stage::Sent | Stage::Replied { .. } => state.server_time(self),
@@ -143,13 +137,10 @@ impl Model for Lease {
                 state.run(self, command, now);
             }
             Action::ReplyArrives(command) => {
-                let Stage::Replied { reply, grant, .. } = command.stage else {
-                    return None;
-                };
-                if !state.take(command) {
-                    return None;
+                let command = take(&mut state.commands, &command)?;
+                if let Stage::Replied { reply, grant, .. } = command.stage {
+                    state.learn(self, command, reply, grant);
                 }
-                state.learn(self, command, reply, grant);
             }
             Action::TtlIndexDeletes => {
                 state.stored.document = None;
@@ -173,15 +164,14 @@ impl Model for Lease {
         Some(state)
     }
 
-    fn properties(&self) -> Vec<Property<Self>> {
+    fn properties(&self) -> Vec<Property> {
         let mut properties = vec![
-            Property::always(
-                "no two processes rely on the lock",
-                |model: &Self, state: &State| !model.leases_last() || state.believers().count() <= 1,
-            ),
+            Property::always(ONE_HOLDER, |model, state| {
+                !model.leases_last() || state.believers().count() <= 1
+            }),
             Property::always(
                 "a lease lasts for as long as its holder relies on it",
-                |model, state: &State| {
+                |model, state| {
                     let (now, document) = (state.server_time(model), state.stored.document);
                     let lasts = |process: &Process| {
                         document.is_some_and(|document| {
@@ -192,32 +182,27 @@ impl Model for Lease {
                     !model.leases_last() || model.most.elections > 0 || state.believers().all(lasts)
                 },
             ),
-            Property::always("a later holder has a greater token", |_, state: &State| {
-                !state.has_token_fallen
-            }),
-            Property::always(
-                "fenced writes take effect in the order of the holders",
-                |_, state: &State| !state.has_taken_stale_write,
-            ),
-            Property::always("the data never refuses the last holder", |_, state: &State| {
+            Property::always(RISES, |_, state| !state.has_token_fallen),
+            Property::always(IN_ORDER, |_, state| !state.has_taken_stale_write),
+            Property::always("the data never refuses the last holder", |_, state| {
                 !state.has_refused_last_holder
             }),
-            Property::sometimes("both of two processes have had the lock", |_, state: &State| {
+            Property::sometimes("both of two processes have had the lock", |_, state| {
                 state.last_known.0 >= 2
             }),
             Property::sometimes(
                 "a write is late until another process has the lock",
-                |_, state: &State| {
-                    let is_late =
-                        |process: &Process| process.write.is_some_and(|write| write.grant < state.grants);
-                    state.processes.iter().any(is_late)
+                |_, state| {
+                    let is_late = |write: Write| write.grant < state.grants;
+                    let mut processes = state.processes.iter();
+                    processes.any(|process| process.write.is_some_and(is_late))
                 },
             ),
         ];
         if self.most.elections > 0 {
             properties.push(Property::sometimes(
                 "an election rolls a write back",
-                |_, state: &State| state.done.elections > 0 && state.grants > state.stored.grant,
+                |_, state| state.done.elections > 0 && state.grants > state.stored.grant,
             ));
         }
         properties

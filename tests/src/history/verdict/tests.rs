@@ -22,27 +22,36 @@ fn acquired(token: i64) -> Step {
     }
 }
 
-/// The steps of a hold from its call to its release, which takes effect a millisecond after the section.
-fn hold(process: usize, begun: u64, ended: u64, token: i64) -> Vec<Event> {
+/// The steps with which a hold begins.
+fn begin(process: usize, begun: u64, token: i64) -> Vec<Event> {
     vec![
         event(process, begun - 1, Step::Invoke),
         event(process, begun, acquired(token)),
+    ]
+}
+
+/// The steps of a hold from its call to its release, which takes effect a millisecond after the section.
+fn hold(process: usize, begun: u64, ended: u64, token: i64) -> Vec<Event> {
+    let ended = [
         event(process, ended, Step::Ended { is_lost: false }),
         event(process, ended + 1, Step::Released(Outcome::Ok)),
-    ]
+    ];
+    [begin(process, begun, token), ended.into()].concat()
+}
+
+/// A hold of process 1 from 10 ms on that is stopped in this time, and finds at this time that it is lost.
+fn stopped(stop: (u64, u64), lost: u64) -> Vec<Event> {
+    let steps = [
+        event(1, stop.0, Step::Stopped),
+        event(1, stop.1, Step::Continued),
+        event(1, lost, Step::Ended { is_lost: true }),
+    ];
+    [begin(1, 10, 1), steps.into()].concat()
 }
 
 /// A hold of process 1 that is stopped over the end of its lease at 110 ms, beside one of process 2 from 120 to 150 ms.
 fn stopped_beside_another() -> Vec<Event> {
-    let mut events = vec![
-        event(1, 9, Step::Invoke),
-        event(1, 10, acquired(1)),
-        event(1, 20, Step::Stopped),
-        event(1, 140, Step::Continued),
-        event(1, 141, Step::Ended { is_lost: true }),
-    ];
-    events.extend(hold(2, 120, 150, 2));
-    events
+    [stopped((20, 140), 141), hold(2, 120, 150, 2)].concat()
 }
 
 fn judge(events: Vec<Event>) -> Verdict {
@@ -146,15 +155,7 @@ fn other_overlaps_of_a_stopped_holder_are_breaches() {
 
 /// A hold that was renewed for minutes and lost later; its lease of 100 ms at the beginning says nothing about its end.
 fn renewed_with_a_stop(stop: (u64, u64), later: u64) -> Verdict {
-    let mut events = vec![
-        event(1, 9, Step::Invoke),
-        event(1, 10, acquired(1)),
-        event(1, stop.0, Step::Stopped),
-        event(1, stop.1, Step::Continued),
-        event(1, later + 40, Step::Ended { is_lost: true }),
-    ];
-    events.extend(hold(2, later, later + 50, 2));
-    judge(events)
+    judge([stopped(stop, later + 40), hold(2, later, later + 50, 2)].concat())
 }
 
 /// A short stop of a renewed hold excuses no overlap before it or well after it.
@@ -194,19 +195,12 @@ fn a_hold_that_its_release_did_not_find_is_lost() {
 /// A killed holder held the lock until then; if it was stopped, until that.
 #[test]
 fn a_killed_holder_held_the_lock_until_its_last_step() {
-    let killed = |more: Vec<Event>| {
-        let begun = vec![event(1, 9, Step::Invoke), event(1, 10, acquired(1))];
-        judge([begun, more, hold(2, 120, 130, 2)].concat())
-    };
+    let killed = |more: Vec<Event>| judge([begin(1, 10, 1), more, hold(2, 120, 130, 2)].concat());
     let kill = |at| event(1, at, Step::Killed);
     assert_eq!(killed(vec![kill(119)]).overlaps.len(), 0);
     assert_eq!(killed(vec![kill(121)]).overlaps.len(), 1);
-    assert_eq!(
-        killed(vec![event(1, 20, Step::Stopped), kill(121)])
-            .overlaps
-            .len(),
-        0
-    );
+    let stopped = killed(vec![event(1, 20, Step::Stopped), kill(121)]);
+    assert_eq!(stopped.overlaps.len(), 0);
     assert_eq!(killed(Vec::new()).overlaps.len(), 1, "it was not killed");
 }
 
@@ -227,11 +221,12 @@ fn the_last_steps_of_a_killed_process_may_follow_its_kill() {
 
 #[test]
 fn a_section_without_an_end_lasts_until_the_next_call() {
-    let begun = vec![event(1, 9, Step::Invoke), event(1, 10, acquired(1))];
-    let again = hold(1, 40, 50, 3);
-    let beside = |at| judge([begun.clone(), again.clone(), hold(2, at, at + 2, 2)].concat());
-    assert_eq!(beside(37).overlaps.len(), 1);
-    assert_eq!(judge([begun.clone(), again.clone()].concat()).holds, 2);
+    let twice = [begin(1, 10, 1), hold(1, 40, 50, 3)].concat();
+    assert_eq!(
+        judge([twice.clone(), hold(2, 37, 39, 2)].concat()).overlaps.len(),
+        1
+    );
+    assert_eq!(judge(twice).holds, 2);
 }
 
 #[test]
@@ -296,13 +291,8 @@ fn a_wait_begins_with_the_first_call() {
         is_unknown: false,
     };
     let mut history = History::default();
-    for event in [
-        vec![event(1, 2, Step::Invoke), event(1, 5, failed)],
-        hold(1, 10, 20, 1),
-    ]
-    .concat()
-    {
-        history.add(event);
-    }
+    let calls = [event(1, 2, Step::Invoke), event(1, 5, failed)];
+    let all = calls.into_iter().chain(hold(1, 10, 20, 1));
+    all.for_each(|event| history.add(event));
     assert_eq!(history.holds()[0].asked, millis(2));
 }

@@ -3,17 +3,11 @@
 use std::time::Duration;
 
 use mongolock::{LockContext, LockError, LockProvider, LockState};
-use mongolock_tests::{AMPLE, names, recorded};
+use mongolock_tests::{AMPLE, names};
 use tokio::time::{sleep, timeout};
 
-use super::{begin, is_committed, prepared, session, take_over};
-use crate::fixture::{Fixture, assert_released};
-
-async fn state(fixture: &Fixture) -> LockState {
-    let info = fixture.provider.admin().get("a").await.unwrap();
-    info.expect("the lock has a document").state
-}
-
+use super::{begin, holder_in_transaction, is_committed, prepared, session};
+use crate::fixture::assert_released;
 /// After the commit the hold has ended well: the body goes on for longer than a lease, and no second mark is written.
 #[tokio::test]
 async fn a_commit_marks_the_work_as_done() {
@@ -32,7 +26,7 @@ async fn a_commit_marks_the_work_as_done() {
     };
     assert_eq!(timeout(AMPLE, lock.run(body)).await.unwrap().unwrap(), 7);
     assert!(is_committed(&fixture).await);
-    assert_eq!(state(&fixture).await, LockState::Done);
+    assert_eq!(fixture.info("a").await.state, LockState::Done);
     assert!(matches!(lock.acquire().await, Err(LockError::Done { .. })));
 }
 
@@ -40,9 +34,8 @@ async fn a_commit_marks_the_work_as_done() {
 #[tokio::test]
 async fn the_mark_costs_one_statement() {
     let fixture = prepared().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let provider = LockProvider::builder(&database).fair(false).build().unwrap();
-    fixture.until_indexed().await;
+    let (database, commands) = fixture.recorded_database().await;
+    let provider = LockProvider::new(&database);
     let guard = provider.lock("a").once().acquire().await.unwrap();
     let mut session = database.client().start_session().await.unwrap();
     begin(&fixture, &mut session).await;
@@ -51,90 +44,34 @@ async fn the_mark_costs_one_statement() {
     let mut sent = commands.take();
     // The index task lists the collections and their indexes.
     sent.retain(|command| !command.keys().any(|key| key.starts_with("list")));
-    assert_eq!(
-        names(&sent),
-        ["findAndModify", "insert", "update", "commitTransaction"]
-    );
+    let expected = ["findAndModify", "insert", "update", "commitTransaction"];
+    assert_eq!(names(&sent), expected);
 }
 
 /// The period has ended: what the transaction has written stays, and the lock is free.
 #[tokio::test]
 async fn after_the_period_the_lock_is_released() {
-    let fixture = prepared().await;
     let period = Duration::from_secs(1);
-    let guard = fixture
-        .provider
-        .lock("a")
-        .once_per(period)
-        .acquire()
-        .await
-        .unwrap();
+    let (fixture, guard, mut session) = holder_in_transaction(|lock| lock.once_per(period)).await;
     sleep(period + Duration::from_millis(50)).await;
-    let mut session = session(&fixture).await;
-    begin(&fixture, &mut session).await;
     guard.context().commit_done(&mut session).await.unwrap();
     assert!(is_committed(&fixture).await);
-    assert_eq!(state(&fixture).await, LockState::Released);
+    assert_eq!(fixture.info("a").await.state, LockState::Released);
     guard.release().await.expect("the hold has ended well");
-}
-
-/// Another holder has taken the lock over: neither the work nor the mark is written.
-#[tokio::test]
-async fn a_takeover_refuses_work_and_mark() {
-    let fixture = prepared().await;
-    let guard = fixture.provider.lock("a").once().acquire().await.unwrap();
-    let mut session = session(&fixture).await;
-    begin(&fixture, &mut session).await;
-    let rival = take_over(&fixture, "a").await;
-    let refused = guard.context().commit_done(&mut session).await;
-    assert!(matches!(refused, Err(LockError::Lost { .. })), "{refused:?}");
-    assert!(guard.is_lost());
-    assert!(!is_committed(&fixture).await);
-    rival
-        .release()
-        .await
-        .expect("the refused commit changed nothing of its lock");
-}
-
-/// Without a transaction the statement would take effect at once. It is not sent: the hold goes on, and its end is that of
-/// a failed run.
-#[tokio::test]
-async fn without_a_transaction_there_is_no_mark() {
-    let fixture = prepared().await;
-    let lock = fixture.provider.lock("a").once();
-    let guard = lock.acquire().await.unwrap();
-    let mut session = session(&fixture).await;
-    let refused = guard.context().commit_done(&mut session).await;
-    assert!(
-        matches!(refused, Err(LockError::NoTransaction { .. })),
-        "{refused:?}"
-    );
-    guard.ensure_held().unwrap();
-    drop(guard);
-    let again = timeout(AMPLE, lock.acquire()).await.unwrap().unwrap();
-    begin(&fixture, &mut session).await;
-    again.context().commit_done(&mut session).await.unwrap();
-    assert_eq!(state(&fixture).await, LockState::Done);
 }
 
 #[tokio::test]
 async fn a_lock_without_once_commits_nothing() {
-    let fixture = prepared().await;
-    let lock = fixture.provider.lock("a");
-    let guard = lock.acquire().await.unwrap();
-    let mut session = session(&fixture).await;
-    begin(&fixture, &mut session).await;
+    let (fixture, guard, mut session) = holder_in_transaction(|lock| lock).await;
     let refused = guard.context().commit_done(&mut session).await;
     assert!(
         matches!(refused, Err(LockError::InvalidOption { option: "once", .. })),
         "{refused:?}"
     );
     assert!(!is_committed(&fixture).await);
-    session
-        .start_transaction()
-        .await
-        .expect("the transaction has ended");
+    let next = session.start_transaction().await;
+    next.expect("the transaction has ended");
     session.abort_transaction().await.unwrap();
     guard.release().await.unwrap();
-    assert_released(&lock).await;
+    assert_released(&fixture.provider.lock("a")).await;
 }

@@ -5,26 +5,23 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use mongolock::LockError;
 use mongolock_tests::{AMPLE, change_lock, eventually, must, names, recorded};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use super::{begin, begin_with, is_committed, prepared, session, take_over};
-use crate::fixture::Fixture;
+use super::{begin, begin_with, holder_in_transaction, is_committed, prepared, take_over};
+use crate::fixture::renewing;
+use crate::observer::millis;
 
 #[tokio::test]
 async fn a_guarded_commit_renews_the_lease() {
-    let fixture = prepared().await;
-    let guard = fixture.provider.lock("a").await.unwrap();
+    let (fixture, guard, mut session) = holder_in_transaction(|lock| lock).await;
     let acquired = fixture.document("a").await.unwrap();
-    let begun = end_of_lease(&fixture).await;
     // Without a renewal the guard moves the end as well, by a millisecond.
     let pause = Duration::from_millis(100);
-    tokio::time::sleep(pause).await;
-    let mut session = session(&fixture).await;
-    begin(&fixture, &mut session).await;
+    sleep(pause).await;
     guard.context().commit(&mut session).await.unwrap();
     assert!(is_committed(&fixture).await);
     let committed = fixture.document("a").await.unwrap();
-    let moved = end_of_lease(&fixture).await - begun;
+    let moved = millis(&committed, "expiresAt") - millis(&acquired, "expiresAt");
     assert!(moved >= 90, "by {moved} ms after {pause:?}");
     for same in ["_id", "lockId", "acquiredAt", "fencingToken"] {
         assert_eq!(committed.get(same), acquired.get(same));
@@ -47,51 +44,31 @@ async fn the_guard_costs_one_statement() {
     guard.release().await.unwrap();
 }
 
-/// The stored end of the lease of lock `a`, in milliseconds since the epoch.
-async fn end_of_lease(fixture: &Fixture) -> i64 {
-    let document = fixture.document("a").await.unwrap();
-    document.get_datetime("expiresAt").unwrap().timestamp_millis()
-}
-
 /// The guard always moves the end of the lease forward: a write that changes nothing would not conflict with others.
 #[tokio::test]
 async fn the_guard_always_changes_the_document() {
-    let fixture = prepared().await;
-    let guard = fixture.provider.lock("a").await.unwrap();
+    let (fixture, guard, mut session) = holder_in_transaction(|lock| lock).await;
+    session.abort_transaction().await.unwrap();
     let far = doc! { "$set": { "expiresAt": { "$add": ["$$NOW", 3_600_000] } } };
     change_lock(fixture.database(), "a", far).await;
-    let before = end_of_lease(&fixture).await;
-    let mut session = session(&fixture).await;
+    let before = fixture.millis("a", "expiresAt").await;
     begin(&fixture, &mut session).await;
     guard.context().commit(&mut session).await.unwrap();
-    assert_eq!(end_of_lease(&fixture).await, before + 1);
+    assert_eq!(fixture.millis("a", "expiresAt").await, before + 1);
     guard.release().await.unwrap();
 }
 
 /// The guard locks the document only during the commit: a long transaction does not block the renewal of other locks.
 #[tokio::test]
 async fn a_long_transaction_delays_no_renewal() {
-    let fixture = prepared().await;
-    let interval = Duration::from_millis(100);
-    let lock = |name: &str| {
-        fixture
-            .provider
-            .lock(name)
-            .expiry(Duration::from_secs(3))
-            .renew_interval(interval)
-    };
-    let guarded = fixture.provider.lock("guarded").acquire().await.unwrap();
-    let other = lock("other").acquire().await.unwrap();
-    let mut session = session(&fixture).await;
-    begin(&fixture, &mut session).await;
-    let begun = Instant::now();
+    let (fixture, guarded, mut session) = holder_in_transaction(|lock| lock).await;
+    let often = renewing(&fixture.provider, Duration::from_millis(100));
+    let other = often.lock("other").expiry(Duration::from_secs(3)).acquire();
+    let (other, begun) = (other.await.unwrap(), Instant::now());
     let renewed = async || {
         let document = fixture.document("other").await.unwrap();
-        let (end, start) = (
-            document.get_datetime("expiresAt").unwrap(),
-            document.get_datetime("acquiredAt").unwrap(),
-        );
-        (end.timestamp_millis() - start.timestamp_millis() > 3000 + 1000).then_some(())
+        let lasts = millis(&document, "expiresAt") - millis(&document, "acquiredAt");
+        (lasts > 3000 + 1000).then_some(())
     };
     must(eventually(AMPLE, "renewals for a second", renewed).await);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
@@ -104,16 +81,11 @@ async fn a_long_transaction_delays_no_renewal() {
 /// After `max_hold` the guard does not renew the lease, but it still changes the document.
 #[tokio::test]
 async fn the_guard_works_after_max_hold() {
-    let fixture = prepared().await;
-    let lock = fixture.provider.lock("a").max_hold(Duration::ZERO);
-    let guard = lock.acquire().await.unwrap();
-    let before = end_of_lease(&fixture).await;
-    let mut session = session(&fixture).await;
-    begin(&fixture, &mut session).await;
+    let (fixture, guard, mut session) = holder_in_transaction(|lock| lock.max_hold(Duration::ZERO)).await;
+    let before = fixture.millis("a", "expiresAt").await;
     guard.context().commit(&mut session).await.unwrap();
-    assert_eq!(end_of_lease(&fixture).await, before + 1);
-    let remaining = guard.remaining();
-    assert!(remaining < Duration::from_secs(30));
+    assert_eq!(fixture.millis("a", "expiresAt").await, before + 1);
+    assert!(guard.remaining() < Duration::from_secs(30));
 
     begin_with(&fixture, &mut session, 2).await;
     let rival = take_over(&fixture, "a").await;

@@ -8,10 +8,12 @@ mod repetition;
 mod slow_commit;
 mod takeover;
 
+use std::time::Duration;
+
 use mongodb::bson::{DateTime, Document, doc};
 use mongodb::{Client, ClientSession, Collection};
-use mongolock::{LockContext, LockError, LockGuard};
-use mongolock_tests::{change_lock, must, stable_options};
+use mongolock::{DistributedLock, LockContext, LockError, LockGuard};
+use mongolock_tests::{FailPoint, FailPointGuard, change_lock, must, stable_options};
 
 use crate::fixture::Fixture;
 
@@ -20,15 +22,23 @@ use crate::fixture::Fixture;
 enum Way {
     Keeps,
     Releases,
+    Marks,
 }
 
 impl Way {
-    const BOTH: [Self; 2] = [Self::Keeps, Self::Releases];
+    const ALL: [Self; 3] = [Self::Keeps, Self::Releases, Self::Marks];
+
+    /// A lock that can be committed in this way.
+    fn lock(self, fixture: &Fixture, name: &str) -> DistributedLock {
+        let lock = fixture.provider.lock(name);
+        if self == Self::Marks { lock.once() } else { lock }
+    }
 
     async fn commit(self, context: &LockContext, session: &mut ClientSession) -> Result<(), LockError> {
         match self {
             Self::Keeps => context.commit(session).await,
             Self::Releases => context.commit_and_release(session).await,
+            Self::Marks => context.commit_done(session).await,
         }
     }
 }
@@ -50,6 +60,12 @@ fn accounts(fixture: &Fixture) -> Collection<Document> {
     fixture.database().collection("accounts")
 }
 
+/// The accounts through the client of this session.
+fn accounts_of(fixture: &Fixture, session: &ClientSession) -> Collection<Document> {
+    let database = session.client().database(fixture.db().name());
+    database.collection("accounts")
+}
+
 /// Begins a transaction that inserts account 1.
 async fn begin(fixture: &Fixture, session: &mut ClientSession) {
     begin_with(fixture, session, 1).await;
@@ -58,10 +74,8 @@ async fn begin(fixture: &Fixture, session: &mut ClientSession) {
 /// Begins a transaction that inserts this account.
 async fn begin_with(fixture: &Fixture, session: &mut ClientSession, id: i32) {
     session.start_transaction().await.unwrap();
-    let database = session.client().database(fixture.db().name());
-    insert(&database.collection("accounts"), session, id)
-        .await
-        .unwrap();
+    let accounts = accounts_of(fixture, session);
+    insert(&accounts, session, id).await.unwrap();
 }
 
 /// Inserts an account within the session's transaction.
@@ -74,21 +88,36 @@ async fn insert(
     inserting.session(session).await.map(drop)
 }
 
-/// A holder of the lock `a` whose transaction has inserted account 1.
-async fn holder_in_transaction() -> (Fixture, LockGuard, ClientSession) {
+/// A holder of the lock `a` with these options whose transaction has inserted account 1.
+async fn holder_in_transaction(
+    options: impl FnOnce(DistributedLock) -> DistributedLock,
+) -> (Fixture, LockGuard, ClientSession) {
     let fixture = prepared().await;
-    let guard = fixture.provider.lock("a").await.unwrap();
+    let guard = options(fixture.provider.lock("a")).await.unwrap();
     let mut session = session(&fixture).await;
     begin(&fixture, &mut session).await;
     (fixture, guard, session)
 }
 
+/// A session of another client, whose commits meet this fault.
+async fn failing_session(fixture: &Fixture, fault: FailPoint) -> (ClientSession, FailPointGuard) {
+    let own = format!("{}_commits", fixture.db().name());
+    let mut options = must(stable_options(fixture.db().uri()).await);
+    options.app_name = Some(own.clone());
+    let client = Client::with_options(options).unwrap();
+    let failing = must(fault.app_name(&own).enable(fixture.db().uri()).await);
+    (client.start_session().await.unwrap(), failing)
+}
+
+/// A session whose next commit takes 3 s, longer than the leases of the tests that use it.
+async fn slow_session(fixture: &Fixture) -> (ClientSession, FailPointGuard) {
+    let slow = FailPoint::on(&["commitTransaction"]).block(Duration::from_secs(3));
+    failing_session(fixture, slow).await
+}
+
 async fn is_committed(fixture: &Fixture) -> bool {
-    accounts(fixture)
-        .find_one(doc! { "_id": 1 })
-        .await
-        .unwrap()
-        .is_some()
+    let found = accounts(fixture).find_one(doc! { "_id": 1 }).await;
+    found.unwrap().is_some()
 }
 
 /// Frees the lock by changing its document, which the holder does not notice, and acquires it for a rival.
@@ -109,12 +138,4 @@ async fn refused_as_lost(way: Way, fixture: &Fixture, guard: &LockGuard, session
     assert!(!is_committed(fixture).await);
     // The commit has ended the transaction, so that another one can begin.
     session.start_transaction().await.unwrap();
-}
-
-/// A client with an application name of its own, so that a fail point hits only this client, and the name.
-async fn client_of_its_own(fixture: &Fixture) -> (Client, String) {
-    let own = format!("{}_commits", fixture.db().name());
-    let mut options = must(stable_options(fixture.db().uri()).await);
-    options.app_name = Some(own.clone());
-    (Client::with_options(options).unwrap(), own)
 }

@@ -6,23 +6,18 @@ use mongodb::ClientSession;
 use mongodb::bson::doc;
 use mongodb::error::{TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
 use mongodb::options::{Acknowledgment, WriteConcern};
-use mongolock::{LockContext, LockError, LockGuard, LockProvider, LossReason, distributed_lock};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, must, names, recorded};
+use mongolock::{
+    DistributedLock, LockContext, LockError, LockGuard, LockProvider, LossReason, distributed_lock,
+};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, must, names};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    accounts, begin, begin_with, client_of_its_own, insert, is_committed, prepared, session, take_over,
+    Way, accounts, accounts_of, begin, begin_with, failing_session, holder_in_transaction, insert,
+    is_committed, prepared, session, slow_session, take_over,
 };
-use crate::fixture::{Fixture, assert_released, patient};
-
-async fn is_free(fixture: &Fixture, name: &str) -> bool {
-    let rival = fixture.rival().lock(name).try_acquire().await.unwrap();
-    if let Some(rival) = &rival {
-        assert!(!rival.is_lost());
-    }
-    rival.is_some()
-}
-
+use crate::fixture::{Fixture, assert_released, patient, renewing};
+use crate::observer::millis;
 /// Inserts account 1 and releases the lock with one transaction, which is repeated after a renewal.
 async fn released(
     fixture: &Fixture,
@@ -46,6 +41,13 @@ fn assert_joined(refused: &Result<(), LockError>) {
     );
 }
 
+fn reason_of(lost: Result<(), LockError>) -> LossReason {
+    match lost {
+        Err(LockError::Lost { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// The lock is free as soon as the commit has returned. The body goes on for longer than a lease, and is not cancelled.
 #[tokio::test]
 async fn a_commit_releases_the_lock() {
@@ -56,15 +58,9 @@ async fn a_commit_releases_the_lock() {
         begin(fixture, &mut session).await;
         context.commit_and_release(&mut session).await?;
         assert!(is_committed(fixture).await);
-        assert!(is_free(fixture, "a").await);
+        assert!(fixture.is_free("a").await);
         assert!(context.is_lost(), "the hold has ended");
-        assert!(matches!(
-            context.ensure_held(),
-            Err(LockError::Lost {
-                reason: LossReason::Gone,
-                ..
-            })
-        ));
+        assert_eq!(reason_of(context.ensure_held()), LossReason::Gone);
         sleep(Duration::from_secs(3)).await;
         Ok(7)
     }
@@ -77,15 +73,11 @@ async fn a_commit_releases_the_lock() {
 /// The release is the last statement of the transaction, also for a set, and the end of the hold sends nothing.
 #[tokio::test]
 async fn the_release_costs_one_statement() {
-    for (locks, permit, is_dropped) in [
-        (1, false, false),
-        (1, false, true),
-        (3, false, false),
-        (1, true, true),
-    ] {
+    let one = (1, false);
+    for ((locks, permit), is_dropped) in [(one, false), (one, true), ((3, false), false), ((1, true), true)] {
         let fixture = prepared().await;
-        let (database, commands) = recorded(fixture.db(), &[]).await;
-        let provider = LockProvider::builder(&database).fair(false).build().unwrap();
+        let (database, commands) = fixture.recorded_database().await;
+        let provider = LockProvider::new(&database);
         assert_released(&provider.lock("warm")).await;
         let mut session = database.client().start_session().await.unwrap();
         if permit {
@@ -125,17 +117,13 @@ async fn the_release_costs_one_statement() {
 /// The lease goes on until the minimum hold is over.
 #[tokio::test]
 async fn the_minimum_hold_applies() {
-    let fixture = prepared().await;
     let min_hold = Duration::from_secs(2);
-    let lock = fixture.provider.lock("a").min_hold(min_hold);
-    let guard = lock.acquire().await.unwrap();
-    let mut session = session(&fixture).await;
-    begin(&fixture, &mut session).await;
+    let (fixture, guard, mut session) = holder_in_transaction(|lock| lock.min_hold(min_hold)).await;
     guard.commit_and_release(&mut session).await.unwrap();
     let document = fixture.document("a").await.unwrap();
     assert_eq!(document.get_str("lockId"), Ok(""));
-    let at = |field| document.get_datetime(field).unwrap().timestamp_millis();
-    assert_eq!(at("expiresAt") - at("acquiredAt"), 2000);
+    let lasts = millis(&document, "expiresAt") - millis(&document, "acquiredAt");
+    assert_eq!(lasts, 2000);
     guard.release().await.unwrap();
     assert_released(&fixture.rival().lock("a")).await;
 }
@@ -149,16 +137,13 @@ async fn a_set_of_which_a_lock_is_lost_commits_nothing() {
         let guard = set.acquire().await.unwrap();
         let mut session = session(&fixture).await;
         let held = fixture.document("c").await.unwrap();
-        let rival = if before {
-            Some(take_over(&fixture, "b").await)
-        } else {
-            None
-        };
-        begin(&fixture, &mut session).await;
-        let rival = match rival {
-            Some(rival) => rival,
-            None => take_over(&fixture, "b").await,
-        };
+        if !before {
+            begin(&fixture, &mut session).await;
+        }
+        let rival = take_over(&fixture, "b").await;
+        if before {
+            begin(&fixture, &mut session).await;
+        }
         let refused = guard.commit_and_release(&mut session).await;
         assert!(matches!(refused, Err(LockError::Lost { .. })), "{refused:?}");
         assert!(!is_committed(&fixture).await);
@@ -179,7 +164,7 @@ async fn what_a_call_has_joined_is_kept() {
             begin(&fixture, &mut session).await;
             context.commit_and_release(&mut session).await?;
             for (name, free) in [("a", false), ("b", true), ("c", true)] {
-                assert_eq!(is_free(&fixture, name).await, free, "{name}");
+                assert_eq!(fixture.is_free(name).await, free, "{name}");
             }
             Ok::<_, LockError>(())
         });
@@ -213,10 +198,8 @@ async fn a_joined_call_commits_nothing() {
             let mut session = session(&fixture).await;
             begin(&fixture, &mut session).await;
             assert_joined(&inner.commit_and_release(&mut session).await);
-            session
-                .start_transaction()
-                .await
-                .expect("the transaction has ended");
+            let next = session.start_transaction().await;
+            next.expect("the transaction has ended");
             session.abort_transaction().await?;
             assert!(!is_committed(&fixture).await);
             outer.ensure_held()?;
@@ -224,7 +207,7 @@ async fn a_joined_call_commits_nothing() {
             outer.commit_and_release(&mut session).await
         });
         inner.await?;
-        assert!(is_free(&fixture, "a").await);
+        assert!(fixture.is_free("a").await);
         Ok::<_, LockError>(())
     };
     timeout(AMPLE, lock.run(outer)).await.unwrap().unwrap();
@@ -237,16 +220,13 @@ async fn a_joined_call_commits_nothing() {
 async fn an_aborted_commit_leaves_the_hold_to_a_repetition() {
     const NO_SUCH_TRANSACTION: i32 = 251;
     let fixture = prepared().await;
-    let (client, own) = client_of_its_own(&fixture).await;
-    let aborted = FailPoint::on(&["commitTransaction"])
-        .error_code(NO_SUCH_TRANSACTION)
-        .error_labels(&[TRANSIENT_TRANSACTION_ERROR])
-        .app_name(&own);
+    let aborted = FailPoint::on(&["commitTransaction"]).error_code(NO_SUCH_TRANSACTION);
+    let aborted = aborted.error_labels(&[TRANSIENT_TRANSACTION_ERROR]).times(2);
     // A fail point is enabled when no other test uses one, so nothing is held while this test waits for that.
-    let failing = must(aborted.times(2).enable(fixture.db().uri()).await);
+    let (mut session, failing) = failing_session(&fixture, aborted).await;
+    let client = session.client().clone();
     let guard = fixture.provider.lock("a").await.unwrap();
     let held = fixture.document("a").await.unwrap();
-    let mut session = client.start_session().await.unwrap();
     begin(&fixture, &mut session).await;
     let refused = guard.commit_and_release(&mut session).await;
     assert!(
@@ -260,8 +240,8 @@ async fn an_aborted_commit_leaves_the_hold_to_a_repetition() {
     assert!(!is_committed(&fixture).await);
 
     let (lock, mut made) = (guard.context(), 0);
-    let accounts = client.database(fixture.db().name()).collection("accounts");
     let mut session = client.start_session().await.unwrap();
+    let accounts = accounts_of(&fixture, &session);
     let done: mongodb::error::Result<()> = session
         .start_transaction()
         .and_run2(async |session| {
@@ -274,7 +254,7 @@ async fn an_aborted_commit_leaves_the_hold_to_a_repetition() {
     done.unwrap();
     assert_eq!(made, 2);
     assert!(is_committed(&fixture).await);
-    assert!(is_free(&fixture, "a").await);
+    assert!(fixture.is_free("a").await);
     guard.release().await.unwrap();
 }
 
@@ -284,69 +264,44 @@ async fn an_aborted_commit_leaves_the_hold_to_a_repetition() {
 async fn a_hold_whose_commit_has_no_known_outcome_ends_at_its_deadline() {
     const MAX_TIME_EXPIRED: i32 = 50;
     let fixture = prepared().await;
-    let (client, own) = client_of_its_own(&fixture).await;
     let unconfirmed = FailPoint::on(&["commitTransaction"])
         .write_concern_error(MAX_TIME_EXPIRED, "operation exceeded time limit");
-    let point = unconfirmed.app_name(&own);
-    let failing = must(point.enable(fixture.db().uri()).await);
-    let lock = fixture.provider.lock("a").expiry(Duration::from_secs(2));
-    let guard = lock
-        .renew_interval(Duration::from_millis(200))
-        .acquire()
-        .await
-        .unwrap();
-    let mut session = client.start_session().await.unwrap();
+    let (mut session, failing) = failing_session(&fixture, unconfirmed).await;
+    let often = renewing(&fixture.provider, Duration::from_millis(200));
+    let lock = often.lock("a").expiry(Duration::from_secs(2));
+    let guard = lock.acquire().await.unwrap();
     let ended = released(&fixture, &guard, &mut session).await;
     let Err(LockError::Mongo(unknown)) = ended else {
         panic!("{ended:?}");
     };
     must(failing.clear().await);
-    assert!(
-        unknown.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT),
-        "{unknown}"
-    );
+    assert!(unknown.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT));
     assert!(is_committed(&fixture).await);
-    assert!(is_free(&fixture, "a").await);
+    assert!(fixture.is_free("a").await);
     timeout(AMPLE, guard.lost()).await.unwrap();
     // A renewal that counted as a loss would give another reason.
-    let lost = guard.release().await;
-    assert!(
-        matches!(
-            lost,
-            Err(LockError::Lost {
-                reason: LossReason::Expired,
-                ..
-            })
-        ),
-        "{lost:?}"
-    );
+    assert_eq!(reason_of(guard.release().await), LossReason::Expired);
 }
 
 /// A replica set with one member can never confirm a transaction for two: the server has committed it all the same. What it was to
 /// end has ended, and the holder knows it.
 #[tokio::test]
 async fn a_commit_whose_write_concern_cannot_be_met_has_ended_the_hold() {
-    for is_done in [false, true] {
+    for way in [Way::Releases, Way::Marks] {
         let fixture = prepared().await;
-        let lock = fixture.provider.lock("a").once();
-        let guard = lock.acquire().await.unwrap();
+        let guard = way.lock(&fixture, "a").await.unwrap();
         let mut session = session(&fixture).await;
         let two = WriteConcern::builder().w(Acknowledgment::Nodes(2)).build();
         session.start_transaction().write_concern(two).await.unwrap();
         insert(&accounts(&fixture), &mut session, 1).await.unwrap();
-        let context = guard.context();
-        let ended = if is_done {
-            context.commit_done(&mut session).await
-        } else {
-            context.commit_and_release(&mut session).await
-        };
+        let ended = way.commit(&guard.context(), &mut session).await;
         assert!(
             matches!(&ended, Err(LockError::Mongo(error)) if error.labels().is_empty()),
             "{ended:?}"
         );
         assert!(is_committed(&fixture).await);
-        assert!(guard.is_lost(), "{is_done}");
-        assert_eq!(is_free(&fixture, "a").await, !is_done);
+        assert!(guard.is_lost(), "{way:?}");
+        assert_eq!(fixture.is_free("a").await, way == Way::Releases);
         guard.release().await.expect("the hold has ended well");
     }
 }
@@ -369,17 +324,12 @@ async fn those_who_wait_get_the_lock() {
     sleep(Duration::from_millis(300)).await;
     let mut session = session(&fixture).await;
     begin(&fixture, &mut session).await;
-    let (guard, ended) = tokio::spawn(async move {
-        let ended = guard.commit_and_release(&mut session).await;
-        (guard, ended)
-    })
-    .await
-    .unwrap();
+    let task = tokio::spawn(async move { (guard.commit_and_release(&mut session).await, guard) });
+    let (ended, guard) = task.await.unwrap();
     ended.unwrap();
     for waiter in waiting {
-        let next = timeout(BEFORE_EXPIRY, waiter)
-            .await
-            .expect("it does not wait for the lease");
+        let next = timeout(BEFORE_EXPIRY, waiter).await;
+        let next = next.expect("it does not wait for the lease");
         assert!(next.unwrap().unwrap() > token);
     }
     guard.release().await.unwrap();
@@ -388,11 +338,7 @@ async fn those_who_wait_get_the_lock() {
 /// Work that may succeed only once is not marked as done, and the guard does not say so.
 #[tokio::test]
 async fn a_lock_with_once_is_released_without_a_mark() {
-    let fixture = prepared().await;
-    let lock = fixture.provider.lock("a").once();
-    let guard = lock.acquire().await.unwrap();
-    let mut session = session(&fixture).await;
-    begin(&fixture, &mut session).await;
+    let (fixture, guard, mut session) = holder_in_transaction(DistributedLock::once).await;
     guard.commit_and_release(&mut session).await.unwrap();
     let unmarked = guard.done().await;
     assert!(matches!(unmarked, Err(LockError::Lost { .. })), "{unmarked:?}");
@@ -400,6 +346,7 @@ async fn a_lock_with_once_is_released_without_a_mark() {
         begin_with(&fixture, &mut session, 2).await;
         context.commit_and_release(&mut session).await
     };
+    let lock = fixture.provider.lock("a").once();
     timeout(AMPLE, lock.run(body)).await.unwrap().unwrap();
     assert_released(&fixture.rival().lock("a")).await;
 }
@@ -437,13 +384,9 @@ async fn of_two_commits_at_a_time_one_is_made() {
 async fn a_slow_commit_outlives_the_lease_and_a_shutdown() {
     for shuts_down in [false, true] {
         let fixture = prepared().await;
-        let (client, own) = client_of_its_own(&fixture).await;
-        let slow = FailPoint::on(&["commitTransaction"]).app_name(&own);
-        let slow = slow.times(1).block(Duration::from_secs(3));
-        let blocking = must(slow.enable(fixture.db().uri()).await);
+        let (mut session, blocking) = slow_session(&fixture).await;
         let lock = fixture.provider.lock("a").expiry(Duration::from_secs(2));
         let guard = lock.acquire().await.unwrap();
-        let mut session = client.start_session().await.unwrap();
         let shutdown = async {
             if shuts_down {
                 sleep(Duration::from_millis(500)).await;

@@ -5,14 +5,17 @@ use mongodb::error::{TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RES
 use mongolock::LockError;
 use mongolock_tests::{FailPoint, change_lock, must};
 
-use super::{Way, accounts, begin, client_of_its_own, holder_in_transaction, insert, is_committed, prepared};
+use super::{Way, accounts, begin, failing_session, insert, is_committed, prepared, session};
 use crate::fixture::assert_released;
 
 /// A renewal of the same lock after the transaction began is a transient error, and the driver repeats the transaction.
 #[tokio::test]
 async fn a_renewal_of_the_same_lock_is_a_transient_conflict() {
-    for way in Way::BOTH {
-        let (fixture, guard, mut session) = holder_in_transaction().await;
+    for way in Way::ALL {
+        let fixture = prepared().await;
+        let guard = way.lock(&fixture, "a").await.unwrap();
+        let mut session = session(&fixture).await;
+        begin(&fixture, &mut session).await;
         let later = doc! { "$set": { "expiresAt": DateTime::from_millis(i64::MAX / 2000) } };
         change_lock(fixture.database(), "a", later).await;
         let refused = way.commit(&guard.context(), &mut session).await;
@@ -46,16 +49,13 @@ async fn a_renewal_of_the_same_lock_is_a_transient_conflict() {
 /// A commit whose error leaves its outcome unknown is repeated, as the specification of the driver requires.
 #[tokio::test]
 async fn a_commit_with_an_unknown_outcome_is_repeated() {
-    for way in Way::BOTH {
+    for way in Way::ALL {
         let fixture = prepared().await;
-        let (client, own) = client_of_its_own(&fixture).await;
         // The commit is made, but not confirmed by a majority in time, more often than the driver repeats it by itself.
-        let unconfirmed = FailPoint::on(&["commitTransaction"])
-            .write_concern_error(64, "waiting for replication timed out");
-        let point = unconfirmed.app_name(&own).times(3);
-        let failing = must(point.enable(fixture.db().uri()).await);
-        let guard = fixture.provider.lock("a").await.unwrap();
-        let mut session = client.start_session().await.unwrap();
+        let commits = FailPoint::on(&["commitTransaction"]).times(3);
+        let unconfirmed = commits.write_concern_error(64, "waiting for replication timed out");
+        let (mut session, failing) = failing_session(&fixture, unconfirmed).await;
+        let guard = way.lock(&fixture, "a").await.unwrap();
         begin(&fixture, &mut session).await;
         way.commit(&guard.context(), &mut session).await.unwrap();
         must(failing.clear().await);
@@ -73,16 +73,12 @@ async fn a_commit_that_is_out_of_time_is_not_repeated() {
     let not_made = commit().error_code(MAX_TIME_EXPIRED);
     let unconfirmed = commit().write_concern_error(MAX_TIME_EXPIRED, "operation exceeded time limit");
     let cases = [(not_made, false), (unconfirmed, true)];
-    for (way, (point, is_made)) in Way::BOTH
-        .into_iter()
-        .flat_map(|way| cases.clone().map(|case| (way, case)))
-    {
+    let both = [Way::Keeps, Way::Releases].into_iter();
+    for (way, (point, is_made)) in both.flat_map(|way| cases.clone().map(|case| (way, case))) {
         let fixture = prepared().await;
-        let (client, own) = client_of_its_own(&fixture).await;
         // The fail point hits once: a second commit would succeed.
-        let failing = must(point.app_name(&own).enable(fixture.db().uri()).await);
+        let (mut session, failing) = failing_session(&fixture, point).await;
         let guard = fixture.provider.lock("a").await.unwrap();
-        let mut session = client.start_session().await.unwrap();
         begin(&fixture, &mut session).await;
         let ended = way.commit(&guard.context(), &mut session).await;
         must(failing.clear().await);

@@ -1,20 +1,20 @@
 //! Locks that are lost while a slow commit is running: the body goes on until the commit has ended.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mongodb::bson::Document;
-use mongodb::{Client, Collection};
-use mongolock::{DistributedLock, LockContext, LockError, LockProvider, distributed_lock};
-use mongolock_tests::{AMPLE, FailPoint, FailPointGuard, must};
+use mongodb::ClientSession;
+use mongolock::{DistributedLock, LockContext, LockError, distributed_lock};
+use mongolock_tests::{AMPLE, must};
+use tokio::time::timeout;
 
-use super::{accounts, begin, client_of_its_own, insert, is_committed, prepared};
+use super::{accounts_of, begin, insert, is_committed, prepared, session, slow_session};
 use crate::fixture::Fixture;
 
-#[distributed_lock(name = "transfer", provider = provider, expiry = "1s")]
-async fn transfer(provider: &LockProvider, accounts: Collection<Document>) -> Result<(), LockError> {
-    let lock = LockContext::current().unwrap();
-    let mut session = accounts.client().start_session().await?;
+#[distributed_lock(name = "transfer", provider = fixture.provider, expiry = "1s")]
+async fn transfer(fixture: &Fixture, mut session: ClientSession) -> Result<(), LockError> {
+    let (lock, accounts) = (LockContext::current().unwrap(), accounts_of(fixture, &session));
     let transaction = session.start_transaction();
     transaction
         .and_run2(async move |session| {
@@ -28,12 +28,10 @@ async fn transfer(provider: &LockProvider, accounts: Collection<Document>) -> Re
 /// The typical use: a transaction under the attribute, in a task, which the driver repeats after transient errors.
 #[tokio::test]
 async fn a_commit_works_under_the_attribute_in_a_task() {
-    let fixture = prepared().await;
-    let (provider, accounts) = (fixture.provider.clone(), accounts(&fixture));
-    tokio::spawn(async move { transfer(&provider, accounts).await })
-        .await
-        .unwrap()
-        .unwrap();
+    let fixture = Arc::new(prepared().await);
+    let (own, session) = (Arc::clone(&fixture), session(&fixture).await);
+    let task = tokio::spawn(async move { transfer(&own, session).await });
+    task.await.unwrap().unwrap();
     assert!(is_committed(&fixture).await);
 }
 
@@ -41,11 +39,8 @@ async fn a_commit_works_under_the_attribute_in_a_task() {
 #[tokio::test]
 async fn a_commit_slower_than_the_lease_succeeds() {
     let fixture = prepared().await;
-    let (client, blocking) = with_a_slow_commit(&fixture).await;
-    let accounts = client
-        .database(fixture.db().name())
-        .collection::<Document>("accounts");
-    transfer(&fixture.provider, accounts).await.unwrap();
+    let (session, blocking) = slow_session(&fixture).await;
+    transfer(&fixture, session).await.unwrap();
     must(blocking.clear().await);
     assert!(is_committed(&fixture).await);
 }
@@ -53,21 +48,16 @@ async fn a_commit_slower_than_the_lease_succeeds() {
 /// A body that goes on after its commit is cancelled then, if the lock is lost.
 #[tokio::test]
 async fn a_loss_cancels_the_body_after_its_commit() {
-    #[distributed_lock(name = "transfer", provider = provider, expiry = "1s")]
-    async fn go_on(provider: &LockProvider, accounts: Collection<Document>) -> Result<(), LockError> {
-        let mut session = accounts.client().start_session().await?;
-        session.start_transaction().await?;
-        insert(&accounts, &mut session, 1).await?;
-        LockContext::current().unwrap().commit(&mut session).await?;
+    #[distributed_lock(name = "transfer", provider = fixture.provider, expiry = "1s")]
+    async fn go_on(fixture: &Fixture, session: &mut ClientSession) -> Result<(), LockError> {
+        begin(fixture, session).await;
+        LockContext::current().unwrap().commit(session).await?;
         std::future::pending().await
     }
 
     let fixture = prepared().await;
-    let (client, blocking) = with_a_slow_commit(&fixture).await;
-    let accounts = client.database(fixture.db().name()).collection("accounts");
-    let ended = tokio::time::timeout(AMPLE, go_on(&fixture.provider, accounts))
-        .await
-        .unwrap();
+    let (mut session, blocking) = slow_session(&fixture).await;
+    let ended = timeout(AMPLE, go_on(&fixture, &mut session)).await.unwrap();
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
     must(blocking.clear().await);
     assert!(is_committed(&fixture).await);
@@ -77,22 +67,19 @@ async fn a_loss_cancels_the_body_after_its_commit() {
 #[tokio::test]
 async fn the_loss_of_an_outer_lock_does_not_cancel_a_commit() {
     let fixture = prepared().await;
-    let (client, blocking) = with_a_slow_commit(&fixture).await;
-    let mut session = client.start_session().await.unwrap();
+    let (mut session, blocking) = slow_session(&fixture).await;
     let (outer, inner) = (brief(&fixture, "outer"), fixture.provider.lock("inner"));
     let committed = AtomicBool::new(false);
-    let ended: Result<(), LockError> = outer
-        .run(async |_| {
-            inner
-                .run(async |lock| {
-                    begin(&fixture, &mut session).await;
-                    lock.commit(&mut session).await?;
-                    committed.store(true, Ordering::Relaxed);
-                    Ok::<_, LockError>(())
-                })
-                .await
-        })
-        .await;
+    let nested = async |_| {
+        let commit = inner.run(async |lock| {
+            begin(&fixture, &mut session).await;
+            lock.commit(&mut session).await?;
+            committed.store(true, Ordering::Relaxed);
+            Ok::<_, LockError>(())
+        });
+        commit.await
+    };
+    let ended = outer.run(nested).await;
     assert!(
         matches!(&ended, Err(LockError::Lost { name, .. }) if name == "outer"),
         "{ended:?}"
@@ -106,8 +93,7 @@ async fn the_loss_of_an_outer_lock_does_not_cancel_a_commit() {
 #[tokio::test]
 async fn a_commit_in_another_task_delays_cancellation_only_until_it_ends() {
     let fixture = prepared().await;
-    let (client, blocking) = with_a_slow_commit(&fixture).await;
-    let mut session = client.start_session().await.unwrap();
+    let (mut session, blocking) = slow_session(&fixture).await;
     let (begins, begun) = tokio::sync::oneshot::channel();
     let call = brief(&fixture, "a").run(async |lock| {
         begin(&fixture, &mut session).await;
@@ -117,9 +103,7 @@ async fn a_commit_in_another_task_delays_cancellation_only_until_it_ends() {
         });
         std::future::pending::<Result<(), LockError>>().await
     });
-    let ended = tokio::time::timeout(AMPLE, call)
-        .await
-        .expect("the loss ends the body");
+    let ended = timeout(AMPLE, call).await.expect("the loss ends the body");
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
     begun.await.unwrap().expect("the commit had ended by then");
     must(blocking.clear().await);
@@ -130,12 +114,4 @@ async fn a_commit_in_another_task_delays_cancellation_only_until_it_ends() {
 fn brief(fixture: &Fixture, name: &str) -> DistributedLock {
     let lock = fixture.provider.lock(name).expiry(Duration::from_secs(1));
     lock.max_hold(Duration::ZERO)
-}
-
-/// A client whose next commit takes 3 s, longer than the leases of these tests.
-async fn with_a_slow_commit(fixture: &Fixture) -> (Client, FailPointGuard) {
-    let (client, own) = client_of_its_own(fixture).await;
-    let commit = FailPoint::on(&["commitTransaction"]).app_name(&own);
-    let slow = commit.times(1).block(Duration::from_secs(3));
-    (client, must(slow.enable(fixture.db().uri()).await))
 }

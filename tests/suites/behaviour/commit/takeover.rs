@@ -3,28 +3,28 @@
 use std::time::Duration;
 
 use mongodb::bson::doc;
-use mongolock::{LockError, LockProvider};
-use mongolock_tests::recorded;
+use mongolock::LockError;
 use tokio::time::sleep;
 
-use super::{
-    Way, accounts, begin, holder_in_transaction, insert, is_committed, prepared, refused_as_lost, session,
-    take_over,
-};
-
-/// A rival acquires the lock after the transaction began: the transaction still sees the holder's own claim, and the
-/// guard is a write conflict.
+use super::{Way, accounts, begin, insert, is_committed, prepared, refused_as_lost, session, take_over};
+/// A rival acquires the lock before the transaction began, which then sees the rival's claim, or after that: the transaction
+/// still sees the holder's own claim, and the guard is a write conflict.
 #[tokio::test]
-async fn a_takeover_during_the_transaction_is_a_conflict() {
-    for way in Way::BOTH {
-        let (fixture, guard, mut session) = holder_in_transaction().await;
+async fn a_takeover_is_a_loss() {
+    for (way, before) in Way::ALL.into_iter().flat_map(|way| [(way, true), (way, false)]) {
+        let fixture = prepared().await;
+        let guard = way.lock(&fixture, "a").await.unwrap();
+        let mut session = session(&fixture).await;
+        if !before {
+            begin(&fixture, &mut session).await;
+        }
         let rival = take_over(&fixture, "a").await;
+        if before {
+            begin(&fixture, &mut session).await;
+        }
         refused_as_lost(way, &fixture, &guard, &mut session).await;
-        assert!(!rival.is_lost());
-        rival
-            .release()
-            .await
-            .expect("the refused commit changed nothing of its lock");
+        let released = rival.release().await;
+        released.expect("the refused commit changed nothing of its lock");
     }
 }
 
@@ -32,10 +32,10 @@ async fn a_takeover_during_the_transaction_is_a_conflict() {
 /// whether a majority has confirmed it yet or not.
 #[tokio::test]
 async fn the_read_after_a_conflict_does_not_wait_for_a_majority() {
-    for way in Way::BOTH {
+    for way in Way::ALL {
         let fixture = prepared().await;
-        let (database, commands) = recorded(fixture.db(), &[]).await;
-        let guard = LockProvider::new(&database).lock("a").await.unwrap();
+        let (provider, commands) = fixture.recorded(|builder| builder).await;
+        let guard = provider.lock("a").once().acquire().await.unwrap();
         let mut session = session(&fixture).await;
         begin(&fixture, &mut session).await;
         let rival = take_over(&fixture, "a").await;
@@ -50,33 +50,19 @@ async fn the_read_after_a_conflict_does_not_wait_for_a_majority() {
     }
 }
 
-/// A rival acquires the lock before the transaction began: the transaction sees the rival's claim.
-#[tokio::test]
-async fn a_takeover_before_the_transaction_is_a_loss() {
-    for way in Way::BOTH {
-        let fixture = prepared().await;
-        let guard = fixture.provider.lock("a").await.unwrap();
-        let rival = take_over(&fixture, "a").await;
-        let mut session = session(&fixture).await;
-        begin(&fixture, &mut session).await;
-        refused_as_lost(way, &fixture, &guard, &mut session).await;
-        rival.release().await.unwrap();
-    }
-}
-
 /// A rival has acquired and released the lock, or its document was deleted.
 #[tokio::test]
 async fn a_commit_whose_claim_is_gone_is_a_loss() {
-    for way in Way::BOTH {
+    for way in Way::ALL {
         let fixture = prepared().await;
         let mut session = session(&fixture).await;
-        let guard = fixture.provider.lock("a").await.unwrap();
+        let guard = way.lock(&fixture, "a").await.unwrap();
         begin(&fixture, &mut session).await;
         take_over(&fixture, "a").await.release().await.unwrap();
         refused_as_lost(way, &fixture, &guard, &mut session).await;
         session.abort_transaction().await.unwrap();
 
-        let guard = fixture.provider.lock("b").await.unwrap();
+        let guard = way.lock(&fixture, "b").await.unwrap();
         begin(&fixture, &mut session).await;
         fixture.locks().delete_one(doc! { "_id": "b" }).await.unwrap();
         refused_as_lost(way, &fixture, &guard, &mut session).await;
@@ -86,14 +72,10 @@ async fn a_commit_whose_claim_is_gone_is_a_loss() {
 /// The lease is over by the holder's own clock: the server is not asked.
 #[tokio::test]
 async fn a_lost_lock_commits_nothing() {
-    for way in Way::BOTH {
+    for way in Way::ALL {
         let fixture = prepared().await;
-        let lock = fixture
-            .provider
-            .lock("a")
-            .expiry(Duration::from_millis(200))
-            .max_hold(Duration::ZERO);
-        let guard = lock.acquire().await.unwrap();
+        let lock = way.lock(&fixture, "a").expiry(Duration::from_millis(200));
+        let guard = lock.max_hold(Duration::ZERO).acquire().await.unwrap();
         let mut session = session(&fixture).await;
         begin(&fixture, &mut session).await;
         guard.lost().await;
@@ -112,19 +94,14 @@ async fn no_rival_acquires_between_guard_and_commit() {
     let mut session = session(&fixture).await;
     begin(&fixture, &mut session).await;
     // The write of the guard, without the commit.
-    let touched = fixture
-        .locks()
-        .update_one(held(), set_end(30_000))
-        .session(&mut session)
-        .await;
-    assert_eq!(touched.unwrap().modified_count, 1);
+    let locks = fixture.locks();
+    let touching = locks.update_one(held(), set_end(30_000));
+    let touched = touching.session(&mut session).await.unwrap();
+    assert_eq!(touched.modified_count, 1);
     let rival = fixture.rival().lock("a");
     let taking = tokio::spawn(async move { rival.try_acquire().await });
     sleep(Duration::from_millis(300)).await;
-    assert!(
-        !taking.is_finished(),
-        "the acquire waits for the end of the transaction"
-    );
+    assert!(!taking.is_finished(), "it waits for the end of the transaction");
     session.commit_transaction().await.unwrap();
     assert!(taking.await.unwrap().unwrap().is_none(), "the lease was renewed");
     guard.release().await.unwrap();

@@ -2,35 +2,34 @@
 
 use std::time::Duration;
 
-use mongolock::{LeaseHandle, LockError, LockGuard, LockProvider, LockState, LossReason};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must, rounds};
+use mongolock::{LeaseHandle, LockError, LockGuard, LockInfo, LockProvider, LockState, LossReason};
+use mongolock_tests::{AMPLE, eventually, must, rounds};
 use tokio::time::{Instant, timeout};
 
-use super::conformance;
-use crate::fixture::{Fixture, acquire_and_release};
+use super::subject::Subject;
+use super::{conformance, conformance_of_kinds};
+use crate::fixture::{Fixture, acquire_and_release, assert_lost, in_time, refused_option};
 
 conformance!(
-    another_process_resumes_a_lock_with_a_greater_token,
     a_detached_lock_is_held_and_shows_its_owner,
-    a_set_and_a_permit_are_resumed,
-    two_that_resume_one_handle_at_once,
-    a_handle_is_used_up_by_its_resumption,
-    a_lease_ends_with_its_time,
-    an_extension_never_shortens,
-    a_release_by_the_handle_tells_whether_there_was_something_to_release,
     the_handle_exists_before_the_lease,
     what_cannot_be_used_is_refused,
-    a_detached_hold_ends_for_its_process,
     dropping_the_future_releases_the_lock,
     a_resumption_that_is_given_up_gives_the_lease_back,
     a_minimum_hold_goes_on,
     work_that_may_succeed_once_can_span_processes,
     a_set_that_has_lost_a_lock_is_lost_as_a_whole,
-    a_waiter_gets_the_lock_when_the_handle_is_released,
     a_shutdown_leaves_detached_leases_alone,
     a_shutdown_waits_for_the_release_of_a_detachment_that_is_given_up,
-    a_margin_keeps_no_lease_alive,
-    a_resumption_that_is_given_up_hides_no_lease,
+);
+
+conformance_of_kinds!(
+    another_process_resumes_a_lease_with_a_greater_token: CALLS with threads,
+    two_that_resume_one_handle_at_once: CALLS,
+    a_handle_is_used_up_by_its_resumption: CALLS with threads,
+    an_extension_never_shortens: CALLS with threads,
+    a_waiter_gets_it_when_the_handle_is_released: CALLS with threads,
+    a_lease_ends_with_its_time: CALLS,
 );
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -40,57 +39,49 @@ pub(crate) async fn detached(provider: &LockProvider, name: &str) -> LeaseHandle
     guard.detach(HOUR).await.unwrap()
 }
 
-pub(crate) fn assert_lost<T: std::fmt::Debug>(resumed: Result<T, LockError>, expected: LossReason) {
-    match resumed {
-        Err(LockError::Lost { reason, .. }) => assert_eq!(reason, expected),
-        other => panic!("{other:?}"),
-    }
-}
-
-async fn is_free(provider: &LockProvider, name: &str) -> bool {
-    provider.lock(name).try_acquire().await.unwrap().is_some()
-}
-
-async fn another_process_resumes_a_lock_with_a_greater_token(fixture: Fixture) {
-    let guard = fixture.provider.lock("n").await.unwrap();
-    let token = guard.fencing_token();
-    let handle = guard.detach(HOUR).await.unwrap();
-    assert_eq!(handle.fencing_token(), token);
-    let text = handle.text().to_owned();
-    let rival = fixture.rival();
-    let resumed = rival.resume(&text.parse().unwrap()).await.unwrap();
-    assert!(resumed.fencing_token() > token);
-    assert_eq!(resumed.name(), "n");
+async fn another_process_resumes_a_lease_with_a_greater_token(subject: Subject) {
+    let expected = subject.kind.expects();
+    let hold = subject.ours().acquire().await.unwrap();
+    let first = hold.context();
+    let handle = hold.detach(HOUR).await.unwrap();
+    assert!(handle.names().eq(expected.names.iter().copied()));
+    assert_eq!(handle.permit(), (!expected.has_token).then_some(0));
+    assert!(!expected.has_token || handle.fencing_token() == first.fencing_token());
+    subject.assert_held().await;
+    let stored: LeaseHandle = handle.text().parse().unwrap();
+    let resumed = subject.theirs().resume(&stored).await.unwrap();
+    let second = resumed.context();
+    assert_eq!(second.name(), first.name(), "the name that was written first");
+    subject.assert_newer(&second, &first);
     resumed.ensure_held().unwrap();
-    assert!(
-        resumed.remaining() <= Duration::from_secs(30),
-        "it has the expiry of its provider"
-    );
+    let expiry = Duration::from_secs(30);
+    assert!(resumed.remaining() <= expiry, "it has the expiry of its provider");
     let handle = resumed.detach(HOUR).await.unwrap();
-    let again = fixture.provider.resume(&handle).await.unwrap();
-    assert!(again.fencing_token() > handle.fencing_token());
+    let again = subject.ours().resume(&handle).await.unwrap();
+    subject.assert_newer(&again.context(), &second);
+    subject.assert_held().await;
     again.release().await.unwrap();
-    acquire_and_release(&rival.lock("n")).await;
+    subject.assert_released().await;
 }
 
 async fn a_detached_lock_is_held_and_shows_its_owner(fixture: Fixture) {
     let guard = fixture.provider.lock("n").await.unwrap();
-    let begun = fixture.provider.admin().get("n").await.unwrap().unwrap();
+    let begun = fixture.info("n").await;
     assert!(!begun.detached);
     let handle = guard.detach(HOUR).owner("session:1").await.unwrap();
     assert_eq!(handle.owner(), "session:1");
     let (rival, admin) = (fixture.rival(), fixture.provider.admin());
-    match rival.lock("n").acquire_timeout(Duration::ZERO).acquire().await {
-        Err(LockError::Timeout {
-            holder,
-            in_this_process,
-            ..
-        }) => {
-            assert_eq!((holder.as_deref(), in_this_process), (Some("session:1"), false));
-        }
-        other => panic!("{other:?}"),
-    }
-    let info = admin.get("n").await.unwrap().unwrap();
+    let busy = rival.lock("n").acquire_timeout(Duration::ZERO).acquire().await;
+    let Err(LockError::Timeout {
+        holder,
+        in_this_process,
+        ..
+    }) = busy
+    else {
+        panic!("{busy:?}");
+    };
+    assert_eq!((holder.as_deref(), in_this_process), (Some("session:1"), false));
+    let info = fixture.info("n").await;
     assert!(info.detached && info.state == LockState::Held);
     assert_eq!(info.owner.as_deref(), Some("session:1"));
     assert_eq!(info.acquired_at, begun.acquired_at);
@@ -98,162 +89,81 @@ async fn a_detached_lock_is_held_and_shows_its_owner(fixture: Fixture) {
     assert!(fixture.provider.held().is_empty());
     let resumed = rival.resume(&handle).await.unwrap();
     assert_eq!(resumed.context().owner(), "session:1");
-    let info = admin.get("n").await.unwrap().unwrap();
+    let info = fixture.info("n").await;
     assert!(!info.detached, "a process renews it");
     assert_eq!(info.owner.as_deref(), Some("session:1"), "the owner stays");
     assert_eq!(admin.release_owner("session:1").await.unwrap(), 1);
     assert_lost(resumed.release().await, LossReason::Gone);
 }
 
-async fn a_set_and_a_permit_are_resumed(fixture: Fixture) {
-    let rival = fixture.rival();
-    let set = fixture.provider.lock_all(["b", "a", "c"]).await.unwrap();
-    let tokens = ["a", "b", "c"].map(|name| set.fencing_token_of(name));
-    let handle = set.detach(HOUR).await.unwrap();
-    assert_eq!(handle.names().collect::<Vec<_>>(), ["a", "b", "c"]);
-    assert_eq!(
-        Some(handle.fencing_token()),
-        tokens[1],
-        "that of the name written first"
-    );
-    for name in ["a", "b", "c"] {
-        assert!(!is_free(&rival, name).await);
-    }
-    let set = rival.resume(&handle).await.unwrap();
-    assert_eq!((set.name(), set.names().count()), ("b", 3));
-    for (name, before) in ["a", "b", "c"].into_iter().zip(tokens) {
-        assert!(set.fencing_token_of(name) > before);
-    }
-    assert!(rival.release(&set.detach(HOUR).await.unwrap()).await.unwrap());
-    for name in ["a", "b", "c"] {
-        acquire_and_release(&rival.lock(name)).await;
-    }
-
-    let permit = fixture.provider.semaphore("s", 2).await.unwrap();
-    let number = permit.number();
-    let handle = permit.detach(HOUR).await.unwrap();
-    assert_eq!(handle.permit(), Some(number));
-    let other = rival.semaphore("s", 2).await.unwrap();
-    assert_ne!(other.number(), number);
-    assert!(rival.semaphore("s", 2).try_acquire().await.unwrap().is_none());
-    let permit = rival.resume_permit(&handle).await.unwrap();
-    assert_eq!((permit.name(), permit.number()), ("s", number));
-    permit.release().await.unwrap();
-    other.release().await.unwrap();
-    assert_lost(rival.resume_permit(&handle).await, LossReason::Gone);
-}
-
-/// How many of these calls have succeeded; the others have found that the handle is used up.
-fn winners<T: std::fmt::Debug>(resumed: [Result<T, LockError>; 2]) -> usize {
-    let mut won = 0;
-    for resumed in resumed {
-        match resumed {
-            Ok(_) => won += 1,
-            lost => assert_lost(lost, LossReason::Gone),
+/// A third process that tries beside the changes of hands acquires nothing.
+async fn two_that_resume_one_handle_at_once(subject: Subject) {
+    let (ours, theirs) = (subject.ours(), subject.theirs());
+    let third = subject.of(&subject.fixture.process("third"));
+    for _ in 0..rounds(50) {
+        let hold = ours.acquire().await.unwrap();
+        let (handle, tried) = tokio::join!(hold.detach(HOUR), third.try_acquire());
+        assert!(tried.unwrap().is_none());
+        let handle = handle.unwrap();
+        let (one, other, tried) =
+            tokio::join!(ours.resume(&handle), theirs.resume(&handle), third.try_acquire());
+        assert!(tried.unwrap().is_none());
+        match (one, other) {
+            (Ok(_won), lost) | (lost, Ok(_won)) => assert_lost(lost, LossReason::Gone),
+            (Err(one), Err(other)) => panic!("{one:?} {other:?}"),
         }
     }
-    won
 }
 
-async fn two_that_resume_one_handle_at_once(fixture: Fixture) {
-    let (ours, theirs) = (&fixture.provider, fixture.rival());
-    for _ in 0..rounds(50) {
-        let handle = detached(ours, "n").await;
-        let (one, other) = tokio::join!(ours.resume(&handle), theirs.resume(&handle));
-        assert_eq!(winners([one, other]), 1);
-
-        let handle = ours
-            .lock_all(["a", "b", "c"])
-            .await
-            .unwrap()
-            .detach(HOUR)
-            .await
-            .unwrap();
-        let (one, other) = tokio::join!(ours.resume(&handle), theirs.resume(&handle));
-        assert_eq!(winners([one, other]), 1);
-
-        let handle = ours.semaphore("s", 1).await.unwrap().detach(HOUR).await.unwrap();
-        let (one, other) = tokio::join!(ours.resume_permit(&handle), theirs.resume_permit(&handle));
-        assert_eq!(winners([one, other]), 1);
-    }
-}
-
-async fn a_handle_is_used_up_by_its_resumption(fixture: Fixture) {
-    let (provider, rival) = (&fixture.provider, fixture.rival());
-    let handle = detached(provider, "n").await;
-    let guard = rival.resume(&handle).await.unwrap();
-    assert_lost(provider.resume(&handle).await, LossReason::Gone);
-    assert_lost(rival.resume(&handle).await, LossReason::Gone);
-    assert_lost(provider.extend(&handle, HOUR).await, LossReason::Gone);
-    assert!(!provider.release(&handle).await.unwrap());
-    guard.ensure_held().unwrap();
-    guard.release().await.unwrap();
-    assert_lost(provider.resume(&handle).await, LossReason::Gone);
-}
-
-async fn a_lease_ends_with_its_time(fixture: Fixture) {
-    let (provider, rival) = (&fixture.provider, fixture.rival());
-    let guard = provider.lock("n").await.unwrap();
-    // Shorter than the lease was.
-    let handle = guard.detach(Duration::from_millis(500)).await.unwrap();
-    let waiting = timeout(BEFORE_EXPIRY, rival.lock("n").acquire());
-    let guard = waiting.await.expect("the lease ends").unwrap();
-    assert_lost(provider.resume(&handle).await, LossReason::Gone);
-    guard.release().await.unwrap();
-
-    let handle = detached(provider, "other").await;
-    let guard = provider.resume(&handle).await.unwrap();
-    let handle = guard.detach(Duration::from_millis(100)).await.unwrap();
-    let admin = provider.admin();
-    let expired = async || {
-        let info = admin.get("other").await.unwrap();
-        info.filter(|info| info.state == LockState::Expired)
+async fn a_handle_is_used_up_by_its_resumption(subject: Subject) {
+    let (ours, theirs) = (subject.ours(), subject.theirs());
+    let assert_used_up = async |handle: &LeaseHandle| {
+        for target in [&ours, &theirs] {
+            assert_lost(target.resume(handle).await, LossReason::Gone);
+            assert_lost(target.extend(handle, HOUR).await, LossReason::Gone);
+            assert!(!target.release(handle).await.unwrap());
+        }
     };
-    must(eventually(AMPLE, "the lease expires", expired).await);
-    assert_lost(rival.resume(&handle).await, LossReason::Expired);
-    assert_lost(rival.extend(&handle, HOUR).await, LossReason::Expired);
-    assert!(
-        !rival.release(&handle).await.unwrap(),
-        "there is nothing to release"
-    );
+    let handle = ours.acquire().await.unwrap().detach(HOUR).await.unwrap();
+    let hold = theirs.resume(&handle).await.unwrap();
+    assert_used_up(&handle).await;
+    hold.ensure_held().unwrap();
+    let next = hold.detach(HOUR).await.unwrap();
+    assert_used_up(&handle).await;
+    assert!(ours.release(&next).await.unwrap());
+    assert_used_up(&next).await;
+    subject.assert_released().await;
+    let hold = theirs.acquire().await.unwrap();
+    assert_used_up(&next).await;
+    hold.release().await.expect("it is another hold");
 }
 
-async fn an_extension_never_shortens(fixture: Fixture) {
-    let provider = &fixture.provider;
-    let set = async || {
-        provider
-            .lock_all(["a", "b"])
-            .await
-            .unwrap()
-            .detach(HOUR)
-            .await
-            .unwrap()
-    };
-    for handle in [detached(provider, "n").await, set().await] {
-        let end = async || {
-            let name = handle.names().next().unwrap();
-            provider.admin().get(name).await.unwrap().unwrap().expires_at
-        };
-        let begun = end().await;
-        let extended = provider.extend(&handle, 2 * HOUR).await.unwrap();
-        assert!(extended > begun);
-        assert_eq!(end().await, extended);
-        assert_eq!(fixture.rival().extend(&handle, HOUR).await.unwrap(), extended);
-        assert_eq!(end().await, extended);
-        let guard = provider.resume(&handle).await.unwrap();
-        guard.release().await.unwrap();
+async fn an_extension_never_shortens(subject: Subject) {
+    let (ours, theirs) = (subject.ours(), subject.theirs());
+    let handle = ours.acquire().await.unwrap().detach(HOUR).await.unwrap();
+    let end = async || subject.infos().await[0].expires_at;
+    let begun = end().await;
+    let extended = ours.extend(&handle, 2 * HOUR).await.unwrap();
+    assert!(extended > begun);
+    assert_eq!(end().await, extended);
+    assert_eq!(theirs.extend(&handle, HOUR).await.unwrap(), extended);
+    assert_eq!(end().await, extended);
+    ours.resume(&handle).await.unwrap().release().await.unwrap();
+}
+
+async fn a_waiter_gets_it_when_the_handle_is_released(subject: Subject) {
+    let hold = subject.ours().acquire().await.unwrap();
+    let waiters = [subject.ours().spawn_turn(), subject.theirs().spawn_turn()];
+    let context = hold.context();
+    let handle = hold.detach(HOUR).await.unwrap();
+    assert!(context.is_lost(), "the hold has ended for its process");
+    let resumed = subject.ours().resume(&handle).await.unwrap();
+    let handle = resumed.detach(HOUR).await.unwrap();
+    assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+    assert!(subject.ours().release(&handle).await.unwrap());
+    for waiter in waiters {
+        in_time(waiter).await.unwrap();
     }
-}
-
-async fn a_release_by_the_handle_tells_whether_there_was_something_to_release(fixture: Fixture) {
-    let (provider, rival) = (&fixture.provider, fixture.rival());
-    let handle = detached(provider, "n").await;
-    assert!(rival.release(&handle).await.unwrap());
-    assert!(!rival.release(&handle).await.unwrap());
-    let guard = rival.lock("n").await.unwrap();
-    assert!(!provider.release(&handle).await.unwrap());
-    guard.ensure_held().unwrap();
-    guard.release().await.unwrap();
 }
 
 async fn the_handle_exists_before_the_lease(fixture: Fixture) {
@@ -278,46 +188,28 @@ async fn what_cannot_be_used_is_refused(fixture: Fixture) {
     refused(provider.extend(&handle, HOUR).await.unwrap_err());
     refused(provider.release(&handle).await.unwrap_err());
     refused(other.resume_permit(&handle).await.unwrap_err());
-    let permit = provider
-        .semaphore("s", 1)
-        .await
-        .unwrap()
-        .detach(HOUR)
-        .await
-        .unwrap();
+    let permit = provider.semaphore("s", 1).await.unwrap();
+    let permit = permit.detach(HOUR).await.unwrap();
     refused(provider.resume(&permit).await.unwrap_err());
     assert!(provider.release(&permit).await.unwrap());
     other.resume(&handle).await.unwrap().release().await.unwrap();
 
-    let invalid = |error: LockError| assert!(matches!(error, LockError::InvalidOption { .. }), "{error:?}");
     for ttl in [
         Duration::from_millis(99),
         HOUR * 24 * 7 + Duration::from_millis(1),
         Duration::from_micros(500_500),
     ] {
         let guard = provider.lock("n").await.unwrap();
-        invalid(guard.detach(ttl).await.unwrap_err());
+        assert_eq!(refused_option(guard.detach(ttl).await), "ttl");
         let handle = detached(provider, "other").await;
-        invalid(provider.extend(&handle, ttl).await.unwrap_err());
+        assert_eq!(refused_option(provider.extend(&handle, ttl).await), "ttl");
         assert!(provider.release(&handle).await.unwrap());
     }
     for owner in ["", "done:me", "a\nb"] {
         let guard = provider.lock("n").await.unwrap();
-        invalid(guard.detach(HOUR).owner(owner).await.unwrap_err());
+        assert_eq!(refused_option(guard.detach(HOUR).owner(owner).await), "owner");
     }
     acquire_and_release(&fixture.rival().lock("n")).await;
-}
-
-async fn a_detached_hold_ends_for_its_process(fixture: Fixture) {
-    let provider = &fixture.provider;
-    let guard = provider.lock("n").await.unwrap();
-    let context = guard.context();
-    let handle = guard.detach(HOUR).await.unwrap();
-    assert!(context.is_lost());
-    let waiting = tokio::spawn(provider.lock("n").acquire());
-    provider.release(&handle).await.unwrap();
-    let next = timeout(AMPLE, waiting).await.expect("the turn has passed on");
-    next.unwrap().unwrap().release().await.unwrap();
 }
 
 async fn dropping_the_future_releases_the_lock(fixture: Fixture) {
@@ -327,32 +219,37 @@ async fn dropping_the_future_releases_the_lock(fixture: Fixture) {
 
     let detaching = provider.lock("n").await.unwrap().detach(HOUR);
     let handle = detaching.handle();
-    let detaching = std::future::IntoFuture::into_future(detaching);
-    // The first poll sends the request.
+    // The first poll sends the request. In memory it takes one poll.
     if timeout(Duration::ZERO, detaching).await.is_ok() {
-        assert!(
-            provider.release(&handle).await.unwrap(),
-            "in memory it takes one poll"
-        );
+        assert!(provider.release(&handle).await.unwrap());
     }
     acquire_and_release(&rival.lock("n")).await;
     assert_lost(rival.resume(&handle).await, LossReason::Gone);
 }
 
+/// Polls a resumption once, which sends the request, and gives it up. Returns the handle of the lease after that.
+async fn give_up_resuming(provider: &LockProvider, handle: LeaseHandle) -> LeaseHandle {
+    match timeout(Duration::ZERO, provider.resume(&handle)).await {
+        // In memory it takes one poll.
+        Ok(guard) => guard.unwrap().detach(HOUR).await.unwrap(),
+        Err(_) => handle,
+    }
+}
+
+/// The provider that has given up gives the lease back before its next request, and to other processes.
 async fn a_resumption_that_is_given_up_gives_the_lease_back(fixture: Fixture) {
     let (provider, rival) = (&fixture.provider, fixture.rival());
-    let mut handle = detached(provider, "n").await;
-    for _ in 0..5 {
-        if let Ok(guard) = timeout(Duration::ZERO, rival.resume(&handle)).await {
-            // In memory it takes one poll.
-            handle = guard.unwrap().detach(HOUR).await.unwrap();
+    for round in 0..10 {
+        let mut handle = give_up_resuming(&rival, detached(provider, "n").await).await;
+        match round % 3 {
+            0 => assert!(rival.extend(&handle, HOUR).await.is_ok()),
+            1 => handle = rival.resume(&handle).await.unwrap().detach(HOUR).await.unwrap(),
+            _ => {}
         }
-        // The provider that has given up gives the lease back before it asks again.
-        handle = rival.resume(&handle).await.unwrap().detach(HOUR).await.unwrap();
+        assert!(rival.release(&handle).await.unwrap());
+        assert!(fixture.is_free("n").await);
     }
-    if let Ok(guard) = timeout(Duration::ZERO, rival.resume(&handle)).await {
-        handle = guard.unwrap().detach(HOUR).await.unwrap();
-    }
+    let handle = give_up_resuming(&rival, detached(provider, "n").await).await;
     let other = provider.to_builder().build().unwrap();
     let resuming = async || match other.resume(&handle).await {
         Ok(guard) => Some(guard),
@@ -368,31 +265,20 @@ async fn a_resumption_that_is_given_up_gives_the_lease_back(fixture: Fixture) {
 async fn a_minimum_hold_goes_on(fixture: Fixture) {
     let (provider, rival) = (&fixture.provider, fixture.rival());
     let lock = provider.lock("n").min_hold(HOUR);
-    let handle = lock
-        .acquire()
-        .await
-        .unwrap()
-        .detach(Duration::from_secs(1))
-        .await
-        .unwrap();
-    let begun = provider.admin().get("n").await.unwrap().unwrap();
-    assert!(
-        begun.remaining > HOUR / 2,
-        "the detached lease lasts for the minimum hold"
-    );
-    let guard = rival.resume(&handle).await.unwrap();
-    guard.release().await.unwrap();
-    let info = provider.admin().get("n").await.unwrap().unwrap();
+    let hold = lock.acquire().await.unwrap();
+    let handle = hold.detach(Duration::from_secs(1)).await.unwrap();
+    let begun = fixture.info("n").await;
+    assert!(begun.remaining > HOUR / 2, "it lasts for the minimum hold");
+    rival.resume(&handle).await.unwrap().release().await.unwrap();
+    let info = fixture.info("n").await;
     assert_eq!(info.acquired_at, begun.acquired_at);
     assert!(info.state == LockState::Released && info.remaining > HOUR / 2);
 
     let lock = provider.lock("other").min_hold(HOUR);
     let handle = lock.acquire().await.unwrap().detach(HOUR).await.unwrap();
     assert!(rival.release(&handle).await.unwrap());
-    assert!(
-        !is_free(&rival, "other").await,
-        "so is that of a release by the handle"
-    );
+    let is_free = fixture.is_free("other").await;
+    assert!(!is_free, "so is that of a release by the handle");
 }
 
 async fn work_that_may_succeed_once_can_span_processes(fixture: Fixture) {
@@ -406,20 +292,15 @@ async fn work_that_may_succeed_once_can_span_processes(fixture: Fixture) {
 
     let plain = detached(provider, "other").await;
     let guard = rival.resume(&plain).await.unwrap();
-    assert!(matches!(guard.done().await, Err(LockError::InvalidOption { .. })));
+    assert_eq!(refused_option(guard.done().await), "once");
 }
 
 async fn a_set_that_has_lost_a_lock_is_lost_as_a_whole(fixture: Fixture) {
     let (provider, rival, admin) = (&fixture.provider, fixture.rival(), fixture.provider.admin());
     for (lost, others_are_released) in [("a", false), ("b", true), ("c", true)] {
         let names = ["a", "b", "c"];
-        let handle = provider
-            .lock_all(names)
-            .await
-            .unwrap()
-            .detach(HOUR)
-            .await
-            .unwrap();
+        let set = provider.lock_all(names).await.unwrap();
+        let handle = set.detach(HOUR).await.unwrap();
         assert!(admin.force_release(lost).await.unwrap());
         assert_lost(rival.resume(&handle).await, LossReason::Gone);
         assert_lost(rival.extend(&handle, HOUR).await, LossReason::Gone);
@@ -427,24 +308,11 @@ async fn a_set_that_has_lost_a_lock_is_lost_as_a_whole(fixture: Fixture) {
             if others_are_released {
                 acquire_and_release(&rival.lock(name)).await;
             } else {
-                assert!(!is_free(&rival, name).await, "who gets no name touches nothing");
+                assert!(!fixture.is_free(name).await, "who gets no name touches nothing");
             }
         }
         assert_eq!(rival.release(&handle).await.unwrap(), !others_are_released);
     }
-}
-
-async fn a_waiter_gets_the_lock_when_the_handle_is_released(fixture: Fixture) {
-    let (provider, rival) = (&fixture.provider, fixture.rival());
-    let guard = provider.lock("n").await.unwrap();
-    let waiting = tokio::spawn(rival.lock("n").acquire());
-    let handle = guard.detach(HOUR).await.unwrap();
-    let resumed = provider.resume(&handle).await.unwrap();
-    let handle = resumed.detach(HOUR).await.unwrap();
-    assert!(!waiting.is_finished());
-    assert!(provider.release(&handle).await.unwrap());
-    let guard = timeout(AMPLE, waiting).await.expect("the waiter is woken");
-    assert!(guard.unwrap().unwrap().fencing_token() > handle.fencing_token());
 }
 
 async fn a_shutdown_leaves_detached_leases_alone(fixture: Fixture) {
@@ -471,44 +339,31 @@ async fn a_shutdown_waits_for_the_release_of_a_detachment_that_is_given_up(fixtu
             // In memory it takes one poll.
             assert!(rival.release(&handle).await.unwrap());
         }
-        assert!(is_free(&rival, &name).await, "{name}");
+        assert!(fixture.is_free(&name).await, "{name}");
     }
 }
 
-async fn a_margin_keeps_no_lease_alive(fixture: Fixture) {
-    let builder = fixture.provider.to_builder().takeover_margin(HOUR);
-    let provider = builder.acquire_timeout(AMPLE).build().unwrap();
-    let set = async || provider.lock_all(["a", "b"]).await.unwrap();
-    for guard in [provider.lock("n").await.unwrap(), set().await] {
-        let name = guard.name().to_owned();
-        let handle = guard.detach(Duration::from_millis(100)).await.unwrap();
+/// A takeover margin keeps others out for longer, and the lease alive for nobody.
+async fn a_lease_ends_with_its_time(subject: Subject) {
+    for margin in [Duration::ZERO, HOUR] {
+        let provider = subject.fixture.with(|options| options.takeover_margin(margin));
+        let target = subject.of(&provider);
+        let hold = target.acquire().await.unwrap();
+        let handle = hold.detach(Duration::from_millis(100)).await.unwrap();
         let expired = async || {
-            let info = provider.admin().get(&name).await.unwrap();
-            info.filter(|info| info.state == LockState::Expired)
+            let is_expired = |info: &LockInfo| info.state == LockState::Expired;
+            subject.infos().await.iter().all(is_expired).then_some(())
         };
         must(eventually(AMPLE, "the lease expires", expired).await);
         let begun = Instant::now();
-        assert_lost(provider.resume(&handle).await, LossReason::Expired);
-        assert_lost(provider.extend(&handle, HOUR).await, LossReason::Expired);
+        assert_lost(target.resume(&handle).await, LossReason::Expired);
+        assert_lost(target.extend(&handle, HOUR).await, LossReason::Expired);
         assert!(begun.elapsed() < AMPLE / 2, "it is no question of time");
-        assert!(!is_free(&provider, &name).await, "the margin keeps it");
-        assert!(provider.release(&handle).await.unwrap(), "it ends the margin");
-        assert!(is_free(&provider, &name).await);
-    }
-}
-
-async fn a_resumption_that_is_given_up_hides_no_lease(fixture: Fixture) {
-    let provider = &fixture.provider;
-    for round in 0..10 {
-        let mut handle = detached(provider, "n").await;
-        if let Ok(guard) = timeout(Duration::ZERO, provider.resume(&handle)).await {
-            // In memory it takes one poll.
-            handle = guard.unwrap().detach(HOUR).await.unwrap();
-        }
-        if round % 2 == 0 {
-            provider.extend(&handle, HOUR).await.unwrap();
-        }
-        assert!(provider.release(&handle).await.unwrap());
-        assert!(is_free(&fixture.rival(), "n").await);
+        let is_kept = !margin.is_zero();
+        assert!(!(is_kept && target.is_free().await), "the margin keeps it");
+        let had_something_to_release = target.release(&handle).await.unwrap();
+        assert_eq!(had_something_to_release, is_kept, "it ends the margin");
+        assert!(target.is_free().await);
+        assert_lost(target.resume(&handle).await, LossReason::Gone);
     }
 }

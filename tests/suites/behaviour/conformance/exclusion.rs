@@ -4,72 +4,59 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mongolock::{DistributedLock, FencingToken, LockProvider};
-use mongolock_tests::AMPLE;
+use mongolock::{FencingToken, LockGuard, LockProvider};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use super::{conformance, unrenewed};
-use crate::fixture::Fixture;
+use super::subject::Subject;
+use super::target::Target;
+use super::{conformance, conformance_of_kinds, unrenewed};
+use crate::fixture::{Fixture, in_time, until_expired};
 
 conformance!(
-    one_at_a_time_in_one_process,
-    one_at_a_time_between_processes,
     different_names_do_not_wait,
     one_of_many_wins_a_new_name,
     one_of_many_wins_an_expired_lock,
     many_locks_are_held_at_once,
-    tokens_rise_from_hold_to_hold,
 );
 
-/// A section that counts how many tasks are inside at the same time.
-#[derive(Clone, Default)]
-struct Section {
-    inside: Arc<AtomicUsize>,
-    most: Arc<AtomicUsize>,
-}
+conformance_of_kinds!(
+    one_at_a_time_in_one_process: HOLDS with threads,
+    one_at_a_time_between_processes: HOLDS with threads,
+    tokens_rise_from_hold_to_hold: HOLDS with threads,
+);
 
-impl Section {
-    async fn pass(&self) {
-        let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most.fetch_max(inside, Ordering::SeqCst);
-        sleep(Duration::from_millis(2)).await;
-        self.inside.fetch_sub(1, Ordering::SeqCst);
+/// Has so many tasks acquire these targets, and checks that they hold them one after the other.
+async fn assert_one_at_a_time(tasks: usize, target: impl Fn(usize) -> Target) {
+    let inside = Arc::new(AtomicUsize::new(0));
+    let mut running = JoinSet::new();
+    for task in 0..tasks {
+        let (target, inside) = (target(task), Arc::clone(&inside));
+        running.spawn(async move {
+            let hold = target.acquire().await.unwrap();
+            let others = inside.fetch_add(1, Ordering::SeqCst);
+            assert_eq!(others, 0, "another task is inside");
+            sleep(Duration::from_millis(2)).await;
+            inside.fetch_sub(1, Ordering::SeqCst);
+            hold.release().await.unwrap();
+        });
     }
-
-    async fn pass_many(&self, locks: Vec<DistributedLock>) {
-        let mut tasks = JoinSet::new();
-        for lock in locks {
-            let section = self.clone();
-            tasks.spawn(async move {
-                let guard = lock.acquire().await.unwrap();
-                section.pass().await;
-                guard.release().await.unwrap();
-            });
-        }
-        while let Some(done) = tasks.join_next().await {
-            done.unwrap();
-        }
-    }
+    running.join_all().await;
 }
 
 /// S0.1
-async fn one_at_a_time_in_one_process(fixture: Fixture) {
-    let section = Section::default();
-    section
-        .pass_many((0..20).map(|_| fixture.provider.lock("one")).collect())
-        .await;
-    assert_eq!(section.most.load(Ordering::SeqCst), 1);
+async fn one_at_a_time_in_one_process(subject: Subject) {
+    assert_one_at_a_time(20, |_| subject.ours()).await;
 }
 
-/// S0.1, S2.5
-async fn one_at_a_time_between_processes(fixture: Fixture) {
-    let section = Section::default();
-    let rivals: Vec<LockProvider> = (0..4).map(|_| fixture.rival()).collect();
-    section
-        .pass_many((0..20).map(|i| rivals[i % 4].lock("one")).collect())
-        .await;
-    assert_eq!(section.most.load(Ordering::SeqCst), 1);
+/// S0.1, S2.5: a set is named in another order by each of them.
+async fn one_at_a_time_between_processes(subject: Subject) {
+    let rivals: Vec<LockProvider> = (0..3).map(|_| subject.fixture.rival()).collect();
+    let target = |task| match rivals.get(task % 4) {
+        Some(rival) => subject.of(rival),
+        None => subject.ours(),
+    };
+    assert_one_at_a_time(20, target).await;
 }
 
 /// S0.2: both tasks pass the barrier only if they hold their locks at the same time.
@@ -82,30 +69,26 @@ async fn different_names_do_not_wait(fixture: Fixture) {
             barrier.wait().await;
         }
     };
-    timeout(AMPLE, async { tokio::join!(meet("a"), meet("b")) })
-        .await
-        .expect("both tasks hold their locks at the same time");
+    in_time(async { tokio::join!(meet("a"), meet("b")) }).await;
 }
 
 /// S0.12, S2.5, S3.4: 64 tasks try at the same time to acquire a name without a document. One wins, and no task gets an
 /// error.
 async fn one_of_many_wins_a_new_name(fixture: Fixture) {
-    assert_eq!(winners(&fixture, "new", 64).await.len(), 1);
+    assert_one_wins(&fixture, "new", 64).await;
 }
 
 /// S3.7, S1.6
 async fn one_of_many_wins_an_expired_lock(fixture: Fixture) {
     let expired = unrenewed(&fixture.provider, "expired").acquire().await.unwrap();
-    expired.lost().await;
-    sleep(Duration::from_millis(60)).await;
-    let winners = winners(&fixture, "expired", 32).await;
-    assert_eq!(winners.len(), 1);
-    assert!(winners[0] > expired.fencing_token());
+    until_expired(&fixture.provider, "expired").await;
+    let winner = assert_one_wins(&fixture, "expired", 32).await;
+    assert!(winner > expired.fencing_token());
 }
 
-/// The tokens of the processes that acquired the lock, of `takers` that try at the same time. A winner keeps the lock
-/// until all have tried.
-async fn winners(fixture: &Fixture, name: &'static str, takers: usize) -> Vec<FencingToken> {
+/// Has tasks of so many processes try at the same time to acquire the lock, and returns the token of the only winner, which
+/// keeps it until all have tried.
+async fn assert_one_wins(fixture: &Fixture, name: &'static str, takers: usize) -> FencingToken {
     let mut tasks = JoinSet::new();
     let start = Arc::new(tokio::sync::Barrier::new(takers));
     for _ in 0..takers {
@@ -115,12 +98,9 @@ async fn winners(fixture: &Fixture, name: &'static str, takers: usize) -> Vec<Fe
             lock.try_acquire().await.unwrap()
         });
     }
-    let guards = tasks.join_all().await;
-    guards
-        .iter()
-        .flatten()
-        .map(mongolock::LockGuard::fencing_token)
-        .collect()
+    let guards: Vec<LockGuard> = tasks.join_all().await.into_iter().flatten().collect();
+    assert_eq!(guards.len(), 1);
+    guards[0].fencing_token()
 }
 
 /// S1.10, S2.11
@@ -135,15 +115,14 @@ async fn many_locks_are_held_at_once(fixture: Fixture) {
 }
 
 /// S1.19
-async fn tokens_rise_from_hold_to_hold(fixture: Fixture) {
-    let providers = [fixture.provider.clone(), fixture.rival()];
+async fn tokens_rise_from_hold_to_hold(subject: Subject) {
+    let targets = [subject.ours(), subject.theirs()];
     let mut last = None;
     for round in 0..50 {
-        let guard = providers[round % 2].lock("token").await.unwrap();
-        let token = guard.fencing_token();
-        assert!(last < Some(token), "{last:?} before {token:?}");
-        assert!(token.get() < 1 << 53);
-        last = Some(token);
-        guard.release().await.unwrap();
+        let hold = targets[round % 2].acquire().await.unwrap();
+        if let Some(last) = last.replace(hold.context()) {
+            subject.assert_newer(&hold.context(), &last);
+        }
+        hold.release().await.unwrap();
     }
 }

@@ -1,14 +1,19 @@
-//! Tests that run on both stores: a lock behaves in the same way in memory and on MongoDB.
+//! Tests that run on both stores, and those that run for each kind of hold: a lock behaves in the same way in memory and on
+//! MongoDB, and so do a set of locks, a permit and a lease that was resumed, also in programs without async code.
 
+mod costs;
 pub(crate) mod detached;
 mod exclusion;
 mod holder;
 mod holding;
+pub(crate) mod kind;
 mod names_and_options;
 mod notes;
 mod once;
 mod order;
+pub(crate) mod subject;
 mod takeover;
+pub(crate) mod target;
 mod waiting;
 
 use std::time::Duration;
@@ -27,12 +32,54 @@ macro_rules! conformance {
     };
 }
 
-pub(crate) use conformance;
+/// Makes two tests of each function that run it with these kinds, and two more `with threads` of a program without async
+/// code.
+macro_rules! conformance_of_kinds {
+    ($($name:ident: $kinds:ident $(with $threads:ident)?),* $(,)?) => {
+        mod kinds_in_memory {
+            use $crate::conformance::{kind, subject::of_each};
+            use $crate::fixture::Fixture;
+            $(#[tokio::test] async fn $name() {
+                of_each(Fixture::memory(), kind::$kinds, super::$name).await;
+            })*
+        }
+        mod kinds_on_mongodb {
+            use $crate::conformance::{kind, subject::of_each};
+            use $crate::fixture::Fixture;
+            $(#[tokio::test] async fn $name() {
+                of_each(Fixture::mongodb().await, kind::$kinds, super::$name).await;
+            })*
+        }
+        $($crate::conformance::with_threads!($name, $kinds, $($threads)?);)*
+    };
+}
 
-/// A lock whose lease of 200 ms is not renewed, as that of a crashed or paused process.
+macro_rules! with_threads {
+    ($name:ident, $kinds:ident,) => {};
+    ($name:ident, $kinds:ident, threads) => {
+        mod $name {
+            use $crate::conformance::{kind, subject};
+            use $crate::fixture::Fixture;
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn threads_in_memory() {
+                subject::of_each_with_threads(Fixture::memory(), kind::$kinds, super::$name).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn threads_on_mongodb() {
+                subject::of_each_with_threads(Fixture::mongodb().await, kind::$kinds, super::$name).await;
+            }
+        }
+    };
+}
+
+pub(crate) use {conformance, conformance_of_kinds, with_threads};
+
+/// The lease of a holder that does not renew it: a test waits for its end.
+pub(crate) const UNRENEWED: Duration = Duration::from_millis(500);
+
+/// A lock whose short lease is not renewed, as that of a crashed or paused process.
 fn unrenewed(provider: &LockProvider, name: &str) -> DistributedLock {
-    provider
-        .lock(name)
-        .expiry(Duration::from_millis(200))
-        .max_hold(Duration::ZERO)
+    provider.lock(name).expiry(UNRENEWED).max_hold(Duration::ZERO)
 }

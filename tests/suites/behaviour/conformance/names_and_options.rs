@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
-use mongolock::{DistributedLock, LockError, LockName};
+use mongolock::{LockError, LockName};
 use mongolock_tests::AMPLE;
 
-use super::conformance;
-use crate::fixture::{Fixture, acquire_and_release};
+use super::subject::Subject;
+use super::target::Target;
+use super::{conformance, conformance_of_kinds};
+use crate::fixture::{Fixture, acquire_and_release, refused_option};
 
 conformance!(
     a_name_is_any_displayable_value,
-    invalid_names_and_options_are_refused_before_any_command,
     the_minimum_hold_of_a_provider_applies_to_its_locks,
-    a_minimum_hold_out_of_bounds_is_refused_by_the_builder,
-    a_maximum_hold_below_the_minimum_hold_is_refused,
+);
+
+conformance_of_kinds!(
+    invalid_names_and_options_are_refused_before_any_command: CALLS with threads,
 );
 
 /// S2.3
@@ -30,30 +33,17 @@ async fn a_name_is_any_displayable_value(fixture: Fixture) {
     let id = mongodb::bson::oid::ObjectId::new();
     let uuid = mongodb::bson::Uuid::new();
     let provider = &fixture.provider;
-    let locks = [
-        provider.lock(id),
-        provider.lock(uuid),
-        provider.lock(-7_i64),
-        provider.lock("text"),
-        provider.lock(String::from("owned")),
-        provider.lock(Order(3)),
-        provider.lock(Declared("a:b", 4)),
-    ];
-    let names: Vec<&str> = locks.iter().map(DistributedLock::name).collect();
-    assert_eq!(
-        names,
-        [
-            &id.to_hex(),
-            &uuid.to_string(),
-            "-7",
-            "text",
-            "owned",
-            "order:3",
-            "declared:a%3Ab:4"
-        ]
-    );
-    for lock in &locks {
-        acquire_and_release(lock).await;
+    for (lock, name) in [
+        (provider.lock(id), &*id.to_hex()),
+        (provider.lock(uuid), &*uuid.to_string()),
+        (provider.lock(-7_i64), "-7"),
+        (provider.lock("text"), "text"),
+        (provider.lock(String::from("owned")), "owned"),
+        (provider.lock(Order(3)), "order:3"),
+        (provider.lock(Declared("a:b", 4)), "declared:a%3Ab:4"),
+    ] {
+        assert_eq!(lock.name(), name);
+        acquire_and_release(&lock).await;
     }
     let admin = provider.admin();
     let declared = Declared("a:b", 4);
@@ -62,52 +52,40 @@ async fn a_name_is_any_displayable_value(fixture: Fixture) {
     assert!(admin.get(Declared("a", 4)).await.unwrap().is_none());
 }
 
-async fn invalid_names_and_options_are_refused_before_any_command(fixture: Fixture) {
-    let lock = |name: &str| fixture.provider.lock(name);
-    for name in ["", "a\nb", " a", "a\u{3000}", &"n".repeat(1025)] {
-        assert!(matches!(
-            lock(name).acquire().await,
-            Err(LockError::InvalidName { .. })
-        ));
-        assert!(matches!(
-            lock(name).try_acquire().await,
-            Err(LockError::InvalidName { .. })
-        ));
-    }
-    // B6
-    let second = Duration::from_secs(1);
-    for (lock, named) in [
-        (lock("n").expiry(Duration::ZERO), "expiry"),
-        (lock("n").renew_interval(Duration::ZERO), "renew_interval"),
-        (lock("n").expiry(second).renew_interval(second), "renew_interval"),
-        (
-            lock("n").acquire_timeout(second * 60 * 60 * 24 * 8),
-            "acquire_timeout",
-        ),
-    ] {
-        match lock.acquire().await {
-            Err(LockError::InvalidOption { option, .. }) => assert_eq!(option, named),
-            other => panic!("{named} was not refused: {other:?}"),
+async fn invalid_names_and_options_are_refused_before_any_command(subject: Subject) {
+    for name in ["", "a\nb", " a", "a\u{3000}", "a\u{1f}", &"n".repeat(1025)] {
+        for refused in refusals(&subject.named(name)).await {
+            assert!(matches!(refused, LockError::InvalidName { .. }), "{refused:?}");
         }
     }
-    // Without an explicit `renew_interval`, a shorter `expiry` is valid: the interval is a third of it.
-    lock("n")
-        .expiry(second)
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    // B6
+    let target = || subject.ours();
+    let (second, week) = (Duration::from_secs(1), Duration::from_secs(7 * 24 * 60 * 60));
+    for (target, named) in [
+        (target().expiry(Duration::ZERO), "expiry"),
+        (target().acquire_timeout(Some(week * 2)), "acquire_timeout"),
+        (target().min_hold(second / 1_000_000), "min_hold"),
+        (target().min_hold(second * 2).max_hold(second), "max_hold"),
+    ] {
+        for refused in refusals(&target).await {
+            assert_eq!(refused_option(Err::<(), _>(refused)), named);
+        }
+    }
+    assert!(subject.infos().await.is_empty(), "nothing was sent");
+    // If the provider sets no `renew_interval`, a shorter `expiry` is valid: the interval is a third of it.
+    target().expiry(second).acquire_and_release().await;
+}
+
+/// The errors of an acquire, a try and a run.
+async fn refusals(target: &Target) -> [LockError; 3] {
+    let acquired = target.acquire().await.map(drop);
+    let tried = target.try_acquire().await.map(drop);
+    let ran = target.run(async |_| Ok(())).await;
+    [acquired, tried, ran].map(Result::unwrap_err)
 }
 
 async fn the_minimum_hold_of_a_provider_applies_to_its_locks(fixture: Fixture) {
-    let provider = fixture
-        .provider
-        .to_builder()
-        .min_hold(AMPLE * 10)
-        .build()
-        .unwrap();
+    let provider = fixture.with(|options| options.min_hold(AMPLE * 10));
     let copy = provider.to_builder().owner("copy").build().unwrap();
     let longer = AMPLE * 20;
     for (lock, least) in [
@@ -119,70 +97,8 @@ async fn the_minimum_hold_of_a_provider_applies_to_its_locks(fixture: Fixture) {
     ] {
         acquire_and_release(&lock).await;
         let name = lock.name();
-        let free = fixture.rival().lock(name).try_acquire().await.unwrap();
-        assert_eq!(free.is_some(), least.is_none(), "{name}");
-        if let Some(least) = least {
-            let info = fixture.provider.admin().get(name).await.unwrap().unwrap();
-            assert!(info.remaining > least, "{info:?}");
-        }
+        assert_eq!(fixture.is_free(name).await, least.is_none(), "{name}");
+        let remaining = fixture.info(name).await.remaining;
+        assert!(least.is_none_or(|least| remaining > least), "{name}");
     }
-}
-
-async fn a_minimum_hold_out_of_bounds_is_refused_by_the_builder(fixture: Fixture) {
-    let week = Duration::from_secs(7 * 24 * 60 * 60);
-    let with = |hold| fixture.provider.to_builder().min_hold(hold).build();
-    assert!(with(Duration::ZERO).is_ok() && with(week).is_ok());
-    for (refused, shown) in [
-        (week + Duration::from_secs(1), "604801s"),
-        (Duration::from_micros(1500), "1.5ms"),
-    ] {
-        match with(refused) {
-            Err(LockError::InvalidOption {
-                option, value, bound, ..
-            }) => {
-                assert_eq!((option, value.as_str()), ("min_hold", shown));
-                assert!(
-                    bound.contains("7 days") || bound.contains("whole milliseconds"),
-                    "{bound}"
-                );
-            }
-            other => panic!("{refused:?} was not refused: {other:?}"),
-        }
-    }
-}
-
-async fn a_maximum_hold_below_the_minimum_hold_is_refused(fixture: Fixture) {
-    let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(60 * 60));
-    let refused = |error: LockError| match error {
-        LockError::InvalidOption {
-            option, value, bound, ..
-        } => {
-            assert_eq!((option, value.as_str()), ("max_hold", "60s"));
-            assert!(bound.contains("`min_hold` (3600s)"), "{bound}");
-        }
-        other => panic!("it was not refused: {other:?}"),
-    };
-    let with = |min, max| fixture.provider.to_builder().min_hold(min).max_hold(max).build();
-    refused(with(hour, minute).expect_err("a refusal"));
-    let provider = with(minute, minute).expect("equal holds are accepted");
-    let lock = fixture.provider.lock("n").min_hold(hour).max_hold(minute);
-    refused(lock.acquire().await.expect_err("a refusal"));
-    refused(lock.try_acquire().await.expect_err("a refusal"));
-    refused(
-        lock.run(async |_| Ok::<_, LockError>(()))
-            .await
-            .expect_err("a refusal"),
-    );
-    refused(
-        provider
-            .lock("n")
-            .min_hold(hour)
-            .acquire()
-            .await
-            .expect_err("a refusal"),
-    );
-    assert!(
-        fixture.provider.admin().get("n").await.unwrap().is_none(),
-        "nothing was sent"
-    );
 }

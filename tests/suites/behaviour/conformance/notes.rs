@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use mongolock::{LockError, LockFilter, LockInfo, LockProvider};
+use mongolock::{LockError, LockFilter, LockProvider};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
 use tokio::time::{sleep, timeout};
 
-use super::conformance;
 use super::detached::HOUR;
-use crate::fixture::Fixture;
+use super::subject::Subject;
+use super::{conformance, conformance_of_kinds};
+use crate::fixture::{Fixture, refused_option};
 
 conformance!(
     a_note_is_shown_after_the_first_renewal,
@@ -17,41 +18,33 @@ conformance!(
     a_caller_that_has_waited_learns_the_note_of_the_holder,
     a_hold_that_is_handed_over_has_the_note_of_its_caller,
     a_detached_lease_keeps_its_note_and_a_resumed_one_has_its_own,
-    a_set_and_a_permit_have_notes,
     the_former_holder_learns_who_has_released_its_lock_and_why,
     each_holder_of_an_owner_learns_who_has_released_its_locks,
     a_loss_without_an_operator_names_none,
     long_notes_and_reasons_are_refused,
 );
 
-/// A provider that renews its leases several times a second.
-fn noting(provider: &LockProvider, owner: &str, note: &str) -> LockProvider {
-    let builder = provider.to_builder().owner(owner).note(note);
-    builder.renew_interval(Duration::from_millis(50)).build().unwrap()
-}
+conformance_of_kinds!(
+    each_kind_has_notes: HOLDS,
+);
 
-async fn info(fixture: &Fixture, name: &str) -> LockInfo {
-    fixture.provider.admin().get(name).await.unwrap().unwrap()
+/// A provider that renews its leases several times a second.
+fn noting(fixture: &Fixture, owner: &str, note: &str) -> LockProvider {
+    let soon = Duration::from_millis(50);
+    fixture.with(|options| options.owner(owner).note(note).renew_interval(soon))
 }
 
 async fn until_noted(fixture: &Fixture, name: &str, note: Option<&str>) {
-    let is_noted = || async { (info(fixture, name).await.note.as_deref() == note).then_some(()) };
+    let is_noted = || async { (fixture.info(name).await.note.as_deref() == note).then_some(()) };
     must(eventually(AMPLE, "the note", is_noted).await);
 }
 
 async fn a_note_is_shown_after_the_first_renewal(fixture: Fixture) {
-    let slow = fixture
-        .provider
-        .to_builder()
-        .note("never renewed")
-        .build()
-        .unwrap();
+    let slow = fixture.with(|options| options.note("never renewed"));
     let _slow = slow.lock("a").await.unwrap();
-    let _noted = noting(&fixture.provider, "web-1", "release 812\n")
-        .lock("b")
-        .await
-        .unwrap();
-    let _without = noting(&fixture.provider, "web-2", "").lock("c").await.unwrap();
+    let annotated = noting(&fixture, "web-1", "release 812\n");
+    let _noted = annotated.lock("b").await.unwrap();
+    let _without = noting(&fixture, "web-2", "").lock("c").await.unwrap();
     until_noted(&fixture, "b", Some("release 812\n")).await;
     let listed = fixture.provider.admin().list(LockFilter::new()).await.unwrap();
     let notes: Vec<_> = listed.iter().map(|lock| lock.note.as_deref()).collect();
@@ -63,41 +56,28 @@ async fn a_note_is_shown_after_the_first_renewal(fixture: Fixture) {
 }
 
 async fn a_note_is_shown_at_once_where_the_program_asks_for_it(fixture: Fixture) {
-    let provider = fixture
-        .provider
-        .to_builder()
-        .note("$$NOW")
-        .notes_at_once()
-        .build()
-        .unwrap();
+    let provider = fixture.with(|options| options.note("$$NOW").notes_at_once());
     let guard = provider.lock("n").await.unwrap();
-    timeout(BEFORE_EXPIRY, until_noted(&fixture, "n", Some("$$NOW")))
-        .await
-        .expect("long before the first renewal");
+    let noted = timeout(BEFORE_EXPIRY, until_noted(&fixture, "n", Some("$$NOW")));
+    noted.await.expect("long before the first renewal");
     guard.release().await.unwrap();
-    assert_eq!(info(&fixture, "n").await.note, None, "no hold");
+    assert_eq!(fixture.info("n").await.note, None, "no hold");
 }
 
 async fn the_note_of_a_lock_replaces_that_of_the_provider(fixture: Fixture) {
-    let provider = noting(&fixture.provider, "web-1", "of the provider");
+    let provider = noting(&fixture, "web-1", "of the provider");
     let _first = provider.lock("first").await.unwrap();
-    let _second = provider
-        .lock("second")
-        .note("of the lock")
-        .acquire()
-        .await
-        .unwrap();
+    let second = provider.lock("second").note("of the lock");
+    let _second = second.acquire().await.unwrap();
     let _third = provider.lock("third").note("").acquire().await.unwrap();
     until_noted(&fixture, "first", Some("of the provider")).await;
     until_noted(&fixture, "second", Some("of the lock")).await;
-    assert_eq!(info(&fixture, "third").await.note, None);
+    assert_eq!(fixture.info("third").await.note, None);
 }
 
 async fn a_caller_that_has_waited_learns_the_note_of_the_holder(fixture: Fixture) {
-    let _held = noting(&fixture.provider, "web-1", "file\t7 of 9")
-        .lock("n")
-        .await
-        .unwrap();
+    let holder = noting(&fixture, "web-1", "file\t7 of 9");
+    let _held = holder.lock("n").await.unwrap();
     until_noted(&fixture, "n", Some("file\t7 of 9")).await;
     let _other = fixture.process("web-2").lock("other").await.unwrap();
     let rival = fixture.rival();
@@ -111,28 +91,19 @@ async fn a_caller_that_has_waited_learns_the_note_of_the_holder(fixture: Fixture
     };
     let (note, text) = note_after("n", 700).await;
     assert_eq!(note.as_deref().map(String::as_str), Some("file\t7 of 9"));
-    assert!(
-        text.contains("held by web-1") && text.ends_with(r"; its note: file\t7 of 9"),
-        "{text}"
-    );
+    assert!(text.contains("held by web-1"), "{text}");
+    assert!(text.ends_with(r"; its note: file\t7 of 9"), "{text}");
     assert_eq!(note_after("other", 700).await.0, None, "its holder has none");
-    let set = rival
-        .lock_all(["n", "free"])
-        .acquire_timeout(Duration::from_millis(700));
-    let error = set.acquire().await.unwrap_err();
-    assert!(
-        error.to_string().ends_with(r"; its note: file\t7 of 9"),
-        "{error}"
-    );
-    assert_eq!(
-        note_after("n", 400).await.0,
-        None,
-        "a short wait costs no command more"
-    );
+    let set = rival.lock_all(["n", "free"]);
+    let set = set.acquire_timeout(Duration::from_millis(700));
+    let text = set.acquire().await.unwrap_err().to_string();
+    assert!(text.ends_with(r"; its note: file\t7 of 9"), "{text}");
+    let (note, _) = note_after("n", 400).await;
+    assert_eq!(note, None, "a short wait costs no command more");
 }
 
 async fn a_hold_that_is_handed_over_has_the_note_of_its_caller(fixture: Fixture) {
-    let provider = noting(&fixture.provider, "web-1", "");
+    let provider = noting(&fixture, "web-1", "");
     let lock = |note: &str| provider.lock("n").note(note);
     let first = lock("first").acquire().await.unwrap();
     let wait = |note: &str| {
@@ -152,95 +123,80 @@ async fn a_hold_that_is_handed_over_has_the_note_of_its_caller(fixture: Fixture)
 }
 
 async fn a_detached_lease_keeps_its_note_and_a_resumed_one_has_its_own(fixture: Fixture) {
-    let guard = noting(&fixture.provider, "web-1", "draft of anna")
-        .lock("n")
-        .await
-        .unwrap();
+    let first = noting(&fixture, "web-1", "draft of anna");
+    let guard = first.lock("n").await.unwrap();
     let handle = guard.detach(HOUR).await.unwrap();
     until_noted(&fixture, "n", Some("draft of anna")).await;
-    assert!(info(&fixture, "n").await.detached);
-    let _resumed = noting(&fixture.provider, "web-2", "saving")
-        .resume(&handle)
-        .await
-        .unwrap();
+    assert!(fixture.info("n").await.detached);
+    let second = noting(&fixture, "web-2", "saving");
+    let _resumed = second.resume(&handle).await.unwrap();
     until_noted(&fixture, "n", Some("saving")).await;
 }
 
-async fn a_set_and_a_permit_have_notes(fixture: Fixture) {
-    let provider = noting(&fixture.provider, "web-1", "both");
-    let _set = provider.lock_all(["a", "b"]).await.unwrap();
-    let _permit = provider.semaphore("s", 2).note("one").acquire().await.unwrap();
-    until_noted(&fixture, "a", Some("both")).await;
-    until_noted(&fixture, "b", Some("both")).await;
-    let permits = || async {
-        let listed = fixture
-            .provider
-            .admin()
-            .list(LockFilter::new().prefix("s"))
-            .await
-            .ok()?;
-        (listed[0].note.as_deref() == Some("one")).then_some(())
+async fn each_kind_has_notes(subject: Subject) {
+    let target = subject.of(&noting(&subject.fixture, "web-1", "of a kind"));
+    let _hold = target.acquire().await.unwrap();
+    let noted = async || {
+        let infos = subject.infos().await;
+        let are_noted = infos.iter().all(|info| info.note.as_deref() == Some("of a kind"));
+        are_noted.then_some(())
     };
-    must(eventually(AMPLE, "the note of a permit", permits).await);
+    must(eventually(AMPLE, "the notes", noted).await);
 }
 
-fn forced(error: &LockError) -> Option<&str> {
-    match error {
-        LockError::Lost { forced, .. } => forced.as_deref(),
+fn forced<T: std::fmt::Debug>(lost: Result<T, LockError>) -> Option<String> {
+    match lost {
+        Err(LockError::Lost { forced, .. }) => forced,
         other => panic!("{other:?}"),
     }
 }
 
 async fn the_former_holder_learns_who_has_released_its_lock_and_why(fixture: Fixture) {
     let admin = fixture.process("anna@ops").admin();
-    let builder = fixture.provider.to_builder().owner("web-1");
-    let provider = builder.renew_interval(Duration::from_secs(1)).build().unwrap();
+    let second = Duration::from_secs(1);
+    let provider = fixture.with(|options| options.owner("web-1").renew_interval(second));
     // By a renewal, whose caller waits for the loss.
     let guard = provider.lock("renewed").await.unwrap();
     assert!(admin.force_release("renewed").reason("stuck\x1b").await.unwrap());
     guard.lost().await;
-    let lost = guard.release().await.unwrap_err();
-    let said = forced(&lost).expect("the operator is known");
+    let lost = guard.release().await;
+    let shown = lost.as_ref().unwrap_err().to_string();
+    assert!(shown.contains("released by force by anna@ops"), "{shown}");
+    assert!(shown.ends_with(r"stuck\u{1b}"), "{shown}");
+    let said = forced(lost).expect("the operator is known");
     assert!(
         said.starts_with("anna@ops") && said.ends_with(": stuck\x1b"),
         "{said}"
     );
-    let shown = lost.to_string();
-    assert!(
-        shown.contains("released by force by anna@ops") && shown.ends_with(r"stuck\u{1b}"),
-        "{shown}"
-    );
     // By a release.
     let guard = fixture.provider.lock("released").await.unwrap();
     assert!(admin.force_release("released").await.unwrap());
-    let lost = guard.release().await.unwrap_err();
-    assert!(forced(&lost).is_some_and(|said| !said.contains(": ")), "{lost:?}");
-    // By the mark that its work is done, and by a request to detach it.
+    let said = forced(guard.release().await).expect("the operator is known");
+    assert!(!said.contains(": "), "{said}");
+    // By the mark that its work is done, by a request to detach it, and by a body that is cancelled.
+    let release = async |name: &str| admin.force_release(name).reason(name).await.unwrap();
     let guard = provider.lock("done").once().acquire().await.unwrap();
-    assert!(admin.force_release("done").reason("again").await.unwrap());
-    let lost = guard.done().await.unwrap_err();
-    assert!(
-        forced(&lost).is_some_and(|said| said.ends_with(": again")),
-        "{lost:?}"
-    );
+    assert!(release("done").await);
+    let done = guard.done().await;
     let guard = provider.lock("detached").await.unwrap();
-    assert!(admin.force_release("detached").reason("mine").await.unwrap());
-    let lost = guard.detach(HOUR).await.unwrap_err();
-    assert!(
-        forced(&lost).is_some_and(|said| said.ends_with(": mine")),
-        "{lost:?}"
-    );
-    // By a body that is cancelled.
+    assert!(release("detached").await);
+    let detached = guard.detach(HOUR).await.map(drop);
     let running = provider.lock("cancelled").run(async |_| {
-        assert!(admin.force_release("cancelled").reason("stuck").await.unwrap());
+        assert!(release("cancelled").await);
         sleep(AMPLE).await;
         Ok::<_, LockError>(())
     });
-    let lost = running.await.unwrap_err();
-    assert!(
-        forced(&lost).is_some_and(|said| said.ends_with(": stuck")),
-        "{lost:?}"
-    );
+    for (lost, reason) in [
+        (done, "done"),
+        (detached, "detached"),
+        (running.await, "cancelled"),
+    ] {
+        let said = forced(lost);
+        assert!(
+            said.is_some_and(|said| said.ends_with(&format!(": {reason}"))),
+            "{reason}"
+        );
+    }
 }
 
 async fn each_holder_of_an_owner_learns_who_has_released_its_locks(fixture: Fixture) {
@@ -255,12 +211,9 @@ async fn each_holder_of_an_owner_learns_who_has_released_its_locks(fixture: Fixt
     assert_eq!(released.unwrap(), 20);
     let mut learned = 0;
     for guard in guards {
-        let lost = guard.release().await.unwrap_err();
-        if let Some(said) = forced(&lost) {
-            assert!(
-                said.starts_with("anna") && said.ends_with(": it is gone"),
-                "{said}"
-            );
+        if let Some(said) = forced(guard.release().await) {
+            assert!(said.starts_with("anna"), "{said}");
+            assert!(said.ends_with(": it is gone"), "{said}");
             learned += 1;
         }
     }
@@ -272,27 +225,22 @@ async fn a_loss_without_an_operator_names_none(fixture: Fixture) {
     let lock = super::unrenewed(&fixture.provider, "n");
     let guard = lock.acquire().await.unwrap();
     guard.lost().await;
-    assert_eq!(forced(&guard.release().await.unwrap_err()), None);
+    assert_eq!(forced(guard.release().await), None);
 }
 
 async fn long_notes_and_reasons_are_refused(fixture: Fixture) {
     let (longest, longer) = ("\u{e4}".repeat(128), "a".repeat(257));
-    let provider = fixture.provider.to_builder().note(&*longest).build().unwrap();
+    let provider = fixture.with(|options| options.note(&*longest));
     let guard = provider.lock("n").note(longest).acquire().await.unwrap();
-    let refused = |error: LockError| match error {
-        LockError::InvalidOption { option, bound, .. } => (option, bound),
-        other => panic!("{other:?}"),
-    };
-    let bound = "it must have 256 bytes at most".to_owned();
     let built = fixture.provider.to_builder().note(&*longer).build();
-    assert_eq!(refused(built.unwrap_err()), ("note", bound.clone()));
+    assert_eq!(refused_option(built), "note");
     let acquired = provider.lock("other").note(&*longer).acquire().await;
-    assert_eq!(refused(acquired.unwrap_err()), ("note", bound.clone()));
+    assert_eq!(refused_option(acquired), "note");
     let admin = provider.admin();
     let forced = admin.force_release("n").reason(&*longer).await;
-    assert_eq!(refused(forced.unwrap_err()), ("reason", bound.clone()));
-    let own = info(&fixture, "n").await.owner.unwrap();
+    assert_eq!(refused_option(forced), "reason");
+    let own = fixture.info("n").await.owner.unwrap();
     let forced = admin.release_owner(&own).reason(longer).await;
-    assert_eq!(refused(forced.unwrap_err()), ("reason", bound));
+    assert_eq!(refused_option(forced), "reason");
     guard.release().await.expect("nothing was released");
 }

@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime};
 use mongolock::{LockError, LockGuard, LockProvider};
 use mongolock_tests::{AMPLE, eventually, must};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::conformance;
 use crate::competition::{Competition, SECTION, compete};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, in_time};
 
 conformance!(
     waiters_are_served_in_the_order_of_their_line,
@@ -18,15 +18,13 @@ conformance!(
     an_operator_sees_the_waiters_in_order,
     the_holder_is_not_among_the_waiters,
     a_releaser_that_asks_again_at_once_and_waits_long_is_seen,
-    a_provider_that_is_not_fair_stands_in_no_line,
     a_waiter_that_gives_up_leaves_the_line,
     a_shutdown_leaves_the_line,
 );
 
 /// The owners of the waiters for a lock, in their order.
 async fn line(fixture: &Fixture, name: &str) -> Vec<String> {
-    let info = fixture.provider.admin().get(name).await.unwrap();
-    let waiters = info.map_or_else(Vec::new, |info| info.waiters);
+    let waiters = fixture.info(name).await.waiters;
     waiters.into_iter().map(|waiter| waiter.owner).collect()
 }
 
@@ -41,7 +39,7 @@ async fn until_served(waiters: impl IntoIterator<Item = JoinHandle<LockGuard>>) 
     for waiter in waiters {
         serving.spawn(async move { waiter.await.unwrap().release().await.unwrap() });
     }
-    timeout(AMPLE, serving.join_all()).await.expect("all are served");
+    in_time(serving.join_all()).await;
 }
 
 fn wait(provider: &LockProvider, name: &str) -> JoinHandle<LockGuard> {
@@ -89,7 +87,7 @@ async fn processes_that_ask_again_at_once_take_turns(fixture: Fixture) {
 
 /// Without an order it starves: it finds the lock free once in some seconds.
 async fn a_process_without_push_gets_its_turns_beside_those_with_it(fixture: Fixture) {
-    let polling = fixture.provider.to_builder().wake_up(false).build().unwrap();
+    let polling = fixture.with(|options| options.wake_up(false));
     let turns = compete(&[fixture.process("a"), fixture.process("b"), polling], 20).await;
     let own = turns.iter().filter(|process| **process == 2).count();
     assert!(own * 10 > turns.len(), "{own} of {turns:?}");
@@ -132,7 +130,7 @@ async fn the_holder_is_not_among_the_waiters(fixture: Fixture) {
     let holding = wait(&holder, "seen");
     until_line_is(&fixture, "seen", &["holder"]).await;
     held.release().await.unwrap();
-    let held = timeout(AMPLE, holding).await.unwrap().unwrap();
+    let held = in_time(holding).await.unwrap();
     let later = wait(&holder, "seen");
     let other = wait(&fixture.process("other"), "seen");
     until_line_is(&fixture, "seen", &["other"]).await;
@@ -148,7 +146,7 @@ async fn a_releaser_that_asks_again_at_once_and_waits_long_is_seen(fixture: Fixt
     let mut eager_waits = wait(&eager, "again");
     until_line_is(&fixture, "again", &["eager"]).await;
     held.release().await.unwrap();
-    let held = timeout(AMPLE, &mut eager_waits).await.unwrap().unwrap();
+    let held = in_time(&mut eager_waits).await.unwrap();
     let mut other_waits = wait(&other, "again");
     until_line_is(&fixture, "again", &["other"]).await;
     held.release().await.unwrap();
@@ -163,18 +161,6 @@ async fn a_releaser_that_asks_again_at_once_and_waits_long_is_seen(fixture: Fixt
     until_line_is(&fixture, "again", &["eager"]).await;
     held.release().await.unwrap();
     until_served([eager_waits]).await;
-}
-
-async fn a_provider_that_is_not_fair_stands_in_no_line(fixture: Fixture) {
-    let held = fixture.provider.lock("unfair").await.unwrap();
-    let hasty = fixture.process("hasty").to_builder().fair(false).build().unwrap();
-    let unfair = wait(&hasty, "unfair");
-    let fair = wait(&fixture.process("fair"), "unfair");
-    until_line_is(&fixture, "unfair", &["fair"]).await;
-    sleep(Duration::from_millis(300)).await;
-    assert_eq!(line(&fixture, "unfair").await, ["fair"]);
-    held.release().await.unwrap();
-    until_served([unfair, fair]).await;
 }
 
 async fn a_waiter_that_gives_up_leaves_the_line(fixture: Fixture) {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use mongolock::{LockError, LockFilter, LockInfo, LockProvider, LockState};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
+use mongolock::{LockError, LockFilter, LockProvider, LockState};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY};
 use tokio::time::{Instant, timeout};
 
 use super::{conformance, unrenewed};
-use crate::fixture::{Fixture, acquire_and_release, assert_released};
+use crate::fixture::{Fixture, acquire_and_release, assert_released, info, until_expired};
 
 conformance!(
     a_crashed_holders_lock_can_be_taken_over_after_the_margin,
@@ -23,45 +23,15 @@ const EXPIRY: Duration = Duration::from_millis(200);
 
 /// A provider for the same locks with this margin.
 fn with_margin(fixture: &Fixture, margin: Duration) -> LockProvider {
-    let builder = fixture.provider.to_builder().takeover_margin(margin);
-    builder.build().unwrap()
+    fixture.with(|options| options.takeover_margin(margin))
 }
 
-/// Acquires the lock in a process that crashes at once: its runtime ends, and nothing is sent any more.
 async fn crash_holding(fixture: &Fixture, name: &'static str) {
-    let place = fixture.place();
-    let crashed = tokio::task::spawn_blocking(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.unwrap().block_on(async {
-            let provider = place
-                .provider()
-                .await
-                .to_builder()
-                .owner("crashed")
-                .build()
-                .unwrap();
-            let guard = provider.lock(name).expiry(EXPIRY).acquire().await.unwrap();
-            std::mem::forget(guard);
-        });
-    });
-    crashed.await.unwrap();
-}
-
-async fn info(provider: &LockProvider, name: &str) -> LockInfo {
-    provider
-        .admin()
-        .get(name)
-        .await
-        .unwrap()
-        .expect("the lock has a document")
-}
-
-async fn until_expired(provider: &LockProvider, name: &str) -> LockInfo {
-    let expired = async || {
-        let info = info(provider, name).await;
-        (info.state == LockState::Expired).then_some(info)
+    let acquire = async move |provider: LockProvider| {
+        let guard = provider.lock(name).expiry(EXPIRY).acquire().await.unwrap();
+        std::mem::forget(guard);
     };
-    must(eventually(AMPLE, "the end of the lease", expired).await)
+    fixture.in_crashing_process(acquire).await;
 }
 
 async fn a_crashed_holders_lock_can_be_taken_over_after_the_margin(fixture: Fixture) {
@@ -75,10 +45,8 @@ async fn a_crashed_holders_lock_can_be_taken_over_after_the_margin(fixture: Fixt
 }
 
 async fn the_smallest_margin_decides(fixture: Fixture) {
-    let (patient, impatient) = (
-        with_margin(&fixture, AMPLE),
-        with_margin(&fixture, Duration::ZERO),
-    );
+    let patient = with_margin(&fixture, AMPLE);
+    let impatient = with_margin(&fixture, Duration::ZERO);
     crash_holding(&fixture, "crashed").await;
     until_expired(&fixture.provider, "crashed").await;
     assert!(patient.lock("crashed").try_acquire().await.unwrap().is_none());
@@ -93,10 +61,7 @@ async fn a_released_lock_is_free_without_a_margin(fixture: Fixture) {
     let (ours, theirs) = (with_margin(&fixture, AMPLE), with_margin(&fixture, AMPLE));
     ours.lock("released").await.unwrap().release().await.unwrap();
     let next = theirs.lock("released").try_acquire().await.unwrap();
-    next.expect("a released lock is free at once")
-        .release()
-        .await
-        .unwrap();
+    drop(next.expect("a released lock is free at once"));
 
     // A minimum hold ends without a margin as well.
     let min_hold = Duration::from_millis(300);
@@ -123,37 +88,28 @@ async fn a_hold_that_is_lost_in_a_running_process_is_released(fixture: Fixture) 
 
 async fn waiters_and_operators_see_when_the_lock_is_free(fixture: Fixture) {
     let provider = with_margin(&fixture, AMPLE);
+    let is_that_of_the_margin = |remaining: Duration| (AMPLE / 2..=AMPLE).contains(&remaining);
     crash_holding(&fixture, "crashed").await;
-    let without = until_expired(&fixture.provider, "crashed").await;
-    assert_eq!(
-        without.remaining,
-        Duration::ZERO,
-        "to a provider without a margin it is free"
-    );
+    let without = until_expired(&fixture.provider, "crashed").await.remaining;
+    assert!(without.is_zero(), "to a provider without a margin it is free");
 
     let seen = info(&provider, "crashed").await;
-    assert_eq!(
-        (seen.state, seen.owner.as_deref()),
-        (LockState::Expired, Some("crashed"))
-    );
     assert!(
-        (AMPLE / 2..=AMPLE).contains(&seen.remaining),
-        "{:?}",
-        seen.remaining
+        seen.state == LockState::Expired && is_that_of_the_margin(seen.remaining),
+        "{seen:?}"
     );
+    assert_eq!(seen.owner.as_deref(), Some("crashed"));
     let expired = LockFilter::new().state(LockState::Expired);
     assert_eq!(provider.admin().list(expired).await.unwrap()[0].name, "crashed");
 
-    let waited = provider
-        .lock("crashed")
-        .acquire_timeout(Duration::from_millis(100));
-    match waited.acquire().await {
+    let lock = provider.lock("crashed");
+    let waited = lock.acquire_timeout(Duration::from_secs(1)).acquire().await;
+    match waited {
         Err(LockError::Timeout {
             holder, remaining, ..
         }) => {
             assert_eq!(holder.as_deref(), Some("crashed"));
-            let remaining = remaining.expect("the reply has the rest");
-            assert!((AMPLE / 2..=AMPLE).contains(&remaining), "{remaining:?}");
+            assert!(remaining.is_some_and(is_that_of_the_margin), "{remaining:?}");
         }
         other => panic!("{other:?}"),
     }
@@ -161,29 +117,21 @@ async fn waiters_and_operators_see_when_the_lock_is_free(fixture: Fixture) {
 
 async fn an_operator_ends_the_margin(fixture: Fixture) {
     let provider = with_margin(&fixture, AMPLE);
-    crash_holding(&fixture, "one").await;
-    crash_holding(&fixture, "two").await;
-    until_expired(&provider, "one").await;
-    until_expired(&provider, "two").await;
+    let (admin, without) = (provider.admin(), fixture.provider.admin());
+    for name in ["one", "two"] {
+        crash_holding(&fixture, name).await;
+        until_expired(&provider, name).await;
+    }
+    let released = without.force_release("one").await.unwrap();
     assert!(
-        !fixture.provider.admin().force_release("one").await.unwrap(),
+        !released,
         "to a provider without a margin there is nothing to release"
     );
     let token = info(&provider, "one").await.fencing_token;
-    assert!(
-        provider
-            .admin()
-            .force_release("one")
-            .only_if(token)
-            .await
-            .unwrap()
-    );
-    assert!(
-        !provider.admin().force_release("one").await.unwrap(),
-        "it is free"
-    );
+    assert!(admin.force_release("one").only_if(token).await.unwrap());
+    assert!(!admin.force_release("one").await.unwrap(), "it is free");
     assert_released(&provider.lock("one")).await;
 
-    assert_eq!(provider.admin().release_owner("crashed").await.unwrap(), 1);
+    assert_eq!(admin.release_owner("crashed").await.unwrap(), 1);
     assert_released(&provider.lock("two")).await;
 }

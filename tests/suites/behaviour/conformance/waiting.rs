@@ -7,130 +7,110 @@ use mongolock_tests::{AMPLE, BEFORE_EXPIRY};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::conformance;
-use crate::fixture::{Fixture, acquire_and_release, assert_released};
+use super::subject::Subject;
+use super::{conformance, conformance_of_kinds};
+use crate::fixture::{Fixture, assert_released};
 
 conformance!(
-    a_release_lets_the_next_waiter_acquire,
-    a_wait_ends_with_an_error_that_names_the_lock,
     a_free_lock_is_acquired_without_waiting,
-    the_lock_itself_is_awaitable,
-    trying_never_waits,
-    a_cancelled_wait_leaves_no_claim,
-    waiting_without_a_limit_ends_with_the_release,
     a_thousand_waiters_on_one_thread_make_progress,
     contention_is_never_a_server_error,
-    a_cancelled_wait_has_no_minimum_hold,
+);
+
+conformance_of_kinds!(
+    a_release_lets_the_next_waiter_acquire: HOLDS with threads,
+    a_wait_ends_with_an_error_that_names_the_lock: HOLDS with threads,
+    trying_never_waits: HOLDS with threads,
+    a_cancelled_wait_leaves_no_claim: CALLS,
+    a_cancelled_wait_has_no_minimum_hold: CALLS,
 );
 
 /// S0.10, S1.5
-async fn a_release_lets_the_next_waiter_acquire(fixture: Fixture) {
-    let first = fixture.provider.lock("next").await.unwrap();
-    let rival = fixture.rival().lock("next");
-    let waiter = tokio::spawn(async move { rival.acquire().await });
-    let local = fixture.provider.lock("next");
-    let local_waiter = tokio::spawn(async move { local.acquire().await.unwrap().release().await });
+async fn a_release_lets_the_next_waiter_acquire(subject: Subject) {
+    let first = subject.ours().acquire().await.unwrap();
+    let without_limit = subject.ours().acquire_timeout(None);
+    let waiters = [
+        subject.theirs().spawn_turn(),
+        subject.ours().spawn_turn(),
+        without_limit.spawn_turn(),
+    ];
     sleep(Duration::from_millis(30)).await;
-    assert!(!waiter.is_finished() && !local_waiter.is_finished());
+    assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
     first.release().await.unwrap();
-    let second = timeout(BEFORE_EXPIRY, waiter).await.unwrap().unwrap().unwrap();
-    second.release().await.unwrap();
-    timeout(BEFORE_EXPIRY, local_waiter)
-        .await
-        .unwrap()
-        .unwrap()
-        .unwrap();
+    for waiter in waiters {
+        timeout(BEFORE_EXPIRY, waiter).await.unwrap().unwrap();
+    }
 }
 
 /// S0.5, S0.16: only the call that waited in vain gets the error.
-async fn a_wait_ends_with_an_error_that_names_the_lock(fixture: Fixture) {
-    let _held = fixture.provider.lock("busy:7").await.unwrap();
-    let limit = Duration::from_millis(120);
-    for provider in [fixture.provider.clone(), fixture.rival()] {
+async fn a_wait_ends_with_an_error_that_names_the_lock(subject: Subject) {
+    let _held = subject.theirs().acquire().await.unwrap();
+    let limit = Duration::from_secs(2);
+    for target in [subject.ours(), subject.theirs()] {
         let begun = Instant::now();
-        let error = provider
-            .lock("busy:7")
-            .acquire_timeout(limit)
-            .acquire()
-            .await
-            .unwrap_err();
+        let error = target.acquire_timeout(Some(limit)).acquire().await.err().unwrap();
         assert!(begun.elapsed() >= limit);
-        assert!(
-            matches!(&error, LockError::Timeout { name, waited, .. } if name == "busy:7" && *waited >= limit)
-        );
-        assert!(error.to_string().contains("busy:7"), "{error}");
-        acquire_and_release(&provider.lock("other")).await;
+        match &error {
+            LockError::Timeout {
+                name, waited, holder, ..
+            } => {
+                assert!(subject.has_name(name) && *waited >= limit, "{error:?}");
+                assert_eq!(holder.as_deref(), Some("rival"));
+                assert!(error.to_string().contains(&**name), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+        subject.named("other").acquire_and_release().await;
     }
 }
 
 /// S4.3: the pauses between attempts are a minute long, so a pause before the first attempt would fail the test.
 async fn a_free_lock_is_acquired_without_waiting(fixture: Fixture) {
     let minute = Duration::from_secs(60);
-    let slow = fixture
-        .provider
-        .to_builder()
-        .retry_interval(minute..=minute)
-        .build()
-        .unwrap();
-    timeout(Duration::from_secs(10), slow.lock("free").acquire())
-        .await
-        .expect("the first attempt comes without a pause")
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    let slow = fixture.with(|options| options.retry_interval(minute..=minute));
+    assert_released(&slow.lock("free")).await;
 }
 
-/// S4.7
-async fn the_lock_itself_is_awaitable(fixture: Fixture) {
-    let guard = fixture.provider.lock("t1").await.unwrap();
-    assert_eq!(guard.name(), "t1");
-}
-
-async fn trying_never_waits(fixture: Fixture) {
-    let lock = fixture.provider.lock("try");
-    let guard = lock.try_acquire().await.unwrap().expect("the lock is free");
-    assert!(
-        lock.try_acquire().await.unwrap().is_none(),
-        "the lock is held in this process"
-    );
-    assert!(
-        fixture.rival().lock("try").try_acquire().await.unwrap().is_none(),
-        "the lock is held in the other process"
-    );
-    guard.release().await.unwrap();
-    lock.try_acquire()
-        .await
-        .unwrap()
-        .expect("the lock is free again")
-        .release()
-        .await
-        .unwrap();
-}
-
-/// B2
-async fn a_cancelled_wait_leaves_no_claim(fixture: Fixture) {
-    for micros in (0..4000).step_by(40) {
-        let lock = fixture.provider.lock("cancelled");
-        let _ = timeout(Duration::from_micros(micros), lock.acquire()).await;
+async fn trying_never_waits(subject: Subject) {
+    let hold = subject.ours().try_acquire().await.unwrap().expect("it is free");
+    let targets = [subject.ours(), subject.theirs()];
+    let at_once = targets
+        .clone()
+        .map(|target| target.acquire_timeout(Some(Duration::ZERO)));
+    for (target, at_once) in targets.iter().zip(&at_once) {
+        assert!(!target.is_free().await);
+        let refused = at_once.acquire().await;
+        assert!(matches!(refused, Err(LockError::Timeout { name, .. }) if subject.has_name(&name)));
     }
-    assert_released(&fixture.rival().lock("cancelled")).await;
+    hold.release().await.unwrap();
+    for (target, at_once) in targets.iter().zip(&at_once) {
+        assert!(target.is_free().await);
+        at_once.acquire_and_release().await;
+    }
+    // A part of it is enough to keep it, and a try in vain holds nothing.
+    for part in subject.their_parts() {
+        let taken = part.acquire().await.unwrap();
+        assert!(!subject.ours().is_free().await);
+        taken.release().await.unwrap();
+        subject.assert_released().await;
+    }
 }
 
-async fn waiting_without_a_limit_ends_with_the_release(fixture: Fixture) {
-    let guard = fixture.provider.lock("ever").await.unwrap();
-    let lock = fixture.rival().lock("ever").acquire_timeout(None);
-    let waiter = tokio::spawn(async move { lock.acquire().await });
-    sleep(Duration::from_millis(50)).await;
-    guard.release().await.unwrap();
-    timeout(AMPLE, waiter)
-        .await
-        .unwrap()
-        .unwrap()
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+/// B2: waits are cancelled at many moments, while a request is in flight and while the call waits.
+async fn a_cancelled_wait_leaves_no_claim(subject: Subject) {
+    for micros in (0..4000).step_by(40) {
+        let _ = timeout(Duration::from_micros(micros), subject.ours().acquire()).await;
+    }
+    subject.assert_released().await;
+    for part in subject.their_parts() {
+        let held = part.acquire().await.unwrap();
+        for millis in [1, 5, 30] {
+            let cut = timeout(Duration::from_millis(millis), subject.ours().acquire()).await;
+            assert!(cut.is_err(), "a part of it is held");
+        }
+        held.release().await.unwrap();
+        subject.assert_released().await;
+    }
 }
 
 /// S4.2: the runtime of this test has one thread, and no waiter blocks it.
@@ -184,17 +164,22 @@ async fn contention_is_never_a_server_error(fixture: Fixture) {
 }
 
 /// B2: a wait that was given up never held the lock, so no minimum hold applies.
-async fn a_cancelled_wait_has_no_minimum_hold(fixture: Fixture) {
+async fn a_cancelled_wait_has_no_minimum_hold(subject: Subject) {
+    let target = subject.ours().min_hold(AMPLE * 4);
+    for part in subject.their_parts() {
+        let held = part.acquire().await.unwrap();
+        assert!(!target.is_free().await);
+        held.release().await.unwrap();
+        subject.assert_released().await;
+    }
     for micros in (0..3000).step_by(100) {
-        let lock = fixture.provider.lock("given up").min_hold(AMPLE * 4);
-        let ended = timeout(Duration::from_micros(micros), lock.acquire()).await;
-        if let Ok(Ok(guard)) = ended {
-            // The acquire was faster than its limit, so its minimum hold applies, which another test covers.
-            let name = guard.name().to_owned();
-            drop(guard);
-            assert!(fixture.rival().lock(name).try_acquire().await.unwrap().is_none());
+        let ended = timeout(Duration::from_micros(micros), target.acquire()).await;
+        if let Ok(Ok(hold)) = ended {
+            // The acquire was faster than its limit, so its minimum hold applies.
+            drop(hold);
+            subject.assert_held().await;
             return;
         }
-        assert_released(&fixture.provider.lock("given up")).await;
+        subject.assert_released().await;
     }
 }

@@ -12,46 +12,33 @@ use super::{Scene, first, is_duplicate_key, retitle, unique_index};
 async fn other_duplicate_keys_are_errors_of_the_driver() {
     let scene = Scene::new().await;
     unique_index(&scene.reports, "title").await;
-    scene
-        .reports
-        .insert_one(doc! { "_id": 2, "title": "other" })
-        .await
-        .unwrap();
+    let other = doc! { "_id": 2, "title": "other" };
+    scene.reports.insert_one(other).await.unwrap();
     let before = scene.all().await;
 
-    let holder = scene.holder(11);
-    let taken = || doc! { "title": "other" };
-    assert!(is_duplicate_key(&holder.insert_one(doc! { "_id": 1 }).await));
+    let (holder, late) = (scene.holder(11), scene.holder(9));
+    let (taken, third) = (|| doc! { "title": "other" }, || doc! { "_id": 3 });
+    let set = || doc! { "$set": taken() };
+    assert!(is_duplicate_key(&holder.insert_one(first()).await));
     assert!(is_duplicate_key(&holder.insert_one(taken()).await));
-    assert!(is_duplicate_key(
-        &holder.update_one(first(), doc! { "$set": taken() }).await
-    ));
-    let third = doc! { "_id": 3 };
-    assert!(is_duplicate_key(
-        &holder.replace_one(third.clone(), taken()).upsert(true).await
-    ));
-    assert!(is_duplicate_key(
-        &holder
-            .update_one(third, doc! { "$set": taken() })
-            .upsert(true)
-            .await
-    ));
+    assert!(is_duplicate_key(&holder.update_one(first(), set()).await));
+    let replacement = holder.replace_one(third(), taken()).upsert(true);
+    assert!(is_duplicate_key(&replacement.await));
+    let update = holder.update_one(third(), set()).upsert(true);
+    assert!(is_duplicate_key(&update.await));
     assert_eq!(scene.all().await, before);
 
     // A document with this `_id` exists, but does not match the query.
     let open = || doc! { "_id": 1, "state": "open" };
-    assert!(is_duplicate_key(
-        &holder.update_one(open(), retitle()).upsert(true).await
-    ));
+    let update = holder.update_one(open(), retitle()).upsert(true);
+    assert!(is_duplicate_key(&update.await));
     scene
-        .refuses(scene.holder(9).update_one(open(), retitle()).upsert(true))
+        .refuses(late.update_one(open(), retitle()).upsert(true))
         .await;
 
     // The query by the field of the unique index matches the same document, which has a greater token.
-    let late = scene.holder(9);
-    scene
-        .refuses(late.update_one(doc! { "title": "old" }, retitle()).upsert(true))
-        .await;
+    let update = late.update_one(doc! { "title": "old" }, retitle());
+    scene.refuses(update.upsert(true)).await;
 }
 
 /// Two upserts of the same document at the same time do not fail with a duplicate key.
@@ -67,8 +54,7 @@ async fn concurrent_upserts_all_succeed() {
                 holder.update_one(doc! { "_id": id }, update).upsert(true).await
             });
         }
-        let mut made = 0;
-        let mut written = 0;
+        let (mut made, mut written) = (0, 0);
         for write in writes.join_all().await {
             match write {
                 Ok(result) => {
@@ -81,11 +67,8 @@ async fn concurrent_upserts_all_succeed() {
         }
         let document = scene.reports.find_one(doc! { "_id": id }).await.unwrap().unwrap();
         assert_eq!(document.get_array("tasks").unwrap().len(), written);
-        assert_eq!(
-            document.get_i64("fencingToken"),
-            Ok(41),
-            "the upsert with the greatest token is never refused"
-        );
+        // The upsert with the greatest token is never refused.
+        assert_eq!(document.get_i64("fencingToken"), Ok(41));
         assert_eq!(made, 1);
     }
 }
@@ -119,10 +102,8 @@ async fn an_upsert_with_an_unmet_condition_ends() {
         holder.update_one(query, update).upsert(true).into_future()
     };
     assert!(is_duplicate_key(&upsert(11, draft(), retitle()).await));
-    assert_eq!(
-        names(&commands.take()),
-        ["update", "find", "update", "find", "update"]
-    );
+    let thrice = "update find update find update";
+    assert_eq!(names(&commands.take()).join(" "), thrice);
     scene.refuses(upsert(9, draft(), retitle())).await;
     commands.clear();
     // The upsert collides with a document that its query does not match.
@@ -145,11 +126,8 @@ async fn concurrent_deletions_fail_no_upsert() {
                     if writer % 2 == 0 {
                         holder.delete_one(query.clone()).await.unwrap();
                     } else {
-                        let wrote = holder
-                            .update_one(query.clone(), retitle())
-                            .upsert(true)
-                            .await
-                            .unwrap();
+                        let upsert = holder.update_one(query.clone(), retitle()).upsert(true);
+                        let wrote = upsert.await.unwrap();
                         assert!(wrote.matched_count == 1 || wrote.upserted_id.is_some());
                     }
                 }

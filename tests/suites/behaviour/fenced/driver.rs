@@ -1,20 +1,27 @@
 //! The driver's options, write concerns, cancellation and errors in fenced writes.
 
-use std::time::Duration;
-
-use mongodb::Collection;
+use futures_util::FutureExt;
+use mongodb::ClientSession;
 use mongodb::bson::{Document, bson, doc};
 use mongodb::error::ErrorKind;
 use mongodb::options::{Collation, CollationStrength, Hint, UpdateOptions, WriteConcern};
-use mongolock::{FencedExt, FencingToken, LockError};
+use mongolock::{FencedCollection, FencedExt, FencingToken, LockError};
 use mongolock_tests::{AMPLE, Commands, eventually, must, names, recorded};
 
 use super::{Scene, first, retitle};
 
-/// The collection of the scene through a client whose commands are recorded, and whose read concern is `majority`.
-async fn recorded_reports(scene: &Scene) -> (Collection<Document>, Commands) {
-    let (database, commands) = recorded(&scene.db, &["readConcernLevel=majority"]).await;
-    (database.collection("reports"), commands)
+const MAJORITY: &str = "readConcernLevel=majority";
+
+/// The reports of a holder of this token through a client whose commands are recorded, with these settings of the client.
+async fn recorded_holder(
+    scene: &Scene,
+    token: i64,
+    settings: &str,
+) -> (FencedCollection<Document>, ClientSession, Commands) {
+    let (database, commands) = recorded(&scene.db, &[settings]).await;
+    let reports = database.collection::<Document>("reports");
+    let session = database.client().start_session().await.unwrap();
+    (reports.fenced(FencingToken::from(token)), session, commands)
 }
 
 /// The driver's options are passed on, and the read that explains a refused write uses the same collation and
@@ -22,15 +29,13 @@ async fn recorded_reports(scene: &Scene) -> (Collection<Document>, Commands) {
 #[tokio::test]
 async fn options_are_passed_through() {
     let scene = Scene::new().await;
-    let (reports, commands) = recorded_reports(&scene).await;
+    let (holder, _, commands) = recorded_holder(&scene, 11, MAJORITY).await;
+    let (late, _, refused) = recorded_holder(&scene, 9, MAJORITY).await;
     let tags = doc! { "$set": { "tags": ["a", "b"] } };
-    reports.update_one(first(), tags).await.unwrap();
-    commands.clear();
+    scene.reports.update_one(first(), tags).await.unwrap();
 
-    let no_case = Collation::builder()
-        .locale("en")
-        .strength(CollationStrength::Primary)
-        .build();
+    let strength = CollationStrength::Primary;
+    let no_case = Collation::builder().locale("en").strength(strength).build();
     let options = UpdateOptions::builder()
         .array_filters(vec![doc! { "one": "b" }])
         .collation(no_case)
@@ -39,65 +44,48 @@ async fn options_are_passed_through() {
         .comment(bson!("by hand"))
         .build();
     let wanted = || doc! { "title": "OLD", "$expr": { "$eq": ["$_id", "$$which"] } };
-    let write = |token: i64| {
-        reports
-            .fenced(FencingToken::from(token))
-            .update_one(wanted(), doc! { "$set": { "tags.$[one]": "c" } })
-            .with_options(options.clone())
-    };
-    assert_eq!(write(11).await.unwrap().modified_count, 1);
+    let change = || doc! { "$set": { "tags.$[one]": "c" } };
+    let write = holder
+        .update_one(wanted(), change())
+        .with_options(options.clone());
+    assert_eq!(write.await.unwrap().modified_count, 1);
     let sent = commands.take();
     assert_eq!(names(&sent), ["update"], "one command");
     assert_eq!(sent[0].get_str("comment"), Ok("by hand"));
-    assert_eq!(
-        scene.all().await[0].get_array("tags").unwrap(),
-        &[bson!("a"), bson!("c")]
-    );
-    assert!(matches!(write(9).await, Err(LockError::Stale { .. })));
-    let sent = commands.take();
+    let stored = scene.all().await.remove(0);
+    assert_eq!(stored.get_array("tags").unwrap(), &[bson!("a"), bson!("c")]);
+    let write = late.update_one(wanted(), change()).with_options(options);
+    assert!(matches!(write.await, Err(LockError::Stale { .. })));
+    let sent = refused.take();
     assert_eq!(names(&sent), ["update", "find"]);
     assert_eq!(sent[1].get_document("hint"), Ok(&doc! { "_id": 1 }));
     let concern = sent[1].get_document("readConcern").unwrap();
-    assert_eq!(
-        concern.get_str("level"),
-        Ok("local"),
-        "the client has another read concern"
-    );
+    assert_eq!(concern.get_str("level"), Ok("local"), "not that of the client");
 }
 
 /// All options of an update can be passed at once.
 #[tokio::test]
 async fn options_can_be_passed_as_one_value() {
     let scene = Scene::new().await;
-    let (reports, commands) = recorded_reports(&scene).await;
+    let (holder, _, commands) = recorded_holder(&scene, 12, MAJORITY).await;
     let mut options = UpdateOptions::default();
     options.upsert = Some(true);
     options.comment = Some(bson!("all at once"));
-    let holder = reports.fenced(FencingToken::from(12));
-    let made = holder
-        .update_one(doc! { "_id": 7 }, retitle())
-        .with_options(options)
-        .await
-        .unwrap();
+    let upsert = holder.update_one(doc! { "_id": 7 }, retitle());
+    let made = upsert.with_options(options).await.unwrap();
     assert_eq!(made.upserted_id, Some(bson!(7)));
     let sent = commands.take();
-    assert_eq!(
-        (names(&sent), sent[0].get_str("comment")),
-        (vec!["update"], Ok("all at once"))
-    );
+    assert_eq!(names(&sent), ["update"]);
+    assert_eq!(sent[0].get_str("comment"), Ok("all at once"));
 }
 
 /// An upsert by another field than `_id` is first sent without inserting.
 #[tokio::test]
 async fn an_upsert_by_another_field_is_sent_twice() {
     let scene = Scene::new().await;
-    let (reports, commands) = recorded_reports(&scene).await;
-    let holder = reports.fenced(FencingToken::from(12));
-    holder
-        .replace_one(doc! { "key": 8 }, doc! { "key": 8 })
-        .upsert(true)
-        .await
-        .unwrap();
+    let (holder, _, commands) = recorded_holder(&scene, 12, MAJORITY).await;
+    let upsert = holder.replace_one(doc! { "key": 8 }, doc! { "key": 8 });
+    upsert.upsert(true).await.unwrap();
     assert_eq!(names(&commands.take()), ["update", "find", "update"]);
 }
 
@@ -121,47 +109,30 @@ async fn writes_wait_for_the_majority_despite_the_concern_of_the_collection() {
         ),
         ("w=1&journal=false", doc! { "w": "majority" }),
     ] {
-        let (database, commands) = recorded(&scene.db, &[parameters]).await;
-        let holder = database
-            .collection::<Document>("reports")
-            .fenced(FencingToken::from(11));
+        let (holder, mut session, commands) = recorded_holder(&scene, 11, parameters).await;
         holder.insert_one(doc! { "_id": 2 }).await.unwrap();
         holder.update_one(first(), retitle()).await.unwrap();
         holder.replace_one(first(), doc! { "a": 1 }).await.unwrap();
         let upsert = holder.update_one(doc! { "_id": 3 }, retitle()).upsert(true);
         upsert.await.unwrap();
         holder.delete_one(doc! { "_id": 2 }).await.unwrap();
-        let mut session = database.client().start_session().await.unwrap();
         let in_session = holder.delete_one(doc! { "_id": 3 }).session(&mut session);
         in_session.await.unwrap();
         let concerns = write_concerns(&commands.take());
-        assert_eq!(concerns.len(), 6);
-        assert!(
-            concerns.iter().all(|concern| *concern == expected),
-            "{concerns:?}"
-        );
+        assert_eq!(concerns, vec![expected; 6]);
     }
 }
 
 #[tokio::test]
 async fn the_write_concern_of_a_call_or_of_a_transaction_is_kept() {
     let scene = Scene::new().await;
-    let (database, commands) = recorded(&scene.db, &["w=1"]).await;
-    let holder = database
-        .collection::<Document>("reports")
-        .fenced(FencingToken::from(11));
-    let one = || WriteConcern::nodes(1);
+    let (holder, mut session, commands) = recorded_holder(&scene, 11, "w=1").await;
     let update = || holder.update_one(first(), retitle());
-    update().write_concern(one()).await.unwrap();
     let mut options = UpdateOptions::default();
-    options.write_concern = Some(one());
+    options.write_concern = Some(WriteConcern::nodes(1));
     update().with_options(options).await.unwrap();
-    assert_eq!(
-        write_concerns(&commands.take()),
-        [doc! { "w": 1 }, doc! { "w": 1 }]
-    );
+    assert_eq!(write_concerns(&commands.take()), [doc! { "w": 1 }]);
 
-    let mut session = database.client().start_session().await.unwrap();
     session.start_transaction().await.unwrap();
     update().session(&mut session).await.unwrap();
     let insert = holder.insert_one(doc! { "_id": 2 });
@@ -176,17 +147,10 @@ async fn the_write_concern_of_a_call_or_of_a_transaction_is_kept() {
 async fn a_write_whose_future_is_dropped_goes_on() {
     let scene = Scene::new().await;
     // A client without a connection: at the first poll nothing can have been sent.
-    let reports = scene
-        .db
-        .connect_again()
-        .await
-        .unwrap()
-        .collection::<Document>("reports");
-    let write = reports
-        .fenced(FencingToken::from(11))
-        .update_one(first(), retitle())
-        .into_future();
-    assert!(tokio::time::timeout(Duration::ZERO, write).await.is_err());
+    let database = must(scene.db.connect_again().await);
+    let holder = database.collection::<Document>("reports").fenced(11.into());
+    let write = holder.update_one(first(), retitle()).into_future();
+    assert!(write.now_or_never().is_none());
     let written = async || {
         let document = scene.all().await.remove(0);
         (document.get_i64("fencingToken") == Ok(11)).then_some(())
@@ -198,10 +162,8 @@ async fn a_write_whose_future_is_dropped_goes_on() {
 #[tokio::test]
 async fn a_refused_command_is_the_drivers_error() {
     let scene = Scene::new().await;
-    let bad = scene
-        .holder(11)
-        .update_one(first(), doc! { "$nonsense": { "a": 1 } })
-        .await;
+    let unknown = doc! { "$nonsense": { "a": 1 } };
+    let bad = scene.holder(11).update_one(first(), unknown).await;
     assert!(matches!(bad, Err(LockError::Mongo(error)) if matches!(*error.kind, ErrorKind::Write(_))));
     let empty = scene.holder(11).update_one(first(), doc! {}).await;
     assert!(

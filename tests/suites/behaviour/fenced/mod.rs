@@ -43,13 +43,9 @@ impl Scene {
         all
     }
 
-    /// The stored tokens, in the order of `_id`.
-    async fn tokens(&self) -> Vec<i64> {
-        let all = self.all().await;
-        let tokens = all
-            .iter()
-            .map(|document| document.get_i64("fencingToken").unwrap());
-        tokens.collect()
+    /// Asserts that the first document is this one.
+    async fn expect_first(&self, expected: Document) {
+        assert_eq!(self.all().await[0], expected);
     }
 
     /// Asserts that a write with token 9 is rejected as stale and changes nothing.
@@ -75,11 +71,9 @@ fn retitle() -> Document {
 /// Creates a unique index on a field. Documents without the field are not in it.
 async fn unique_index(reports: &Collection<Document>, field: &str) {
     let unique = IndexOptions::builder().unique(true).sparse(true).build();
-    let index = IndexModel::builder()
-        .keys(doc! { field: 1 })
-        .options(unique)
-        .build();
-    reports.create_index(index).await.unwrap();
+    let index = IndexModel::builder().keys(doc! { field: 1 });
+    let creating = reports.create_index(index.options(unique).build());
+    creating.await.unwrap();
 }
 
 fn is_duplicate_key<T: Debug>(result: &Result<T, LockError>) -> bool {

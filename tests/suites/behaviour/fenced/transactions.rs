@@ -14,25 +14,17 @@ async fn writes_are_committed_together() {
 
     session.start_transaction().await.unwrap();
     let holder = scene.holder(11);
-    holder
-        .update_one(first(), retitle())
-        .session(&mut session)
-        .await
-        .unwrap();
-    holder
-        .insert_one(doc! { "_id": 2 })
-        .session(&mut session)
-        .await
-        .unwrap();
-    holder
-        .replace_one(doc! { "_id": 3 }, doc! {})
-        .upsert(true)
-        .session(&mut session)
-        .await
-        .unwrap();
+    let update = holder.update_one(first(), retitle());
+    update.session(&mut session).await.unwrap();
+    let insert = holder.insert_one(doc! { "_id": 2 });
+    insert.session(&mut session).await.unwrap();
+    let upsert = holder.replace_one(doc! { "_id": 3 }, doc! {}).upsert(true);
+    upsert.session(&mut session).await.unwrap();
     assert_eq!(scene.all().await, before);
     session.commit_transaction().await.unwrap();
-    assert_eq!(scene.tokens().await, [11, 11, 11]);
+    let all = scene.all().await;
+    let tokens = all.iter().map(|document| document.get_i64("fencingToken"));
+    assert!(tokens.eq([Ok(11), Ok(11), Ok(11)]), "{all:?}");
 }
 
 /// A stale update in a transaction is rejected. A stale insert is a duplicate key, which ends the transaction.
@@ -42,27 +34,15 @@ async fn stale_writes_in_a_transaction_are_rejected() {
     let mut session = scene.db.database().client().start_session().await.unwrap();
     session.start_transaction().await.unwrap();
     let late = scene.holder(9);
-    assert_eq!(
-        late.update_one(doc! { "_id": 4 }, retitle())
-            .session(&mut session)
-            .await
-            .unwrap()
-            .matched_count,
-        0
-    );
+    let none = late.update_one(doc! { "_id": 4 }, retitle());
+    assert_eq!(none.session(&mut session).await.unwrap().matched_count, 0);
     for upsert in [false, true] {
-        let refused = late
-            .update_one(first(), retitle())
-            .upsert(upsert)
-            .session(&mut session)
-            .await;
+        let update = late.update_one(first(), retitle()).upsert(upsert);
+        let refused = update.session(&mut session).await;
         assert!(matches!(refused, Err(LockError::Stale { .. })), "{refused:?}");
     }
     let refused = late.insert_one(first()).session(&mut session).await;
-    assert!(
-        is_duplicate_key(&refused),
-        "it has ended the transaction: {refused:?}"
-    );
+    assert!(is_duplicate_key(&refused), "{refused:?}");
     session.abort_transaction().await.unwrap();
 }
 

@@ -7,7 +7,8 @@ use mongolock::{IndexState, LockError, LockProvider};
 use mongolock_tests::{AMPLE, FailPoint, eventually, must, names, recorded};
 use tokio::time::{Instant, sleep};
 
-use crate::fixture::{Fixture, acquire_and_release};
+use crate::fixture::{Fixture, acquire_and_release, renewing};
+use crate::waiting::hold_all;
 
 /// S0.7: one command acquires the lock and one releases it. The driver's own `listCollections` does not count, and who takes
 /// a lock again soon after its release looks whether others wait for it: at once, after 0.1, 0.3, 0.7 and 1.5 s, and then
@@ -15,9 +16,7 @@ use crate::fixture::{Fixture, acquire_and_release};
 #[tokio::test]
 async fn a_hold_costs_two_commands() {
     let fixture = Fixture::mongodb().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let provider = LockProvider::new(&database);
-    acquire_and_release(&provider.lock("warm")).await;
+    let (provider, commands) = fixture.recorded_patient().await;
     assert_eq!(provider.admin().index_state().await, IndexState::Ready);
     commands.clear();
     let begun = Instant::now();
@@ -40,33 +39,21 @@ async fn a_failed_attempt_changes_nothing() {
     let fixture = Fixture::mongodb().await;
     fixture.until_indexed().await;
     let _held = fixture.provider.lock("held").await.unwrap();
-    let oplog = fixture
-        .database()
-        .client()
-        .database("local")
-        .collection::<Document>("oplog.rs");
-    let entries = async || {
-        let namespace = format!("{}.distributed_locks", fixture.database().name());
-        oplog
-            .count_documents(doc! { "ns": namespace, "op": { "$in": ["i", "u", "d"] } })
-            .await
-            .unwrap()
+    let local = fixture.database().client().database("local");
+    let (locks, oplog) = (fixture.locks(), local.collection::<Document>("oplog.rs"));
+    let writes = doc! { "ns": locks.namespace().to_string(), "op": { "$in": ["i", "u", "d"] } };
+    let raw = locks.clone_with_type::<RawDocumentBuf>();
+    let stored = async || {
+        let held = raw.find_one(doc! { "_id": "held" }).await.unwrap().unwrap();
+        let entries = oplog.count_documents(writes.clone()).await.unwrap();
+        (held.into_bytes(), entries)
     };
-    let raw = fixture.locks().clone_with_type::<RawDocumentBuf>();
-    let before = (
-        raw.find_one(doc! { "_id": "held" }).await.unwrap().unwrap(),
-        entries().await,
-    );
+    let before = stored().await;
     let rival = fixture.rival().lock("held");
     for _ in 0..20 {
         assert!(rival.try_acquire().await.unwrap().is_none());
     }
-    let after = (
-        raw.find_one(doc! { "_id": "held" }).await.unwrap().unwrap(),
-        entries().await,
-    );
-    assert_eq!(before.0.as_bytes(), after.0.as_bytes());
-    assert_eq!(before.1, after.1);
+    assert_eq!(stored().await, before);
 }
 
 /// S3.1, B12: the settings of the client have no effect. Every write has a limit at the server, where a foreign transaction may
@@ -74,77 +61,55 @@ async fn a_failed_attempt_changes_nothing() {
 #[tokio::test]
 async fn majority_and_primary_are_set_on_every_command() {
     let fixture = Fixture::mongodb().await;
-    let (database, commands) = recorded(
-        fixture.db(),
-        &["w=1", "readPreference=secondary", "readConcernLevel=local"],
-    )
-    .await;
-    let provider = LockProvider::new(&database);
-    let lock = provider.lock("safe").renew_interval(Duration::from_millis(200));
+    let settings = ["w=1", "readPreference=secondary", "readConcernLevel=local"];
+    let (database, commands) = recorded(fixture.db(), &settings).await;
+    let provider = renewing(&LockProvider::new(&database), Duration::from_millis(200));
+    let lock = provider.lock("safe");
     let guard = lock.acquire().await.unwrap();
     commands.until_sent("update").await;
     guard.release().await.unwrap();
     drop(lock.acquire().await.unwrap());
-    must(
-        eventually(AMPLE, "the dropped guard is released", async || {
-            lock.try_acquire().await.unwrap().map(drop)
-        })
-        .await,
-    );
-    provider
-        .lock_all(["first", "second"])
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    let released = async || lock.try_acquire().await.unwrap().map(drop);
+    must(eventually(AMPLE, "the dropped guard is released", released).await);
+    let both = provider.lock_all(["first", "second"]).await.unwrap();
+    both.release().await.unwrap();
     let sent = commands.take();
+    let concern = |command: &Document, kind, value| {
+        let concern = command
+            .get_document(kind)
+            .and_then(|concern| concern.get_str(value));
+        concern.map(str::to_owned).ok()
+    };
     // The query of a set finds out which of its locks were acquired: a failover must not take that back.
-    let reads: Vec<_> = sent
-        .iter()
-        .filter(|command| command.get_str("find") == Ok("distributed_locks"))
-        .collect();
+    let is_read = |command: &&Document| command.get_str("find") == Ok("distributed_locks");
+    let reads: Vec<_> = sent.iter().filter(is_read).collect();
     assert!(!reads.is_empty());
     for command in reads {
-        let concern = command.get_document("readConcern").unwrap();
-        assert_eq!(concern.get_str("level"), Ok("majority"), "{command}");
+        let level = concern(command, "readConcern", "level");
+        assert_eq!(level.as_deref(), Some("majority"), "{command}");
     }
-    let writes = sent
-        .iter()
-        .filter(|c| c.contains_key("findAndModify") || c.contains_key("update"));
-    let mut seen = 0;
+    let is_write = |c: &&Document| c.contains_key("findAndModify") || c.contains_key("update");
+    let writes: Vec<_> = sent.iter().filter(is_write).collect();
+    assert!(writes.len() >= 7, "{writes:?}");
     for command in writes {
-        assert_eq!(
-            command.get_document("writeConcern").unwrap().get_str("w"),
-            Ok("majority"),
-            "{command}"
-        );
+        let w = concern(command, "writeConcern", "w");
+        assert_eq!(w.as_deref(), Some("majority"), "{command}");
         assert!(command.get_i64("maxTimeMS").unwrap() > 0, "{command}");
-        assert!(
-            command
-                .get("$readPreference")
-                .is_none_or(|p| p.as_document() == Some(&doc! { "mode": "primary" }))
-        );
-        seen += 1;
+        let preference = command.get_document("$readPreference");
+        assert!(preference.is_err() || preference == Ok(&doc! { "mode": "primary" }));
     }
-    assert!(seen >= 7, "{seen}");
 }
 
 /// B18: of fifty waiters in one process, only one at a time sends attempts.
 #[tokio::test]
 async fn waiters_of_one_process_send_one_attempt_at_a_time() {
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
     let pause = Duration::from_millis(100);
-    let provider = LockProvider::builder(&database)
-        .retry_interval(pause..=pause)
-        .build()
-        .unwrap();
+    let (provider, commands) = fixture.recorded(|b| b.retry_interval(pause..=pause)).await;
     let held = fixture.rival().lock("crowded").await.unwrap();
     let mut waiters = tokio::task::JoinSet::new();
     for _ in 0..50 {
-        let lock = provider.lock("crowded").acquire_timeout(AMPLE);
+        let lock = provider.lock("crowded");
         waiters.spawn(async move { lock.acquire().await.unwrap().release().await });
     }
     sleep(pause * 10).await;
@@ -160,22 +125,13 @@ async fn waiters_of_one_process_send_one_attempt_at_a_time() {
 #[tokio::test]
 async fn many_locks_are_renewed_together() {
     let fixture = Fixture::mongodb().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let provider = LockProvider::builder(&database)
-        .expiry(Duration::from_secs(3))
-        .build()
-        .unwrap();
-    let mut guards = Vec::new();
-    for index in 0..100 {
-        guards.push(provider.lock(index).await.unwrap());
-    }
+    let (provider, commands) = fixture.recorded(|b| b.expiry(Duration::from_secs(3))).await;
+    let guards = hold_all(&provider, 0..100).await;
     commands.clear();
     sleep(Duration::from_secs(5)).await;
+    // Five intervals have passed.
     let renewals = commands.count("update");
-    assert!(
-        (4..=20).contains(&renewals),
-        "{renewals} renewals in five intervals"
-    );
+    assert!((4..=20).contains(&renewals), "{renewals}");
     for guard in guards {
         assert!(!guard.is_lost());
         guard.release().await.unwrap();
@@ -186,10 +142,8 @@ async fn many_locks_are_renewed_together() {
 #[tokio::test]
 async fn a_repeated_mark_is_found() {
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let app_name = format!("appName={}", fixture.db().name());
-    let (database, commands) = recorded(fixture.db(), &[&app_name]).await;
-    let lock = LockProvider::new(&database).lock("tick").once();
+    let (provider, commands) = fixture.recorded(|builder| builder).await;
+    let lock = provider.lock("tick").once();
     let guard = lock.acquire().await.unwrap();
     commands.clear();
     let point = FailPoint::on(&["findAndModify"]).write_concern_error(64, "injected");

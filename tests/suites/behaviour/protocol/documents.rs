@@ -2,48 +2,41 @@
 
 use std::time::Duration;
 
+use mongodb::IndexModel;
 use mongodb::bson::{Bson, DateTime, Document, Timestamp, doc};
-use mongolock::{LockError, LockProvider};
-use mongolock_tests::{AMPLE, change_lock, eventually, must, recorded};
+use mongodb::options::IndexOptions;
+use mongolock::LockError;
+use mongolock_tests::{AMPLE, change_lock, eventually, must};
 use tokio::time::sleep;
 
-use crate::fixture::{Fixture, acquire_and_release};
+use crate::fixture::{Fixture, acquire_and_release, renewing};
+use crate::observer::{fields, millis};
 
 /// S1.3, S1.7, S1.8, S1.16, S0.15, S2.2, S2.4, S3.5
 #[tokio::test]
 async fn a_held_lock_is_one_document_of_five_fields() {
     let fixture = Fixture::mongodb().await;
-    let provider = fixture.provider.to_builder().owner("billing#1").build().unwrap();
-    let guard = provider
-        .lock("report:1")
-        .expiry(Duration::from_secs(60))
-        .acquire()
-        .await
-        .unwrap();
+    let provider = fixture.process("billing#1");
+    let lock = provider.lock("report:1").expiry(Duration::from_secs(60));
+    let guard = lock.acquire().await.unwrap();
     let document = fixture.document("report:1").await.unwrap();
-    let mut fields: Vec<&str> = document.keys().map(String::as_str).collect();
-    fields.sort_unstable();
     assert_eq!(
-        fields,
+        fields(&document),
         ["_id", "acquiredAt", "expiresAt", "fencingToken", "lockId"]
     );
-    assert_eq!(
-        document.get_i64("fencingToken").unwrap(),
-        guard.fencing_token().get()
-    );
-    let acquired = document.get_datetime("acquiredAt").unwrap().timestamp_millis();
-    let expires = document.get_datetime("expiresAt").unwrap().timestamp_millis();
-    assert_eq!(expires - acquired, 60_000);
+    let token = guard.fencing_token().get();
+    assert_eq!(document.get_i64("fencingToken"), Ok(token));
+    let lasts = millis(&document, "expiresAt") - millis(&document, "acquiredAt");
+    assert_eq!(lasts, 60_000);
     let id = document.get_str("lockId").unwrap();
-    let uuid = id
-        .strip_prefix("billing#1#")
-        .expect("the owner can be read from the id");
+    let uuid = id.strip_prefix("billing#1#");
+    let uuid = uuid.expect("the owner can be read from the id");
     assert!(mongodb::bson::Uuid::parse_str(uuid).is_ok(), "{id}");
 
     guard.release().await.unwrap();
-    let again = provider.lock("report:1").await.unwrap();
-    let next = fixture.document("report:1").await.unwrap();
-    assert_ne!(next.get_str("lockId").unwrap(), id, "an id is never used again");
+    let again = lock.acquire().await.unwrap();
+    let next = fixture.lock_id("report:1").await;
+    assert_ne!(next, id, "an id is never used again");
     again.release().await.unwrap();
 }
 
@@ -65,18 +58,13 @@ async fn a_released_lock_keeps_its_document() {
 #[tokio::test]
 async fn a_renewal_counts_from_the_servers_now() {
     let fixture = Fixture::mongodb().await;
-    let expiry = Duration::from_secs(2);
-    let lock = fixture
-        .provider
-        .lock("renewed")
-        .expiry(expiry)
-        .renew_interval(Duration::from_millis(100));
+    let often = renewing(&fixture.provider, Duration::from_millis(100));
+    let lock = often.lock("renewed").expiry(Duration::from_secs(2));
     let guard = lock.acquire().await.unwrap();
     let first = fixture.document("renewed").await.unwrap();
     sleep(Duration::from_secs(1)).await;
     let later = fixture.document("renewed").await.unwrap();
-    let moved = later.get_datetime("expiresAt").unwrap().timestamp_millis()
-        - first.get_datetime("expiresAt").unwrap().timestamp_millis();
+    let moved = millis(&later, "expiresAt") - millis(&first, "expiresAt");
     // Ten intervals at least have passed; had each added the expiry, it would be twenty seconds.
     assert!((500..10_000).contains(&moved), "{moved} ms");
     assert_eq!(later.get("acquiredAt"), first.get("acquiredAt"));
@@ -94,10 +82,7 @@ async fn a_release_ends_only_its_own_claim() {
     change_lock(fixture.database(), "mine", foreign).await;
     let before = fixture.document("mine").await.unwrap();
     let error = guard.release().await.unwrap_err();
-    assert!(
-        matches!(&error, LockError::Lost { name, .. } if name == "mine"),
-        "{error}"
-    );
+    assert!(matches!(&error, LockError::Lost { name, .. } if name == "mine"));
     assert_eq!(fixture.document("mine").await.unwrap(), before);
 }
 
@@ -119,12 +104,11 @@ async fn the_protected_document_is_never_changed() {
 async fn names_and_owners_are_stored_literally() {
     let fixture = Fixture::mongodb().await;
     fixture.until_indexed().await;
-    let provider = fixture.provider.to_builder().owner("$$NOW").build().unwrap();
+    let provider = fixture.process("$$NOW");
     for name in ["$expiresAt", "$$NOW", "{ $gt: 0 }", "a.b"] {
         let guard = provider.lock(name).await.unwrap();
-        let document = fixture.document(name).await.unwrap();
-        assert!(document.get_str("lockId").unwrap().starts_with("$$NOW#"));
-        assert!(fixture.rival().lock(name).try_acquire().await.unwrap().is_none());
+        assert!(fixture.lock_id(name).await.starts_with("$$NOW#"));
+        assert!(!fixture.is_free(name).await);
         guard.release().await.unwrap();
     }
     assert_eq!(fixture.locks().count_documents(doc! {}).await.unwrap(), 4);
@@ -143,38 +127,25 @@ async fn problem_of(fixture: &Fixture, document: Document) -> String {
 async fn a_damaged_document_is_reported_and_not_held() {
     let fixture = Fixture::mongodb().await;
     let problem = problem_of(&fixture, doc! { "_id": "bad", "fencingToken": 1e300 }).await;
-    assert_eq!(
-        problem,
-        "`fencingToken` is not a 64-bit integer: its type is Double"
-    );
-    must(
-        eventually(AMPLE, "the claim is released", async || {
-            (fixture.document("bad").await?.get("lockId") == Some(&Bson::from(""))).then_some(())
-        })
-        .await,
-    );
+    let expected = "`fencingToken` is not a 64-bit integer: its type is Double";
+    assert_eq!(problem, expected);
+    let released = async || (fixture.lock_id("bad").await.is_empty()).then_some(());
+    must(eventually(AMPLE, "the claim is released", released).await);
 }
 
 /// The fields have values of types that the server cannot compare or add.
 #[tokio::test]
 async fn a_field_of_another_type_is_a_damaged_document() {
     let fixture = Fixture::mongodb().await;
+    let (time, increment) = (u32::MAX, 0);
     for (field, value) in [
         ("fencingToken", Bson::from("1")),
         ("expiresAt", Bson::MaxKey),
-        (
-            "expiresAt",
-            Bson::Timestamp(Timestamp {
-                time: u32::MAX,
-                increment: 0,
-            }),
-        ),
+        ("expiresAt", Bson::Timestamp(Timestamp { time, increment })),
     ] {
         let problem = problem_of(&fixture, doc! { "_id": "bad", field: value.clone() }).await;
-        assert!(
-            problem.contains("a type that the server cannot calculate with"),
-            "{problem}"
-        );
+        let expected = "a type that the server cannot calculate with";
+        assert!(problem.contains(expected), "{problem}");
         let found = fixture.document("bad").await.unwrap();
         assert_eq!(found.get(field), Some(&value), "the field is unchanged");
         fixture.locks().delete_one(doc! { "_id": "bad" }).await.unwrap();
@@ -186,16 +157,12 @@ async fn a_field_of_another_type_is_a_damaged_document() {
 async fn a_duplicate_key_is_a_busy_lock() {
     let fixture = Fixture::mongodb().await;
     let _first = fixture.provider.lock("first").await.unwrap();
-    let unique = mongodb::options::IndexOptions::builder().unique(true).build();
-    let index = mongodb::IndexModel::builder()
-        .keys(doc! { "missing": 1 })
-        .options(unique)
-        .build();
+    let unique = IndexOptions::builder().unique(true).build();
+    let index = IndexModel::builder().keys(doc! { "missing": 1 });
+    let index = index.options(unique).build();
     fixture.locks().create_index(index).await.unwrap();
-    let second = fixture
-        .provider
-        .lock("second")
-        .acquire_timeout(Duration::from_millis(100));
+    let second = fixture.provider.lock("second");
+    let second = second.acquire_timeout(Duration::from_millis(100));
     assert!(second.try_acquire().await.unwrap().is_none());
     assert!(matches!(second.acquire().await, Err(LockError::Timeout { .. })));
 }
@@ -204,31 +171,14 @@ async fn a_duplicate_key_is_a_busy_lock() {
 #[tokio::test]
 async fn a_chosen_collection_is_created_by_use() {
     let fixture = Fixture::mongodb().await;
-    let provider = fixture
-        .provider
-        .to_builder()
-        .collection("my.locks")
-        .build()
-        .unwrap();
-    assert!(
-        fixture
-            .database()
-            .list_collection_names()
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    let provider = fixture.with(|builder| builder.collection("my.locks"));
+    let collections = async || fixture.database().list_collection_names().await.unwrap();
+    assert!(collections().await.is_empty());
     acquire_and_release(&provider.lock("here")).await;
     let mine = fixture.database().collection::<Document>("my.locks");
     assert_eq!(mine.count_documents(doc! { "_id": "here" }).await.unwrap(), 1);
-    assert!(
-        !fixture
-            .database()
-            .list_collection_names()
-            .await
-            .unwrap()
-            .contains(&"distributed_locks".to_owned())
-    );
+    let default = "distributed_locks".to_owned();
+    assert!(!collections().await.contains(&default));
 }
 
 /// S3.9: the lease has expired, and the holder renews it after the rival has read the document and before its attempt.
@@ -239,31 +189,12 @@ async fn a_renewal_between_a_read_and_an_attempt_wins() {
     let past = doc! { "$set": { "expiresAt": DateTime::from_millis(0) } };
     change_lock(fixture.database(), "renewing", past).await;
     let seen = fixture.document("renewing").await.unwrap();
-    assert_eq!(
-        seen.get_datetime("expiresAt").unwrap().timestamp_millis(),
-        0,
-        "a rival reads an expired lease"
-    );
+    assert_eq!(millis(&seen, "expiresAt"), 0, "a rival reads an expired lease");
     let renewal = vec![doc! { "$set": { "expiresAt": { "$add": ["$$NOW", 30_000_i64] } } }];
     let own = doc! { "_id": "renewing", "lockId": seen.get_str("lockId").unwrap() };
-    assert_eq!(
-        fixture
-            .locks()
-            .update_one(own, renewal)
-            .await
-            .unwrap()
-            .matched_count,
-        1
-    );
-    assert!(
-        fixture
-            .rival()
-            .lock("renewing")
-            .try_acquire()
-            .await
-            .unwrap()
-            .is_none()
-    );
+    let renewed = fixture.locks().update_one(own, renewal).await.unwrap();
+    assert_eq!(renewed.matched_count, 1);
+    assert!(!fixture.is_free("renewing").await);
 }
 
 /// A renewal that waited in the server takes effect after later ones. It keeps the end that they have granted, but not one
@@ -271,24 +202,17 @@ async fn a_renewal_between_a_read_and_an_attempt_wins() {
 #[tokio::test]
 async fn a_renewal_keeps_the_end_of_a_later_one() {
     let fixture = Fixture::mongodb().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let lock = LockProvider::new(&database)
-        .lock("renewed")
-        .expiry(Duration::from_secs(30))
-        .renew_interval(Duration::from_millis(300));
-    let guard = lock.acquire().await.unwrap();
-    let date = async |field| {
-        let document = fixture.document("renewed").await.unwrap();
-        document.get_datetime(field).unwrap().timestamp_millis()
-    };
-    let acquired = date("acquiredAt").await;
+    let interval = Duration::from_millis(300);
+    let (provider, commands) = fixture.recorded(|b| b.renew_interval(interval)).await;
+    let guard = provider.lock("renewed").await.unwrap();
+    let acquired = fixture.millis("renewed", "acquiredAt").await;
     for (set, is_kept) in [(acquired + 60_000, true), (acquired + 600_000, false)] {
         let end = doc! { "$set": { "expiresAt": DateTime::from_millis(set) } };
         change_lock(fixture.database(), "renewed", end).await;
         commands.clear();
         let renewals = async || (commands.count("update") >= 3).then_some(());
         must(eventually(AMPLE, "two renewals have ended", renewals).await);
-        let end = date("expiresAt").await;
+        let end = fixture.millis("renewed", "expiresAt").await;
         assert_eq!(end == set, is_kept, "{end} instead of {set}");
     }
     guard.release().await.unwrap();

@@ -15,8 +15,10 @@ use mongolock_tests::{AMPLE, FailPoint, Server, ServerOptions, must, stable_opti
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use self::traffic::{Kind, LASTING, Traffic};
+use self::traffic::{Kind, Traffic};
+use crate::callers::{hold, lost};
 use crate::overload::{REJECTED_COMMANDS, rejecting};
+use crate::with_expiry;
 
 const LEASES: usize = 1000;
 
@@ -130,17 +132,9 @@ impl Process {
         traffic.record(&mut options);
         let database = must(Client::with_options(options)).database("app");
         must(database.create_collection("documents").await);
-        let provider = LockProvider::builder(&database)
-            .expiry(setting.expiry)
-            .build()
-            .unwrap();
-        let mut calls = JoinSet::new();
-        for number in 0..LEASES {
-            let lock = provider.lock(format!("{LASTING}{number}"));
-            calls.spawn(async move { lock.acquire_timeout(AMPLE).await.unwrap() });
-        }
+        let provider = with_expiry(&database, setting.expiry);
         let mut process = Self {
-            leases: calls.join_all().await,
+            leases: hold(&provider, LEASES).await,
             provider,
             database,
             traffic,
@@ -187,17 +181,13 @@ impl Process {
         });
     }
 
-    fn lost(&self) -> usize {
-        self.leases.iter().filter(|guard| guard.is_lost()).count()
-    }
-
     /// Waits for this time, and returns the time to the first loss.
     async fn watch(&self, lasts: Duration) -> Option<Duration> {
         let begun = Instant::now();
         let mut first_loss = None;
         while begun.elapsed() < lasts {
             sleep(PAUSE.min(lasts.saturating_sub(begun.elapsed()))).await;
-            if first_loss.is_none() && self.lost() > 0 {
+            if first_loss.is_none() && lost(&self.leases) > 0 {
                 first_loss = Some(begun.elapsed());
             }
         }
@@ -331,7 +321,7 @@ async fn measured(name: &str, setting: Setting) -> Figures {
     .await
     .expect("the calls end");
     let figures = Figures {
-        lost: process.lost(),
+        lost: lost(&process.leases),
         first_loss,
         done,
         failed: counts.failed.load(Relaxed),

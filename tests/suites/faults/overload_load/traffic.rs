@@ -9,8 +9,7 @@ use mongodb::event::command::CommandEvent;
 use mongodb::options::ClientOptions;
 use tokio::time::Instant;
 
-/// How the names of the leases begin that last for the whole measurement.
-pub(super) const LASTING: &str = "lease:";
+use crate::callers::LEASE;
 
 /// What a command is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +82,7 @@ fn kind(command: &Document) -> Kind {
         Some(update) if update.get_bool("upsert") == Ok(true) && !is_line => Kind::Claim,
         Some(update) if !is_line && is_renewal(update) => {
             let names: Vec<&Bson> = updates.iter().copied().flat_map(names).collect();
-            let lasts = |name: &&Bson| name.as_str().is_some_and(|name| name.starts_with(LASTING));
+            let lasts = |name: &&Bson| name.as_str().is_some_and(|name| name.starts_with(LEASE));
             if names.len() == 1 && names.iter().all(lasts) {
                 Kind::LoneRenewal
             } else {

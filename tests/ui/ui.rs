@@ -13,5 +13,5 @@ fn every_mistake_has_its_message() {
         return;
     }
     let cases = trybuild::TestCases::new();
-    cases.compile_fail("ui/fail/*.rs");
+    cases.compile_fail("fail/*.rs");
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::LockSet;
+use super::{Kind, LockSet};
 use crate::context::{LockContext, View};
 use crate::engine::Engine;
 use crate::lease::Lease;
@@ -46,7 +46,7 @@ impl Parts {
     pub(super) fn context(&self, set: &LockSet, own: Option<&Arc<Lease>>) -> LockContext {
         let mut leases: Vec<Arc<Lease>> = Vec::new();
         let mut tokens: Vec<(Arc<str>, FencingToken)> = Vec::new();
-        for (name, joined) in set.names.iter().zip(&self.joined) {
+        for (name, joined) in set.kind.names.iter().zip(&self.joined) {
             let Some(lease) = joined.as_ref().or(own) else {
                 continue;
             };
@@ -58,9 +58,9 @@ impl Parts {
         }
         let view = View {
             tokens,
-            title: set.title,
+            title: set.kind.title,
         };
         let first = leases.remove(0);
-        LockContext::of_view(first, leases, view, &set.engine, set.template())
+        LockContext::of_view(first, leases, view, &set.engine, set.kind.template())
     }
 }

@@ -1,0 +1,161 @@
+use std::fmt::DebugStruct;
+use std::slice;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::kind::Kind;
+use super::{Lock, LockKind};
+use crate::LockGuard;
+use crate::acquire::{Acquire, Enclosing};
+use crate::engine::Engine;
+use crate::name::RenderedName;
+use crate::once::Once;
+use crate::options::{OnBusy, Options};
+
+/// A distributed lock with its name and its options; made by [`LockProvider::lock`](crate::LockProvider::lock).
+///
+/// At most one process holds the lock of a name at a time, for as long as its lease lasts. Its methods are those of [`Lock`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mongolock::LockError> {
+/// # let provider = mongolock::LockProvider::in_memory();
+/// let lock = provider.lock("report:1").expiry(Duration::from_secs(60)).acquire_timeout(Duration::from_secs(5));
+/// let guard = lock.acquire().await?;
+/// assert!(lock.try_acquire().await?.is_none(), "the lock is held");
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub type DistributedLock = Lock<One>;
+
+/// The kind of a [`DistributedLock`]: one lock.
+#[derive(Debug, Clone)]
+pub struct One {
+    name: RenderedName,
+}
+
+impl One {
+    pub(crate) fn new(name: RenderedName) -> Self {
+        Self { name }
+    }
+}
+
+impl LockKind for One {
+    type Guard = LockGuard;
+}
+
+impl Kind for One {
+    const NAME: &'static str = "DistributedLock";
+    type Search<'a> = Acquire<'a>;
+
+    fn search<'a>(
+        &'a self,
+        engine: &'a Arc<Engine>,
+        options: &'a Arc<Options>,
+        enclosing: Enclosing,
+        on_busy: OnBusy,
+    ) -> Acquire<'a> {
+        Acquire::new(engine, &self.name, options, enclosing, on_busy)
+    }
+
+    fn names(&self) -> &[RenderedName] {
+        slice::from_ref(&self.name)
+    }
+
+    fn debug(&self, debug: &mut DebugStruct<'_, '_>) {
+        debug.field("name", self.name.text());
+    }
+}
+
+impl Lock<One> {
+    /// The lock's name; of one that is longer than 1024 bytes, and so cannot be acquired, only the beginning.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.kind.name.text()
+    }
+
+    /// The work under the lock succeeds at most once in each period of this length: 1 s to 366 days, in whole
+    /// milliseconds.
+    ///
+    /// Periods are multiples of the length since 1970-01-01 UTC by the server's clock; those of a day begin at 00:00 UTC.
+    /// After a success, the lock is marked as done until its period ends, instead of being released: by
+    /// [`LockGuard::done`], by [`run`](Self::run) when the body succeeds, or by
+    /// [`LockContext::commit_done`](crate::LockContext::commit_done). After an error, a panic or a loss it is released as
+    /// usual, so that another process runs the work.
+    ///
+    /// - An acquire of a lock that is done returns [`LockError::Done`](crate::LockError::Done) at once.
+    /// - While another process runs the work, an acquire waits for its end: until the end of the period, unless the lock
+    ///   itself sets an [`acquire_timeout`](Self::acquire_timeout). If the period ends first, the result is
+    ///   [`LockError::Timeout`](crate::LockError::Timeout).
+    /// - A call belongs to the period in which the server first answers it. A lock that is granted to it in a later one is
+    ///   released, because the work would use that period up.
+    /// - If the period has ended when the work succeeds, the lock is released.
+    /// - The work counts as done when the server has confirmed the mark. If it does not, [`run`](Self::run) and the
+    ///   attribute return the error of [`LockGuard::done`] although the body has succeeded, also with
+    ///   `on_lost = "continue"`: the work may run again. An error of the body comes first.
+    ///
+    /// Use it for jobs whose trigger is far from a boundary between two periods: with a trigger at 00:00 UTC and a period of
+    /// a day, two days in a row can fall into one period and none into the next. A call within 1 % of a boundary is
+    /// reported once (`mongolock.close_to_boundary`). For a schedule with ticks use [`once`](Self::once), with the
+    /// scheduled time in the name.
+    ///
+    /// The provider's `min_hold` does not apply, and one of the lock itself is refused. `await_release` does not apply to
+    /// marks. A call that joins an enclosing hold writes no mark.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mongolock::{LockError, LockProvider};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LockError> {
+    /// # let provider = LockProvider::in_memory();
+    /// let nightly = provider.lock("nightly").once_per(Duration::from_secs(24 * 60 * 60));
+    /// for _ in 0..3 {
+    ///     match nightly.run(async |_| Ok::<_, LockError>(())).await {
+    ///         Ok(()) => println!("done now"),
+    ///         Err(LockError::Done { by, .. }) => println!("done before, by {by}"),
+    ///         Err(error) => return Err(error),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn once_per(mut self, period: Duration) -> Self {
+        Arc::make_mut(&mut self.options).set_once(Once::PerPeriod(period));
+        self
+    }
+
+    /// The work under the lock succeeds once: put the scheduled time of the work, its *tick*, into the name.
+    ///
+    /// It works as [`once_per`](Self::once_per), except that there are no periods: after a success the lock stays marked as
+    /// done for the provider's [`retention`](crate::LockProviderBuilder::retention), which must be at least 1 h. Choose a
+    /// retention that is longer than the latest trigger of a tick can be late. An acquire waits for the end of another run
+    /// without a limit, unless the lock itself sets an [`acquire_timeout`](Self::acquire_timeout).
+    ///
+    /// The tick must be the *scheduled* time, which all instances have in common, and not the time at which an instance
+    /// wakes up.
+    ///
+    /// ```
+    /// use mongolock::{LockError, LockProvider};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LockError> {
+    /// # let provider = LockProvider::in_memory();
+    /// let tick = "2026-03-01T03:00Z";
+    /// let lock = provider.lock(format!("nightly:{tick}")).once();
+    /// let guard = lock.acquire().await?;
+    /// // The work.
+    /// guard.done().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn once(mut self) -> Self {
+        let retention = self.engine.config.retention;
+        Arc::make_mut(&mut self.options).set_once(Once::Kept(retention));
+        self
+    }
+}

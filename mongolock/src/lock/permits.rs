@@ -1,0 +1,141 @@
+use std::fmt::DebugStruct;
+use std::slice;
+use std::sync::Arc;
+
+use super::kind::Kind;
+use super::{Lock, LockKind};
+use crate::acquire::{AcquirePermit, Enclosing};
+use crate::context::LockContext;
+use crate::engine::Engine;
+use crate::lease::Lease;
+use crate::name::RenderedName;
+use crate::options::{OnBusy, Options};
+use crate::{LockError, Permit};
+
+/// The largest number of permits: a query over all of them must stay small.
+const MOST_PERMITS: u32 = 1000;
+
+/// A distributed semaphore: at most a number of holders at the same time, in all processes; made by
+/// [`LockProvider::semaphore`](crate::LockProvider::semaphore).
+///
+/// Each permit is an ordinary lock with a document of its own, so there is no counter that a crash could leave wrong: the
+/// permit of a dead holder is free when its lease has expired. A semaphore and a
+/// [`DistributedLock`](crate::DistributedLock) of the same name are independent of each other.
+///
+/// All callers should give the same number of permits. If they differ, there are never more holders than the greatest of
+/// these numbers, and a caller with a smaller one reports it once (`mongolock.permits_differ`).
+///
+/// While permits are free, acquiring one mostly costs one command: a permit is drawn at random, and if it is held, a query
+/// shows which ones are free. Waiters are woken by the release of any permit.
+///
+/// A permit has **no fencing token**, because tokens of different permits do not order each other. Where a stale holder must
+/// not write, use a lock for that data as well, or let the data itself refuse the write, with a version that is read before.
+///
+/// The collection must have simple collation, which is MongoDB's default;
+/// [`index_state`](crate::LockAdmin::index_state) reports another one. Its methods are those of [`Lock`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mongolock::LockError> {
+/// # let provider = mongolock::LockProvider::in_memory();
+/// let exports = provider.semaphore("export", 2);
+/// let first = exports.acquire().await?;
+/// let second = exports.acquire().await?;
+/// assert!(exports.try_acquire().await?.is_none(), "both permits are held");
+/// first.release().await?;
+/// assert_eq!(exports.available().await?, 1);
+/// second.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub type Semaphore = Lock<Permits>;
+
+/// The kind of a [`Semaphore`]: a number of permits, of which a holder has one.
+#[derive(Debug, Clone)]
+pub struct Permits {
+    name: RenderedName,
+    number: u32,
+}
+
+impl Permits {
+    pub(crate) fn new(name: RenderedName, number: u32) -> Self {
+        Self { name, number }
+    }
+}
+
+impl LockKind for Permits {
+    type Guard = Permit;
+}
+
+impl Kind for Permits {
+    const NAME: &'static str = "Semaphore";
+    type Search<'a> = AcquirePermit<'a>;
+
+    fn search<'a>(
+        &'a self,
+        engine: &'a Arc<Engine>,
+        options: &'a Arc<Options>,
+        enclosing: Enclosing,
+        on_busy: OnBusy,
+    ) -> AcquirePermit<'a> {
+        AcquirePermit::new(engine, &self.name, self.number, options, enclosing, on_busy)
+    }
+
+    fn names(&self) -> &[RenderedName] {
+        slice::from_ref(&self.name)
+    }
+
+    fn debug(&self, debug: &mut DebugStruct<'_, '_>) {
+        debug
+            .field("name", self.name.text())
+            .field("permits", &self.number);
+    }
+
+    fn check(&self) -> Result<(), LockError> {
+        if (1..=MOST_PERMITS).contains(&self.number) {
+            return Ok(());
+        }
+        Err(LockError::InvalidOption {
+            option: "permits",
+            value: self.number.to_string(),
+            bound: format!("it must be 1 to {MOST_PERMITS}"),
+        })
+    }
+
+    fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<(LockContext, Arc<Lease>)> {
+        LockContext::enclosing_permit(engine, name)
+    }
+}
+
+impl Lock<Permits> {
+    /// The semaphore's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.kind.name.text()
+    }
+
+    /// The number of permits.
+    #[must_use]
+    pub fn permits(&self) -> u32 {
+        self.kind.number
+    }
+
+    /// The number of permits that are free at this moment, which another caller may acquire right after it.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::InvalidName`] and [`LockError::InvalidOption`] as [`acquire`](Self::acquire), and
+    /// [`LockError::Mongo`] if MongoDB refuses the query or does not reply.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn available(&self) -> Result<u32, LockError> {
+        self.check()?;
+        self.acquiring(OnBusy::TryOnce).available().await
+    }
+}

@@ -1,0 +1,23 @@
+//! Servers of one test: one with access control, and one that is no replica set.
+
+use mongodb::Database;
+use mongolock_tests::{Commands, Server, ServerOptions, must};
+
+use crate::fixture::{recorded_app, restricted};
+
+/// All rights that waiters, holders and operators need, but those on the documents of waiters.
+pub(crate) const WITHOUT_WAITERS: [&str; 5] = ["find", "insert", "update", "createIndex", "changeStream"];
+
+/// A server with access control, and its database `app` for a user who has only these rights on the locks.
+pub(crate) async fn guarded(actions: &[&str]) -> (Server, Database, Commands) {
+    let server = must(Server::start(ServerOptions::single().auth()).await);
+    let (database, commands) = recorded_app(&restricted(&server, actions).await).await;
+    (server, database, commands)
+}
+
+/// A standalone server, and its database `app`.
+pub(crate) async fn standalone() -> (Server, Database) {
+    let server = must(Server::start(ServerOptions::standalone()).await);
+    let database = must(server.client().await).database("app");
+    (server, database)
+}

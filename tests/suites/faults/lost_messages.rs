@@ -1,0 +1,94 @@
+//! Requests and replies that are lost or late while a lock, a set or a permit is acquired, detached, resumed and released.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mongodb::Database;
+use mongodb::bson::doc;
+use mongolock::{LockError, LockProvider};
+use mongolock_tests::{AMPLE, Fault, Proxy, eventually, locks, must};
+use tokio::time::timeout;
+
+use crate::act::Act;
+use crate::detached::{HOUR, detach, resume};
+use crate::{LONG_EXPIRY, Proxied, Standalone, assert_stores_its_tokens, claims, until_none_is_held};
+
+/// What is acquired, with the number of its claims, and the commands that acquire it.
+const ACTS: [(Act, u64, &[&str]); 3] = [
+    (Act::Lock, 1, &["findAndModify"]),
+    (Act::Set, 3, &["update", "find"]),
+    (Act::Permit(3), 1, &["findAndModify"]),
+];
+
+/// The outcome of a call during which a command meets this fault.
+async fn under<T>(
+    fault: Fault,
+    command: &str,
+    proxy: &Proxy,
+    call: impl IntoFuture<Output = Result<T, LockError>>,
+) -> T {
+    let lost = proxy.inject(fault.command(command));
+    let outcome = timeout(AMPLE, call).await.expect("the call ends").unwrap();
+    must(lost.happened(AMPLE).await);
+    outcome
+}
+
+/// Loses each message of each step of this provider once, whose connections go through the proxy.
+async fn lose_each_message(provider: LockProvider, proxy: &Proxy, direct: &Database) {
+    for (act, count, commands) in ACTS {
+        for fault in [Fault::drop_reply, Fault::drop_request] {
+            let of_act = doc! { "_id": { "$regex": "^n" } };
+            locks(direct).delete_many(of_act.clone()).await.unwrap();
+            for command in commands {
+                let held = under(fault(), command, proxy, act.acquire(&provider, "n")).await;
+                assert_eq!(claims(direct).await, count, "{act:?}");
+                assert_stores_its_tokens(direct, &held.context()).await;
+                under(fault(), "update", proxy, held.release()).await;
+                assert_eq!(claims(direct).await, 0, "{act:?}");
+                if *command == "findAndModify" {
+                    // A claim that was repeated for another permit, and then given back, would leave a second document.
+                    let made = locks(direct).count_documents(of_act.clone()).await.unwrap();
+                    assert_eq!(made, count, "{act:?}");
+                }
+            }
+            let held = act.acquire(&provider, "n").await.unwrap();
+            let handle = under(fault(), commands[0], proxy, detach(held, HOUR)).await;
+            under(fault(), commands[0], proxy, provider.extend(&handle, 2 * HOUR)).await;
+            let held = under(fault(), commands[0], proxy, resume(&provider, &handle)).await;
+            let handle = detach(held, HOUR).await.unwrap();
+            assert!(under(fault(), "update", proxy, provider.release(&handle)).await);
+            assert_eq!(claims(direct).await, 0, "{act:?}");
+        }
+    }
+}
+
+/// B3, S0.9: on a standalone server only this library repeats commands.
+#[tokio::test]
+async fn a_lost_message_changes_no_outcome() {
+    let (server, provider) = Standalone::with_provider(LONG_EXPIRY).await;
+    lose_each_message(provider, &server.proxy, &server.direct).await;
+}
+
+/// B3, S0.9: on a replica set the driver repeats the command and gets the server's stored reply.
+#[tokio::test]
+async fn a_lost_message_changes_no_outcome_on_a_replica_set() {
+    let it = Proxied::start(LONG_EXPIRY).await;
+    lose_each_message(it.provider, &it.proxy, it.db.database()).await;
+}
+
+/// B2: the request arrives after the call has ended and its claims were released for the first time.
+#[tokio::test]
+async fn a_request_that_arrives_late_leaves_no_claim() {
+    join_all(ACTS.map(|(act, count, commands)| async move {
+        let (server, provider) = Standalone::with_provider(LONG_EXPIRY).await;
+        let fault = Fault::late_request(Duration::from_millis(1500)).command(commands[0]);
+        let late = server.proxy.inject(fault);
+        let hurried = provider.to_builder().acquire_timeout(Duration::from_millis(300));
+        assert!(act.acquire(&hurried.build().unwrap(), "n").await.is_err());
+        must(late.happened(AMPLE).await);
+        let granted = async || (claims(&server.direct).await == count).then_some(());
+        must(eventually(AMPLE, "the late request is granted", granted).await);
+        until_none_is_held(&server.direct, Duration::from_secs(15)).await;
+    }))
+    .await;
+}
