@@ -214,8 +214,7 @@ impl<K: LockKind> Lock<K> {
 
     fn acquiring(&self, on_busy: OnBusy) -> K::Search<'_> {
         let enclosing = LockContext::enclosing_holds(&self.engine);
-        let (engine, options) = (&self.engine, &self.options);
-        self.kind.search(engine, options, enclosing, on_busy)
+        K::search(self, enclosing, on_busy)
     }
 
     fn guard(&self, hold: Hold) -> LockGuard {

@@ -8,7 +8,7 @@ use crate::context::LockContext;
 use crate::engine::Engine;
 use crate::lease::Lease;
 use crate::name::RenderedName;
-use crate::options::{OnBusy, Options};
+use crate::options::OnBusy;
 use crate::run::{OnLost, RunningHold};
 use crate::{LockError, LockGuard, Permit};
 
@@ -48,13 +48,8 @@ pub(crate) trait Kind: Clone + Send + Sync + Sized + 'static {
     /// How it is acquired.
     type Search<'a>: Search + Send + Sync;
 
-    fn search<'a>(
-        &'a self,
-        engine: &'a Arc<Engine>,
-        options: &'a Arc<Options>,
-        enclosing: Enclosing,
-        on_busy: OnBusy,
-    ) -> Self::Search<'a>;
+    /// The call that acquires it.
+    fn search(lock: &Lock<Self>, enclosing: Enclosing, on_busy: OnBusy) -> Self::Search<'_>;
 
     /// The names, each of which is checked.
     fn names(&self) -> &[RenderedName];

@@ -7,10 +7,9 @@ use super::kind::Kind;
 use super::{Lock, LockKind};
 use crate::LockGuard;
 use crate::acquire::{Acquire, Enclosing};
-use crate::engine::Engine;
 use crate::name::RenderedName;
 use crate::once::Once;
-use crate::options::{OnBusy, Options};
+use crate::options::OnBusy;
 
 /// A distributed lock with its name and its options; made by [`LockProvider::lock`](crate::LockProvider::lock).
 ///
@@ -51,14 +50,8 @@ impl Kind for One {
     const NAME: &'static str = "DistributedLock";
     type Search<'a> = Acquire<'a>;
 
-    fn search<'a>(
-        &'a self,
-        engine: &'a Arc<Engine>,
-        options: &'a Arc<Options>,
-        enclosing: Enclosing,
-        on_busy: OnBusy,
-    ) -> Acquire<'a> {
-        Acquire::new(engine, &self.name, options, enclosing, on_busy)
+    fn search(lock: &DistributedLock, enclosing: Enclosing, on_busy: OnBusy) -> Acquire<'_> {
+        Acquire::new(&lock.engine, &lock.kind.name, &lock.options, enclosing, on_busy)
     }
 
     fn names(&self) -> &[RenderedName] {

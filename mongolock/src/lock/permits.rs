@@ -9,7 +9,7 @@ use crate::context::LockContext;
 use crate::engine::Engine;
 use crate::lease::Lease;
 use crate::name::RenderedName;
-use crate::options::{OnBusy, Options};
+use crate::options::OnBusy;
 use crate::{LockError, Permit};
 
 /// The largest number of permits: a query over all of them must stay small.
@@ -71,14 +71,9 @@ impl Kind for Permits {
     const NAME: &'static str = "Semaphore";
     type Search<'a> = AcquirePermit<'a>;
 
-    fn search<'a>(
-        &'a self,
-        engine: &'a Arc<Engine>,
-        options: &'a Arc<Options>,
-        enclosing: Enclosing,
-        on_busy: OnBusy,
-    ) -> AcquirePermit<'a> {
-        AcquirePermit::new(engine, &self.name, self.number, options, enclosing, on_busy)
+    fn search(lock: &Semaphore, enclosing: Enclosing, on_busy: OnBusy) -> AcquirePermit<'_> {
+        let Permits { name, number } = &lock.kind;
+        AcquirePermit::new(&lock.engine, name, *number, &lock.options, enclosing, on_busy)
     }
 
     fn names(&self) -> &[RenderedName] {

@@ -9,7 +9,6 @@ use super::kind::Kind;
 use super::{Lock, LockKind};
 use crate::acquire::{Acquire, AcquireSeveral, Enclosing, Search};
 use crate::context::LockContext;
-use crate::engine::Engine;
 use crate::lease::{Hold, Lease};
 use crate::name::RenderedName;
 use crate::options::{MOST_NAMES, OnBusy, Options};
@@ -79,14 +78,9 @@ impl Kind for Several {
     const NAME: &'static str = "LockSet";
     type Search<'a> = AcquireSeveral<'a>;
 
-    fn search<'a>(
-        &'a self,
-        engine: &'a Arc<Engine>,
-        options: &'a Arc<Options>,
-        enclosing: Enclosing,
-        on_busy: OnBusy,
-    ) -> AcquireSeveral<'a> {
-        AcquireSeveral::new(engine, &self.names, self.title, options, enclosing, on_busy)
+    fn search(lock: &LockSet, enclosing: Enclosing, on_busy: OnBusy) -> AcquireSeveral<'_> {
+        let Several { names, title } = &lock.kind;
+        AcquireSeveral::new(&lock.engine, names, *title, &lock.options, enclosing, on_busy)
     }
 
     fn names(&self) -> &[RenderedName] {
