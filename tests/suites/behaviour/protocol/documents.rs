@@ -157,9 +157,11 @@ async fn a_field_of_another_type_is_a_damaged_document() {
 async fn a_duplicate_key_is_a_busy_lock() {
     let fixture = Fixture::mongodb().await;
     let _first = fixture.provider.lock("first").await.unwrap();
-    let unique = IndexOptions::builder().unique(true).build();
+    // Without the document of the internal lock, which may be there while the TTL index is built.
+    let of_users = doc! { "_id": { "$gte": "first", "$lte": "second" } };
+    let unique = IndexOptions::builder().unique(true).partial_filter_expression(of_users);
     let index = IndexModel::builder().keys(doc! { "missing": 1 });
-    let index = index.options(unique).build();
+    let index = index.options(unique.build()).build();
     fixture.locks().create_index(index).await.unwrap();
     let second = fixture.provider.lock("second");
     let second = second.acquire_timeout(Duration::from_millis(100));
