@@ -492,7 +492,7 @@ async fn one_of_two_recorders_works() {
     let db = test_db().await;
     let anna = owner(&db, "anna").await;
     let held = must(anna.lock("x:held").acquire().await);
-    let record = || Running::start(mongolock(&db, &["record", "--keep", "90d"]));
+    let record = || Running::start(mongolock(&db, &["record"]));
     let mut first = record();
     until_recording(db.database()).await;
     let mut second = record();
@@ -529,24 +529,33 @@ async fn one_of_two_recorders_works() {
     let changed = doc! { "$set": { "lockId": "bert#1" } };
     must(history.update_one(doc! { "_id.name": "x:s" }, changed).await);
     assert_eq!(told(&log(&db, &["x:"])), wanted);
+}
 
-    let keep = || async {
-        let mut indexes = must(history.list_indexes().await);
-        while must(indexes.advance().await) {
-            let options = must(indexes.deserialize_current()).options.unwrap_or_default();
-            if options.expire_after.is_some() {
-                return options.expire_after;
-            }
-        }
-        None
-    };
+/// The recorder that began last says for how long the turns are kept.
+#[tokio::test]
+async fn turns_are_kept_for_as_long_as_the_last_recorder_says() {
+    let db = test_db().await;
     let day = Duration::from_secs(24 * 60 * 60);
-    assert_eq!(keep().await, Some(day * 90));
-    let mut third = Running::start(mongolock(&db, &["record"]));
-    until_recording(db.database()).await;
-    third.signal(Signal::TERM);
-    assert_eq!(third.code().await, Some(0));
-    assert_eq!(keep().await, Some(day * 30));
+    for (keep, kept) in [(&["--keep", "90d"][..], day * 90), (&[], day * 30)] {
+        let mut recorder = Running::start(mongolock(&db, &[&["record"], keep].concat()));
+        until_recording(db.database()).await;
+        recorder.signal(Signal::TERM);
+        assert_eq!(recorder.code().await, Some(0));
+        assert_eq!(kept_for(db.database()).await, Some(kept));
+    }
+}
+
+/// The expiry of the TTL index of the history.
+async fn kept_for(database: &Database) -> Option<Duration> {
+    let history = database.collection::<Document>("distributed_locks.history");
+    let mut indexes = must(history.list_indexes().await);
+    while must(indexes.advance().await) {
+        let options = must(indexes.deserialize_current()).options.unwrap_or_default();
+        if options.expire_after.is_some() {
+            return options.expire_after;
+        }
+    }
+    None
 }
 
 /// A recorder that begins long before the position, or that was stopped and goes on beside another one, writes again what is

@@ -237,7 +237,9 @@ async fn show_tells_all_of_a_lock() {
 #[tokio::test]
 async fn release_ends_what_it_names() {
     let db = test_db().await;
-    let provider = must(provider(&db).await.to_builder().owner("anna").build());
+    // A holder learns with its next renewal, a third of the expiry later, that its hold was ended.
+    let anna = provider(&db).await.to_builder().owner("anna");
+    let provider = must(anna.expiry(Duration::from_secs(6)).build());
     let code = |arguments: &[&str]| {
         let (code, out, said) = output(mongolock(&db, &[&["release", "--yes"], arguments].concat()));
         (code.unwrap_or(-1), format!("{out}{said}"))

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mongodb::bson::doc;
 use mongolock::{LockProvider, LockProviderBuilder};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, eventually, must, names};
@@ -117,7 +118,7 @@ async fn a_stream_that_fails_to_open_is_tried_again() {
 /// On a standalone server, or without the right to open a stream, opening it is not tried again for minutes.
 #[tokio::test]
 async fn an_unavailable_stream_is_not_tried_again_for_minutes() {
-    for code in [13, 40573] {
+    join_all([13, 40573].map(async |code| {
         let fixture = Fixture::mongodb().await;
         let (provider, commands) = fixture.recorded(|builder| builder).await;
         let _held = fixture.provider.lock("unavailable").await.unwrap();
@@ -128,7 +129,8 @@ async fn an_unavailable_stream_is_not_tried_again_for_minutes() {
         }
         assert_eq!(commands.count("aggregate"), 1);
         must(point.clear().await);
-    }
+    }))
+    .await;
 }
 
 /// A service that limits the number of streams refuses this one with an error of its own. Which one is not documented; errors
@@ -136,7 +138,7 @@ async fn an_unavailable_stream_is_not_tried_again_for_minutes() {
 /// close its own.
 #[tokio::test]
 async fn waiters_poll_while_the_number_of_streams_is_limited() {
-    for code in [8000, 20, 1] {
+    join_all([8000, 20, 1].map(async |code| {
         let fixture = Fixture::mongodb().await;
         let (provider, commands) = fixture.recorded(|builder| builder).await;
         let point = FailPoint::on(&["aggregate"]).always().error_code(code);
@@ -157,7 +159,8 @@ async fn waiters_poll_while_the_number_of_streams_is_limited() {
         let waiter = waiter(provider.lock("limited"));
         commands.until_sent("getMore").await;
         release_to(held, waiter, AMPLE).await;
-    }
+    }))
+    .await;
 }
 
 #[tokio::test]

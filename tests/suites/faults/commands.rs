@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mongodb::bson::{Document, doc};
 use mongolock::{LockError, LockProvider, distributed_lock};
 use mongolock_tests::{
@@ -20,18 +21,24 @@ use crate::{
 /// B5, S4.4: commands that fail with a transient error are repeated until the deadline.
 #[tokio::test]
 async fn transient_errors_are_repeated() {
-    let db = test_db().await;
-    // After a false "not primary" the driver waits for the next heartbeat.
-    let uri = with_parameter(db.uri(), "heartbeatFrequencyMS=500");
-    let provider = LockProvider::new(&connect(&uri, db.name()).await);
-    warm_up(&provider).await;
-    for code in [91, 112, 189, 10107, 11602] {
-        // Three times: the driver itself repeats a command once.
-        let _point = fail(&db, FailPoint::on(&["findAndModify"]).times(3).error_code(code)).await;
-        assert_free(&provider, "passing").await;
-    }
-    let _point = fail(&db, FailPoint::on(&["findAndModify"]).times(3).close_connection()).await;
-    assert_free(&provider, "passing").await;
+    // Three times: the driver itself repeats a command once.
+    let three_times = FailPoint::on(&["findAndModify"]).times(3);
+    let codes = [91, 112, 189, 10107, 11602].map(|code| three_times.clone().error_code(code));
+    join_all(
+        codes
+            .into_iter()
+            .chain([three_times.close_connection()])
+            .map(async |point| {
+                let db = test_db().await;
+                // After a false "not primary" the driver waits for the next heartbeat.
+                let uri = with_parameter(db.uri(), "heartbeatFrequencyMS=500");
+                let provider = LockProvider::new(&connect(&uri, db.name()).await);
+                warm_up(&provider).await;
+                let _point = fail(&db, point).await;
+                assert_free(&provider, "passing").await;
+            }),
+    )
+    .await;
 }
 
 /// S4.5, B13: permanent errors reach the caller at once.

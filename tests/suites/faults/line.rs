@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mongodb::Database;
 use mongodb::bson::{Document, doc};
 use mongolock::{DistributedLock, LockGuard};
@@ -254,11 +255,11 @@ fn on_waiters(db: &TestDb, command: &str, code: i32) -> FailPoint {
 /// A waiter waits in line while its first write and the first query fail; it is cancelled, and its first removals fail.
 #[tokio::test]
 async fn documents_in_line_are_written_and_removed_in_the_end_after_failures() {
-    let db = test_db().await;
-    let holder = patient(db.database());
-    let provider = patient(&db.connect_again().await.unwrap());
     // 91: the server shuts down. 175: the collection was dropped while it was read, which is no refusal.
-    for (command, code) in [("update", 91), ("find", 175)] {
+    join_all([("update", 91), ("find", 175)].map(async |(command, code)| {
+        let db = test_db().await;
+        let holder = patient(db.database());
+        let provider = patient(&db.connect_again().await.unwrap());
         let held = holder.lock(NAME).acquire().await.unwrap();
         let point = fail(&db, on_waiters(&db, command, code)).await;
         let lock = provider.lock(NAME);
@@ -270,7 +271,8 @@ async fn documents_in_line_are_written_and_removed_in_the_end_after_failures() {
         until_in_line(db.database(), 0).await;
         must(point.clear().await);
         held.release().await.unwrap();
-    }
+    }))
+    .await;
 }
 
 /// Waits that are cancelled at random moments, beside two processes that work, leave neither a document nor a waiter that

@@ -159,7 +159,9 @@ async fn a_duplicate_key_is_a_busy_lock() {
     let _first = fixture.provider.lock("first").await.unwrap();
     // Without the document of the internal lock, which may be there while the TTL index is built.
     let of_users = doc! { "_id": { "$gte": "first", "$lte": "second" } };
-    let unique = IndexOptions::builder().unique(true).partial_filter_expression(of_users);
+    let unique = IndexOptions::builder()
+        .unique(true)
+        .partial_filter_expression(of_users);
     let index = IndexModel::builder().keys(doc! { "missing": 1 });
     let index = index.options(unique.build()).build();
     fixture.locks().create_index(index).await.unwrap();
