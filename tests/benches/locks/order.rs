@@ -161,7 +161,7 @@ async fn dead(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
 /// Clients that stand in no line.
 pub(crate) async fn foreign(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     let mut shape = Shape::of(
-        "4 of .NET beside 4 that poll without order",
+        "4 of .NET beside 4 that poll without a line",
         Client::Unordered,
         1,
         4,

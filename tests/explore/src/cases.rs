@@ -105,7 +105,7 @@ fn polling() -> Setup {
         processes: 2,
         callers: 2,
         stream: false,
-        fair: false,
+        has_line: false,
         expiry: Duration::from_secs(600),
         deadlines: false,
         tries: false,
@@ -125,7 +125,7 @@ fn polling() -> Setup {
 fn in_line() -> Setup {
     Setup {
         stream: true,
-        fair: true,
+        has_line: true,
         most_free: Duration::from_millis(50),
         ..polling()
     }
@@ -147,7 +147,7 @@ fn faulty(processes: u8, callers: usize) -> Setup {
 fn faulty_in_line(processes: u8, callers: usize) -> Setup {
     Setup {
         stream: true,
-        fair: true,
+        has_line: true,
         ..faulty(processes, callers)
     }
 }
@@ -183,7 +183,7 @@ fn without_faults() -> Vec<Case> {
     cases! {
         "2 x 2, stream and line": in_line();
         "2 x 2, polling": polling();
-        "2 x 2, line without a stream": polling(), fair = true;
+        "2 x 2, line without a stream": polling(), has_line = true;
         "2 x 2, releases that are not awaited": polling(), unawaited = true;
         "2 x 2, a deadline and a single try": polling(), deadlines = true, tries = true;
     }
@@ -208,11 +208,11 @@ fn one_fault() -> Vec<Case> {
         // A stream that stops is opened again after 200 ms, and nothing was missed then.
         "2 x 1, stream and line, a stream that stops":
             faulty_in_line(2, 1), faults.stopped_streams = 1, most_free = Duration::from_millis(300);
-        "2 x 1, line without a stream, a lost message": faulty(2, 1), fair = true, faults.lost = 1;
-        "2 x 1, line without a stream, a slow command": faulty(2, 1), fair = true, faults.slow = 1;
+        "2 x 1, line without a stream, a lost message": faulty(2, 1), has_line = true, faults.lost = 1;
+        "2 x 1, line without a stream, a slow command": faulty(2, 1), has_line = true, faults.slow = 1;
         // A waiter in front of another one dies.
         "3 x 1, line without a stream, a crash":
-            faulty(3, 1), fair = true, faults.crashes = 1, expiry = SECOND, most_free = polling().most_free;
+            faulty(3, 1), has_line = true, faults.crashes = 1, expiry = SECOND, most_free = polling().most_free;
         "1 x 2, a lost message and a cancelled call": faulty(1, 2), faults.lost = 1, faults.cancelled = 1;
         "1 x 3, a deadline and a single try, a slow command":
             faulty(1, 3), deadlines = true, tries = true, faults.slow = 1;
@@ -224,7 +224,7 @@ fn one_fault() -> Vec<Case> {
 fn random_runs() -> Vec<Case> {
     cases! {
         "3 x 4 again and again, stream and line, all faults": fleet();
-        "3 x 4 again and again, polling, all faults": fleet(), stream = false, fair = false;
+        "3 x 4 again and again, polling, all faults": fleet(), stream = false, has_line = false;
         "3 x 4 again and again, line without a stream, all faults": fleet(), stream = false;
         "8 x 8 again and again, stream and line, all faults": fleet(), processes = 8, callers = 8;
     }
@@ -298,7 +298,7 @@ fn long_parts() -> Vec<Case> {
 fn long() -> Vec<Case> {
     cases! {
         "2 x 2, polling, two pauses while the lock is held": polling(), faults.holds = 2;
-        "2 x 2, stream without a line": in_line(), fair = false;
+        "2 x 2, stream without a line": in_line(), has_line = false;
         "2 x 2, a cancelled call": faulty(2, 2), faults.cancelled = 1;
         "2 x 2, a lost message": faulty(2, 2), faults.lost = 1;
         "2 x 2, an unclear error": faulty(2, 2), faults.unclear = 1;

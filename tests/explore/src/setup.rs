@@ -11,7 +11,7 @@ pub(crate) struct Setup {
     /// Whether the change stream reports the lock, own releases included; a waiter polls otherwise.
     pub(crate) stream: bool,
     /// Whether the waiters stand in line.
-    pub(crate) fair: bool,
+    pub(crate) has_line: bool,
     pub(crate) expiry: Duration,
     /// Whether the second caller of each process has a deadline, 3 s after its call.
     pub(crate) deadlines: bool,

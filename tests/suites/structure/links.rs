@@ -104,16 +104,20 @@ fn files(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+fn has_kind(file: &Path, kind: &str) -> bool {
+    file.extension().is_some_and(|extension| extension == kind)
+}
+
 #[test]
 fn links_lead_to_pages_and_headings_that_exist() {
     let absolute = ABSOLUTE.split(' ').map(|name| (workspace().join(name), false));
     let mut shown = files(&workspace().join("mongolock/src"));
-    shown.retain(|file| file.extension().is_some_and(|kind| kind == "rs") || file.starts_with(guide()));
+    shown.retain(|file| has_kind(file, "rs") || file.starts_with(guide()));
     let mut count = 0;
     let mut problems = Vec::new();
     for (file, is_shown) in absolute.chain(shown.into_iter().map(|file| (file, true))) {
         let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        for (line, target) in links(&text, file.extension().is_some_and(|kind| kind == "rs")) {
+        for (line, target) in links(&text, has_kind(&file, "rs")) {
             count += 1;
             if !leads_somewhere(&target, is_shown.then_some(&file)) {
                 problems.push(format!(
@@ -124,6 +128,44 @@ fn links_lead_to_pages_and_headings_that_exist() {
         }
     }
     assert!(count > 500, "only {count} links were found");
+    assert_none(&problems);
+}
+
+/// The texts of the macro crate are shown in the documentation of the library, where rustdoc takes their links as they are:
+/// `struct.LockError.html` must be a struct of the library, and no alias.
+#[test]
+fn links_of_the_macros_lead_to_items_of_the_library() {
+    let sources = files(&workspace().join("mongolock/src"))
+        .into_iter()
+        .filter(|file| has_kind(file, "rs"));
+    let sources: String = sources
+        .map(|file| fs::read_to_string(file).expect("a source"))
+        .collect();
+    let texts = files(&workspace().join("mongolock-macros/src"))
+        .into_iter()
+        .filter(|file| has_kind(file, "md"));
+    let mut count = 0;
+    let mut problems = Vec::new();
+    for file in texts {
+        let text = fs::read_to_string(&file).expect("a text");
+        for (line, target) in links(&text, false) {
+            let Some((page, _)) = target.split_once(".html") else {
+                continue;
+            };
+            count += 1;
+            let (kind, name) = page.split_once('.').expect("a kind and a name");
+            let is_macro = ["attr", "derive"].contains(&kind);
+            let declaration = format!("\npub {kind} {name}");
+            let is_item = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric());
+            if !is_macro && !sources.split(&declaration).skip(1).any(is_item) {
+                problems.push(format!(
+                    "{}:{line}: the library has no {kind} {name}",
+                    file.display()
+                ));
+            }
+        }
+    }
+    assert!(count > 20, "only {count} links were found");
     assert_none(&problems);
 }
 

@@ -81,7 +81,7 @@ impl Lines {
 
     /// `Lines::note_round_trip`.
     pub(crate) fn note_round_trip(&mut self, setup: &Setup, request: Duration) {
-        if setup.fair {
+        if setup.has_line {
             let (before, request) = (self.round_trip, request.min(LINE_SLOTS_MAX));
             self.round_trip = if before.is_zero() {
                 request
@@ -119,7 +119,7 @@ impl Process {
             line.set_user(User::new());
             return;
         }
-        if cx.setup.fair {
+        if cx.setup.has_line {
             let mut line = Line::new(User::new(), has_stream);
             line.want_move(Some(begun));
             self.lines.line = ByText(Some(line));
