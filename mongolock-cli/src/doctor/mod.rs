@@ -92,8 +92,9 @@ pub(crate) async fn doctor(
             check(&collections, &hello, &mut report).await?;
         }
         Err(error) => {
-            let mend = "at the shell: check that mongod runs, the host and port, the firewall, the TLS options and the user";
-            report.add(&Finding::wrong("connection", driver::text(&error), mend))?;
+            let text = driver::text(&error);
+            let mend = driver::mend(&text);
+            report.add(&Finding::wrong("connection", text, mend))?;
         }
     }
     report.output.flush()?;

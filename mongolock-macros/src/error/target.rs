@@ -21,8 +21,9 @@ pub(crate) fn unread_argument() -> &'static str {
 }
 
 pub(crate) fn not_async() -> &'static str {
-    "`#[distributed_lock]` needs an `async fn`; if another attribute removed the `async` (such as `#[tokio::test]`), \
-     put `#[distributed_lock]` above it; in a program without async code, use `mongolock::blocking::LockProvider::with`"
+    "`#[distributed_lock]` needs an `async fn`: write `async fn` (or put `#[distributed_lock]` above the attribute that \
+     removed the `async`, such as `#[tokio::test]`; a program without async code uses \
+     `mongolock::blocking::LockProvider::with`)"
 }
 
 pub(crate) fn returns_a_future() -> &'static str {

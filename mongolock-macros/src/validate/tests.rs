@@ -206,7 +206,7 @@ fn the_function_must_be_async_and_able_to_fail() {
         quote!(
             fn f() -> Result<(), E> {}
         ),
-        "needs an `async fn`; if another attribute removed the `async`",
+        "needs an `async fn`: write `async fn` (or put `#[distributed_lock]` above the attribute that removed",
     );
     refused_item(
         quote!(

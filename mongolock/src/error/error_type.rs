@@ -51,7 +51,7 @@ fn of_failure(failure: &Failure) -> Cow<'static, str> {
         Failure::Together { error } => return error.error_type(),
         Failure::NoReply { .. } => "no_reply",
         Failure::Overloaded { .. } => "overloaded",
-        Failure::Unreachable { .. } | Failure::WrongSet { .. } => "unreachable",
+        Failure::Unreachable { .. } | Failure::NoSet { .. } | Failure::WrongSet { .. } => "unreachable",
         Failure::RefusedLogIn { .. } => "authentication",
         Failure::EndedRuntime | Failure::RuntimeEnded => "runtime_ended",
         Failure::Closed => "shut_down",

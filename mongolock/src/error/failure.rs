@@ -37,6 +37,10 @@ pub(crate) enum Failure {
         /// Whether the request was not sent.
         is_unsent: bool,
     },
+    /// No server can be reached that has a replica set: this one was started as a member and waits for its first
+    /// configuration.
+    #[error("MongoDB at {address} has no replica set yet")]
+    NoSet { address: String, is_unsent: bool },
     /// The last log-in was refused, and there was no reply to a request since.
     #[error("{REFUSED_LOG_IN}")]
     RefusedLogIn { source: Error },
@@ -105,6 +109,7 @@ impl Failure {
             Self::NoReply { .. }
             | Self::Overloaded { .. }
             | Self::Unreachable { .. }
+            | Self::NoSet { .. }
             | Self::RuntimeEnded
             | Self::Closed
             | Self::BlockedDocument { .. }
@@ -117,7 +122,7 @@ impl Failure {
     /// Whether the request was not sent.
     pub(crate) fn is_unsent(&self) -> bool {
         match self {
-            Self::Unreachable { is_unsent, .. } => *is_unsent,
+            Self::Unreachable { is_unsent, .. } | Self::NoSet { is_unsent, .. } => *is_unsent,
             Self::WrongSet { .. } | Self::EndedRuntime => true,
             _ => false,
         }
@@ -127,6 +132,7 @@ impl Failure {
         match self {
             Self::NoReply { .. } | Self::Overloaded { .. } => io::ErrorKind::TimedOut,
             Self::Unreachable { kind, .. } => *kind,
+            Self::NoSet { .. } => io::ErrorKind::NotConnected,
             Self::ConnectionString { .. } | Self::WrongSet { .. } => io::ErrorKind::InvalidInput,
             Self::RefusedLogIn { .. } => io::ErrorKind::PermissionDenied,
             Self::RuntimeEnded

@@ -116,8 +116,12 @@ fn mongo_help(error: &Error) -> &'static str {
             "Check that MongoDB can be reached, has a primary and is not overloaded, and that the application leaves \
              connections of the pool free. With a client of your own, set \
              `serverSelectionTimeoutMS` below `acquire_timeout` to learn why the driver finds no server; \
-             a client of `LockProvider::connect` or `LockProvider::observe` reports it within \
-             2 s to a call that does not wait."
+             a client of `LockProvider::connect` or `LockProvider::observe` reports a server that cannot be reached \
+             within 2 s to a call that does not wait."
+        }
+        (Some(Failure::NoSet { .. }), _) => {
+            "Run `rs.initiate()` in `mongosh` once: the server was started with `--replSet`. A member that has just started \
+             again needs a moment."
         }
         (Some(Failure::Unreachable { .. }), _) => {
             "Check the host and the port in the connection string, that MongoDB runs, and that this host may connect \

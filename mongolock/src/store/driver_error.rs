@@ -295,9 +295,12 @@ pub(crate) fn is_no_reply(error: &LockError) -> bool {
     )
 }
 
-/// Whether no server can be reached by what the driver's heartbeats say.
+/// Whether no server can be reached and serve requests by what the driver's heartbeats say.
 pub(crate) fn is_unreachable(error: &LockError) -> bool {
-    matches!(failure(error), Some(Failure::Unreachable { .. }))
+    matches!(
+        failure(error),
+        Some(Failure::Unreachable { .. } | Failure::NoSet { .. })
+    )
 }
 
 /// Whether the server has no change streams (a standalone), or the user may not open one.

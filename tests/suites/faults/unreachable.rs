@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use mongodb::Client;
+use mongodb::bson::doc;
 use mongodb::error::ErrorKind;
 use mongolock::{LockError, LockProvider, distributed_lock};
 use mongolock_tests::{AMPLE, Proxy, Server, ServerOptions, must, shared};
@@ -155,4 +157,31 @@ async fn a_member_that_is_down_fails_nothing() {
     let hosts = format!("{},{}", closed_address(), server.node().address());
     let provider = connect(&hosts, "replicaSet=mongolock").await;
     acquire_soon(&provider, "free").await.release().await.unwrap();
+}
+
+/// A member that was never initiated serves no request. As soon as it has its set, a call that waits goes on.
+#[tokio::test]
+async fn a_server_without_its_replica_set_is_named_until_it_is_initiated() {
+    let options = ServerOptions::standalone().argument("--replSet").argument("late");
+    let server = must(Server::start(options).await);
+    let address = server.node().address();
+    let waiting = connect(address, "replicaSet=late").await;
+    let waiting = waiting.lock("late").acquire_timeout(AMPLE);
+    let waiting = tokio::spawn(async move { waiting.acquire().await });
+    for options in ["", "replicaSet=late"] {
+        let provider = connect(address, options).await;
+        let begun = Instant::now();
+        let error = provider.lock("free").try_acquire().await.unwrap_err();
+        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+        assert_eq!(
+            error.to_string(),
+            format!("MongoDB at {address} has no replica set yet")
+        );
+        assert!(error.help().contains("rs.initiate()"), "{}", error.help());
+    }
+    let direct = format!("mongodb://{address}/?directConnection=true");
+    let direct = must(Client::with_uri_str(direct).await).database("admin");
+    let set = doc! { "_id": "late", "members": [{ "_id": 0, "host": address }] };
+    must(direct.run_command(doc! { "replSetInitiate": set }).await);
+    must(must(waiting.await.expect("no panic")).release().await);
 }

@@ -1,7 +1,12 @@
-//! **Scene** (`cargo run --bin edit_document`). Users edit documents on the web. A document is locked while a page has it open:
-//! over many requests, which go to three instances of a service (`service.rs`, the code to copy). One is killed during a save.
-//! **What it proves.** Nobody writes without the lock, and no confirmed save is lost. **How it is checked.** Each answer is the
-//! expected one, and the text has the lines of all confirmed saves in the order of their fencing tokens.
+//! Users edit documents on the web. A document is locked while a page has it open.
+//!
+//! **Scene** (`cargo run --bin edit_document`). The requests of a page go to three instances of a service (`service.rs`, the
+//! code to copy). One is killed during a save.
+//!
+//! **What it proves.** Nobody writes without the lock, and no confirmed save is lost.
+//!
+//! **How it is checked.** Each answer is the expected one, and the text has the lines of all confirmed saves in the order of
+//! their fencing tokens.
 
 mod service;
 
@@ -33,7 +38,7 @@ fn main() -> ExitCode {
 }
 
 async fn demonstrate(stage: &Stage) -> anyhow::Result<Summary> {
-    print("Proved below: nobody writes without the lock, and no confirmed save is lost.\n")?;
+    print("To be proved: nobody writes without the lock, and no confirmed save is lost.\n")?;
     let mut processes = stage.start_workers(1..=3, &[])?;
     let [a, b, c] = browser::instances(&mut processes).await?;
     let (page, admin) = (json!({}), LockProvider::new(stage.database()).admin());

@@ -1,8 +1,8 @@
 //! Three instances of a service have the same scheduled job, and `#[distributed_lock]` makes it run once per tick.
 //!
-//! **Scene** (`cargo run --bin nightly_job`). In each instance a scheduler, apalis, calls the job at each tick of a cron expression, here every second; a
-//! job for every night at three o'clock UTC has `0 0 3 * * *` and the same attribute. All instances are stopped while two
-//! ticks pass, and one is killed in the middle of the job.
+//! **Scene** (`cargo run --bin nightly_job`). In each instance a scheduler, apalis, calls the job at each tick of a cron
+//! expression, here every second; a job for every night at three o'clock UTC has `0 0 3 * * *` and the same attribute. All
+//! instances are stopped while two ticks pass, and one is killed in the middle of the job.
 //!
 //! **What it proves.** One instance gets the lock of a tick and runs the job; the others wait for its end, and find it done
 //! (`once`), however late they are. If it dies, another one runs the job when the lease has ended. Ticks that were missed are

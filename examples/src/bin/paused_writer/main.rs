@@ -107,7 +107,8 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
     provider.clone().set_global()?;
 
     print(format!(
-        "Two writers add {FIRST_DEPOSIT} and {SECOND_DEPOSIT} to a balance of {OPENING}: read, work, write back, under the \
+        "To be proved: a lock alone cannot stop the late write of a paused holder; a fenced write and a guarded commit do.\n\n\
+         Two writers add {FIRST_DEPOSIT} and {SECOND_DEPOSIT} to a balance of {OPENING}: read, work, write back, under the \
          lock `account:<way>`.\nWriter 1 is stopped during its work for longer than its lease of {} ms.",
         options.expiry
     ))?;

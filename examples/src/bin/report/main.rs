@@ -160,14 +160,23 @@ fn check(turns: &Turns<u32, Call>, reports: &[Report], options: &Options) -> Sum
 fn heading(options: &Options) -> String {
     let (processes, calls, ids) = (options.processes, options.calls, options.ids);
     let (hold, all) = (options.hold, processes * calls);
-    let lock = if options.without_lock { "WITHOUT" } else { "under" };
+    let (claim, lock) = if options.without_lock {
+        (
+            "To be shown: without the lock, updates are lost. The program ends with FAILED.",
+            "WITHOUT",
+        )
+    } else {
+        (
+            "To be proved: with #[distributed_lock(name = \"report:<id>\")], one call at a time rebuilds a report, in all\n\
+             processes, and no update is lost. With --without-lock updates are lost.",
+            "under",
+        )
+    };
     format!(
-        "To be proved: with #[distributed_lock(name = \"report:<id>\")], one call at a time rebuilds a report, in all\n\
-         processes, and no update is lost.\n\n\
+        "{claim}\n\n\
          Scene: {processes} processes make {calls} calls each for {ids} reports, {lock} the lock `report:<id>`:\n\
          read the report, work for {hold} ms, write all of it back.\n\
-         Check: no two calls for a report overlap, the revisions of all {all} calls are there, the tokens rise.\n\
-         The same with --without-lock loses updates, and fails.\n\n\
+         Check: no two calls for a report overlap, the revisions of all {all} calls are there, the tokens rise.\n\n\
          process  report     fencing token      waited        held"
     )
 }

@@ -206,6 +206,8 @@ const HEADING: &str = "\
 To be proved: of the requests to two instances, one at a time changes a report, and only those that do not get the lock
 are refused.
 
+Scene: one request holds report 1 for 4.5 s. Others ask for the reports 1, 2 and 3: 503 after 2 s, 409 if they do not wait.
+
 instance  report     fencing token      waited        held  status";
 
 type Reports = Collection<Report>;

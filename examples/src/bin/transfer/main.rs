@@ -195,7 +195,8 @@ fn heading(options: &Options) -> String {
         },
     );
     format!(
-        "{processes} processes transfer between {accounts} accounts, at most {LIMIT} between any two of them: under the\n\
+        "To be proved: a holder that has lost its locks commits nothing, and no pair of accounts is over its limit.\n\n\
+         {processes} processes transfer between {accounts} accounts, at most {LIMIT} between any two of them: under the\n\
          locks of both accounts with a lease of {lease}, {guarded} guarded commit.\n\
          Process 1 is stopped in the middle of one transfer, the others make {transfers} each.\n\n\
          process    from -> to  amount     fencing token"

@@ -58,6 +58,8 @@ pub(super) enum Heartbeat {
     },
     /// The server has refused the user after its last heartbeat. The driver sends it nothing before the next one.
     Refused,
+    /// The server was started as a member of a replica set and has no configuration yet: it serves no request.
+    NoSet,
     /// The server belongs to another replica set.
     Foreign,
 }
@@ -72,7 +74,7 @@ struct Foreign {
 /// Why no request can be sent at present.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Blockage {
-    /// The last heartbeat of every server has failed.
+    /// The last heartbeat of every server has failed, or says that it has no replica set yet.
     Outage,
     /// The servers refuse the user, and the driver waits for their next heartbeat.
     Refused,
@@ -97,9 +99,8 @@ impl Servers {
             SdamEvent::ServerHeartbeatSucceeded(event) => {
                 let (address, reply) = (event.server_address.to_string(), &event.reply);
                 let member_of = reply.get_str("setName").ok();
-                // A member that has just started does not know its set yet.
-                let is_starting = member_of.is_none() && reply.get_bool("isreplicaset").unwrap_or(false);
-                self.succeeded(address, member_of, is_starting);
+                let has_set = member_of.is_some() || !reply.get_bool("isreplicaset").unwrap_or(false);
+                self.succeeded(address, member_of, has_set);
             }
             SdamEvent::ServerHeartbeatFailed(event) => {
                 let failed = Heartbeat::failed(&event.failure);
@@ -175,9 +176,11 @@ impl Servers {
         self.update();
     }
 
-    /// Notes a heartbeat of a server that says that it is a member of this set.
-    fn succeeded(&mut self, address: String, member_of: Option<&str>, is_starting: bool) {
-        if self.named.is_some() && self.named.as_deref() != member_of && !is_starting {
+    /// Notes a heartbeat of a server that says that it is a member of this set, or of one that it does not have yet.
+    fn succeeded(&mut self, address: String, member_of: Option<&str>, has_set: bool) {
+        if !has_set {
+            self.set(address, Heartbeat::NoSet);
+        } else if self.named.is_some() && self.named.as_deref() != member_of {
             self.foreign = Some(Foreign {
                 address: address.clone(),
                 set: member_of.map(str::to_owned),
@@ -231,7 +234,7 @@ impl Servers {
         if self.foreign.is_some() && all(|heartbeat| matches!(heartbeat, Heartbeat::Foreign)) {
             Some(Blockage::Foreign)
         } else if !self.heartbeats.is_empty()
-            && all(|heartbeat| matches!(heartbeat, Heartbeat::Failed { .. }))
+            && all(|heartbeat| matches!(heartbeat, Heartbeat::Failed { .. } | Heartbeat::NoSet))
         {
             Some(Blockage::Outage)
         } else if is_refused() && !is_served() {
@@ -283,6 +286,12 @@ impl Servers {
                 named: self.named.clone()?,
             });
         }
+        let mut heartbeats = self.heartbeats.iter();
+        let is_unsent = begun.is_some_and(|begun| self.is_unsent(begun));
+        if let Some((address, _)) = heartbeats.find(|(_, heartbeat)| matches!(heartbeat, Heartbeat::NoSet)) {
+            let address = address.clone();
+            return (blockage == Blockage::Outage).then_some(Failure::NoSet { address, is_unsent });
+        }
         // The server whose heartbeat failed last may have left the deployment.
         let last = self.heartbeats.get_key_value(&self.failed_last);
         let (address, heartbeat) = last.or_else(|| self.heartbeats.first_key_value())?;
@@ -293,7 +302,7 @@ impl Servers {
                     reason: reason.clone(),
                     kind: *kind,
                     others: self.heartbeats.len() - 1,
-                    is_unsent: begun.is_some_and(|begun| self.is_unsent(begun)),
+                    is_unsent,
                 })
             }
             _ => None,

@@ -11,11 +11,11 @@ fn error_of(servers: &Servers) -> Option<String> {
 fn a_refused_log_in_is_said_until_the_next_heartbeat_and_kept_until_a_log_in_succeeds() {
     let error = Error::custom("refused");
     let mut servers = Servers::observed(None);
-    servers.succeeded("a:1".to_owned(), None, false);
+    servers.succeeded("a:1".to_owned(), None, true);
     servers.described("a:1".to_owned(), Some(&error));
     assert!(error_of(&servers).is_some());
     // A heartbeat that was sent before does not count.
-    servers.succeeded("a:1".to_owned(), None, false);
+    servers.succeeded("a:1".to_owned(), None, true);
     assert!(error_of(&servers).is_some());
     servers.described("a:1".to_owned(), None);
     assert!(error_of(&servers).is_none() && servers.refused().is_some());
@@ -27,7 +27,7 @@ fn a_refused_log_in_is_said_until_the_next_heartbeat_and_kept_until_a_log_in_suc
 fn a_log_in_that_a_secondary_refuses_keeps_no_request_back() {
     let error = Error::custom("refused");
     let mut servers = Servers::observed(None);
-    servers.succeeded("primary:1".to_owned(), Some("rs"), false);
+    servers.succeeded("primary:1".to_owned(), Some("rs"), true);
     servers.described("secondary:1".to_owned(), Some(&error));
     servers.topology = Some(TopologyType::ReplicaSetWithPrimary);
     assert!(error_of(&servers).is_none());
@@ -40,17 +40,17 @@ fn a_server_of_another_set_fails_requests_if_there_is_no_other_server() {
     let mut servers = Servers::observed(Some("mine".to_owned()));
     servers.set("a:1".to_owned(), Heartbeat::Pending);
     servers.set("b:2".to_owned(), Heartbeat::Pending);
-    servers.succeeded("a:1".to_owned(), Some("other"), false);
+    servers.succeeded("a:1".to_owned(), Some("other"), true);
     assert!(error_of(&servers).is_none());
     servers.closed("a:1");
     // It has no configuration yet.
-    servers.succeeded("b:2".to_owned(), None, true);
-    assert!(error_of(&servers).is_none());
     servers.succeeded("b:2".to_owned(), None, false);
+    assert!(error_of(&servers).is_none());
+    servers.succeeded("b:2".to_owned(), None, true);
     servers.closed("b:2");
     let text = "MongoDB at b:2 belongs to no replica set; the connection string names `mine`";
     assert_eq!(error_of(&servers).as_deref(), Some(text));
-    servers.succeeded("c:3".to_owned(), Some("mine"), false);
+    servers.succeeded("c:3".to_owned(), Some("mine"), true);
     assert!(error_of(&servers).is_none());
 }
 
