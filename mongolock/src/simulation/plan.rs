@@ -293,7 +293,7 @@ impl Plan {
         Self {
             processes: 1000,
             names: 100,
-            workers: 2,
+            workers: 1,
             lasts: Duration::from_secs(5),
             wake_ups: 100,
             usual_hold: 500,
