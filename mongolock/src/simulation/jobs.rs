@@ -163,8 +163,10 @@ impl Worker {
         let works = &self.world.server.works;
         match lease.once {
             Some(once) => {
+                // An operator may have taken the lock away before its caller learned that it has it.
+                let was_forced = self.world.server.ledger.was_forced(lease.key());
                 for breach in works.begin(&self.process, lease.key(), once, job.once) {
-                    self.check(false, || breach);
+                    self.check(was_forced, || breach);
                 }
             }
             None => self.check(false, || format!("{} is not held for one work", job.name)),
