@@ -107,8 +107,14 @@ impl Subject {
         }
     }
 
-    /// The documents of its locks, or of its permit.
+    /// The documents of its locks, or of its permit, which it has.
     pub(crate) async fn infos(&self) -> Vec<LockInfo> {
+        let infos = self.documents().await;
+        assert_eq!(infos.len(), self.kind.expects().names.len(), "{infos:?}");
+        infos
+    }
+
+    pub(crate) async fn documents(&self) -> Vec<LockInfo> {
         let mut infos = Vec::new();
         for name in self.kind.expects().names {
             let listed = self.rival.admin().list(LockFilter::new().prefix(*name)).await;
