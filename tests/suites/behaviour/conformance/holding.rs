@@ -203,11 +203,12 @@ async fn a_body_learns_of_a_loss(subject: Subject) {
 }
 
 async fn min_hold_keeps_others_out(subject: Subject) {
-    let min_hold = Duration::from_secs(2);
+    let min_hold = Duration::from_secs(3);
     for (round, way) in ways(&subject).iter().enumerate() {
         let target = subject.ours().min_hold(min_hold).await_release(round % 2 == 0);
         let begun = Instant::now();
         leave(target, way).await;
+        assert!(begun.elapsed() < min_hold, "{way} waits for the end of it");
         let mut others = JoinSet::new();
         for part in subject.their_parts() {
             others.spawn(async move { part.acquire_and_release().await });
