@@ -1,5 +1,7 @@
 //! Detached leases: what becomes of a lock whose holder gives it a handle, in memory and on MongoDB.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mongolock::{LeaseHandle, LockError, LockGuard, LockInfo, LockProvider, LockState, LossReason};
@@ -25,6 +27,7 @@ conformance!(
 
 conformance_of_kinds!(
     another_process_resumes_a_lease_with_a_greater_token: CALLS with threads,
+    others_acquire_nothing_beside_changes_of_hands: CALLS,
     two_that_resume_one_handle_at_once: CALLS,
     a_handle_is_used_up_by_its_resumption: CALLS with threads,
     an_extension_never_shortens: CALLS with threads,
@@ -94,6 +97,35 @@ async fn a_detached_lock_is_held_and_shows_its_owner(fixture: Fixture) {
     assert_eq!(info.owner.as_deref(), Some("session:1"), "the owner stays");
     assert_eq!(admin.release_owner("session:1").await.unwrap(), 1);
     assert_lost(resumed.release().await, LossReason::Gone);
+}
+
+/// Tries go on beside the changes of hands.
+async fn others_acquire_nothing_beside_changes_of_hands(subject: Subject) {
+    let third = subject.of(&subject.fixture.process("third"));
+    let mut hold = subject.ours().acquire().await.unwrap();
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&tries);
+    let trying = tokio::spawn(async move {
+        while third.try_acquire().await.unwrap().is_none() {
+            counted.fetch_add(1, Ordering::Relaxed);
+            // A store in memory never waits.
+            tokio::task::yield_now().await;
+        }
+    });
+    for round in 0..rounds(50) {
+        let next = if round % 2 == 0 {
+            subject.theirs()
+        } else {
+            subject.ours()
+        };
+        let handle = hold.detach(HOUR).await.unwrap();
+        hold = next.resume(&handle).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    assert!(!trying.is_finished(), "the third process has acquired it");
+    trying.abort();
+    assert!(tries.load(Ordering::Relaxed) > 10, "{tries:?}");
+    hold.release().await.unwrap();
 }
 
 /// A third process that tries beside the changes of hands acquires nothing.
