@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mongolock::{LeaseHandle, LockError, LockGuard, LockInfo, LockProvider, LockState, LossReason};
 use mongolock_tests::{AMPLE, eventually, must, rounds};
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
 use super::subject::Subject;
@@ -99,7 +100,7 @@ async fn a_detached_lock_is_held_and_shows_its_owner(fixture: Fixture) {
     assert_lost(resumed.release().await, LossReason::Gone);
 }
 
-/// Tries go on beside the changes of hands.
+/// Tries go on beside the changes of hands: a store in memory never waits, so the tasks yield to each other.
 async fn others_acquire_nothing_beside_changes_of_hands(subject: Subject) {
     let third = subject.of(&subject.fixture.process("third"));
     let mut hold = subject.ours().acquire().await.unwrap();
@@ -108,8 +109,7 @@ async fn others_acquire_nothing_beside_changes_of_hands(subject: Subject) {
     let trying = tokio::spawn(async move {
         while third.try_acquire().await.unwrap().is_none() {
             counted.fetch_add(1, Ordering::Relaxed);
-            // A store in memory never waits.
-            tokio::task::yield_now().await;
+            yield_now().await;
         }
     });
     for round in 0..rounds(50) {
@@ -119,8 +119,9 @@ async fn others_acquire_nothing_beside_changes_of_hands(subject: Subject) {
             subject.ours()
         };
         let handle = hold.detach(HOUR).await.unwrap();
+        yield_now().await;
         hold = next.resume(&handle).await.unwrap();
-        tokio::task::yield_now().await;
+        yield_now().await;
     }
     assert!(!trying.is_finished(), "the third process has acquired it");
     trying.abort();
