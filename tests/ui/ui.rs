@@ -1,7 +1,8 @@
 //! The messages of the compiler about the attribute: one file for each family of mistakes, because the compiler reports all
 //! mistakes of a file in one run. A file of its own have those that hide others: half-typed functions, and lints, which the
-//! compiler checks only in a file without other errors. The suite `attribute_forms` and the packages in `editions` have the
-//! uses that must compile.
+//! compiler checks only in a file without other errors. `everything_at_once` has the mistakes of all stages of the attribute on
+//! one function, and a message for each. The suite `attribute_forms` and the packages in `editions` have the uses that must
+//! compile.
 //!
 //! The expected messages are those of the stable compiler 1.95. `MONGOLOCK_SKIP_UI=1` skips the suite on other
 //! versions; `TRYBUILD=overwrite` writes the messages again.

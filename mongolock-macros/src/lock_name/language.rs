@@ -76,7 +76,7 @@ pub(crate) fn escaped(character: char, separator: Option<char>) -> String {
 mod tests {
     use super::*;
 
-    /// The unit test of `mongolock::escape` has the same values.
+    /// The suite `attribute_forms` compares it with `mongolock::escape` for random values.
     #[test]
     fn characters_are_escaped_as_the_runtime_does() {
         for (character, separator, expected) in [

@@ -7,6 +7,11 @@ use proptest::prelude::*;
 
 use super::locked;
 
+/// What the proof of the macro crate takes for the escape of a character.
+#[allow(dead_code)]
+#[path = "../../../mongolock-macros/src/lock_name/language.rs"]
+mod language;
+
 #[distributed_lock(name = "doc:<tenant>:<id>")]
 async fn edit(tenant: &str, id: &str) -> Result<String, LockError> {
     locked()
@@ -102,6 +107,22 @@ async fn white_space_at_the_ends_of_a_rendered_name_is_refused() {
     }
 }
 
+#[tokio::test]
+async fn a_rendered_name_is_checked() {
+    let longest = "n".repeat(1024 - "doc:a:".len());
+    let edited = async |id: &str| LockProvider::in_memory().scope(edit("a", id)).await;
+    assert!(edited(&longest).await.is_ok());
+    for bad in ["", "a\tb", "\u{85}", &format!("{longest}n")] {
+        let refused = edited(bad).await;
+        assert!(
+            matches!(&refused, Err(LockError::InvalidName { .. })),
+            "{refused:?}"
+        );
+    }
+    let shown = edited("").await.unwrap_err().to_string();
+    assert!(shown.contains("<id>"), "{shown}");
+}
+
 /// Values that the checks accept, of the characters that matter to the escapes.
 const VALUE: &str = "[%:,>é25A3C9]{1,6}";
 
@@ -123,5 +144,23 @@ proptest! {
             escape(&one[0], ','), escape(&one[1], '>'), escape(&one[2], 'é'), one[3]
         );
         prop_assert_eq!(name(&one), by_hand);
+    }
+
+    /// Values that differ only in where the separator stands, which unescaped names could not tell apart.
+    #[test]
+    fn a_moved_separator_gives_another_name(text in "[a:%]{3,9}", cuts in (1..9_usize, 1..9_usize)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let provider = LockProvider::in_memory();
+        let split = |cut: usize| text.split_at(cut.min(text.len() - 1));
+        let (one, other) = (split(cuts.0), split(cuts.1));
+        let name = |(tenant, id): (&str, &str)| runtime.block_on(provider.scope(edit(tenant, id))).unwrap();
+        prop_assert_eq!(name(one) == name(other), one == other);
+    }
+
+    #[test]
+    fn the_proof_escapes_as_the_runtime_does(text in "[%:,>é😀a]{1,9}", one: prop::sample::Selector) {
+        let separator = one.select(text.chars());
+        let of_proof: String = text.chars().map(|one| language::escaped(one, Some(separator))).collect();
+        prop_assert_eq!(of_proof, escape(&text, separator));
     }
 }

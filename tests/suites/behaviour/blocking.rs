@@ -1,23 +1,84 @@
 //! Programs without async code, `mongolock::blocking`: their connections, and what they call by `wait`. The tests of holds run
 //! `with threads` of such a program as well.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use mongolock::blocking::LockProvider;
 use mongolock::{LockContext, LockError, LockFilter, LockName, LossReason};
 use mongolock_tests::AMPLE;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 use crate::fixture::{Fixture, assert_lost, refused_option};
 
-/// Runs a test with a provider in memory, and then with one on MongoDB. The fixture is an async program with the same locks.
+/// Runs a test with a provider in memory, and then with one on MongoDB. The fixture is an async program with the same locks;
+/// the thread of the test is in no runtime.
 fn both(test: impl Fn(LockProvider, &Runtime, &Fixture)) {
     let runtime = Runtime::new().unwrap();
-    let _entered = runtime.enter();
-    for place in [Fixture::memory(), runtime.block_on(Fixture::mongodb())] {
-        let (locks, rivals) = place.threads();
+    let entered = runtime.enter();
+    let places = [Fixture::memory(), runtime.block_on(Fixture::mongodb())];
+    let programs = places.each_ref().map(Fixture::threads);
+    drop(entered);
+    for (locks, rivals) in programs {
         test(locks, &runtime, &rivals);
     }
+}
+
+#[test]
+fn threads_exclude_each_other() {
+    fn assert_one_at_a_time<G>(acquire: impl Fn() -> Result<G, LockError> + Sync) {
+        let is_inside = AtomicBool::new(false);
+        let turn = || {
+            assert!(Handle::try_current().is_err(), "the thread is in no runtime");
+            let hold = acquire().unwrap();
+            assert!(
+                !is_inside.swap(true, Ordering::SeqCst),
+                "another thread is inside"
+            );
+            thread::sleep(Duration::from_millis(2));
+            is_inside.store(false, Ordering::SeqCst);
+            drop(hold);
+        };
+        thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(turn))));
+    }
+
+    both(|locks, _, _| {
+        assert_one_at_a_time(|| locks.acquire(&locks.lock("n")));
+        assert_one_at_a_time(|| locks.acquire(&locks.lock_all(["a", "b"])));
+        assert_one_at_a_time(|| locks.acquire(&locks.semaphore("s", 1)));
+        assert_one_at_a_time(|| {
+            let guard = locks.acquire(&locks.lock("resumed"))?;
+            let handle = locks.wait(guard.detach(AMPLE))?;
+            locks.wait(locks.provider().resume(&handle))
+        });
+    });
+}
+
+#[test]
+fn a_shutdown_refuses_waiters_and_lets_bodies_end() {
+    both(|locks, _, _| {
+        let (holds, held) = mpsc::channel();
+        let body = |context: LockContext| {
+            holds.send(()).unwrap();
+            while !locks.wait(locks.provider().health()).is_shut_down {
+                thread::sleep(Duration::from_millis(5));
+            }
+            context.ensure_held()
+        };
+        thread::scope(|scope| {
+            let body = scope.spawn(|| locks.run(&locks.lock("held"), body));
+            held.recv().unwrap();
+            let waiter = scope.spawn(|| locks.acquire(&locks.lock("held")).map(drop));
+            locks.wait(locks.provider().shutdown_after(AMPLE));
+            body.join().unwrap().unwrap();
+            let late = locks.acquire(&locks.lock("late")).map(drop);
+            for refused in [waiter.join().unwrap(), late] {
+                assert!(matches!(refused, Err(LockError::ShutDown { .. })), "{refused:?}");
+            }
+        });
+    });
 }
 
 #[test]

@@ -42,6 +42,7 @@ async fn a_cancelled_read_of_a_stream_skips_no_lock(fixture: Fixture) {
     }
     assert_eq!(read, ["a", "b", "c"]);
     assert_eq!(next_name(&mut stream).await, None);
+    assert_eq!(next_name(&mut stream).await, None, "it stays at its end");
 }
 
 async fn a_stream_outlives_its_provider(fixture: Fixture) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use mongolock::{DistributedLock, LockContext, LockError, LockProvider};
 use mongolock_tests::{AMPLE, eventually, must, recorded};
 use tokio::task::JoinSet;
@@ -17,6 +18,7 @@ conformance!(
     a_set_that_does_not_get_all_holds_nothing,
     a_set_that_polls_holds_nothing_either,
     a_try_finds_all_or_nothing,
+    a_waiting_set_gets_the_locks_as_they_are_released,
     a_hold_that_was_handed_over_is_released_for_a_set,
     a_body_has_the_names_and_tokens_as_written,
     a_nested_set_acquires_what_is_missing,
@@ -124,6 +126,25 @@ async fn a_try_finds_all_or_nothing(fixture: Fixture) {
         let guard = set.try_acquire().await.unwrap().expect("all are free");
         guard.release().await.unwrap();
     }
+}
+
+/// Five holders release their locks one after the other.
+async fn a_waiting_set_gets_the_locks_as_they_are_released(fixture: Fixture) {
+    let names = ["a", "b", "c", "d", "e"];
+    let rival = fixture.rival();
+    let held = try_join_all(names.map(|name| rival.lock(name).acquire())).await;
+    let waiting = tokio::spawn(fixture.provider.lock_all(names).acquire());
+    for guard in held.unwrap() {
+        sleep(Duration::from_millis(50)).await;
+        assert!(!waiting.is_finished());
+        guard.release().await.unwrap();
+    }
+    let guard = in_time(waiting).await.unwrap().unwrap();
+    for name in names {
+        assert!(!fixture.is_free(name).await, "{name}");
+    }
+    guard.release().await.unwrap();
+    assert_all_released(&fixture, &names).await;
 }
 
 /// The lock passes to the waiting set with a hold of its own, which the set cannot use.

@@ -65,7 +65,7 @@ async fn so_many_callers_hold_permits_and_no_more(fixture: Fixture) {
     assert_eq!(semaphore.available().await.unwrap(), 3);
 }
 
-/// Whichever of the permits is released, and in whichever process the waiter is.
+/// Whichever of the permits is released, and in whichever process the waiter is. The next waiters get permits of this process.
 async fn a_released_permit_wakes_a_waiter(fixture: Fixture) {
     for (holder, released) in [
         (fixture.rival(), 0),
@@ -73,12 +73,18 @@ async fn a_released_permit_wakes_a_waiter(fixture: Fixture) {
         (fixture.provider.clone(), 0),
     ] {
         let mut held = all(&holder, 2).await;
-        let waiting = tokio::spawn(fixture.provider.semaphore("s", 2).acquire());
+        let mut waiting = JoinSet::new();
+        for _ in 0..4 {
+            waiting.spawn(fixture.provider.semaphore("s", 2).acquire());
+        }
         sleep(Duration::from_millis(300)).await;
-        assert!(!waiting.is_finished());
-        held.remove(released).release().await.unwrap();
-        let permit = timeout(BEFORE_EXPIRY, waiting).await.expect("it is woken");
-        permit.unwrap().unwrap().release().await.unwrap();
+        assert!(waiting.try_join_next().is_none());
+        while !waiting.is_empty() {
+            held.remove(released).release().await.unwrap();
+            let woken = timeout(BEFORE_EXPIRY, waiting.join_next()).await;
+            let permit = woken.expect("one is woken").unwrap();
+            held.push(permit.unwrap().unwrap());
+        }
         release_all(held).await;
     }
 }

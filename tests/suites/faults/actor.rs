@@ -5,6 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::try_join_all;
 use mongodb::Database;
 use mongolock::{LockContext, LockError, LockProvider};
 use mongolock_tests::{Actor, Event, Step, TestDb, end_with_parent, say, tell};
@@ -134,7 +135,7 @@ impl Drop for Section {
     }
 }
 
-/// A part, and not a test: in the test process it returns at once.
+/// A part, and not a test: in the test process it returns at once. It holds all permits of a semaphore.
 #[tokio::test]
 async fn hold() {
     let Some(part) = Part::given().await else {
@@ -155,7 +156,12 @@ async fn hold() {
     let ended = match part.act {
         Act::Lock => provider.lock(NAME).run(body).await,
         Act::Set => provider.lock_all(Act::set(NAME)).run(body).await,
-        Act::Permit(permits) => provider.semaphore(NAME, permits).run(body).await,
+        Act::Permit(permits) => {
+            let semaphore = provider.semaphore(NAME, permits);
+            let others = try_join_all((1..permits).map(|_| semaphore.acquire())).await;
+            let _others = others.unwrap();
+            semaphore.run(body).await
+        }
     };
     match ended {
         Err(LockError::Lost { token, .. }) => say(format_args!("lost {token}")),

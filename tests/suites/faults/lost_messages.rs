@@ -33,10 +33,11 @@ async fn under<T>(
     outcome
 }
 
-/// Loses each message of each step of this provider once, whose connections go through the proxy.
-async fn lose_each_message(provider: LockProvider, proxy: &Proxy, direct: &Database) {
+/// Loses each message of each step of this provider so many times in a row. Its connections go through the proxy.
+async fn lose_each_message(losses: u32, provider: LockProvider, proxy: &Proxy, direct: &Database) {
     for (act, count, commands) in ACTS {
         for fault in [Fault::drop_reply, Fault::drop_request] {
+            let fault = || fault().times(losses);
             let of_act = doc! { "_id": { "$regex": "^n" } };
             locks(direct).delete_many(of_act.clone()).await.unwrap();
             for command in commands {
@@ -66,14 +67,14 @@ async fn lose_each_message(provider: LockProvider, proxy: &Proxy, direct: &Datab
 #[tokio::test]
 async fn a_lost_message_changes_no_outcome() {
     let (server, provider) = Standalone::with_provider(LONG_EXPIRY).await;
-    lose_each_message(provider, &server.proxy, &server.direct).await;
+    lose_each_message(2, provider, &server.proxy, &server.direct).await;
 }
 
 /// B3, S0.9: on a replica set the driver repeats the command and gets the server's stored reply.
 #[tokio::test]
 async fn a_lost_message_changes_no_outcome_on_a_replica_set() {
     let it = Proxied::start(LONG_EXPIRY).await;
-    lose_each_message(it.provider, &it.proxy, it.db.database()).await;
+    lose_each_message(1, it.provider, &it.proxy, it.db.database()).await;
 }
 
 /// B2: the request arrives after the call has ended and its claims were released for the first time.

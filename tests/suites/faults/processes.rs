@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use mongolock_tests::{AMPLE, Actor, History, Step, test_db, wrong_clock};
+use mongolock_tests::{AMPLE, Actor, History, Step, eventually, must, test_db, wrong_clock};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -19,7 +19,7 @@ const RIVAL: usize = 0;
 /// that waits already.
 #[tokio::test]
 async fn what_a_killed_holder_held_is_free_after_its_expiry() {
-    join_all([Act::Lock, Act::Set, Act::Permit(1)].map(kill_the_holder)).await;
+    join_all([Act::Lock, Act::Set, Act::Permit(3)].map(kill_the_holder)).await;
 }
 
 async fn kill_the_holder(act: Act) {
@@ -30,7 +30,8 @@ async fn kill_the_holder(act: Act) {
     let mut history = History::default();
     history.note(RIVAL, Step::Invoke);
     let provider = patient(db.database());
-    let waiting = tokio::spawn(async move { act.acquire(&provider, NAME).await.unwrap() });
+    let waiter = provider.clone();
+    let waiting = tokio::spawn(async move { act.acquire(&waiter, NAME).await.unwrap() });
     sleep(expiry * 2).await;
     assert!(!waiting.is_finished(), "the process renews its lease");
     holder.signal(Signal::KILL);
@@ -43,6 +44,11 @@ async fn kill_the_holder(act: Act) {
         killed.elapsed()
     );
     history.add(acquired(&next.context()).unwrap().of(RIVAL));
+    if let Act::Permit(permits) = act {
+        let semaphore = provider.semaphore(NAME, permits);
+        let are_free = async || (semaphore.available().await.unwrap() == permits - 1).then_some(());
+        must(eventually(AMPLE, "its other permits are free", are_free).await);
+    }
     next.release().await.unwrap();
     holder.tell(&mut history).await;
     history.save("killed-holder");

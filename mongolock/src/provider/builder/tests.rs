@@ -8,6 +8,20 @@ fn refuses(change: impl FnOnce(LockProviderBuilder) -> LockProviderBuilder) -> &
 }
 
 #[test]
+fn a_wrong_hold_is_refused_with_its_value_and_its_bound() {
+    let (second, builder) = (Duration::from_secs(1), LockProviderBuilder::in_memory());
+    let too_long = builder.clone().min_hold(second * 604_801);
+    let contradiction = builder.min_hold(second * 61).max_hold(second * 60);
+    for (wrong, parts) in [
+        (too_long, ["min_hold", "604801s", "7 days"]),
+        (contradiction, ["max_hold", "60s", "`min_hold` (61s)"]),
+    ] {
+        let message = wrong.build().unwrap_err().to_string();
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    }
+}
+
+#[test]
 fn values_out_of_bounds_are_refused_by_name() {
     let second = Duration::from_secs(1);
     assert_eq!(refuses(|b| b.expiry(Duration::ZERO)), "expiry");

@@ -187,8 +187,8 @@ async fn a_removed_claim_is_gone(subject: Subject) {
 
 /// A loss cancels a body that awaits. A thread gets the error when its body has returned.
 async fn a_body_learns_of_a_loss(subject: Subject) {
-    // The lock is renewed after a third of its expiry.
-    let target = subject.ours().expiry(Duration::from_secs(9));
+    // The expiry is so long that it does not release the other locks of a set.
+    let target = subject.ours_renewed_each(Duration::from_millis(100));
     let body = target.run(async |context| {
         subject.force_release(&subject.fixture.rival()).await;
         context.lost().await;
@@ -203,11 +203,12 @@ async fn a_body_learns_of_a_loss(subject: Subject) {
 }
 
 async fn min_hold_keeps_others_out(subject: Subject) {
-    let min_hold = Duration::from_secs(2);
+    let min_hold = Duration::from_secs(3);
     for (round, way) in ways(&subject).iter().enumerate() {
         let target = subject.ours().min_hold(min_hold).await_release(round % 2 == 0);
         let begun = Instant::now();
         leave(target, way).await;
+        assert!(begun.elapsed() < min_hold, "{way} waits for the end of it");
         let mut others = JoinSet::new();
         for part in subject.their_parts() {
             others.spawn(async move { part.acquire_and_release().await });

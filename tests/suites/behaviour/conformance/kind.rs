@@ -96,14 +96,16 @@ impl Kind {
         self.named(provider, &names, threads)
     }
 
-    /// What excludes a part of it: each lock of a set, and another set with one of them.
+    /// What excludes a part of it: each lock of a set, and another set with the last of them.
     pub(super) fn parts(self, provider: &LockProvider, threads: &Threads) -> Vec<Target> {
-        let Self::Set = self else {
+        let (Self::SetOfOne | Self::Set) = self else {
             return vec![self.of(provider, threads.clone())];
         };
         let names = self.expects().names;
         let lock = |name: &&str| Self::Lock.named(provider, &[name], threads.clone());
-        let overlapping = Self::Set.named(provider, &["Outside", names[2]], threads.clone());
+        let last = names[names.len() - 1];
+        let outside = format!("Outside of {last}");
+        let overlapping = Self::Set.named(provider, &[&outside, last], threads.clone());
         names.iter().map(lock).chain([overlapping]).collect()
     }
 }

@@ -71,7 +71,7 @@ async fn invalid_names_and_options_are_refused_before_any_command(subject: Subje
             assert_eq!(refused_option(Err::<(), _>(refused)), named);
         }
     }
-    assert!(subject.infos().await.is_empty(), "nothing was sent");
+    assert!(subject.documents().await.is_empty(), "nothing was sent");
     // If the provider sets no `renew_interval`, a shorter `expiry` is valid: the interval is a third of it.
     target().expiry(second).acquire_and_release().await;
 }

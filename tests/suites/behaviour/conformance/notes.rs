@@ -134,7 +134,8 @@ async fn a_detached_lease_keeps_its_note_and_a_resumed_one_has_its_own(fixture: 
 }
 
 async fn each_kind_has_notes(subject: Subject) {
-    let target = subject.of(&noting(&subject.fixture, "web-1", "of a kind"));
+    let target = subject.of(&noting(&subject.fixture, "web-1", "of the provider"));
+    let target = target.note("of a kind");
     let _hold = target.acquire().await.unwrap();
     let noted = async || {
         let infos = subject.infos().await;

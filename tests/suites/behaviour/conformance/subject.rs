@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use mongolock::{LockContext, LockFilter, LockInfo, LockProvider, blocking};
 use mongolock_tests::BEFORE_EXPIRY;
@@ -12,7 +13,7 @@ use tokio::time::timeout;
 
 use super::kind::Kind;
 use super::target::{Target, Threads};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, renewing};
 
 /// A kind of holds, with providers that no other test uses.
 pub(crate) struct Subject {
@@ -47,6 +48,12 @@ impl Subject {
     /// What the program under test acquires.
     pub(crate) fn ours(&self) -> Target {
         self.kind.of(self.provider(), self.threads.clone())
+    }
+
+    /// The same with a lease that is renewed so often.
+    pub(crate) fn ours_renewed_each(&self, interval: Duration) -> Target {
+        let provider = renewing(self.provider(), interval);
+        self.kind.of(&provider, self.threads.clone())
     }
 
     /// The same in another process.
@@ -100,8 +107,14 @@ impl Subject {
         }
     }
 
-    /// The documents of its locks, or of its permit.
+    /// The documents of its locks, or of its permit, which it has.
     pub(crate) async fn infos(&self) -> Vec<LockInfo> {
+        let infos = self.documents().await;
+        assert_eq!(infos.len(), self.kind.expects().names.len(), "{infos:?}");
+        infos
+    }
+
+    pub(crate) async fn documents(&self) -> Vec<LockInfo> {
         let mut infos = Vec::new();
         for name in self.kind.expects().names {
             let listed = self.rival.admin().list(LockFilter::new().prefix(*name)).await;
