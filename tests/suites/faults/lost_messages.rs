@@ -33,15 +33,16 @@ async fn under<T>(
     outcome
 }
 
-/// Loses each message of each step of this provider so many times in a row. Its connections go through the proxy.
+/// Loses each message of each step of this provider, whose connections go through the proxy: those of an acquisition so many
+/// times in a row, and the others once, because releases and detachments are repeated for 5 s only.
 async fn lose_each_message(losses: u32, provider: LockProvider, proxy: &Proxy, direct: &Database) {
     for (act, count, commands) in ACTS {
         for fault in [Fault::drop_reply, Fault::drop_request] {
-            let fault = || fault().times(losses);
             let of_act = doc! { "_id": { "$regex": "^n" } };
             locks(direct).delete_many(of_act.clone()).await.unwrap();
             for command in commands {
-                let held = under(fault(), command, proxy, act.acquire(&provider, "n")).await;
+                let lost = fault().times(losses);
+                let held = under(lost, command, proxy, act.acquire(&provider, "n")).await;
                 assert_eq!(claims(direct).await, count, "{act:?}");
                 assert_stores_its_tokens(direct, &held.context()).await;
                 under(fault(), "update", proxy, held.release()).await;
