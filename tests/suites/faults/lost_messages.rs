@@ -34,7 +34,7 @@ async fn under<T>(
 }
 
 /// Loses each message of each step of this provider, whose connections go through the proxy: those of an acquisition so many
-/// times in a row, and the others once, because releases and detachments are repeated for 5 s only.
+/// times in a row, and the others once.
 async fn lose_each_message(losses: u32, provider: LockProvider, proxy: &Proxy, direct: &Database) {
     for (act, count, commands) in ACTS {
         for fault in [Fault::drop_reply, Fault::drop_request] {
