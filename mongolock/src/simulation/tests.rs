@@ -201,7 +201,7 @@ fn a_thousand_processes() {
 fn a_seed_repeats_the_same_run() {
     use Scenario::{Everything, Failovers, LateCommands, Outages, SilentConnections, TypedErrors};
     let others = [Failovers, LateCommands, Outages, SilentConnections, TypedErrors].map(|other| (other, 0));
-    for (scenario, seed) in (0..5).map(|seed| (Everything, seed)).chain(others) {
+    for (scenario, seed) in (0..2).map(|seed| (Everything, seed)).chain(others) {
         let plan = Plan::small(scenario, seed);
         let digest = || simulate(&plan).server.digest();
         assert_eq!(digest(), digest(), "{scenario:?} with seed {seed}");
