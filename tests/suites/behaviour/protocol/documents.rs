@@ -156,19 +156,19 @@ async fn a_field_of_another_type_is_a_damaged_document() {
 #[tokio::test]
 async fn a_duplicate_key_is_a_busy_lock() {
     let fixture = Fixture::mongodb().await;
-    let _first = fixture.provider.lock("first").await.unwrap();
-    // Without the document of the internal lock, which may be there while the TTL index is built.
-    let of_users = doc! { "_id": { "$gte": "first", "$lte": "second" } };
+    let _taken = fixture.provider.lock("taken").await.unwrap();
+    // Without the document of the internal lock, whose `_id` begins with `mongolock`: it may be there while the TTL index is built.
+    let of_users = doc! { "_id": { "$gte": "taken" } };
     let unique = IndexOptions::builder()
         .unique(true)
         .partial_filter_expression(of_users);
     let index = IndexModel::builder().keys(doc! { "missing": 1 });
     let index = index.options(unique.build()).build();
     fixture.locks().create_index(index).await.unwrap();
-    let second = fixture.provider.lock("second");
-    let second = second.acquire_timeout(Duration::from_millis(100));
-    assert!(second.try_acquire().await.unwrap().is_none());
-    assert!(matches!(second.acquire().await, Err(LockError::Timeout { .. })));
+    let wanted = fixture.provider.lock("wanted");
+    let wanted = wanted.acquire_timeout(Duration::from_millis(100));
+    assert!(wanted.try_acquire().await.unwrap().is_none());
+    assert!(matches!(wanted.acquire().await, Err(LockError::Timeout { .. })));
 }
 
 /// S1.7, S1.8
