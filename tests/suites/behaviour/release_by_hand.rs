@@ -135,7 +135,9 @@ async fn the_list_shows_the_locks_that_are_held() {
     released.release().await.unwrap();
 
     let list = call(PAGE, "The locks that are held now");
-    let locks = found(&list.run(fixture.database()).await);
+    let mut locks = found(&list.run(fixture.database()).await);
+    // While the TTL index is built, the list has the internal lock as well.
+    locks.retain(|lock| !lock.get_str("_id").unwrap().contains('\u{1f}'));
     let names: Vec<&str> = locks.iter().map(|lock| lock.get_str("_id").unwrap()).collect();
     assert_eq!(names, ["older", "newer"]);
     for (lock, guard) in locks.iter().zip([&older, &newer]) {
