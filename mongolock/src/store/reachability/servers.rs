@@ -286,25 +286,26 @@ impl Servers {
                 named: self.named.clone()?,
             });
         }
-        let mut heartbeats = self.heartbeats.iter();
+        if blockage != Blockage::Outage {
+            return None;
+        }
         let is_unsent = begun.is_some_and(|begun| self.is_unsent(begun));
+        let mut heartbeats = self.heartbeats.iter();
         if let Some((address, _)) = heartbeats.find(|(_, heartbeat)| matches!(heartbeat, Heartbeat::NoSet)) {
             let address = address.clone();
-            return (blockage == Blockage::Outage).then_some(Failure::NoSet { address, is_unsent });
+            return Some(Failure::NoSet { address, is_unsent });
         }
         // The server whose heartbeat failed last may have left the deployment.
         let last = self.heartbeats.get_key_value(&self.failed_last);
         let (address, heartbeat) = last.or_else(|| self.heartbeats.first_key_value())?;
         match heartbeat {
-            Heartbeat::Failed { reason, kind } if blockage == Blockage::Outage => {
-                Some(Failure::Unreachable {
-                    address: address.clone(),
-                    reason: reason.clone(),
-                    kind: *kind,
-                    others: self.heartbeats.len() - 1,
-                    is_unsent,
-                })
-            }
+            Heartbeat::Failed { reason, kind } => Some(Failure::Unreachable {
+                address: address.clone(),
+                reason: reason.clone(),
+                kind: *kind,
+                others: self.heartbeats.len() - 1,
+                is_unsent,
+            }),
             _ => None,
         }
     }
