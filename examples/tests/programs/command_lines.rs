@@ -3,7 +3,7 @@
 
 use mongolock_tests::must;
 
-use crate::run::{program, text};
+use crate::programs::run::{program, text};
 
 /// The words of the help.
 const HELP: &str = "

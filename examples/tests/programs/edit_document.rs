@@ -9,7 +9,7 @@ use mongolock_examples::workers::Processes;
 use mongolock_tests::{TestDb, eventually, must, test_db};
 use serde_json::{Value, json};
 
-use crate::run::program;
+use crate::programs::run::program;
 
 /// The limit for what takes no time, on a busy machine.
 const SOON: Duration = Duration::from_secs(30);

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use mongolock_tests::{AMPLE, eventually, must, shared};
 
-use crate::run::{Alone, database_of, program, signal, text, worker};
+use crate::programs::run::{Alone, database_of, program, signal, text, worker};
 
 /// The programs at work, the line that says so, and whether one of their processes is stopped for as long as the test takes.
 const AT_WORK: [(&str, &str, bool); 7] = [

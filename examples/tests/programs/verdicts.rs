@@ -2,7 +2,7 @@
 
 use mongolock_tests::{Server, ServerOptions, must};
 
-use crate::run::{fails, passes, program, text};
+use crate::programs::run::{fails, passes, program, text};
 
 /// S0.1, S0.17.
 #[tokio::test]

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 
-use crate::EXECUTABLES;
+use crate::single_files::EXECUTABLES;
 
 /// The callers, which send requests one after the other for four reports.
 const CALLERS: u32 = 8;

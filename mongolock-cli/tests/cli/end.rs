@@ -333,7 +333,11 @@ async fn a_process_that_cannot_be_killed_keeps_the_lock() {
     readable(directory.path());
     // The other user may have no access to the directory of the build.
     let program = directory.path().join("mongolock");
-    must(fs::copy(env!("CARGO_BIN_EXE_mongolock"), &program));
+    // A process that another test starts meanwhile would inherit the open copy, and a file that is open for writing cannot run:
+    // so another process makes the copy.
+    let mut copy = Command::new("cp");
+    let copied = must(copy.arg(env!("CARGO_BIN_EXE_mongolock")).arg(&program).status());
+    assert!(copied.success());
     readable(&program);
     let end = directory.path().join("end");
     let script = format!("until [ -e '{}' ]; do sleep 0.05; done", end.display());

@@ -212,7 +212,11 @@ async fn a_refused_change_of_the_filter_loses_no_waiter() {
         let point = FailPoint::on(&["aggregate"]).error_code(code);
         let point = must(point.enable_for(fixture.db()).await);
         let second_waiter = waiter(provider.lock("second"));
-        until_reported(&commands, "second").await;
+        let refusal = || async {
+            let mut failed = commands.failed().into_iter();
+            failed.find(|failed| failed.starts_with("aggregate:"))
+        };
+        must(eventually(AMPLE, "the refusal", refusal).await);
         must(point.clear().await);
         let streams = || async { (filters(&commands).len() >= 3).then_some(()) };
         must(eventually(AMPLE, "a stream after the refusal", streams).await);
