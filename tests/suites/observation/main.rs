@@ -1,7 +1,7 @@
 //! S0.17, S1.15: the events and spans of the library have the names that the documentation promises.
 //!
-//! This suite is a process of its own and runs one test at a time, because `tracing` caches for the whole process which
-//! events have a subscriber.
+//! Each test has a subscriber of its own. No test without one that uses the library may run in the same process, because
+//! `tracing` caches for the whole process which events have a subscriber.
 
 mod deadlocks;
 mod log_output;
