@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use mongodb::bson::{Document, doc};
 use mongodb::error::Result;
 use mongodb::{Client, Collection};
@@ -16,24 +17,26 @@ struct Setting {
     direct: Collection<Document>,
     proxied: Collection<Document>,
     proxy: Proxy,
-    // The server ends when this value is dropped, so it is the last field.
-    _server: Server,
 }
 
-/// A standalone server, for which the driver does not retry writes, so that each fault is visible.
-async fn setting() -> Setting {
-    let server = must(Server::start(ServerOptions::standalone()).await);
+/// A standalone server: the driver repeats no write there, so that each fault is visible.
+async fn standalone() -> Server {
+    must(Server::start(ServerOptions::standalone()).await)
+}
+
+/// A proxy in front of the server, and a collection of its own.
+async fn setting(server: &Server) -> Setting {
     let proxy = must(Proxy::start(server.node().address()).await);
-    let direct = must(server.client().await).database("app").collection("numbers");
+    let name = format!("numbers {}", proxy.address());
+    let direct = must(server.client().await).database("app").collection(&name);
     let client = must(Client::with_uri_str(proxy.uri()).await);
-    let proxied = client.database("app").collection("numbers");
+    let proxied = client.database("app").collection(&name);
     must(direct.insert_one(doc! { "_id": 1, "n": 0 }).await);
     must(proxied.find_one(doc! {}).await);
     Setting {
         direct,
         proxied,
         proxy,
-        _server: server,
     }
 }
 
@@ -44,9 +47,9 @@ impl Setting {
             .await
     }
 
-    async fn number(&self) -> i32 {
+    async fn number(&self) -> u32 {
         let found = must(self.direct.find_one(doc! { "_id": 1 }).await);
-        must(found.unwrap_or_default().get_i32("n"))
+        must(u32::try_from(must(found.unwrap_or_default().get_i32("n"))))
     }
 }
 
@@ -71,39 +74,48 @@ async fn each_fault_hits_its_messages_and_no_others() {
         (Fault::delay_reply(SHORT), Reply::Success, 1, SHORT),
         (Fault::delay_request(SHORT), Reply::Success, 1, SHORT),
     ];
-    let it = setting().await;
-    let mut expected = 0;
-    for (fault, reply, executed, takes) in cases {
-        let what = format!("{fault:?}");
-        let hit = it.proxy.inject(fault.command("findAndModify").times(2));
-        let seen = it.proxy.seen("findAndModify");
-        must(it.proxied.find_one(doc! {}).await);
-        assert_eq!(hit.hits(), 0, "{what}: another command is not hit");
-        for hits in 1..=2 {
-            let began = Instant::now();
-            let mut increment = Box::pin(it.increment());
-            if reply == Reply::Silence {
-                let is_hit = || async { (hit.hits() == hits).then_some(()) };
-                tokio::select! {
-                    hit = eventually(AMPLE, &what, is_hit) => must(hit),
-                    _ = &mut increment => panic!("{what}: there was a reply"),
-                }
-                assert!(timeout(SHORT, &mut increment).await.is_err(), "{what}");
-                it.proxy.reset_connections();
+    let server = standalone().await;
+    join_all(cases.map(|case| hits_its_messages(&server, case))).await;
+}
+
+/// The fault hits two increments, of which the server executes so many each, and which take so long at least.
+async fn hits_its_messages(server: &Server, case: (Fault, Reply, u32, Duration)) {
+    let (fault, reply, executed, takes) = case;
+    let it = setting(server).await;
+    let what = format!("{fault:?}");
+    let hit = it.proxy.inject(fault.command("findAndModify").times(2));
+    let seen = it.proxy.seen("findAndModify");
+    must(it.proxied.find_one(doc! {}).await);
+    assert_eq!(hit.hits(), 0, "{what}: another command is not hit");
+    for hits in 1..=2 {
+        let began = Instant::now();
+        let mut increment = Box::pin(it.increment());
+        if reply == Reply::Silence {
+            let is_hit = || async { (hit.hits() == hits).then_some(()) };
+            tokio::select! {
+                hit = eventually(AMPLE, &what, is_hit) => must(hit),
+                _ = &mut increment => panic!("{what}: there was a reply"),
             }
-            let outcome = must(timeout(AMPLE, increment).await);
-            assert_eq!(outcome.is_ok(), reply == Reply::Success, "{what}");
-            expected += executed;
-            let reached = || async { (it.number().await == expected).then_some(()) };
-            must(eventually(AMPLE, &what, reached).await);
-            assert!(began.elapsed() >= takes, "{what}");
+            assert!(timeout(SHORT, &mut increment).await.is_err(), "{what}");
+            it.proxy.reset_connections();
         }
-        must(hit.happened(AMPLE).await);
-        must(it.increment().await);
-        expected += 1;
-        let counted = (it.number().await, hit.hits(), it.proxy.seen("findAndModify"));
-        assert_eq!(counted, (expected, 2, seen + 3), "{what}");
+        let outcome = must(timeout(AMPLE, increment).await);
+        assert_eq!(outcome.is_ok(), reply == Reply::Success, "{what}");
+        let expected = executed * hits;
+        let reached = || async { (it.number().await == expected).then_some(()) };
+        must(eventually(AMPLE, &what, reached).await);
+        assert!(began.elapsed() >= takes, "{what}");
     }
+    must(hit.happened(AMPLE).await);
+    must(it.increment().await);
+    let counted = (it.number().await, hit.hits(), it.proxy.seen("findAndModify"));
+    assert_eq!(counted, (executed * 2 + 1, 2, seen + 3), "{what}");
+}
+
+#[tokio::test]
+async fn faults_that_are_cleared_hit_nothing() {
+    let server = standalone().await;
+    let it = setting(&server).await;
     let cleared = it.proxy.inject(Fault::drop_request());
     it.proxy.clear_faults();
     must(it.increment().await);
@@ -113,7 +125,8 @@ async fn each_fault_hits_its_messages_and_no_others() {
 
 #[tokio::test]
 async fn the_whole_network_is_slow_frozen_refused_and_silent() {
-    let it = setting().await;
+    let server = standalone().await;
+    let it = setting(&server).await;
     for direction in [Direction::ToServer, Direction::ToClient] {
         it.proxy.set_delay(direction, SHORT);
         let began = Instant::now();
