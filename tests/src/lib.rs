@@ -1,6 +1,6 @@
 //! Real MongoDB servers for the tests and the example programs.
 //!
-//! - [`test_db`]: a fresh database on one of the two servers that the tests of a process share. `MONGODB_URI` names
+//! - [`test_db`]: a fresh database on one of the servers that the tests of a process share. `MONGODB_URI` names
 //!   another server instead.
 //! - [`Server`]: a server or a replica set for one test, which can be killed, stopped and stepped down.
 //! - [`Proxy`] and [`FailPoint`]: network faults, and a server that answers with errors.

@@ -4,6 +4,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod archive;
 mod doctor;
 mod end;
 mod faults;

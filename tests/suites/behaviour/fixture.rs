@@ -127,6 +127,8 @@ impl Fixture {
         let (database, commands) = recorded(self.db(), &[]).await;
         let provider = patient(&database);
         acquire_and_release(&provider.lock("warm")).await;
+        // The check that the first call has begun has ended.
+        assert_eq!(provider.admin().index_state().await, IndexState::Ready);
         commands.clear();
         (provider, commands)
     }
