@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::fixture::{Running, at, mongolock, output, send};
-use crate::log::{log, log_at, owner, told, turn};
+use crate::log::{log, log_at, now, now_as_text, owner, told, turn};
 
 /// What the oplog has forgotten is not known: a turn that has begun before is shown as far as the documents tell, or the
 /// history.
@@ -23,13 +23,14 @@ async fn a_wrapped_oplog_hides_what_was_not_recorded() {
     let server = must(Server::start(options).await);
     let db = test_db().await;
     let client = must(server.client().await);
-    let anna = LockProvider::builder(&client.database(db.name())).owner("anna");
+    let database = client.database(db.name());
+    let anna = LockProvider::builder(&database).owner("anna");
     let anna = must(anna.build());
     let released = must(anna.lock("a:released").acquire().await);
     let again = must(anna.lock("b:again").acquire().await);
     let held = must(anna.lock("c:held").acquire().await);
     turn(&anna, "d:before").await;
-    let before = now_of(&client).await;
+    let before = now_as_text(&database).await;
     let first_line = || {
         let (code, out, said) = output(at(&server.uri(), &db, &["log", "--json", "--at", "0s"]));
         assert_eq!((code, said.as_str()), (Some(0), ""));
@@ -41,7 +42,7 @@ async fn a_wrapped_oplog_hides_what_was_not_recorded() {
     let released = must(anna.lock("a:released").acquire().await);
 
     let wrap = async || {
-        let before = now_of(&client).await;
+        let before = now_as_text(&database).await;
         let filler = client.database("filler").collection::<Document>("filler");
         let text = "x".repeat(1_000_000);
         let wrapped = eventually(AMPLE, "the end of the first part of the oplog", || async {
@@ -85,16 +86,16 @@ async fn a_wrapped_oplog_hides_what_was_not_recorded() {
     // What happens while a recorder works is known for longer; between two of them there is a gap.
     let record = || Running::start(at(&server.uri(), &db, &["record"]));
     let mut recorder = record();
-    until_recording(&client.database(db.name())).await;
+    until_recording(&database).await;
     turn(&anna, "d:recorded").await;
     let spanning = must(anna.lock("e:spanning").acquire().await);
-    until_recording(&client.database(db.name())).await;
+    until_recording(&database).await;
     recorder.signal(Signal::TERM);
     assert_eq!(recorder.code().await, Some(0));
     turn(&anna, "d:missed").await;
     wrap().await;
     let mut recorder = record();
-    until_recording(&client.database(db.name())).await;
+    until_recording(&database).await;
     must(spanning.release().await);
     turn(&anna, "d:later").await;
     recorder.signal(Signal::TERM);
@@ -118,16 +119,9 @@ async fn a_wrapped_oplog_hides_what_was_not_recorded() {
     must(held.release().await);
 }
 
-/// The server's time, as text.
-async fn now_of(client: &mongodb::Client) -> String {
-    let hello = must(client.database("admin").run_command(doc! { "hello": 1 }).await);
-    must(must(hello.get_datetime("localTime")).try_to_rfc3339_string())
-}
-
 /// Waits until a recorder has written its first batch: the position is then later than now.
 async fn until_recording(database: &Database) {
-    let now = must(database.run_command(doc! { "hello": 1 }).await);
-    let now = *must(now.get_datetime("localTime"));
+    let now = now(database).await;
     let history = database.collection::<Document>("distributed_locks.history");
     let recording = eventually(AMPLE, "a batch of the recorder", || async {
         let position = must(history.find_one(doc! { "_id": "position" }).await)?;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mongodb::Database;
 use mongodb::bson::{DateTime, Document, doc};
 use mongolock::LockProvider;
 use mongolock_tests::{
@@ -85,10 +86,15 @@ pub(crate) async fn turn(provider: &LockProvider, name: &str) {
     must(must(provider.lock(name).acquire().await).release().await);
 }
 
+/// The server's time.
+pub(crate) async fn now(database: &Database) -> DateTime {
+    let hello = must(database.run_command(doc! { "hello": 1 }).await);
+    *must(hello.get_datetime("localTime"))
+}
+
 /// The server's time, as text.
-async fn now(db: &TestDb) -> String {
-    let hello = must(db.database().run_command(doc! { "hello": 1 }).await);
-    must(must(hello.get_datetime("localTime")).try_to_rfc3339_string())
+pub(crate) async fn now_as_text(database: &Database) -> String {
+    must(now(database).await.try_to_rfc3339_string())
 }
 
 #[tokio::test]
@@ -181,7 +187,7 @@ async fn a_window_has_the_turns_that_touch_it() {
     let held = must(anna.lock("a").acquire().await);
     let open = must(bert.lock("b").acquire().await);
     sleep(Duration::from_millis(20)).await;
-    let middle = now(&db).await;
+    let middle = now_as_text(db.database()).await;
     sleep(Duration::from_millis(20)).await;
     must(held.release().await);
     turn(&bert, "a").await;
