@@ -42,6 +42,8 @@ pub(super) struct Looker {
     wakes_at: Option<Instant>,
     /// The time before which no further query is sent.
     next: Option<Instant>,
+    /// While enough queries are in flight: the time before which the names that are due need not be noted once more.
+    polls: Option<Instant>,
     /// The last time at which the task decided what to do.
     stepped: Option<Instant>,
     /// The number of the last query.
@@ -124,8 +126,8 @@ impl ReleaseNotifier {
     /// Has the task look at the waiter that is due first.
     pub(super) fn reschedule(self: &Arc<Self>, state: &mut NotifierState) {
         self.ensure_looking(state);
-        let first = state.waiters.first_due();
-        if first.is_some_and(|first| state.looker.wakes_at.is_none_or(|wakes_at| first < wakes_at)) {
+        let next = state.next_due();
+        if next.is_some_and(|next| state.looker.wakes_at.is_none_or(|wakes_at| next < wakes_at)) {
             self.look.notify_one();
         }
     }
@@ -147,31 +149,12 @@ impl ReleaseNotifier {
             return LookerStep::End;
         }
         let now = Instant::now();
-        for name in state.waiters.due_to_ask(now) {
-            state.waiters.wake(&name, Rest::finish);
+        state.wake_due(now);
+        if state.next_look().is_none_or(|next| next > now) {
+            return LookerStep::Wait(state.next_due());
         }
-        let is_few = state.waiters.len() < state.look_from;
-        // No document has the name that stands for all permits of a semaphore.
-        state.wake_due(now, |name| is_few || permit_id::is_group(name));
-        if is_few && !state.waiters.is_look_due(now) {
-            return LookerStep::Wait(state.waiters.first_due());
-        }
-        let Some(first) = state.waiters.first_due() else {
-            return LookerStep::Wait(None);
-        };
-        let begins = state.looker.next.map_or(first, |next| first.max(next));
-        if begins > now {
-            return LookerStep::Wait(Some(begins));
-        }
-        let mut names = state.waiters.due(now, self.longest_pause, BATCH);
-        if is_few {
-            names.retain(|name| state.waiters.looks(name));
-        } else {
-            names.retain(|name| !permit_id::is_group(name) || state.waiters.looks(name));
-        }
-        if names.is_empty() {
-            return LookerStep::Wait(Some(first));
-        }
+        let mut names = state.waiters.due_to_look(now, self.longest_pause, BATCH);
+        names.retain(|name| !state.is_few() || state.waiters.looks(name));
         let mut entries = Vec::with_capacity(names.len());
         let mut callers = Vec::with_capacity(names.len());
         for name in &names {
@@ -183,7 +166,8 @@ impl ReleaseNotifier {
             }
         }
         if state.looker.in_flight >= MAX_LOOKS {
-            return LookerStep::Wait(Some(now + LOOK_ALLOWED_POLL));
+            state.looker.polls = Some(now + LOOK_ALLOWED_POLL);
+            return LookerStep::Wait(state.next_due());
         }
         let number = state.begin_look(&names, now);
         let lines = names.iter().filter(|name| state.waiters.looks(name));
@@ -292,13 +276,41 @@ impl NotifierState {
         waiter.rest().awaits_look(look.number).then_some(waiter)
     }
 
-    /// Wakes those of the waiters that are due: each of them sends a request of its own.
-    fn wake_due(&mut self, now: Instant, is_concerned: impl Fn(&str) -> bool) {
-        for name in self.waiters.due(now, Duration::ZERO, usize::MAX) {
-            if is_concerned(&name) && !self.waiters.looks(&name) {
-                self.waiters.wake(&name, Rest::ask);
-            }
+    /// Whether the waiters are so few that each of them sends a request of its own when it is due, unless it looks.
+    fn is_few(&self) -> bool {
+        self.waiters.len() < self.look_from
+    }
+
+    /// Wakes the waiters that are due to send requests of their own.
+    fn wake_due(&mut self, now: Instant) {
+        let mut names = self.waiters.due_to_ask(now);
+        if self.is_few() {
+            let others = self.waiters.due_to_look(now, Duration::ZERO, usize::MAX);
+            names.extend(others.into_iter().filter(|name| !self.waiters.looks(name)));
         }
+        for name in names {
+            self.waiters.wake(&name, Rest::ask);
+        }
+    }
+
+    /// The time of the next query, or of the next attempt at one: names that are due before that are looked at together.
+    fn next_look(&self) -> Option<Instant> {
+        let first = self.waiters.first_to_look()?;
+        let not_before = if self.looker.in_flight >= MAX_LOOKS {
+            self.looker.polls
+        } else {
+            self.looker.next.filter(|_| !self.is_few())
+        };
+        Some(not_before.map_or(first, |not_before| first.max(not_before)))
+    }
+
+    /// The time at which the task has something to do.
+    fn next_due(&self) -> Option<Instant> {
+        self.waiters
+            .first_to_ask()
+            .into_iter()
+            .chain(self.next_look())
+            .min()
     }
 
     /// Notes that a query is sent for these names, and returns its number. If its reply is overdue, another one is sent.
@@ -358,5 +370,55 @@ async fn look_at(in_flight: InFlight, mut look: Look) {
         // Others were sent.
         Err(error) if driver_error::is_no_reply(&error) => {}
         Err(error) => notifier.look_failed(&look, &error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{subscribe_to, with_wake_up};
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(1);
+
+    /// A notifier that looks at the locks of all waiters.
+    fn looking() -> Arc<ReleaseNotifier> {
+        let notifier = with_wake_up(false);
+        notifier.look_from(1);
+        notifier
+    }
+
+    /// Otherwise each of thousands of waiters would have the task go over all of them.
+    #[tokio::test(start_paused = true)]
+    async fn waiters_do_not_wake_the_task_while_no_query_can_be_sent() {
+        let notifier = looking();
+        lock(&notifier.state).looker.in_flight = MAX_LOOKS;
+        let _first = subscribe_to(&notifier, "0");
+        let is_due = || lock(&notifier.state).looker.polls.is_some();
+        while !is_due() {
+            tokio::time::sleep(SHORT).await;
+        }
+        let stepped = || lock(&notifier.state).looker.stepped;
+        let noted = stepped();
+        let others = (1..100).map(|number| subscribe_to(&notifier, &number.to_string()));
+        let _others: Vec<_> = others.collect();
+        tokio::time::sleep(LOOK_ALLOWED_POLL / 2).await;
+        assert_eq!(stepped(), noted);
+        tokio::time::sleep(LOOK_ALLOWED_POLL).await;
+        assert!(stepped() > noted, "the names that are due meanwhile are noted");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_does_not_wait_for_the_next_query() {
+        let notifier = looking();
+        let waiter = subscribe_to(&notifier, "0");
+        let begun = Instant::now();
+        lock(&notifier.state).looker.next = Some(begun + LOOK_GAP_MAX);
+        let asks = |rest: &mut Rest| rest.yields(begun + SHORT, true);
+        let mut state = lock(&notifier.state);
+        state.waiters.change("0", asks);
+        notifier.reschedule(&mut state);
+        drop(state);
+        waiter.woken().await;
+        assert_eq!(begun.elapsed(), SHORT);
     }
 }

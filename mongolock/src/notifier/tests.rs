@@ -14,7 +14,7 @@ use crate::{FencingToken, LockError};
 
 const PAUSES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(800);
 
-fn with_wake_up(wake_up: bool) -> Arc<ReleaseNotifier> {
+pub(super) fn with_wake_up(wake_up: bool) -> Arc<ReleaseNotifier> {
     let store = Arc::new(Store::Memory(Arc::new(MemoryStore::new())));
     let config = Config {
         wake_up,
@@ -35,7 +35,7 @@ fn subscribe(notifier: &Arc<ReleaseNotifier>) -> Subscription<'static> {
 }
 
 /// A waiter that rests, and keeps its turn for good.
-fn subscribe_to(notifier: &Arc<ReleaseNotifier>, name: &str) -> Subscription<'static> {
+pub(super) fn subscribe_to(notifier: &Arc<ReleaseNotifier>, name: &str) -> Subscription<'static> {
     let turn = Queues::new().join(&Arc::from(name)).try_turn().unwrap();
     let waiter = notifier.subscribe(Box::leak(Box::new(turn)), Backoff::new(PAUSES));
     waiter.rest(None);

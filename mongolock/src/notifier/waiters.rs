@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,15 +8,22 @@ use tokio::time::Instant;
 use super::rest::{Due, EARLY_PART, Rest};
 use crate::driver_span::Caller;
 use crate::lease::Entry;
+use crate::permit_id;
 
 /// The waiters of a provider, at most one for each name: the caller that has its turn. Each waiter either sends requests of its
 /// own or rests; one that rests is due at some time.
 #[derive(Default)]
 pub(super) struct Waiters {
     names: BTreeMap<Arc<str>, FrontWaiter>,
-    /// The times at which the waiters that rest are due, with their names.
-    due: BTreeSet<(Instant, Arc<str>)>,
+    /// Those that rest until they send a request of their own. They are few, so they are apart from the others.
+    asking: Row,
+    /// Those that rest until a query looks at their locks.
+    looking: Row,
 }
+
+/// Waiters that rest, in the order of the times at which they are due. The value is the time before it from which a look is
+/// useful.
+type Row = BTreeMap<(Instant, Arc<str>), Duration>;
 
 pub(super) struct FrontWaiter {
     name: Arc<str>,
@@ -49,6 +56,14 @@ impl FrontWaiter {
 
     pub(super) fn rest(&self) -> &Rest {
         &self.rest
+    }
+
+    /// When the waiter is due, if it rests. No document has the name that stands for all permits of a semaphore, so nothing
+    /// can be looked at for it but the line.
+    fn due(&self) -> Option<Due> {
+        let due = self.rest.due()?;
+        let asks = due.asks || (permit_id::is_group(&self.name) && !self.rest.looks());
+        Some(Due { asks, ..due })
     }
 }
 
@@ -88,18 +103,27 @@ impl Waiters {
     /// Changes the rest of a waiter, if there is one of this name.
     pub(super) fn change<T>(&mut self, name: &str, change: impl FnOnce(&mut Rest) -> T) -> Option<T> {
         let waiter = self.names.get_mut(name)?;
-        let before = waiter.rest.due();
+        let before = waiter.due();
         let output = change(&mut waiter.rest);
-        let after = waiter.rest.due();
+        let (after, name) = (waiter.due(), Arc::clone(&waiter.name));
         if before != after {
             if let Some(due) = before {
-                self.due.remove(&(due.at, Arc::clone(&waiter.name)));
+                self.row(due).remove(&(due.at, Arc::clone(&name)));
             }
             if let Some(due) = after {
-                self.due.insert((due.at, Arc::clone(&waiter.name)));
+                self.row(due).insert((due.at, name), due.early);
             }
         }
         Some(output)
+    }
+
+    /// The row in which a waiter stands that is due so.
+    fn row(&mut self, due: Due) -> &mut Row {
+        if due.asks {
+            &mut self.asking
+        } else {
+            &mut self.looking
+        }
     }
 
     /// Ends the rest of a waiter and wakes it.
@@ -112,32 +136,26 @@ impl Waiters {
 
     /// The names whose waiters are due at this time to send requests.
     pub(super) fn due_to_ask(&self, now: Instant) -> Vec<Arc<str>> {
-        let due = self.due.iter().take_while(|(at, _)| *at <= now);
-        let asks = |name: &&Arc<str>| self.due_of(name).is_some_and(|due| due.asks);
-        due.map(|(_, name)| name).filter(asks).cloned().collect()
+        let due = self.asking.keys().take_while(|(at, _)| *at <= now);
+        due.map(|(_, name)| Arc::clone(name)).collect()
     }
 
-    /// The time at which the first waiter is due.
-    pub(super) fn first_due(&self) -> Option<Instant> {
-        self.due.first().map(|(at, _)| *at)
-    }
-
-    /// The names that are due at this time, or nearly so, in the order of their times.
-    pub(super) fn due(&self, now: Instant, longest_pause: Duration, most: usize) -> Vec<Arc<str>> {
+    /// The names to look at that are due at this time, or nearly so, in the order of their times.
+    pub(super) fn due_to_look(&self, now: Instant, longest_pause: Duration, most: usize) -> Vec<Arc<str>> {
         let latest = now + longest_pause / EARLY_PART;
-        let soon = self.due.iter().take_while(|(at, _)| *at <= latest);
-        let is_due = |name: &Arc<str>| {
-            self.due_of(name)
-                .is_some_and(|due| due.at <= now + due.early && (!due.asks || due.at <= now))
-        };
-        let names = soon.map(|(_, name)| name).filter(|name| is_due(name));
-        names.take(most).cloned().collect()
+        let soon = self.looking.iter().take_while(|((at, _), _)| *at <= latest);
+        let due = soon.filter(|((at, _), early)| *at <= now + **early);
+        due.map(|((_, name), _)| Arc::clone(name)).take(most).collect()
     }
 
-    /// Whether a waiter is due that looks before its next request.
-    pub(super) fn is_look_due(&self, now: Instant) -> bool {
-        let due = self.due.iter().take_while(|(at, _)| *at <= now);
-        due.map(|(_, name)| name).any(|name| self.looks(name))
+    /// The time at which the first waiter is due to send a request.
+    pub(super) fn first_to_ask(&self) -> Option<Instant> {
+        self.asking.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// The time at which the first name to look at is due.
+    pub(super) fn first_to_look(&self) -> Option<Instant> {
+        self.looking.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// Whether a query looks at this lock before its waiter's next request.
@@ -203,16 +221,16 @@ pub(super) mod tests {
     fn waiters_are_due_a_little_early_but_not_before_a_lease_ends() {
         let (mut waiters, mut now) = (waiters(3), Instant::now());
         let longest = Duration::from_secs(10);
-        let due = |now, waiters: &Waiters| waiters.due(now, longest, usize::MAX);
+        let due = |now, waiters: &Waiters| waiters.due_to_look(now, longest, usize::MAX);
         rest(&mut waiters, now, 0, None);
         let until_free = PAUSE * 7 / 8 + Duration::from_millis(900);
         rest(&mut waiters, now, 1, Some(until_free));
-        assert!(waiters.first_due().is_some() && due(now, &waiters).is_empty());
+        assert!(waiters.first_to_look().is_some() && due(now, &waiters).is_empty());
         now += PAUSE * (EARLY_PART - 1) / EARLY_PART;
         assert_eq!(due(now, &waiters), [name(0)]);
         now += PAUSE / EARLY_PART;
         assert_eq!(due(now, &waiters), [name(1), name(0)]);
-        assert_eq!(waiters.due(now, longest, 1), [name(1)]);
+        assert_eq!(waiters.due_to_look(now, longest, 1), [name(1)]);
     }
 
     #[test]
@@ -221,10 +239,13 @@ pub(super) mod tests {
         rest(&mut waiters, now, 0, None);
         rest(&mut waiters, now, 1, None);
         waiters.outdate(|name| name != "1");
-        assert_eq!(waiters.due(now, Duration::ZERO, usize::MAX), [name(0)]);
+        assert_eq!(waiters.due_to_look(now, Duration::ZERO, usize::MAX), [name(0)]);
         // One that sends a request at this time is due as soon as it rests.
         rest(&mut waiters, now, 2, None);
-        assert_eq!(waiters.due(now, Duration::ZERO, usize::MAX), [name(0), name(2)]);
+        assert_eq!(
+            waiters.due_to_look(now, Duration::ZERO, usize::MAX),
+            [name(0), name(2)]
+        );
     }
 
     #[test]
@@ -233,9 +254,9 @@ pub(super) mod tests {
         for number in 0..2 {
             rest(&mut waiters, now, number, Some(Duration::ZERO));
         }
-        assert!(waiters.first_due().is_some());
+        assert!(waiters.first_to_look().is_some());
         waiters.wake("0", Rest::finish);
         assert!(waiters.remove("1").is_some());
-        assert!(waiters.first_due().is_none() && waiters.len() == 1);
+        assert!(waiters.first_to_look().is_none() && waiters.len() == 1);
     }
 }

@@ -31,8 +31,8 @@ conformance!(
 );
 
 /// A wait of this time ends after the second look of a call that is in a deadlock from its beginning (1.8 s), also if the first
-/// one has come too early on a slow machine (5.8 s).
-const LOOKED_TWICE: Duration = Duration::from_secs(7);
+/// one has come too early on a slow machine (5.8 s), and each look takes a second there.
+const LOOKED_TWICE: Duration = Duration::from_secs(10);
 
 /// A wait of this time ends before the second look, which finds the deadlocks between processes.
 const LOOKED_ONCE: Duration = Duration::from_millis(1_200);
@@ -94,7 +94,7 @@ async fn all_end(calls: JoinSet<Result<(), LockError>>) {
 }
 
 async fn a_ring_of_processes_is_named(fixture: Fixture) {
-    for length in [2, 3, 6] {
+    for length in [2, 6] {
         let processes = (0..length).map(|number| fixture.process(&format!("p{number}")));
         ring(processes.collect(), LOOKED_TWICE).await;
     }
