@@ -7,10 +7,33 @@
 //! The expected messages are those of the stable compiler 1.95. `MONGOLOCK_SKIP_UI=1` skips the suite on other
 //! versions; `TRYBUILD=overwrite` writes the messages again.
 
+use std::process::Command;
+
+/// The variable with the flags of the compiler that cargo prefers to those in its configuration.
+const FLAGS: &str = "CARGO_ENCODED_RUSTFLAGS";
+
+/// `trybuild` sets all of these flags for the files, and all but the last for the dependencies, so cargo would check the
+/// dependencies twice.
+const SAME_FLAGS: [&str; 5] = [
+    "--cfg=trybuild",
+    "--verbose",
+    "-A",
+    "dead_code",
+    "--diagnostic-width=140",
+];
+
 #[test]
 fn every_mistake_has_its_message() {
     if std::env::var_os("MONGOLOCK_SKIP_UI").is_some_and(|skip| skip != "0") {
         println!("skipped: MONGOLOCK_SKIP_UI is set");
+        return;
+    }
+    if std::env::var_os(FLAGS).is_none() {
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        let again = again
+            .args(std::env::args_os().skip(1))
+            .env(FLAGS, SAME_FLAGS.join("\u{1f}"));
+        assert!(again.status().unwrap().success(), "the messages are above");
         return;
     }
     let cases = trybuild::TestCases::new();

@@ -134,25 +134,6 @@ async fn a_lease_that_ends_is_noticed_when_it_ends() {
     assert!(commands.count("find") > 0);
 }
 
-/// Ten thousand waiters on ten thousand locks send few commands while the locks stay held.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_awaited_locks_cost_few_commands() {
-    const WAITERS: usize = 10_000;
-    let fixture = Fixture::mongodb().await;
-    let (provider, commands) = fixture.recorded(|b| b.acquire_timeout(AMPLE * 10)).await;
-    plant(&fixture, WAITERS, HOUR).await;
-    let waiters = wait_for(&provider, 0..WAITERS);
-    let quiet = || async {
-        commands.clear();
-        sleep(Duration::from_secs(5)).await;
-        let sent = commands.all();
-        // Sixty commands are twelve a second; two thousand a second would be sent if each waiter sent its own.
-        (sent.len() <= 60 && !names(&sent).contains(&"findAndModify")).then_some(())
-    };
-    must(eventually(AMPLE * 2, "few commands, and no acquire request", quiet).await);
-    drop(waiters);
-}
-
 /// A provider whose client has a pool of this size, and whose acquire requests the server answers late; and the largest
 /// number of them that were in flight at a time.
 async fn answered_late(fixture: &Fixture, pool: usize) -> (LockProvider, Arc<InFlight>, FailPointGuard) {

@@ -1,0 +1,53 @@
+//! Thousands of calls at once. The suite is a program of its own, which runs alone: beside other tests it has the processor
+//! for a small part of the time, so that replies come late, requests are repeated, and all of them take many times as long.
+
+use std::time::Duration;
+
+use mongodb::bson::{DateTime, Document, doc};
+use mongolock::{IndexState, LockProvider};
+use mongolock_tests::{AMPLE, eventually, locks, must, names, recorded, test_db};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+const WAITERS: usize = 10_000;
+
+const HOUR: i64 = 60 * 60 * 1000;
+
+/// The document of a lock that another process holds for an hour.
+fn held(number: usize) -> Document {
+    let now = DateTime::now();
+    let end = DateTime::from_millis(now.timestamp_millis() + HOUR);
+    doc! {
+        "_id": number.to_string(),
+        "lockId": format!("theirs#{number}"),
+        "acquiredAt": now,
+        "expiresAt": end,
+        "fencingToken": 17_i64,
+    }
+}
+
+/// Ten thousand waiters on ten thousand locks send few commands while the locks stay held.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_awaited_locks_cost_few_commands() {
+    let db = test_db().await;
+    let (database, commands) = recorded(&db, &[]).await;
+    let builder = LockProvider::builder(&database).acquire_timeout(AMPLE * 10);
+    let provider = builder.build().unwrap();
+    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+    let theirs = (0..WAITERS).map(held);
+    locks(db.database()).insert_many(theirs).await.unwrap();
+    let mut waiters = JoinSet::new();
+    for number in 0..WAITERS {
+        let lock = provider.lock(number);
+        waiters.spawn(async move { lock.acquire().await.map(drop) });
+    }
+    let quiet = || async {
+        commands.clear();
+        sleep(Duration::from_secs(3)).await;
+        let sent = commands.all();
+        // They are twelve a second; two thousand a second would be sent if each waiter sent its own.
+        (sent.len() <= 36 && !names(&sent).contains(&"findAndModify")).then_some(())
+    };
+    must(eventually(AMPLE * 2, "few commands, and no acquire request", quiet).await);
+    assert!(waiters.try_join_next().is_none(), "all of them wait");
+}
