@@ -412,12 +412,13 @@ mod tests {
         let notifier = looking();
         let waiter = subscribe_to(&notifier, "0");
         let begun = Instant::now();
-        lock(&notifier.state).looker.next = Some(begun + LOOK_GAP_MAX);
-        let asks = |rest: &mut Rest| rest.yields(begun + SHORT, true);
-        let mut state = lock(&notifier.state);
-        state.waiters.change("0", asks);
-        notifier.reschedule(&mut state);
-        drop(state);
+        {
+            let mut state = lock(&notifier.state);
+            state.looker.next = Some(begun + LOOK_GAP_MAX);
+            let asks = |rest: &mut Rest| rest.yields(begun + SHORT, true);
+            state.waiters.change("0", asks);
+            notifier.reschedule(&mut state);
+        }
         waiter.woken().await;
         assert_eq!(begun.elapsed(), SHORT);
     }
