@@ -69,7 +69,7 @@ async fn read_work_write(reports: &Reports, id: u32, work: (Instant, Duration)) 
 /// is changed. The page "web service" of the guide has all errors.
 fn status(error: &anyhow::Error) -> StatusCode {
     match error.downcast_ref() {
-        Some(LockError::Timeout { .. }) => StatusCode::SERVICE_UNAVAILABLE,
+        Some(LockError::Timeout { .. } | LockError::Mongo(_)) => StatusCode::SERVICE_UNAVAILABLE,
         Some(LockError::Busy { .. }) => StatusCode::CONFLICT,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
