@@ -1,5 +1,5 @@
-//! Thousands of calls at once. The suite is a program of its own, which runs alone: beside other tests it has the processor
-//! for a small part of the time, so that replies come late, requests are repeated, and all of them take many times as long.
+//! Thousands of calls at once. The suite is a program of its own, which runs alone. Beside other tests it gets little processor
+//! time: replies come late, requests are repeated, and the run takes many times as long.
 
 use std::time::Duration;
 

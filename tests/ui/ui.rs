@@ -12,8 +12,7 @@ use std::process::Command;
 /// The variable with the flags of the compiler that cargo prefers to those in its configuration.
 const FLAGS: &str = "CARGO_ENCODED_RUSTFLAGS";
 
-/// `trybuild` sets all of these flags for the files, and all but the last for the dependencies, so cargo would check the
-/// dependencies twice.
+/// The flags that `trybuild` sets for the files. It omits the last one for the dependencies, so cargo would check these twice.
 const SAME_FLAGS: [&str; 5] = [
     "--cfg=trybuild",
     "--verbose",
@@ -28,11 +27,10 @@ fn every_mistake_has_its_message() {
         println!("skipped: MONGOLOCK_SKIP_UI is set");
         return;
     }
-    if std::env::var_os(FLAGS).is_none() {
+    let same = SAME_FLAGS.join("\u{1f}");
+    if std::env::var_os(FLAGS).is_none_or(|flags| *flags != *same) {
         let mut again = Command::new(std::env::current_exe().unwrap());
-        let again = again
-            .args(std::env::args_os().skip(1))
-            .env(FLAGS, SAME_FLAGS.join("\u{1f}"));
+        let again = again.args(std::env::args_os().skip(1)).env(FLAGS, same);
         assert!(again.status().unwrap().success(), "the messages are above");
         return;
     }

@@ -42,7 +42,8 @@ pub(super) struct Looker {
     wakes_at: Option<Instant>,
     /// The time before which no further query is sent.
     next: Option<Instant>,
-    /// While enough queries are in flight: the time before which the names that are due need not be noted once more.
+    /// While [`MAX_LOOKS`] queries are in flight: the time of the next attempt at one, which notes once more that the names that
+    /// are due wait for a query.
     polls: Option<Instant>,
     /// The last time at which the task decided what to do.
     stepped: Option<Instant>,
@@ -293,7 +294,8 @@ impl NotifierState {
         }
     }
 
-    /// The time of the next query, or of the next attempt at one: names that are due before that are looked at together.
+    /// The time of the next query, or of the next attempt at one while too many are in flight. Names that become due until then
+    /// share the query. Of few waiters a request may be late by as much, once, after a time in which they were many.
     fn next_look(&self) -> Option<Instant> {
         let first = self.waiters.first_to_look()?;
         let not_before = if self.looker.in_flight >= MAX_LOOKS {
@@ -375,7 +377,7 @@ async fn look_at(in_flight: InFlight, mut look: Look) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{subscribe_to, with_wake_up};
+    use super::super::tests::{PAUSES, subscribe_to, with_wake_up};
     use super::*;
 
     const SHORT: Duration = Duration::from_millis(1);
@@ -387,24 +389,50 @@ mod tests {
         notifier
     }
 
-    /// Otherwise each of thousands of waiters would have the task go over all of them.
+    /// How long the waiter for this lock has waited for the reply to a query, also if none could be sent.
+    fn without_reply(notifier: &ReleaseNotifier, name: &str) -> Duration {
+        let mut state = lock(&notifier.state);
+        let waiter = state.waiters.get(name).unwrap();
+        waiter.entry.front().without_reply()
+    }
+
+    /// Otherwise each of thousands of waiters would wake the task, and each time it would go over all of them.
     #[tokio::test(start_paused = true)]
     async fn waiters_do_not_wake_the_task_while_no_query_can_be_sent() {
         let notifier = looking();
         lock(&notifier.state).looker.in_flight = MAX_LOOKS;
         let _first = subscribe_to(&notifier, "0");
-        let is_due = || lock(&notifier.state).looker.polls.is_some();
-        while !is_due() {
-            tokio::time::sleep(SHORT).await;
-        }
         let stepped = || lock(&notifier.state).looker.stepped;
+        tokio::time::sleep(*PAUSES.end()).await;
+        let noted = stepped();
+        let attempt = async {
+            while stepped() == noted {
+                tokio::time::sleep(SHORT).await;
+            }
+        };
+        timeout(LOOK_ALLOWED_POLL * 2, attempt)
+            .await
+            .expect("the task wakes up by itself");
+        tokio::time::sleep(SHORT).await;
         let noted = stepped();
         let others = (1..100).map(|number| subscribe_to(&notifier, &number.to_string()));
         let _others: Vec<_> = others.collect();
         tokio::time::sleep(LOOK_ALLOWED_POLL / 2).await;
         assert_eq!(stepped(), noted);
-        tokio::time::sleep(LOOK_ALLOWED_POLL).await;
-        assert!(stepped() > noted, "the names that are due meanwhile are noted");
+        tokio::time::sleep(*PAUSES.end()).await;
+        assert!(
+            ["0", "1", "99"]
+                .iter()
+                .all(|name| !without_reply(&notifier, name).is_zero())
+        );
+        assert_eq!(lock(&notifier.state).looker.last, 0);
+        drop(InFlight(Arc::clone(&notifier)));
+        tokio::time::sleep(SHORT).await;
+        assert_eq!(
+            lock(&notifier.state).looker.last,
+            1,
+            "a query is sent when one ends"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use crate::store::{AcquireRequest, LeaseId, MarkRequest, MemoryStore, ProviderMa
 use crate::timing::{LOOKER_CHECK, STREAM_POLL_MIN, STREAM_UNAVAILABLE};
 use crate::{FencingToken, LockError};
 
-const PAUSES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(800);
+pub(super) const PAUSES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(800);
 
 pub(super) fn with_wake_up(wake_up: bool) -> Arc<ReleaseNotifier> {
     let store = Arc::new(Store::Memory(Arc::new(MemoryStore::new())));

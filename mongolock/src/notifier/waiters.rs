@@ -15,14 +15,15 @@ use crate::permit_id;
 #[derive(Default)]
 pub(super) struct Waiters {
     names: BTreeMap<Arc<str>, FrontWaiter>,
-    /// Those that rest until they send a request of their own. They are few, so they are apart from the others.
+    /// Those that rest until they send a request of their own. They stand apart, so that a step which wakes them does not go over
+    /// those that look.
     asking: Row,
     /// Those that rest until a query looks at their locks.
     looking: Row,
 }
 
-/// Waiters that rest, in the order of the times at which they are due. The value is the time before it from which a look is
-/// useful.
+/// Waiters that rest, in the order of the times at which they are due. The value is how long before its time a look at the lock
+/// is already useful.
 type Row = BTreeMap<(Instant, Arc<str>), Duration>;
 
 pub(super) struct FrontWaiter {
@@ -58,8 +59,8 @@ impl FrontWaiter {
         &self.rest
     }
 
-    /// When the waiter is due, if it rests. No document has the name that stands for all permits of a semaphore, so nothing
-    /// can be looked at for it but the line.
+    /// When the waiter is due, if it rests. A waiter for any permit of a semaphore asks unless it looks: no document has its
+    /// name, so a query can read only its line.
     fn due(&self) -> Option<Due> {
         let due = self.rest.due()?;
         let asks = due.asks || (permit_id::is_group(&self.name) && !self.rest.looks());
@@ -117,7 +118,7 @@ impl Waiters {
         Some(output)
     }
 
-    /// The row in which a waiter stands that is due so.
+    /// The row for waiters with such a due time.
     fn row(&mut self, due: Due) -> &mut Row {
         if due.asks {
             &mut self.asking
@@ -246,6 +247,38 @@ pub(super) mod tests {
             waiters.due_to_look(now, Duration::ZERO, usize::MAX),
             [name(0), name(2)]
         );
+    }
+
+    /// It looks only at the line, and only while others stand before it and no stream reports the permits.
+    #[test]
+    fn a_waiter_for_any_permit_asks_unless_it_looks() {
+        let (mut waiters, now) = (Waiters::default(), Instant::now());
+        let name = permit_id::group("gpu");
+        let entry = Queues::new().join(&name);
+        let rest = Rest::new(now, Backoff::new(PAUSE..=PAUSE), false);
+        waiters.add(FrontWaiter::new(&Arc::default(), &entry, Caller::present(), rest));
+        for looks in [false, true, false] {
+            waiters.change(&name, |rest| rest.yields(now, !looks));
+            let outlook = Outlook {
+                is_reported: !looks,
+                is_too_costly: false,
+                standing: None,
+            };
+            if !looks {
+                waiters.change(&name, |rest| {
+                    rest.held(Moment::at(now), &outlook, Some(Duration::ZERO))
+                });
+            }
+            let later = now + PAUSE;
+            let expected = std::slice::from_ref(&name);
+            let (asking, looking) = if looks {
+                (&[][..], expected)
+            } else {
+                (expected, &[][..])
+            };
+            assert_eq!(waiters.due_to_ask(later), asking);
+            assert_eq!(waiters.due_to_look(later, PAUSE, 2), looking);
+        }
     }
 
     #[test]
