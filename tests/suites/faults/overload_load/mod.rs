@@ -272,15 +272,28 @@ fn number(count: usize) -> f64 {
     u32::try_from(count).unwrap().into()
 }
 
+/// A process at its usual work on a server of its own, and the number of locks that it acquires a second. One that has lost a
+/// lease before any fault says nothing about the fault: the machine was too slow for it.
+async fn at_work(setting: Setting) -> (Server, Process, f64) {
+    for _ in 0..3 {
+        let server = must(Server::start(ServerOptions::single()).await);
+        let process = Process::start(&server, setting).await;
+        let done = process.counts.done.load(Relaxed);
+        sleep(BEFORE).await;
+        let usual = process.counts.done_in(done, BEFORE);
+        let lost = lost(&process.leases);
+        if lost == 0 {
+            return (server, process, usual);
+        }
+        eprintln!("{lost} leases are lost without a fault");
+    }
+    panic!("leases are lost without a fault, three times");
+}
+
 /// Runs one measurement.
 async fn measured(name: &str, setting: Setting) -> Figures {
-    let server = must(Server::start(ServerOptions::single()).await);
-    let mut process = Process::start(&server, setting).await;
+    let (server, mut process, usual) = at_work(setting).await;
     let counts = Arc::clone(&process.counts);
-    let done = counts.done.load(Relaxed);
-    sleep(BEFORE).await;
-    let usual = counts.done_in(done, BEFORE);
-
     let (begun, before) = (Instant::now(), counts.done.load(Relaxed));
     let point = match setting.fault {
         Fault::None => None,
