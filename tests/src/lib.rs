@@ -67,7 +67,7 @@ pub use crate::deployment::{Deployment, shared};
 pub use crate::error::{SupportError, must};
 pub use crate::fail_point::{FailPoint, FailPointGuard};
 pub use crate::history::{End, Event, History, Hold, Late, Outcome, Step, Verdict, monotonic_now};
-pub use crate::lock_documents::{change_lock, lock_document, locks, transaction_on};
+pub use crate::lock_documents::{change_lock, claim, lock_document, locks, transaction_on};
 pub use crate::mongod::MongodSource;
 pub use crate::node::Node;
 pub use crate::options::ServerOptions;

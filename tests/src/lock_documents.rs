@@ -1,6 +1,6 @@
 //! The documents in which mongolock stores locks, as another program reads and changes them.
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongodb::{ClientSession, Collection, Database};
 
 use crate::error::must;
@@ -17,6 +17,14 @@ pub fn locks(database: &Database) -> Collection<Document> {
 /// When the server does not reply.
 pub async fn lock_document(database: &Database, name: &str) -> Option<Document> {
     must(locks(database).find_one(doc! { "_id": name }).await)
+}
+
+/// A lease of this claim with token 17, which ends so many milliseconds from now.
+#[must_use]
+pub fn claim(name: impl Into<Bson>, lock_id: impl Into<Bson>, lasts: i64) -> Document {
+    let now = DateTime::now();
+    let end = DateTime::from_millis(now.timestamp_millis() + lasts);
+    doc! { "_id": name, "lockId": lock_id, "acquiredAt": now, "expiresAt": end, "fencingToken": 17_i64 }
 }
 
 /// Changes the document of a lock, which must exist.

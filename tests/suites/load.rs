@@ -3,28 +3,14 @@
 
 use std::time::Duration;
 
-use mongodb::bson::{DateTime, Document, doc};
 use mongolock::{IndexState, LockProvider};
-use mongolock_tests::{AMPLE, eventually, locks, must, names, recorded, test_db};
+use mongolock_tests::{AMPLE, claim, eventually, locks, must, names, recorded, test_db};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 const WAITERS: usize = 10_000;
 
 const HOUR: i64 = 60 * 60 * 1000;
-
-/// The document of a lock that another process holds for an hour.
-fn held(number: usize) -> Document {
-    let now = DateTime::now();
-    let end = DateTime::from_millis(now.timestamp_millis() + HOUR);
-    doc! {
-        "_id": number.to_string(),
-        "lockId": format!("theirs#{number}"),
-        "acquiredAt": now,
-        "expiresAt": end,
-        "fencingToken": 17_i64,
-    }
-}
 
 /// Ten thousand waiters on ten thousand locks send few commands while the locks stay held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,6 +20,7 @@ async fn ten_thousand_awaited_locks_cost_few_commands() {
     let builder = LockProvider::builder(&database).acquire_timeout(AMPLE * 10);
     let provider = builder.build().unwrap();
     assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+    let held = |number: usize| claim(number.to_string(), format!("theirs#{number}"), HOUR);
     let theirs = (0..WAITERS).map(held);
     locks(db.database()).insert_many(theirs).await.unwrap();
     let mut waiters = JoinSet::new();

@@ -3,10 +3,10 @@
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
 use mongolock::{FencingToken, LockError, LockFilter, LockProvider, LockState};
-use mongolock_tests::{names, recorded};
+use mongolock_tests::{claim, names, recorded};
 
 use crate::fixture::Fixture;
-use crate::planted::{GUID, claim, foreign};
+use crate::planted::{GUID, foreign};
 
 async fn listed(provider: &LockProvider, filter: LockFilter) -> Vec<String> {
     let locks = provider.admin().list(filter).await.unwrap();

@@ -94,7 +94,7 @@ async fn all_end(calls: JoinSet<Result<(), LockError>>) {
 }
 
 async fn a_ring_of_processes_is_named(fixture: Fixture) {
-    for length in [2, 6] {
+    for length in [2, 3, 6] {
         let processes = (0..length).map(|number| fixture.process(&format!("p{number}")));
         ring(processes.collect(), LOOKED_TWICE).await;
     }

@@ -11,14 +11,13 @@ use mongolock::{
     LockError, LockEvent, LockEventKind, LockEvents, LockFilter, LockGuard, LockProvider, LockState,
 };
 use mongolock_tests::{
-    AMPLE, FailPoint, Proxy, Server, ServerOptions, eventually, locks, must, stable_client,
+    AMPLE, FailPoint, Proxy, Server, ServerOptions, claim, eventually, locks, must, stable_client,
 };
 
 use tokio::time::timeout;
 
 use crate::conformance::conformance;
 use crate::fixture::{Fixture, acquire_and_release, patient};
-use crate::planted::claim;
 use crate::servers::{guarded, standalone};
 use crate::waiting::hold_all;
 

@@ -9,13 +9,13 @@ use mongodb::options::IndexOptions;
 use mongodb::{Client, Collection, Database, IndexModel};
 use mongolock::{IndexState, LockFilter, LockProvider};
 use mongolock_tests::{
-    AMPLE, FailPoint, FailPointGuard, eventually, locks, must, names, recorded, stable_client, stable_options,
+    AMPLE, FailPoint, FailPointGuard, claim, eventually, locks, must, names, recorded, stable_client,
+    stable_options,
 };
 use tokio::task::JoinSet;
 
 use crate::fixture::{Fixture, acquire_and_release};
 use crate::in_flight::InFlight;
-use crate::planted::claim;
 use crate::servers::standalone;
 
 /// The lock under which a process builds the index.

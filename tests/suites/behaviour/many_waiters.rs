@@ -9,7 +9,7 @@ use mongodb::bson::{Bson, DateTime, Document, Timestamp, doc};
 use mongodb::{Client, Database};
 use mongolock::{IndexState, LockError, LockProvider, LockProviderBuilder};
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, Commands, FailPoint, FailPointGuard, change_lock, eventually, must, names,
+    AMPLE, BEFORE_EXPIRY, Commands, FailPoint, FailPointGuard, change_lock, claim, eventually, must, names,
     stable_options, with_parameter,
 };
 use tokio::task::JoinSet;
@@ -17,7 +17,6 @@ use tokio::time::{sleep, timeout};
 
 use crate::fixture::Fixture;
 use crate::in_flight::InFlight;
-use crate::planted::claim;
 use crate::waiter_documents::waiters;
 
 /// The number of claims that are in flight, each with a command of its own, before the others gather; fewer than that never

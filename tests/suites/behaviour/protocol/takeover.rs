@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, doc};
 use mongolock::{LockInfo, LockProvider, LockState};
-use mongolock_tests::{AMPLE, change_lock, eventually, must};
+use mongolock_tests::{AMPLE, change_lock, claim, eventually, must};
 
 use crate::fixture::Fixture;
-use crate::planted::{GUID, claim};
+use crate::planted::GUID;
 
 fn with_margin(fixture: &Fixture) -> LockProvider {
     fixture.with(|builder| builder.takeover_margin(AMPLE))
