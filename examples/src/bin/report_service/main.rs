@@ -175,13 +175,15 @@ fn check(replies: &[Reply], reports: &[Report]) -> Summary {
     let slow = replies.iter().position(|reply| reply.change.1 == SLOW);
     let before = replies[..slow.unwrap_or_default()].iter();
     let others = before.filter(|reply| [2, 3].contains(&reply.change.0));
+    let told = |reply: &Reply| reply.hold.waited + reply.hold.held;
     let is_wrong = |reply: &Reply| {
-        let (told, took) = (reply.hold.waited + reply.hold.held, reply.answer.took);
         let work = Duration::from_millis(reply.change.1);
-        // An answer tells no more than all of the time, and most of it if that is long.
-        let is_little = took > Duration::from_secs(1) && told < took / 2;
-        told > took || reply.hold.held < work || is_little
+        told(reply) > reply.answer.took || reply.hold.held < work
     };
+    // On a slow machine the release and the way of one answer may take long, but not half of the time of all.
+    let short = || of(200).filter(|reply| reply.change.1 == WORK);
+    let took: Duration = short().map(|reply| reply.answer.took).sum();
+    let is_little = short().map(told).sum::<Duration>() < took / 2;
     let has_waited =
         |reply: &Reply| reply.answer.retry_after.is_some() && reply.hold.waited >= ACQUIRE_TIMEOUT;
     let has_ended = replies.last().is_some_and(|last| last.answer.status == 200);
@@ -193,7 +195,7 @@ fn check(replies: &[Reply], reports: &[Report]) -> Summary {
         ("none waited in vain", again == 0),
         ("503 too early or without Retry-After", !of(503).all(has_waited)),
         ("others were delayed", others.count() < OTHERS),
-        ("wrong times", of(200).any(is_wrong)),
+        ("wrong times", of(200).any(is_wrong) || is_little),
         ("a closed connection has left its lock", !has_ended),
         ("failed requests", confirmed.len() + again + busy < replies.len()),
     ];
