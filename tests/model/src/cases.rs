@@ -338,9 +338,9 @@ fn broken_detached() -> Vec<Case> {
             changed(1, Changed::ExtendsLikeRenewal), most.extends = 1 => LASTS;
         "a detach that looks for the id alone":
             acquired(), changed = Changed::DetachIgnoresToken => "one process at most resumes a handle";
-        "names that are resumed without an order": changed(2, Changed::Unordered) => ONE;
-        "a process that resumes no name and releases": changed(2, Changed::LoserReleases) => ONE;
-        "a process that resumes a part and releases": changed(2, Changed::PartReleases) => WHOLE;
+        "names that are resumed without an order": changed(2, Changed::Unordered), horizon = 1 => ONE;
+        "a process that resumes no name and releases": changed(2, Changed::LoserReleases), horizon = 1 => ONE;
+        "a process that resumes a part and releases": changed(2, Changed::PartReleases), horizon = 1 => WHOLE;
         "names that are detached in their order": held(2), order = Order::OfNames => WHOLE;
         "a resumption that is given back once only": changed(1, Changed::GivesBackOnce) => KEPT;
         "a resumption that was lost and has a late copy":
