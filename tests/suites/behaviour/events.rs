@@ -475,18 +475,18 @@ async fn wrap_oplog(server: &Server) {
     let client = must(server.client().await);
     let other = client.database("other").collection::<Document>("filler");
     let oplog = client.database("local").collection::<Document>("oplog.rs");
-    let first = || async {
-        let first = must(oplog.find_one(doc! {}).sort(doc! { "$natural": 1 }).await);
-        first.expect("the oplog has entries").get_timestamp("ts").unwrap()
+    let entry = async |order: i32| {
+        let entry = must(oplog.find_one(doc! {}).sort(doc! { "$natural": order }).await);
+        entry.expect("the oplog has entries").get_timestamp("ts").unwrap()
     };
-    let (begin, filler) = (first().await, "x".repeat(100_000));
+    let (last, filler) = (entry(-1).await, "x".repeat(100_000));
     let wrapped = || async {
         for _ in 0..20 {
             must(other.insert_one(doc! { "filler": &filler }).await);
         }
-        (first().await != begin).then_some(())
+        (entry(1).await > last).then_some(())
     };
-    must(eventually(AMPLE, "the end of the first entries", wrapped).await);
+    must(eventually(AMPLE, "the end of all entries before", wrapped).await);
 }
 
 #[tokio::test]
