@@ -199,7 +199,7 @@ fn lock_labels(printed: &str) -> BTreeSet<&str> {
 
 /// The label is the template of the name, and never the name: the number of series does not depend on the number of names.
 #[test]
-fn a_hundred_thousand_names_make_no_more_series_than_one() {
+fn ten_thousand_names_make_no_more_series_than_one() {
     let series = |printed: &str| printed.lines().filter(|line| !line.starts_with('#')).count();
     let run = |names: u32| {
         recorded(async |_| {
@@ -210,8 +210,8 @@ fn a_hundred_thousand_names_make_no_more_series_than_one() {
             }
         })
     };
-    let (one, many) = (run(1), run(100_000));
-    for (printed, names) in [(&one, 1.0), (&many, 100_000.0)] {
+    let (one, many) = (run(1), run(10_000));
+    for (printed, names) in [(&one, 1.0), (&many, 10_000.0)] {
         let labels = BTreeSet::from(["-", "report:<id>"]);
         assert_eq!(lock_labels(printed), labels, "{printed}");
         for label in labels {
