@@ -267,7 +267,8 @@ async fn timeout_kills_run() {
         let run = scene.run(scene.db.uri(), &[], ENDLESS);
         let mut command = Command::new("timeout");
         command
-            .args(["-s", "KILL", "1"])
+            // The command must have begun before, on a slow machine too.
+            .args(["-s", "KILL", "6"])
             .arg(run.get_program())
             .args(run.get_args());
         command.envs(run.get_envs().filter_map(|(key, value)| Some((key, value?))));
