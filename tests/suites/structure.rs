@@ -1,6 +1,6 @@
 //! The imports between the modules of a crate form no cycle, and the layers of the runtime import only from the top down. The
 //! sources of the two crates are parsed for that. What decides when the library acts reads no clock. The links in the guide
-//! and in the alerts lead to pages and items that exist.
+//! and in the alerts lead to pages and items that exist. The workflows can be read.
 
 #[path = "structure/alerts.rs"]
 mod alerts;
@@ -16,6 +16,8 @@ mod module_tree;
 mod names;
 #[path = "structure/packages.rs"]
 mod packages;
+#[path = "structure/workflows.rs"]
+mod workflows;
 
 use std::path::{Path, PathBuf};
 
