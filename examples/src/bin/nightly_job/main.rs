@@ -12,7 +12,6 @@
 //! job for every tick. `--without-lock` shows the job as it was with one instance, and fails.
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
@@ -31,7 +30,8 @@ use mongolock_examples::demo::{self, AFTER_HELP, Stage};
 use mongolock_examples::turns::{Event, Step, Turns, note, turn};
 use mongolock_examples::worker::{Signal, Worker, go, set_global};
 use mongolock_examples::{all, print, summary::Summary};
-use tokio::{sync::Notify, time::sleep};
+use tokio::sync::{Mutex, Notify};
+use tokio::time::sleep;
 
 /// In UTC: in local time, one night of the year has an hour twice.
 static SCHEDULE: LazyLock<Schedule> = LazyLock::new(|| "* * * * * *".parse().expect("it is valid"));
@@ -82,12 +82,6 @@ impl Instance {
             Err(error) => note((tick, self.number), &format!("failed: {error:#}")),
         }
     }
-
-    /// The ticks up to this one for which this instance has not called the job yet. Calling it again costs nothing.
-    fn due(&self, tick: i64) -> Vec<i64> {
-        let called = self.called.fetch_max(tick, Ordering::Relaxed);
-        after(called).take_while(|due| *due <= tick).collect()
-    }
 }
 
 /// The ticks after this one, in seconds since 1970.
@@ -96,12 +90,16 @@ fn after(tick: i64) -> impl Iterator<Item = i64> {
     SCHEDULE.after_owned(time).map(|tick| tick.timestamp())
 }
 
-/// What apalis calls at a tick. It does not wait for the end of an earlier call.
+/// What apalis calls at a tick. It does not wait for the end of an earlier call; this waits, so that an instance has one run at
+/// a time and the one that is killed leaves only one.
 async fn at_tick(tick: apalis_cron::Tick, instance: Data<Arc<Instance>>) {
     let last = instance.options.first + TICKS - 1;
-    for due in instance.due(tick.get_timestamp().cast_signed()) {
-        let called = instance.call(due).await;
-        if called.is_err() || due == last {
+    let tick = tick.get_timestamp().cast_signed().min(last);
+    let mut called = instance.called.lock().await;
+    for due in after(*called).take_while(|due| *due <= tick) {
+        let call = instance.call(due).await;
+        *called = due;
+        if call.is_err() || due == last {
             instance.end.notify_one();
         }
     }
@@ -116,7 +114,7 @@ async fn run(worker: &Worker, options: &Options) -> anyhow::Result<()> {
         go: go(),
         options: options.clone(),
         runs: database.collection("runs"),
-        called: AtomicI64::new(options.first - 1),
+        called: Mutex::new(options.first - 1),
         end: Notify::new(),
     });
     let data = Arc::clone(&instance);
@@ -220,8 +218,8 @@ struct Instance {
     go: Signal,
     options: Options,
     runs: Collection<Document>,
-    /// The last tick for which this instance has called the job.
-    called: AtomicI64,
+    /// The last tick for which a call of this instance has ended. A call that was cancelled is made again.
+    called: Mutex<i64>,
     /// The last call has ended.
     end: Notify,
 }
