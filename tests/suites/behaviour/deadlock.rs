@@ -200,14 +200,16 @@ async fn a_hold_of_another_provider_is_known(fixture: Fixture) {
 async fn callers_that_hold_nothing_do_not_hide_a_deadlock(fixture: Fixture) {
     let [first, second] = ["a", "b"].map(|owner| fixture.process(owner));
     let (all_hold, mut others, mut plain) = (together(2), JoinSet::new(), JoinSet::new());
-    let gives_up = Duration::from_millis(2_500);
+    let gives_up = Duration::from_secs(5);
     others.spawn(give_up(second, gives_up, Arc::clone(&all_hold), together(1)));
     let admin = first.admin();
     let taken = || async { admin.get("n1").await.unwrap().map(drop) };
     must(eventually(AMPLE, "the hold of the other member", taken).await);
     for _ in 0..5 {
-        plain.spawn(first.lock("n1").acquire_timeout(Duration::from_secs(3)).acquire());
-        sleep(Duration::from_millis(600)).await;
+        let wait = first.lock("n1").acquire_timeout(Duration::from_secs(7)).acquire();
+        // The last ones may acquire it after the deadlock, and leave it to the others.
+        plain.spawn(async { drop(wait.await) });
+        sleep(Duration::from_millis(1_200)).await;
     }
     others.spawn(nested(first, pair("n0", "n1"), AMPLE, all_hold));
     all_end(others).await;

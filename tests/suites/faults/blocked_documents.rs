@@ -42,7 +42,8 @@ async fn names_what_blocks_it(limit: Duration, is_try: bool) {
     } else {
         lock.acquire().await.map(Some)
     };
-    assert!(begun.elapsed() < limit + Duration::from_secs(1));
+    // The server's own limit for a request is 5 s.
+    assert!(begun.elapsed() < limit + Duration::from_millis(1_500));
     names_the_blocked_document(&outcome.unwrap_err(), "stuck");
     session.abort_transaction().await.unwrap();
     assert_free(&provider, "stuck").await;

@@ -59,17 +59,19 @@ async fn leases_last_while_most_commands_are_rejected() {
     let provider = LockProvider::new(&database);
     // The check of the index has a lock of its own.
     until_indexed(&provider).await;
-    let expiry = Duration::from_secs(6);
+    // On a slow machine the first renewals are late by seconds.
+    let expiry = Duration::from_secs(10);
     let locks = (0..LEASES).map(|number| provider.lock(format!("lease:{number}")));
     let guards = hold_all(locks.map(|lock| lock.expiry(expiry))).await;
     // Leases that were acquired at different times share a command from then on.
     let together = || async {
+        assert_eq!(lost(&guards), 0, "before the fault");
         let sent = commands.take();
         sent.iter().any(|sent| names(sent) == LEASES).then_some(())
     };
     must(eventually(AMPLE, "a common renewal", together).await);
     let point = fail(&db, rejecting(&COMMANDS).part(0.9)).await;
-    sleep(expiry * 2).await;
+    sleep(expiry * 3 / 2).await;
     let renewals: Vec<usize> = commands.take().iter().map(names).collect();
     assert_eq!((lost(&guards), renewals.contains(&1)), (0, false));
     assert!(renewals.contains(&LEASES));
