@@ -203,12 +203,21 @@ impl Node {
     }
 
     fn listens(&self, log_start: u64) -> bool {
+        self.log_from(log_start).contains("Waiting for connections")
+    }
+
+    /// What its log has from this byte on.
+    fn log_from(&self, start: u64) -> String {
         let log = fs::read(self.directory.join("log")).unwrap_or_default();
-        let start = usize::try_from(log_start).unwrap_or(0).min(log.len());
-        String::from_utf8_lossy(&log[start..]).contains("Waiting for connections")
+        let start = usize::try_from(start).unwrap_or(0).min(log.len());
+        String::from_utf8_lossy(&log[start..]).into_owned()
     }
 
     fn start_error(&self, reason: String, status: Option<i32>) -> SupportError {
+        // Of two servers that bind the same port at the same time, the one that listens later ends with an assertion.
+        let has_ended = status.is_some_and(|status| status != 0);
+        let is_taken = has_ended && self.log_from(0).contains("Address already in use");
+        let status = if is_taken { Some(ADDRESS_IN_USE) } else { status };
         let log = ["log", "console"]
             .map(|name| tail(&self.directory.join(name)))
             .concat();
