@@ -37,8 +37,8 @@ pub enum SupportError {
         reason: String,
         /// The last lines of its log.
         log: String,
-        /// The exit status, if it ended.
-        status: Option<i32>,
+        /// Another process has taken its port.
+        port_is_taken: bool,
     },
     /// A server replied with an error.
     #[error("{what}: {source}")]

@@ -20,8 +20,9 @@ use crate::watchdog::{State, Watchdog};
 const PORT_ATTEMPTS: usize = 10;
 /// The time after which a client that does not end is left to itself.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
-/// The exit status of `mongod` when its port is taken.
-const ADDRESS_IN_USE: i32 = 48;
+/// What `mongod` says when its port is taken. Its exit status differs: of two servers that bind the same port at the same time,
+/// the one that listens later ends with an assertion.
+const PORT_IS_TAKEN: &str = "Address already in use";
 
 /// One `mongod` of a [`Server`](crate::Server), on a port and in a directory of its own.
 #[derive(Debug)]
@@ -41,8 +42,7 @@ impl Node {
             match node.ready(0).await {
                 Ok(()) => return Ok(node),
                 Err(SupportError::Start {
-                    status: Some(ADDRESS_IN_USE),
-                    ..
+                    port_is_taken: true, ..
                 }) if attempt < PORT_ATTEMPTS => {
                     attempt += 1;
                 }
@@ -157,8 +157,7 @@ impl Node {
                 .await;
             match self.ready(log_start).await {
                 Err(SupportError::Start {
-                    status: Some(ADDRESS_IN_USE),
-                    ..
+                    port_is_taken: true, ..
                 }) if attempt < PORT_ATTEMPTS => {
                     attempt += 1;
                 }
@@ -189,35 +188,32 @@ impl Node {
     async fn ready(&self, log_start: u64) -> Result<(), SupportError> {
         let probe = || async {
             match self.watchdog.state() {
-                State::Exited(status) => Some(Err((format!("it ended with status {status}"), Some(status)))),
-                State::Gone(said) => Some(Err((format!("its watchdog ended: {said}"), None))),
-                State::Starting | State::Running(_) => self.listens(log_start).then_some(Ok(())),
+                State::Exited(status) => {
+                    let is_taken = self.has_said(PORT_IS_TAKEN, log_start);
+                    Some(Err((format!("it ended with status {status}"), is_taken)))
+                }
+                State::Gone(said) => Some(Err((format!("its watchdog ended: {said}"), false))),
+                State::Starting | State::Running(_) => self
+                    .has_said("Waiting for connections", log_start)
+                    .then_some(Ok(())),
             }
         };
         let answer = eventually(AMPLE, "start", probe).await;
-        let answer = answer.unwrap_or_else(|_| Err((format!("not ready within {AMPLE:?}"), None)));
-        answer.map_err(|(reason, status)| self.start_error(reason, status))?;
+        let answer = answer.unwrap_or_else(|_| Err((format!("not ready within {AMPLE:?}"), false)));
+        answer.map_err(|(reason, is_taken)| self.start_error(reason, is_taken))?;
         let ping = run_admin(&self.anonymous_uri(), doc! { "ping": 1 }).await;
         ping.map(drop)
-            .map_err(|error| self.start_error(error.to_string(), None))
+            .map_err(|error| self.start_error(error.to_string(), false))
     }
 
-    fn listens(&self, log_start: u64) -> bool {
-        self.log_from(log_start).contains("Waiting for connections")
-    }
-
-    /// What its log has from this byte on.
-    fn log_from(&self, start: u64) -> String {
+    /// Whether its log has this text from this byte on.
+    fn has_said(&self, text: &str, log_start: u64) -> bool {
         let log = fs::read(self.directory.join("log")).unwrap_or_default();
-        let start = usize::try_from(start).unwrap_or(0).min(log.len());
-        String::from_utf8_lossy(&log[start..]).into_owned()
+        let start = usize::try_from(log_start).unwrap_or(0).min(log.len());
+        String::from_utf8_lossy(&log[start..]).contains(text)
     }
 
-    fn start_error(&self, reason: String, status: Option<i32>) -> SupportError {
-        // Of two servers that bind the same port at the same time, the one that listens later ends with an assertion.
-        let has_ended = status.is_some_and(|status| status != 0);
-        let is_taken = has_ended && self.log_from(0).contains("Address already in use");
-        let status = if is_taken { Some(ADDRESS_IN_USE) } else { status };
+    fn start_error(&self, reason: String, port_is_taken: bool) -> SupportError {
         let log = ["log", "console"]
             .map(|name| tail(&self.directory.join(name)))
             .concat();
@@ -225,7 +221,7 @@ impl Node {
             address: self.address.clone(),
             reason,
             log,
-            status,
+            port_is_taken,
         }
     }
 }
