@@ -95,7 +95,7 @@ async fn a_mark_is_named_with_the_command_that_clears_it() {
         .expires_at;
     let until = must(until.try_to_rfc3339_string());
     let day = until.split('T').next().unwrap_or_default();
-    for wait in [&["--no-wait"][..], &["--wait", "2s"]] {
+    for wait in [&["--no-wait"][..], &["--wait", "5s"]] {
         let (code, out, said) = run(&db, &[&["other", "the job"], wait].concat(), "echo ran");
         assert_eq!((code, out.as_str()), (Some(75), ""), "{said}");
         assert!(

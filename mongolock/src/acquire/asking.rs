@@ -306,10 +306,10 @@ pub(super) fn ends_call(error: &LockError, is_try: bool) -> bool {
     !driver_error::is_transient(error) || (is_try && driver_error::is_unreachable(error))
 }
 
-/// Whether a request that has ended with this error had too little time at the server: another operation blocks the document,
-/// and a request with more time might have met its end.
+/// Whether a request that has ended with this error had too little time at the server: one with more time might have met the
+/// end of what it waited for.
 pub(super) fn is_out_of_time(error: &LockError, limit: Duration) -> bool {
-    limit < SLOW_REPLY && driver_error::is_blocked_document(error)
+    limit < SLOW_REPLY && driver_error::is_delayed(error)
 }
 
 /// The limit of a request at the server: a part of the caller's remaining time, so that the reply arrives before the

@@ -282,6 +282,12 @@ pub(crate) fn is_blocked_document(error: &LockError) -> bool {
     matches!(failure(error), Some(Failure::BlockedDocument { .. }))
 }
 
+/// Whether the server has ended a request while another operation blocked the document, or before a majority had confirmed
+/// the write.
+pub(crate) fn is_delayed(error: &LockError) -> bool {
+    is_blocked_document(error) || of_driver(error).is_some_and(is_max_time_expired)
+}
+
 /// Whether an error is one of [`blocked`] for the lock with this name.
 pub(crate) fn blocks(error: &LockError, name: &str) -> bool {
     matches!(failure(error), Some(Failure::BlockedDocument { name: blocked, .. }) if blocked == name)

@@ -76,6 +76,10 @@ pub(crate) mod driver_error {
         *error == LockError::Blocked
     }
 
+    pub(crate) fn is_delayed(error: &LockError) -> bool {
+        is_blocked_document(error)
+    }
+
     pub(crate) fn is_rejection(_: &LockError) -> bool {
         false
     }

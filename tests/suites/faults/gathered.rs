@@ -168,8 +168,10 @@ async fn a_rejected_command_is_repeated_whole() {
     for rejected in ["update", "find"] {
         let db = test_db().await;
         let (provider, commands) = provider(&db).await;
-        let fault = fail(&db, rejecting(&[rejected]).times(4)).await;
         commands.clear();
+        // Background work of the provider has other collections.
+        let locks = format!("{}.distributed_locks", db.name());
+        let fault = fail(&db, rejecting(&[rejected]).collection(&locks).times(4)).await;
         let guards = acquire(&provider, 0..CALLS).await;
         assert!(!commands.failed().is_empty());
         fault.clear().await.unwrap();

@@ -21,6 +21,9 @@ use crate::{LONG_EXPIRY, acquire_soon, assert_free, connect, with_expiry};
 /// down.
 const CODES: [i32; 4] = [64, 91, 11602, 189];
 
+/// The error code of a command that was executed, and whose limit has passed while it waited for a majority.
+const MAX_TIME_EXPIRED: i32 = 50;
+
 /// The time within which a lock must be free after the fail point is cleared: far less than the lease.
 const FREED: Duration = Duration::from_secs(10);
 
@@ -79,6 +82,26 @@ async fn an_unconfirmed_acquire_is_repeated() {
         let _point = unconfirmed(&server, point, code).await;
         assert_free(&provider, "unsafe").await;
     }
+}
+
+/// A commit that is slower than the rest of a wait says nothing of the lock: the error names the holder. The second request
+/// of the wait has less than half a second at the server.
+#[tokio::test]
+async fn a_last_request_that_is_not_confirmed_in_its_time_hides_no_holder() {
+    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let rival = rival(&server).await;
+    let database = connect(&uri(&server), "app").await;
+    let interval = Duration::from_millis(1600);
+    let provider = LockProvider::builder(&database).retry_interval(interval..=interval);
+    let provider = must(provider.build());
+    let holder = must(rival.lock("held").acquire().await);
+    let lock = provider.lock("held").acquire_timeout(Duration::from_secs(2));
+    let point = FailPoint::on(&["findAndModify"]).after(1);
+    let point = unconfirmed(&server, point, MAX_TIME_EXPIRED).await;
+    let waited = lock.acquire().await;
+    assert!(matches!(waited, Err(LockError::Timeout { .. })), "{waited:?}");
+    must(point.clear().await);
+    must(holder.release().await);
 }
 
 /// B4, B12: a renewal that no majority has confirmed does not count. If none is confirmed, the lock is lost in time.

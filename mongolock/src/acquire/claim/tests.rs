@@ -1,18 +1,27 @@
 use std::time::Duration;
 
+use mongodb::bson::doc;
+use mongodb::error::{ErrorKind, WriteFailure};
+
 use super::*;
 use crate::acquire::Enclosing;
 use crate::name::RenderedName;
 use crate::once::Once;
 use crate::options::{OnBusy, Options};
-use crate::store::driver_error;
+use crate::store::{driver_error, reply};
 use crate::timing::{ACQUIRE_LIMIT_MIN, DEAD_CONNECTION, SLOW_REPLY};
 
 fn blocked() -> LockError {
     driver_error::blocked("n", mongodb::error::Error::custom("blocked"))
 }
 
-/// Near the deadline of its call a request has too little time at the server to show that a document is blocked for long.
+fn unconfirmed(code: i32) -> LockError {
+    let concern = reply::read(&doc! { "code": code });
+    LockError::Mongo(ErrorKind::Write(WriteFailure::WriteConcernError(concern)).into())
+}
+
+/// Near the deadline of its call a request has too little time at the server to show that a document is blocked for long, or
+/// that no majority confirms its write.
 #[tokio::test]
 async fn a_request_with_a_short_limit_is_out_of_time_and_not_failed() {
     let provider = crate::LockProvider::in_memory();
@@ -24,15 +33,21 @@ async fn a_request_with_a_short_limit_is_out_of_time_and_not_failed() {
         Target::Lock,
         Few::one(engine.queues.join(name.text())),
     );
-    let mut outcome = |limit| {
+    let mut outcome = |error, limit| {
         claim.outcome(Reply {
             sent: Instant::now(),
             limit,
-            result: Err(blocked()),
+            result: Err(error),
         })
     };
-    assert!(matches!(outcome(ACQUIRE_LIMIT_MIN), Outcome::OutOfTime(_)));
-    assert!(matches!(outcome(SLOW_REPLY), Outcome::Failed(_)));
+    for error in [blocked(), unconfirmed(50)] {
+        let ended = outcome(error.clone(), ACQUIRE_LIMIT_MIN);
+        assert!(matches!(ended, Outcome::OutOfTime(_)), "{error}");
+        assert!(matches!(outcome(error, SLOW_REPLY), Outcome::Failed(_)));
+    }
+    // A step-down is no lack of time.
+    let ended = outcome(unconfirmed(11602), ACQUIRE_LIMIT_MIN);
+    assert!(matches!(ended, Outcome::Failed(_)));
 }
 
 #[tokio::test]
