@@ -76,9 +76,9 @@ async fn a_busy_lock_has_a_code_of_its_own() {
     assert_eq!(code(&db, &["a", "--no-wait"], "true"), Some(75));
     assert_eq!(code(&db, &["a", "--no-wait", "-E", "3"], "true"), Some(3));
     let begun = Instant::now();
-    let (code, out, said) = run(&db, &["a", "--wait", "2s"], "echo ran");
+    let (code, out, said) = run(&db, &["a", "--wait", "4s"], "echo ran");
     assert_eq!((code, out.as_str()), (Some(75), ""), "{said}");
-    assert!(begun.elapsed() >= Duration::from_secs(2));
+    assert!(begun.elapsed() >= Duration::from_secs(4));
     assert!(said.contains("`a` not acquired within"), "{said}");
 }
 

@@ -119,7 +119,7 @@ async fn the_call_does_not_wait_for_the_reply() {
     let _point = fail(fixture.db(), FailPoint::on(&["update"]).times(1).block(DELAY)).await;
     let begun = Instant::now();
     run_once(&lock).await.unwrap();
-    assert!(begun.elapsed() < DELAY / 2, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < DELAY, "{:?}", begun.elapsed());
     let tried = lock.try_acquire().await.unwrap();
     assert!(tried.is_some(), "a try waits for the release");
     assert!(begun.elapsed() >= DELAY);

@@ -24,7 +24,7 @@ conformance!(
 const EXPIRY: Duration = Duration::from_secs(30);
 
 /// A wait that is long enough for a reply.
-const SHORT: Duration = Duration::from_secs(1);
+const SHORT: Duration = Duration::from_secs(3);
 
 #[distributed_lock(name = "busy", on_busy = "fail")]
 async fn failing() -> Result<(), LockError> {
