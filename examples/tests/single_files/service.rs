@@ -1,7 +1,6 @@
 //! The web services: `axum_service` while its lock is busy, and `service` under load, with a kill of MongoDB in between: what
 //! its probes and its metrics say.
 
-use std::net::TcpListener;
 use std::process::{Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -9,8 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must};
 use reqwest::{Client, StatusCode};
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::single_files::EXECUTABLES;
 
@@ -24,22 +25,27 @@ struct Service {
 }
 
 impl Service {
-    /// Starts the example with its locks in this MongoDB, or in memory.
-    fn start(name: &str, uri: Option<&str>) -> Self {
-        // The port is free now, and most likely still is when the service binds it.
-        let port = must(TcpListener::bind(("127.0.0.1", 0)));
-        let port = must(port.local_addr()).port();
+    /// Starts the example with its locks in this MongoDB, or in memory, and waits until it listens.
+    async fn start(name: &str, uri: Option<&str>) -> Self {
         let mut command = Command::new(&EXECUTABLES[name]);
-        command.env_remove("MONGODB_URI").env("PORT", port.to_string());
+        command.env_remove("MONGODB_URI").env("PORT", "0");
         command.envs(uri.map(|uri| ("MONGODB_URI", uri)));
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let process = command.kill_on_drop(true).spawn();
+        let mut process = must(command.kill_on_drop(true).spawn());
+        let (mut printed, mut line) = (BufReader::new(process.stdout.take().unwrap()), String::new());
+        must(must(timeout(AMPLE, printed.read_line(&mut line)).await));
+        let url = line
+            .strip_prefix("listening on ")
+            .and_then(|rest| rest.split(';').next());
+        let url = url.unwrap_or_else(|| panic!("{line}")).to_owned();
+        // It prints nothing more before its end.
+        process.stdout = Some(printed.into_inner());
         Self {
-            process: must(process),
-            url: format!("http://127.0.0.1:{port}"),
+            process,
+            url,
             client: Client::new(),
         }
     }
@@ -61,7 +67,7 @@ impl Service {
     async fn end(self) -> Output {
         let id = Pid::from_raw(must(i32::try_from(self.process.id().unwrap())));
         must(kill_process(id.unwrap(), Signal::TERM));
-        let output = tokio::time::timeout(AMPLE, self.process.wait_with_output());
+        let output = timeout(AMPLE, self.process.wait_with_output());
         let output = must(output.await.unwrap());
         assert!(output.status.success(), "{output:?}");
         output
@@ -79,9 +85,7 @@ impl Service {
 
 #[tokio::test]
 async fn axum_service_says_when_a_busy_report_may_be_asked_for_again() {
-    let service = Service::start("axum_service", None);
-    let listens = async || service.get("/").await.map(|_| ());
-    must(eventually(AMPLE, "the service", listens).await);
+    let service = Service::start("axum_service", None).await;
     let rebuild = async |id: u32| {
         let url = format!("{}/reports/{id}", service.url);
         let response = must(service.client.post(url).send().await);
@@ -106,7 +110,7 @@ async fn axum_service_says_when_a_busy_report_may_be_asked_for_again() {
 #[tokio::test]
 async fn service_says_what_happens_when_mongodb_is_killed() {
     let server = must(Server::start(ServerOptions::single()).await);
-    let service = Service::start("service", Some(&server.uri()));
+    let service = Service::start("service", Some(&server.uri())).await;
     let before = service.until_ready(StatusCode::OK).await;
     let is_up = before["has_primary"] == true && before["is_shut_down"] == false;
     assert!(is_up, "{before}");
