@@ -117,11 +117,11 @@ impl Drop for TestDb {
         if self.deployment.server().is_none() {
             let (uri, name) = (self.uri(), self.name().to_owned());
             run_apart(async move {
-                if let Ok(client) = Client::with_uri_str(uri).await {
-                    // Best effort: a later process removes the database otherwise.
-                    let _ = client.database(&name).drop().await;
-                    close(client).await;
-                }
+                let client = Client::with_uri_str(uri).await.ok()?;
+                // Best effort: a later process removes the database otherwise.
+                let _ = client.database(&name).drop().await;
+                close(client).await;
+                Some(())
             });
         }
     }

@@ -56,6 +56,12 @@ pub enum SupportError {
         /// The time for which the caller waited.
         limit: Duration,
     },
+    /// A fail point has hit no command.
+    #[error("this fault has hit no command: {fault}")]
+    Missed {
+        /// The commands and what should have happened to them.
+        fault: String,
+    },
     /// The server has ended, so no signal can be sent to it.
     #[error("mongod at {address} is not running: call restart() first")]
     NotRunning {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::panicking;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
@@ -115,22 +116,27 @@ impl FailPoint {
     /// When the server refuses, as one without `enableTestCommands` does.
     pub async fn enable(self, uri: &str) -> Result<FailPointGuard, SupportError> {
         let turn = turn(uri).await?;
-        let command = doc! { "configureFailPoint": "failCommand", "mode": self.mode, "data": self.data };
+        let command = doc! { "configureFailPoint": "failCommand", "mode": self.mode, "data": &self.data };
         // The guard is made before the command, so that a lost reply cannot leave the fail point behind.
-        let guard = FailPointGuard {
+        let mut guard = FailPointGuard {
             uri: Some(uri.to_owned()),
+            data: self.data,
+            hits_before: 0,
             _turn: turn,
         };
-        run_admin(uri, command).await?;
+        guard.hits_before = hits(&run_admin(uri, command).await?);
         Ok(guard)
     }
 }
 
-/// A fail point that is set.
+/// A fail point that is set. A test whose fault hits nothing shows nothing, so clearing it fails then.
 #[derive(Debug)]
 #[must_use = "dropping it clears the fail point"]
 pub struct FailPointGuard {
     uri: Option<String>,
+    data: Document,
+    /// The number of commands that earlier fail points of the server have hit.
+    hits_before: i32,
     _turn: OwnedMutexGuard<()>,
 }
 
@@ -138,22 +144,49 @@ impl FailPointGuard {
     /// Clears it now; dropping the guard does the same, and blocks for it.
     ///
     /// # Errors
-    /// When the server does not reply.
+    /// When the server does not reply, or when no command was hit.
     pub async fn clear(mut self) -> Result<(), SupportError> {
-        let Some(uri) = &self.uri else { return Ok(()) };
-        run_admin(uri, off()).await?;
-        self.uri = None;
+        if self.end().await? == 0 {
+            return Err(missed(&self.data));
+        }
         Ok(())
+    }
+
+    /// Clears it now, and returns how many commands were hit, which may be none.
+    ///
+    /// # Errors
+    /// When the server does not reply.
+    pub async fn hits(mut self) -> Result<i32, SupportError> {
+        self.end().await
+    }
+
+    async fn end(&mut self) -> Result<i32, SupportError> {
+        let Some(uri) = &self.uri else { return Ok(0) };
+        let reply = run_admin(uri, off()).await?;
+        self.uri = None;
+        Ok(hits(&reply) - self.hits_before)
     }
 }
 
 impl Drop for FailPointGuard {
     fn drop(&mut self) {
-        if let Some(uri) = self.uri.take() {
-            // Best effort: a server that is gone has no fail point.
-            run_apart(async move { drop(run_admin(&uri, off()).await) });
-        }
+        let Some(uri) = self.uri.take() else { return };
+        // A server that is gone has no fail point.
+        let cleared = run_apart(async move { run_admin(&uri, off()).await.ok() });
+        let has_missed = cleared.is_some_and(|reply| hits(&reply) == self.hits_before);
+        // A test that fails already is not aborted by a second panic.
+        assert!(!has_missed || panicking(), "{}", missed(&self.data));
     }
+}
+
+/// The number of commands that all fail points of the server have hit so far.
+fn hits(reply: &Document) -> i32 {
+    reply.get_i32("count").unwrap_or_default()
+}
+
+fn missed(data: &Document) -> SupportError {
+    let fault = data.to_string();
+    SupportError::Missed { fault }
 }
 
 fn off() -> Document {

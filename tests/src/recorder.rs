@@ -99,6 +99,8 @@ pub async fn recorded(db: &TestDb, parameters: &[&str]) -> (Database, Commands) 
     let commands = Commands::default();
     let mut options = must(stable_options(uri).await);
     commands.record(&mut options);
+    // The fail points of the test hit this client too.
+    options.app_name = Some(db.name().to_owned());
     let client = must(Client::with_options(options));
     (client.database(db.name()), commands)
 }

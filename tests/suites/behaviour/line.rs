@@ -241,11 +241,10 @@ async fn a_provider_that_may_not_write_the_documents_waits_without_an_order() {
 #[tokio::test]
 async fn documents_that_fail_for_a_while_cost_order_only() {
     let fixture = Fixture::mongodb().await;
-    let app_name = format!("appName={}", fixture.db().name());
     let waiters = waiters(fixture.database());
     let mut processes = Vec::new();
     for owner in ["a", "b", "c"] {
-        let (database, _) = recorded(fixture.db(), &[&app_name]).await;
+        let (database, _) = recorded(fixture.db(), &[]).await;
         processes.push(patient(&database).to_builder().owner(owner).build().unwrap());
     }
     let competition = begun(&processes).await;

@@ -28,7 +28,6 @@ impl Fixture {
     /// The database with its TTL index, for which nothing is sent any more, through such a client.
     pub(crate) async fn recorded_database(&self) -> (Database, Commands) {
         self.until_indexed().await;
-        let app_name = format!("appName={}", self.db().name());
-        recorded(self.db(), &[&app_name]).await
+        recorded(self.db(), &[]).await
     }
 }

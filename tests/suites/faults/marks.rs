@@ -251,12 +251,14 @@ async fn a_run_whose_mark_is_refused_is_no_success() {
     for fails in [false, true] {
         let mut refusing = None;
         let outcome = continued(&provider, async || refusing = Some(refuse().await), fails).await;
-        drop(refusing);
+        let hits = must(refusing.unwrap().hits().await);
         if fails {
             // No mark is requested: the next command is the release, which is an `update`.
             assert!(matches!(outcome, Err(LockError::NoProvider)), "{outcome:?}");
+            assert_eq!(hits, 0);
         } else {
             assert!(is_refused(&outcome, UNAUTHORIZED), "{outcome:?}");
+            assert_eq!(hits, 1);
         }
     }
 }

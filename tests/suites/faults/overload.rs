@@ -55,7 +55,7 @@ fn names(command: &Document) -> usize {
 #[tokio::test]
 async fn leases_last_while_most_commands_are_rejected() {
     let db = test_db().await;
-    let (database, commands) = recorded(&db, &[&format!("appName={}", db.name())]).await;
+    let (database, commands) = recorded(&db, &[]).await;
     let provider = LockProvider::new(&database);
     // The check of the index has a lock of its own.
     until_indexed(&provider).await;
@@ -85,7 +85,7 @@ async fn leases_last_while_most_commands_are_rejected() {
 #[tokio::test]
 async fn acquire_requests_give_way_and_calls_say_why_they_fail() {
     let db = test_db().await;
-    let (database, commands) = recorded(&db, &[&format!("appName={}", db.name())]).await;
+    let (database, commands) = recorded(&db, &[]).await;
     let provider = patient(&database);
     warm_up(&provider).await;
     assert_eq!(provider.health().await.overloaded_since, None);
@@ -131,8 +131,7 @@ async fn guarded_commits_are_repeated_while_the_server_rejects_them() {
     const COMMITS: u64 = 20;
     let db = test_db().await;
     // The driver repeats nothing itself.
-    let parameters = [&*format!("appName={}", db.name()), "maxAdaptiveRetries=0"];
-    let (database, commands) = recorded(&db, &parameters).await;
+    let (database, commands) = recorded(&db, &["maxAdaptiveRetries=0"]).await;
     database.create_collection("documents").await.unwrap();
     // A renewal between the beginning of a transaction and its statement is a conflict. None is due during this test.
     let provider = with_expiry(&database, Duration::from_secs(60 * 60));

@@ -46,3 +46,21 @@ async fn a_command_whose_connection_is_closed_fails() {
     must(guard.clear().await);
     must(insert(&db).await);
 }
+
+/// A test whose fault hits nothing shows nothing: it fails.
+#[tokio::test]
+async fn a_fail_point_that_hits_nothing_is_an_error() {
+    let db = test_db().await;
+    let fails = || FailPoint::on(&["insert"]).error_code(13);
+    let guard = must(fails().enable_for(&db).await);
+    let error = guard.clear().await.expect_err("nothing was inserted");
+    assert!(error.to_string().contains(r#""insert""#), "{error}");
+
+    let guard = must(fails().enable_for(&db).await);
+    let dropped = std::thread::spawn(|| drop(guard)).join();
+    assert!(dropped.is_err(), "dropping it panics");
+
+    let guard = must(fails().enable_for(&db).await);
+    assert_eq!(must(guard.hits().await), 0, "the caller expects none");
+    must(insert(&db).await);
+}
