@@ -204,6 +204,8 @@ async fn a_commit_that_is_refused_leaves_no_transaction_open() {
     let database = db.database();
     database.create_collection("documents").await.unwrap();
     let provider = patient(database);
+    // A transaction that begins while the index is built is refused for that.
+    until_indexed(&provider).await;
     let refusal = FailPoint::on(&["commitTransaction"]).error_code(BAD_VALUE);
     let point = fail(&db, refusal).await;
     let guard = acquire_soon(&provider, "kept").await;
