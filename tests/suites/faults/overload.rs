@@ -135,6 +135,8 @@ async fn guarded_commits_are_repeated_while_the_server_rejects_them() {
     database.create_collection("documents").await.unwrap();
     // A renewal between the beginning of a transaction and its statement is a conflict. None is due during this test.
     let provider = with_expiry(&database, Duration::from_secs(60 * 60));
+    // A transaction that begins while the index is built is refused.
+    until_indexed(&provider).await;
     let guard = acquire_soon(&provider, "committed").await;
     let mut released = Vec::new();
     for number in (1..COMMITS).step_by(2) {
@@ -204,7 +206,7 @@ async fn a_commit_that_is_refused_leaves_no_transaction_open() {
     let database = db.database();
     database.create_collection("documents").await.unwrap();
     let provider = patient(database);
-    // A transaction that begins while the index is built is refused for that.
+    // A transaction that begins while the index is built is refused.
     until_indexed(&provider).await;
     let refusal = FailPoint::on(&["commitTransaction"]).error_code(BAD_VALUE);
     let point = fail(&db, refusal).await;
