@@ -282,8 +282,8 @@ pub(crate) fn is_blocked_document(error: &LockError) -> bool {
     matches!(failure(error), Some(Failure::BlockedDocument { .. }))
 }
 
-/// Whether the server has ended a request while another operation blocked the document, or before a majority had confirmed
-/// the write.
+/// Whether the server has ended a request while another operation blocked the document, or at its limit: a majority had not
+/// confirmed the write by then.
 pub(crate) fn is_delayed(error: &LockError) -> bool {
     is_blocked_document(error) || of_driver(error).is_some_and(is_max_time_expired)
 }
