@@ -8,10 +8,10 @@ use mongodb::error::{Error, ErrorKind, WriteFailure};
 
 use crate::store::reply;
 
-pub(super) const OUT_OF_TIME: i32 = 50;
+pub(crate) const OUT_OF_TIME: i32 = 50;
 pub(super) const OVERLOADED: i32 = 462;
 pub(super) const NOT_PRIMARY: i32 = 10107;
-pub(super) const STEPPED_DOWN: i32 = 11602;
+pub(crate) const STEPPED_DOWN: i32 = 11602;
 const UNAUTHORIZED: i32 = 13;
 
 /// The codes of transient errors after which the server has not applied the command.
@@ -63,7 +63,8 @@ pub(super) fn is_not_confirmed(error: &Error) -> bool {
     matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteConcernError(_)))
 }
 
-fn not_confirmed(code: i32) -> Error {
+/// The error for a write that was made, and that no majority has confirmed.
+pub(crate) fn not_confirmed(code: i32) -> Error {
     let fields = doc! { "code": code, "codeName": "Simulated", "errmsg": "simulated" };
     ErrorKind::Write(WriteFailure::WriteConcernError(reply::read(&fields))).into()
 }

@@ -8,7 +8,7 @@ mod blocks;
 mod contacts;
 mod detached;
 mod disturbances;
-mod errors;
+pub(crate) mod errors;
 mod fleet;
 mod handles;
 mod hints;

@@ -231,7 +231,7 @@ async fn adaptive_pauses_send_fewer_commands_than_fixed_ones() {
     // Eight until the pauses grow with the age of the hold, and about 26 from then on.
     assert!(adaptive <= 50, "{adaptive} attempts");
     // A slow machine makes few of the many attempts.
-    assert!(adaptive < fixed, "{adaptive} attempts instead of {fixed}");
+    assert!(adaptive * 2 < fixed, "{adaptive} attempts instead of {fixed}");
     assert!(pushed <= 8, "{pushed} attempts with a stream, {adaptive} without");
     held.release().await.unwrap();
 }

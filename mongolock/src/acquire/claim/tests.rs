@@ -1,23 +1,16 @@
 use std::time::Duration;
 
-use mongodb::bson::doc;
-use mongodb::error::{ErrorKind, WriteFailure};
-
 use super::*;
 use crate::acquire::Enclosing;
 use crate::name::RenderedName;
 use crate::once::Once;
 use crate::options::{OnBusy, Options};
-use crate::store::{driver_error, reply};
+use crate::simulation::errors::{OUT_OF_TIME, STEPPED_DOWN, not_confirmed};
+use crate::store::driver_error;
 use crate::timing::{ACQUIRE_LIMIT_MIN, DEAD_CONNECTION, SLOW_REPLY};
 
 fn blocked() -> LockError {
     driver_error::blocked("n", mongodb::error::Error::custom("blocked"))
-}
-
-fn unconfirmed(code: i32) -> LockError {
-    let concern = reply::read(&doc! { "code": code });
-    LockError::Mongo(ErrorKind::Write(WriteFailure::WriteConcernError(concern)).into())
 }
 
 /// Near the deadline of its call a request has too little time at the server to show that a document is blocked for long, or
@@ -40,13 +33,13 @@ async fn a_request_with_a_short_limit_is_out_of_time_and_not_failed() {
             result: Err(error),
         })
     };
-    for error in [blocked(), unconfirmed(50)] {
+    for error in [blocked(), not_confirmed(OUT_OF_TIME).into()] {
         let ended = outcome(error.clone(), ACQUIRE_LIMIT_MIN);
         assert!(matches!(ended, Outcome::OutOfTime(_)), "{error}");
         assert!(matches!(outcome(error, SLOW_REPLY), Outcome::Failed(_)));
     }
     // A step-down is no lack of time.
-    let ended = outcome(unconfirmed(11602), ACQUIRE_LIMIT_MIN);
+    let ended = outcome(not_confirmed(STEPPED_DOWN).into(), ACQUIRE_LIMIT_MIN);
     assert!(matches!(ended, Outcome::Failed(_)));
 }
 
