@@ -1,7 +1,6 @@
 //! `acquire` and `hold`: a lease that goes on when this program has ended.
 
 use std::fs::{self, File};
-use std::future::ready;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +9,9 @@ use std::time::Duration;
 
 use mongolock::{Detach, LeaseHandle, LockProvider};
 
-use crate::acquire::{self, PASSED_ON, Signals, close, unless_interrupted};
+use crate::acquire::{
+    self, PASSED_ON, Signals, close, interrupted, longest_end, patiently, unless_interrupted,
+};
 use crate::cli::{AcquireArguments, ConnectionArguments, HoldArguments};
 use crate::exit::Ending;
 use crate::failure::Failure;
@@ -20,6 +21,9 @@ use crate::json::rfc3339;
 use crate::output::{Output, names_of};
 use crate::person::person;
 use crate::text::{escaped, quoted};
+
+/// The expiry of a lease until it is detached: that of the library, which these commands do not set.
+const EXPIRY: Duration = Duration::from_secs(30);
 
 /// Acquires, and leaves the lease to those who have its handle.
 pub(crate) fn acquire(
@@ -43,7 +47,7 @@ pub(crate) fn acquire(
             if let Some(owner) = owner {
                 owned = owned.owner(owner);
             }
-            detach(&provider, &mut signals, owned, |handle| place.put(handle)).await
+            detach(&mut signals, owned, |handle| place.put(handle)).await
         };
         let detached = detached.await;
         close(&provider).await;
@@ -55,19 +59,15 @@ pub(crate) fn acquire(
 
 /// Stores the handle before the lease that it is for exists, so that a crash loses nothing, and detaches the lease.
 async fn detach(
-    provider: &LockProvider,
     signals: &mut Signals,
     detach: Detach,
     store: impl FnOnce(&LeaseHandle) -> Result<(), Failure>,
 ) -> Result<LeaseHandle, Failure> {
     store(&detach.handle())?;
-    let handle = detach.await?;
-    // A signal does not end the request, whose outcome would be unknown; the lock is released after it.
-    if let Err(interrupted) = unless_interrupted(signals, ready(Ok(()))).await {
-        let _ = provider.release(&handle).await;
-        return Err(interrupted);
-    }
-    Ok(handle)
+    let most = longest_end(EXPIRY);
+    // A signal drops the request, which releases the lock, and the lease if it is detached already.
+    let detached = patiently(signals, "the detachment", most, || None, detach).await;
+    Ok(detached.map_err(interrupted)??)
 }
 
 /// Where the handle of a new lease goes.
@@ -135,7 +135,7 @@ pub(crate) fn hold(arguments: &HoldArguments, connection: &ConnectionArguments) 
         let held = async {
             let hold = unless_interrupted(&mut signals, acquiring).await?;
             let owned = hold.detach(*time).owner(person());
-            let handle = detach(&provider, &mut signals, owned, |_| Ok(())).await?;
+            let handle = detach(&mut signals, owned, |_| Ok(())).await?;
             tell(&provider, &handle, *time).await
         };
         let held = held.await;

@@ -202,9 +202,9 @@ impl Engine {
         }
     }
 
-    /// Rejects waiters, ends all leases, and waits until the server has confirmed the releases. With a grace period, the
-    /// holds get that time to end by themselves, with the locks that they need. If the future is dropped, the leases end
-    /// at once, and so do the tasks.
+    /// Rejects waiters, ends all leases, and waits until the server has confirmed the releases; without a grace period also while
+    /// leases last whose marks are not confirmed. With one, the holds get that time to end by themselves, with the locks that they
+    /// need. If the future is dropped, the leases end at once, and so do the tasks.
     pub(crate) async fn shut_down(&self, grace: Option<Duration>) {
         let _stopping = Stopping(self);
         if let Some(grace) = grace {
@@ -214,6 +214,9 @@ impl Engine {
         self.close();
         let released = timeout(SHUTDOWN_LIMIT, self.queues.until_idle());
         let _ = tokio::join!(released, self.lines.leave_all());
+        if grace.is_none() {
+            self.renewer.until_marked().await;
+        }
         self.renewer.notes.until_written().await;
         self.stop();
         self.store.close().await;

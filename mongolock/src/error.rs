@@ -1,4 +1,5 @@
 mod busy;
+pub(crate) mod codes;
 pub(crate) mod driver_text;
 mod error_type;
 pub(crate) mod failure;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::LockError;
 use crate::lock_id::MARK_PREFIX;
 use crate::once::Once;
-use crate::timing::TRY_LIMIT;
+use crate::timing::{END_LIMIT, TRY_LIMIT};
 
 /// The time for which MongoDB keeps the document of an unused lock if the provider sets no other.
 pub(crate) const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
@@ -165,6 +165,11 @@ impl Options {
     /// The time for which a claim keeps the lock taken without a renewal and without a release.
     pub(crate) fn taken_for(&self) -> Duration {
         self.expiry + self.takeover_margin
+    }
+
+    /// The time for which a lease is renewed after its work has ended.
+    pub(crate) fn end_limit(&self) -> Duration {
+        self.expiry.max(END_LIMIT)
     }
 
     pub(crate) fn renew_interval(&self) -> Duration {

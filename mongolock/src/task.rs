@@ -164,7 +164,7 @@ pub(crate) async fn is_pending<F: Future>(mut future: std::pin::Pin<&mut F>) -> 
 }
 
 /// The output of a task that has ended; a panic of the task continues in the caller.
-fn joined<T>(ended: Result<Result<T, LockError>, JoinError>) -> Result<T, LockError> {
+pub(crate) fn joined<T>(ended: Result<Result<T, LockError>, JoinError>) -> Result<T, LockError> {
     ended.unwrap_or_else(|ended| match ended.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
         // The runtime is shutting down, and the task with it.

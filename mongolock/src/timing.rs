@@ -87,6 +87,10 @@ pub(crate) const NESTED_SET_LIMIT: Duration = seconds(10);
 /// wait for a server that does not come back would never end.
 pub(crate) const NO_REPLY_LIMIT: Duration = seconds(60);
 
+/// The time for which a request is repeated that the server refuses for a missing right or a refused log-in: a right that is
+/// granted again, or a password that is being changed, passes within seconds, and a wrong one never does.
+pub(crate) const REFUSAL_LIMIT: Duration = seconds(10);
+
 /// The shortest time after which a wait without a limit ends: a caller that begins when replies have been missing for
 /// long waits this long for the server to come back.
 pub(crate) const NO_REPLY_LIMIT_MIN: Duration = seconds(10);
@@ -202,7 +206,11 @@ pub(crate) const MARK_OVERDUE: Duration = seconds(2);
 /// then.
 pub(crate) const MARK_NO_REPLY: Duration = seconds(7);
 
-/// The time for which `shutdown` waits until every release is confirmed.
+/// The least time for which a lease is renewed after its work has ended, until its mark or its detachment is confirmed; a longer
+/// `expiry` counts instead. An election with its retries takes less, and a mark that is always refused ends.
+pub(crate) const END_LIMIT: Duration = seconds(60);
+
+/// The time for which `shutdown` waits until every release and detachment is confirmed.
 pub(crate) const SHUTDOWN_LIMIT: Duration = seconds(15);
 
 /// The time for which the end of a shutdown waits until the tasks of this process have dropped their commands: they do so

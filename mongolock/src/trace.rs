@@ -222,6 +222,18 @@ pub(crate) fn done_retrying(hold: &HoldFields<'_>, error: &LockError, pause: Dur
     );
 }
 
+pub(crate) fn detach_retrying(hold: &HoldFields<'_>, error: &LockError, pause: Duration) {
+    failure_event!(
+        error,
+        "mongolock.detach_retrying",
+        {
+            lock.name = hold.name(), lock.token = hold.token(), error = %error.with_cause(),
+            pause_ms = millis(pause),
+        },
+        "detaching the lease failed, retrying"
+    );
+}
+
 pub(crate) fn done_failed(hold: &HoldFields<'_>, error: &LockError) {
     event!(
         error,

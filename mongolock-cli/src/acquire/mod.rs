@@ -2,6 +2,7 @@
 
 mod busy;
 mod hold;
+mod patience;
 mod progress;
 mod signals;
 
@@ -12,6 +13,7 @@ use rustix::process::Signal;
 use tokio::time::timeout;
 
 pub(crate) use self::hold::Hold;
+pub(crate) use self::patience::{longest_end, patiently};
 pub(crate) use self::signals::{PASSED_ON, Signals};
 
 use crate::cli::{ConnectionArguments, Wanted};
@@ -72,11 +74,15 @@ pub(crate) async fn unless_interrupted<T>(
         signal = signals.next() => signal,
         result = waiting => return result,
     };
-    let ending = match signal {
+    Err(interrupted(signal))
+}
+
+/// The end of this program by a signal, without a message.
+pub(crate) fn interrupted(signal: Signal) -> Failure {
+    Failure::new("").with(match signal {
         Signal::INT | Signal::QUIT => Ending::Signal(signal),
         signal => Ending::of_signal(signal.as_raw()),
-    };
-    Err(Failure::new("").with(ending))
+    })
 }
 
 /// Ends the holds and the connections; a server that does not answer delays the end for a moment only.

@@ -51,6 +51,20 @@ impl Signals {
         Ok(())
     }
 
+    /// The next of the signals that end a wait.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: no such signal is lost.
+    pub(crate) async fn passed_on(&mut self) -> Signal {
+        loop {
+            let signal = self.next().await;
+            if PASSED_ON.contains(&signal) {
+                return signal;
+            }
+        }
+    }
+
     /// The next signal.
     ///
     /// # Cancel safety

@@ -1,5 +1,6 @@
-//! What the library tells in events: why renewals fail, and that this program waits in a deadlock.
+//! What the library tells in events: why its requests fail, and that this program waits in a deadlock.
 
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,13 +11,22 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::failure::warn;
 
-/// The events, and the field of each with what it says.
-const RENEWAL_FAILED: (&str, &str) = ("mongolock.renewal_failed", "error");
+/// A renewal has failed; it is repeated.
+pub(super) const RENEWAL_FAILED: &str = "mongolock.renewal_failed";
+/// A request for a mark, or for a detachment, has failed; it is repeated.
+pub(super) const MARK_FAILED: &str = "mongolock.done_retrying";
+pub(super) const DETACH_FAILED: &str = "mongolock.detach_retrying";
+/// A release was refused for good, or given up.
+pub(super) const RELEASE_FAILED: &str = "mongolock.release_failed";
+
+/// The events whose errors are noted.
+const NOTED: [&str; 4] = [RENEWAL_FAILED, MARK_FAILED, DETACH_FAILED, RELEASE_FAILED];
+
 const DEADLOCK: (&str, &str) = ("mongolock.deadlock", "circle");
 
-/// The failures of the renewals of this process. A deadlock is told at once.
+/// The newest error of each event of this process. A deadlock is told at once.
 #[derive(Clone, Default)]
-pub(super) struct Failures(Arc<Mutex<Option<String>>>);
+pub(super) struct Failures(Arc<Mutex<HashMap<&'static str, String>>>);
 
 impl Failures {
     /// Listens to the events of this process from now on.
@@ -27,19 +37,19 @@ impl Failures {
         failures
     }
 
-    /// The error of the newest failure, if it is one since the last call.
-    pub(super) fn take(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// The error of the newest event of this name, if there was one since the last call.
+    pub(super) fn take(&self, event: &str) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(event)
     }
 
-    pub(super) fn note(&self, error: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    pub(super) fn note(&self, event: &'static str, error: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(event, error);
     }
 }
 
 impl Subscriber for Failures {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && [RENEWAL_FAILED.0, DEADLOCK.0].contains(&metadata.name())
+        metadata.is_event() && (NOTED.contains(&metadata.name()) || metadata.name() == DEADLOCK.0)
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
@@ -47,9 +57,10 @@ impl Subscriber for Failures {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let is_deadlock = event.metadata().name() == DEADLOCK.0;
+        let name = event.metadata().name();
+        let is_deadlock = name == DEADLOCK.0;
         let mut said = Said {
-            field: if is_deadlock { DEADLOCK.1 } else { RENEWAL_FAILED.1 },
+            field: if is_deadlock { DEADLOCK.1 } else { "error" },
             text: None,
         };
         event.record(&mut said);
@@ -58,7 +69,7 @@ impl Subscriber for Failures {
                 "this is a deadlock: the holder of each of these locks waits for the next one, and that of the last one for the \
                  first: {locks}"
             )),
-            Some(error) => self.note(error),
+            Some(error) => self.note(name, error),
             None => {}
         }
     }
@@ -101,10 +112,10 @@ mod tests {
         tracing::subscriber::with_default(failures.clone(), || {
             let error = "no server";
             tracing::warn!(name: "mongolock.lost", error = %error, "it is lost");
-            assert_eq!(failures.take(), None);
+            assert_eq!(failures.take(RENEWAL_FAILED), None);
             tracing::warn!(name: "mongolock.renewal_failed", locks = 1, error = %error, "it has failed");
         });
-        assert_eq!(failures.take().as_deref(), Some("no server"));
-        assert_eq!(failures.take(), None);
+        assert_eq!(failures.take(RENEWAL_FAILED).as_deref(), Some("no server"));
+        assert_eq!(failures.take(RENEWAL_FAILED), None);
     }
 }

@@ -6,6 +6,7 @@
 
 mod children;
 mod deadline;
+mod ending;
 mod events;
 mod exec;
 mod group;
@@ -31,6 +32,7 @@ pub(crate) use self::exec::exec;
 
 use self::children::Status;
 use self::deadline::LeaseClock;
+use self::ending::Lease;
 use self::events::Failures;
 use self::resumed::Resumed;
 use self::supervisor::Supervisor;
@@ -41,15 +43,6 @@ use crate::exit::{self, Ending};
 use crate::failure::{Failure, warn};
 use crate::input;
 use crate::person::user;
-
-/// The lease under which the command runs.
-struct Lease {
-    hold: Hold,
-    /// The names of its locks, or that of its semaphore.
-    names: Vec<String>,
-    /// Where its handle is, if it was resumed.
-    resumed: Option<Resumed>,
-}
 
 /// What is to be run.
 struct Errand<'a> {
@@ -65,6 +58,8 @@ struct Outcome {
     verdict: Verdict,
     /// The signals that were passed on to it.
     received: Vec<Signal>,
+    /// Those that come after its end.
+    signals: Signals,
 }
 
 /// Why the command has ended.
@@ -123,6 +118,9 @@ async fn run_under_lock(
                 hold,
                 names: names.unwrap_or_else(|| arguments.wanted.names.clone()),
                 resumed,
+                provider: provider.clone(),
+                failures: failures.clone(),
+                expiry: arguments.expiry,
             };
             run_with(lease, clock, failures, signals, &arguments.command).await
         }
@@ -174,15 +172,16 @@ async fn run_with(
         Ok(outcome) => outcome,
         Err(failure) => {
             // Nothing has run.
-            lease.end_after_failure().await;
+            let mut signals = Signals::new(&PASSED_ON).map_err(Failure::io("cannot receive signals"))?;
+            lease.end_after_failure(&mut signals).await;
             return Err(failure);
         }
     };
-    finish(lease, &outcome).await
+    finish(lease, outcome).await
 }
 
 /// Ends the hold as the outcome says, and finds the exit code.
-async fn finish(lease: Lease, outcome: &Outcome) -> Result<Ending, Failure> {
+async fn finish(lease: Lease, mut outcome: Outcome) -> Result<Ending, Failure> {
     let has_succeeded = outcome.status == Some(Status::Exited(0)) && outcome.verdict == Verdict::Own;
     match outcome.verdict {
         Verdict::Unkillable(number) => {
@@ -209,13 +208,13 @@ async fn finish(lease: Lease, outcome: &Outcome) -> Result<Ending, Failure> {
             return Err(Failure::new(lost).code(exit::LOST));
         }
         Verdict::Failed(reason) => {
-            lease.end_after_failure().await;
+            lease.end_after_failure(&mut outcome.signals).await;
             return Err(Failure::new(reason));
         }
         Verdict::Own => {}
     }
-    let ending = own_ending(outcome);
-    match lease.end(has_succeeded).await {
+    let ending = own_ending(&outcome);
+    match lease.end(has_succeeded, &mut outcome.signals).await {
         Err(failure) if has_succeeded => Err(failure),
         // The caller has to know the exit code of the command.
         Err(failure) => {
@@ -223,42 +222,6 @@ async fn finish(lease: Lease, outcome: &Outcome) -> Result<Ending, Failure> {
             Ok(ending)
         }
         Ok(()) => Ok(ending),
-    }
-}
-
-impl Lease {
-    /// Ends the hold after a failure of this program, which is the reason for its exit code.
-    async fn end_after_failure(self) {
-        self.end(false).await.unwrap_or_else(|failure| failure.print());
-    }
-
-    /// Ends the hold of a command that has succeeded or not.
-    async fn end(self, has_succeeded: bool) -> Result<(), Failure> {
-        if let Some(resumed) = &self.resumed {
-            if let Some(ttl) = resumed.then_detach() {
-                return resumed.detach(self.hold, ttl).await;
-            }
-            // Its handle is used up.
-            resumed.delete();
-        }
-        let marks = has_succeeded && self.hold.is_once();
-        match self.hold.finish(has_succeeded).await {
-            Ok(()) => Ok(()),
-            Err(error @ LockError::Lost { .. }) if has_succeeded => {
-                Err(Failure::new(error.to_string()).code(exit::LOST))
-            }
-            // Without the mark the work may run again.
-            Err(error) if marks => Err(Failure::new(format!(
-                "the command has succeeded, but is not marked as done: {error}"
-            ))),
-            // What the command has done says more: the lock was held to its end.
-            Err(error) => {
-                warn(format_args!(
-                    "the lock was not released, and expires by itself: {error}"
-                ));
-                Ok(())
-            }
-        }
     }
 }
 

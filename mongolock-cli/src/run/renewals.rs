@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::events::Failures;
+use super::events::{Failures, RENEWAL_FAILED};
 use crate::driver;
 use crate::text::short;
 
@@ -28,7 +28,7 @@ impl Renewals {
 
     /// Why a lease is not renewed, once for each reason. So much time is left of its expiry.
     pub(super) fn news(&mut self, left: Duration, expiry: Duration) -> Option<String> {
-        let newest = self.failures.take();
+        let newest = self.failures.take(RENEWAL_FAILED);
         if left.is_zero() {
             return None;
         }
@@ -57,7 +57,7 @@ mod tests {
     fn each_reason_is_told_once() {
         let failures = Failures::default();
         let mut renewals = Renewals::new(failures.clone());
-        let fail = |error: &str| failures.note(error.to_owned());
+        let fail = |error: &str| failures.note(RENEWAL_FAILED, error.to_owned());
         let mut news = |left| renewals.news(Duration::from_secs(left), Duration::from_secs(30));
         assert_eq!(news(15), None);
         assert_eq!(

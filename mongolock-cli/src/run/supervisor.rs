@@ -117,6 +117,7 @@ impl Supervisor<'_> {
             status: self.status,
             verdict: self.verdict,
             received: self.received,
+            signals: self.signals,
         }
     }
 

@@ -15,7 +15,7 @@
 //! | a claim that this process has given up has the lock | clear | clear | clear |
 //! | another claim has the lock | held | held | held |
 //! | the server had too little time, and it is known that the lock is held | pause | leave | leave |
-//! | an error that lasts; for a single try also that no server can be reached | end | end | end |
+//! | an error that is final; for a single try also that no server can be reached | end | end | end |
 //! | another operation blocks the document | pause | leave | leave |
 //! | another error | pause | pause | pause, and leave after the last request |
 //!
@@ -253,11 +253,12 @@ impl Asking {
         self.last = last;
     }
 
-    /// What follows this outcome. `given_up` returns how a claim ends that this process has given up, and
-    /// `knows_holder` says whether it is known that the lock is held.
+    /// What follows this outcome, if the server has refused the user for `refused_for`. `given_up` returns how a claim ends that
+    /// this process has given up, and `knows_holder` says whether it is known that the lock is held.
     pub(super) fn next_after<H>(
         &mut self,
         outcome: Outcome<H>,
+        refused_for: Duration,
         given_up: impl FnOnce(&str) -> Option<ClaimEnd>,
         knows_holder: impl FnOnce(Kind) -> bool,
     ) -> After<H> {
@@ -276,14 +277,14 @@ impl Asking {
                 Kind::Lock => Next::Pause(None),
                 Kind::Permit | Kind::Set => Next::Leave(None),
             },
-            Outcome::OutOfTime(error) | Outcome::Failed(error) => self.next_after_error(error),
+            Outcome::OutOfTime(error) | Outcome::Failed(error) => self.next_after_error(error, refused_for),
             Outcome::RuntimeStopped => Next::Stop,
         })
     }
 
     /// What the caller does after this error of a request, or of the release of a claim that this process has given up.
-    pub(super) fn next_after_error<H>(&self, error: LockError) -> Next<H> {
-        if ends_call(&error, self.is_try) {
+    pub(super) fn next_after_error<H>(&self, error: LockError, refused_for: Duration) -> Next<H> {
+        if ends_call(&error, self.is_try, refused_for) {
             return Next::End(error);
         }
         let is_blocked = driver_error::is_blocked_document(&error);
@@ -300,10 +301,10 @@ impl Asking {
     }
 }
 
-/// Whether a call ends with this error. A single try would fail in the same way again if no server can be reached. After other
-/// transient errors it goes on, because an election ends soon.
-pub(super) fn ends_call(error: &LockError, is_try: bool) -> bool {
-    !driver_error::is_transient(error) || (is_try && driver_error::is_unreachable(error))
+/// Whether a call ends with this error, if the server has refused the user for this time. A single try would fail in the same way
+/// again if no server can be reached. After other errors that pass it goes on, because an election ends soon.
+pub(super) fn ends_call(error: &LockError, is_try: bool, refused_for: Duration) -> bool {
+    driver_error::is_useless(error, refused_for) || (is_try && driver_error::is_unreachable(error))
 }
 
 /// Whether a request that has ended with this error had too little time at the server: one with more time might have met the

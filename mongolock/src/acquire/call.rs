@@ -303,13 +303,14 @@ impl<'a> Call<'a> {
             FrontStatus::Failed(_) | FrontStatus::NoReply => false,
         };
         let given_up = |id: &str| self.given_up(id);
+        let refused_for = entry.front().refused_for();
         let outcome = outcome.read(|hold| hold.lease().is_over());
-        let next = match claim.asking.next_after(outcome, given_up, knows_holder) {
+        let next = match claim.asking.next_after(outcome, refused_for, given_up, knows_holder) {
             After::Clear(held, end) => {
                 // The future is large and seldom needed.
                 match boxed(claim.clear(&held, end)).await {
                     Ok(()) => Next::Again,
-                    Err(error) => claim.asking.next_after_error(error),
+                    Err(error) => claim.asking.next_after_error(error, refused_for),
                 }
             }
             After::Next(next) => next,

@@ -327,7 +327,9 @@ impl Claims<'_> {
                     }
                     return Ok(found);
                 }
-                Err(error) if ends_call(&error, self.search.call.is_try) => return Err(error),
+                Err(error) if ends_call(&error, self.search.call.is_try, self.entry.front().refused_for()) => {
+                    return Err(error);
+                }
                 Err(error) => sleep(self.failed(Some(error))).await,
             }
         }

@@ -2,14 +2,13 @@
 
 use mongodb::error::{Error, ErrorKind, SYSTEM_OVERLOADED_ERROR, WriteFailure};
 
+use super::codes::OVERLOADED;
+
 /// The longest text of the server that is repeated, in characters.
 const MOST: usize = 300;
 
 /// The server's code for a log-in with a wrong user or password, as a text quotes it of which no typed error is left.
 const AUTHENTICATION_FAILED: &str = "code: 18,";
-
-/// The server's code for a command that it has rejected for overload.
-pub(crate) const OVERLOADED: i32 = 462;
 
 /// Whether the server has rejected a command for overload. The driver gives the label also to connections that fail before
 /// the handshake, which can have many reasons.

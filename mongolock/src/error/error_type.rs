@@ -49,6 +49,7 @@ fn of_failure(failure: &Failure) -> Cow<'static, str> {
     let name = match failure {
         Failure::BlockedDocument { source, .. } => return of_driver(source),
         Failure::Together { error } => return error.error_type(),
+        Failure::Unended { source, .. } => return source.error_type(),
         Failure::NoReply { .. } => "no_reply",
         Failure::Overloaded { .. } => "overloaded",
         Failure::Unreachable { .. } | Failure::NoSet { .. } | Failure::WrongSet { .. } => "unreachable",

@@ -1,3 +1,4 @@
+use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::time::Duration;
 
@@ -68,6 +69,15 @@ pub(crate) enum Failure {
     /// A command with requests of several calls, which may have made this one or not.
     #[error("a command with several requests has failed: {error}")]
     Together { error: LockError },
+    /// A hold whose end MongoDB has not confirmed.
+    #[error("{end} lock `{name}`{}{}", again(*end), taken_for(*left))]
+    Unended {
+        end: HoldEnd,
+        name: String,
+        /// The time for which the lock stays taken at most, if no other command ends it.
+        left: Duration,
+        source: Box<LockError>,
+    },
     /// A change stream whose collection was dropped or renamed.
     #[error("the change stream ended with its collection")]
     StreamEnded,
@@ -77,6 +87,22 @@ pub(crate) enum Failure {
     /// A connection string that the driver does not accept.
     #[error("the MongoDB connection string is invalid: {reason}")]
     ConnectionString { reason: String },
+}
+
+/// How a hold should have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HoldEnd {
+    Mark,
+    Detach,
+}
+
+impl Display for HoldEnd {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mark => "MongoDB did not confirm the mark of",
+            Self::Detach => "MongoDB did not confirm the detachment of",
+        })
+    }
 }
 
 impl Failure {
@@ -114,6 +140,7 @@ impl Failure {
             | Self::Closed
             | Self::BlockedDocument { .. }
             | Self::Together { .. }
+            | Self::Unended { .. }
             | Self::StreamEnded
             | Self::ConnectionString { .. } => true,
         }
@@ -140,9 +167,24 @@ impl Failure {
             | Self::Closed
             | Self::BlockedDocument { .. }
             | Self::Together { .. }
+            | Self::Unended { .. }
             | Self::StreamEnded
             | Self::NoStreams => io::ErrorKind::Other,
         }
+    }
+}
+
+fn again(end: HoldEnd) -> &'static str {
+    match end {
+        HoldEnd::Mark => ", so its work will run again",
+        HoldEnd::Detach => "",
+    }
+}
+
+fn taken_for(left: Duration) -> String {
+    match left {
+        Duration::ZERO => "; the lock is no longer taken".to_owned(),
+        left => format!("; the lock stays taken for at most {}", Rounded(left)),
     }
 }
 

@@ -2,14 +2,9 @@
 
 use mongodb::error::{Error, ErrorKind};
 
+use super::codes::{OUT_OF_DISK_SPACE, UNAUTHORIZED};
 use super::failure::Failure;
 use super::{LockError, LossReason, driver_text};
-
-/// The server's code for a missing privilege.
-const UNAUTHORIZED: i32 = 13;
-
-/// The server's code for a write that found its disk full (`OutOfDiskSpace`).
-const OUT_OF_DISK_SPACE: i32 = 14031;
 
 /// What to do about a log-in that was refused.
 const LOG_IN: &str = "Check the user name, the password and `authSource` in the connection string.";
@@ -141,6 +136,7 @@ fn mongo_help(error: &Error) -> &'static str {
             "Commit or abort open transactions that changed the lock's document, and look for long operations in \
              `db.currentOp()`."
         }
+        (Some(Failure::Unended { source, .. }), _) => source.help(),
         (Some(Failure::NoStreams), _) => {
             "Use a replica set or a sharded cluster for the past, for an end, and for waiters."
         }

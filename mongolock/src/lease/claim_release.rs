@@ -16,7 +16,8 @@ use crate::lease::renewer::Renewer;
 use crate::lease::{Lease, Part};
 use crate::meter::CommandKind;
 use crate::moment::Luck;
-use crate::store::{AdmissionClass, ClaimEnd, LeaseId, driver_error};
+use crate::store::driver_error::{self, Refusals};
+use crate::store::{AdmissionClass, ClaimEnd, LeaseId};
 use crate::sync::lock;
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPEAT_LIMIT};
 use crate::{LockError, lock_id, trace};
@@ -42,6 +43,8 @@ pub(crate) struct ClaimRelease {
     copies: Option<Copies>,
     /// Whether the only reason for this release is an acquire request that may have taken effect late.
     is_late: bool,
+    /// Whether the server has refused the release for good.
+    is_refused: bool,
     /// The entry of the id among the ids that this process has given up.
     pending: Option<Pending>,
     /// Whether the claim counts as an acquisition in the line of its lock; that of a round that got only a part of its set
@@ -64,6 +67,7 @@ impl ClaimRelease {
             failures: 0,
             copies: None,
             is_late: false,
+            is_refused: false,
             pending: None,
             is_noted_in_line: true,
             caller: Caller::present(),
@@ -144,8 +148,23 @@ impl ClaimRelease {
         self.pending.get_or_insert_with(|| given_up.add(id, end, from));
     }
 
-    /// Whether the release is no longer needed: it is a late one, and all acquire requests have been answered.
+    /// What is left of a release that the server has refused for good: until the claim ends by itself, the id counts as given up, so
+    /// that a caller of this process that meets it learns the reason by a release of its own.
+    fn refused(self) -> Self {
+        Self {
+            at: self.ends_at(),
+            slot: QueueSlot::Nothing,
+            is_refused: true,
+            ..self
+        }
+    }
+
+    /// Whether the release is no longer needed: the server has refused it, or it is a late one, and all acquire requests have been
+    /// answered.
     pub(crate) fn is_settled(&self) -> bool {
+        if self.is_refused {
+            return true;
+        }
         let copies = self.copies.as_ref().filter(|_| self.is_late);
         copies.is_some_and(|copies| !copies.may_take_effect())
     }
@@ -216,6 +235,14 @@ impl Renewer {
         self.ended(ended, is_confirmed);
     }
 
+    /// Ends releases that the server has refused for good: their locks stay taken until the claims end by themselves.
+    pub(super) fn release_refused(self: &Arc<Self>, releases: Vec<ClaimRelease>, error: &LockError) {
+        if let Some(first) = releases.first() {
+            trace::release_failed(releases.len(), &first.key.name, error);
+        }
+        self.release_in_background(releases.into_iter().map(ClaimRelease::refused).collect());
+    }
+
     /// The same for claims that other ids have replaced: their locks are not free.
     pub(super) fn replaced(self: &Arc<Self>, ended: Vec<ClaimRelease>) {
         self.ended(ended, true);
@@ -268,6 +295,7 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<ClaimRelease>) {
         (AdmissionClass::Release, RELEASE_LIMIT)
     };
     let mut backoff = Backoff::new(Duration::from_millis(50)..=Duration::from_secs(2));
+    let mut refusals = Refusals::default();
     tokio::time::sleep_until(due).await;
     loop {
         let admission = renewer.store().background_admissions().admit(class, None).await;
@@ -299,8 +327,11 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<ClaimRelease>) {
             return;
         }
         let pause = backoff.next(Luck::draw());
-        if driver_error::forbids_release(&error) || Instant::now() + pause >= last_end {
+        if driver_error::is_closed(&error) || Instant::now() + pause >= last_end {
             return give_up(&renewer, batch, &error);
+        }
+        if refusals.end(Instant::now(), &error) {
+            return renewer.release_refused(batch, &error);
         }
         if batch.len() > 1 && driver_error::is_out_of_time(&error) {
             return repeat_alone(&renewer, batch, last_end, &error);

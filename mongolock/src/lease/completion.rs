@@ -1,10 +1,10 @@
 //! The completion of a hold whose work has succeeded: the server replaces the claim by a mark instead of releasing it.
 //!
-//! From the success on, nothing but the mark ends the hold: the lease is renewed until a reply confirms the mark, also
-//! during a shutdown and after the caller has gone. If the server refuses the mark for good, the lock is released.
+//! From the success on, nothing but the mark ends the hold: the request is repeated while the lease lasts, also during a shutdown
+//! and after the caller has gone, and the lease is renewed meanwhile ([`Lease::is_renewable`] has the bound). If the server refuses
+//! the mark for good, the lock is released.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -13,12 +13,11 @@ use super::release::{self, BegunRelease};
 use super::renewer::Renewer;
 use super::repeated::{Command, Requests};
 use super::state::LeaseState;
-use super::{Lease, margin};
-use crate::backoff::Backoff;
-use crate::moment::Luck;
+use super::Lease;
+use crate::error::failure::HoldEnd;
 use crate::once::MarkEnd;
 use crate::store::{GuardChange, MarkReply, MarkRequest, Store, driver_error};
-use crate::timing::{MARK_LIMIT, MARK_OVERDUE};
+use crate::timing::MARK_LIMIT;
 use crate::trace::HoldFields;
 use crate::{LockError, LossReason, task, trace};
 
@@ -44,42 +43,32 @@ async fn complete(renewer: Arc<Renewer>, lease: Arc<Lease>, end: MarkEnd) -> Res
         end,
     };
     let mut requests = Requests::new(&renewer, request);
-    let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
-    loop {
-        let (error, pause) = match requests.next().await {
-            Some(Ok(reply)) => {
-                let was_held = settle(&renewer, &lease, reply);
-                renewer.released(releases, true);
-                return Ok(was_held);
-            }
-            Some(Err(error)) => {
-                if driver_error::is_rejection(&error) {
-                    requests.rejected();
-                }
-                (error, backoff.next(Luck::draw()))
-            }
-            None => (renewer.store().no_reply("mark", MARK_OVERDUE), Duration::ZERO),
-        };
+    let failed = |error: &LockError, pause| {
         // The next waiter in this process sends requests of its own, and finds out by itself whether the server works.
-        releases = releases.into_iter().map(ClaimRelease::without_turn).collect();
-        let is_refused = driver_error::refuses_write(&error);
-        if is_refused || driver_error::is_closed(&error) || has_ended_at_server(&lease) {
-            trace::done_failed(&lease.fields(), &error);
-            renewer.forget(&lease);
-            if is_refused {
-                // The work may run again, so there is no reason to keep others waiting.
-                lease.release_unmarked();
-                let now = Instant::now();
-                let due = releases.into_iter().map(|release| release.rescheduled(now));
-                renewer.release_in_background(due.collect());
-            } else {
-                lease.lose_unmarked(LossReason::Expired);
-            }
-            return Err(error);
+        releases.iter_mut().for_each(ClaimRelease::pass_turn_on);
+        trace::done_retrying(&lease.fields(), error, pause);
+    };
+    let error = match requests.reply("mark", || lease.ends_at_server(), failed).await {
+        Ok((reply, _)) => {
+            let was_held = settle(&renewer, &lease, reply);
+            renewer.released(releases, true);
+            return Ok(was_held);
         }
-        trace::done_retrying(&lease.fields(), &error, pause);
-        tokio::time::sleep(pause).await;
+        Err(error) => error,
+    };
+    trace::done_failed(&lease.fields(), &error);
+    renewer.forget(&lease);
+    let unmarked = lease.unended(HoldEnd::Mark, error.clone());
+    if driver_error::is_closed(&error) || lease.ends_at_server() <= Instant::now() {
+        lease.lose_unmarked(LossReason::Expired);
+    } else {
+        // The work may run again, so there is no reason to keep others waiting.
+        lease.release_unmarked();
+        let now = Instant::now();
+        let due = releases.into_iter().map(|release| release.rescheduled(now));
+        renewer.release_in_background(due.collect());
     }
+    Err(unmarked)
 }
 
 /// Ends the lease as a reply says, and returns whether the claim had the lock until then.
@@ -97,14 +86,6 @@ fn settle(renewer: &Renewer, lease: &Arc<Lease>, reply: MarkReply) -> bool {
         MarkReply::Gone => renewer.lose_gone(lease, Lease::end_unmarked),
     }
     reply != MarkReply::Gone
-}
-
-/// Whether the claim no longer has the lock at the server, because no renewal was confirmed for so long.
-fn has_ended_at_server(lease: &Lease) -> bool {
-    let ends = |deadline| deadline + margin(lease.options.expiry) + lease.options.taken_for();
-    lease
-        .deadline()
-        .is_none_or(|deadline| ends(deadline) <= Instant::now())
 }
 
 impl Renewer {
@@ -133,6 +114,8 @@ impl Command for MarkRequest {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::few::Few;
     use crate::lease::Part;
@@ -179,8 +162,8 @@ mod tests {
         let lease = lease("n", &Options::default());
         let instant = Duration::from_millis(1);
         tokio::time::sleep((EXPIRY * 2).saturating_sub(instant)).await;
-        assert!(!has_ended_at_server(&lease));
+        assert!(lease.ends_at_server() > Instant::now());
         tokio::time::sleep(instant).await;
-        assert!(has_ended_at_server(&lease));
+        assert!(lease.ends_at_server() <= Instant::now());
     }
 }

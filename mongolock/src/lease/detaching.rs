@@ -16,9 +16,10 @@ use super::renewer::Renewer;
 use super::repeated::{Command, Requests};
 use super::state::LeaseState;
 use super::{Lease, QueueSlot};
+use crate::error::failure::HoldEnd;
 use crate::few::Few;
 use crate::store::{AcquireReply, ClaimEnd, Claimed, Detachment, LeaseId, Store};
-use crate::timing::{MARK_LIMIT, RELEASE_NO_REPLY, RELEASE_REPLY_LIMIT};
+use crate::timing::MARK_LIMIT;
 use crate::{LeaseHandle, LockError, LossReason, task, trace};
 
 /// What errors call the request.
@@ -92,7 +93,7 @@ pub(super) fn begin(
 pub(super) async fn outcome(begun: BegunDetaching) -> Result<(), LockError> {
     let detached = match begun {
         BegunDetaching::Ended(result) => result.map_err(|error| *error)?,
-        BegunDetaching::Sent(sending) => task::wait_for_reply(sending, REQUEST, RELEASE_REPLY_LIMIT).await?,
+        BegunDetaching::Sent(sending) => task::joined(sending.await)?,
     };
     detached.deliver();
     Ok(())
@@ -104,12 +105,16 @@ impl Detaching {
         self.lease.begin_claim_release();
         let (renewer, releases) = (Arc::clone(&self.renewer), &mut self.releases);
         let mut requests = Requests::new(&renewer, Arc::clone(&self.detached));
-        let reply = requests.reply(REQUEST, RELEASE_NO_REPLY, || {
+        let (lease, kept) = (Arc::clone(&self.lease), Arc::clone(&self.kept));
+        let failed = |error: &LockError, pause| {
             // The next waiter in this process sends requests of its own, and finds out by itself whether the server works.
             releases.iter_mut().for_each(ClaimRelease::pass_turn_on);
-        });
-        let replies = reply.await.and_then(|(reply, _)| reply).inspect_err(|_| {
-            self.lease.report(trace::released);
+            trace::detach_retrying(&lease.fields(), error, pause);
+        };
+        let reply = requests.reply(REQUEST, || kept.ends_at_server(), failed).await;
+        let reply = reply.map_err(|error| kept.unended(HoldEnd::Detach, error));
+        let replies = reply.and_then(|(reply, _)| reply).inspect_err(|_| {
+            lease.report(trace::released);
         })?;
         if !replies.iter().all(AcquireReply::is_acquired) {
             self.lease.count_loss(LossReason::Gone);

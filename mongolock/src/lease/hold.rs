@@ -5,6 +5,7 @@ use super::{Lease, Turn};
 use super::{completion, detaching, release};
 use crate::meter::LockMeter;
 use crate::options::Options;
+use crate::timing::RELEASE_REPLY_LIMIT;
 use crate::{LeaseHandle, LockError};
 
 /// A lease and the duty to release it: dropping it releases in the background.
@@ -42,7 +43,7 @@ impl Hold {
         let begun = release::begin(&self.renewer, &self.lease);
         // This is set after the release has begun: without a runtime that panics, and dropping the hold releases the lock.
         self.is_released = true;
-        release::outcome(&self.renewer, &self.lease, begun, "release").await
+        release::outcome(&self.renewer, &self.lease, begun, Some(RELEASE_REPLY_LIMIT)).await
     }
 
     /// Ends a hold whose work has succeeded, and waits for the server's reply: the lock is marked as done if the work may
@@ -53,7 +54,7 @@ impl Hold {
         };
         let begun = completion::begin(&self.renewer, &self.lease, once.mark_end);
         self.is_released = true;
-        release::outcome(&self.renewer, &self.lease, begun, "mark").await
+        release::outcome(&self.renewer, &self.lease, begun, None).await
     }
 
     /// Gives the lease the id of this handle, and waits for the server's reply. Once polled, dropping the future releases the lock.

@@ -124,6 +124,8 @@ pub(crate) struct Lease {
     delivered: AtomicBool,
     /// Whether a shutdown has begun to release the claim.
     released_by_shutdown: AtomicBool,
+    /// When the work has ended, if its mark or its detachment was requested then.
+    work_ended: OnceLock<Instant>,
     /// The error of a release that another operation blocks.
     blocked_release: OnceLock<Box<LockError>>,
     /// The template of the name that the caller has used, for the context that a guard makes when it is asked for it.
@@ -162,6 +164,7 @@ impl Lease {
             unconfirmed: AtomicBool::new(false),
             delivered: AtomicBool::new(false),
             released_by_shutdown: AtomicBool::new(false),
+            work_ended: OnceLock::new(),
             blocked_release: OnceLock::new(),
             template: OnceLock::new(),
             task: OnceLock::new(),
@@ -391,9 +394,13 @@ impl Lease {
         self.is_handed_over
     }
 
-    /// Whether a renewal may be sent at this time: not after the maximum hold.
+    /// Whether a renewal may be sent at this time: not after the maximum hold of the work, and for [`Options::end_limit`] after its
+    /// end.
     pub(crate) fn is_renewable(&self, at: Instant) -> bool {
-        self.options.max_hold.is_none_or(|cap| at < self.acquired + cap)
+        match self.work_ended.get() {
+            Some(ended) => at < *ended + self.options.end_limit(),
+            None => self.options.max_hold.is_none_or(|cap| at < self.acquired + cap),
+        }
     }
 
     pub(crate) fn fields(&self) -> HoldFields<'_> {

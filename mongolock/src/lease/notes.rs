@@ -260,7 +260,7 @@ impl Notes {
             self.ensure_index().await;
             return;
         };
-        if driver_error::is_refusal(&error) || driver_error::refuses_write(&error) {
+        if !driver_error::is_transient(&error) {
             lock(&self.state).refused_until = Some(Instant::now() + NOTE_REFUSED);
         }
         taken.into_iter().for_each(not_written);

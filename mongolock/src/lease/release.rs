@@ -14,7 +14,8 @@ use super::{Lease, Turn};
 use crate::backoff::Backoff;
 use crate::moment::Luck;
 use crate::queue::Rivals;
-use crate::store::{ClaimEnd, driver_error};
+use crate::store::ClaimEnd;
+use crate::store::driver_error::{self, Refusals};
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPLY_LIMIT};
 use crate::{LockError, LossReason, task, trace};
 
@@ -40,25 +41,28 @@ pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease 
     }
 }
 
-/// Waits for the end of a release, or of another request with which a hold ends; an error says that the lock was not held
-/// until then, or that MongoDB did not confirm the request.
+/// Waits for the end of a release within this limit, or for that of a mark, which ends by itself; an error says that the lock was
+/// not held until then, or that MongoDB did not confirm the request.
 pub(super) async fn outcome(
     renewer: &Renewer,
     lease: &Arc<Lease>,
     begun: BegunRelease,
-    request: &str,
+    limit: Option<Duration>,
 ) -> Result<(), LockError> {
     let was_held = match begun {
         BegunRelease::HandedOver => return Ok(()),
         BegunRelease::Lost => return Err(lease.told_lost_error().await),
         BegunRelease::Ended(result) => result.map_err(|error| *error)?,
         BegunRelease::Sent(sending) => {
-            let reply = task::wait_for_reply(sending, request, RELEASE_REPLY_LIMIT).await;
+            let reply = match limit {
+                Some(limit) => task::wait_for_reply(sending, "release", limit).await,
+                None => task::joined(sending.await),
+            };
             reply.map_err(|error| match lease.blocked_release() {
                 _ if !driver_error::is_no_reply(&error) => error,
                 // A repetition may still wait behind the operation that has blocked the first request.
                 Some(blocked) => blocked,
-                None => renewer.store().no_reply(request, RELEASE_REPLY_LIMIT),
+                None => renewer.store().no_reply("release", RELEASE_REPLY_LIMIT),
             })?
         }
     };
@@ -205,6 +209,7 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
     let by = Instant::now() + RELEASE_NO_REPLY;
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
     let (mut is_first, mut may_gather) = (true, true);
+    let mut refusals = Refusals::default();
     loop {
         let store = renewer.store();
         // What has failed goes alone.
@@ -242,13 +247,17 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
                 (is_first, may_gather) = (false, false);
                 continue;
             }
-            Err(error) if driver_error::forbids_release(&error) => {
-                trace::release_failed(keys.len(), &lease.key().name, &error);
-                renewer.released(releases, false);
-                return Err(error);
-            }
             Err(error) => error,
         };
+        if driver_error::is_closed(&error) {
+            trace::release_failed(keys.len(), &lease.key().name, &error);
+            renewer.released(releases, false);
+            return Err(error);
+        }
+        if refusals.end(Instant::now(), &error) {
+            renewer.release_refused(releases, &error);
+            return Err(error);
+        }
         if driver_error::is_blocked_document(&error) {
             lease.note_blocked_release(&error);
         }
@@ -257,7 +266,7 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
             release.announce(&renewer.given_up);
         }
         let pause = backoff.next(Luck::draw());
-        if !driver_error::is_transient(&error) || Instant::now() + pause >= by {
+        if Instant::now() + pause >= by {
             renewer.release_in_background(each_alone(releases, Instant::now() + pause));
             return Err(error);
         }

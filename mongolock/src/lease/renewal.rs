@@ -198,7 +198,7 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, admission: Admission, batch: Re
                 return renewer.renewal_rejected(leases, batch.splits);
             }
             // Such an error is about one document, and the statements behind it were not run.
-            let is_of_one = driver_error::is_out_of_time(&error) || driver_error::refuses_write(&error);
+            let is_of_one = driver_error::is_out_of_time(&error) || driver_error::is_of_statement(&error);
             renewer.renewal_failed(leases, is_of_one);
         }
     }

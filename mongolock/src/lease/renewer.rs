@@ -146,6 +146,7 @@ impl Renewer {
         } else if has_runtime {
             drop(state);
             // The task has ended.
+            releases.retain(|release| !release.is_settled());
             for batch in claim_release::batches(releases) {
                 crate::task::spawn(claim_release::send(Arc::clone(self), batch));
             }
@@ -260,6 +261,14 @@ impl Renewer {
         } else {
             lease.note_shutdown_release();
             self.release_claim(lease);
+        }
+    }
+
+    /// Waits until no lease waits for its mark any more.
+    pub(crate) async fn until_marked(&self) {
+        let marking = lock(&self.state).schedule.leases(Lease::is_marking);
+        for lease in marking {
+            lease.until(|lease| !lease.is_marking()).await;
         }
     }
 

@@ -9,7 +9,8 @@ use tokio::time::{Instant, timeout_at};
 use super::renewer::Renewer;
 use crate::backoff::Backoff;
 use crate::moment::Luck;
-use crate::store::{AdmissionClass, Store, driver_error};
+use crate::store::driver_error::{self, Refusals};
+use crate::store::{AdmissionClass, Store};
 use crate::timing::{MARK_NO_REPLY, MARK_OVERDUE, RELEASE_REPLY_LIMIT};
 use crate::{LockError, task};
 
@@ -55,16 +56,13 @@ impl<'a, C: Command> Requests<'a, C> {
     }
 
     /// Notes that the server has rejected a copy for overload: it has kept no place of a release.
-    pub(super) fn rejected(&mut self) {
+    fn rejected(&mut self) {
         self.class = AdmissionClass::Release;
     }
 
     /// Sends a copy, and returns the next reply to any of them; `None` if it is overdue.
-    pub(super) async fn next(&mut self) -> Option<Result<C::Reply, LockError>> {
+    async fn next(&mut self) -> Option<Result<C::Reply, LockError>> {
         let store = self.renewer.store();
-        if store.never_waits() {
-            return Some(self.command.send(store).await);
-        }
         let admission = tokio::select! {
             biased;
             Some(Some(reply)) = self.outcomes.recv() => return Some(reply),
@@ -94,43 +92,53 @@ impl<'a, C: Command> Requests<'a, C> {
         }
     }
 
-    /// The first reply until this time, and whether a copy before it may have taken effect without one. `failed` is called after
-    /// each error that is repeated.
+    /// The first reply until the time that `end` returns, which may move, and whether a copy before it may have taken effect
+    /// without one. `failed` is called after each error, and if a reply is overdue.
     pub(super) async fn reply(
         &mut self,
         request: &str,
-        limit: Duration,
-        mut failed: impl FnMut(),
+        end: impl Fn() -> Instant,
+        mut failed: impl FnMut(&LockError, Duration),
     ) -> Result<(C::Reply, bool), LockError> {
-        let by = Instant::now() + limit;
+        let store = self.renewer.store();
+        if store.never_waits() {
+            return self.command.send(store).await.map(|reply| (reply, false));
+        }
+        let begun = Instant::now();
         let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
+        let mut refusals = Refusals::default();
         let (mut last_error, mut is_repetition) = (None, false);
-        while let Ok(next) = timeout_at(by, self.next()).await {
-            let error = match next {
-                Some(Ok(reply)) => return Ok((reply, is_repetition)),
-                Some(Err(error)) => error,
-                None => {
+        loop {
+            let by = end();
+            let (error, pause) = match timeout_at(by, self.next()).await {
+                Ok(Some(Ok(reply))) => return Ok((reply, is_repetition)),
+                Ok(Some(Err(error))) => {
+                    is_repetition |= !driver_error::was_not_applied(&error);
+                    (error, backoff.next(Luck::draw()))
+                }
+                Ok(None) => {
                     is_repetition = true;
-                    failed();
-                    continue;
+                    (store.no_reply(request, MARK_OVERDUE), Duration::ZERO)
+                }
+                Err(_) if end() > by => continue,
+                Err(_) => {
+                    let no_reply = || store.no_reply(request, begun.elapsed());
+                    return Err(last_error.unwrap_or_else(no_reply));
                 }
             };
-            failed();
-            if !driver_error::is_transient(&error) || driver_error::is_closed(&error) {
+            failed(&error, pause);
+            let is_final = refusals.end(Instant::now(), &error) || driver_error::is_closed(&error);
+            if is_final || Instant::now() + pause >= end() {
                 return Err(error);
             }
-            is_repetition |= !driver_error::was_not_applied(&error);
             if driver_error::is_rejection(&error) {
                 self.rejected();
             }
-            let pause = backoff.next(Luck::draw());
-            if Instant::now() + pause >= by {
-                return Err(error);
+            if !driver_error::is_no_reply(&error) {
+                last_error = Some(error);
             }
-            last_error = Some(error);
             tokio::time::sleep(pause).await;
         }
-        Err(last_error.unwrap_or_else(|| self.renewer.store().no_reply(request, limit)))
     }
 }
 
@@ -140,7 +148,8 @@ pub(crate) async fn reply<C: Command>(
     command: C,
     request: &str,
 ) -> Result<(C::Reply, bool), LockError> {
+    let end = Instant::now() + RELEASE_REPLY_LIMIT;
     Requests::new(renewer, command)
-        .reply(request, RELEASE_REPLY_LIMIT, || ())
+        .reply(request, || end, |_, _| ())
         .await
 }

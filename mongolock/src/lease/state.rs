@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Lease, QueueSlot, without_margin};
+use super::{Lease, QueueSlot, margin, without_margin};
+use crate::error::failure::{Failure, HoldEnd};
 use crate::meter::LockMeter;
 use crate::sync::lock;
 use crate::{LockError, LossReason, task, trace};
@@ -192,7 +193,23 @@ impl Lease {
 
     /// Notes that the work has succeeded: from now on only its mark ends the lease. `false` if the lease is over.
     pub(super) fn begin_marking(&self) -> bool {
-        self.begin_completion(Work::Marking)
+        let is_live = self.begin_completion(Work::Marking);
+        self.work_ended.get_or_init(Instant::now);
+        is_live
+    }
+
+    /// Whether the work has succeeded, and its mark is not confirmed yet.
+    pub(super) fn is_marking(&self) -> bool {
+        let marking = Work::Marking;
+        matches!(*lock(&self.state), LeaseState::Live { work, .. } if work == marking)
+    }
+
+    /// The time at which the server has freed the lock if nothing is confirmed any more: a renewal that was sent just before the
+    /// deadline may have been granted without a reply.
+    pub(super) fn ends_at_server(&self) -> Instant {
+        let options = &self.options;
+        self.deadline()
+            .map_or_else(Instant::now, |deadline| deadline + margin(options.expiry) + options.taken_for())
     }
 
     /// Notes that a commit begins whose transaction ends the claim. `false` if the lease is over.
@@ -207,6 +224,7 @@ impl Lease {
 
     /// Notes that the lease is renewed only until it is detached, also if its deadline has passed.
     pub(super) fn begin_detaching(&self) {
+        self.work_ended.get_or_init(Instant::now);
         if let LeaseState::Live { work, .. } = &mut *lock(&self.state) {
             *work = Work::Detaching;
         }
@@ -236,6 +254,14 @@ impl Lease {
         let is_ended = self.finish(end).is_some();
         self.changed.notify_waiters();
         is_ended
+    }
+
+    /// The error for a hold that has not ended in this way: the lock stays taken for as long as it may be at the server.
+    pub(super) fn unended(&self, end: HoldEnd, source: LockError) -> LockError {
+        let left = self.ends_at_server().saturating_duration_since(Instant::now());
+        let name = self.name().to_owned();
+        let source = Box::new(source);
+        Failure::Unended { end, name, left, source }.into_error()
     }
 
     /// Ends a lease whose work has succeeded and whose mark the server refuses.

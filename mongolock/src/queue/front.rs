@@ -69,7 +69,7 @@ impl Front {
     }
 
     pub(crate) fn set_failed(&self, error: LockError) {
-        lock(&self.state).set_failed(error);
+        lock(&self.state).set_failed(Instant::now(), error);
         self.changed.notify_waiters();
     }
 
@@ -112,6 +112,10 @@ impl Front {
 
     pub(crate) fn status(&self) -> FrontStatus {
         lock(&self.state).status(Instant::now())
+    }
+
+    pub(crate) fn refused_for(&self) -> Duration {
+        lock(&self.state).refused_for(Instant::now())
     }
 
     pub(crate) fn is_reply_slow(&self) -> bool {

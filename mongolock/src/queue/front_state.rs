@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::{Holder, Period};
 use crate::LockError;
-use crate::store::driver_error;
+use crate::store::driver_error::{self, Refusals};
 use crate::timing::{NO_REPLY_LIMIT, NO_REPLY_LIMIT_MIN, SLOW_REPLY};
 
 /// What this process knows about a lock: it decides the error of a wait that reaches its limit.
@@ -46,6 +46,8 @@ pub(crate) struct FrontState {
     no_reply_since: Option<Instant>,
     /// The last request that was sent.
     last_request: RequestNumber,
+    /// Since when the server refuses the user.
+    refusals: Refusals,
     /// The release of a claim that no call of this process uses any more, if it is sent and not yet confirmed.
     release: Option<RequestNumber>,
     /// Whether the call at the front has left the lock to others, and there was no reply since.
@@ -133,15 +135,19 @@ impl FrontState {
 
     /// Notes that a request has failed. The time without a reply goes on, unless the server said that the document is
     /// blocked.
-    pub(crate) fn set_failed(&mut self, error: LockError) {
+    pub(crate) fn set_failed(&mut self, now: Instant, error: LockError) {
+        let mut refusals = self.refusals;
+        refusals.note(now, &error);
         if driver_error::is_blocked_document(&error) {
             self.no_reply_since = None;
         }
         self.set_status(FrontStatus::Failed(Box::new(error)));
+        self.refusals = refusals;
     }
 
     fn set_status(&mut self, status: FrontStatus) {
         self.status = status;
+        self.refusals = Refusals::default();
         self.release = None;
         self.yields = false;
     }
@@ -161,6 +167,11 @@ impl FrontState {
             FrontStatus::NoReply if self.yields && !is_slow => FrontStatus::Held(Holder::default()),
             status => status.clone(),
         }
+    }
+
+    /// For how long the server has refused the user.
+    pub(crate) fn refused_for(&self, now: Instant) -> Duration {
+        self.refusals.last_for(now)
     }
 
     /// Whether a reply is missing for longer than a healthy server needs.
@@ -206,7 +217,7 @@ mod tests {
         );
         front.request_sent(now);
         assert!(matches!(front.status(now), FrontStatus::NoReply));
-        front.set_failed(LockError::NoProvider);
+        front.set_failed(now, LockError::NoProvider);
         assert!(matches!(front.status(now), FrontStatus::Failed(_)));
         front.set_held(Holder::default());
         front.request_sent(now);
@@ -245,7 +256,7 @@ mod tests {
             matches!(front.status(now + SLOW_REPLY), FrontStatus::NoReply),
             "a reply is missing"
         );
-        front.set_failed(LockError::NoProvider);
+        front.set_failed(now, LockError::NoProvider);
         front.forget_failure();
         assert!(matches!(front.status(now), FrontStatus::NoReply));
     }
@@ -317,7 +328,7 @@ mod tests {
     #[test]
     fn a_failure_is_forgotten_after_a_success() {
         let (mut front, now) = begun();
-        front.set_failed(LockError::NoProvider);
+        front.set_failed(now, LockError::NoProvider);
         front.forget_failure();
         assert!(matches!(front.status(now), FrontStatus::NoReply));
         front.set_held(Holder::default());
@@ -338,7 +349,7 @@ mod tests {
             "a later waiter has some time as well"
         );
         let blocked = driver_error::blocked("n", mongodb::error::Error::custom("blocked"));
-        front.set_failed(blocked);
+        front.set_failed(now, blocked);
         assert_eq!(front.no_reply_ends(late), None, "the server has answered");
     }
 }

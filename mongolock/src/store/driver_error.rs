@@ -1,56 +1,58 @@
-//! Which errors of the driver are transient, and which are permanent.
+//! Which errors of the driver pass, and which are final.
+
+use std::time::Duration;
 
 use mongodb::bson::Document;
-use mongodb::error::{
-    Error, ErrorKind, RETRYABLE_ERROR, RETRYABLE_WRITE_ERROR, SYSTEM_OVERLOADED_ERROR,
-    TRANSIENT_TRANSACTION_ERROR, WriteFailure,
-};
+use mongodb::error::{Error, ErrorKind, RETRYABLE_ERROR, WriteFailure};
+use tokio::time::Instant;
 
-pub(crate) use crate::error::driver_text::sentence;
-use crate::error::driver_text::{
-    OVERLOADED, coded, is_refused_connection, is_refused_elsewhere, says_overloaded,
+use crate::error::codes::{
+    self, DUPLICATE_KEY, Final, HISTORY_LOST, ILLEGAL_OPERATION, MAX_TIME_EXPIRED, NO_BRANCH,
+    NO_CHANGE_STREAMS, OVERLOADED, UNAUTHORIZED, WRITE_CONFLICT, WRONG_TYPE,
 };
+pub(crate) use crate::error::driver_text::sentence;
+use crate::error::driver_text::{coded, is_refused_connection, is_refused_elsewhere, says_overloaded};
 use crate::error::failure::Failure;
 use crate::store::reply::may_be_applied;
+use crate::timing::REFUSAL_LIMIT;
 use crate::{LockError, permit_id};
 
-/// The codes of transient errors: the server fails over, shuts down, is overloaded or out of time, or the command is in
-/// conflict with another write. They are taken from the server's `error_codes.yml`: first its retryable errors, then
-/// others that pass without intervention.
-const TRANSIENT: [i32; 30] = [
-    6, 7, 63, 89, 91, 133, 134, 150, 189, 234, 262, 462, 463, 9001, 10058, 10107, 11600, 11601, 11602, 13388,
-    13435, 13436, // retryable
-    24, 46, 50, 112, // lock timeout, lock busy, out of time, write conflict
-    43, 175, 237,   // the cursor of a query was lost, its collection was dropped, or it was killed
-    14031, // the disk is full, until an operator makes room
-];
-
-/// The labels of errors after which the server or the driver asks to repeat the command.
-const TRANSIENT_LABELS: [&str; 4] = [
-    RETRYABLE_WRITE_ERROR,
-    TRANSIENT_TRANSACTION_ERROR,
-    RETRYABLE_ERROR,
-    SYSTEM_OVERLOADED_ERROR,
-];
-
-pub(super) const UNAUTHORIZED: i32 = 13;
-const AUTHENTICATION_FAILED: i32 = 18;
-pub(super) const NAMESPACE_NOT_FOUND: i32 = 26;
-pub(super) const DUPLICATE_KEY: i32 = 11000;
-/// The codes of "type mismatch", and of `$add` and `$subtract` with a value that is neither a number nor a date.
-const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];
-const ILLEGAL_OPERATION: i32 = 20;
-/// The code of a `$switch` that has no branch for a document.
-const NO_BRANCH: i32 = 40066;
-const MAX_TIME_EXPIRED: i32 = 50;
-const WRITE_CONFLICT: i32 = 112;
 /// The label of an error of a command that has written nothing.
 pub(crate) const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
-/// The code of "The $changeStream stage is only supported on replica sets".
-const NO_CHANGE_STREAMS: i32 = 40573;
-/// The codes of a change stream whose beginning the server no longer has, or can no longer find.
-const HISTORY_LOST: i32 = 286;
-const STREAM_FATAL: i32 = 280;
+
+/// Since when the server has refused the user, with no other reply in between.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Refusals {
+    since: Option<Instant>,
+}
+
+impl Refusals {
+    /// Notes the error of a request, and returns whether it is useless to repeat the request: the error is final, or the server has
+    /// refused the user for [`REFUSAL_LIMIT`].
+    pub(crate) fn end(&mut self, now: Instant, error: &LockError) -> bool {
+        self.note(now, error);
+        is_useless(error, self.last_for(now))
+    }
+
+    /// Notes the error of a request.
+    pub(crate) fn note(&mut self, now: Instant, error: &LockError) {
+        self.since = is_refusal(error).then(|| self.since.unwrap_or(now));
+    }
+
+    /// For how long the server has refused the user.
+    pub(crate) fn last_for(self, now: Instant) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+}
+
+/// Whether it is useless to repeat a request that has ended with this error, if the server has refused the user for this time.
+pub(crate) fn is_useless(error: &LockError, refused_for: Duration) -> bool {
+    if is_refusal(error) {
+        refused_for >= REFUSAL_LIMIT
+    } else {
+        !is_transient(error)
+    }
+}
 
 /// Whether another attempt may succeed without intervention.
 pub(crate) fn is_transient(error: &LockError) -> bool {
@@ -58,25 +60,28 @@ pub(crate) fn is_transient(error: &LockError) -> bool {
 }
 
 fn is_transient_kind(error: &Error) -> bool {
-    if let Some(failure) = Failure::of(error) {
-        return failure.is_transient();
+    match Failure::of(error) {
+        Some(failure) => failure.is_transient(),
+        None => !is_final(error),
     }
-    if is_refused_log_in(error) {
-        return false;
-    }
-    if TRANSIENT_LABELS.iter().any(|label| error.contains_label(label)) {
-        return true;
-    }
-    match &*error.kind {
-        // After a write concern error the write was made but may be rolled back: a repetition with the same id finds out.
-        ErrorKind::Io(_)
-        | ErrorKind::ServerSelection { .. }
-        | ErrorKind::ConnectionPoolCleared { .. }
-        // Those that refuse the user are left out above.
-        | ErrorKind::Authentication { .. }
-        | ErrorKind::Write(WriteFailure::WriteConcernError(_)) => true,
-        _ => code(error).is_some_and(|code| TRANSIENT.contains(&code)),
-    }
+}
+
+/// Whether the driver or the server refuses a request in a way that does not pass by itself. Everything else passes.
+fn is_final(error: &Error) -> bool {
+    let is_final = match &*error.kind {
+        // The write was made but may be rolled back: a repetition with the same id finds out.
+        ErrorKind::Write(WriteFailure::WriteConcernError(_)) => false,
+        ErrorKind::InvalidArgument { .. }
+        | ErrorKind::InvalidTlsConfig { .. }
+        | ErrorKind::IncompatibleServer { .. }
+        | ErrorKind::SessionsNotSupported
+        | ErrorKind::BsonSerialization(_)
+        | ErrorKind::Custom(_)
+        | ErrorKind::Shutdown => true,
+        _ if is_refused_log_in(error) => true,
+        _ => code(error).is_some_and(|code| codes::finality(code).is_some()),
+    };
+    is_final && !was_partly_applied(error)
 }
 
 /// The error of the driver that caused this one. The driver may keep it in a box, which is an error type of its own.
@@ -106,27 +111,6 @@ pub(crate) fn is_permanent(error: &LockError) -> bool {
 /// Whether the command was ended by a shutdown, after which this process sends no more commands of its own.
 pub(crate) fn is_closed(error: &LockError) -> bool {
     matches!(failure(error), Some(Failure::Closed))
-}
-
-/// Whether repeating a release is useless, because the user has no right to write or the provider was shut down. A failed
-/// authentication does not count: passwords are changed, and servers that fail over refuse authentication with many
-/// errors.
-pub(crate) fn forbids_release(error: &LockError) -> bool {
-    is_closed(error) || is_permanent(error) && !of_driver(error).is_some_and(is_refused_log_in)
-}
-
-/// Whether the server has refused a write for good, such as a validator that does not admit the document: a repetition
-/// gets the same reply, and nothing was written. A failed authentication does not count, as in [`forbids_release`].
-pub(crate) fn refuses_write(error: &LockError) -> bool {
-    let LockError::Mongo(error) = error else {
-        return false;
-    };
-    let is_refusal = match &*error.kind {
-        ErrorKind::Command(_) | ErrorKind::Write(WriteFailure::WriteError(_)) => !is_transient_kind(error),
-        ErrorKind::InvalidArgument { .. } => true,
-        _ => false,
-    };
-    is_refusal && !was_partly_applied(error)
 }
 
 /// Whether the server cannot have applied the command: it has refused it, or has never received it.
@@ -173,7 +157,7 @@ pub(crate) fn is_refused_log_in(error: &Error) -> bool {
 pub(crate) fn is_refusal(error: &LockError) -> bool {
     matches!(failure(error), Some(Failure::RefusedLogIn { .. }))
         || matches!(error, LockError::Mongo(error) if is_refused_log_in(error)
-            || matches!(code(error), Some(UNAUTHORIZED | AUTHENTICATION_FAILED)))
+            || code(error).and_then(codes::finality) == Some(Final::User))
 }
 
 /// Whether the server has replied, be it with an error.
@@ -197,6 +181,12 @@ fn was_partly_applied(error: &Error) -> bool {
 /// Whether the time limit of a command has passed at the server, before its write or while that waited for a majority.
 pub(crate) fn is_max_time_expired(error: &Error) -> bool {
     code(error) == Some(MAX_TIME_EXPIRED)
+}
+
+/// Whether the server has refused one statement of a command, and not the command.
+pub(crate) fn is_of_statement(error: &LockError) -> bool {
+    matches!(error, LockError::Mongo(error)
+        if matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteError(_))))
 }
 
 /// Whether the server has ended a command because another operation blocks its document.
@@ -357,7 +347,7 @@ pub(crate) fn no_streams() -> LockError {
 
 /// Whether the server no longer has the events at which a stream shall begin.
 pub(crate) fn is_history_lost(error: &LockError) -> bool {
-    matches!(error, LockError::Mongo(error) if matches!(code(error), Some(HISTORY_LOST | STREAM_FATAL)))
+    matches!(error, LockError::Mongo(error) if code(error).is_some_and(|code| HISTORY_LOST.contains(&code)))
 }
 
 /// The error for a change stream whose collection was dropped or renamed.

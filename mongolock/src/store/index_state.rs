@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::driver_error;
 use crate::LockError;
+use crate::error::codes::UNAUTHORIZED;
 use crate::timing::INDEX_RETRY;
 
 /// The state of the TTL index, which removes the documents of unused locks; see
@@ -63,7 +64,7 @@ impl IndexState {
         match driver_error::code(error) {
             // IndexOptionsConflict, IndexKeySpecsConflict
             Some(85 | 86) => Self::Conflict { index: None, reason },
-            Some(driver_error::UNAUTHORIZED) => Self::Unauthorized { reason },
+            Some(UNAUTHORIZED) => Self::Unauthorized { reason },
             _ => Self::Failed { reason },
         }
     }

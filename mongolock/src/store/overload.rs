@@ -108,7 +108,7 @@ mod tests {
     use mongodb::error::{Error, ErrorKind};
 
     use super::*;
-    use crate::error::driver_text::OVERLOADED;
+    use crate::error::codes::OVERLOADED;
     use crate::error::failure::Failure;
 
     fn rejection() -> LockError {

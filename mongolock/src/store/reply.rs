@@ -7,10 +7,7 @@ use serde::de::{Deserialize, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
 use crate::error::driver_text::coded;
-use crate::store::driver_error::DUPLICATE_KEY;
-
-/// "Waiting for replication timed out": the server's code for a write whose outcome is not known.
-const WRITE_CONCERN_TIMEOUT: i32 = 64;
+use crate::error::codes::{DUPLICATE_KEY, WRITE_CONCERN_TIMEOUT};
 
 /// The outcome of a write command that was run as a plain command: the same as the driver's own write methods have.
 ///

@@ -62,10 +62,26 @@ pub(crate) struct Waiter {
 
 /// What an error says.
 pub(crate) mod driver_error {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
     use crate::LockError;
 
-    pub(crate) fn is_transient(error: &LockError) -> bool {
-        matches!(error, LockError::Unclear | LockError::Blocked)
+    pub(crate) fn is_useless(error: &LockError, _: Duration) -> bool {
+        !matches!(error, LockError::Unclear | LockError::Blocked)
+    }
+
+    /// No server of the model refuses the user.
+    #[derive(Debug, Clone, Copy, Default)]
+    pub(crate) struct Refusals;
+
+    impl Refusals {
+        pub(crate) fn note(&mut self, _: Instant, _: &LockError) {}
+
+        pub(crate) fn last_for(self, _: Instant) -> Duration {
+            Duration::ZERO
+        }
     }
 
     pub(crate) fn is_unreachable(_: &LockError) -> bool {

@@ -14,6 +14,7 @@ fn of_kind(kind: Kind) -> Asking {
 fn next_after(asking: &mut Asking, outcome: Outcome<()>) -> After<()> {
     asking.next_after(
         outcome,
+        Duration::ZERO,
         |id| id.ends_with("own").then_some(ClaimEnd::RELEASED),
         |_| true,
     )
@@ -95,7 +96,7 @@ fn what_follows_the_end_of_a_request() {
 #[test]
 fn a_request_without_time_has_failed_if_no_reply_has_named_a_holder() {
     let (mut asking, _) = asking();
-    let next = asking.next_after(Outcome::<()>::OutOfTime(blocked()), |_| None, |_| false);
+    let next = asking.next_after(Outcome::<()>::OutOfTime(blocked()), Duration::ZERO, |_| None, |_| false);
     assert!(matches!(next, After::Next(Next::Pause(Some(_)))));
 }
 
@@ -109,6 +110,7 @@ fn a_single_try_ends_if_no_server_can_be_reached() {
         is_unsent: true,
     };
     let unreachable = unreachable.into_error();
+    let ends_call = |error: &LockError, is_try| ends_call(error, is_try, Duration::ZERO);
     assert!(!ends_call(&unreachable, false) && ends_call(&unreachable, true));
     assert!(!ends_call(&broken(), true));
 }

@@ -8,7 +8,8 @@ use mongodb::error::Error;
 use super::INDEX_NAME;
 use crate::options::TtlOptions;
 use crate::store::IndexState;
-use crate::store::driver_error::{self, NAMESPACE_NOT_FOUND, UNAUTHORIZED};
+use crate::error::codes::{NAMESPACE_NOT_FOUND, UNAUTHORIZED};
+use crate::store::driver_error;
 use crate::store::mongo::MongoStore;
 use crate::timing::COMMAND_LIMIT;
 

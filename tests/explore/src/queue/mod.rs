@@ -125,7 +125,7 @@ impl Process {
 
     /// `Front::set_failed`.
     pub(crate) fn set_failed(&mut self, error: crate::LockError) {
-        self.queue.front.set_failed(error);
+        self.queue.front.set_failed(Instant::now(), error);
         self.front_changed();
     }
 }

@@ -1,0 +1,51 @@
+//! The end of a hold, which may take as long as its lease lasts.
+
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tokio::time::sleep;
+
+use super::Signals;
+use crate::failure::warn;
+use crate::text::short;
+
+/// A confirmation that comes sooner is not worth a line.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// The time between two lines.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// The least time for which the library renews a lease whose work has ended, until its mark or its detachment is confirmed.
+const RENEWED: Duration = Duration::from_secs(60);
+
+/// The longest time for which the library repeats a mark or a detachment: the lease is renewed for one expiry, or for [`RENEWED`],
+/// and then lasts for one expiry.
+pub(crate) fn longest_end(expiry: Duration) -> Duration {
+    expiry.max(RENEWED) + expiry
+}
+
+/// Waits for the end of a hold, and says what is not confirmed yet, why, and for how long it is still tried. A signal ends the wait.
+pub(crate) async fn patiently<T>(
+    signals: &mut Signals,
+    what: &str,
+    most: Duration,
+    reason: impl Fn() -> Option<String>,
+    ending: impl Future<Output = T>,
+) -> Result<T, Signal> {
+    let ends = Instant::now() + most;
+    let mut ending = pin!(ending);
+    let mut pause = SILENCE;
+    loop {
+        tokio::select! {
+            biased;
+            signal = signals.passed_on() => return Err(signal),
+            ended = ending.as_mut() => return Ok(ended),
+            () = sleep(pause) => {}
+        }
+        let left = short(ends.saturating_duration_since(Instant::now()));
+        let reason = reason().map_or_else(String::new, |reason| format!(": {reason}"));
+        warn(format_args!("{what} is not confirmed, trying for at most {left} more{reason}"));
+        pause = INTERVAL;
+    }
+}
