@@ -1,9 +1,15 @@
 //! The server's codes of the errors that the program tells apart, and what to do about a change stream that is refused.
 
-use mongodb::error::{Error, ErrorKind};
+use mongodb::error::{Error, ErrorKind, WriteFailure};
 
 /// A missing privilege.
 pub(crate) const UNAUTHORIZED: i32 = 13;
+
+/// A validator refuses the document.
+pub(crate) const REFUSED_BY_VALIDATOR: i32 = 121;
+
+/// A unique index refuses the document.
+pub(crate) const DUPLICATE_KEY: i32 = 11000;
 
 /// A command that has taken longer than its limit.
 pub(crate) const TIME_LIMIT: i32 = 50;
@@ -18,6 +24,7 @@ pub(crate) const NO_STREAMS: i32 = 40573;
 pub(crate) fn code(error: &Error) -> Option<i32> {
     match &*error.kind {
         ErrorKind::Command(error) => Some(error.code),
+        ErrorKind::Write(WriteFailure::WriteError(error)) => Some(error.code),
         _ => None,
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 use mongodb::error::{Error as DriverError, ErrorKind};
 use mongolock::LockError;
 
-use crate::codes::{UNAUTHORIZED, stream_help};
+use crate::codes::{DUPLICATE_KEY, REFUSED_BY_VALIDATOR, UNAUTHORIZED, code, stream_help};
 use crate::driver;
 use crate::exit::{self, Ending};
 use crate::text::escaped;
@@ -143,8 +143,10 @@ fn at_shell(option: &str) -> Option<&'static str> {
 fn has_help(error: &DriverError) -> bool {
     match &*error.kind {
         ErrorKind::Io(_) | ErrorKind::ServerSelection { .. } | ErrorKind::Authentication { .. } => true,
-        ErrorKind::Command(error) => error.code == UNAUTHORIZED,
-        _ => false,
+        _ => matches!(
+            code(error),
+            Some(UNAUTHORIZED | REFUSED_BY_VALIDATOR | DUPLICATE_KEY)
+        ),
     }
 }
 

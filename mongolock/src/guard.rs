@@ -175,8 +175,9 @@ impl LockGuard {
     /// [`DistributedLock::once`](crate::DistributedLock::once), one of which the lock must have.
     ///
     /// If the period has ended in the meantime, the lock is released instead. Until the server has confirmed one of the
-    /// two, the request is repeated and the lease is renewed, also if the future is dropped and during a
-    /// [`shutdown`](crate::LockProvider::shutdown). A guard that is released or dropped without `done` leaves no mark, so
+    /// two, the request is repeated while the lease lasts, also if the future is dropped and during a
+    /// [`shutdown`](crate::LockProvider::shutdown). The lease is renewed meanwhile, for one `expiry` after the work has ended, at
+    /// least for 60 s, also beyond `max_hold`. A guard that is released or dropped without `done` leaves no mark, so
     /// that another process runs the work.
     ///
     /// ```
@@ -201,8 +202,9 @@ impl LockGuard {
     /// - [`LockError::InvalidOption`] if the lock has neither `once_per` nor `once`: it is released.
     /// - [`LockError::Lost`] if the lock was lost or [released by a commit](Self::commit_and_release) before, or if the server cannot tell that this hold had it until the end
     ///   of the period: another holder may do the work again.
-    /// - [`LockError::Mongo`] if MongoDB refused the mark, or did not confirm it within 6 s. If it was refused for good, by
-    ///   a validator or for a missing right, the lock is released; otherwise the request is repeated in the background.
+    /// - [`LockError::Mongo`] if MongoDB did not confirm the mark while the lease lasted: the work will run again, and the error says
+    ///   for how long the lock stays taken. If the mark was refused for good, by a validator, a unique index, or for 10 s for a
+    ///   missing right or a refused log-in, the lock is released.
     ///
     /// # Cancel safety
     ///
@@ -256,7 +258,8 @@ impl LockGuard {
     ///   background.
     /// - [`LockError::Lost`] if the lock was lost before. It is also the error if a reply was lost, and another process has resumed the
     ///   lease with a handle that was stored first.
-    /// - [`LockError::Mongo`] if MongoDB refused the request, or did not confirm it within 6 s. The lock is then released in the
+    /// - [`LockError::Mongo`] if MongoDB did not confirm the request while the lease lasted, which is renewed meanwhile as by
+    ///   [`done`](Self::done), or refused it for good. The error says for how long the lock stays taken. It is then released in the
     ///   background, under the id of the handle as well. [`LockError::CorruptDocument`] if the document of a lock cannot be read.
     ///
     /// # Cancel safety

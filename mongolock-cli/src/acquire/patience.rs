@@ -45,7 +45,9 @@ pub(crate) async fn patiently<T>(
         }
         let left = short(ends.saturating_duration_since(Instant::now()));
         let reason = reason().map_or_else(String::new, |reason| format!(": {reason}"));
-        warn(format_args!("{what} is not confirmed, trying for at most {left} more{reason}"));
+        warn(format_args!(
+            "{what} is not confirmed, trying for at most {left} more{reason}"
+        ));
         pause = INTERVAL;
     }
 }

@@ -51,12 +51,17 @@ impl Lease {
             resumed.delete();
         }
         if has_succeeded && self.hold.is_once() {
-            let (what, reason) = (format!("the mark of {names}"), newest(&self.failures, MARK_FAILED));
+            let (what, reason) = (
+                format!("the mark of {names}"),
+                newest(&self.failures, MARK_FAILED),
+            );
             let marking = self.hold.finish(true);
             let marked = patiently(signals, &what, longest_end(self.expiry), reason, marking).await;
             return match marked {
                 Ok(Ok(())) => Ok(()),
-                Ok(Err(error @ LockError::Lost { .. })) => Err(Failure::new(error.to_string()).code(exit::LOST)),
+                Ok(Err(error @ LockError::Lost { .. })) => {
+                    Err(Failure::new(error.to_string()).code(exit::LOST))
+                }
                 // Without the mark the work may run again.
                 Ok(Err(error)) => Err(Failure::new(format!(
                     "the command has succeeded, but is not marked as done: {}",
@@ -110,6 +115,8 @@ fn newest(failures: &Failures, event: &'static str) -> impl Fn() -> Option<Strin
 /// Ends this program at once after a signal: the lock stays taken for this time at most.
 fn give_up(what: &str, left: Duration) -> ! {
     let left = short(left);
-    warn(format_args!("{what} was not confirmed before a signal; the lock stays taken for at most {left}"));
+    warn(format_args!(
+        "{what} was not confirmed before a signal; the lock stays taken for at most {left}"
+    ));
     process::exit(exit::FAILED.into())
 }

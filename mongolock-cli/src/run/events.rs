@@ -39,11 +39,17 @@ impl Failures {
 
     /// The error of the newest event of this name, if there was one since the last call.
     pub(super) fn take(&self, event: &str) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(event)
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(event)
     }
 
     pub(super) fn note(&self, event: &'static str, error: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(event, error);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(event, error);
     }
 }
 

@@ -1,74 +1,14 @@
 //! What `run` says before it ends its command: that renewals fail, how much time is left, and why.
 
-use std::fs::{self, File};
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::fs;
 use std::time::Duration;
 
-use mongolock_tests::{AMPLE, FailPoint, Proxy, TestDb, eventually, locks, must, test_db};
-use tempfile::TempDir;
+use mongolock_tests::must;
 
-use crate::fixture::{Running, at};
+use crate::scene::Scene;
 
 /// The server's code of an error that no driver repeats.
 const OPERATION_FAILED: i32 = 96;
-
-/// A `run` whose command waits for a file, and what it has said.
-struct Scene {
-    db: TestDb,
-    proxy: Proxy,
-    directory: TempDir,
-    run: Running,
-}
-
-impl Scene {
-    /// Starts the command under a lease of 12 s, on a machine that may be slow.
-    async fn start() -> Self {
-        let db = test_db().await;
-        let proxy = must(db.proxy().await);
-        let directory = must(tempfile::tempdir());
-        let file = |name: &str| directory.path().join(name);
-        let script = format!(
-            "touch '{}'; until [ -e '{}' ]; do sleep 0.05; done",
-            file("begun").display(),
-            file("end").display()
-        );
-        let mut run = at(
-            &proxy.uri(),
-            &db,
-            &[
-                "run", "a", "--wait", "60s", "--expiry", "12s", "--", "sh", "-c", &script,
-            ],
-        );
-        run.stdout(Stdio::null()).stderr(must(File::create(file("said"))));
-        let scene = Self {
-            run: Running::start(run),
-            db,
-            proxy,
-            directory,
-        };
-        let begun = scene.file("begun");
-        let begun = || async { begun.exists().then_some(()) };
-        must(eventually(AMPLE, "the command", begun).await);
-        scene
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn said(&self) -> String {
-        must(fs::read_to_string(self.file("said")))
-    }
-
-    async fn until_said(&self, text: &str) -> String {
-        let said = eventually(AMPLE, text, || async {
-            let said = self.said();
-            said.contains(text).then_some(said)
-        });
-        must(said.await)
-    }
-}
 
 /// The seconds that are left by a line that says them.
 fn left(said: &str) -> f64 {
@@ -79,7 +19,7 @@ fn left(said: &str) -> f64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_network_that_is_cut_is_told_before_the_command_ends() {
-    let mut scene = Scene::start().await;
+    let mut scene = Scene::start(&["a", "--expiry", "12s"], 0).await;
     scene.proxy.freeze();
     let said = scene.until_said("renewal failed, ").await;
     assert!(!scene.run.has_ended(), "it is told in time: {said}");
@@ -107,10 +47,8 @@ async fn a_network_that_is_cut_is_told_before_the_command_ends() {
 /// Each reason is told once, and so is the end of the trouble.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_renewal_is_told_with_the_reason() {
-    let mut scene = Scene::start().await;
-    let failing = FailPoint::on(&["update"]).always().error_code(OPERATION_FAILED);
-    let namespace = locks(scene.db.database()).namespace().to_string();
-    let failing = must(failing.collection(&namespace).enable(scene.db.uri()).await);
+    let mut scene = Scene::start(&["a", "--expiry", "12s"], 0).await;
+    let failing = scene.refuse("update", OPERATION_FAILED).await;
     let said = scene.until_said("renewal failed, ").await;
     assert!(said.contains("error 96, OperationFailed"), "{said}");
     must(failing.clear().await);
@@ -119,6 +57,6 @@ async fn a_refused_renewal_is_told_with_the_reason() {
     tokio::time::sleep(Duration::from_secs(12)).await;
     let said = scene.said();
     assert_eq!(said.lines().count(), 2, "{said}");
-    must(fs::write(scene.file("end"), ""));
+    scene.end();
     assert_eq!(scene.run.code().await, Some(0));
 }

@@ -303,9 +303,12 @@ impl<'a> Call<'a> {
             FrontStatus::Failed(_) | FrontStatus::NoReply => false,
         };
         let given_up = |id: &str| self.given_up(id);
-        let refused_for = entry.front().refused_for();
+        let refused_for = self.refused_for(entry);
         let outcome = outcome.read(|hold| hold.lease().is_over());
-        let next = match claim.asking.next_after(outcome, refused_for, given_up, knows_holder) {
+        let next = match claim
+            .asking
+            .next_after(outcome, refused_for, given_up, knows_holder)
+        {
             After::Clear(held, end) => {
                 // The future is large and seldom needed.
                 match boxed(claim.clear(&held, end)).await {
@@ -322,6 +325,15 @@ impl<'a> Call<'a> {
             entry.front().set_failed(error.clone());
         }
         next
+    }
+
+    /// For how long the server has refused the user. One that it has never accepted has a wrong name or password, which does not pass.
+    pub(super) fn refused_for(&self, entry: &Entry) -> Duration {
+        if self.engine.store.has_been_connected() {
+            entry.front().refused_for()
+        } else {
+            Duration::MAX
+        }
     }
 
     /// Whether this process has given up the claim with this id, whose lock is free then.

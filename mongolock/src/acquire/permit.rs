@@ -327,7 +327,13 @@ impl Claims<'_> {
                     }
                     return Ok(found);
                 }
-                Err(error) if ends_call(&error, self.search.call.is_try, self.entry.front().refused_for()) => {
+                Err(error)
+                    if ends_call(
+                        &error,
+                        self.search.call.is_try,
+                        self.search.call.refused_for(self.entry),
+                    ) =>
+                {
                     return Err(error);
                 }
                 Err(error) => sleep(self.failed(Some(error))).await,

@@ -38,7 +38,9 @@ pub(crate) enum Final {
 }
 
 /// The codes of refusals that do not pass by themselves, with the name of each and the reason.
-const FINAL: [(i32, Final); 20] = [
+const FINAL: [(i32, Final); 21] = [
+    // BadValue: the server is too old for a value of the command, or too new.
+    (2, Final::Request),
     // FailedToParse: the server is too old for the command.
     (9, Final::Request),
     // UserNotFound: the user does not exist.
@@ -98,7 +100,18 @@ mod tests {
 
     #[test]
     fn a_code_that_is_not_known_passes() {
-        for code in [215, 314, 117, 365, 371, 12586, 12587, 10107, OVERLOADED, OUT_OF_DISK_SPACE] {
+        for code in [
+            215,
+            314,
+            117,
+            365,
+            371,
+            12586,
+            12587,
+            10107,
+            OVERLOADED,
+            OUT_OF_DISK_SPACE,
+        ] {
             assert_eq!(finality(code), None, "{code}");
         }
         assert_eq!(finality(UNAUTHORIZED), Some(Final::User));

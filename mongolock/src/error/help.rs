@@ -2,7 +2,7 @@
 
 use mongodb::error::{Error, ErrorKind};
 
-use super::codes::{OUT_OF_DISK_SPACE, UNAUTHORIZED};
+use super::codes::{DOCUMENT_VALIDATION_FAILURE, DUPLICATE_KEY, OUT_OF_DISK_SPACE, UNAUTHORIZED};
 use super::failure::Failure;
 use super::{LockError, LossReason, driver_text};
 
@@ -148,7 +148,15 @@ fn mongo_help(error: &Error) -> &'static str {
         (None, ErrorKind::Command(error)) if error.code == UNAUTHORIZED => {
             "Grant the database user the privileges that the guide page on production lists."
         }
-        (None, _) if driver_text::coded(error).is_some_and(|(code, ..)| code == OUT_OF_DISK_SPACE) => {
+        (None, _) if has_code(error, DOCUMENT_VALIDATION_FAILURE) => {
+            "Remove the validator of the lock collection with `collMod`, or let it admit every document of a lock: a release writes \
+             an empty `lockId`, and a mark one that begins with `done:`."
+        }
+        (None, _) if has_code(error, DUPLICATE_KEY) => {
+            "Drop the unique index of the lock collection that the message names: only `_id` is unique there, and every released lock \
+             has the same `lockId`."
+        }
+        (None, _) if has_code(error, OUT_OF_DISK_SPACE) => {
             "Make room on the disk of MongoDB's primary, or enlarge it. Requests are repeated meanwhile, until `acquire_timeout`; \
              a lock is lost if no renewal succeeds before its lease ends."
         }
@@ -157,6 +165,10 @@ fn mongo_help(error: &Error) -> &'static str {
              change of the program, the database or the network."
         }
     }
+}
+
+fn has_code(error: &Error, wanted: i32) -> bool {
+    driver_text::coded(error).is_some_and(|(code, ..)| code == wanted)
 }
 
 /// What is wrong with a connection string, by the driver's words: it has no other sign for the part.

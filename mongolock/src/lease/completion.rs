@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::Lease;
 use super::claim_release::ClaimRelease;
 use super::release::{self, BegunRelease};
 use super::renewer::Renewer;
 use super::repeated::{Command, Requests};
 use super::state::LeaseState;
-use super::Lease;
 use crate::error::failure::HoldEnd;
 use crate::once::MarkEnd;
 use crate::store::{GuardChange, MarkReply, MarkRequest, Store, driver_error};

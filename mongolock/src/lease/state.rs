@@ -208,8 +208,9 @@ impl Lease {
     /// deadline may have been granted without a reply.
     pub(super) fn ends_at_server(&self) -> Instant {
         let options = &self.options;
-        self.deadline()
-            .map_or_else(Instant::now, |deadline| deadline + margin(options.expiry) + options.taken_for())
+        self.deadline().map_or_else(Instant::now, |deadline| {
+            deadline + margin(options.expiry) + options.taken_for()
+        })
     }
 
     /// Notes that a commit begins whose transaction ends the claim. `false` if the lease is over.
@@ -261,7 +262,13 @@ impl Lease {
         let left = self.ends_at_server().saturating_duration_since(Instant::now());
         let name = self.name().to_owned();
         let source = Box::new(source);
-        Failure::Unended { end, name, left, source }.into_error()
+        Failure::Unended {
+            end,
+            name,
+            left,
+            source,
+        }
+        .into_error()
     }
 
     /// Ends a lease whose work has succeeded and whose mark the server refuses.

@@ -35,7 +35,8 @@ pub struct Health {
     /// within 1 s. The router of a sharded cluster and a standalone server count as a primary.
     pub has_primary: bool,
     /// Why no server replied; or else the refusal of the last acquire or renewal, for a wrong password or a missing right
-    /// (error codes 13 and 18). As long as there is one, each check asks the server again.
+    /// (error codes 13 and 18), about which each check asks the server again; or else why MongoDB has refused the last release, such
+    /// as a validator (121) or a unique index (11000), until the next one succeeds.
     #[serde(serialize_with = "as_text")]
     pub error: Option<LockError>,
     /// For how long MongoDB has rejected commands of this provider for overload (error code 462, or the label
@@ -105,7 +106,10 @@ pub(super) async fn health(engine: &Engine) -> Health {
     Health {
         is_reachable: reply.is_ok(),
         has_primary: *reply.as_ref().unwrap_or(&false),
-        error: reply.err().or_else(|| engine.store.refusal()),
+        error: reply
+            .err()
+            .or_else(|| engine.store.refusal())
+            .or_else(|| engine.store.refused_release()),
         overloaded_since: engine.store.overloaded_for(),
         last_renewal: engine.renewer.last_renewal().map(|at| at.elapsed()),
         smallest_remaining: leases.iter().map(|lease| lease.remaining()).min(),

@@ -55,7 +55,7 @@ impl LockProvider {
     /// Makes a provider with the default options, on the collection `distributed_locks` of this database.
     ///
     /// Its errors say what the driver's errors say. [`connect`](Self::connect), or [`observe`](Self::observe) for a client
-    /// of your own, name the address that cannot be reached, and a refused log-in at once.
+    /// of your own, name the address that cannot be reached.
     ///
     /// Nothing is sent before the first acquisition. Writes have majority write concern and reads go to the primary,
     /// whatever the settings of the client are.

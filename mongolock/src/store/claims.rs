@@ -96,6 +96,7 @@ impl MongoStore {
         limit: Duration,
     ) -> Result<bool, LockError> {
         let released = self.end(&self.locks, claims(keys), min_hold, limit).await;
+        self.note_release(&released);
         let released = released.map_err(|error| driver_error::of_release(&any_of(keys.iter()), error))?;
         Ok(released == keys.len() as u64)
     }
@@ -115,7 +116,9 @@ impl MongoStore {
             } => doc! { "$set": detached_fields(lock_id, *ttl, *min_hold) },
         };
         let updates = updates_of(claims(keys), &stage);
-        match (self.update(&self.background, updates, limit).await, keys) {
+        let ended = self.update(&self.background, updates, limit).await;
+        self.note_release(&ended);
+        match (ended, keys) {
             (Ok(_), _) => Ok(()),
             (Err(error), [key]) => Err(driver_error::of_release(&key.name, error)),
             // The claims are then released one by one.

@@ -146,6 +146,11 @@ impl Store {
         store.gate.run_always(CommandKind::Hello, asking).await
     }
 
+    /// Why the last release was refused for good; `None` after one that has ended a claim.
+    pub(crate) fn refused_release(&self) -> Option<LockError> {
+        self.mongo()?.refused_release()
+    }
+
     /// The refusal of the last acquire or renewal, for a missing right or a wrong password; `None` if it was not refused.
     pub(crate) fn refusal(&self) -> Option<LockError> {
         self.mongo()?.refusal()

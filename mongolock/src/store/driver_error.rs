@@ -41,7 +41,8 @@ impl Refusals {
 
     /// For how long the server has refused the user.
     pub(crate) fn last_for(self, now: Instant) -> Duration {
-        self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+        self.since
+            .map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 }
 

@@ -45,6 +45,8 @@ pub(crate) struct MongoStore {
     pub(super) background_admissions: Arc<Admissions>,
     /// The refusal of the last acquire or renewal; `None` if it was not refused.
     refusal: std::sync::Mutex<Option<LockError>>,
+    /// Why the last release was refused for good; `None` after one that has ended a claim.
+    refused_release: std::sync::Mutex<Option<LockError>>,
     /// What ends the commands at the end of a shutdown.
     pub(super) gate: Arc<Gate>,
     /// Whether the provider no longer uses the client.
@@ -99,6 +101,7 @@ impl MongoStore {
             servers,
             last_confirmed: std::sync::Mutex::default(),
             refusal: std::sync::Mutex::default(),
+            refused_release: std::sync::Mutex::default(),
             has_left: AtomicBool::new(false),
         }
     }
@@ -163,6 +166,23 @@ impl MongoStore {
             Ok(_) => *lock(&self.refusal) = None,
             Err(error) if driver_error::is_refusal(error) => *lock(&self.refusal) = Some(error.clone()),
             // Other errors say nothing about rights.
+            Err(_) => {}
+        }
+    }
+
+    /// Why the last release was refused for good.
+    pub(super) fn refused_release(&self) -> Option<LockError> {
+        lock(&self.refused_release).clone()
+    }
+
+    /// Notes the outcome of a release, which has ended so many claims.
+    pub(super) fn note_release(&self, outcome: &Result<u64, LockError>) {
+        match outcome {
+            Ok(0) => {}
+            Ok(_) => *lock(&self.refused_release) = None,
+            Err(error) if !driver_error::is_transient(error) => {
+                *lock(&self.refused_release) = Some(error.clone());
+            }
             Err(_) => {}
         }
     }

@@ -6,8 +6,8 @@ use serde::de::value::{Error as ValueError, MapDeserializer, SeqDeserializer};
 use serde::de::{Deserialize, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
-use crate::error::driver_text::coded;
 use crate::error::codes::{DUPLICATE_KEY, WRITE_CONCERN_TIMEOUT};
+use crate::error::driver_text::coded;
 
 /// The outcome of a write command that was run as a plain command: the same as the driver's own write methods have.
 ///
@@ -51,12 +51,24 @@ fn failure_in(reply: &Document) -> Option<WriteFailure> {
     if let Ok(errors) = reply.get_array("writeErrors")
         && let Some(error) = errors.first()
     {
-        let error = error.as_document().cloned().unwrap_or_default();
+        let error = with_details(error.as_document().cloned().unwrap_or_default());
         return Some(WriteFailure::WriteError(read(&error)));
     }
     let concern = reply.get("writeConcernError")?;
     let concern = concern.as_document().cloned().unwrap_or_default();
     Some(WriteFailure::WriteConcernError(read(&concern)))
+}
+
+/// The error with the rule of the validator that has refused the document, which the server has beside its message.
+fn with_details(mut error: Document) -> Document {
+    if let (Ok(message), Ok(details)) = (error.get_str("errmsg"), error.get_document("errInfo")) {
+        let rule = details
+            .get("details")
+            .map_or_else(String::new, |rule| format!(": {rule}"));
+        let message = format!("{message}, by the validator of the collection{rule}");
+        error.insert("errmsg", message);
+    }
+    error
 }
 
 /// Whether a reply says that something may have been written although it is an error: a write concern error beside

@@ -161,7 +161,9 @@ impl MongoStore {
             .into_iter()
             .flat_map(|(min_hold, keys)| updates_of(claims(keys), &release_stage(min_hold)));
         let begun = Instant::now();
-        let released = self.update(&self.locks, updates.collect(), limit).await?;
+        let released = self.update(&self.locks, updates.collect(), limit).await;
+        self.note_release(&released);
+        let released = released?;
         if released == items.len() as u64 {
             return Ok(Ok(items.iter().map(|_| Ok(true)).collect()));
         }

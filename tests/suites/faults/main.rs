@@ -8,6 +8,7 @@ mod cancellation;
 mod clocks;
 mod commands;
 mod detached;
+mod ends;
 mod error_reports;
 mod exempt_client;
 mod full_disk;

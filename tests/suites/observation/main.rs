@@ -392,8 +392,8 @@ fn a_release_by_a_commit_is_an_event() {
 #[test]
 fn a_mark_that_is_repeated_or_given_up_is_an_event() {
     const STEPPED_DOWN: i32 = 189;
-    const UNAUTHORIZED: i32 = 13;
-    const INVALID_OPTIONS: i32 = 72;
+    const VALIDATION: i32 = 121;
+    const DUPLICATE_KEY: i32 = 11000;
     let outcome_of = |code: i32, name: &'static str| {
         observed(async move |_| {
             let db = test_db().await;
@@ -410,12 +410,12 @@ fn a_mark_that_is_repeated_or_given_up_is_an_event() {
     let is_noted = |notes: &Notes, event| !notes.events(event).is_empty();
     notes.assert_events("mongolock.done_retrying", Level::WARN, &["repeated"]);
     assert!(is_noted(&notes, "mongolock.done") && !is_noted(&notes, "mongolock.done_failed"));
-    for code in [UNAUTHORIZED, INVALID_OPTIONS] {
+    for code in [VALIDATION, DUPLICATE_KEY] {
         let notes = outcome_of(code, "given up");
         let failed = notes.assert_events("mongolock.done_failed", Level::ERROR, &["given up"]);
         let error = &failed[0].fields.0["error"];
         assert!(error.contains(&code.to_string()), "{error}");
-        assert!(!is_noted(&notes, "mongolock.done") && !is_noted(&notes, "mongolock.done_retrying"));
+        assert!(!is_noted(&notes, "mongolock.done"));
         assert!(is_noted(&notes, "mongolock.released"), "the lock is released");
     }
 }

@@ -96,7 +96,12 @@ fn what_follows_the_end_of_a_request() {
 #[test]
 fn a_request_without_time_has_failed_if_no_reply_has_named_a_holder() {
     let (mut asking, _) = asking();
-    let next = asking.next_after(Outcome::<()>::OutOfTime(blocked()), Duration::ZERO, |_| None, |_| false);
+    let next = asking.next_after(
+        Outcome::<()>::OutOfTime(blocked()),
+        Duration::ZERO,
+        |_| None,
+        |_| false,
+    );
     assert!(matches!(next, After::Next(Next::Pause(Some(_)))));
 }
 

@@ -48,7 +48,9 @@ impl AcquireSeveral<'_> {
                         sleep(Duration::from_micros(fastrand::u64(0..2_000))).await;
                         return Ok(());
                     }
-                    Err(error) if ends_call(&error, false, entry.front().refused_for()) => return Err(error),
+                    Err(error) if ends_call(&error, false, self.call.refused_for(entry)) => {
+                        return Err(error);
+                    }
                     Err(error) => {
                         let pause = pacing.after_error(Some(&error));
                         self.failed(std::slice::from_ref(entry), error, pause);

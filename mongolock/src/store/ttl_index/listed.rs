@@ -6,9 +6,9 @@ use mongodb::bson::{Bson, Document};
 use mongodb::error::Error;
 
 use super::INDEX_NAME;
+use crate::error::codes::{NAMESPACE_NOT_FOUND, UNAUTHORIZED};
 use crate::options::TtlOptions;
 use crate::store::IndexState;
-use crate::error::codes::{NAMESPACE_NOT_FOUND, UNAUTHORIZED};
 use crate::store::driver_error;
 use crate::store::mongo::MongoStore;
 use crate::timing::COMMAND_LIMIT;

@@ -5,8 +5,8 @@ use mongodb::bson::doc;
 use mongodb::error::Error;
 use mongodb::options::IndexOptions;
 
-use crate::store::IndexState;
 use crate::error::codes::{NAMESPACE_NOT_FOUND, UNAUTHORIZED};
+use crate::store::IndexState;
 use crate::store::driver_error;
 use crate::store::mongo::MongoStore;
 use crate::timing::COMMAND_LIMIT;

@@ -292,7 +292,10 @@ impl Process {
             self.has_given_up(cx, id).then_some(ClaimEnd)
         };
         let knows_holder = |_| self.front_status(cx.setup).holder().is_ok();
-        let next = match attempt.asking.next_after(outcome, Duration::ZERO, given_up, knows_holder) {
+        let next = match attempt
+            .asking
+            .next_after(outcome, Duration::ZERO, given_up, knows_holder)
+        {
             After::Clear(held, _) => {
                 call.attempt = Some(attempt);
                 self.begin_clear(cx, call, &held);

@@ -1,0 +1,293 @@
+//! The end of a hold, and a wait, while the server refuses requests: what passes is repeated, and what cannot pass ends at once.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mongodb::bson::doc;
+use mongolock::{LockError, LockProvider, LockState};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, TestDb, locks, must, test_db};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{LONG_EXPIRY, assert_free, fail, patient, warm_up, with_expiry};
+
+/// Codes of refusals that pass: not the ones of a server that fails over, which every driver knows.
+const PASSING: [i32; 7] = [365, 215, 314, 117, 12586, 12587, 371];
+
+/// The codes of a missing right, and of a document that a validator refuses.
+const UNAUTHORIZED: i32 = 13;
+const VALIDATION: i32 = 121;
+
+/// A time for which the server refuses requests: longer than a release is awaited.
+const TROUBLE: Duration = Duration::from_secs(7);
+
+/// Has the server refuse this command of the test for that time.
+async fn refuse(db: &TestDb, command: &str, code: i32, time: Duration) {
+    let refusing = fail(db, FailPoint::on(&[command]).always().error_code(code)).await;
+    sleep(time).await;
+    assert!(
+        must(refusing.hits().await) > 0,
+        "the server has refused a request"
+    );
+}
+
+/// A provider with leases that outlast a test.
+async fn provider() -> (TestDb, LockProvider) {
+    let db = test_db().await;
+    let provider = with_expiry(db.database(), LONG_EXPIRY);
+    warm_up(&provider).await;
+    (db, provider)
+}
+
+#[tokio::test]
+async fn a_refusal_that_passes_drops_no_mark() {
+    join_all(PASSING.map(async |code| {
+        let (db, provider) = provider().await;
+        let guard = provider.lock("job").once().acquire().await.unwrap();
+        let ((), done) = tokio::join!(
+            refuse(&db, "findAndModify", code, Duration::from_secs(1)),
+            guard.done()
+        );
+        done.unwrap_or_else(|error| panic!("{code}: {error}"));
+        let next = provider.lock("job").once().acquire().await;
+        assert!(
+            matches!(next, Err(LockError::Done { .. })),
+            "{code}: {:?}",
+            next.err()
+        );
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn a_mark_and_a_detachment_outlast_a_refusal_of_seconds() {
+    let (db, provider) = provider().await;
+    let (job, kept) = (provider.lock("job").once(), provider.lock("kept"));
+    let (job, kept) = (job.acquire().await.unwrap(), kept.acquire().await.unwrap());
+    let trouble = refuse(&db, "findAndModify", PASSING[0], TROUBLE);
+    let ((), done, handle) = tokio::join!(trouble, job.done(), kept.detach(AMPLE));
+    done.unwrap();
+    assert!(provider.release(&handle.unwrap()).await.unwrap());
+    let info = provider.admin().get("job").await.unwrap().unwrap();
+    assert_eq!(info.state, LockState::Done);
+}
+
+/// The caller of the release has gone on after 6 s, and the provider has not.
+#[tokio::test]
+async fn a_release_goes_on_after_its_caller() {
+    let (db, provider) = provider().await;
+    let guard = provider.lock("job").acquire().await.unwrap();
+    let trouble = refuse(&db, "update", PASSING[0], Duration::from_secs(8));
+    let ((), released) = tokio::join!(trouble, guard.release());
+    assert!(matches!(released, Err(LockError::Mongo(_))), "{released:?}");
+    let next = patient(&db.connect_again().await.unwrap());
+    timeout(BEFORE_EXPIRY, assert_free(&next, "job")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refusal_that_passes_ends_no_wait() {
+    join_all(PASSING.map(async |code| {
+        let (db, provider) = provider().await;
+        let held = LockProvider::new(&db.connect_again().await.unwrap());
+        let held = held.lock("job").acquire().await.unwrap();
+        let waiting = patient(db.database());
+        let waiting = tokio::spawn(async move { waiting.lock("job").acquire().await });
+        refuse(&db, "findAndModify", code, Duration::from_secs(3)).await;
+        held.release().await.unwrap();
+        let got = timeout(BEFORE_EXPIRY, waiting).await.unwrap().unwrap();
+        assert!(got.is_ok(), "{code}: {:?}", got.err());
+        drop(provider);
+    }))
+    .await;
+}
+
+/// The server answers requests with "the database is being dropped" (215) meanwhile.
+#[tokio::test]
+async fn a_dropped_database_ends_no_wait() {
+    let (db, provider) = provider().await;
+    let names: Vec<String> = (0..8).map(|number| format!("job:{number}")).collect();
+    let waits = join_all(names.iter().map(async |name| {
+        for _ in 0..50 {
+            let guard = provider
+                .lock(name)
+                .acquire()
+                .await
+                .unwrap_or_else(|error| panic!("{error:?}"));
+            // A lock that was dropped with its database is lost.
+            let released = guard.release().await;
+            assert!(
+                matches!(released, Ok(()) | Err(LockError::Lost { .. })),
+                "{released:?}"
+            );
+        }
+    }));
+    let drops = async {
+        for _ in 0..20 {
+            must(db.database().drop().await);
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(AMPLE, async { tokio::join!(waits, drops) })
+        .await
+        .unwrap();
+}
+
+/// A right is taken away and given back: within 10 s nobody learns of it.
+#[tokio::test]
+async fn a_right_that_is_given_back_in_time_ends_nothing() {
+    let (db, provider) = provider().await;
+    let guard = provider.lock("job").once().acquire().await.unwrap();
+    let waiting = patient(db.database());
+    let trouble = refuse(&db, "findAndModify", UNAUTHORIZED, Duration::from_secs(4));
+    let ((), done, other, tried) = tokio::join!(
+        trouble,
+        guard.done(),
+        waiting.lock("other").acquire(),
+        provider.lock("third").try_acquire()
+    );
+    done.unwrap();
+    assert!(other.is_ok() && tried.unwrap().is_some());
+}
+
+/// A lost right ends the mark after 10 s, and the lock is released at once.
+#[tokio::test]
+async fn a_right_that_is_lost_ends_a_mark_after_ten_seconds() {
+    let (db, provider) = provider().await;
+    let guard = provider.lock("job").once().acquire().await.unwrap();
+    let begun = Instant::now();
+    let refusing = fail(
+        &db,
+        FailPoint::on(&["findAndModify"])
+            .always()
+            .error_code(UNAUTHORIZED),
+    )
+    .await;
+    let error = guard.done().await.unwrap_err();
+    let waited = begun.elapsed();
+    assert!(
+        waited >= Duration::from_secs(10) && waited < BEFORE_EXPIRY,
+        "{waited:?}"
+    );
+    assert!(error.to_string().contains("its work will run again"), "{error}");
+    must(refusing.clear().await);
+    timeout(BEFORE_EXPIRY, assert_free(&provider, "job"))
+        .await
+        .unwrap();
+}
+
+/// Neither a call nor a program waits for ever for a mark that the server never writes.
+#[tokio::test]
+#[ignore = "the mark is repeated for a minute"]
+async fn a_mark_that_is_always_refused_ends() {
+    let db = test_db().await;
+    let provider = with_expiry(db.database(), Duration::from_secs(5));
+    warm_up(&provider).await;
+    let guard = provider.lock("job").once().acquire().await.unwrap();
+    let begun = Instant::now();
+    let _refusing = fail(
+        &db,
+        FailPoint::on(&["findAndModify"]).always().error_code(PASSING[0]),
+    )
+    .await;
+    let error = guard.done().await.unwrap_err();
+    let waited = begun.elapsed();
+    assert!((60..80).contains(&waited.as_secs()), "{waited:?}");
+    assert!(error.to_string().contains("its work will run again"), "{error}");
+    let info = provider.admin().get("job").await.unwrap().unwrap();
+    assert!(
+        matches!(info.state, LockState::Expired | LockState::Released),
+        "{info:?}"
+    );
+}
+
+/// `shutdown` waits for a mark as long as its lease lasts, and `shutdown_after` no longer than for anything else.
+#[tokio::test]
+async fn a_shutdown_waits_for_a_mark_while_its_lease_lasts() {
+    const REFUSED: Duration = Duration::from_secs(19);
+    let refused_mark = async || {
+        let (db, provider) = provider().await;
+        let guard = provider.lock("job").once().acquire().await.unwrap();
+        let refusing = fail(
+            &db,
+            FailPoint::on(&["findAndModify"]).always().error_code(PASSING[0]),
+        )
+        .await;
+        assert!(timeout(Duration::from_millis(500), guard.done()).await.is_err());
+        (db, provider, refusing)
+    };
+    let patient = async {
+        let (db, provider, refusing) = refused_mark().await;
+        let trouble = async {
+            sleep(REFUSED).await;
+            must(refusing.clear().await);
+            Instant::now()
+        };
+        let ending = async {
+            provider.shutdown().await;
+            Instant::now()
+        };
+        let (passed, ended) = tokio::join!(trouble, ending);
+        assert!(ended >= passed, "it waits for the mark");
+        let next = LockProvider::new(&db.connect_again().await.unwrap());
+        let next = next.lock("job").once().acquire().await;
+        assert!(matches!(next, Err(LockError::Done { .. })), "{:?}", next.err());
+    };
+    let bounded = async {
+        let (_db, provider, _refusing) = refused_mark().await;
+        let begun = Instant::now();
+        provider.shutdown_after(Duration::from_secs(1)).await;
+        assert!(begun.elapsed() < REFUSED, "{:?}", begun.elapsed());
+    };
+    tokio::join!(patient, bounded);
+}
+
+/// A validator or a unique index that refuses a release is the user's to find: the provider says so, and the next caller of this
+/// process learns the reason instead of waiting for a holder.
+#[tokio::test]
+async fn a_release_that_is_refused_for_good_is_reported() {
+    for is_index in [false, true] {
+        let (db, provider) = provider().await;
+        let guard = provider.lock("job").acquire().await.unwrap();
+        let other = provider.lock("other").acquire().await.unwrap();
+        let admin = must(db.without_stable_api().await);
+        let wanted = if is_index {
+            // Another lock is released, so that its `lockId` is taken.
+            other.release().await.unwrap();
+            let index = doc! { "key": { "lockId": 1 }, "name": "one_owner", "unique": true };
+            let name = locks(db.database()).name().to_owned();
+            // The two documents of the test's own locks are the only ones.
+            must(
+                locks(db.database())
+                    .delete_many(doc! { "lockId": "", "_id": { "$ne": "other" } })
+                    .await,
+            );
+            must(
+                admin
+                    .run_command(doc! { "createIndexes": name, "indexes": [index] })
+                    .await,
+            );
+            "one_owner"
+        } else {
+            let validator = doc! { "lockId": { "$ne": "" } };
+            must(
+                admin
+                    .run_command(doc! { "collMod": "distributed_locks", "validator": validator })
+                    .await,
+            );
+            "validator"
+        };
+        let error = guard.release().await.unwrap_err();
+        assert!(
+            error.help().contains("index") || error.help().contains("validator"),
+            "{}",
+            error.help()
+        );
+        let health = provider.health().await;
+        let said = serde_json::to_value(&health).unwrap()["error"].to_string();
+        assert!(said.contains(wanted), "{said}");
+        let next = provider.lock("job").acquire().await.unwrap_err();
+        assert!(
+            matches!(next, LockError::Mongo(_)) && next.help() == error.help(),
+            "{next}"
+        );
+    }
+}
