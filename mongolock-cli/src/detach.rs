@@ -66,7 +66,7 @@ async fn detach(
     store(&detach.handle())?;
     let most = longest_end(EXPIRY);
     // A signal drops the request, which releases the lock, and the lease if it is detached already.
-    let detached = patiently(signals, "the detachment", most, || None, detach).await;
+    let detached = patiently(signals, "the detachment", most, || None, detach.into_future()).await;
     Ok(detached.map_err(interrupted)??)
 }
 

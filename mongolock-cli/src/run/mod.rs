@@ -36,11 +36,11 @@ use self::ending::Lease;
 use self::events::Failures;
 use self::resumed::Resumed;
 use self::supervisor::Supervisor;
-use crate::acquire::{self, Hold, PASSED_ON, Signals, close, unless_interrupted};
+use crate::acquire::{self, PASSED_ON, Signals, close, unless_interrupted};
 use crate::cli::{self, ConnectionArguments, GuardArguments, RunArguments};
 use crate::connection::CLOSING_LIMIT;
 use crate::exit::{self, Ending};
-use crate::failure::{Failure, warn};
+use crate::failure::Failure;
 use crate::input;
 use crate::person::user;
 

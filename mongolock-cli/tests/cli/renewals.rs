@@ -1,6 +1,5 @@
 //! What `run` says before it ends its command: that renewals fail, how much time is left, and why.
 
-use std::fs;
 use std::time::Duration;
 
 use mongolock_tests::must;

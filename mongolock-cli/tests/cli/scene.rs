@@ -33,7 +33,7 @@ impl Scene {
             file("begun").display(),
             file("end").display()
         );
-        let command = ["--wait", "60s", "--", "sh", "-c", &script];
+        let command = ["--", "sh", "-c", &script];
         let mut run = at(&proxy.uri(), &db, &[&["run"], options, &command].concat());
         run.stdout(Stdio::null()).stderr(must(File::create(file("said"))));
         let scene = Self {

@@ -76,7 +76,7 @@ pub(crate) enum Failure {
         name: String,
         /// The time for which the lock stays taken at most, if no other command ends it.
         left: Duration,
-        source: Box<LockError>,
+        source: LockError,
     },
     /// A change stream whose collection was dropped or renamed.
     #[error("the change stream ended with its collection")]

@@ -261,7 +261,6 @@ impl Lease {
     pub(super) fn unended(&self, end: HoldEnd, source: LockError) -> LockError {
         let left = self.ends_at_server().saturating_duration_since(Instant::now());
         let name = self.name().to_owned();
-        let source = Box::new(source);
         Failure::Unended {
             end,
             name,

@@ -13,21 +13,26 @@ use crate::{LONG_EXPIRY, assert_free, fail, patient, warm_up, with_expiry};
 /// Codes of refusals that pass: not the ones of a server that fails over, which every driver knows.
 const PASSING: [i32; 7] = [365, 215, 314, 117, 12586, 12587, 371];
 
-/// The codes of a missing right, and of a document that a validator refuses.
+/// The code of a missing right.
 const UNAUTHORIZED: i32 = 13;
-const VALIDATION: i32 = 121;
 
 /// A time for which the server refuses requests: longer than a release is awaited.
 const TROUBLE: Duration = Duration::from_secs(7);
 
-/// Has the server refuse this command of the test for that time.
-async fn refuse(db: &TestDb, command: &str, code: i32, time: Duration) {
+/// What has come of a call while the server refuses this command of the test for that time.
+async fn refused<T>(
+    db: &TestDb,
+    command: &str,
+    code: i32,
+    time: Duration,
+    call: impl IntoFuture<Output = T>,
+) -> T {
     let refusing = fail(db, FailPoint::on(&[command]).always().error_code(code)).await;
-    sleep(time).await;
-    assert!(
-        must(refusing.hits().await) > 0,
-        "the server has refused a request"
-    );
+    let trouble = async {
+        sleep(time).await;
+        must(refusing.clear().await);
+    };
+    tokio::join!(call.into_future(), trouble).0
 }
 
 /// A provider with leases that outlast a test.
@@ -43,10 +48,7 @@ async fn a_refusal_that_passes_drops_no_mark() {
     join_all(PASSING.map(async |code| {
         let (db, provider) = provider().await;
         let guard = provider.lock("job").once().acquire().await.unwrap();
-        let ((), done) = tokio::join!(
-            refuse(&db, "findAndModify", code, Duration::from_secs(1)),
-            guard.done()
-        );
+        let done = refused(&db, "findAndModify", code, Duration::from_secs(1), guard.done()).await;
         done.unwrap_or_else(|error| panic!("{code}: {error}"));
         let next = provider.lock("job").once().acquire().await;
         assert!(
@@ -63,8 +65,8 @@ async fn a_mark_and_a_detachment_outlast_a_refusal_of_seconds() {
     let (db, provider) = provider().await;
     let (job, kept) = (provider.lock("job").once(), provider.lock("kept"));
     let (job, kept) = (job.acquire().await.unwrap(), kept.acquire().await.unwrap());
-    let trouble = refuse(&db, "findAndModify", PASSING[0], TROUBLE);
-    let ((), done, handle) = tokio::join!(trouble, job.done(), kept.detach(AMPLE));
+    let ends = async { tokio::join!(job.done(), kept.detach(AMPLE).into_future()) };
+    let (done, handle) = refused(&db, "findAndModify", PASSING[0], TROUBLE, ends).await;
     done.unwrap();
     assert!(provider.release(&handle.unwrap()).await.unwrap());
     let info = provider.admin().get("job").await.unwrap().unwrap();
@@ -76,8 +78,7 @@ async fn a_mark_and_a_detachment_outlast_a_refusal_of_seconds() {
 async fn a_release_goes_on_after_its_caller() {
     let (db, provider) = provider().await;
     let guard = provider.lock("job").acquire().await.unwrap();
-    let trouble = refuse(&db, "update", PASSING[0], Duration::from_secs(8));
-    let ((), released) = tokio::join!(trouble, guard.release());
+    let released = refused(&db, "update", PASSING[0], Duration::from_secs(8), guard.release()).await;
     assert!(matches!(released, Err(LockError::Mongo(_))), "{released:?}");
     let next = patient(&db.connect_again().await.unwrap());
     timeout(BEFORE_EXPIRY, assert_free(&next, "job")).await.unwrap();
@@ -91,7 +92,10 @@ async fn a_refusal_that_passes_ends_no_wait() {
         let held = held.lock("job").acquire().await.unwrap();
         let waiting = patient(db.database());
         let waiting = tokio::spawn(async move { waiting.lock("job").acquire().await });
-        refuse(&db, "findAndModify", code, Duration::from_secs(3)).await;
+        let (pause, commands) = (Duration::from_secs(3), FailPoint::on(&["findAndModify", "find"]));
+        let refusing = fail(&db, commands.always().error_code(code)).await;
+        sleep(pause).await;
+        must(refusing.clear().await);
         held.release().await.unwrap();
         let got = timeout(BEFORE_EXPIRY, waiting).await.unwrap().unwrap();
         assert!(got.is_ok(), "{code}: {:?}", got.err());
@@ -136,14 +140,10 @@ async fn a_dropped_database_ends_no_wait() {
 async fn a_right_that_is_given_back_in_time_ends_nothing() {
     let (db, provider) = provider().await;
     let guard = provider.lock("job").once().acquire().await.unwrap();
-    let waiting = patient(db.database());
-    let trouble = refuse(&db, "findAndModify", UNAUTHORIZED, Duration::from_secs(4));
-    let ((), done, other, tried) = tokio::join!(
-        trouble,
-        guard.done(),
-        waiting.lock("other").acquire(),
-        provider.lock("third").try_acquire()
-    );
+    let (other, third) = (patient(db.database()).lock("other"), provider.lock("third"));
+    let calls = async { tokio::join!(guard.done(), other.acquire(), third.try_acquire()) };
+    let time = Duration::from_secs(4);
+    let (done, other, tried) = refused(&db, "findAndModify", UNAUTHORIZED, time, calls).await;
     done.unwrap();
     assert!(other.is_ok() && tried.unwrap().is_some());
 }

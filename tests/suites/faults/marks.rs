@@ -23,8 +23,9 @@ const SHORT: Duration = Duration::from_secs(3);
 /// A period that a test waits for, and that is long enough for what happens in it.
 const PERIOD: Duration = Duration::from_secs(6);
 
-/// The error code of a document that a validator refuses.
+/// The error codes of a document that a validator refuses, and of a collection that cannot have its name: they do not pass.
 const DOCUMENT_VALIDATION: i32 = 121;
+const INVALID_NAMESPACE: i32 = 73;
 
 fn owned(database: &Database, owner: &str) -> LockProvider {
     LockProvider::builder(database).owner(owner).build().unwrap()
@@ -243,7 +244,7 @@ async fn a_run_whose_mark_is_refused_is_no_success() {
     let provider = owned(db.database(), "worker");
     warm_up(&provider).await;
     let refusal = || FailPoint::on(&["findAndModify"]).times(1);
-    let refuse = async || fail(&db, refusal().error_code(DOCUMENT_VALIDATION)).await;
+    let refuse = async || fail(&db, refusal().error_code(INVALID_NAMESPACE)).await;
 
     let mut refusing = None;
     let body = async |_| {
@@ -252,7 +253,7 @@ async fn a_run_whose_mark_is_refused_is_no_success() {
     };
     let outcome = tick(&provider).run(body).await;
     drop(refusing);
-    assert!(is_refused(&outcome, DOCUMENT_VALIDATION), "{outcome:?}");
+    assert!(is_refused(&outcome, INVALID_NAMESPACE), "{outcome:?}");
 
     for fails in [false, true] {
         let mut refusing = None;
@@ -263,7 +264,7 @@ async fn a_run_whose_mark_is_refused_is_no_success() {
             assert!(matches!(outcome, Err(LockError::NoProvider)), "{outcome:?}");
             assert_eq!(hits, 0);
         } else {
-            assert!(is_refused(&outcome, DOCUMENT_VALIDATION), "{outcome:?}");
+            assert!(is_refused(&outcome, INVALID_NAMESPACE), "{outcome:?}");
             assert_eq!(hits, 1);
         }
     }

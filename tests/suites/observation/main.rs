@@ -392,8 +392,8 @@ fn a_release_by_a_commit_is_an_event() {
 #[test]
 fn a_mark_that_is_repeated_or_given_up_is_an_event() {
     const STEPPED_DOWN: i32 = 189;
-    const VALIDATION: i32 = 121;
-    const DUPLICATE_KEY: i32 = 11000;
+    const INVALID_NAMESPACE: i32 = 73;
+    const VIEW: i32 = 166;
     let outcome_of = |code: i32, name: &'static str| {
         observed(async move |_| {
             let db = test_db().await;
@@ -410,7 +410,7 @@ fn a_mark_that_is_repeated_or_given_up_is_an_event() {
     let is_noted = |notes: &Notes, event| !notes.events(event).is_empty();
     notes.assert_events("mongolock.done_retrying", Level::WARN, &["repeated"]);
     assert!(is_noted(&notes, "mongolock.done") && !is_noted(&notes, "mongolock.done_failed"));
-    for code in [VALIDATION, DUPLICATE_KEY] {
+    for code in [INVALID_NAMESPACE, VIEW] {
         let notes = outcome_of(code, "given up");
         let failed = notes.assert_events("mongolock.done_failed", Level::ERROR, &["given up"]);
         let error = &failed[0].fields.0["error"];
