@@ -183,7 +183,7 @@ async fn a_forced_release_that_arrives_late_ends_no_later_hold() {
         let seen = rival.lock("late").acquire().await.unwrap();
         let late = it
             .proxy
-            .inject(Fault::delay_request(LATE).command("findAndModify"));
+            .inject(Fault::delay_request(LATE * 3).command("findAndModify"));
         let admin = it.provider.admin();
         let releasing = tokio::spawn(async move {
             if by_owner {
