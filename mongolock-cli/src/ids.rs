@@ -13,6 +13,9 @@ const AFTER_SEPARATOR: char = ' ';
 /// The beginning of a `lockId` that is no hold: the mark of finished work.
 const DONE: &str = "done:";
 
+/// The beginning of a `lockId` that was released, and keeps the lock taken until the end of its minimum hold.
+const KEPT: &str = "kept:";
+
 /// The length of the mark of a process: the first half of the UUID in a `lockId`.
 const MARK: usize = 18;
 
@@ -25,6 +28,11 @@ pub(crate) fn owner(lock_id: &str) -> &str {
 pub(crate) fn mark(lock_id: &str) -> Option<&str> {
     let (_, uuid) = lock_id.rsplit_once('#')?;
     uuid.get(..MARK)
+}
+
+/// Whether a `lockId` is that of a hold: neither of a released lock nor of finished work.
+pub(crate) fn is_hold(lock_id: &str) -> bool {
+    !(lock_id.is_empty() || is_done(lock_id) || lock_id.starts_with(KEPT))
 }
 
 /// Whether a `lockId` is the mark of finished work.
@@ -86,6 +94,7 @@ mod tests {
         assert_eq!((owner("script"), mark("script")), ("script", None));
         assert_eq!(mark("script#1"), None);
         assert!(is_done("done:anna#1") && !is_done("anna#done:"));
+        assert!(is_hold("anna#1") && !["", "done:anna#1", "kept:anna#1"].into_iter().any(is_hold));
         assert_eq!((hold("done:anna#1"), hold("anna#1")), ("anna#1", "anna#1"));
     }
 

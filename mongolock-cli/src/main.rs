@@ -12,6 +12,7 @@ mod codes;
 mod columns;
 mod completions;
 mod connection;
+mod damaged;
 mod detach;
 mod doctor;
 mod driver;

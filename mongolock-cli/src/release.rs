@@ -5,10 +5,11 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use mongolock::{ForceRelease, LockAdmin, LockInfo, LockState};
+use mongolock::{ForceRelease, LockAdmin, LockError, LockInfo, LockState};
 
 use crate::cli::{ConnectionArguments, ReleaseArguments};
 use crate::connection::Collections;
+use crate::damaged::Damaged;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::forced::EndedHold;
@@ -96,14 +97,21 @@ async fn release_name(
     name: &str,
     arguments: &ReleaseArguments,
 ) -> Result<Ending, Failure> {
-    let seen = seen(collections, name, arguments).await?;
-    let wanted = releasable(&seen, arguments)?;
-    let many = wanted.len() > 1;
+    let damaged = damaged(collections, name, arguments).await?;
+    let seen = seen(collections, name, arguments, !damaged.is_empty()).await?;
+    let wanted = match releasable(&seen, arguments) {
+        Err(_) if !damaged.is_empty() => Vec::new(),
+        wanted => wanted?,
+    };
     for info in &wanted {
         say(description(info))?;
     }
-    let question = if many {
-        format!("release these {} permits?", wanted.len())
+    for document in &damaged {
+        say(format!("{}: damaged, {}", document.shown(), document.holder()))?;
+    }
+    let number = wanted.len() + damaged.len();
+    let question = if number > 1 {
+        format!("release these {number} permits?")
     } else {
         "release it?".to_owned()
     };
@@ -114,6 +122,16 @@ async fn release_name(
             Some(hold) => ended.extend(hold.map(|hold| (info, hold))),
             None => missed += 1,
         }
+    }
+    for document in damaged {
+        let is_released = document.release(collections, arguments).await?;
+        missed += u32::from(!is_released);
+        let outcome = if is_released {
+            "released, and set right"
+        } else {
+            UNCHANGED
+        };
+        say(format!("{}: {outcome}", document.shown()))?;
     }
     let mut unnoticed = 0;
     if arguments.wait {
@@ -135,16 +153,37 @@ async fn release_name(
     }))
 }
 
-/// The lock or the permits that are asked for, as they are now.
+/// The damaged documents of the lock or of the permits that are asked for, by the rules of [`releasable`].
+async fn damaged(
+    collections: &Collections,
+    name: &str,
+    arguments: &ReleaseArguments,
+) -> Result<Vec<Damaged>, Failure> {
+    let mut damaged = Damaged::of(collections, name).await?;
+    damaged.retain(|document| {
+        let is_asked_for = match document.permit() {
+            Some(number) => arguments.all || arguments.permit == Some(number),
+            None => !arguments.all && arguments.permit.is_none(),
+        };
+        let has_token = arguments.token.is_none_or(|token| document.has_token(token));
+        is_asked_for && has_token && document.is_done() == arguments.done
+    });
+    Ok(damaged)
+}
+
+/// The lock or the permits that are asked for, as they are now, without damaged ones.
 async fn seen(
     collections: &Collections,
     name: &str,
     arguments: &ReleaseArguments,
+    is_damaged: bool,
 ) -> Result<Vec<LockInfo>, Failure> {
     let admin = collections.provider.admin();
     if arguments.permit.is_none() && !arguments.all {
-        if let Some(lock) = admin.get(name).await? {
-            return Ok(vec![lock]);
+        match admin.get(name).await {
+            Err(LockError::CorruptDocument { .. }) if is_damaged => return Ok(Vec::new()),
+            Ok(None) => {}
+            lock => return Ok(lock?.into_iter().collect()),
         }
         if permits(&admin, name).await?.is_empty() {
             return Err(no_lock(NOTHING, name, collections));
@@ -154,7 +193,7 @@ async fn seen(
     }
     let mut permits = permits(&admin, name).await?;
     permits.retain(|info| arguments.permit.is_none_or(|number| info.permit == Some(number)));
-    if permits.is_empty() {
+    if permits.is_empty() && !is_damaged {
         let permit = match arguments.permit {
             Some(number) => format!("permit {number}"),
             None => "permits".to_owned(),
@@ -223,10 +262,7 @@ async fn release_seen(
         _ => None,
     };
     if !request(&collections.provider.admin(), info, arguments).await? {
-        say(format!(
-            "{}: not released: it has changed meanwhile",
-            name_of(info)
-        ))?;
+        say(format!("{}: {UNCHANGED}", name_of(info)))?;
         return Ok(None);
     }
     let outcome = match info.state {
@@ -271,6 +307,9 @@ fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
     }
     Err(nothing("the answer was not yes"))
 }
+
+/// The outcome for a lock that is no longer what was seen.
+const UNCHANGED: &str = "not released: it has changed meanwhile";
 
 /// The words before the reason why nothing was released.
 const NOTHING: &str = "nothing released: ";

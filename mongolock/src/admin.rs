@@ -190,7 +190,8 @@ impl LockAdmin {
         request("query", reading).await
     }
 
-    /// Releases a lock by force: ends the lease of its holder, or the minimum hold that keeps the lock taken.
+    /// Releases a lock by force: ends the lease of its holder, or the mark or the minimum hold that keeps the lock taken, and
+    /// sets a damaged document right.
     ///
     /// The request is sent when it is awaited, and gives `Result<bool, LockError>`: `false` if the lock was free.
     /// [`only_if`](ForceRelease::only_if) restricts it to the hold that the operator has looked at. See
@@ -233,8 +234,8 @@ impl LockAdmin {
     /// [`ReleaseOwner`] for errors, cancel safety and panics.
     ///
     /// The owner must match exactly. It is the one that [`owner`](crate::LockProviderBuilder::owner) has set, or
-    /// `<host>:<process id>`; see [`LockInfo::owner`]. Locks that only a minimum hold keeps taken have no owner any
-    /// more, and stay taken, and so do locks whose work is done ([`LockState::Done`](crate::LockState::Done)). The locks are
+    /// `<host>:<process id>`; see [`LockInfo::owner`]. Its minimum holds end as well; locks whose work is done
+    /// ([`LockState::Done`](crate::LockState::Done)) stay taken. The locks are
     /// released 16 at a time, and a process of this owner that still runs can acquire new ones meanwhile. Each release is noted,
     /// as that of [`force_release`](Self::force_release) is.
     ///

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::LockError;
-use crate::lock_id::MARK_PREFIX;
+use crate::lock_id::{KEPT_PREFIX, MARK_PREFIX};
 use crate::once::Once;
 use crate::timing::{END_LIMIT, TRY_LIMIT};
 
@@ -292,9 +292,11 @@ fn check_once(once: Once) -> Result<(), LockError> {
 
 /// Returns an error for an owner that breaks a rule.
 pub(crate) fn check_owner(owner: &str) -> Result<(), LockError> {
-    if owner.starts_with(MARK_PREFIX) {
-        let bound = format!("it must not begin with `{MARK_PREFIX}`, which marks finished work");
-        return Err(refused("owner", owner, bound));
+    for (prefix, meaning) in [(MARK_PREFIX, "finished work"), (KEPT_PREFIX, "a minimum hold")] {
+        if owner.starts_with(prefix) {
+            let bound = format!("it must not begin with `{prefix}`, which marks {meaning}");
+            return Err(refused("owner", owner, bound));
+        }
     }
     if owner.is_empty() || owner.len() > 256 || owner.chars().any(char::is_control) {
         let bound = "it must have 1 to 256 bytes and no control characters";

@@ -494,10 +494,6 @@ pub(crate) const NOTE_WAIT_MIN: Duration = millis(500);
 /// The time for which a holder that has found its claim gone waits for the name of the operator who has ended the hold.
 pub(crate) const FORCED_LIMIT: Duration = millis(200);
 
-/// The rest of a minimum hold that a forced release leaves alone: a lock that another command has released while the forced
-/// release waited in the server looks like one.
-pub(crate) const FORCED_REST: Duration = millis(100);
-
 // The TTL index.
 
 /// The limit at the server of an index build: a build waits for all open transactions on the collection, and every later

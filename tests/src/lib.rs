@@ -6,7 +6,8 @@
 //! - [`Proxy`] and [`FailPoint`]: network faults, and a server that answers with errors.
 //! - [`stable_options`] and [`stable_client`]: the ordinary client, with which the server accepts only commands that it
 //!   promises to keep.
-//! - [`wrong_clock`] and [`three_members_with_one_clock_ahead`]: processes whose wall clock is wrong.
+//! - [`wrong_clock`], [`three_members_with_one_clock_ahead`] and [`one_member_with_its_clock_ahead`]: processes whose wall
+//!   clock is wrong.
 //! - [`recorded`] and [`Commands`]: a client whose commands are recorded.
 //! - [`locks`], [`lock_document`] and [`transaction_on`]: the documents of locks, as another program sees them.
 //! - [`eventually`], [`AMPLE`] and [`BEFORE_EXPIRY`]: waiting, and the limits of waits.
@@ -77,4 +78,6 @@ pub use crate::rounds::rounds;
 pub use crate::server::Server;
 pub use crate::stable_api::{stable_client, stable_options};
 pub use crate::wait::{AMPLE, BEFORE_EXPIRY, eventually};
-pub use crate::wrong_clock::{three_members_with_one_clock_ahead, wrong_clock};
+pub use crate::wrong_clock::{
+    one_member_with_its_clock_ahead, three_members_with_one_clock_ahead, wrong_clock,
+};

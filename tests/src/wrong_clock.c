@@ -1,5 +1,7 @@
 /* Preloaded into a process: its wall clock is off by MONGOLOCK_CLOCK_SHIFT seconds, its monotonic clock is not. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -35,4 +37,21 @@ time_t time(time_t *result) {
         *result = now.tv_sec;
     }
     return now.tv_sec;
+}
+
+/* A wait until a time of the wall clock: the system counts by the right one. Other conditions count by the monotonic clock,
+   whose times are far smaller. */
+int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *restrict mutex,
+                           const struct timespec *restrict until) {
+    static int (*wait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+    if (!wait) {
+        /* On x86-64 there is an older one for another layout of the condition. */
+        void *found = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
+        wait = found ? found : dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+    }
+    struct timespec right = *until;
+    if (right.tv_sec > 1000000000) {
+        right.tv_sec -= shift();
+    }
+    return wait(condition, mutex, &right);
 }

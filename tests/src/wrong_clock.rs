@@ -38,9 +38,24 @@ pub async fn wrong_clock(directory: &Path) -> PathBuf {
 ///
 /// Without a C compiler, or if the servers do not start.
 pub async fn three_members_with_one_clock_ahead(directory: &Path, ahead: Duration) -> Server {
+    first_clock_ahead(ServerOptions::three_members(), directory, ahead).await
+}
+
+/// Starts a replica set of one member whose clock is ahead by this time, in full seconds. It is right after a
+/// [restart](crate::Node::restart).
+///
+/// # Panics
+///
+/// Without a C compiler, or if the server does not start.
+pub async fn one_member_with_its_clock_ahead(directory: &Path, ahead: Duration) -> Server {
+    first_clock_ahead(ServerOptions::single(), directory, ahead).await
+}
+
+/// Starts a replica set of which the process that starts first has a clock that is ahead.
+async fn first_clock_ahead(options: ServerOptions, directory: &Path, ahead: Duration) -> Server {
     let shim = wrong_clock(directory).await;
     let mongod = must(MongodSource::from_env().find().await);
-    // Only one of the members can create the directory.
+    // Only one process can create the directory.
     let script = format!(
         "#!/bin/sh\nif [ \"$1\" != --version ] && mkdir '{first}' 2>/dev/null; then\n  export LD_PRELOAD='{shim}' \
          MONGOLOCK_CLOCK_SHIFT={shift}\nfi\nexec '{mongod}' \"$@\"\n",
@@ -56,5 +71,5 @@ pub async fn three_members_with_one_clock_ahead(directory: &Path, ahead: Duratio
         explicit: Some(wrapper),
         ..MongodSource::from_env()
     };
-    must(Server::start(ServerOptions::three_members().source(source)).await)
+    must(Server::start(options.source(source)).await)
 }

@@ -12,7 +12,7 @@ use super::servers::is_sharded;
 use crate::text::difference;
 
 /// The largest difference that is well within the usual expiry of 30 s.
-const TOLERATED: Duration = Duration::from_secs(1);
+pub(super) const TOLERATED: Duration = Duration::from_secs(1);
 
 /// How long a member may take to answer.
 const LIMIT: Duration = Duration::from_secs(3);

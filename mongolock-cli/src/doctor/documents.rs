@@ -1,20 +1,29 @@
-//! Documents that are no locks, or damaged ones.
+//! Documents that are no locks, damaged ones, and those with times that no lease can have.
 
-use mongodb::bson::{Bson, Document, doc};
-use mongodb::error::Error;
-use mongolock::{LockError, LockFilter};
+use std::time::Duration;
+
+use mongodb::bson::doc;
+use mongolock::{LockError, LockFilter, LockInfo, LockState};
 
 use super::Finding;
+use super::clocks::TOLERATED;
 use crate::codes::{UNAUTHORIZED, code};
 use crate::connection::Collections;
+use crate::damaged::{Damaged, release_of};
 use crate::driver;
 use crate::failure::Failure;
-use crate::ids;
 use crate::json::rfc3339;
+use crate::output::name_of;
 use crate::text::count;
 
 /// So many documents are named; the others are counted.
 const NAMED: usize = 5;
+
+/// The longest expiry, time of a detached lease and minimum hold; and the time by which a late renewal may end later.
+const LONGEST_LEASE: Duration = Duration::from_secs(7 * 24 * 60 * 60 + 60);
+
+/// The longest period of work that may succeed once. Other marks are kept for the retention.
+const LONGEST_PERIOD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// How to see all of them.
 const LIST: &str = "at the shell: mongolock ls | grep ' damaged '";
@@ -32,11 +41,16 @@ pub(super) async fn documents(collections: &Collections) -> Vec<Finding> {
         }
         Err(error) => return vec![Finding::unknown(check, driver::text(&error))],
     };
-    let (number, damaged, others) = match damaged(collections).await {
+    let Found {
+        number,
+        damaged,
+        others,
+        wrong_times,
+    } = match found(collections).await {
         Ok(found) => found,
         Err(error) => return vec![Finding::unknown(check, error.to_string())],
     };
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> = wrong_times.iter().take(NAMED).cloned().collect();
     if foreign {
         let mend = format!(
             "db.getCollection({:?}).find({{ _id: {{ $not: {{ $type: \"string\" }} }} }}); give other data a collection of its own",
@@ -54,20 +68,27 @@ pub(super) async fn documents(collections: &Collections) -> Vec<Finding> {
             .filter(|(earlier, _)| earlier == name)
             .count();
         let said = format!("{name} is damaged: {problem}");
-        findings.push(match nth_damaged(collections, name, before).await {
-            Ok(Some(document)) => Finding::wrong(
-                check,
-                format!("{said}; {}", holder(&document)),
-                removal(collections.locks.name(), &document),
-            ),
-            Ok(None) => Finding::wrong(check, said, LIST),
-            Err(error) => Finding::unknown(check, format!("{said}; {}", driver::text(&error))),
+        findings.push(match Damaged::of(collections, name).await {
+            Ok(documents) => match documents.get(before) {
+                Some(document) => {
+                    Finding::wrong(check, format!("{said}; {}", document.holder()), document.mend())
+                }
+                None => Finding::wrong(check, said, LIST),
+            },
+            Err(error) => Finding::unknown(check, format!("{said}; {error}")),
         });
     }
     if others > 0 {
         let verb = if others == 1 { "is" } else { "are" };
         let said = format!("{} {verb} damaged, too", count(others, "other document"));
         findings.push(Finding::wrong(check, said, LIST));
+    }
+    if let Some(more @ 1..) = wrong_times.len().checked_sub(NAMED) {
+        let said = format!(
+            "{} by a clock that was wrong, too",
+            count(more as u64, "other lock")
+        );
+        findings.push(Finding::wrong(check, said, "at the shell: mongolock ls"));
     }
     if findings.is_empty() {
         findings.push(Finding::ok(
@@ -78,117 +99,63 @@ pub(super) async fn documents(collections: &Collections) -> Vec<Finding> {
     findings
 }
 
-/// A damaged document of this name, after this number of others. The library names a permit as its semaphore.
-async fn nth_damaged(
-    collections: &Collections,
-    name: &str,
-    before: usize,
-) -> Result<Option<Document>, Error> {
-    let permits = doc! { "$gt": ids::any_permit(name), "$lt": ids::after_permits(name) };
-    let unlike = |field: &str, wanted: &str| doc! { field: { "$not": { "$type": wanted } } };
-    let is_damaged = [
-        unlike("lockId", "string"),
-        unlike("acquiredAt", "date"),
-        unlike("expiresAt", "date"),
-        unlike("fencingToken", "long"),
-    ];
-    let wanted = doc! { "$and": [
-        { "$or": [{ "_id": name }, { "_id": permits }] },
-        { "$or": is_damaged.to_vec() },
-    ] };
-    let before = u64::try_from(before).unwrap_or(u64::MAX);
-    collections
-        .locks
-        .find_one(wanted)
-        .sort(doc! { "_id": 1 })
-        .skip(before)
-        .await
+/// What all documents say.
+#[derive(Default)]
+struct Found {
+    /// The number of locks that can be read.
+    number: u64,
+    /// The names and problems of the first ones that cannot.
+    damaged: Vec<(String, String)>,
+    /// The number of others that cannot.
+    others: u64,
+    /// The locks that are taken by times that only a wrong clock can have set.
+    wrong_times: Vec<Finding>,
 }
 
-/// What a damaged document says about its holder: a process may still work under the lock.
-fn holder(document: &Document) -> String {
-    let shown = |key: &str| match document.get(key) {
-        None => "none".to_owned(),
-        Some(Bson::DateTime(time)) => rfc3339(*time),
-        Some(value) => value.clone().into_relaxed_extjson().to_string(),
-    };
-    format!("lockId {}, expiresAt {}", shown("lockId"), shown("expiresAt"))
-}
-
-/// The command that deletes a damaged document, unless another holder has taken the lock meanwhile.
-fn removal(collection: &str, document: &Document) -> String {
-    let id = document
-        .get("_id")
-        .unwrap_or(&Bson::Null)
-        .clone()
-        .into_relaxed_extjson();
-    let lock_id = document
-        .get("lockId")
-        .map(|value| value.clone().into_relaxed_extjson());
-    let lock_id = match lock_id {
-        None => "{ $exists: false }".to_owned(),
-        // In this form it may be a date, for instance, which a filter would take for an operator.
-        Some(value) if value.is_object() || value.is_array() => {
-            format!("{{ $eq: EJSON.deserialize({value}) }}")
-        }
-        Some(value) => value.to_string(),
-    };
-    format!(
-        "/* only if no process works under it */ db.getCollection({collection:?}).deleteOne({{ _id: {id}, lockId: {lock_id} }})"
-    )
-}
-
-/// The number of locks that can be read, the names and problems of the first ones that cannot, and the number of others
-/// that cannot.
-async fn damaged(collections: &Collections) -> Result<(u64, Vec<(String, String)>, u64), Failure> {
+async fn found(collections: &Collections) -> Result<Found, Failure> {
     let mut locks = collections.provider.admin().stream(LockFilter::new());
-    let (mut number, mut damaged, mut others) = (0, Vec::new(), 0);
+    let mut all = Found::default();
     while let Some(found) = locks.next().await {
         match found {
-            Ok(_) => number += 1,
-            Err(LockError::CorruptDocument { .. }) if damaged.len() == NAMED => others += 1,
-            Err(LockError::CorruptDocument { name, problem, .. }) => damaged.push((name, problem)),
+            Ok(lock) => {
+                all.number += 1;
+                all.wrong_times.extend(wrong_time(&lock, collections.retention));
+            }
+            Err(LockError::CorruptDocument { .. }) if all.damaged.len() == NAMED => all.others += 1,
+            Err(LockError::CorruptDocument { name, problem, .. }) => all.damaged.push((name, problem)),
             Err(error) => return Err(error.into()),
         }
     }
-    Ok((number, damaged, others))
+    Ok(all)
 }
 
-#[cfg(test)]
-mod tests {
-    use mongodb::bson::DateTime;
-
-    use super::*;
-
-    #[test]
-    fn the_command_deletes_only_what_was_seen() {
-        let command = |lock_id: Option<Bson>| {
-            let mut document = doc! { "_id": "a\"b" };
-            document.extend(lock_id.map(|lock_id| ("lockId".to_owned(), lock_id)));
-            removal("locks", &document)
-        };
-        let begin = r#"/* only if no process works under it */ db.getCollection("locks").deleteOne({ _id: "a\"b", lockId: "#;
-        let filter = |lock_id| {
-            let command = command(lock_id);
-            let rest = command.strip_prefix(begin).map(str::to_owned);
-            rest.and_then(|rest| rest.strip_suffix(" })").map(str::to_owned))
-        };
-        assert_eq!(filter(Some("anna#1".into())).as_deref(), Some(r#""anna#1""#));
-        assert_eq!(filter(Some(7.into())).as_deref(), Some("7"));
-        assert_eq!(filter(None).as_deref(), Some("{ $exists: false }"));
-        let date = filter(Some(DateTime::from_millis(0).into()));
-        let wanted = r#"{ $eq: EJSON.deserialize({"$date":"1970-01-01T00:00:00Z"}) }"#;
-        assert_eq!(date.as_deref(), Some(wanted));
+/// A lock that is taken by a hold or a mark that begins in the future, or ends later than any can: the clock of the primary
+/// was wrong, or another program has written it.
+fn wrong_time(lock: &LockInfo, retention: Duration) -> Option<Finding> {
+    if lock.remaining.is_zero() {
+        return None;
     }
-
-    #[test]
-    fn the_holder_is_shown() {
-        let document = doc! { "lockId": "anna#1", "expiresAt": "soon" };
-        assert_eq!(holder(&document), r#"lockId "anna#1", expiresAt "soon""#);
-        let document = doc! { "expiresAt": DateTime::from_millis(0) };
-        assert_eq!(
-            holder(&document),
-            "lockId none, expiresAt 1970-01-01T00:00:00.000Z"
-        );
-    }
+    let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    let (begin, end) = (
+        lock.acquired_at.timestamp_millis(),
+        lock.expires_at.timestamp_millis(),
+    );
+    let ahead = begin.saturating_sub(end.saturating_sub(millis(lock.remaining)));
+    let most = match lock.state {
+        LockState::Done => LONGEST_PERIOD.max(retention),
+        _ => LONGEST_LEASE,
+    };
+    let name = name_of(lock);
+    let said = if ahead > millis(TOLERATED) {
+        format!("{name} begins in the future, at {}", rfc3339(lock.acquired_at))
+    } else if lock.remaining > most + TOLERATED {
+        format!(
+            "{name} ends later than any lease or mark can, at {}",
+            rfc3339(lock.expires_at)
+        )
+    } else {
+        return None;
+    };
+    let mend = release_of(&lock.name, lock.permit, lock.state == LockState::Done);
+    Some(Finding::wrong("documents", said, mend))
 }

@@ -86,7 +86,7 @@ async fn holders(
 /// The holder in a document; `None` if nobody holds the lock, if its work is done, or if the document is damaged.
 fn holder(document: &Document) -> Option<(String, Holder)> {
     let (id, lock_id) = (document.get_str("_id").ok()?, document.get_str("lockId").ok()?);
-    if lock_id.is_empty() || ids::is_done(lock_id) {
+    if !ids::is_hold(lock_id) {
         return None;
     }
     let (name, permit) = ids::awaited(id);

@@ -111,18 +111,22 @@ async fn damage_is_found_and_nothing_is_changed() {
         assert_eq!(state, "wrong", "{finding}");
         assert!(finding["mend"].is_string(), "{finding}");
     }
-    let broken = all
-        .iter()
-        .find_map(|finding| finding["mend"].as_str()?.contains("lockId: 7").then_some(finding));
-    let broken = broken.expect("the command names the holder that was seen");
-    let said = broken["finding"].as_str().unwrap_or_default();
-    assert!(said.ends_with("; lockId 7, expiresAt none"), "{said}");
-    for permit in [
-        r#"_id: "s\u001f2", lockId: "anna#1""#,
-        r#"_id: "s\u001f3", lockId: "anna#2""#,
+    for (said, mend) in [
+        ("; lockId 7, expiresAt none", "mongolock release 'broken\u{1b}'"),
+        (
+            r#"; lockId "anna#1", expiresAt "soon""#,
+            "mongolock release s --permit 2",
+        ),
+        (
+            r#"; lockId "anna#2", expiresAt "soon""#,
+            "mongolock release s --permit 3",
+        ),
     ] {
-        let is_named = |finding: &&Value| finding["mend"].as_str().unwrap_or_default().contains(permit);
-        assert_eq!(all.iter().filter(is_named).count(), 1, "{permit}: {all:#?}");
+        let ends = |finding: &Value, field: &str, with: &str| {
+            finding[field].as_str().is_some_and(|text| text.ends_with(with))
+        };
+        let is_named = |finding: &&Value| ends(finding, "finding", said) && ends(finding, "mend", mend);
+        assert_eq!(all.iter().filter(is_named).count(), 1, "{mend}: {all:#?}");
     }
     assert_eq!(indexes(&db).await, ["_id_"], "the index is not built");
     assert_eq!(must(collection.count_documents(doc! {}).await), 5);
@@ -140,6 +144,68 @@ async fn damage_is_found_and_nothing_is_changed() {
     assert_eq!(findings(&db, db.uri()).0, Some(0));
     let (_, text, _) = output(mongolock(&db, &["doctor"]));
     assert!(text.starts_with("ok       connection"), "{text}");
+}
+
+/// Times that only a wrong clock can have set, each with the command that releases the lock; not those of a lock that is free.
+#[tokio::test]
+async fn times_that_no_lease_can_have_are_found() {
+    const DAY: i64 = 86_400_000;
+    let db = test_db().await;
+    let provider = provider(&db).await;
+    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+    let now = DateTime::now().timestamp_millis();
+    let lock = |id: &str, lock_id: &str, begin: i64, end: i64| {
+        let [begin, end] = [begin, end].map(|time| DateTime::from_millis(now + time));
+        doc! { "_id": id, "lockId": lock_id, "acquiredAt": begin, "expiresAt": end, "fencingToken": 1_i64 }
+    };
+    let documents = [
+        lock("early", "anna#1", 3_600_000, 3_630_000),
+        lock("s\u{1f}2", "anna#1", 0, 8 * DAY),
+        lock("kept", "kept:anna#1", 3_600_000, 3_630_000),
+        lock("mark", "done:anna#1", 0, 400 * DAY),
+        lock("sound", "anna#1", -1000, 7 * DAY),
+        lock("sound mark", "done:anna#1", -1000, 300 * DAY),
+        lock("free", "", 3_600_000, 3_600_000),
+        lock("over", "anna#1", -2000, -1000),
+    ];
+    must(locks(db.database()).insert_many(documents).await);
+    let (code, all) = findings(&db, db.uri());
+    assert_eq!(code, Some(1));
+    let found: Vec<(String, String)> = of(&all, "documents")
+        .into_iter()
+        .map(|(_, finding)| {
+            let text = |field: &str| finding[field].as_str().unwrap_or_default().to_owned();
+            let command = text("mend").rsplit(": ").next().unwrap_or_default().to_owned();
+            (
+                text("finding")
+                    .split(", at")
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+                command,
+            )
+        })
+        .collect();
+    let begins = "begins in the future";
+    let ends = "ends later than any lease or mark can";
+    let wanted = [
+        (format!("early {begins}"), "mongolock release early"),
+        (format!("kept {begins}"), "mongolock release kept"),
+        (format!("mark {ends}"), "mongolock release mark --done"),
+        (format!("s #2 {ends}"), "mongolock release s --permit 2"),
+    ];
+    assert_eq!(
+        found,
+        wanted.map(|(said, command)| (said, command.to_owned())),
+        "{all:#?}"
+    );
+
+    // The commands that are printed mend it.
+    for (_, command) in found {
+        let arguments: Vec<&str> = command.split(' ').skip(1).chain(["--yes"]).collect();
+        assert_eq!(output(mongolock(&db, &arguments)).0, Some(0), "{command}");
+    }
+    assert_eq!(findings(&db, db.uri()).0, Some(0));
 }
 
 #[tokio::test]

@@ -330,6 +330,88 @@ async fn release_ends_what_it_names() {
     assert_eq!(code(&[]).0, 2);
 }
 
+/// What a clock that was ahead has left, and damaged documents: the program releases each of them by its name.
+#[tokio::test]
+async fn release_ends_what_begins_in_the_future_or_is_damaged() {
+    let db = test_db().await;
+    let hour = 3_600_000;
+    let at = |ahead: i64| DateTime::from_millis(DateTime::now().timestamp_millis() + ahead);
+    let uuid = "0b8e3f3a-6d0c-4a53-a3a4-5f0f6a5c3c11";
+    let lock = |id: &str, lock_id: &str| {
+        doc! { "_id": id, "lockId": format!("{lock_id}{uuid}"), "acquiredAt": at(hour), "expiresAt": at(2 * hour),
+        "fencingToken": 17_i64 }
+    };
+    let damaged = |id: &str, lock_id: &str, field: &str, value: Bson| {
+        let mut lock = lock(id, lock_id);
+        lock.insert(field, value);
+        lock
+    };
+    let documents = [
+        lock("held", "anna#"),
+        lock("foreign", ""),
+        lock("kept", "kept:anna#"),
+        lock("mark", "done:anna#"),
+        lock("s\u{1f}0", "anna#"),
+        lock("s\u{1f}1", "anna#"),
+        damaged("s\u{1f}2", "anna#", "fencingToken", 1.5.into()),
+        damaged("t\u{1f}4", "anna#", "lockId", Bson::Null),
+        lock("of owner", "bert#"),
+        lock("kept of owner", "kept:bert#"),
+        damaged("id", "anna#", "lockId", doc! { "$gt": 1 }.into()),
+        damaged("begin", "anna#", "acquiredAt", "then".into()),
+        damaged("end", "anna#", "expiresAt", Bson::MaxKey),
+        damaged("token", "anna#", "fencingToken", "17".into()),
+        damaged("bad mark", "done:anna#", "fencingToken", 7.into()),
+        doc! { "_id": "bare" },
+    ];
+    let ids = documents
+        .clone()
+        .map(|document| document.get_str("_id").unwrap_or_default().to_owned());
+    must(locks(db.database()).insert_many(documents).await);
+    let code = |arguments: &[&str]| {
+        let (code, out, said) = output(mongolock(&db, &[&["release", "--yes"], arguments].concat()));
+        (code.unwrap_or(-1), format!("{out}{said}"))
+    };
+    for arguments in [
+        &["held"][..],
+        &["foreign", "--token", "17"],
+        &["kept"],
+        &["mark", "--done"],
+        &["s", "--permit", "1"],
+        &["s", "--all"],
+        &["t", "--permit", "4"],
+        &["id", "--token", "17"],
+        &["begin"],
+        &["end"],
+        &["token"],
+        &["bad mark", "--done"],
+        &["bare"],
+        &["--owner", "bert"],
+    ] {
+        if arguments.contains(&"--done") {
+            let (refused, said) = code(&arguments[..1]);
+            assert_ne!(refused, 0, "a mark needs --done: {said}");
+        }
+        let (released, said) = code(arguments);
+        assert_eq!(released, 0, "{arguments:?}: {said}");
+        assert_ne!(code(arguments).0, 0, "{arguments:?} is free");
+    }
+    let all = json(&db, &["ls"]);
+    assert_eq!(all.len(), ids.len());
+    for line in &all {
+        assert_eq!(line["state"], "released", "{line}");
+    }
+    for id in ids {
+        let document = must(locks(db.database()).find_one(doc! { "_id": &id }).await);
+        let document = document.expect("a release keeps it");
+        assert_eq!(document.get_str("lockId"), Ok(""), "{document}");
+        assert!(
+            document.get_datetime("expiresAt").is_ok_and(|end| *end <= at(0)),
+            "{document}"
+        );
+    }
+}
+
 /// In a pipe and in a script nobody can answer.
 #[tokio::test]
 async fn release_needs_a_terminal_or_yes() {

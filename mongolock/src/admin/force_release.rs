@@ -6,14 +6,15 @@ use std::sync::Arc;
 use super::request;
 use crate::engine::Engine;
 use crate::options::check_note;
-use crate::store::{EndedHold, Force, ForcedHold};
-use crate::{FencingToken, LockError, permit_id, trace};
+use crate::store::{EndedHold, Force, HoldsOf};
+use crate::{FencingToken, LockError, lock_id, permit_id, trace};
 
 /// A request that releases a lock by force; made by [`LockAdmin::force_release`](crate::LockAdmin::force_release).
 ///
-/// Awaiting it sends the command, and a note of it if it has ended a hold, and gives `Result<bool, LockError>`: `true` if the request has ended a lease, a minimum
-/// hold or a takeover margin, `false` if it found none to end. With [`only_if`](Self::only_if) it ends only the hold that the
-/// operator has looked at:
+/// Awaiting it reads the document, releases what it has read, notes that if it was a hold, and gives `Result<bool, LockError>`:
+/// `true` if the request has ended a lease, a minimum hold, a mark or a takeover margin, `false` if it found none to end, or if
+/// that ended by itself meanwhile. It also sets a damaged document right. With [`only_if`](Self::only_if) it ends only the hold
+/// that the operator has looked at:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -37,7 +38,7 @@ use crate::{FencingToken, LockError, permit_id, trace};
 ///
 /// [`LockError::Mongo`] if MongoDB refuses the command, or has not confirmed it within 30 s: the lock may be released
 /// or not. Repeating the request is safe with `only_if`. Without it, a repeated request can also end a hold that has
-/// begun in the meantime. [`LockError::InvalidName`] if the `Display` of the name returns an error, and
+/// begun in the meantime, because it reads the document again. [`LockError::InvalidName`] if the `Display` of the name returns an error, and
 /// [`LockError::InvalidOption`] if the [reason](Self::reason) is too long: nothing is released then.
 ///
 /// # Cancel safety
@@ -144,8 +145,14 @@ impl ForceRelease {
             (semaphore, Some(number)) => permit_id::new(&semaphore, number).to_string(),
         };
         let margin = engine.config.options.takeover_margin;
-        let hold = only_if.map_or(ForcedHold::Any, ForcedHold::OfToken);
-        let ended = engine.store.force_release(&name, &hold, margin).await?;
+        let mut seen = engine.store.seen_holds(HoldsOf::Name(&name), margin).await?;
+        if let Some(token) = only_if {
+            seen.retain(|hold| hold.token == Some(token.get().into()));
+        }
+        let Some(seen) = seen.first() else {
+            return Ok(false);
+        };
+        let ended = engine.store.force_release(seen).await?;
         let was_released = ended.is_some();
         if was_released {
             trace::forced(&name);
@@ -159,7 +166,9 @@ impl ForceRelease {
 /// Notes by whom these holds were ended. It follows the release, so that a note never names a hold that goes on. Without the
 /// rights, or after another error, there is no note, and the locks are released all the same: it returns `false` then.
 pub(super) async fn note(engine: &Engine, ended: &[EndedHold], reason: Option<String>) -> bool {
-    let of_holders = ended.iter().filter(|hold| !hold.lock_id.is_empty());
+    let of_holders = ended
+        .iter()
+        .filter(|hold| !lock_id::taken_by(&hold.lock_id).is_empty());
     let ended: Vec<EndedHold> = of_holders.cloned().collect();
     if ended.is_empty() {
         return true;

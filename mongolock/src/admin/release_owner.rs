@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{force_release, request};
 use crate::engine::Engine;
 use crate::options::check_note;
-use crate::store::{EndedHold, ForcedHold, LeaseId};
+use crate::store::{EndedHold, HoldsOf, SeenHold};
 use crate::{LockError, task, trace};
 
 /// The number of locks that are released at the same time, and noted with one command.
@@ -15,7 +15,8 @@ const AT_ONCE: usize = 16;
 /// A request that releases all locks of an owner by force; made by
 /// [`LockAdmin::release_owner`](crate::LockAdmin::release_owner).
 ///
-/// Awaiting it sends the commands, and gives `Result<u64, LockError>`: the number of locks that were released.
+/// Awaiting it sends the commands, and gives `Result<u64, LockError>`: the number of locks that were released, with those that
+/// a minimum hold kept. Marks of finished work stay.
 ///
 /// # Errors
 ///
@@ -76,10 +77,10 @@ impl ReleaseOwner {
         } = self;
         check_note("reason", reason.as_deref())?;
         let margin = engine.config.options.takeover_margin;
-        let claims = engine.store.claims_of_owner(&owner, margin).await?;
+        let holds = engine.store.seen_holds(HoldsOf::Owner(&owner), margin).await?;
         let (mut count, mut is_noting, mut failed) = (0, true, Ok(()));
-        for claims in claims.chunks(AT_ONCE) {
-            let releases = claims.iter().map(|claim| end(&engine, claim.clone()));
+        for holds in holds.chunks(AT_ONCE) {
+            let releases = holds.iter().map(|hold| end(&engine, hold.clone()));
             let mut ended = Vec::new();
             for release in releases.collect::<Vec<_>>() {
                 match release.await {
@@ -102,16 +103,13 @@ impl ReleaseOwner {
     }
 }
 
-/// Begins to end the hold of this claim.
+/// Begins to end this hold.
 fn end(
     engine: &Engine,
-    claim: LeaseId,
+    hold: SeenHold,
 ) -> impl Future<Output = Result<Option<EndedHold>, LockError>> + use<> {
-    let (store, margin) = (Arc::clone(&engine.store), engine.config.options.takeover_margin);
-    task::start(async move {
-        let hold = ForcedHold::OfId(claim.lock_id);
-        store.force_release(&claim.name, &hold, margin).await
-    })
+    let store = Arc::clone(&engine.store);
+    task::start(async move { store.force_release(&hold).await })
 }
 
 impl IntoFuture for ReleaseOwner {

@@ -78,7 +78,7 @@ impl LockError {
                 "Use the whole text of the handle, with a provider of the collection that has its locks; \
                  `resume_permit` takes the handle of a permit, and `resume` any other."
             }
-            Self::CorruptDocument { .. } => "Delete the document to reset the lock.",
+            Self::CorruptDocument { .. } => "Release the lock by force, which sets the document right.",
             Self::Mongo(error) => mongo_help(error),
         }
     }

@@ -5,7 +5,7 @@ use tokio::time::sleep;
 
 use super::fleet::World;
 use super::{between, chance};
-use crate::store::ForcedHold;
+use crate::store::HoldsOf;
 
 impl World {
     /// Ends leases by force and deletes documents, at random times.
@@ -24,20 +24,22 @@ impl World {
         }
     }
 
-    /// Releases a lock by force: the server reads its clock when the command arrives, and the command takes effect later.
+    /// Releases a lock by force: the command takes effect some time after the read.
     async fn release_by_force(self: Arc<Self>, name: String, delay: Duration) {
-        let now = self.server.memory.now();
-        sleep(delay).await;
-        let holder = self.holder_of(&name);
-        let is_meant = self.server.memory.acquired_at(&name).is_some_and(|at| at <= now);
-        if is_meant {
-            self.server.ledger.forced(&name, holder.clone());
-        }
-        let ended = self
+        let seen = self
             .server
             .memory
-            .force_release_at(now, &name, &ForcedHold::Any, Duration::ZERO)
-            .is_some();
+            .seen_holds(HoldsOf::Name(&name), Duration::ZERO);
+        let now = self.server.memory.now();
+        sleep(delay).await;
+        let Some(seen) = seen.first() else {
+            return;
+        };
+        let holder = self.holder_of(&name);
+        let ended = self.server.memory.force_release_at(now, seen).is_some();
+        if ended {
+            self.server.ledger.forced(&name, holder.clone());
+        }
         if let Some(holder) = holder.filter(|_| ended) {
             self.server.works.forced(&name, &holder);
         }

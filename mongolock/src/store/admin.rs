@@ -1,16 +1,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::{DateTime, Document, doc};
+use mongodb::bson::{Bson, DateTime, Document, doc};
 
-use super::claims::{release_stage, unfit};
-use super::mongo::{MongoStore, millis};
+use super::claims::{merged, unfit};
+use super::mongo::MongoStore;
 use super::takeover::taken;
 use super::ttl_index::BUILD_LOCK;
-use super::{EndedHold, ForcedHold, LeaseId, NotesById, WaitersByName, waiters};
-use crate::lock_id::MARK_PREFIX;
-use crate::store::info::{Page, Seen, may_have_note};
-use crate::timing::{COMMAND_LIMIT, FORCED_REST};
+use super::{EndedHold, HoldsOf, NotesById, SeenHold, WaitersByName, waiters};
+use crate::lock_id::{self, KEPT_PREFIX, MARK_PREFIX};
+use crate::store::info::{Page, Seen};
+use crate::timing::COMMAND_LIMIT;
 use crate::{LockError, LockFilter, LockInfo, LockState, permit_id};
 
 /// The largest number of locks that one query returns. It bounds the memory of a stream, and the time that one query
@@ -97,7 +97,7 @@ impl MongoStore {
             return Hints::default();
         }
         let ids = locks.iter().filter_map(|lock| lock.get_str("lockId").ok());
-        let ids: Vec<Arc<str>> = ids.filter(|id| may_have_note(id)).map(Arc::from).collect();
+        let ids: Vec<Arc<str>> = ids.filter(|id| lock_id::is_claim(id)).map(Arc::from).collect();
         let notes = async {
             if ids.is_empty() {
                 return NotesById::new();
@@ -111,22 +111,15 @@ impl MongoStore {
         }
     }
 
-    pub(crate) async fn force_release(
-        &self,
-        name: &str,
-        hold: &ForcedHold,
-        takeover_margin: Duration,
-    ) -> Result<Option<EndedHold>, LockError> {
-        let mut seen = doc! { "_id": name, "$expr": ends_now(takeover_margin) };
-        match hold {
-            ForcedHold::Any => {}
-            ForcedHold::OfToken(token) => drop(seen.insert("fencingToken", token)),
-            ForcedHold::OfId(lock_id) => drop(seen.insert("lockId", &**lock_id)),
-        }
+    /// Releases what was read, and nothing that has begun since. No date says which that is: the clock of the server that has
+    /// set it may have been wrong.
+    pub(crate) async fn force_release(&self, hold: &SeenHold) -> Result<Option<EndedHold>, LockError> {
+        let as_read = [("lockId", &hold.lock_id), ("fencingToken", &hold.token)];
+        let as_read = as_read.map(|(field, value)| is_as_read(field, value.as_ref()));
         let command = doc! {
             "findAndModify": self.locks.name(),
-            "query": seen,
-            "update": [release_stage(Duration::ZERO)],
+            "query": { "_id": &*hold.name, "$expr": { "$and": as_read.to_vec() } },
+            "update": [forced_stage()],
             "fields": { "lockId": 1, "expiresAt": 1 },
         };
         let reply = self.write(&self.locks, command, COMMAND_LIMIT).await?;
@@ -136,31 +129,36 @@ impl MongoStore {
         }))
     }
 
-    /// The claims of this owner whose locks are not free.
-    pub(crate) async fn claims_of_owner(
+    /// The documents of locks that are taken or damaged.
+    pub(crate) async fn seen_holds(
         &self,
-        owner: &str,
+        of: HoldsOf<'_>,
         takeover_margin: Duration,
-    ) -> Result<Vec<LeaseId>, LockError> {
-        let claims = conditions(&LockFilter::new().owner(owner));
-        let seen = doc! { "$and": [claims, { "lockId": { "$not": is_mark() } }, { "$expr": ends_now(takeover_margin) }] };
+    ) -> Result<Vec<SeenHold>, LockError> {
+        let wanted = match of {
+            HoldsOf::Name(name) => doc! { "_id": name },
+            HoldsOf::Owner(owner) => doc! { "$and": [
+                conditions(&LockFilter::new()),
+                { "lockId": of_owner(KEPT_PREFIX, owner) },
+            ] },
+        };
+        let is_stuck = doc! { "$or": [taken(takeover_margin), { "$not": is_sound() }] };
         let mut found = self
             .locks
-            .find(seen)
-            .projection(doc! { "lockId": 1 })
+            .find(doc! { "$and": [wanted, { "$expr": is_stuck }] })
+            .projection(doc! { "lockId": 1, "fencingToken": 1 })
             .max_time(COMMAND_LIMIT)
             .await?;
-        let mut claims = Vec::new();
+        let mut holds = Vec::new();
         while found.advance().await? {
-            let document = found.current();
-            if let (Ok(name), Ok(lock_id)) = (document.get_str("_id"), document.get_str("lockId")) {
-                claims.push(LeaseId {
-                    name: Arc::from(name),
-                    lock_id: Arc::from(lock_id),
-                });
-            }
+            let document = found.deserialize_current()?;
+            holds.push(SeenHold {
+                name: Arc::from(name_of(&document)),
+                lock_id: document.get("lockId").cloned(),
+                token: document.get("fencingToken").cloned(),
+            });
         }
-        Ok(claims)
+        Ok(holds)
     }
 }
 
@@ -181,13 +179,37 @@ fn is_running() -> Document {
     taken(Duration::ZERO)
 }
 
-/// The condition for a lock that is not free, and whose lease began before this command: a lease that began while the
-/// command waited in the server is not the one that the operator has seen. A lock that was released meanwhile looks like the rest
-/// of a minimum hold.
-fn ends_now(takeover_margin: Duration) -> Document {
-    let soon = doc! { "$add": ["$$NOW", millis(FORCED_REST)] };
-    let is_worth_it = doc! { "$or": [{ "$ne": ["$lockId", ""] }, { "$gt": ["$expiresAt", soon] }] };
-    doc! { "$and": [taken(takeover_margin), { "$lte": ["$acquiredAt", "$$NOW"] }, is_worth_it] }
+/// Whether a field has the value that was read, of whatever type.
+fn is_as_read(field: &str, value: Option<&Bson>) -> Document {
+    let field = format!("${field}");
+    match value {
+        Some(value) => doc! { "$eq": [field, { "$literal": value }] },
+        None => doc! { "$eq": [{ "$type": field }, "missing"] },
+    }
+}
+
+/// Whether all fields have their types.
+fn is_sound() -> Document {
+    let types = [
+        ("$lockId", "string"),
+        ("$acquiredAt", "date"),
+        ("$expiresAt", "date"),
+        ("$fencingToken", "long"),
+    ];
+    let has_type = types.map(|(field, wanted)| doc! { "$eq": [{ "$type": field }, wanted] });
+    doc! { "$and": has_type.to_vec() }
+}
+
+/// The update of a forced release. A damaged document gets all fields anew; a token that can be read goes on rising.
+fn forced_stage() -> Document {
+    let token =
+        doc! { "$cond": [{ "$eq": [{ "$type": "$fencingToken" }, "long"] }, "$fencingToken", Bson::Null] };
+    let anew = doc! {
+        "lockId": "", "acquiredAt": "$$NOW", "expiresAt": "$$NOW",
+        "fencingToken": { "$max": [token, { "$multiply": [{ "$toLong": "$$NOW" }, 1000_i64] }] },
+    };
+    let released = doc! { "lockId": "", "expiresAt": "$$NOW" };
+    doc! { "$replaceWith": merged(doc! { "$cond": [is_sound(), released, anew] }) }
 }
 
 /// The query for the conditions of a filter, by the rules of [`LockFilter::admits`] and without the limit. It leaves
@@ -201,21 +223,24 @@ pub(super) fn conditions(filter: &LockFilter) -> Document {
         conditions.push(doc! { "_id": { "$regex": format!("^{}", literally(prefix)) } });
     }
     if let Some(owner) = &filter.owner {
-        let pattern = format!("^({MARK_PREFIX})?{}#[^#]*$", literally(owner));
-        conditions.push(doc! { "lockId": { "$regex": pattern } });
+        conditions.push(doc! { "lockId": of_owner(MARK_PREFIX, owner) });
     }
+    let is_mark = begins_with(&[MARK_PREFIX]);
+    let is_claim = doc! { "$ne": "", "$not": begins_with(&[MARK_PREFIX, KEPT_PREFIX]) };
     match filter.state {
         None => {}
         Some(LockState::Held) => {
-            conditions.push(doc! { "lockId": { "$ne": "", "$not": is_mark() }, "$expr": is_running() });
+            conditions.push(doc! { "lockId": is_claim, "$expr": is_running() });
         }
-        Some(LockState::Expired) => conditions
-            .push(doc! { "lockId": { "$ne": "", "$not": is_mark() }, "$expr": { "$not": is_running() } }),
+        Some(LockState::Expired) => {
+            conditions.push(doc! { "lockId": is_claim, "$expr": { "$not": is_running() } });
+        }
         Some(LockState::Released) => conditions.push(doc! { "$or": [
             { "lockId": "" },
-            { "lockId": is_mark(), "$expr": { "$not": is_running() } },
+            { "lockId": begins_with(&[KEPT_PREFIX]) },
+            { "lockId": is_mark, "$expr": { "$not": is_running() } },
         ] }),
-        Some(LockState::Done) => conditions.push(doc! { "lockId": is_mark(), "$expr": is_running() }),
+        Some(LockState::Done) => conditions.push(doc! { "lockId": is_mark, "$expr": is_running() }),
     }
     doc! { "$and": conditions }
 }
@@ -226,9 +251,14 @@ pub(super) fn named(field: &str, name: &str) -> [Document; 2] {
     [doc! { field: name }, doc! { field: { "$regex": permits } }]
 }
 
-/// The condition for the `lockId` of a mark.
-fn is_mark() -> Document {
-    doc! { "$regex": format!("^{MARK_PREFIX}") }
+/// The condition for the `lockId` of this owner's claims, also with this prefix.
+fn of_owner(prefix: &str, owner: &str) -> Document {
+    doc! { "$regex": format!("^({prefix})?{}#[^#]*$", literally(owner)) }
+}
+
+/// The condition for a `lockId` that begins with one of these prefixes.
+pub(super) fn begins_with(prefixes: &[&str]) -> Document {
+    doc! { "$regex": format!("^({})", prefixes.join("|")) }
 }
 
 /// The regular expression that matches exactly this text.
@@ -262,7 +292,10 @@ pub(super) fn info(
     let seen = seen(name, document)?;
     let seen = Seen {
         takeover_margin,
-        waiters: waiters::infos(hints.lines.get(permit_id::awaited(name)), seen.lock_id),
+        waiters: waiters::infos(
+            hints.lines.get(permit_id::awaited(name)),
+            lock_id::taken_by(seen.lock_id),
+        ),
         note: hints.notes.get(seen.lock_id).cloned(),
         ..seen
     };

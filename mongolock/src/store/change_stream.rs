@@ -17,10 +17,9 @@ use super::mongo::{MongoStore, millis, run};
 use crate::driver_span::suppressed;
 use crate::meter::CommandKind;
 use crate::store::driver_error;
-use crate::store::takeover::is_claim;
 use crate::task::with_reply_limit;
 use crate::timing::{COMMAND_LIMIT, STREAM_AWAIT};
-use crate::{LockError, permit_id};
+use crate::{LockError, lock_id, permit_id};
 
 /// The locks that a stream reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -192,12 +191,12 @@ impl MongoStream {
     }
 }
 
-/// What an event of the server says of a lock. A `lockId` that is empty or a mark belongs to no holder.
+/// What an event of the server says of a lock. A `lockId` that is empty, a mark or kept belongs to no holder.
 fn holder_change(event: &Event) -> Option<HolderChange> {
     let name = event.document_key.as_ref()?.get_str("_id").ok().map(Arc::from)?;
     let document = event.full_document.as_ref();
     let lock_id = document.and_then(|document| document.get_str("lockId").ok());
-    Some(match lock_id.filter(|id| is_claim(id)) {
+    Some(match lock_id.filter(|id| lock_id::is_claim(id)) {
         Some(lock_id) => HolderChange::Acquired {
             name,
             lock_id: Arc::from(lock_id),

@@ -11,9 +11,10 @@ use super::detached::detached_fields;
 use super::look::{held_for, held_ms};
 use super::mongo::{MongoStore, millis};
 use super::several::any_of;
-use super::takeover::{free, margin_after};
+use super::takeover::{free, until_free};
 use super::{AcquireReply, AcquireRequest, ClaimEnd, Claimed, Dates, LeaseId, RenewReply, driver_error};
 use crate::few::Few;
+use crate::lock_id::KEPT_PREFIX;
 use crate::task::driver_call;
 use crate::timing::LATE_COMMAND;
 use crate::{FencingToken, LockError, lock_id, permit_id};
@@ -251,15 +252,23 @@ fn renewal_stage(expiry: Duration) -> Document {
     doc! { "$set": { "expiresAt": { "$max": [granted(Duration::ZERO), present] } } }
 }
 
-/// The update of a release. It keeps the document, so that tokens go on rising; the lease lasts until the minimum hold is
-/// over.
+/// The update of a release. It keeps the document, so that tokens go on rising. Until the minimum hold is over the lock stays
+/// taken, and the document says by which claim.
 pub(super) fn release_stage(min_hold: Duration) -> Document {
-    let end: Bson = if min_hold.is_zero() {
-        "$$NOW".into()
-    } else {
-        doc! { "$max": ["$$NOW", { "$add": ["$acquiredAt", millis(min_hold)] }] }.into()
-    };
-    doc! { "$set": { "lockId": "", "expiresAt": end } }
+    if min_hold.is_zero() {
+        return doc! { "$set": { "lockId": "", "expiresAt": "$$NOW" } };
+    }
+    let end = min_hold_end(min_hold);
+    let kept = doc! { "$concat": [KEPT_PREFIX, "$lockId"] };
+    doc! { "$set": {
+        "lockId": { "$cond": [{ "$gt": [&end, "$$NOW"] }, kept, ""] },
+        "expiresAt": { "$max": ["$$NOW", end] },
+    } }
+}
+
+/// The end of the minimum hold. A hold that begins in the future has begun by a clock that was ahead.
+pub(super) fn min_hold_end(min_hold: Duration) -> Document {
+    doc! { "$add": [{ "$min": ["$acquiredAt", "$$NOW"] }, millis(min_hold)] }
 }
 
 /// The query for the document of this claim, as long as the claim has the lock.
@@ -311,24 +320,18 @@ pub(super) fn acquire_reply(
         .wants_dates
         .then(|| dates(&key.name, document))
         .transpose()?;
-    let left = document.get_i64("remainingMs").ok();
     // The rest of a lease that has ended is negative.
-    let remaining = |margin| {
-        left.map(|left| {
-            Duration::from_millis(u64::try_from(left.saturating_add(millis(margin))).unwrap_or_default())
-        })
-    };
+    let left = document.get_i64("remainingMs").ok();
     let holder = document.get_str("lockId").ok();
     if holder != Some(&key.lock_id) {
-        let margin = margin_after(holder.unwrap_or_default(), request.takeover_margin);
         return Ok(AcquireReply::Held {
-            holder: holder.map(Arc::from),
+            holder: holder.map(|id| Arc::from(lock_id::taken_by(id))),
             held_for: held_for(document),
-            remaining: remaining(margin),
+            remaining: left.map(|left| until_free(holder, left, request.takeover_margin)),
             dates,
         });
     }
-    let remaining = remaining(Duration::ZERO);
+    let remaining = left.map(|left| Duration::from_millis(u64::try_from(left).unwrap_or_default()));
     match document.get("fencingToken") {
         Some(Bson::Int64(token)) => Ok(AcquireReply::Acquired {
             last_token: FencingToken::new(*token),

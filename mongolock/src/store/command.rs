@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::DateTime;
+use mongodb::bson::{Bson, DateTime};
 
 use crate::few::Few;
 use crate::once::MarkEnd;
@@ -114,15 +114,22 @@ pub(crate) struct Dates {
     pub(crate) expires_at: DateTime,
 }
 
-/// Which hold of a lock is ended by force.
-#[derive(Debug, Clone)]
-pub(crate) enum ForcedHold {
-    /// Whichever there is.
-    Any,
-    /// The one with this token in its document.
-    OfToken(FencingToken),
-    /// The one with this id.
-    OfId(Arc<str>),
+/// Whose documents an operator's read looks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum HoldsOf<'a> {
+    /// That of one lock or permit.
+    Name(&'a str),
+    /// Those of an owner's claims, also during their minimum holds; marks are none of them.
+    Owner(&'a str),
+}
+
+/// What is ended by force: the document of a lock that is taken or damaged, as it was read. The fields may have any type, and
+/// may be missing.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SeenHold {
+    pub(crate) name: Arc<str>,
+    pub(crate) lock_id: Option<Bson>,
+    pub(crate) token: Option<Bson>,
 }
 
 /// The server's reply to an acquire request.

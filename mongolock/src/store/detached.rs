@@ -9,7 +9,8 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 use tokio::time::Instant;
 
 use super::claims::{
-    acquire_reply, change_command, claim, claims, corrupt, error_of_change, granted, merged, wrong_type,
+    acquire_reply, change_command, claim, claims, corrupt, error_of_change, granted, merged, min_hold_end,
+    wrong_type,
 };
 use super::mongo::{MongoStore, millis};
 use super::several::any_of;
@@ -242,7 +243,7 @@ fn from_now(time: Duration) -> Document {
 pub(super) fn detached_fields(handle_id: &str, ttl: Duration, min_hold: Duration) -> Document {
     let mut end = from_now(ttl);
     if !min_hold.is_zero() {
-        end = doc! { "$max": [end, { "$add": ["$acquiredAt", millis(min_hold)] }] };
+        end = doc! { "$max": [end, min_hold_end(min_hold)] };
     }
     doc! { "lockId": { "$literal": handle_id }, "expiresAt": end }
 }

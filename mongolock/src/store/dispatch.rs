@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use super::look::held_permits;
 use super::{
     AcquireReply, AcquireRequest, Admission, AdmissionClass, Admissions, Begin, Changes, ClaimEnd, ClaimItem,
-    Claimed, Detachment, DocumentStream, EndedHold, Extended, Force, ForcedHold, ForcesById, GuardChange,
-    GuardOutcome, HeldPermits, Holders, IndexCheck, IndexState, Lane, LeaseId, LockFilter, LockInfo,
-    LockStream, Looked, MarkReply, MarkRequest, MongoStore, NestedWait, Note, NotesById, Outcomes, Page,
-    ProviderMark, ReleaseItem, RenewReply, RunningLeases, Store, StreamFilter, TakenOrDamaged, WaiterEntry,
+    Claimed, Detachment, DocumentStream, EndedHold, Extended, Force, ForcesById, GuardChange, GuardOutcome,
+    HeldPermits, Holders, HoldsOf, IndexCheck, IndexState, Lane, LeaseId, LockFilter, LockInfo, LockStream,
+    Looked, MarkReply, MarkRequest, MongoStore, NestedWait, Note, NotesById, Outcomes, Page, ProviderMark,
+    ReleaseItem, RenewReply, RunningLeases, SeenHold, Store, StreamFilter, TakenOrDamaged, WaiterEntry,
     WaitersByName, WaitersState, driver_error,
 };
 use crate::error::failure::Failure;
@@ -524,23 +524,18 @@ impl Store {
         }
     }
 
-    /// Frees a lock that is not free, if this hold has it, and returns what it has ended.
-    pub(crate) async fn force_release(
-        &self,
-        name: &str,
-        hold: &ForcedHold,
-        takeover_margin: Duration,
-    ) -> Result<Option<EndedHold>, LockError> {
-        send!(self, force_release(name, hold, takeover_margin))
+    /// Frees a lock, if its document is as it was read, and returns what it has ended.
+    pub(crate) async fn force_release(&self, hold: &SeenHold) -> Result<Option<EndedHold>, LockError> {
+        send!(self, force_release(hold))
     }
 
-    /// The claims of this owner whose locks are not free.
-    pub(crate) async fn claims_of_owner(
+    /// Reads the documents of locks that are taken, or damaged.
+    pub(crate) async fn seen_holds(
         &self,
-        owner: &str,
+        of: HoldsOf<'_>,
         takeover_margin: Duration,
-    ) -> Result<Vec<LeaseId>, LockError> {
-        send!(self, claims_of_owner(owner, takeover_margin))
+    ) -> Result<Vec<SeenHold>, LockError> {
+        send!(self, seen_holds(of, takeover_margin))
     }
 
     /// Looks which of these locks are held, with one query that changes nothing. The caller has the admission, and may drop

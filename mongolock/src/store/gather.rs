@@ -25,7 +25,7 @@ use crate::few::Few;
 use crate::meter::CommandKind;
 use crate::sync::lock;
 use crate::timing::{GATHER_LIMIT, LANE_GRACE, TOGETHER_LIMIT};
-use crate::{FencingToken, LockError, task, trace};
+use crate::{FencingToken, LockError, lock_id, task, trace};
 
 /// A claim on one lock.
 #[derive(Debug, Clone)]
@@ -61,7 +61,8 @@ impl ReleaseItem {
         let Some(found) = found else {
             return Ok(false);
         };
-        if found.lock_id.is_empty() && found.token == self.token.get() {
+        let is_released = found.lock_id.is_empty() || found.lock_id == lock_id::kept_of(&self.key.lock_id);
+        if is_released && found.token == self.token.get() {
             return Ok(true);
         }
         // Dates have milliseconds.

@@ -4,7 +4,7 @@ use mongodb::bson::DateTime;
 use serde::ser::Error;
 use serde::{Serialize, Serializer};
 
-use super::takeover::margin_after;
+use super::takeover::until_free;
 use crate::duration::as_seconds;
 use crate::{FencingToken, LockError, lock_id, permit_id};
 
@@ -151,25 +151,19 @@ pub(crate) struct Seen<'a> {
     pub(crate) note: Option<String>,
 }
 
-/// Whether there may be a note about the hold with this id: neither about a released lock nor about a mark.
-pub(super) fn may_have_note(lock_id: &str) -> bool {
-    !lock_id.is_empty() && !lock_id::is_mark(lock_id)
-}
-
 impl From<Seen<'_>> for LockInfo {
     fn from(seen: Seen<'_>) -> Self {
         let left = seen
             .expires_at
             .timestamp_millis()
             .saturating_sub(seen.now.timestamp_millis());
-        let margin = margin_after(seen.lock_id, seen.takeover_margin).as_millis();
-        let until_free = left.saturating_add(i64::try_from(margin).unwrap_or(i64::MAX));
+        let taken_by = lock_id::taken_by(seen.lock_id);
         Self {
             name: permit_id::shown(seen.name).to_owned(),
             permit: permit_id::number(seen.name),
-            owner: lock_id::owner(seen.lock_id).map(str::to_owned),
-            detached: lock_id::is_detached(seen.lock_id),
-            state: match (seen.lock_id, left) {
+            owner: lock_id::owner(taken_by).map(str::to_owned),
+            detached: lock_id::is_detached(taken_by),
+            state: match (taken_by, left) {
                 ("", _) => LockState::Released,
                 (id, ..=0) if lock_id::is_mark(id) => LockState::Released,
                 (id, _) if lock_id::is_mark(id) => LockState::Done,
@@ -179,7 +173,7 @@ impl From<Seen<'_>> for LockInfo {
             fencing_token: FencingToken::new(seen.token),
             acquired_at: seen.acquired_at,
             expires_at: seen.expires_at,
-            remaining: Duration::from_millis(u64::try_from(until_free).unwrap_or_default()),
+            remaining: until_free(Some(seen.lock_id), left, seen.takeover_margin),
             waiters: seen.waiters,
             note: seen.note,
         }
@@ -219,6 +213,10 @@ mod tests {
         );
         assert_eq!(
             json("", 60_000, 59_999),
+            r#"{"name":"report:1","owner":null,"state":"released","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:41:00.123Z","remaining":0.0,"waiters":[]}"#
+        );
+        assert_eq!(
+            json("kept:billing-1#8c0f", 60_000, 59_999),
             r#"{"name":"report:1","owner":null,"state":"released","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:41:00.123Z","remaining":0.001,"waiters":[]}"#
         );
     }
@@ -256,8 +254,9 @@ mod tests {
         assert_eq!(state("a#1", 0), (LockState::Expired, 5000));
         assert_eq!(state("a#1", 4999), (LockState::Expired, 1));
         assert_eq!(state("a#1", 5000), (LockState::Expired, 0));
-        assert_eq!(state("", -1000), (LockState::Released, 1000));
-        assert_eq!(state("", 0), (LockState::Released, 0));
+        assert_eq!(state("", -1000), (LockState::Released, 0));
+        assert_eq!(state("kept:a#1", -1000), (LockState::Released, 1000));
+        assert_eq!(state("kept:a#1", 0), (LockState::Released, 0));
     }
 
     #[test]

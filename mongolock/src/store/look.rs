@@ -7,9 +7,9 @@ use std::time::Duration;
 use mongodb::bson::{Bson, Document, doc};
 
 use super::memory::MemoryStore;
-use super::mongo::{MongoStore, Query, millis};
-use super::takeover::{free, margin_after};
-use crate::{LockError, permit_id};
+use super::mongo::{MongoStore, Query};
+use super::takeover::{free, until_free};
+use crate::{LockError, lock_id, permit_id};
 
 /// The largest number of permits that one query returns: twice those that a semaphore can have.
 const MOST_FOUND: usize = 2000;
@@ -125,18 +125,13 @@ pub(super) fn running_lease(
     if document.get_bool("free").unwrap_or(true) {
         return None;
     }
-    let holder: Option<Arc<str>> = document.get_str("lockId").ok().map(Arc::from);
+    let lock_id = document.get_str("lockId").ok();
     // Within the margin the lease has ended already, and the difference is negative.
-    let margin = millis(margin_after(
-        holder.as_deref().unwrap_or_default(),
-        takeover_margin,
-    ));
-    let held_for = held_for(document);
-    let remaining = document.get_i64("remainingMs").ok()?.saturating_add(margin);
+    let left = document.get_i64("remainingMs").ok()?;
     let lease = RunningLease {
-        holder,
-        held_for,
-        remaining: Duration::from_millis(u64::try_from(remaining).unwrap_or_default()),
+        holder: lock_id.map(|id| Arc::from(lock_id::taken_by(id))),
+        held_for: held_for(document),
+        remaining: until_free(lock_id, left, takeover_margin),
     };
     Some((Arc::from(name), lease))
 }

@@ -22,8 +22,8 @@ use self::notes::NoteDocuments;
 use self::retention::Retention;
 use self::waiters::WaiterDocuments;
 use super::{
-    AcquireReply, AcquireRequest, Admissions, ClaimItem, Claimed, Dates, EndedHold, ForcedHold, HolderChange,
-    Outcomes, Page, ReleaseItem, RenewReply, RunningLease,
+    AcquireReply, AcquireRequest, Admissions, ClaimItem, Claimed, Dates, EndedHold, HolderChange, HoldsOf,
+    Outcomes, Page, ReleaseItem, RenewReply, RunningLease, SeenHold,
 };
 use crate::few::Few;
 use crate::options::DEFAULT_RETENTION;
@@ -31,7 +31,7 @@ use crate::store::LeaseId;
 use crate::store::info::Seen;
 use crate::store::takeover::margin_after;
 use crate::sync::lock;
-use crate::timing::{FORCED_REST, LATE_COMMAND};
+use crate::timing::LATE_COMMAND;
 use crate::{FencingToken, LockFilter, LockInfo};
 use crate::{lock_id, permit_id};
 
@@ -77,7 +77,24 @@ impl Document {
 
     /// The time at which the lock is free if it is neither renewed nor released.
     fn free_at(&self, takeover_margin: Duration) -> Duration {
+        if self.lock_id.is_empty() {
+            return Duration::ZERO;
+        }
         self.expires_at + margin_after(&self.lock_id, takeover_margin)
+    }
+
+    /// The end of the minimum hold, by the rule of the expression in `claims.rs`.
+    fn min_hold_end(&self, now: Duration, min_hold: Duration) -> Duration {
+        self.acquired_at.min(now) + min_hold
+    }
+
+    /// What an operator's read finds.
+    fn seen(&self, name: &Arc<str>) -> SeenHold {
+        SeenHold {
+            name: Arc::clone(name),
+            lock_id: Some(self.lock_id.as_ref().into()),
+            token: Some(self.token.into()),
+        }
     }
 
     /// Renews by the rule of the pipeline in `claims.rs`: a renewal that takes effect late does not shorten the lease.
@@ -95,6 +112,17 @@ impl Document {
     pub(super) fn end(&mut self, at: Duration) {
         self.lock_id = Arc::from("");
         self.expires_at = at;
+    }
+
+    /// Releases the claim, by the rule of the pipeline in `claims.rs`.
+    fn release(&mut self, now: Duration, min_hold: Duration) {
+        let until = self.min_hold_end(now, min_hold);
+        if until > now {
+            self.lock_id = Arc::from(lock_id::kept_of(&self.lock_id));
+            self.expires_at = until;
+        } else {
+            self.end(now);
+        }
     }
 }
 
@@ -198,7 +226,7 @@ impl MemoryStore {
         }
         AcquireReply::Held {
             dates,
-            holder: Some(Arc::clone(&document.lock_id)),
+            holder: Some(Arc::from(lock_id::taken_by(&document.lock_id))),
             held_for: Some(now.saturating_sub(document.acquired_at)),
             remaining: Some(document.free_at(request.takeover_margin).saturating_sub(now)),
         }
@@ -254,7 +282,7 @@ impl MemoryStore {
         let Some(document) = own(&mut documents, key) else {
             return false;
         };
-        document.end(now.max(document.acquired_at + min_hold));
+        document.release(now, min_hold);
         self.report(&key.name);
         true
     }
@@ -292,7 +320,7 @@ impl MemoryStore {
             .get(name)
             .filter(|document| !document.is_free(now, takeover_margin))?;
         Some(RunningLease {
-            holder: Some(Arc::clone(&document.lock_id)),
+            holder: Some(Arc::from(lock_id::taken_by(&document.lock_id))),
             held_for: Some(now.saturating_sub(document.acquired_at)),
             remaining: document.free_at(takeover_margin).saturating_sub(now),
         })
@@ -326,56 +354,38 @@ impl MemoryStore {
             .map(|document| self.info(name, document, now, takeover_margin))
     }
 
-    pub(crate) fn force_release(
-        &self,
-        name: &str,
-        hold: &ForcedHold,
-        takeover_margin: Duration,
-    ) -> Option<EndedHold> {
-        self.force_release_at(self.now(), name, hold, takeover_margin)
+    pub(crate) fn force_release(&self, hold: &SeenHold) -> Option<EndedHold> {
+        self.force_release_at(self.now(), hold)
     }
 
-    /// Frees the lock by force, unless its lease began after the command: then the operator has not seen it.
-    pub(crate) fn force_release_at(
-        &self,
-        now: Duration,
-        name: &str,
-        hold: &ForcedHold,
-        takeover_margin: Duration,
-    ) -> Option<EndedHold> {
+    /// Frees the lock by force if the document is as it was read.
+    pub(crate) fn force_release_at(&self, now: Duration, hold: &SeenHold) -> Option<EndedHold> {
         let mut documents = lock(&self.documents);
         let document = documents
-            .get_mut(name)
-            .filter(|document| !document.is_free(now, takeover_margin) && document.acquired_at <= now)
-            .filter(|document| !document.lock_id.is_empty() || document.expires_at > now + FORCED_REST)
-            .filter(|document| match hold {
-                ForcedHold::Any => true,
-                ForcedHold::OfToken(token) => token.get() == document.token,
-                ForcedHold::OfId(lock_id) => *lock_id == document.lock_id,
-            })?;
+            .get_mut(&hold.name)
+            .filter(|document| *hold == document.seen(&hold.name))?;
         let ended = EndedHold {
             lock_id: Arc::clone(&document.lock_id),
             expires_at: self.date(document.expires_at),
         };
         document.end(now);
-        self.report(&Arc::from(name));
+        self.report(&hold.name);
         Some(ended)
     }
 
-    /// The claims of this owner whose locks are not free.
-    pub(crate) fn claims_of_owner(&self, wanted: &str, takeover_margin: Duration) -> Vec<LeaseId> {
+    pub(crate) fn seen_holds(&self, of: HoldsOf<'_>, takeover_margin: Duration) -> Vec<SeenHold> {
         let now = self.now();
         let documents = lock(&self.documents);
-        let of_owner = documents.iter().filter(|(_, document)| {
-            let is_claim = !lock_id::is_mark(&document.lock_id);
-            let is_owner = lock_id::owner(&document.lock_id) == Some(wanted);
-            is_claim && is_owner && !document.is_free(now, takeover_margin)
+        let wanted = documents.iter().filter(|(name, document)| {
+            let is_of = match of {
+                HoldsOf::Name(wanted) => ***name == *wanted,
+                HoldsOf::Owner(wanted) => {
+                    !lock_id::is_mark(&document.lock_id) && lock_id::owner(&document.lock_id) == Some(wanted)
+                }
+            };
+            is_of && !document.is_free(now, takeover_margin)
         });
-        let key = |(name, document): (&Arc<str>, &Document)| LeaseId {
-            name: Arc::clone(name),
-            lock_id: Arc::clone(&document.lock_id),
-        };
-        of_owner.map(key).collect()
+        wanted.map(|(name, document)| document.seen(name)).collect()
     }
 
     /// Reports an event to the waiters; it is no error if there are none.
@@ -401,7 +411,7 @@ impl MemoryStore {
             token: document.token,
             now: self.date(now),
             takeover_margin,
-            waiters: self.waiter_infos(permit_id::awaited(name), &document.lock_id),
+            waiters: self.waiter_infos(permit_id::awaited(name), lock_id::taken_by(&document.lock_id)),
             note: self.note_of(&document.lock_id),
         };
         seen.into()

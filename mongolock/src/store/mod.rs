@@ -44,7 +44,7 @@ pub(crate) use any_document::read_document;
 pub(crate) use change_stream::{HolderChange, LockStream, StreamFilter};
 pub(crate) use command::{
     ACQUIRE_REQUEST, AcquireReply, AcquireRequest, ClaimEnd, Claimed, Dates, Detachment, Extended,
-    ForcedHold, GuardChange, GuardOutcome, LeaseId, RenewReply,
+    GuardChange, GuardOutcome, HoldsOf, LeaseId, RenewReply, SeenHold,
 };
 pub(crate) use connection::{Connection, connect};
 #[cfg(test)]

@@ -1,7 +1,8 @@
 use mongodb::bson::{DateTime, Document, doc};
 
-use super::admin::{conditions, seen};
+use super::admin::{begins_with, conditions, seen};
 use super::mongo::MongoStore;
+use crate::lock_id::KEPT_PREFIX;
 use crate::store::info::Seen;
 use crate::{LockError, LockFilter};
 
@@ -47,7 +48,7 @@ impl MongoStore {
         filter: &LockFilter,
         ids: Option<&[String]>,
     ) -> Result<Vec<TakenOrDamaged>, LockError> {
-        let mut query = doc! { "lockId": { "$ne": "" } };
+        let mut query = doc! { "lockId": { "$ne": "", "$not": begins_with(&[KEPT_PREFIX]) } };
         if let Some(ids) = ids {
             query.insert("_id", doc! { "$in": ids });
         }

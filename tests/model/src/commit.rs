@@ -4,7 +4,7 @@
 
 use stateright::Model;
 
-use crate::protocol::{ClaimId, Document, LockId, Rules, Time, own};
+use crate::protocol::{ClaimId, Document, LockId, Rules, Time, force_release, own};
 use crate::shared::Counts;
 
 type Property = stateright::Property<Commit>;
@@ -269,7 +269,8 @@ impl Model for Commit {
                 }
             }
             Action::OperatorForcesRelease => {
-                state.change(|at| rules.force_release(at, now))?;
+                let seen = rules.seen(state.document, now)?;
+                state.change(|at| force_release(at, seen, now))?;
             }
         }
         Some(state)

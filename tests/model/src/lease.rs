@@ -7,7 +7,7 @@
 mod state;
 mod steps;
 
-use crate::protocol::{ClaimId, Document, Release, Reply, Rules, Time, Token, Tokens};
+use crate::protocol::{ClaimId, Document, Release, Reply, Rules, Seen, Time, Token, Tokens};
 use crate::shared::Counts;
 
 /// From when a holder counts its lease.
@@ -110,8 +110,8 @@ pub(crate) enum Request {
     Acquire,
     Renew,
     Release,
-    /// An operator's; its claim means nothing.
-    ForceRelease,
+    /// An operator's, of the hold that it has read; its claim means nothing.
+    ForceRelease(Seen),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -115,8 +115,9 @@ impl Rules {
     pub(crate) fn is_free(&self, document: Option<Document>, now: Time) -> bool {
         document.is_none_or(|document| {
             let margin = match document.lock_id {
+                LockId::Released => return true,
                 LockId::Claim(_) => self.takeover_margin,
-                LockId::Released | LockId::Done(_) => 0,
+                LockId::Done(_) => 0,
             };
             document.expires_at <= now - margin
         })
@@ -188,13 +189,21 @@ impl Rules {
         }
     }
 
-    /// A forced release by an operator, `force_release`: not of a lease that began after the command.
-    pub(crate) fn force_release(&self, at: &mut Option<Document>, now: Time) {
-        if !self.is_free(*at, now)
-            && let Some(document) = at.as_mut().filter(|document| document.acquired_at <= now)
-        {
-            end(document, now);
-        }
+    /// The hold that an operator's read finds at this time of the server, `seen_holds`.
+    pub(crate) fn seen(&self, at: Option<Document>, now: Time) -> Option<Seen> {
+        let taken = at.filter(|_| !self.is_free(at, now))?;
+        Some((taken.lock_id, taken.token))
+    }
+}
+
+/// What an operator's read has found of a hold.
+pub(crate) type Seen = (LockId, Token);
+
+/// A forced release by an operator, `force_release`: of the hold that was read, whenever that began.
+pub(crate) fn force_release(at: &mut Option<Document>, seen: Seen, now: Time) {
+    let is_seen = |document: &&mut Document| (document.lock_id, document.token) == seen;
+    if let Some(document) = at.as_mut().filter(is_seen) {
+        end(document, now);
     }
 }
 
@@ -268,7 +277,8 @@ pub(crate) fn detach(
     let is_hold = |document: &&mut Document| token.is_none_or(|token| document.token == token);
     if let Some(document) = own(at, old).filter(is_hold) {
         document.lock_id = LockId::Claim(handle);
-        document.expires_at = (now + lease.ttl).max(document.acquired_at + lease.min_hold);
+        let begun = document.acquired_at.min(now);
+        document.expires_at = (now + lease.ttl).max(begun + lease.min_hold);
     }
 }
 

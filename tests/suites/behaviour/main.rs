@@ -17,6 +17,7 @@ mod detached;
 mod events;
 mod fenced;
 mod fixture;
+mod forced_release;
 mod handover;
 mod health;
 mod in_flight;

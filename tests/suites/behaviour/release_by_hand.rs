@@ -84,6 +84,33 @@ async fn a_lock_that_is_released_by_hand_is_lost_for_good() {
     assert_lost_for_good(&fixture, guard).await;
 }
 
+/// What a clock that was ahead has left, and minimum holds.
+#[tokio::test]
+async fn what_begins_in_the_future_is_released_by_hand() {
+    let fixture = Fixture::mongodb().await;
+    let owner = fixture.process(OWNER);
+    for comment in ["Release one lock", "Release all locks of one owner"] {
+        for is_kept in [false, true] {
+            let lock = owner.lock(NAME).min_hold(AMPLE * 10);
+            let guard = lock.acquire().await.unwrap();
+            let ahead = doc! { "$add": ["$acquiredAt", 3_600_000] };
+            let ahead =
+                doc! { "$set": { "acquiredAt": ahead, "expiresAt": { "$add": ["$expiresAt", 3_600_000] } } };
+            change_lock(fixture.database(), NAME, ahead).await;
+            if is_kept {
+                guard.release().await.unwrap();
+            } else {
+                // Its process is gone.
+                std::mem::forget(guard);
+            }
+            let release = call(PAGE, comment);
+            assert_updated(&release.run(fixture.database()).await, 1);
+            assert_updated(&release.run(fixture.database()).await, 0);
+            assert!(fixture.is_free(NAME).await, "{comment} {is_kept}");
+        }
+    }
+}
+
 /// S2.7
 #[tokio::test]
 async fn all_locks_of_an_owner_are_released_by_hand() {
@@ -133,8 +160,13 @@ async fn the_list_shows_the_locks_that_are_held() {
     let older = fixture.provider.lock("older").await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let newer = fixture.provider.lock("newer").await.unwrap();
-    let released = fixture.provider.lock("released").await.unwrap();
-    released.release().await.unwrap();
+    for min_hold in [Duration::ZERO, AMPLE * 10] {
+        let lock = fixture
+            .provider
+            .lock(format!("released:{min_hold:?}"))
+            .min_hold(min_hold);
+        lock.await.unwrap().release().await.unwrap();
+    }
 
     let list = call(PAGE, "The locks that are held now");
     let locks = found(&list.run(fixture.database()).await);

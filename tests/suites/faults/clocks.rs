@@ -1,13 +1,17 @@
-//! A failover to a member whose clock is ahead: leases end early there, unless a takeover margin covers the difference.
+//! A failover to a member whose clock is ahead: leases end early there, unless a takeover margin covers the difference. And a
+//! clock that was ahead and goes back: what it has left is free if it was released, and can be released by force.
 
 use std::time::{Duration, SystemTime};
 
 use mongodb::bson::{Document, doc};
 use mongolock::{DistributedLock, LockProvider};
-use mongolock_tests::{AMPLE, Node, Server, eventually, must, three_members_with_one_clock_ahead};
+use mongolock_tests::{
+    AMPLE, Node, Server, eventually, must, one_member_with_its_clock_ahead,
+    three_members_with_one_clock_ahead,
+};
 use tokio::time::Instant;
 
-use crate::{assert_free, connect};
+use crate::{assert_free, connect, patient};
 
 /// The difference between the clocks.
 const AHEAD: Duration = Duration::from_secs(20);
@@ -94,4 +98,48 @@ async fn a_margin_keeps_a_lock_with_its_holder_across_a_failover_to_a_clock_that
         begun.elapsed()
     );
     assert!(next.fencing_token() > kept.fencing_token() && early.fencing_token() > taken.fencing_token());
+}
+
+#[tokio::test]
+async fn after_a_clock_has_gone_back_no_lock_stays_taken() {
+    const OWNER: &str = "before";
+    let directory = tempfile::tempdir().unwrap();
+    let hour = Duration::from_secs(3600);
+    let server = one_member_with_its_clock_ahead(directory.path(), hour).await;
+    assert!(is_ahead(server.node()).await);
+    let before = LockProvider::builder(&connect(&server.uri(), "app").await);
+    let before = before.owner(OWNER).build().unwrap();
+    assert_free(&before, "released").await;
+    for name in ["held", "of owner"] {
+        // Its process is gone.
+        std::mem::forget(unrenewed(&before, name).await.unwrap());
+    }
+    before.lock("mark").once().await.unwrap().done().await.unwrap();
+    for name in ["kept", "kept of owner"] {
+        let kept = before.lock(name).min_hold(hour).await.unwrap();
+        kept.release().await.unwrap();
+    }
+    let detached = before.lock("detached").await.unwrap();
+    detached.detach(hour).await.unwrap();
+
+    must(server.node().restart().await);
+    assert!(!is_ahead(server.node()).await);
+    let after = patient(&connect(&server.uri(), "app").await);
+    let soon = Instant::now();
+    let released = after.lock("released").acquire().await.unwrap();
+    assert!(soon.elapsed() < hour / 2, "it is not busy for the step");
+    released.release().await.unwrap();
+    let admin = after.admin();
+    for name in ["held", "mark", "kept", "detached"] {
+        assert!(
+            after.lock(name).try_acquire().await.unwrap().is_none(),
+            "{name} is taken"
+        );
+        assert!(admin.force_release(name).await.unwrap(), "{name}");
+        assert_free(&after, name).await;
+    }
+    assert_eq!(admin.release_owner(OWNER).await.unwrap(), 2);
+    for name in ["of owner", "kept of owner"] {
+        assert_free(&after, name).await;
+    }
 }

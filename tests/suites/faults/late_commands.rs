@@ -173,3 +173,29 @@ async fn a_request_that_arrives_after_the_release_makes_no_try_busy() {
     let guard = must(eventually(limit, "the lock is free", free).await);
     guard.release().await.unwrap();
 }
+
+/// The hold that an operator has read ends while the forced release is under way: the next one is not the one that was meant.
+#[tokio::test]
+async fn a_forced_release_that_arrives_late_ends_no_later_hold() {
+    let it = Proxied::start(LONG_EXPIRY).await;
+    let rival = it.rival().to_builder().owner("rival").build().unwrap();
+    for by_owner in [false, true] {
+        let seen = rival.lock("late").acquire().await.unwrap();
+        let late = it
+            .proxy
+            .inject(Fault::delay_request(LATE * 3).command("findAndModify"));
+        let admin = it.provider.admin();
+        let releasing = tokio::spawn(async move {
+            if by_owner {
+                admin.release_owner("rival").await.map(|released| released > 0)
+            } else {
+                admin.force_release("late").await
+            }
+        });
+        must(late.happened(AMPLE).await);
+        seen.release().await.unwrap();
+        let next = rival.lock("late").acquire().await.unwrap();
+        assert!(!releasing.await.unwrap().unwrap(), "by the owner: {by_owner}");
+        next.release().await.expect("the operator has not seen this hold");
+    }
+}

@@ -49,7 +49,7 @@ impl Fields {
         Self {
             is_damaged: document.contains_key("lockId") && lock_id.is_err()
                 || document.contains_key("expiresAt") && expires_at.is_none(),
-            lock_id: lock_id.ok().map(str::to_owned),
+            lock_id: lock_id.ok().map(|id| lock_id::taken_by(id).to_owned()),
             token: document.get_i64("fencingToken").ok(),
             acquired_at: date("acquiredAt"),
             expires_at,

@@ -52,6 +52,7 @@ fn values_out_of_bounds_are_refused_by_name() {
     );
     assert_eq!(refuses(|b| b.owner("")), "owner");
     assert_eq!(refuses(|b| b.owner("done:a")), "owner");
+    assert_eq!(refuses(|b| b.owner("kept:a")), "owner");
     assert_eq!(refuses(|b| b.owner("a\nb")), "owner");
     assert_eq!(refuses(|b| b.collection("")), "collection");
     assert_eq!(refuses(|b| b.collection("a$b")), "collection");

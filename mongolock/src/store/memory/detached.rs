@@ -18,7 +18,7 @@ impl Document {
     /// Gives the lease the id of a handle.
     fn detach(&mut self, now: Duration, lock_id: &Arc<str>, ttl: Duration, min_hold: Duration) {
         self.lock_id = Arc::clone(lock_id);
-        self.expires_at = (now + ttl).max(self.acquired_at + min_hold);
+        self.expires_at = (now + ttl).max(self.min_hold_end(now, min_hold));
     }
 }
 

@@ -53,11 +53,11 @@ impl MemoryStore {
         self.events.subscribe()
     }
 
-    /// The id in the document, unless the lock was released.
+    /// The claim or mark in the document, unless the lock was released.
     pub(crate) fn claimed_by(&self, name: &str) -> Option<Arc<str>> {
         let documents = lock(&self.documents);
         let id = documents.get(name).map(|document| Arc::clone(&document.lock_id));
-        id.filter(|id| !id.is_empty())
+        id.filter(|id| !lock_id::taken_by(id).is_empty())
     }
 
     /// The names whose leases run; marks are none.
@@ -75,11 +75,6 @@ impl MemoryStore {
     pub(crate) fn lease_of(&self, name: &str, takeover_margin: Duration) -> Option<(Arc<str>, Duration)> {
         let lease = self.running_lease(self.now(), name, takeover_margin)?;
         Some((lease.holder?, lease.remaining))
-    }
-
-    pub(crate) fn acquired_at(&self, name: &str) -> Option<Duration> {
-        let documents = lock(&self.documents);
-        documents.get(name).map(|document| document.acquired_at)
     }
 
     /// Deletes a document as an operator does: not even its token is remembered.

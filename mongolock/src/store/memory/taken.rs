@@ -3,7 +3,7 @@ use mongodb::bson::DateTime;
 use super::MemoryStore;
 use crate::store::taken::{TakenLock, TakenOrDamaged};
 use crate::sync::lock;
-use crate::{LockFilter, permit_id};
+use crate::{LockFilter, lock_id, permit_id};
 
 impl MemoryStore {
     /// The taken locks that meet the name and the prefix of a filter, or those of them that have one of these ids.
@@ -11,7 +11,7 @@ impl MemoryStore {
         let read_at = self.server_time();
         let documents = lock(&self.documents);
         let wanted = documents.iter().filter(|(id, document)| {
-            !document.lock_id.is_empty()
+            !lock_id::taken_by(&document.lock_id).is_empty()
                 && filter.admits_name(permit_id::shown(id))
                 && ids.is_none_or(|ids| ids.iter().any(|own| **own == ***id))
         });

@@ -1,7 +1,7 @@
 //! What the steps of the model change in a state.
 
 use super::{Action, Command, CountsFrom, Lease, Phase, Process, Request, Stage, State, Stored, Write};
-use crate::protocol::{ClaimId, LockId, Reply, Time, Token};
+use crate::protocol::{ClaimId, LockId, Reply, Time, Token, force_release};
 
 impl State {
     /// Whether this process relies on the lock.
@@ -36,7 +36,7 @@ impl State {
     }
 
     /// The step of a process, or of an operator, that sends a command.
-    pub(super) fn send_next(&mut self, action: Action) -> Option<()> {
+    pub(super) fn send_next(&mut self, model: &Lease, action: Action) -> Option<()> {
         match action {
             Action::Acquire(process) => {
                 let claim = ClaimId(self.done.claims);
@@ -58,8 +58,10 @@ impl State {
             }
             Action::OperatorForcesRelease => {
                 self.done.forced += 1;
-                // An operator has no claim, and none has this number.
-                self.send(Request::ForceRelease, ClaimId(u8::MAX));
+                // Its read is that of a moment. It has no claim, and none has this number.
+                if let Some(seen) = model.rules.seen(self.stored.document, self.server_time(model)) {
+                    self.send(Request::ForceRelease(seen), ClaimId(u8::MAX));
+                }
             }
             _ => return None,
         }
@@ -82,8 +84,8 @@ impl State {
                 rules.release(at, command.claim, now);
                 None
             }
-            Request::ForceRelease => {
-                rules.force_release(at, now);
+            Request::ForceRelease(seen) => {
+                force_release(at, seen, now);
                 None
             }
         };
@@ -170,7 +172,7 @@ impl State {
             });
             match (command.stage, command.request) {
                 (Stage::Replied { .. }, _) => is_awaited,
-                (_, Request::Acquire | Request::ForceRelease) => true,
+                (_, Request::Acquire | Request::ForceRelease(_)) => true,
                 (_, Request::Renew | Request::Release) => {
                     let id = Some(LockId::Claim(command.claim));
                     is_awaited || stored == id || committed == id || may_acquire(command.claim)

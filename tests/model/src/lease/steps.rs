@@ -115,7 +115,7 @@ impl Model for Lease {
             | Action::GiveUp(_)
             | Action::Renew(_)
             | Action::Release(_)
-            | Action::OperatorForcesRelease => state.send_next(action)?,
+            | Action::OperatorForcesRelease => state.send_next(self, action)?,
             Action::WriteArrives(write) => {
                 let arrived = |process: &&mut Process| process.write == Some(write);
                 state.processes.iter_mut().find(arrived)?.write = None;

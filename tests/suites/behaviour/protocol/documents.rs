@@ -5,11 +5,12 @@ use std::time::Duration;
 use mongodb::IndexModel;
 use mongodb::bson::{Bson, DateTime, Document, Timestamp, doc};
 use mongodb::options::IndexOptions;
-use mongolock::LockError;
+use mongolock::{FencingToken, LockError};
 use mongolock_tests::{AMPLE, change_lock, eventually, must};
 use tokio::time::sleep;
 
 use crate::fixture::{Fixture, acquire_and_release, renewing};
+use crate::interop_dotnet::DotnetLock;
 use crate::observer::{fields, millis};
 
 /// S1.3, S1.7, S1.8, S1.16, S0.15, S2.2, S2.4, S3.5
@@ -52,6 +53,50 @@ async fn a_released_lock_keeps_its_document() {
     assert_eq!(released.get("fencingToken"), held.get("fencingToken"));
     assert!(released.get_datetime("expiresAt").unwrap() < held.get_datetime("expiresAt").unwrap());
     assert_eq!(released.len(), 5);
+}
+
+/// Until the end of the minimum hold the document says by which claim it is kept. Another program, which reads the end alone,
+/// keeps to it as well.
+#[tokio::test]
+async fn a_minimum_hold_is_kept_in_the_document() {
+    let fixture = Fixture::mongodb().await;
+    let min_hold = Duration::from_secs(3);
+    let guard = fixture.provider.lock("kept").min_hold(min_hold).await.unwrap();
+    let held = fixture.document("kept").await.unwrap();
+    guard.release().await.unwrap();
+    let kept = fixture.document("kept").await.unwrap();
+    let id = held.get_str("lockId").unwrap();
+    assert_eq!(kept.get_str("lockId"), Ok(&*format!("kept:{id}")));
+    assert_eq!(millis(&kept, "expiresAt") - millis(&kept, "acquiredAt"), 3000);
+    assert_eq!(kept.get("fencingToken"), held.get("fencingToken"));
+    assert_eq!(kept.len(), 5);
+    assert!(DotnetLock::acquire(&fixture.locks(), "kept").await.is_none());
+    let next = fixture.provider.lock("kept").acquire().await.unwrap();
+    assert!(next.fencing_token() > FencingToken::from(held.get_i64("fencingToken").unwrap()));
+    // A hold that is released after its minimum hold is not kept.
+    let over = fixture
+        .provider
+        .lock("over")
+        .min_hold(Duration::from_millis(1))
+        .await
+        .unwrap();
+    sleep(Duration::from_millis(50)).await;
+    over.release().await.unwrap();
+    let over = fixture.document("over").await.unwrap();
+    assert_eq!(over.get_str("lockId"), Ok(""));
+}
+
+/// The clock that has granted a hold was an hour ahead: the minimum hold counts from its release at the latest.
+#[tokio::test]
+async fn a_minimum_hold_that_begins_in_the_future_is_not_longer() {
+    let fixture = Fixture::mongodb().await;
+    let lock = fixture.provider.lock("kept").min_hold(AMPLE);
+    let guard = lock.acquire().await.unwrap();
+    let ahead = doc! { "$set": { "acquiredAt": { "$add": ["$acquiredAt", 3_600_000] } } };
+    change_lock(fixture.database(), "kept", ahead).await;
+    guard.release().await.unwrap();
+    let remaining = fixture.info("kept").await.remaining;
+    assert!(!remaining.is_zero() && remaining <= AMPLE, "{remaining:?}");
 }
 
 /// S1.23: the new expiry counts from the renewal, not from the old expiry.

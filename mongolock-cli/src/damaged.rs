@@ -1,0 +1,161 @@
+//! Documents that cannot be read as locks: what they say of their holders, and their release.
+
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
+use mongolock::FencingToken;
+
+use crate::cli::ReleaseArguments;
+use crate::connection::Collections;
+use crate::driver;
+use crate::failure::Failure;
+use crate::ids;
+use crate::json::rfc3339;
+use crate::text::{escaped, quoted};
+
+/// A damaged document.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Damaged {
+    document: Document,
+}
+
+impl Damaged {
+    /// Those of this lock, and of the permits of the semaphore of this name.
+    pub(crate) async fn of(collections: &Collections, name: &str) -> Result<Vec<Self>, Failure> {
+        let permits = doc! { "$gt": ids::any_permit(name), "$lt": ids::after_permits(name) };
+        let unlike = |field: &str, wanted: &str| doc! { field: { "$not": { "$type": wanted } } };
+        let is_damaged = [
+            unlike("lockId", "string"),
+            unlike("acquiredAt", "date"),
+            unlike("expiresAt", "date"),
+            unlike("fencingToken", "long"),
+        ];
+        let wanted = doc! { "$and": [
+            { "$or": [{ "_id": name }, { "_id": permits }] },
+            { "$or": is_damaged.to_vec() },
+        ] };
+        let found = collections
+            .locks
+            .find(wanted)
+            .sort(doc! { "_id": 1 })
+            .read_concern(ReadConcern::local())
+            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary));
+        let documents = driver::all(found.await).await?;
+        Ok(documents.into_iter().map(|document| Self { document }).collect())
+    }
+
+    fn id(&self) -> &str {
+        self.document.get_str("_id").unwrap_or_default()
+    }
+
+    /// The number of the permit.
+    pub(crate) fn permit(&self) -> Option<u32> {
+        ids::awaited(self.id()).1
+    }
+
+    fn name(&self) -> String {
+        let awaited = ids::awaited(self.id()).0;
+        ids::shown(&awaited).to_owned()
+    }
+
+    /// The name, and the number of a permit.
+    pub(crate) fn shown(&self) -> String {
+        match self.permit() {
+            Some(number) => format!("{} #{number}", escaped(&self.name())),
+            None => escaped(&self.name()).into_owned(),
+        }
+    }
+
+    /// What it says about its holder: a process may still work under the lock.
+    pub(crate) fn holder(&self) -> String {
+        let shown = |key: &str| match self.document.get(key) {
+            None => "none".to_owned(),
+            Some(Bson::DateTime(time)) => rfc3339(*time),
+            Some(value) => value.clone().into_relaxed_extjson().to_string(),
+        };
+        format!("lockId {}, expiresAt {}", shown("lockId"), shown("expiresAt"))
+    }
+
+    /// Whether it is the mark of finished work, which only `--done` clears.
+    pub(crate) fn is_done(&self) -> bool {
+        self.document.get_str("lockId").is_ok_and(ids::is_done)
+    }
+
+    pub(crate) fn has_token(&self, token: i64) -> bool {
+        self.document.get_i64("fencingToken") == Ok(token)
+    }
+
+    /// The command that sets it right.
+    pub(crate) fn mend(&self) -> String {
+        release_of(&self.name(), self.permit(), self.is_done())
+    }
+
+    /// Sets it right, if it is as it was seen.
+    pub(crate) async fn release(
+        &self,
+        collections: &Collections,
+        arguments: &ReleaseArguments,
+    ) -> Result<bool, Failure> {
+        let name = self.name();
+        if !Self::of(collections, &name).await?.contains(self) {
+            return Ok(false);
+        }
+        let mut request = collections.provider.admin().force_release(&name);
+        request = request.reason(arguments.reason.clone().unwrap_or_default());
+        if let Some(number) = self.permit() {
+            request = request.permit(number);
+        }
+        if let Ok(token) = self.document.get_i64("fencingToken") {
+            request = request.only_if(FencingToken::from(token));
+        }
+        Ok(request.await?)
+    }
+}
+
+/// The command that releases a lock or permit, or clears a mark.
+pub(crate) fn release_of(name: &str, permit: Option<u32>, is_done: bool) -> String {
+    let permit = permit.map(|number| format!(" --permit {number}"));
+    let done = if is_done { " --done" } else { "" };
+    format!(
+        "at the shell, only if no process works under it: mongolock release {}{}{done}",
+        quoted(name),
+        permit.unwrap_or_default(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::DateTime;
+
+    use super::*;
+
+    #[test]
+    fn the_holder_is_shown() {
+        let holder = |document: Document| Damaged { document }.holder();
+        let document = doc! { "lockId": "anna#1", "expiresAt": "soon" };
+        assert_eq!(holder(document), r#"lockId "anna#1", expiresAt "soon""#);
+        let document = doc! { "expiresAt": DateTime::from_millis(0) };
+        assert_eq!(
+            holder(document),
+            "lockId none, expiresAt 1970-01-01T00:00:00.000Z"
+        );
+    }
+
+    #[test]
+    fn the_command_names_what_is_damaged() {
+        let mend = |id: &str, lock_id: &str| {
+            let document = doc! { "_id": id, "lockId": lock_id };
+            let mend = Damaged { document }.mend();
+            mend.split_once(": ").map(|(_, command)| command.to_owned())
+        };
+        assert_eq!(mend("a b", "x#1").as_deref(), Some("mongolock release 'a b'"));
+        let permit = ids::document("s", Some(2));
+        assert_eq!(
+            mend(&permit, "x#1").as_deref(),
+            Some("mongolock release s --permit 2")
+        );
+        assert_eq!(
+            mend("d", "done:x#1").as_deref(),
+            Some("mongolock release d --done")
+        );
+    }
+}
