@@ -512,9 +512,9 @@ impl Store {
     }
 
     /// Opens a stream of the documents that are inserted among the waiters.
-    pub(crate) async fn new_waiters(&self, begin: Begin) -> Result<DocumentStream, LockError> {
+    pub(crate) async fn new_waiters(&self) -> Result<DocumentStream, LockError> {
         match self.mongo() {
-            Some(store) => store.new_waiters(begin).await,
+            Some(store) => store.new_waiters().await,
             None => Err(driver_error::no_streams()),
         }
     }

@@ -51,6 +51,9 @@ const NO_CHANGE_STREAMS: i32 = 40573;
 /// The codes of a change stream whose beginning the server no longer has, or can no longer find.
 const HISTORY_LOST: i32 = 286;
 const STREAM_FATAL: i32 = 280;
+const INVALID_POSITION: i32 = 260;
+/// The label of an error after which a change stream goes on if it is opened again.
+const RESUMABLE: &str = "ResumableChangeStreamError";
 
 /// Whether another attempt may succeed without intervention.
 pub(crate) fn is_transient(error: &LockError) -> bool {
@@ -357,7 +360,17 @@ pub(crate) fn no_streams() -> LockError {
 
 /// Whether the server no longer has the events at which a stream shall begin.
 pub(crate) fn is_history_lost(error: &LockError) -> bool {
-    matches!(error, LockError::Mongo(error) if matches!(code(error), Some(HISTORY_LOST | STREAM_FATAL)))
+    matches!(error, LockError::Mongo(error)
+        if matches!(code(error), Some(HISTORY_LOST | STREAM_FATAL | INVALID_POSITION)))
+}
+
+/// Whether a change stream goes on if it is opened again at once: its connection or its cursor was lost, or the member is no
+/// primary any more. A server that cannot be reached, or that rejects commands for overload, needs a pause.
+pub(crate) fn is_resumable(error: &LockError) -> bool {
+    of_driver(error).is_some_and(|error| match &*error.kind {
+        ErrorKind::ServerSelection { .. } | ErrorKind::Authentication { .. } => false,
+        _ => !is_rejected(error) && (error.contains_label(RESUMABLE) || is_transient_kind(error)),
+    })
 }
 
 /// The error for a change stream whose collection was dropped or renamed.
