@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mongodb::ClientSession;
 use mongodb::bson::DateTime;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::look::held_permits;
@@ -454,6 +455,12 @@ impl Store {
             #[cfg(test)]
             Self::Simulated(link) => link.ensure_index().await.into(),
         }
+    }
+
+    /// How often the collection was dropped or renamed, as far as streams have told it.
+    pub(crate) fn collection_ends(&self) -> watch::Sender<u64> {
+        self.mongo()
+            .map_or_else(|| watch::Sender::new(0), |store| store.ends.clone())
     }
 
     /// Reads the state of that index. It sends two commands that read.
