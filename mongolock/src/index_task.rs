@@ -1,53 +1,68 @@
 use std::sync::{Arc, Mutex};
-use tokio::task::JoinHandle;
 
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::moment::Luck;
 use crate::options::TtlOptions;
 use crate::store::{IndexCheck, IndexState, Store};
 use crate::sync::lock;
-use crate::timing::INDEX_REPLY_LIMIT;
+use crate::timing::{INDEX_AFTER_END, INDEX_RECHECK, INDEX_REPLY_LIMIT};
 use crate::{LockError, task, trace};
 
 /// A check on a task of its own, which runs to its end.
 type Check = JoinHandle<Result<IndexCheck, LockError>>;
 
-/// The background task that checks the TTL index until it exists or the provider ends.
+/// The background task that checks the TTL index: until it exists, then from time to time, and when a stream has told that the
+/// collection was dropped or renamed.
 pub(crate) struct IndexTask {
     store: Arc<Store>,
     wanted: TtlOptions,
     task: Mutex<Option<JoinHandle<()>>>,
-    /// The state at the last check.
-    state: Arc<Mutex<Option<IndexState>>>,
+    /// How often the collection was dropped or renamed.
+    ends: watch::Sender<u64>,
+    checked: Arc<Mutex<Option<Checked>>>,
+}
+
+/// What the last check has found.
+struct Checked {
+    state: IndexState,
+    /// How often the collection had been dropped or renamed before the check.
+    ends: u64,
+    /// The time of the next check.
+    next: Instant,
 }
 
 impl IndexTask {
     pub(crate) fn new(store: Arc<Store>, wanted: TtlOptions) -> Self {
         Self {
+            ends: store.collection_ends(),
             store,
             wanted,
             task: Mutex::new(None),
-            state: Arc::default(),
+            checked: Arc::default(),
         }
     }
 
-    /// Starts the task on the caller's runtime, unless the index is known to exist or the task is running: it ends with
-    /// the runtime that it was started on.
+    /// Starts the task on the caller's runtime, unless it is running: it ends with the runtime that it was started on.
     pub(crate) fn ensure_running(&self) {
-        if *lock(&self.state) == Some(IndexState::Ready) {
-            return;
-        }
         let mut task = lock(&self.task);
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
             let (store, wanted) = (Arc::clone(&self.store), self.wanted);
-            let state = Arc::clone(&self.state);
+            let (ends, checked) = (self.ends.clone(), Arc::clone(&self.checked));
             *task = Some(task::spawn(async move {
-                until_ready(|| begin(&store, wanted), &state).await;
+                check_again(|| begin(&store, wanted), &ends, &checked).await;
             }));
         }
     }
 
-    /// The state of the index at the last check of the task; `None` before that.
+    /// The state of the index at the last check of the task; `None` before that, and if the collection was dropped or renamed
+    /// since then.
     pub(crate) fn state(&self) -> Option<IndexState> {
-        lock(&self.state).clone()
+        let checked = lock(&self.checked);
+        let current = checked.as_ref().filter(|it| it.ends == *self.ends.borrow());
+        current.map(|it| it.state.clone())
     }
 
     pub(crate) fn stop(&self) {
@@ -57,28 +72,46 @@ impl IndexTask {
     }
 }
 
-/// Checks the index until it exists, one check at a time: each check that hangs behind an index build keeps a connection
+/// Checks the index again and again, one check at a time: each check that hangs behind an index build keeps a connection
 /// of the pool, and without a free connection locks would hang as well.
-async fn until_ready(begin: impl Fn() -> Check, known: &Mutex<Option<IndexState>>) {
-    let mut checking = begin();
+async fn check_again(begin: impl Fn() -> Check, ends: &watch::Sender<u64>, checked: &Mutex<Option<Checked>>) {
+    let mut told = ends.subscribe();
+    let mut checking: Option<Check> = None;
     loop {
-        let IndexCheck { state, next } = outcome(&mut checking).await;
-        // Each new state is reported once, so that a missing index does not fill the log.
+        let last = lock(checked).as_ref().map(|it| (it.ends, it.next));
+        if let Some((seen, next)) = last {
+            let has_ended = timeout_at(next, told.wait_for(|ends| *ends != seen))
+                .await
+                .is_ok();
+            if has_ended {
+                sleep(INDEX_AFTER_END).await;
+            }
+        }
+        let ended = *ends.borrow();
+        let checking = match &mut checking {
+            Some(hanging) if !hanging.is_finished() => hanging,
+            _ => checking.insert(begin()),
+        };
+        let IndexCheck { state, next } = outcome(checking).await;
         let is_ready = state == IndexState::Ready;
-        let before = lock(known).replace(state.clone());
-        if let IndexState::Collation { locale } = &state {
-            // It does not change as long as the collection exists.
-            return trace::collation(locale);
-        }
-        if before.as_ref() != Some(&state) {
-            trace::index(is_ready, &state);
-        }
-        if is_ready {
-            return;
-        }
-        tokio::time::sleep(next).await;
-        if checking.is_finished() {
-            checking = begin();
+        let pause = match &state {
+            IndexState::Ready | IndexState::Collation { .. } => Luck::draw().spread(INDEX_RECHECK),
+            _ => next,
+        };
+        let found = Checked {
+            state: state.clone(),
+            ends: ended,
+            next: Instant::now() + pause,
+        };
+        // Each new state is reported once, so that a missing index does not fill the log.
+        if lock(checked)
+            .replace(found)
+            .is_none_or(|before| before.state != state)
+        {
+            match &state {
+                IndexState::Collation { locale } => trace::collation(locale),
+                state => trace::index(is_ready, state),
+            }
         }
     }
 }
@@ -104,13 +137,13 @@ async fn outcome(checking: impl Future<Output = <Check as Future>::Output>) -> I
 #[cfg(test)]
 mod tests {
     use std::future::pending;
-    use std::sync::Mutex;
     use std::time::Duration;
 
-    use tokio::time::{Instant, sleep};
+    use tokio::time::{sleep_until, timeout};
 
     use super::*;
-    use crate::sync::lock;
+    use crate::options::Config;
+    use crate::store::MemoryStore;
 
     fn failed() -> IndexState {
         IndexState::Failed {
@@ -118,13 +151,16 @@ mod tests {
         }
     }
 
-    /// The seconds at which checks begin until one finds the index. The plan has the duration in seconds and the result
-    /// of each check.
-    async fn checks<C: Clone + Into<IndexCheck>>(plan: &[(u64, C)]) -> Vec<u64> {
+    /// The seconds at which checks begin, up to the end of the plan: the duration in seconds and the result of each check. The
+    /// collection is dropped at these seconds.
+    async fn checks_with<C: Clone + Into<IndexCheck>>(plan: &[(u64, C)], drops: &[u64]) -> Vec<u64> {
         let (start, checks) = (Instant::now(), Mutex::new(Vec::new()));
+        let (ends, checked) = (watch::Sender::new(0), Mutex::default());
         let begin = || {
             let mut checks = lock(&checks);
-            let (takes, check) = plan[checks.len()].clone();
+            let Some((takes, check)) = plan.get(checks.len()).cloned() else {
+                return task::spawn(pending());
+            };
             let check = check.into();
             checks.push(start.elapsed().as_secs());
             task::spawn(async move {
@@ -132,9 +168,22 @@ mod tests {
                 Ok(check)
             })
         };
-        until_ready(begin, &Mutex::default()).await;
+        let dropping = async {
+            for second in drops {
+                sleep_until(start + Duration::from_secs(*second)).await;
+                ends.send_modify(|ends| *ends += 1);
+            }
+            pending::<()>().await;
+        };
+        let day = Duration::from_secs(86_400);
+        let checking = check_again(begin, &ends, &checked);
+        let _ = timeout(day, async { tokio::join!(checking, dropping) }).await;
         let checks = lock(&checks);
         checks.clone()
+    }
+
+    async fn checks<C: Clone + Into<IndexCheck>>(plan: &[(u64, C)]) -> Vec<u64> {
+        checks_with(plan, &[]).await
     }
 
     #[tokio::test(start_paused = true)]
@@ -146,7 +195,40 @@ mod tests {
             (0, IndexState::Ready),
         ];
         assert_eq!(checks(&plan).await, [0, 60, 120, 185]);
-        assert_eq!(checks(&[(0, IndexState::Ready)]).await, [0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_index_that_exists_is_checked_once_an_hour() {
+        let locale = "en".to_owned();
+        for state in [IndexState::Ready, IndexState::Collation { locale }] {
+            let checks = checks(&[(0, state.clone()), (0, state.clone()), (0, state)]).await;
+            for hour in checks.windows(2) {
+                assert!((2880..=4320).contains(&(hour[1] - hour[0])), "{checks:?}");
+            }
+            assert_eq!(checks.len(), 3);
+        }
+    }
+
+    /// The second drop comes while a check runs, whose result counts no more.
+    #[tokio::test(start_paused = true)]
+    async fn the_index_is_checked_when_its_collection_was_dropped() {
+        let plan = [(0, IndexState::Ready), (5, failed()), (0, IndexState::Ready)];
+        assert_eq!(checks_with(&plan, &[100, 103]).await, [0, 101, 107]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_state_from_before_a_drop_is_not_told() {
+        let task = IndexTask::new(
+            Arc::new(Store::Memory(Arc::new(MemoryStore::new()))),
+            Config::default().ttl_options(),
+        );
+        task.ensure_running();
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(task.state(), Some(IndexState::Ready));
+        task.ends.send_modify(|ends| *ends += 1);
+        assert_eq!(task.state(), None);
+        sleep(INDEX_AFTER_END * 2).await;
+        assert_eq!(task.state(), Some(IndexState::Ready));
     }
 
     #[tokio::test(start_paused = true)]

@@ -510,6 +510,14 @@ pub(crate) const WAITERS_INDEX_CHECK: RangeInclusive<u64> = 60..=120;
 /// The time until the next check of an index that is missing, if the build did not fail.
 pub(crate) const INDEX_RETRY: Duration = seconds(60);
 
+/// The time until the next check of an index that exists, varied by a fifth: an operator may drop it, or rename or drop its
+/// collection while no stream tells that. Documents of unused locks stay for a day or longer anyway.
+pub(crate) const INDEX_RECHECK: Duration = seconds(60 * 60);
+
+/// The pause after a stream has told that the collection was dropped or renamed: a drop of the database is under way for longer,
+/// and refuses an index, and a restoration makes the collection itself.
+pub(crate) const INDEX_AFTER_END: Duration = seconds(1);
+
 /// The time for which a caller waits for the state of the index; the check itself goes on after that.
 pub(crate) const INDEX_REPLY_LIMIT: Duration = seconds(30);
 

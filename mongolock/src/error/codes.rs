@@ -23,7 +23,7 @@ pub(crate) const NO_BRANCH: i32 = 40066;
 /// "The $changeStream stage is only supported on replica sets".
 pub(crate) const NO_CHANGE_STREAMS: i32 = 40573;
 /// The server no longer has the beginning of a change stream, or can no longer find it.
-pub(crate) const HISTORY_LOST: [i32; 2] = [286, 280];
+pub(crate) const HISTORY_LOST: [i32; 3] = [286, 280, 260];
 /// "Type mismatch", and `$add` and `$subtract` with a value that is neither a number nor a date.
 pub(crate) const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];
 

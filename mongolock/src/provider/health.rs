@@ -53,7 +53,9 @@ pub struct Health {
     pub smallest_remaining: Option<Duration>,
     /// How waiters learn of releases in other processes.
     pub wake_up: WakeUp,
-    /// The state of the TTL index at its last check; `None` before the first one.
+    /// The state of the TTL index at its last check; `None` before the first one, and while the next one is due because the
+    /// collection was dropped or renamed. An index that exists is checked once an hour, and after each such end of the
+    /// collection that a change stream tells: that of a waiter, or of [`LockAdmin::events`](crate::LockAdmin::events).
     pub index: Option<IndexState>,
     /// The number of locks that this provider holds.
     pub held: usize,

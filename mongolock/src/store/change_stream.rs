@@ -4,20 +4,15 @@ use std::sync::Arc;
 
 use mongodb::Collection;
 use mongodb::bson::{Bson, Document, Timestamp, doc};
-use mongodb::change_stream::ChangeStream;
-use mongodb::change_stream::event::ChangeStreamEvent;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
 use super::admin::literally;
-use super::gate::{Gate, Passage};
 use super::memory::MemoryStore;
 use super::mongo::{MongoStore, millis, run};
-use crate::driver_span::suppressed;
+use super::stream_reader::{Begin, StreamReader, Wanted};
 use crate::meter::CommandKind;
-use crate::store::driver_error;
-use crate::task::with_reply_limit;
 use crate::timing::{COMMAND_LIMIT, STREAM_AWAIT};
 use crate::{LockError, lock_id, permit_id};
 
@@ -36,9 +31,6 @@ impl StreamFilter {
         }
     }
 }
-
-type Event = ChangeStreamEvent<Document>;
-type Stream = ChangeStream<Event>;
 
 /// What happens to a lock.
 #[derive(Debug, Clone)]
@@ -65,7 +57,7 @@ pub(crate) struct LockStream {
 }
 
 enum Source {
-    Mongo(MongoStream),
+    Mongo(Box<MongoStream>),
     Memory(Receiver<HolderChange>),
     #[cfg(test)]
     Simulated(crate::simulation::Hints),
@@ -74,17 +66,13 @@ enum Source {
 /// A change stream of the server, which filters it: a process that waits for few locks costs little then, however many
 /// others are released.
 struct MongoStream {
-    // The stream is dropped before the passage, because a shutdown waits until it is.
-    stream: Box<Stream>,
+    reader: StreamReader,
     /// The filter that the stream shall have, if it is another one.
     switch: Option<Switch>,
-    locks: Collection<Document>,
-    passage: Passage,
-    gate: Arc<Gate>,
 }
 
 /// A change of the filter. The server has no command for it: another stream is opened, which begins at a time up to which
-/// the present one is read before. (A resume token fits only the pipeline that it comes from.)
+/// the present one is read before. (A position fits only the pipeline that it comes from.)
 struct Switch {
     filter: StreamFilter,
     /// A time of the server that a majority has reached.
@@ -149,53 +137,37 @@ impl LockStream {
 }
 
 impl MongoStream {
-    /// Opens a stream that begins now.
-    async fn begin(store: &MongoStore, filter: &StreamFilter) -> Result<Self, LockError> {
-        let (gate, passage) = (Arc::clone(&store.gate), store.gate.enter()?);
-        let opening = pin!(open(&store.background, filter, None));
-        Ok(Self {
-            stream: gate.run(CommandKind::Stream, opening).await?,
-            switch: None,
-            locks: store.background.clone(),
-            passage,
-            gate,
-        })
-    }
-
     /// The next event, and the filter that the stream has from now on if that has changed.
     async fn next(&mut self) -> Result<(Option<HolderChange>, Option<StreamFilter>), LockError> {
-        let event = next_event(&mut self.stream, &mut self.passage).await?;
-        // A stream that has ended with its collection returns nothing any more.
-        if event.is_none() && !self.stream.is_alive() {
-            return Err(driver_error::ended());
-        }
+        let event = self.reader.next().await?;
         // The server replies that there is no event when it has read up to the present time.
         let is_read_up_to = |at: Timestamp| {
             let event = event.as_ref();
-            event.is_none_or(|event| event.cluster_time.is_some_and(|time| time >= at))
+            event.is_none_or(|event| event.get_timestamp("clusterTime").is_ok_and(|time| time >= at))
         };
         let mut switched = None;
         if let Some(switch) = self.switch.take_if(|switch| is_read_up_to(switch.at)) {
-            let opening = Box::pin(open(&self.locks, &switch.filter, Some(switch.at)));
-            self.stream = self.gate.run(CommandKind::Stream, pin!(opening)).await?;
+            let switching = self.reader.switch(pipeline(&switch.filter).to_vec(), switch.at);
+            Box::pin(switching).await?;
             switched = Some(switch.filter);
         }
         Ok((event.as_ref().and_then(holder_change), switched))
     }
 
     async fn begin_switch(&mut self, filter: StreamFilter) -> Result<(), LockError> {
-        let asking = pin!(majority_time(&self.locks));
-        let at = self.gate.run(CommandKind::Stream, asking).await?;
+        let asking = pin!(majority_time(&self.reader.collection));
+        let at = self.reader.gate.run(CommandKind::Stream, asking).await?;
         self.switch = at.map(|at| Switch { filter, at });
         Ok(())
     }
 }
 
 /// What an event of the server says of a lock. A `lockId` that is empty, a mark or kept belongs to no holder.
-fn holder_change(event: &Event) -> Option<HolderChange> {
-    let name = event.document_key.as_ref()?.get_str("_id").ok().map(Arc::from)?;
-    let document = event.full_document.as_ref();
-    let lock_id = document.and_then(|document| document.get_str("lockId").ok());
+fn holder_change(event: &Document) -> Option<HolderChange> {
+    let name = event.get_document("documentKey").ok()?.get_str("_id");
+    let name = name.ok().map(Arc::from)?;
+    let document = event.get_document("fullDocument");
+    let lock_id = document.and_then(|document| document.get_str("lockId")).ok();
     Some(match lock_id.filter(|id| lock_id::is_claim(id)) {
         Some(lock_id) => HolderChange::Acquired {
             name,
@@ -203,28 +175,6 @@ fn holder_change(event: &Event) -> Option<HolderChange> {
         },
         None => HolderChange::Released { name },
     })
-}
-
-async fn next_event(stream: &mut Stream, passage: &mut Passage) -> Result<Option<Event>, LockError> {
-    let next = pin!(async { Ok(stream.next_if_any().await?) });
-    passage.run(with_reply_limit(suppressed(next))).await
-}
-
-/// Opens a stream that begins now or at a time of the server.
-async fn open(
-    locks: &Collection<Document>,
-    filter: &StreamFilter,
-    at: Option<Timestamp>,
-) -> Result<Box<Stream>, LockError> {
-    let watch = locks
-        .watch()
-        .pipeline(pipeline(filter))
-        .max_await_time(STREAM_AWAIT);
-    let stream = match at {
-        Some(at) => watch.start_at_operation_time(at).await?,
-        None => watch.await?,
-    };
-    Ok(Box::new(stream))
 }
 
 /// The stages of the server for releases, deletions and acquisitions of these locks. Renewals are not sent: they change
@@ -270,7 +220,13 @@ async fn majority_time(locks: &Collection<Document>) -> Result<Option<Timestamp>
 
 impl MongoStore {
     pub(super) async fn watch(&self, filter: StreamFilter) -> Result<LockStream, LockError> {
-        let source = Source::Mongo(MongoStream::begin(self, &filter).await?);
+        let wanted = Wanted {
+            pipeline: pipeline(&filter).to_vec(),
+            reply_await: STREAM_AWAIT,
+        };
+        let opening = self.read_stream(&self.background, self.ends.clone(), wanted, Begin::Now);
+        let (reader, switch) = (opening.await?, None);
+        let source = Source::Mongo(Box::new(MongoStream { reader, switch }));
         Ok(LockStream { source, filter })
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mongodb::ClientSession;
 use mongodb::bson::DateTime;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::look::held_permits;
@@ -461,6 +462,12 @@ impl Store {
         }
     }
 
+    /// How often the collection was dropped or renamed, as far as streams have told it.
+    pub(crate) fn collection_ends(&self) -> watch::Sender<u64> {
+        self.mongo()
+            .map_or_else(|| watch::Sender::new(0), |store| store.ends.clone())
+    }
+
     /// Reads the state of that index. It sends two commands that read.
     pub(crate) async fn inspect_index(&self, wanted: TtlOptions) -> IndexState {
         let Some(store) = self.mongo() else {
@@ -517,9 +524,9 @@ impl Store {
     }
 
     /// Opens a stream of the documents that are inserted among the waiters.
-    pub(crate) async fn new_waiters(&self, begin: Begin) -> Result<DocumentStream, LockError> {
+    pub(crate) async fn new_waiters(&self) -> Result<DocumentStream, LockError> {
         match self.mongo() {
-            Some(store) => store.new_waiters(begin).await,
+            Some(store) => store.new_waiters().await,
             None => Err(driver_error::no_streams()),
         }
     }

@@ -1,27 +1,17 @@
 //! The changes of documents in the order in which the server has made them, for operators: live, or from a time on.
 
 use std::pin::pin;
-use std::sync::Arc;
 
 use mongodb::Collection;
-use mongodb::bson::{DateTime, Document, Timestamp, doc};
-use mongodb::change_stream::ChangeStream;
-use mongodb::change_stream::event::{ChangeStreamEvent, OperationType, ResumeToken};
-use tokio::time::timeout;
+use mongodb::bson::{Bson, DateTime, Document, Timestamp, doc};
+use tokio::sync::watch;
 
 use super::admin::{literally, named};
-use super::gate::{Gate, Passage};
 use super::mongo::{MongoStore, run};
-use crate::driver_span::suppressed;
+use super::stream_reader::{Begin, StreamReader, Wanted};
 use crate::meter::CommandKind;
-use crate::store::driver_error;
-use crate::timing::{DEAD_CONNECTION, HISTORY_AWAIT, HISTORY_LIMIT, STREAM_AWAIT};
+use crate::timing::{HISTORY_AWAIT, STREAM_AWAIT};
 use crate::{LockError, LockFilter};
-
-type Event = ChangeStreamEvent<Document>;
-
-/// The most changes of a reply. It bounds the memory, and the number of changes after its end that a stream reads.
-const BATCH: u32 = 500;
 
 /// Which changes a stream has.
 #[derive(Debug, Clone)]
@@ -32,15 +22,6 @@ pub(crate) struct Changes {
     pub(crate) renewals: bool,
     /// The time at which the stream ends.
     pub(crate) until: Option<DateTime>,
-}
-
-/// Where a stream begins.
-#[derive(Debug, Clone)]
-pub(crate) enum Begin {
-    Now,
-    At(DateTime),
-    /// After the change with this token, also if that has ended the stream.
-    After(ResumeToken),
 }
 
 /// A change of a document, or of the whole collection.
@@ -73,16 +54,10 @@ pub(crate) enum ChangeKind {
     Other,
 }
 
-/// An open stream of the changes of documents.
+/// A stream of the changes of documents.
 pub(crate) struct DocumentStream {
-    // The stream is dropped before the passage, because a shutdown waits until it is.
-    stream: Box<ChangeStream<Event>>,
-    passage: Passage,
-    gate: Arc<Gate>,
-    collection: Collection<Document>,
+    reader: StreamReader,
     end: Option<End>,
-    /// Whether the server has read up to the present time.
-    is_live: bool,
 }
 
 impl MongoStore {
@@ -92,88 +67,43 @@ impl MongoStore {
         changes: &Changes,
         begin: Begin,
     ) -> Result<DocumentStream, LockError> {
-        let pipeline = [doc! { "$match": wanted(changes) }, doc! { "$project": kept() }];
-        self.open(&self.background, pipeline.to_vec(), begin, changes.until)
-            .await
+        let mut end = changes.until.map(End::new);
+        if let Some(end) = &mut end {
+            let looking = pin!(end.look(&self.background));
+            self.gate.run(CommandKind::Stream, looking).await?;
+        }
+        let wanted = Wanted {
+            pipeline: vec![doc! { "$match": wanted(changes) }, doc! { "$project": kept() }],
+            reply_await: changes.until.map_or(STREAM_AWAIT, |_| HISTORY_AWAIT),
+        };
+        let opening = self.read_stream(&self.background, self.ends.clone(), wanted, begin);
+        let reader = Box::pin(opening).await?;
+        Ok(DocumentStream { reader, end })
     }
 
     /// Opens a stream of the processes that begin to wait.
-    pub(super) async fn new_waiters(&self, begin: Begin) -> Result<DocumentStream, LockError> {
+    pub(super) async fn new_waiters(&self) -> Result<DocumentStream, LockError> {
         let inserted = doc! { "$match": { "operationType": { "$in": ["insert", "invalidate"] } } };
-        self.open(&self.waiters, vec![inserted], begin, None).await
-    }
-
-    async fn open(
-        &self,
-        collection: &Collection<Document>,
-        pipeline: Vec<Document>,
-        begin: Begin,
-        until: Option<DateTime>,
-    ) -> Result<DocumentStream, LockError> {
-        let (gate, passage) = (Arc::clone(&self.gate), self.gate.enter()?);
-        // The first reply comes when the server has read the past.
-        let limit = match begin {
-            Begin::Now => DEAD_CONNECTION,
-            Begin::At(_) | Begin::After(_) => HISTORY_LIMIT,
+        let wanted = Wanted {
+            pipeline: vec![inserted],
+            reply_await: STREAM_AWAIT,
         };
-        let opening = pin!(async {
-            let mut end = until.map(End::new);
-            if let Some(end) = &mut end {
-                end.look(collection).await?;
-            }
-            let watch = collection.watch().pipeline(pipeline);
-            let watch = watch.max_await_time(until.map_or(STREAM_AWAIT, |_| HISTORY_AWAIT));
-            let watch = watch.batch_size(BATCH);
-            let watch = match begin {
-                Begin::Now => watch,
-                Begin::At(time) => watch.start_at_operation_time(timestamp(time, 1)),
-                Begin::After(token) => watch.start_after(token),
-            };
-            Ok((Box::new(watch.await?), end))
-        });
-        let (stream, end) = gate.run_within(limit, CommandKind::Stream, opening).await?;
-        Ok(DocumentStream {
-            stream,
-            passage,
-            gate: Arc::clone(&gate),
-            collection: collection.clone(),
-            end,
-            is_live: false,
-        })
+        let opening = self.read_stream(&self.waiters, watch::Sender::new(0), wanted, Begin::Now);
+        let (reader, end) = (Box::pin(opening).await?, None);
+        Ok(DocumentStream { reader, end })
     }
 }
 
 impl DocumentStream {
-    /// The next change, or `None` if the server had none up to the present time. Each call sends at most one request of the
-    /// stream and must not be dropped, which would close the connection.
+    /// The next change, or `None` if the server had none up to the present time. Each call sends at most one request, unless
+    /// the stream is resumed, and must not be dropped, which would close the connection. The call after an error goes on after
+    /// the last change.
     pub(crate) async fn next(&mut self) -> Result<Option<DocumentChange>, LockError> {
-        let limit = if self.is_live {
-            DEAD_CONNECTION
-        } else {
-            HISTORY_LIMIT
-        };
-        // It is on the heap, because each function around it would contain it otherwise.
-        let next = Box::pin(timeout(limit, suppressed(self.stream.next_if_any())));
-        let event = self.passage.run(async {
-            match next.await {
-                Ok(event) => Ok(event?),
-                Err(_) => Err(LockError::no_reply("change stream", limit)),
-            }
-        });
-        let mut event: Option<Event> = event.await?;
-        if event.is_none() && !self.stream.is_alive() {
-            return Err(driver_error::ended());
-        }
+        let mut event = self.reader.next().await?;
         if let Some(end) = &mut self.end {
             event = event.filter(|event| end.has(event));
         }
-        self.is_live |= event.is_none();
         Ok(event.map(change))
-    }
-
-    /// What a later stream needs to go on after the last change; `None` before the first reply that tells it.
-    pub(crate) fn position(&self) -> Option<ResumeToken> {
-        self.stream.resume_token()
     }
 
     /// Whether the stream has read up to its end, after a reply without a change. A router replies so as well while its shards
@@ -182,13 +112,20 @@ impl DocumentStream {
         let Some(end) = &mut self.end else {
             return Ok(false);
         };
-        let read_up_to = self.stream.resume_token().as_ref().and_then(time_of);
+        let read_up_to = self.reader.position().and_then(time_of);
         if end.is_passed || read_up_to >= Some(end.at) {
             return Ok(true);
         }
-        let looking = pin!(end.look(&self.collection));
-        self.gate.run(CommandKind::Stream, looking).await?;
+        let looking = pin!(end.look(&self.reader.collection));
+        self.reader.gate.run(CommandKind::Stream, looking).await?;
         Ok(false)
+    }
+}
+
+impl Begin {
+    /// At the second of this time.
+    pub(crate) fn at(time: DateTime) -> Self {
+        Self::At(timestamp(time, 1))
     }
 }
 
@@ -211,8 +148,8 @@ impl End {
     }
 
     /// Whether a change belongs to the stream.
-    fn has(&mut self, event: &Event) -> bool {
-        self.is_passed |= event.cluster_time >= Some(after(self.until));
+    fn has(&mut self, event: &Document) -> bool {
+        self.is_passed |= event.get_timestamp("clusterTime").ok() >= Some(after(self.until));
         !self.is_passed
     }
 
@@ -236,9 +173,8 @@ impl End {
 }
 
 /// The time up to which a stream has read: the server's position begins with it, as `82` and eight bytes in hexadecimal digits.
-fn time_of(position: &ResumeToken) -> Option<Timestamp> {
-    let position = serde_json::to_value(position).ok()?;
-    let time = position.get("_data")?.as_str()?.strip_prefix("82")?;
+fn time_of(position: &Document) -> Option<Timestamp> {
+    let time = position.get_str("_data").ok()?.strip_prefix("82")?;
     let number = |digits: Option<&str>| u32::from_str_radix(digits?, 16).ok();
     Some(Timestamp {
         time: number(time.get(..8))?,
@@ -293,46 +229,49 @@ fn kept() -> Document {
     kept
 }
 
-fn change(event: Event) -> DocumentChange {
+fn change(event: Document) -> DocumentChange {
     let second = |time: Timestamp| DateTime::from_millis(i64::from(time.time) * 1000);
-    let at = event.wall_time.or_else(|| event.cluster_time.map(second));
+    let at = event.get_datetime("wallTime").copied();
     DocumentChange {
-        at: at.unwrap_or(DateTime::from_millis(0)),
-        kind: kind(event),
+        at: at
+            .or_else(|_| event.get_timestamp("clusterTime").map(second))
+            .unwrap_or(DateTime::from_millis(0)),
+        kind: kind(event).unwrap_or(ChangeKind::Other),
     }
 }
 
-fn kind(event: Event) -> ChangeKind {
-    let gone = matches!(
-        event.operation_type,
-        OperationType::Drop | OperationType::Rename | OperationType::DropDatabase
-    );
-    if gone {
-        return ChangeKind::AllDeleted;
-    }
-    let id = event
-        .document_key
-        .as_ref()
-        .and_then(|key| key.get_str("_id").ok());
-    let Some(id) = id.map(str::to_owned) else {
-        return ChangeKind::Other;
+fn kind(mut event: Document) -> Option<ChangeKind> {
+    let mut document = |field| match event.remove(field)? {
+        Bson::Document(document) => Some(document),
+        _ => None,
     };
-    match (
-        event.operation_type,
-        event.full_document,
-        event.update_description,
-    ) {
-        (OperationType::Delete, ..) => ChangeKind::Deleted { id },
-        (OperationType::Insert | OperationType::Replace, Some(document), _) => {
-            ChangeKind::Written { id, document }
-        }
-        (OperationType::Update, _, Some(update)) => ChangeKind::Updated {
-            id,
-            fields: update.updated_fields,
-            removed: update.removed_fields,
-        },
-        _ => ChangeKind::Other,
+    let (key, written, update) = (
+        document("documentKey"),
+        document("fullDocument"),
+        document("updateDescription"),
+    );
+    let operation = event.get_str("operationType").ok()?;
+    if ["drop", "rename", "dropDatabase"].contains(&operation) {
+        return Some(ChangeKind::AllDeleted);
     }
+    let id = key?.get_str("_id").ok()?.to_owned();
+    Some(match operation {
+        "delete" => ChangeKind::Deleted { id },
+        "insert" | "replace" => ChangeKind::Written {
+            id,
+            document: written?,
+        },
+        "update" => {
+            let update = update?;
+            let removed = update.get_array("removedFields").into_iter().flatten();
+            ChangeKind::Updated {
+                id,
+                fields: update.get_document("updatedFields").ok()?.clone(),
+                removed: removed.filter_map(Bson::as_str).map(str::to_owned).collect(),
+            }
+        }
+        _ => return None,
+    })
 }
 
 /// The operation time of a second. The greatest is in the year 2106.

@@ -19,6 +19,8 @@ use crate::{LockError, permit_id};
 
 /// The label of an error of a command that has written nothing.
 pub(crate) const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
+/// The label of an error after which a change stream goes on if it is opened again.
+const RESUMABLE: &str = "ResumableChangeStreamError";
 
 /// Since when the server has refused the user, with no other reply in between.
 #[derive(Debug, Clone, Copy, Default)]
@@ -349,6 +351,16 @@ pub(crate) fn no_streams() -> LockError {
 /// Whether the server no longer has the events at which a stream shall begin.
 pub(crate) fn is_history_lost(error: &LockError) -> bool {
     matches!(error, LockError::Mongo(error) if code(error).is_some_and(|code| HISTORY_LOST.contains(&code)))
+}
+
+/// Whether a change stream goes on if it is opened again at once: its connection or its cursor was lost, or the member is no
+/// primary any more. A server that cannot be reached, or that rejects commands for overload, needs a pause.
+pub(crate) fn is_resumable(error: &LockError) -> bool {
+    of_driver(error).is_some_and(|error| match &*error.kind {
+        ErrorKind::ServerSelection { .. } | ErrorKind::Authentication { .. } => false,
+        _ if code(error).is_some_and(|code| code == NO_CHANGE_STREAMS || HISTORY_LOST.contains(&code)) => false,
+        _ => !is_rejected(error) && (error.contains_label(RESUMABLE) || is_transient_kind(error)),
+    })
 }
 
 /// The error for a change stream whose collection was dropped or renamed.

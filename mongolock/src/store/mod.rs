@@ -27,6 +27,7 @@ mod overload;
 mod reachability;
 pub(crate) mod reply;
 mod several;
+mod stream_reader;
 mod taken;
 pub(crate) mod takeover;
 mod transaction;
@@ -49,7 +50,7 @@ pub(crate) use command::{
 pub(crate) use connection::{Connection, connect};
 #[cfg(test)]
 pub(crate) use detached::extended;
-pub(crate) use document_stream::{Begin, ChangeKind, Changes, DocumentChange, DocumentStream};
+pub(crate) use document_stream::{ChangeKind, Changes, DocumentChange, DocumentStream};
 pub use filter::LockFilter;
 #[cfg(test)]
 pub(crate) use gather::AfterRelease;
@@ -65,6 +66,7 @@ pub(crate) use mongo::{BackgroundClient, MongoStore, WAITERS_SUFFIX};
 pub use observation::ClientObservation;
 pub(crate) use overload::Trouble;
 pub(crate) use reachability::Reachability;
+pub(crate) use stream_reader::Begin;
 pub(crate) use taken::{TakenLock, TakenOrDamaged};
 pub(crate) use waiters::{
     EndedHold, Force, ForcesById, Holders, Holds, NestedWait, Note, NotesById, ProviderMark, Waiter,

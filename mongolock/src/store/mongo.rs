@@ -8,7 +8,7 @@ use mongodb::options::{
     Acknowledgment, CollectionOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern,
 };
 use mongodb::{Client, Collection, Database};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout};
 
 use super::admission::{Admissions, DEFAULT_POOL};
@@ -49,6 +49,8 @@ pub(crate) struct MongoStore {
     refused_release: std::sync::Mutex<Option<LockError>>,
     /// What ends the commands at the end of a shutdown.
     pub(super) gate: Arc<Gate>,
+    /// How often a stream has ended with the collection of the locks, which was dropped or renamed.
+    pub(super) ends: watch::Sender<u64>,
     /// Whether the provider no longer uses the client.
     has_left: AtomicBool,
 }
@@ -99,6 +101,7 @@ impl MongoStore {
             background_admissions: Arc::clone(admissions),
             gate: Arc::new(Gate::new(Arc::clone(&servers))),
             servers,
+            ends: watch::Sender::new(0),
             last_confirmed: std::sync::Mutex::default(),
             refusal: std::sync::Mutex::default(),
             refused_release: std::sync::Mutex::default(),
@@ -238,7 +241,7 @@ fn collection_of(database: &Database, name: &str) -> Collection<Document> {
     let options = CollectionOptions::builder()
         .write_concern(WriteConcern::builder().w(Acknowledgment::Majority).build())
         .read_concern(ReadConcern::majority())
-        .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+        .selection_criteria(primary())
         .build();
     database.collection_with_options(name, options)
 }
@@ -263,9 +266,13 @@ pub(super) async fn run(
     command: Document,
 ) -> mongodb::error::Result<Document> {
     let database = collection.client().database(&collection.namespace().db);
-    let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
-    let sending = database.run_command(command).selection_criteria(primary);
+    let sending = database.run_command(command).selection_criteria(primary());
     driver_call(sending.into_future()).await
+}
+
+/// The server of a command, whatever the connection string says.
+pub(super) fn primary() -> SelectionCriteria {
+    SelectionCriteria::ReadPreference(ReadPreference::Primary)
 }
 
 /// One query, which has its whole reply in one batch.

@@ -1,5 +1,6 @@
 //! `LockAdmin::events`: what happens to locks, live and from the past.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mongodb::bson::{DateTime, Document, doc};
@@ -8,12 +9,15 @@ use mongolock::LockEventKind::{
     Acquired, Deleted, Detached, Done, Expired, Gap, Held, Released, Renewed, Resumed, TakenOver, Waiting,
 };
 use mongolock::{
-    LockError, LockEvent, LockEventKind, LockEvents, LockFilter, LockGuard, LockProvider, LockState,
+    FencingToken, LockError, LockEvent, LockEventKind, LockEvents, LockFilter, LockGuard, LockProvider,
+    LockState,
 };
 use mongolock_tests::{
-    AMPLE, FailPoint, Proxy, Server, ServerOptions, claim, eventually, locks, must, stable_client,
+    AMPLE, FailPoint, Fault, Proxy, Server, ServerOptions, claim, eventually, locks, must, stable_client,
 };
 
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::timeout;
 
 use crate::conformance::conformance;
@@ -448,6 +452,89 @@ async fn an_outage_hides_no_event() {
         assert_eq!(told(&mut events, "a").await, said(Acquired, "one"));
         assert_eq!(told(&mut events, "a").await, said(Released, "one"));
     }
+}
+
+/// The changes of the lock `a`, by kind and token.
+type Told = Arc<Mutex<Vec<(LockEventKind, Option<FencingToken>)>>>;
+
+fn last_token(told: &Told) -> Option<FencingToken> {
+    told.lock().unwrap().last()?.1
+}
+
+/// Has the lock `a` change hands until the end, which is that of the other side of the channel, and then the lock `last`.
+async fn change_hands(one: LockProvider, mut end: oneshot::Receiver<()>, written: Told) {
+    while end.try_recv() == Err(TryRecvError::Empty) {
+        let held = one.lock("a").await.unwrap();
+        let token = Some(held.fencing_token());
+        held.release().await.unwrap();
+        let hold = [(Acquired, token), (Released, token)];
+        written.lock().unwrap().extend(hold);
+    }
+    acquire_and_release(&one.lock("last")).await;
+}
+
+async fn read_until_last(mut events: LockEvents, read: Told) {
+    loop {
+        let event = next(&mut events).await;
+        if event.name == "last" {
+            return;
+        }
+        read.lock().unwrap().push((event.kind, event.fencing_token));
+    }
+}
+
+/// While a lock changes hands all the time, the connection of the stream is cut, or all connections are, and then one to three of
+/// the requests that resume the stream: the server has not got the request, or its reply is on its way.
+#[tokio::test]
+async fn a_connection_that_is_cut_while_a_stream_is_resumed_hides_no_event() {
+    let fixture = Fixture::mongodb().await;
+    let proxy = must(fixture.db().proxy().await);
+    let client = must(stable_client(proxy.uri()).await);
+    let far = patient(&client.database(fixture.db().name()));
+    let (events, _first) = followed(&far).await;
+    let (written, read) = (Told::default(), Told::default());
+    let (end, is_over) = oneshot::channel();
+    let writing = tokio::spawn(change_hands(
+        fixture.process("one"),
+        is_over,
+        Arc::clone(&written),
+    ));
+    let reading = tokio::spawn(read_until_last(events, Arc::clone(&read)));
+    let cut = |is_request: bool, is_alone: bool| match (is_request, is_alone) {
+        (true, true) => Fault::drop_request(),
+        (false, true) => Fault::drop_reply(),
+        (true, false) => Fault::swallow_request(),
+        (false, false) => Fault::swallow_reply(),
+    };
+    for round in 0..20 {
+        // The stream is open again: a reset would end a request that a fault has met before.
+        let last = last_token(&written);
+        let is_open = || async { (last_token(&read) >= last).then_some(()) };
+        must(eventually(AMPLE, "the last event of the round before", is_open).await);
+        let is_alone = round % 2 == 0;
+        let cuts = (0..=round % 3).map(|attempt| cut((round / 2 + attempt) % 2 == 0, is_alone));
+        let cuts: Vec<_> = cuts.map(|cut| proxy.inject(cut.command("aggregate"))).collect();
+        if is_alone {
+            proxy.inject(Fault::drop_reply().command("getMore"));
+        } else {
+            proxy.reset_connections();
+        }
+        for cut in cuts {
+            must(cut.happened(AMPLE).await);
+            let before = written.lock().unwrap().len();
+            let more = || async { (written.lock().unwrap().len() >= before + 10).then_some(()) };
+            must(eventually(AMPLE, "five more holds", more).await);
+            if !is_alone {
+                proxy.reset_connections();
+            }
+        }
+    }
+    drop(end);
+    must(writing.await);
+    must(reading.await);
+    let (written, read) = (written.lock().unwrap(), read.lock().unwrap());
+    let differs = written.iter().zip(&*read).position(|(one, other)| one != other);
+    assert_eq!((differs, read.len()), (None, written.len()));
 }
 
 /// The stream was opened, and its first reply is an error for which the driver does not open it again.

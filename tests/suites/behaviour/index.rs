@@ -228,6 +228,70 @@ async fn one_index_check_at_a_time_reaches_the_server() {
     assert_eq!(builds.most.load(SeqCst), 1);
 }
 
+/// A stream of events tells that the collection is gone, or the stream of a waiter. Meanwhile `health` does not say that the
+/// index exists.
+#[tokio::test]
+async fn an_index_that_ended_with_its_collection_is_created_again() {
+    for ending in ["drop", "dropDatabase", "renameCollection"] {
+        for has_waiter in [false, true] {
+            let fixture = Fixture::mongodb().await;
+            let (one, commands) = fixture.recorded(|builder| builder.acquire_timeout(AMPLE)).await;
+            acquire_and_release(&one.lock("free")).await;
+            let ready = || async { (one.health().await.index == Some(IndexState::Ready)).then_some(()) };
+            must(eventually(AMPLE, "the index is ready", ready).await);
+            let held = claim("held", "dora#1", 600_000);
+            fixture.locks().insert_one(held).await.unwrap();
+            let mut streaming = JoinSet::new();
+            if has_waiter {
+                let waiting = one.lock("held");
+                streaming.spawn(async move { drop(waiting.acquire().await) });
+            } else {
+                let mut events = one.admin().events(LockFilter::new());
+                streaming.spawn(async move { while events.next().await.is_some() {} });
+            }
+            commands.until_sent("getMore").await;
+            end_collection(&fixture, ending).await;
+            let seen = async || (one.health().await.index, index_exists(&fixture).await);
+            let noticed = || async {
+                let (told, exists) = seen().await;
+                (exists || told != Some(IndexState::Ready)).then_some(())
+            };
+            must(eventually(AMPLE, "the end is noticed", noticed).await);
+            let ready = || async {
+                let (told, exists) = seen().await;
+                let is_ready = told == Some(IndexState::Ready);
+                assert!(exists || !is_ready, "{ending}, {has_waiter}");
+                is_ready.then_some(())
+            };
+            must(eventually(AMPLE, "the index is ready again", ready).await);
+        }
+    }
+}
+
+/// Removes the collection of the locks with this command, or puts another one in its place.
+async fn end_collection(fixture: &Fixture, command: &str) {
+    // The Stable API has no `renameCollection`.
+    let database = must(fixture.db().without_stable_api().await);
+    let ending = match command {
+        "drop" => fixture.locks().drop().await,
+        "dropDatabase" => database.drop().await,
+        _ => {
+            let restored = database.collection::<Document>("restored");
+            restored.insert_one(claim("restored", "", 0)).await.unwrap();
+            let (from, to) = (restored.namespace(), fixture.locks().namespace());
+            let rename = doc! { command: from.to_string(), "to": to.to_string(), "dropTarget": true };
+            let admin = database.client().database("admin");
+            admin.run_command(rename).await.map(drop)
+        }
+    };
+    ending.unwrap();
+}
+
+async fn index_exists(fixture: &Fixture) -> bool {
+    let names = fixture.locks().list_index_names().await;
+    names.is_ok_and(|names| names.contains(&"expiresAt_ttl".to_owned()))
+}
+
 async fn state_of(database: &Database) -> IndexState {
     LockProvider::new(database).admin().index_state().await
 }

@@ -5,7 +5,6 @@ use std::pin::pin;
 use std::sync::{Arc, Weak};
 
 use mongodb::bson::DateTime;
-use mongodb::change_stream::event::ResumeToken;
 use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -44,7 +43,7 @@ impl Plan {
 
     /// Where the first stream begins.
     fn begin(&self) -> Begin {
-        self.since.map_or(Begin::Now, Begin::At)
+        self.since.map_or(Begin::Now, Begin::at)
     }
 
     /// Whether looks at the locks are not enough.
@@ -85,7 +84,6 @@ pub(super) fn start(plan: Plan, engine: &Weak<Engine>, store: Arc<Store>, events
         engine: Weak::clone(engine),
         store,
         events: events.clone(),
-        position: None,
         has_begun: false,
         is_live: false,
         no_look_before: Instant::now(),
@@ -112,8 +110,6 @@ struct Reader {
     store: Arc<Store>,
     events: Events,
     known: Known,
-    /// What the next stream needs to go on after the last change.
-    position: Option<ResumeToken>,
     /// Whether the server has sent a reply of the stream.
     has_begun: bool,
     /// Whether the stream has read up to the present: the past is told before what a query finds.
@@ -136,23 +132,31 @@ impl Reader {
             }
             Err(error) => return Err(error),
         };
-        self.position = stream.position();
         // The stream was opened before the read, so that no change after it is missed.
         if self.plan.since.is_none() {
             self.read_present().await?;
         }
-        loop {
+        while !self.events.is_closed() {
             let Err(error) = self.follow(&mut stream).await else {
                 return Ok(());
             };
-            if driver_error::is_history_lost(&error) && !self.has_begun {
+            let is_lost = driver_error::is_history_lost(&error);
+            if is_final(&error) || is_lost && !self.has_begun {
                 return Err(error);
             }
-            match self.go_on(error).await? {
-                Some(next) => stream = next,
-                None => return Ok(()),
+            // The past may have many collections that were dropped.
+            let is_ended = driver_error::is_ended(&error);
+            sleep(if is_ended { HISTORY_PAUSE } else { EVENTS_REOPEN }).await;
+            if is_lost {
+                match self.bridge().await {
+                    Ok(next) => stream = next,
+                    Err(error) if is_final(&error) => return Err(error),
+                    // The stream finds again that its past is lost.
+                    Err(_) => {}
+                }
             }
         }
+        Ok(())
     }
 
     async fn open(&self, begin: Begin) -> Result<DocumentStream, LockError> {
@@ -172,7 +176,6 @@ impl Reader {
                 }
             };
             self.has_begun = true;
-            self.position = stream.position().or(self.position.take());
             match change {
                 Some(change) => {
                     self.last = self.last.max(Some(change.at));
@@ -194,30 +197,6 @@ impl Reader {
         Ok(())
     }
 
-    /// Opens the stream again after the last change, for as long as that takes; `None` if nobody reads any more.
-    async fn go_on(&mut self, mut error: LockError) -> Result<Option<DocumentStream>, LockError> {
-        while !self.events.is_closed() {
-            if is_final(&error) {
-                return Err(error);
-            }
-            // The past may have many collections that were dropped.
-            let is_ended = driver_error::is_ended(&error);
-            sleep(if is_ended { HISTORY_PAUSE } else { EVENTS_REOPEN }).await;
-            let opened = match &self.position {
-                Some(position) if !driver_error::is_history_lost(&error) => {
-                    self.open(Begin::After(position.clone())).await
-                }
-                None if !self.has_begun => self.open(self.plan.begin()).await,
-                _ => self.bridge().await,
-            };
-            match opened {
-                Ok(stream) => return Ok(Some(stream)),
-                Err(failed) => error = failed,
-            }
-        }
-        Ok(None)
-    }
-
     /// Opens a stream that begins now, because events were missed, and tells what has changed meanwhile.
     async fn bridge(&mut self) -> Result<DocumentStream, LockError> {
         let stream = self.open(Begin::Now).await?;
@@ -233,7 +212,6 @@ impl Reader {
         let changed = self.known.read(found, at, Instant::now());
         (self.complete, self.last) = (Some(Instant::now()), Some(at));
         self.send([vec![gap], changed].concat()).await;
-        self.position = stream.position();
         Ok(stream)
     }
 
@@ -341,31 +319,23 @@ async fn until(time: Option<Instant>) {
 
 /// Sends an event for each process that begins to wait.
 async fn read_waiters(store: Arc<Store>, filter: LockFilter, events: Events) -> Result<(), LockError> {
-    let mut stream = store.new_waiters(Begin::Now).await?;
-    let mut begin = Begin::Now;
+    let mut stream = store.new_waiters().await?;
     while !events.is_closed() {
         let error = match stream.next().await {
             Ok(change) => {
-                begin = stream.position().map_or(Begin::Now, Begin::After);
                 if let Some(event) = change.and_then(|change| waiting(change, &filter)) {
                     let _ = events.send(Ok(event)).await;
                 }
                 continue;
             }
+            Err(error) if is_final(&error) => return Err(error),
             Err(error) => error,
         };
-        if is_final(&error) {
-            return Err(error);
-        }
-        if driver_error::is_history_lost(&error) {
-            begin = Begin::Now;
-        }
         sleep(EVENTS_REOPEN).await;
-        match store.new_waiters(begin.clone()).await {
-            Ok(opened) => stream = opened,
-            Err(error) if is_final(&error) => return Err(error),
-            // The stream that has failed fails again.
-            Err(_) => {}
+        if driver_error::is_history_lost(&error)
+            && let Ok(opened) = store.new_waiters().await
+        {
+            stream = opened;
         }
     }
     Ok(())
