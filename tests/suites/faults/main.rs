@@ -39,6 +39,7 @@ mod runtimes;
 mod silent_commits;
 mod silent_connections;
 mod ticks;
+mod two_sets;
 mod unreachable;
 mod write_concern;
 mod wrong_password;
