@@ -27,8 +27,8 @@ impl ConnectionArguments {
     /// A builder for the locks of a command that acquires, which waits for a server as long as the library does. Nothing is sent
     /// to a server.
     pub(crate) async fn builder(&self) -> Result<LockProviderBuilder, Failure> {
-        let provider = LockProvider::connect(self.string()?).await?;
-        let mut builder = provider.to_builder().collection(&self.collection);
+        let builder = LockProvider::connecting(&self.string()?).await?;
+        let mut builder = builder.collection(&self.collection);
         if let Some(database) = &self.database {
             builder = builder.database(database);
         }
@@ -104,7 +104,7 @@ async fn connect(uri: &str) -> Result<(Client, ClientOptions, ClientObservation)
         let mut options = ClientOptions::parse(uri).await?;
         options.server_selection_timeout.get_or_insert(SELECTION);
         let plain = options.clone();
-        let observation = LockProvider::observe(&mut options);
+        let observation = LockProvider::observe_hosts(uri, &mut options);
         Ok((Client::with_options(options)?, plain, observation))
     };
     let error: Error = match connected.await {

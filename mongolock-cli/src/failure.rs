@@ -16,6 +16,10 @@ use crate::text::escaped;
 const HANDLE: &str = "Use all of the line that `acquire` has written, with the database and the collection of its locks \
     (--database, --collection).";
 
+/// What to do about a database that cannot have locks.
+const DATABASE: &str = "Name a database of the application: --database app, or mongodb://host/app?authSource=admin, where \
+    authSource says where the user is.";
+
 /// A failure of a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -111,6 +115,12 @@ impl From<LockError> for Failure {
                 let option = at_shell(option).unwrap_or(option);
                 Self::new(format!("{option} is {value}: {bound}"))
             }
+            LockError::InvalidOption {
+                option: "database",
+                value,
+                bound,
+                ..
+            } => Self::new(format!("the database is {value}: {bound}")).help(DATABASE),
             LockError::Timeout { .. } | LockError::Busy { .. } => Self::new(message).code(exit::BUSY),
             LockError::Lost { .. } => Self::new(message).code(exit::LOST),
             LockError::InvalidHandle { .. } => Self::new(message).help(HANDLE),

@@ -290,6 +290,19 @@ fn check_once(once: Once) -> Result<(), LockError> {
     }
 }
 
+/// Returns an error for a database that cannot have locks, or that the server does not accept.
+pub(crate) fn check_database(name: &str) -> Result<(), LockError> {
+    let bound = match name {
+        "local" => "no member replicates it, so that after a failover two processes could hold one lock",
+        "admin" | "config" => "it has no transactions and no change streams, which locks need",
+        _ if name.is_empty() || name.len() > 63 || name.contains(['/', '\\', '.', '"', '$', ' ', '\0']) => {
+            "it must have 1 to 63 bytes, and none of `/`, `\\`, `.`, `\"`, `$` and the space"
+        }
+        _ => return Ok(()),
+    };
+    Err(refused("database", name, bound))
+}
+
 /// Returns an error for an owner that breaks a rule.
 pub(crate) fn check_owner(owner: &str) -> Result<(), LockError> {
     for (prefix, meaning) in [(MARK_PREFIX, "finished work"), (KEPT_PREFIX, "a minimum hold")] {

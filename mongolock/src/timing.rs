@@ -242,6 +242,16 @@ pub(crate) const ADMIN_REPLY_LIMIT: Duration = seconds(30);
 /// has ended the command, and no outcome depends on the reply.
 pub(crate) const DEAD_CONNECTION: Duration = seconds(60);
 
+// The hosts of a connection string.
+
+/// The time for which a host that the driver has removed is asked for its replica set: the driver itself waits for so long for
+/// a connection.
+pub(crate) const SEED_LIMIT: Duration = seconds(10);
+
+/// The time after the removal of a host for which calls wait for its answer: two round trips. A host that is silent delays
+/// only the first call of a process.
+pub(crate) const SEED_WAIT: Duration = seconds(2);
+
 // Health.
 
 /// The time for which a health check waits for a server: probes of load balancers have limits of a few seconds.

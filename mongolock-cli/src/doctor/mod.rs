@@ -87,7 +87,8 @@ pub(crate) async fn doctor(
     };
     match collections.database.run_command(doc! { "hello": 1 }).await {
         Ok(hello) => {
-            report.add(&servers::connection(&hello))?;
+            let finding = servers::connection(&collections, &hello).await;
+            report.add(&finding)?;
             report.add(&servers::deployment(&hello))?;
             check(&collections, &hello, &mut report).await?;
         }

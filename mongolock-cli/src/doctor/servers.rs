@@ -10,6 +10,7 @@ use super::Finding;
 use crate::codes::{NO_STREAMS, UNAUTHORIZED, code};
 use crate::connection::Collections;
 use crate::driver;
+use crate::failure::Failure;
 use crate::text::{count, short};
 
 /// The age of a heartbeat from which on it says nothing: members send one every 2 s.
@@ -27,7 +28,12 @@ const SECONDARY: i64 = 2;
 const ARBITER: i64 = 7;
 const DOWN: i64 = 8;
 
-pub(super) fn connection(hello: &Document) -> Finding {
+/// The server that answers; and whether the library accepts it, which knows whether the string names another set as well.
+pub(super) async fn connection(collections: &Collections, hello: &Document) -> Finding {
+    if let Some(error) = collections.provider.health().await.error {
+        let mend = format!("in the connection string: {}", error.help());
+        return Finding::wrong("connection", Failure::from(error).to_string(), mend);
+    }
     let server = hello.get_str("me").or_else(|_| hello.get_str("primary"));
     let server = server.map_or_else(
         |_| "MongoDB".to_owned(),

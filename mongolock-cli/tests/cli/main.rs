@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 
 mod archive;
+mod connections;
 mod doctor;
 mod end;
 mod faults;

@@ -237,6 +237,7 @@ impl<'a> Call<'a> {
         if self.is_refused() {
             return Err(self.shut_down_error());
         }
+        self.engine.store.check()?;
         self.engine.ensure_running();
         Ok(())
     }

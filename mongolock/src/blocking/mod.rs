@@ -84,8 +84,8 @@ impl LockProvider {
     ///
     /// # Errors
     ///
-    /// [`LockError::Mongo`] if the URI is not valid, or if the system gives no thread. No server is awaited: the first
-    /// lock shows whether one answers.
+    /// [`LockError::Mongo`] if the URI is not valid, or if the system gives no thread. [`LockError::InvalidOption`] if it names a
+    /// database that cannot have locks. No server is awaited: the first lock shows whether one answers.
     pub fn connect(uri: impl AsRef<str>) -> Result<Self, LockError> {
         Self::connect_with(uri, |builder| builder)
     }
@@ -112,7 +112,7 @@ impl LockProvider {
         uri: impl AsRef<str>,
         options: impl FnOnce(LockProviderBuilder) -> LockProviderBuilder,
     ) -> Result<Self, LockError> {
-        Self::start(async { options(crate::LockProvider::connect(uri).await?.to_builder()).build() })
+        Self::start(async { options(crate::LockProvider::connecting(uri.as_ref()).await?).build() })
     }
 
     /// Starts a provider that keeps its locks in memory, for tests of programs that use locks.

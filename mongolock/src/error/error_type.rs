@@ -56,7 +56,10 @@ fn of_failure(failure: &Failure) -> Cow<'static, str> {
         Failure::RefusedLogIn { .. } => "authentication",
         Failure::EndedRuntime | Failure::RuntimeEnded => "runtime_ended",
         Failure::Closed => "shut_down",
-        Failure::StreamEnded | Failure::NoStreams | Failure::ConnectionString { .. } => OTHER,
+        Failure::StreamEnded
+        | Failure::NoStreams
+        | Failure::ConnectionString { .. }
+        | Failure::TwoSets { .. } => OTHER,
     };
     name.into()
 }

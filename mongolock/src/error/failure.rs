@@ -54,6 +54,20 @@ pub(crate) enum Failure {
         /// The set that the connection string names.
         named: String,
     },
+    /// The hosts of the connection string belong to two replica sets, so that each process works with one of them by chance.
+    #[error(
+        "the connection string names two replica sets: {member} belongs to `{joined}`, and {address} to {}",
+        other(set, joined)
+    )]
+    TwoSets {
+        /// A member of the set that this client works with, and the name of the set.
+        member: String,
+        joined: String,
+        /// The host that belongs to the other set, and the name of that one.
+        address: String,
+        set: String,
+        is_unsent: bool,
+    },
     /// The runtime of the client has ended: the tasks of the driver ended with it.
     #[error("the MongoDB client belongs to a tokio runtime that has ended")]
     EndedRuntime,
@@ -131,7 +145,11 @@ impl Failure {
     /// Whether another attempt may succeed without intervention.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::RefusedLogIn { .. } | Self::WrongSet { .. } | Self::EndedRuntime | Self::NoStreams => false,
+            Self::RefusedLogIn { .. }
+            | Self::WrongSet { .. }
+            | Self::TwoSets { .. }
+            | Self::EndedRuntime
+            | Self::NoStreams => false,
             Self::NoReply { .. }
             | Self::Overloaded { .. }
             | Self::Unreachable { .. }
@@ -149,7 +167,9 @@ impl Failure {
     /// Whether the request was not sent.
     pub(crate) fn is_unsent(&self) -> bool {
         match self {
-            Self::Unreachable { is_unsent, .. } | Self::NoSet { is_unsent, .. } => *is_unsent,
+            Self::Unreachable { is_unsent, .. }
+            | Self::NoSet { is_unsent, .. }
+            | Self::TwoSets { is_unsent, .. } => *is_unsent,
             Self::WrongSet { .. } | Self::EndedRuntime => true,
             _ => false,
         }
@@ -160,7 +180,9 @@ impl Failure {
             Self::NoReply { .. } | Self::Overloaded { .. } => io::ErrorKind::TimedOut,
             Self::Unreachable { kind, .. } => *kind,
             Self::NoSet { .. } => io::ErrorKind::NotConnected,
-            Self::ConnectionString { .. } | Self::WrongSet { .. } => io::ErrorKind::InvalidInput,
+            Self::ConnectionString { .. } | Self::WrongSet { .. } | Self::TwoSets { .. } => {
+                io::ErrorKind::InvalidInput
+            }
             Self::RefusedLogIn { .. } => io::ErrorKind::PermissionDenied,
             Self::RuntimeEnded
             | Self::EndedRuntime
@@ -193,6 +215,15 @@ fn set(found: Option<&str>) -> String {
         || "no replica set".to_owned(),
         |name| format!("the replica set `{name}`"),
     )
+}
+
+/// The other one of two sets, which may have the same name.
+fn other(set: &str, joined: &str) -> String {
+    if set == joined {
+        "another set of that name".to_owned()
+    } else {
+        format!("`{set}`")
+    }
 }
 
 fn also(others: usize) -> String {

@@ -69,6 +69,13 @@ impl LockError {
             Self::InvalidName { .. } => {
                 "Use 1 to 1024 bytes without control characters and without white space at the ends, and give every placeholder a value that is not empty."
             }
+            Self::InvalidOption {
+                option: "database", ..
+            } => {
+                "Name a database of the application: in the connection string, such as \
+                 `mongodb://host/app?authSource=admin`, or with `.database(\"app\")` on the builder. `authSource` says \
+                 where the user is, and the path where the locks are."
+            }
             Self::InvalidOption { .. } => "Set the option to a value within its bounds.",
             Self::Reentrant { .. } => {
                 "Use the `LockContext` of the hold, or an annotated function or `run`, which joins the hold."
@@ -126,6 +133,10 @@ fn mongo_help(error: &Error) -> &'static str {
         (None, _) if driver_text::says_overloaded(error) => OVERLOAD,
         (Some(Failure::RefusedLogIn { .. }), _) | (None, ErrorKind::Authentication { .. }) => LOG_IN,
         (None, _) if driver_text::is_refused_elsewhere(error) => LOG_IN,
+        (Some(Failure::TwoSets { .. }), _) => {
+            "Name hosts of one replica set in the connection string, in all processes the same set: each process \
+             works with the set that answers it first. `mongosh` shows the members of a host's set with `db.hello().hosts`."
+        }
         (Some(Failure::WrongSet { .. }), _) => "Correct `replicaSet` in the connection string, or the hosts.",
         (Some(Failure::EndedRuntime), _) => {
             "Make the client and the provider on the runtime that uses them: each `#[tokio::test]` has one of its own."

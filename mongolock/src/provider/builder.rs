@@ -6,7 +6,7 @@ use mongodb::{Client, Database};
 
 use crate::engine::Engine;
 use crate::opaque::Opaque;
-use crate::options::{Config, check_owner, refused};
+use crate::options::{Config, check_database, check_owner, refused};
 #[cfg(test)]
 use crate::simulation::Link;
 use crate::store::{
@@ -98,9 +98,11 @@ impl LockProviderBuilder {
     }
 
     /// Sets the database of the lock documents, on the same client: 1 to 63 bytes without `/`, `\\`, `.`, `"`, `$` and
-    /// spaces; by default that of the builder's source. A provider in memory has no database and ignores the name.
+    /// spaces, and not `local`, `admin` or `config`; by default that of the builder's source. A provider in memory has no
+    /// database and ignores the name.
     ///
-    /// Locks exclude each other only within one database.
+    /// Locks exclude each other only within one database. `local` is not replicated, so that a lock there could have two
+    /// holders after a failover; `admin` and `config` have no transactions and no change streams.
     ///
     /// ```
     /// # async fn example() -> Result<(), mongolock::LockError> {
@@ -319,7 +321,8 @@ impl LockProviderBuilder {
     ///
     /// # Errors
     ///
-    /// [`LockError::InvalidOption`] names the first option that is out of its bounds, with its value and the bounds.
+    /// [`LockError::InvalidOption`] names the first option that is out of its bounds, with its value and the bounds; the
+    /// option `database` also if it is `local`, `admin` or `config`.
     pub fn build(self) -> Result<LockProvider, LockError> {
         self.config.options.check()?;
         self.check()?;
@@ -383,11 +386,7 @@ impl LockProviderBuilder {
             return Err(refused("collection", name, bound));
         }
         if let StoreChoice::Database(database) = &self.place {
-            let name = database.name();
-            if name.is_empty() || name.len() > 63 || name.contains(['/', '\\', '.', '"', '$', ' ', '\0']) {
-                let bound = "it must have 1 to 63 bytes, and none of `/`, `\\`, `.`, `\"`, `$` and the space";
-                return Err(refused("database", name, bound));
-            }
+            check_database(database.name())?;
         }
         if name.ends_with(WAITERS_SUFFIX) {
             let bound = "it must not end with `.waiters`: such a collection has the waiters for the locks of another one";

@@ -57,6 +57,10 @@ impl LockProvider {
     /// Its errors say what the driver's errors say. [`connect`](Self::connect), or [`observe`](Self::observe) for a client
     /// of your own, name the address that cannot be reached.
     ///
+    /// The database must be one that can have locks: each call of a provider on `local`, `admin` or `config` fails with the error of
+    /// [`build`](LockProviderBuilder::build), and sends nothing. The client is the application's: nothing looks whether the hosts of
+    /// its connection string belong to one replica set.
+    ///
     /// Nothing is sent before the first acquisition. Writes have majority write concern and reads go to the primary,
     /// whatever the settings of the client are.
     #[must_use]
@@ -77,21 +81,41 @@ impl LockProvider {
     /// the password, or belongs to another replica set, every acquire, health check and admin call says so at once. A client
     /// of your own has the same errors after [`observe`](Self::observe).
     ///
+    /// The hosts of the URI must belong to one replica set, because the driver works with the set that answers first, so that two
+    /// processes could hold one lock. A host that the driver has dropped from the set is asked for its own one, once and in the
+    /// background; the replies to calls are kept until it has answered, for 2 s at most. If it belongs to another set, by the name
+    /// or by the members, that is the error of each call from then on, and present holds go on to their end. Other names of the same
+    /// servers, and hosts that are in no set or do not answer, are no fault; see
+    /// [the guide](crate::guide::production#one-connection-string).
+    ///
     /// Unless the URI sets them, two options of the driver differ from its defaults: `maxConnecting` is the size of the pool,
     /// so that silent connections do not keep the client from opening others, and `maxAdaptiveRetries` is 0, because mongolock
     /// repeats rejected commands itself.
     ///
     /// # Errors
     ///
-    /// [`LockError::Mongo`] if the URI is not valid; its text repeats no user name or password. Nothing is awaited from
-    /// a server: the first acquire shows whether one answers.
+    /// [`LockError::Mongo`] if the URI is not valid; its text repeats no user name or password. [`LockError::InvalidOption`] if
+    /// it names the database `local`, `admin` or `config`, which cannot have locks: write `mongodb://host/app?authSource=admin` for
+    /// a user in `admin`. Nothing is awaited from a server: the first acquire shows whether one answers.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: nothing has been started when it is dropped.
     pub async fn connect(uri: impl AsRef<str>) -> Result<Self, LockError> {
-        let connection = store::connect(uri.as_ref()).await?;
-        Ok(LockProviderBuilder::connected(connection).with_defaults())
+        Self::connecting(uri.as_ref()).await?.build()
+    }
+
+    /// A builder for the database that the URI names, which need not be one that can have locks: for the program `mongolock`.
+    #[doc(hidden)]
+    pub async fn connecting(uri: &str) -> Result<LockProviderBuilder, LockError> {
+        Ok(LockProviderBuilder::connected(store::connect(uri).await?))
+    }
+
+    /// [`observe`](Self::observe) for a client that is made from this URI, with what [`connect`](Self::connect) finds out about its
+    /// hosts: for the program `mongolock`.
+    #[doc(hidden)]
+    pub fn observe_hosts(uri: &str, options: &mut ClientOptions) -> ClientObservation {
+        ClientObservation::of_string(uri, options)
     }
 
     /// Prepares a client of your own, so that errors are as clear as those of a [`connect`](Self::connect) provider: while

@@ -36,6 +36,7 @@ impl Connection {
 
     /// Ends the client: its cursors and sessions at the server, and its tasks.
     pub(super) async fn shut_down(&self) {
+        self.observation.reachability().end_questions().await;
         let shutdown = |immediate| timeout(CLIENT_LIMIT, self.client.clone().shutdown().immediate(immediate));
         if shutdown(false).await.is_err() {
             // A server that does not answer must not keep the process.
@@ -49,7 +50,7 @@ impl Connection {
 pub(crate) async fn connect(uri: &str) -> Result<Arc<Connection>, LockError> {
     let refused = |error| refused(uri, error);
     let mut options = options(uri).await.map_err(refused)?;
-    let observation = ClientObservation::begin(&mut options);
+    let observation = ClientObservation::of_string(uri, &mut options);
     let client = Client::with_options(options).map_err(refused)?;
     Ok(Arc::new(Connection {
         client,

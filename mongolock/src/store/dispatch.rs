@@ -92,6 +92,11 @@ impl Store {
         }
     }
 
+    /// The error of every call, if the store cannot have locks.
+    pub(crate) fn check(&self) -> Result<(), LockError> {
+        self.mongo().map_or(Ok(()), |store| store.gate.check())
+    }
+
     /// Whether the store was closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.mongo().is_some_and(|store| store.gate.is_closed())
@@ -152,7 +157,8 @@ impl Store {
         self.mongo()?.refused_release()
     }
 
-    /// The refusal of the last acquire or renewal, for a missing right or a wrong password; `None` if it was not refused.
+    /// The refusal of the last acquire or renewal, for a missing right or a wrong password, or of every call; `None` if it was
+    /// not refused.
     pub(crate) fn refusal(&self) -> Option<LockError> {
         self.mongo()?.refusal()
     }

@@ -11,6 +11,7 @@ use crate::LockError;
 use crate::driver_span::of_kind;
 use crate::error::failure::Failure;
 use crate::meter::{CommandKind, CommandMeter};
+use crate::options::check_database;
 use crate::task::{with_reply_limit, within};
 use crate::timing::CLOSE_LIMIT;
 
@@ -23,18 +24,51 @@ pub(super) struct Gate {
     meter: CommandMeter,
     /// What is known about the servers of the client.
     servers: Arc<Reachability>,
+    /// The error of every command, if the database cannot have locks.
+    refusal: Option<LockError>,
 }
 
 /// A stream that is open, counted until it is dropped.
 pub(crate) struct Passage(watch::Receiver<bool>);
 
 impl Gate {
-    pub(super) fn new(servers: Arc<Reachability>) -> Self {
+    pub(super) fn new(servers: Arc<Reachability>, database: &str) -> Self {
         Self {
             is_closed: watch::Sender::new(false),
             meter: CommandMeter::new(),
             servers,
+            refusal: check_database(database).err(),
         }
+    }
+
+    /// The error of every call, if the database cannot have locks, or the hosts of the connection string belong to two
+    /// replica sets.
+    pub(super) fn check(&self) -> Result<(), LockError> {
+        match &self.refusal {
+            Some(refusal) => Err(refusal.clone()),
+            None => self.servers.two_sets(true),
+        }
+    }
+
+    /// [`Self::check`] before a command. What renews or ends the present holds goes on if the hosts belong to two replica sets.
+    fn admits(&self, is_of_hold: bool) -> Result<(), LockError> {
+        match &self.refusal {
+            None if is_of_hold => Ok(()),
+            _ => self.check(),
+        }
+    }
+
+    /// The reply to a command, or the error if it may come from one of two replica sets: it is kept until the hosts of the
+    /// connection string that the driver has removed have answered.
+    async fn trusted<T>(&self, is_of_hold: bool, reply: Result<T, LockError>) -> Result<T, LockError> {
+        if is_of_hold || reply.is_err() {
+            return reply;
+        }
+        if self.servers.is_asking() {
+            // The future is large and seldom needed.
+            Box::pin(self.servers.until_answered()).await;
+        }
+        self.servers.two_sets(false).and(reply)
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -58,7 +92,10 @@ impl Gate {
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
         let counted = Counted::begin(&self.meter, kind);
-        counted.end(self.enter()?.run(self.send(kind, command)).await)
+        let is_of_hold = kind == CommandKind::Release;
+        self.admits(is_of_hold)?;
+        let reply = self.enter()?.run(self.send(kind, command)).await;
+        counted.end(self.trusted(is_of_hold, reply).await)
     }
 
     /// [`Self::run`] for a command that has this limit at the server.
@@ -69,7 +106,13 @@ impl Gate {
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
         let counted = Counted::begin(&self.meter, kind);
-        counted.end(self.enter()?.run(within(limit, of_kind(kind, command))).await)
+        let is_of_hold = matches!(
+            kind,
+            CommandKind::Renew | CommandKind::Release | CommandKind::Line
+        );
+        self.admits(is_of_hold)?;
+        let reply = self.enter()?.run(within(limit, of_kind(kind, command))).await;
+        counted.end(self.trusted(is_of_hold, reply).await)
     }
 
     /// Waits for the reply to a command. Calls learn soon that a command cannot be sent. Others are repeated, and may be
@@ -94,10 +137,12 @@ impl Gate {
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
         let counted = Counted::begin(&self.meter, kind);
-        counted.end(match self.enter() {
+        self.admits(false)?;
+        let reply = match self.enter() {
             Ok(mut passage) => passage.run(self.send(kind, command)).await,
             Err(_) => self.send(kind, command).await,
-        })
+        };
+        counted.end(self.trusted(false, reply).await)
     }
 
     /// Counts a command in a session of the caller. It runs to its end, because the session is the caller's.
@@ -106,6 +151,7 @@ impl Gate {
         kind: CommandKind,
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
+        self.admits(false)?;
         Counted::begin(&self.meter, kind).end(command.await)
     }
 
@@ -175,7 +221,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn closing_ends_commands_and_streams_and_waits_until_they_are_dropped() {
-        let gate = Arc::new(Gate::new(Arc::default()));
+        let gate = Arc::new(Gate::new(Arc::default(), "app"));
         let stream = gate.enter().unwrap();
         let running = Arc::clone(&gate);
         let command = tokio::spawn(async move {

@@ -99,7 +99,7 @@ impl MongoStore {
             index_check: Mutex::default(),
             connection,
             background_admissions: Arc::clone(admissions),
-            gate: Arc::new(Gate::new(Arc::clone(&servers))),
+            gate: Arc::new(Gate::new(Arc::clone(&servers), database.name())),
             servers,
             ends: watch::Sender::new(0),
             last_confirmed: std::sync::Mutex::default(),
@@ -158,9 +158,9 @@ impl MongoStore {
         *lock(&self.last_confirmed)
     }
 
-    /// The refusal of the last acquire or renewal; `None` if it was not refused.
+    /// The refusal of the last acquire or renewal, or of every call; `None` if it was not refused.
     pub(super) fn refusal(&self) -> Option<LockError> {
-        lock(&self.refusal).clone()
+        self.gate.check().err().or_else(|| lock(&self.refusal).clone())
     }
 
     /// Notes whether the server refuses acquires and renewals, by the outcome of one of them.

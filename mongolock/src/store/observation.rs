@@ -19,7 +19,16 @@ pub struct ClientObservation(Arc<Reachability>);
 impl ClientObservation {
     /// Observes the client that is made from these options. Handlers that the application has set are called as well.
     pub(crate) fn begin(options: &mut ClientOptions) -> Self {
-        let reachability = Arc::new(Reachability::observed(options));
+        Self::observe(options, None)
+    }
+
+    /// [`Self::begin`] for a client that is made from this connection string: its hosts must belong to one replica set.
+    pub(crate) fn of_string(uri: &str, options: &mut ClientOptions) -> Self {
+        Self::observe(options, Some(uri))
+    }
+
+    fn observe(options: &mut ClientOptions, uri: Option<&str>) -> Self {
+        let reachability = Arc::new(Reachability::observed(options, uri));
         let (servers, connections) = (Arc::clone(&reachability), Arc::clone(&reachability));
         let next = options.sdam_event_handler.take();
         options.sdam_event_handler = Some(before(next, move |event| servers.note(event)));

@@ -1,5 +1,7 @@
 //! What the driver says about the servers of a client: their heartbeats, its connections and its log-ins.
 
+mod question;
+mod seeds;
 mod servers;
 
 use std::sync::Arc;
@@ -8,16 +10,20 @@ use std::time::Duration;
 use mongodb::error::ErrorKind;
 use mongodb::event::cmap::CmapEvent;
 use mongodb::event::sdam::SdamEvent;
-use mongodb::options::ClientOptions;
+use mongodb::options::{ClientOptions, ServerAddress};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
+use self::question::Question;
+use self::seeds::Seeds;
 use self::servers::Servers;
 use super::admission::{Admissions, DEFAULT_POOL};
 use super::driver_error;
 use super::home::Home;
 use crate::LockError;
 use crate::error::failure::Failure;
+use crate::task;
+use crate::timing::CLIENT_LIMIT;
 
 /// The servers of one client, their last heartbeats and log-ins. Without events it knows only what the replies to the
 /// commands of the providers show.
@@ -27,6 +33,10 @@ pub(crate) struct Reachability {
     home: Home,
     /// What admits the commands of all providers on the client.
     admissions: Arc<Admissions>,
+    /// The options of a client that asks a host for its replica set.
+    asking: ClientOptions,
+    /// Whether questions to hosts end; each of them has a receiver.
+    has_ended: watch::Sender<bool>,
 }
 
 impl Default for Reachability {
@@ -36,17 +46,23 @@ impl Default for Reachability {
             servers: watch::Sender::default(),
             home: Home::default(),
             admissions: Admissions::new(DEFAULT_POOL),
+            asking: ClientOptions::default(),
+            has_ended: watch::Sender::new(false),
         }
     }
 }
 
 impl Reachability {
-    /// What is known before the first event of a client with these options.
-    pub(super) fn observed(options: &ClientOptions) -> Self {
+    /// What is known before the first event of a client with these options. If it is made from this connection string, its
+    /// hosts must belong to one replica set.
+    pub(super) fn observed(options: &ClientOptions, uri: Option<&str>) -> Self {
+        let seeds = uri.map(|uri| Seeds::of(uri, options)).unwrap_or_default();
         Self {
-            servers: watch::Sender::new(Servers::observed(options.repl_set_name.clone())),
+            servers: watch::Sender::new(Servers::observed(options.repl_set_name.clone(), seeds)),
             home: Home::default(),
             admissions: Admissions::new(options.max_pool_size.unwrap_or(DEFAULT_POOL)),
+            asking: question::options(options),
+            has_ended: watch::Sender::new(false),
         }
     }
 
@@ -60,8 +76,61 @@ impl Reachability {
         self.home.settle();
     }
 
-    pub(super) fn note(&self, event: &SdamEvent) {
-        self.servers.send_modify(|servers| servers.note(event));
+    pub(super) fn note(self: &Arc<Self>, event: &SdamEvent) {
+        let mut removed = Vec::new();
+        self.servers.send_modify(|servers| removed = servers.note(event));
+        for host in removed {
+            task::spawn(Arc::clone(self).ask(host));
+        }
+    }
+
+    /// Asks a host of the connection string that the driver has removed for its replica set.
+    async fn ask(self: Arc<Self>, host: ServerAddress) {
+        let mut ended = self.has_ended.subscribe();
+        let address = host.to_string();
+        let mut question = Question::begin(self.asking.clone(), host);
+        let reply = async { question.as_mut()?.reply().await };
+        let reply = tokio::select! {
+            reply = reply => reply,
+            // It fails only without a sender, which lives as long as `self`.
+            _ = ended.wait_for(|ended| *ended) => None,
+        };
+        let answered = |servers: &mut Servers| servers.seeds.answered(&address, reply.as_ref());
+        self.servers.send_modify(answered);
+        if let Some(question) = question {
+            question.end().await;
+        }
+    }
+
+    /// Ends the questions, before the client ends.
+    pub(super) async fn end_questions(&self) {
+        self.has_ended.send_replace(true);
+        let _ = timeout(CLIENT_LIMIT, self.has_ended.closed()).await;
+    }
+
+    /// The error if the hosts of the connection string are known to belong to two replica sets, for a request that was sent
+    /// or not.
+    pub(super) fn two_sets(&self, is_unsent: bool) -> Result<(), LockError> {
+        let failure = self.servers.borrow().seeds.failure(is_unsent);
+        failure.map_or(Ok(()), |failure| Err(failure.into_error()))
+    }
+
+    /// Whether a host of the connection string was asked for its replica set, and calls wait for the answer.
+    pub(super) fn is_asking(&self) -> bool {
+        self.servers.borrow().seeds.wait_until().is_some()
+    }
+
+    /// Waits for the answers of the hosts that were asked, as long as calls wait for them.
+    pub(super) async fn until_answered(&self) {
+        let mut servers = self.servers.subscribe();
+        loop {
+            let Some(end) = servers.borrow_and_update().seeds.wait_until() else {
+                return;
+            };
+            if timeout_at(end, servers.changed()).await.is_err() {
+                return;
+            }
+        }
     }
 
     pub(super) fn note_connection(&self, event: &CmapEvent) {
@@ -181,7 +250,7 @@ mod tests {
 
     impl Reachability {
         fn new() -> Self {
-            Self::observed(&ClientOptions::default())
+            Self::observed(&ClientOptions::default(), None)
         }
 
         fn heartbeat(&self, address: &str, heartbeat: Heartbeat) {

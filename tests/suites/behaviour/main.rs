@@ -12,6 +12,7 @@ mod commit;
 mod competition;
 mod conditional_release;
 mod conformance;
+mod databases;
 mod deadlock;
 mod detached;
 mod events;

@@ -40,6 +40,7 @@ mod runtimes;
 mod silent_commits;
 mod silent_connections;
 mod ticks;
+mod two_sets;
 mod unreachable;
 mod write_concern;
 mod wrong_password;

@@ -132,9 +132,9 @@ async fn a_server_without_a_set_is_named_as_such() {
     assert_eq!(error.to_string(), text);
 }
 
-/// One seed of another set beside the right ones is no failure.
+/// One host without a set beside the right ones is no failure.
 #[tokio::test]
-async fn a_seed_of_another_set_fails_nothing() {
+async fn a_host_without_a_set_fails_nothing() {
     let other = Server::start(ServerOptions::standalone()).await.unwrap();
     let shared = shared().await.unwrap();
     let server = shared.server().expect("fault tests need a server of their own");

@@ -7,8 +7,10 @@ use std::io;
 use mongodb::error::{Error, ErrorKind};
 use mongodb::event::cmap::CmapEvent;
 use mongodb::event::sdam::{SdamEvent, TopologyType};
+use mongodb::options::ServerAddress;
 use tokio::time::Instant;
 
+use super::seeds::Seeds;
 use crate::LockError;
 use crate::error::failure::Failure;
 use crate::store::driver_error;
@@ -34,6 +36,8 @@ pub(super) struct Servers {
     /// The error of the last log-in, unless one has succeeded since.
     refused: Option<Error>,
     connections: Connections,
+    /// The hosts of the connection string.
+    pub(super) seeds: Seeds,
 }
 
 /// The connections of a client that are ready for requests, which includes the log-in.
@@ -83,16 +87,18 @@ enum Blockage {
 }
 
 impl Servers {
-    /// What is known before the first event of a client; the connection string names this replica set.
-    pub(super) fn observed(named: Option<String>) -> Self {
+    /// What is known before the first event of a client; the connection string names this replica set and these hosts.
+    pub(super) fn observed(named: Option<String>, seeds: Seeds) -> Self {
         Self {
             is_observed: true,
             named,
+            seeds,
             ..Self::default()
         }
     }
 
-    pub(super) fn note(&mut self, event: &SdamEvent) {
+    /// Notes an event, and returns the hosts of the connection string that are to be asked for their replica set.
+    pub(super) fn note(&mut self, event: &SdamEvent) -> Vec<ServerAddress> {
         match event {
             SdamEvent::ServerOpening(event) => self.set(event.address.to_string(), Heartbeat::Pending),
             SdamEvent::ServerClosed(event) => self.closed(&event.address.to_string()),
@@ -100,11 +106,16 @@ impl Servers {
                 let (address, reply) = (event.server_address.to_string(), &event.reply);
                 let member_of = reply.get_str("setName").ok();
                 let has_set = member_of.is_some() || !reply.get_bool("isreplicaset").unwrap_or(false);
+                self.seeds.heartbeat(&address, Some(reply));
                 self.succeeded(address, member_of, has_set);
             }
             SdamEvent::ServerHeartbeatFailed(event) => {
-                let failed = Heartbeat::failed(&event.failure);
-                self.set(event.server_address.to_string(), failed);
+                let (address, failed) = (
+                    event.server_address.to_string(),
+                    Heartbeat::failed(&event.failure),
+                );
+                self.seeds.heartbeat(&address, None);
+                self.set(address, failed);
             }
             SdamEvent::ServerDescriptionChanged(event) => {
                 let address = event.address.to_string();
@@ -118,11 +129,18 @@ impl Servers {
                 }
             }
             SdamEvent::TopologyDescriptionChanged(event) => {
-                self.topology = Some(event.new_description.topology_type());
+                let (kind, servers) = (
+                    event.new_description.topology_type(),
+                    event.new_description.servers(),
+                );
+                self.topology = Some(kind);
                 self.update();
+                let servers: Vec<_> = servers.into_keys().collect();
+                return self.seeds.topology(kind, &servers);
             }
             _ => {}
         }
+        Vec::new()
     }
 
     /// Notes an event of the connections, and returns whether it has changed anything.

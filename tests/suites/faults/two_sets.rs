@@ -1,0 +1,408 @@
+//! A connection string whose hosts belong to two replica sets: each process works with the set that answers it first, so that
+//! two of them could hold one lock. And strings that look like one, and are none.
+
+use std::fs;
+use std::time::Duration;
+
+use mongodb::Client;
+use mongodb::bson::{Document, doc};
+use mongolock::{LockError, LockFilter, LockProvider};
+use mongolock_tests::{AMPLE, Node, Proxy, Server, ServerOptions, eventually, must};
+use tokio::time::{Instant, sleep};
+
+use crate::{assert_free, closed_address};
+
+/// How many starts are tried: without the check 5 of 12 pairs had two holders.
+const STARTS: usize = 12;
+
+/// The time in which a call must have ended. The library promises 2 s after its first reply; without the check it would wait for
+/// the minute of its timeout or acquire.
+const PROMPT: Duration = Duration::from_secs(15);
+
+/// A replica set of members with these fields, whose configuration the test makes itself.
+struct Set {
+    servers: Vec<Server>,
+    name: &'static str,
+}
+
+impl Set {
+    /// Starts servers that wait for the configuration of a set.
+    async fn uninitiated(name: &'static str, members: usize) -> Self {
+        let options = ServerOptions::standalone().argument("--replSet").argument(name);
+        let mut servers = Vec::new();
+        for _ in 0..members {
+            servers.push(must(Server::start(options.clone()).await));
+        }
+        Self { servers, name }
+    }
+
+    /// A set whose members have these fields, besides their addresses.
+    async fn start(name: &'static str, members: &[Document]) -> Self {
+        let set = Self::uninitiated(name, members.len()).await;
+        set.run(0, doc! { "replSetInitiate": set.config(1, members) })
+            .await;
+        let settled = || async {
+            let status = set
+                .admin(0)
+                .await
+                .run_command(doc! { "replSetGetStatus": 1 })
+                .await;
+            let status = status.ok()?;
+            let mut states = status.get_array("members").ok()?.iter().map(|member| {
+                let state = member
+                    .as_document()
+                    .and_then(|member| member.get_i32("state").ok());
+                // 1 is primary, 2 is secondary, 7 is arbiter.
+                matches!(state, Some(1 | 2 | 7))
+            });
+            (status.get_i32("myState") == Ok(1) && states.all(|is_settled| is_settled)).then_some(())
+        };
+        must(eventually(AMPLE, "a set whose first member is its primary", settled).await);
+        set
+    }
+
+    /// The first member is always the primary: no other one has a priority.
+    fn config(&self, version: i32, members: &[Document]) -> Document {
+        let members = (0_i32..).zip(members).zip(&self.servers);
+        let members = members.map(|((id, fields), server)| {
+            let mut member =
+                doc! { "_id": id, "host": server.node().address(), "priority": i32::from(id == 0) };
+            member.extend(fields.clone());
+            member
+        });
+        let settings = doc! { "electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500 };
+        doc! {
+            "_id": self.name, "version": version, "members": members.collect::<Vec<_>>(), "settings": settings,
+        }
+    }
+
+    fn node(&self, member: usize) -> &Node {
+        self.servers[member].node()
+    }
+
+    fn address(&self, member: usize) -> &str {
+        self.node(member).address()
+    }
+
+    async fn admin(&self, member: usize) -> mongodb::Database {
+        must(self.node(member).client().await).database("admin")
+    }
+
+    async fn run(&self, member: usize, command: Document) -> Document {
+        must(self.admin(member).await.run_command(command).await)
+    }
+}
+
+/// A provider on these hosts.
+async fn connect(hosts: &[&str], options: &str) -> LockProvider {
+    let uri = format!("mongodb://{}/app?{options}", hosts.join(","));
+    LockProvider::connect(uri).await.unwrap()
+}
+
+/// Asserts that the error says that these two hosts belong to different sets.
+fn assert_two_sets(error: &LockError, of: [(&str, &str); 2]) {
+    let text = error.to_string();
+    assert!(
+        text.starts_with("the connection string names two replica sets: "),
+        "{text}"
+    );
+    for (host, set) in of {
+        assert!(
+            text.contains(host) && text.contains(&format!("`{set}`")),
+            "{text}"
+        );
+    }
+    assert!(
+        error.help().contains("hosts of one replica set"),
+        "{}",
+        error.help()
+    );
+}
+
+/// Starts pairs of processes with a string of both hosts, of which none may ever acquire the lock.
+async fn no_process_acquires(sets: [(&str, &str); 2], options: &str) {
+    let [(one, _), (other, _)] = sets;
+    for start in 0..STARTS {
+        let hosts = if start % 2 == 0 {
+            [one, other]
+        } else {
+            [other, one]
+        };
+        let (first, second) = tokio::join!(connect(&hosts, options), connect(&hosts, options));
+        let begun = Instant::now();
+        let tries = first.lock("nightly");
+        let waits = second.lock("nightly").acquire_timeout(AMPLE);
+        let (tried, waited) = tokio::join!(tries.try_acquire(), waits.acquire());
+        let errors = [
+            tried.err().expect("it must not try a set"),
+            waited.err().expect("it must not acquire the lock"),
+        ];
+        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+        for error in errors {
+            assert_two_sets(&error, sets);
+        }
+        for provider in [first, second] {
+            each_call_fails(&provider, sets).await;
+            provider.shutdown().await;
+        }
+    }
+}
+
+async fn each_call_fails(provider: &LockProvider, sets: [(&str, &str); 2]) {
+    let locks = provider.lock_all(["a", "b"]);
+    let admin = provider.admin();
+    for error in [
+        provider.lock("nightly").acquire().await.unwrap_err(),
+        locks.acquire().await.unwrap_err(),
+        provider.semaphore("nightly", 2).try_acquire().await.unwrap_err(),
+        admin.list(LockFilter::new()).await.unwrap_err(),
+        admin.force_release("nightly").await.unwrap_err(),
+        provider.health().await.error.expect("it has an error"),
+    ] {
+        assert_two_sets(&error, sets);
+    }
+    assert!(!provider.is_ready().await);
+}
+
+#[tokio::test]
+async fn hosts_of_two_sets_are_an_error_of_each_call() {
+    let one = Server::start(ServerOptions::single()).await.unwrap();
+    let other = Set::start("other", &[doc! {}]).await;
+    let sets = [(one.node().address(), "mongolock"), (other.address(0), "other")];
+    for options in ["", "replicaSet=mongolock", "replicaSet=other"] {
+        no_process_acquires(sets, options).await;
+    }
+}
+
+#[tokio::test]
+async fn two_sets_with_one_name_are_found_by_their_members() {
+    let (one, other) = tokio::join!(
+        Server::start(ServerOptions::single()),
+        Server::start(ServerOptions::single())
+    );
+    let (one, other) = (one.unwrap(), other.unwrap());
+    let sets = [one.node().address(), other.node().address()].map(|host| (host, "mongolock"));
+    for options in ["", "replicaSet=mongolock"] {
+        no_process_acquires(sets, options).await;
+    }
+}
+
+/// Neither host is the primary of its set.
+#[tokio::test]
+async fn secondaries_of_two_sets_are_told_apart() {
+    let members = [doc! {}, doc! {}];
+    let (one, other) = tokio::join!(Set::start("same", &members), Set::start("same", &members));
+    let hosts = [one.address(1), other.address(1)];
+    for _ in 0..STARTS {
+        let provider = connect(&hosts, "").await;
+        let error = provider.lock("nightly").try_acquire().await.err();
+        let text = error.expect("it must not try a set").to_string();
+        assert!(text.contains("names two replica sets"), "{text}");
+        assert!(text.contains("to another set of that name"), "{text}");
+        provider.shutdown().await;
+    }
+}
+
+/// The other set answers only when a lock is held: the hold goes on, and nothing is acquired from then on.
+#[tokio::test]
+async fn a_set_that_answers_late_ends_no_hold() {
+    let one = Server::start(ServerOptions::single()).await.unwrap();
+    let other = Set::start("other", &[doc! {}]).await;
+    other.node(0).stop().unwrap();
+    let sets = [(one.node().address(), "mongolock"), (other.address(0), "other")];
+    let provider = connect(&[sets[0].0, sets[1].0], "").await;
+    let provider = provider
+        .to_builder()
+        .expiry(Duration::from_secs(4))
+        .build()
+        .unwrap();
+    let begun = Instant::now();
+    let guard = provider.lock("held").await.unwrap();
+    assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+    other.node(0).resume().unwrap();
+    let refused = || async { provider.lock("next").try_acquire().await.err() };
+    let error = must(eventually(AMPLE, "the finding", refused).await);
+    assert_two_sets(&error, sets);
+    sleep(Duration::from_secs(5)).await;
+    guard.ensure_held().expect("it was renewed");
+    guard.release().await.unwrap();
+    let client = must(one.client().await);
+    let held = doc! { "lockId": { "$ne": "" } };
+    let locks = client.database("app").collection::<Document>("distributed_locks");
+    assert_eq!(must(locks.count_documents(held).await), 0);
+}
+
+/// A shutdown does not wait for a host that is silent.
+#[tokio::test]
+async fn a_shutdown_ends_the_question_to_a_silent_host() {
+    let one = Server::start(ServerOptions::single()).await.unwrap();
+    let silent = Server::start(ServerOptions::single()).await.unwrap();
+    silent.node().stop().unwrap();
+    let provider = connect(&[one.node().address(), silent.node().address()], "").await;
+    assert_free(&provider, "beside").await;
+    let begun = Instant::now();
+    provider.shutdown().await;
+    assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
+}
+
+/// Asserts that a string of these hosts has locks, at each start.
+async fn works(hosts: &[&str], options: &str) {
+    for start in 0..4 {
+        let mut hosts = hosts.to_vec();
+        let first = start % hosts.len();
+        hosts.rotate_left(first);
+        let provider = connect(&hosts, options).await;
+        assert_free(&provider, "job").await;
+        // By now the hosts have answered.
+        assert_free(&provider, "job").await;
+        assert!(provider.is_ready().await && provider.health().await.error.is_none());
+        provider.shutdown().await;
+    }
+}
+
+/// Other names and other ways to the same servers, such as those of a cluster of containers or behind an address translation.
+#[tokio::test]
+async fn other_names_of_the_same_servers_are_no_finding() {
+    let server = Server::start(ServerOptions::three_members()).await.unwrap();
+    let nodes = server.nodes();
+    let (mut proxies, mut names) = (Vec::new(), Vec::new());
+    for node in nodes {
+        proxies.push(Proxy::start(node.address()).await.unwrap());
+        let (_, port) = node.address().split_once(':').expect("it has a port");
+        names.push(format!("localhost:{port}"));
+    }
+    let proxied: Vec<&str> = proxies.iter().map(Proxy::address).collect();
+    let named: Vec<&str> = names.iter().map(String::as_str).collect();
+    let own: Vec<&str> = nodes.iter().map(Node::address).collect();
+    for hosts in [
+        vec![own[0], named[0]],
+        vec![named[0], proxied[1], own[2]],
+        named.clone(),
+        proxied.clone(),
+        [proxied, named, own].concat(),
+    ] {
+        works(&hosts, "").await;
+        works(&hosts, "replicaSet=mongolock").await;
+    }
+}
+
+/// Members that a client may name and the set does not list among its `hosts`: a hidden one, an arbiter, and one that cannot be
+/// primary and is listed as passive.
+#[tokio::test]
+async fn members_of_each_kind_are_no_finding() {
+    let hidden = doc! { "hidden": true };
+    let arbiter = doc! { "arbiterOnly": true };
+    let set = Set::start("kinds", &[doc! {}, doc! {}, hidden, arbiter]).await;
+    let hosts: Vec<&str> = (0..4).map(|member| set.address(member)).collect();
+    works(&hosts, "").await;
+    for member in 1..4 {
+        works(&[hosts[0], hosts[member]], "replicaSet=kinds").await;
+    }
+}
+
+/// A server without a set, one that does not answer, and members that were removed: one that knows it, and one that was away and
+/// still has the configuration of before.
+#[tokio::test]
+async fn hosts_that_are_no_members_any_more_are_no_finding() {
+    let set = Set::start("less", &[doc! {}, doc! {}, doc! {}]).await;
+    let hosts: Vec<&str> = (0..3).map(|member| set.address(member)).collect();
+    // A change of the members closes connections, also those of the commands here.
+    let remain = async |version, members: usize| {
+        let config = set.config(version, &vec![doc! {}; members]);
+        let command = doc! { "replSetReconfig": config, "force": true };
+        let changed = || async { set.admin(0).await.run_command(command.clone()).await.ok() };
+        must(eventually(AMPLE, "the change of the members", changed).await);
+    };
+    remain(10, 2).await;
+    let is_removed = || async {
+        let hello = set.admin(2).await.run_command(doc! { "hello": 1 }).await;
+        hello.ok()?.get_str("setName").is_err().then_some(())
+    };
+    must(eventually(AMPLE, "the removed member", is_removed).await);
+    works(&[hosts[0], hosts[2]], "").await;
+
+    must(set.node(1).kill().await);
+    remain(100_000, 1).await;
+    must(set.node(1).restart().await);
+    works(&[hosts[0], hosts[1]], "").await;
+
+    let uninitiated = Set::uninitiated("never", 1).await;
+    let standalone = Server::start(ServerOptions::standalone()).await.unwrap();
+    let closed = closed_address().to_string();
+    for other in [uninitiated.address(0), standalone.node().address(), &closed] {
+        works(&[hosts[0], other], "").await;
+        works(&[hosts[0], other], "replicaSet=less").await;
+    }
+}
+
+/// The client of an application, a direct connection and a single host are left alone.
+#[tokio::test]
+async fn what_is_not_checked_works_as_the_driver_does() {
+    let one = Server::start(ServerOptions::single()).await.unwrap();
+    let other = Set::start("other", &[doc! {}]).await;
+    let (host, foreign) = (one.node().address(), other.address(0));
+    let client = Client::with_uri_str(format!("mongodb://{host},{foreign}/"))
+        .await
+        .unwrap();
+    assert_free(&LockProvider::new(&client.database("app")), "own").await;
+    for host in [host, foreign] {
+        works(&[host], "directConnection=true").await;
+        works(&[host], "").await;
+    }
+}
+
+/// The number of connections that clients with this name have opened, at each of these servers.
+fn connections<'n>(nodes: impl IntoIterator<Item = &'n Node>, name: &str) -> Vec<usize> {
+    let metadata = format!(r#""application":{{"name":"{name}"}}"#);
+    let opened = nodes.into_iter().map(|node| {
+        let log = fs::read_to_string(node.directory().join("log")).unwrap();
+        let lines = log.lines().filter(|line| line.contains("client metadata"));
+        lines.filter(|line| line.contains(&metadata)).count()
+    });
+    opened.collect()
+}
+
+/// With heartbeats that poll and a pool of one, a client has one connection to each member and one to the primary. The driver
+/// opens one more now and then, so that some starts are counted; a question would be there in each of them.
+#[tokio::test]
+async fn a_healthy_start_opens_no_other_connection() {
+    let server = Server::start(ServerOptions::three_members()).await.unwrap();
+    let nodes = server.nodes();
+    let primary = must(server.primary().await).address();
+    let hosts: Vec<&str> = nodes.iter().map(Node::address).collect();
+    let (_, port) = primary.split_once(':').expect("it has a port");
+    let alias = format!("localhost:{port}");
+    let with_alias: Vec<&str> = hosts
+        .iter()
+        .map(|host| if *host == primary { &alias } else { *host })
+        .collect();
+    // A host that the driver has removed is asked once. The driver's own connection to it may have been opened before.
+    for (hosts, options, at_primary) in [
+        (&hosts, "", 2..=2),
+        (&hosts, "&replicaSet=mongolock", 2..=2),
+        (&with_alias, "", 3..=4),
+    ] {
+        let mut counts = Vec::new();
+        for start in 0.. {
+            let name = format!("start-{start}-{}-{}", options.len(), at_primary.end());
+            let options = format!("appName={name}&serverMonitoringMode=poll&maxPoolSize=1{options}");
+            let provider = connect(hosts, &options).await;
+            assert_free(&provider, "job").await;
+            assert!(provider.health().await.error.is_none());
+            provider.shutdown().await;
+            let opened = connections(nodes, &name);
+            let is_expected = opened.iter().zip(nodes).all(|(opened, node)| {
+                if node.address() == primary {
+                    at_primary.contains(opened)
+                } else {
+                    *opened == 1
+                }
+            });
+            if is_expected {
+                break;
+            }
+            counts.push(opened);
+            assert!(start < STARTS, "{hosts:?}: {counts:?}");
+        }
+    }
+}
