@@ -358,7 +358,9 @@ pub(crate) fn is_history_lost(error: &LockError) -> bool {
 pub(crate) fn is_resumable(error: &LockError) -> bool {
     of_driver(error).is_some_and(|error| match &*error.kind {
         ErrorKind::ServerSelection { .. } | ErrorKind::Authentication { .. } => false,
-        _ if code(error).is_some_and(|code| code == NO_CHANGE_STREAMS || HISTORY_LOST.contains(&code)) => false,
+        _ if code(error).is_some_and(|code| code == NO_CHANGE_STREAMS || HISTORY_LOST.contains(&code)) => {
+            false
+        }
         _ => !is_rejected(error) && (error.contains_label(RESUMABLE) || is_transient_kind(error)),
     })
 }

@@ -44,21 +44,15 @@ fn only_removed_hosts_of_a_list_are_asked() {
     // The end of the client.
     assert!(seeds.topology(TopologyType::Unknown, &[]).is_empty());
     let all = vec![host("a:1"), host("b:1")];
-    for options in [
-        ClientOptions::builder()
-            .hosts(all.clone())
-            .load_balanced(true)
-            .build(),
-        ClientOptions::builder()
-            .hosts(all.clone())
-            .direct_connection(true)
-            .build(),
-    ] {
+    let list = || ClientOptions::builder().hosts(all.clone()).build();
+    let (mut direct, mut balanced) = (list(), list());
+    direct.direct_connection = Some(true);
+    balanced.load_balanced = Some(true);
+    for options in [direct, balanced] {
         assert!(!Seeds::of("mongodb://", &options).is_watching());
     }
-    let options = ClientOptions::builder().hosts(all).build();
-    assert!(!Seeds::of("mongodb+srv://", &options).is_watching());
-    assert!(Seeds::of("mongodb://", &options).is_watching());
+    assert!(!Seeds::of("mongodb+srv://", &list()).is_watching());
+    assert!(Seeds::of("mongodb://", &list()).is_watching());
 }
 
 #[test]

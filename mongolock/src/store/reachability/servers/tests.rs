@@ -10,7 +10,7 @@ fn error_of(servers: &Servers) -> Option<String> {
 #[test]
 fn a_refused_log_in_is_said_until_the_next_heartbeat_and_kept_until_a_log_in_succeeds() {
     let error = Error::custom("refused");
-    let mut servers = Servers::observed(None);
+    let mut servers = Servers::observed(None, Seeds::default());
     servers.succeeded("a:1".to_owned(), None, true);
     servers.described("a:1".to_owned(), Some(&error));
     assert!(error_of(&servers).is_some());
@@ -26,7 +26,7 @@ fn a_refused_log_in_is_said_until_the_next_heartbeat_and_kept_until_a_log_in_suc
 #[test]
 fn a_log_in_that_a_secondary_refuses_keeps_no_request_back() {
     let error = Error::custom("refused");
-    let mut servers = Servers::observed(None);
+    let mut servers = Servers::observed(None, Seeds::default());
     servers.succeeded("primary:1".to_owned(), Some("rs"), true);
     servers.described("secondary:1".to_owned(), Some(&error));
     servers.topology = Some(TopologyType::ReplicaSetWithPrimary);
@@ -37,7 +37,7 @@ fn a_log_in_that_a_secondary_refuses_keeps_no_request_back() {
 
 #[test]
 fn a_server_of_another_set_fails_requests_if_there_is_no_other_server() {
-    let mut servers = Servers::observed(Some("mine".to_owned()));
+    let mut servers = Servers::observed(Some("mine".to_owned()), Seeds::default());
     servers.set("a:1".to_owned(), Heartbeat::Pending);
     servers.set("b:2".to_owned(), Heartbeat::Pending);
     servers.succeeded("a:1".to_owned(), Some("other"), true);
@@ -57,7 +57,7 @@ fn a_server_of_another_set_fails_requests_if_there_is_no_other_server() {
 /// Requests that may have been sent wait for their replies.
 #[tokio::test(start_paused = true)]
 async fn a_request_is_unsent_if_no_connection_was_ready_for_it() {
-    let mut servers = Servers::observed(None);
+    let mut servers = Servers::observed(None, Seeds::default());
     let connection = ("a:1".to_owned(), 1);
     let later = async || {
         tokio::time::sleep(Duration::from_millis(1)).await;
