@@ -1,6 +1,7 @@
 //! `acquire` and `hold`: a lease that goes on when this program has ended.
 
 use std::fs::{self, File};
+use std::future::ready;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -47,7 +48,7 @@ pub(crate) fn acquire(
             if let Some(owner) = owner {
                 owned = owned.owner(owner);
             }
-            detach(&mut signals, owned, |handle| place.put(handle)).await
+            detach(&provider, &mut signals, owned, |handle| place.put(handle)).await
         };
         let detached = detached.await;
         close(&provider).await;
@@ -59,15 +60,21 @@ pub(crate) fn acquire(
 
 /// Stores the handle before the lease that it is for exists, so that a crash loses nothing, and detaches the lease.
 async fn detach(
+    provider: &LockProvider,
     signals: &mut Signals,
     detach: Detach,
     store: impl FnOnce(&LeaseHandle) -> Result<(), Failure>,
 ) -> Result<LeaseHandle, Failure> {
     store(&detach.handle())?;
     let most = longest_end(EXPIRY);
-    // A signal drops the request, which releases the lock, and the lease if it is detached already.
+    // A signal in a long wait drops the request, which releases the lock, and the lease if it is detached already.
     let detached = patiently(signals, "the detachment", most, || None, detach.into_future()).await;
-    Ok(detached.map_err(interrupted)??)
+    let handle = detached.map_err(interrupted)??;
+    if let Err(interrupted) = unless_interrupted(signals, ready(Ok(()))).await {
+        let _ = provider.release(&handle).await;
+        return Err(interrupted);
+    }
+    Ok(handle)
 }
 
 /// Where the handle of a new lease goes.
@@ -135,7 +142,7 @@ pub(crate) fn hold(arguments: &HoldArguments, connection: &ConnectionArguments) 
         let held = async {
             let hold = unless_interrupted(&mut signals, acquiring).await?;
             let owned = hold.detach(*time).owner(person());
-            let handle = detach(&mut signals, owned, |_| Ok(())).await?;
+            let handle = detach(&provider, &mut signals, owned, |_| Ok(())).await?;
             tell(&provider, &handle, *time).await
         };
         let held = held.await;

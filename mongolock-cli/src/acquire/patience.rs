@@ -25,7 +25,8 @@ pub(crate) fn longest_end(expiry: Duration) -> Duration {
     expiry.max(RENEWED) + expiry
 }
 
-/// Waits for the end of a hold, and says what is not confirmed yet, why, and for how long it is still tried. A signal ends the wait.
+/// Waits for the end of a hold. If it takes long, it says what is not confirmed yet, why, and for how long it is still tried, and a
+/// signal ends the wait; an end that is confirmed soon is not cut off.
 pub(crate) async fn patiently<T>(
     signals: &mut Signals,
     what: &str,
@@ -39,8 +40,8 @@ pub(crate) async fn patiently<T>(
     loop {
         tokio::select! {
             biased;
-            signal = signals.passed_on() => return Err(signal),
             ended = ending.as_mut() => return Ok(ended),
+            signal = signals.passed_on(), if pause > SILENCE => return Err(signal),
             () = sleep(pause) => {}
         }
         let left = short(ends.saturating_duration_since(Instant::now()));

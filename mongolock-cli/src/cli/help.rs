@@ -46,13 +46,16 @@ With --resume the command runs under a lease of `mongolock acquire`, which `run`
 failed can be run again; its new handle replaces that in FILE. Without it the lock is released, and FILE is deleted. If \
 `run` is killed, or the lock is lost, the handle in FILE is of no use any more: `mongolock release --handle FILE` deletes it.
 
+The release, the mark of --once-per and the detachment are repeated while the lease lasts: `run` says every 10 s what is not \
+confirmed and for how long it is still tried. A signal ends that wait at once.
+
 Exit codes:
   that of CMD, and 128 + n if signal n has ended it (by INT or QUIT `run` ends itself)
   0     the period is already done (--once-per); a line on standard error says so
   75    others hold the lock, or its work is marked as done (-E sets another code)
   124   the lock was lost, and CMD was ended; or the lease of --resume is over, and CMD was not started
-  125   `mongolock run` failed, or could not mark the period as done, or detach the lease again; or its command line is \
-    wrong
+  125   `mongolock run` failed, or could not mark the period as done, or detach the lease again, also because a signal ended \
+    the wait for that; or its command line is wrong
   126   CMD cannot be executed
   127   CMD was not found
   128+n signal n has ended the wait

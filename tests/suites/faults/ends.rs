@@ -104,6 +104,20 @@ async fn a_refusal_that_passes_ends_no_wait() {
     .await;
 }
 
+/// A wait without a limit goes on through everything that passes, but not for ever.
+#[tokio::test]
+#[ignore = "the wait ends after a minute"]
+async fn a_wait_without_a_limit_ends_after_a_minute_of_refusals() {
+    let (db, provider) = provider().await;
+    let begun = Instant::now();
+    let commands = FailPoint::on(&["findAndModify", "find"]);
+    let _refusing = fail(&db, commands.always().error_code(PASSING[0])).await;
+    let waiting = provider.lock("job").acquire_timeout(None).acquire();
+    let error = timeout(AMPLE * 2, waiting).await.unwrap().unwrap_err();
+    assert!(matches!(&error, LockError::Mongo(_)), "{error}");
+    assert!(begun.elapsed() >= AMPLE, "{:?}", begun.elapsed());
+}
+
 /// The server answers requests with "the database is being dropped" (215) meanwhile.
 #[tokio::test]
 async fn a_dropped_database_ends_no_wait() {
