@@ -214,8 +214,9 @@ impl Engine {
         self.close();
         let released = timeout(SHUTDOWN_LIMIT, self.queues.until_idle());
         let _ = tokio::join!(released, self.lines.leave_all());
-        if grace.is_none() {
-            self.renewer.until_marked().await;
+        // A mark that was refused is followed by a release.
+        if grace.is_none() && self.renewer.until_marked().await {
+            let _ = timeout(SHUTDOWN_LIMIT, self.queues.until_idle()).await;
         }
         self.renewer.notes.until_written().await;
         self.stop();

@@ -259,8 +259,8 @@ impl LockGuard {
     /// - [`LockError::Lost`] if the lock was lost before. It is also the error if a reply was lost, and another process has resumed the
     ///   lease with a handle that was stored first.
     /// - [`LockError::Mongo`] if MongoDB did not confirm the request while the lease lasted, which is renewed meanwhile as by
-    ///   [`done`](Self::done), or refused it for good. The error says for how long the lock stays taken. It is then released in the
-    ///   background, under the id of the handle as well. [`LockError::CorruptDocument`] if the document of a lock cannot be read.
+    ///   [`done`](Self::done), or refused it for good. The error says for how long the lock stays taken. The lock is then released in
+    ///   the background, under the id of the handle as well. [`LockError::CorruptDocument`] if the document of a lock cannot be read.
     ///
     /// # Cancel safety
     ///

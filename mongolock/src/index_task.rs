@@ -76,7 +76,7 @@ impl IndexTask {
 /// of the pool, and without a free connection locks would hang as well.
 async fn check_again(begin: impl Fn() -> Check, ends: &watch::Sender<u64>, checked: &Mutex<Option<Checked>>) {
     let mut told = ends.subscribe();
-    let mut checking: Option<Check> = None;
+    let mut checking: Option<(Check, u64)> = None;
     loop {
         let last = lock(checked).as_ref().map(|it| (it.ends, it.next));
         if let Some((seen, next)) = last {
@@ -87,10 +87,13 @@ async fn check_again(begin: impl Fn() -> Check, ends: &watch::Sender<u64>, check
                 sleep(INDEX_AFTER_END).await;
             }
         }
-        let ended = *ends.borrow();
-        let checking = match &mut checking {
-            Some(hanging) if !hanging.is_finished() => hanging,
-            _ => checking.insert(begin()),
+        // A check that hangs may have begun before the collection was dropped.
+        let (checking, ended) = match &mut checking {
+            Some((hanging, ended)) if !hanging.is_finished() => (hanging, *ended),
+            _ => {
+                let (check, ended) = checking.insert((begin(), *ends.borrow()));
+                (check, *ended)
+            }
         };
         let IndexCheck { state, next } = outcome(checking).await;
         let is_ready = state == IndexState::Ready;

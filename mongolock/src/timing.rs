@@ -248,8 +248,8 @@ pub(crate) const DEAD_CONNECTION: Duration = seconds(60);
 /// a connection.
 pub(crate) const SEED_LIMIT: Duration = seconds(10);
 
-/// The time after the removal of a host for which calls wait for its answer: two round trips. A host that is silent delays
-/// only the first call of a process.
+/// The time after the removal of a host for which calls wait for its answer: a far host answers within it, and a silent one
+/// delays only the first call of a process.
 pub(crate) const SEED_WAIT: Duration = seconds(2);
 
 // Health.

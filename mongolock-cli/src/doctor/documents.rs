@@ -85,7 +85,7 @@ pub(super) async fn documents(collections: &Collections) -> Vec<Finding> {
     }
     if let Some(more @ 1..) = wrong_times.len().checked_sub(NAMED) {
         let said = format!(
-            "{} by a clock that was wrong, too",
+            "{} with times that only a wrong clock can have set",
             count(more as u64, "other lock")
         );
         findings.push(Finding::wrong(check, said, "at the shell: mongolock ls"));

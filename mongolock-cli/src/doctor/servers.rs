@@ -31,7 +31,7 @@ const DOWN: i64 = 8;
 /// The server that answers; and whether the library accepts it, which knows whether the string names another set as well.
 pub(super) async fn connection(collections: &Collections, hello: &Document) -> Finding {
     if let Some(error) = collections.provider.health().await.error {
-        let mend = format!("in the connection string: {}", error.help());
+        let mend = error.help();
         return Finding::wrong("connection", Failure::from(error).to_string(), mend);
     }
     let server = hello.get_str("me").or_else(|_| hello.get_str("primary"));

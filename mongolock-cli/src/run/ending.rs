@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 use std::process;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mongolock::{LockError, LockProvider};
 
@@ -67,7 +67,7 @@ impl Lease {
                     "the command has succeeded, but is not marked as done: {}",
                     Failure::from(error)
                 ))),
-                Err(_) => give_up(&format!("{what}, whose command will run again,"), self.expiry),
+                Err(_) => give_up(&format!("{what} (the command will run again)"), self.expiry),
             };
         }
         let (what, expiry) = (format!("the release of {names}"), self.expiry);
@@ -93,9 +93,10 @@ impl Lease {
             }
             Err(error) => error,
         };
+        let begun = Instant::now();
         self.provider.shutdown_after(self.expiry).await;
         // What the command has done says more: the lock was held to its end.
-        if self.failures.take(RELEASE_FAILED).is_some() {
+        if self.failures.take(RELEASE_FAILED).is_some() || begun.elapsed() >= self.expiry {
             warn(not_released(&Failure::from(error)));
         }
         Ok(())
@@ -116,7 +117,7 @@ fn newest(failures: &Failures, event: &'static str) -> impl Fn() -> Option<Strin
 fn give_up(what: &str, left: Duration) -> ! {
     let left = short(left);
     warn(format_args!(
-        "{what} was not confirmed before a signal; the lock stays taken for at most {left}"
+        "ended by a signal: {what} is not confirmed; the lock stays taken for at most {left}"
     ));
     process::exit(exit::FAILED.into())
 }

@@ -3,6 +3,7 @@ use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
@@ -32,7 +33,8 @@ impl Worker {
         let run = move || {
             runtime.block_on(async {
                 if let Ok(provider) = ended.await {
-                    provider.shutdown().await;
+                    // A mark must not keep the thread that drops the last provider for as long as its lease lasts.
+                    provider.shutdown_after(Duration::ZERO).await;
                 }
             });
         };

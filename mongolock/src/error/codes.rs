@@ -38,7 +38,7 @@ pub(crate) enum Final {
 }
 
 /// The codes of refusals that do not pass by themselves, with the name of each and the reason.
-const FINAL: [(i32, Final); 21] = [
+const FINAL: [(i32, Final); 22] = [
     // BadValue: the server is too old for a value of the command, or too new.
     (2, Final::Request),
     // FailedToParse: the server is too old for the command.
@@ -55,6 +55,8 @@ const FINAL: [(i32, Final); 21] = [
     (59, Final::Request),
     // InvalidNamespace: the name of the collection is invalid.
     (73, Final::Request),
+    // CommandNotSupported: the server has no such command, or not in its role.
+    (115, Final::Request),
     // DocumentValidationFailure: a validator refuses the document.
     (DOCUMENT_VALIDATION_FAILURE, Final::Request),
     // CommandNotSupportedOnView: the collection is a view.

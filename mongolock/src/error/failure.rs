@@ -1,4 +1,3 @@
-use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::time::Duration;
 
@@ -83,8 +82,8 @@ pub(crate) enum Failure {
     /// A command with requests of several calls, which may have made this one or not.
     #[error("a command with several requests has failed: {error}")]
     Together { error: LockError },
-    /// A hold whose end MongoDB has not confirmed.
-    #[error("{end} lock `{name}`{}{}", again(*end), taken_for(*left))]
+    /// A hold whose end MongoDB has not confirmed, or has refused.
+    #[error("{}", unended(*end, name, *left))]
     Unended {
         end: HoldEnd,
         name: String,
@@ -107,16 +106,9 @@ pub(crate) enum Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HoldEnd {
     Mark,
+    /// By a mark, which MongoDB has refused for good: the lock is released.
+    Refused,
     Detach,
-}
-
-impl Display for HoldEnd {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Mark => "MongoDB did not confirm the mark of",
-            Self::Detach => "MongoDB did not confirm the detachment of",
-        })
-    }
 }
 
 impl Failure {
@@ -196,17 +188,21 @@ impl Failure {
     }
 }
 
-fn again(end: HoldEnd) -> &'static str {
+fn unended(end: HoldEnd, name: &str, left: Duration) -> String {
+    let taken = match left {
+        Duration::ZERO => "the lock is no longer taken".to_owned(),
+        left => format!("the lock stays taken for at most {}", Rounded(left)),
+    };
     match end {
-        HoldEnd::Mark => ", so its work will run again",
-        HoldEnd::Detach => "",
-    }
-}
-
-fn taken_for(left: Duration) -> String {
-    match left {
-        Duration::ZERO => "; the lock is no longer taken".to_owned(),
-        left => format!("; the lock stays taken for at most {}", Rounded(left)),
+        HoldEnd::Mark => {
+            format!("MongoDB did not confirm the mark of lock `{name}`, so its work will run again; {taken}")
+        }
+        HoldEnd::Refused => {
+            format!(
+                "MongoDB refused the mark of lock `{name}`, so its work will run again; the lock is released"
+            )
+        }
+        HoldEnd::Detach => format!("MongoDB did not confirm the detachment of lock `{name}`; {taken}"),
     }
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct ClaimRelease {
     copies: Option<Copies>,
     /// Whether the only reason for this release is an acquire request that may have taken effect late.
     is_late: bool,
+    /// Since when the server has refused the user.
+    refusals: Refusals,
     /// Whether the server has refused the release for good.
     is_refused: bool,
     /// The entry of the id among the ids that this process has given up.
@@ -67,6 +69,7 @@ impl ClaimRelease {
             failures: 0,
             copies: None,
             is_late: false,
+            refusals: Refusals::default(),
             is_refused: false,
             pending: None,
             is_noted_in_line: true,
@@ -199,6 +202,11 @@ impl ClaimRelease {
         Self { at, ..self }
     }
 
+    /// The same release, of which the server has refused the user since then.
+    pub(super) fn refused_since(self, refusals: Refusals) -> Self {
+        Self { refusals, ..self }
+    }
+
     /// The same release again, in a command of its own.
     pub(crate) fn alone(self, at: Instant) -> Self {
         Self {
@@ -235,8 +243,14 @@ impl Renewer {
         self.ended(ended, is_confirmed);
     }
 
-    /// Ends releases that the server has refused for good: their locks stay taken until the claims end by themselves.
+    /// Ends releases that the server has refused for good with one command: their locks stay taken until the claims end by
+    /// themselves. The server stops at the document that it refuses, so of several claims each is released alone first.
     pub(super) fn release_refused(self: &Arc<Self>, releases: Vec<ClaimRelease>, error: &LockError) {
+        if releases.len() > 1 && !driver_error::is_refusal(error) {
+            let now = Instant::now();
+            let alone = releases.into_iter().map(|release| release.alone(now));
+            return self.release_in_background(alone.collect());
+        }
         if let Some(first) = releases.first() {
             trace::release_failed(releases.len(), &first.key.name, error);
         }
@@ -295,7 +309,7 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<ClaimRelease>) {
         (AdmissionClass::Release, RELEASE_LIMIT)
     };
     let mut backoff = Backoff::new(Duration::from_millis(50)..=Duration::from_secs(2));
-    let mut refusals = Refusals::default();
+    let mut refusals = first.refusals;
     tokio::time::sleep_until(due).await;
     loop {
         let admission = renewer.store().background_admissions().admit(class, None).await;
@@ -333,6 +347,10 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<ClaimRelease>) {
         if refusals.end(Instant::now(), &error) {
             return renewer.release_refused(batch, &error);
         }
+        batch = batch
+            .into_iter()
+            .map(|release| release.refused_since(refusals))
+            .collect();
         if batch.len() > 1 && driver_error::is_out_of_time(&error) {
             return repeat_alone(&renewer, batch, last_end, &error);
         }

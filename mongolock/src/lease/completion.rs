@@ -5,6 +5,7 @@
 //! the mark for good, the lock is released.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -26,23 +27,48 @@ pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>, end: MarkEnd) ->
     if !lease.begin_marking() {
         return release::begin(renewer, lease);
     }
-    let completing = complete(Arc::clone(renewer), Arc::clone(lease), end);
+    let completing = complete(Completing::begin(renewer, lease), end);
     if renewer.store().never_waits() {
         return BegunRelease::Ended(task::run_at_once(completing).map_err(Box::new));
     }
     BegunRelease::Sent(task::spawn_for_caller(completing))
 }
 
+/// A lease whose mark is requested, for which a shutdown waits.
+struct Completing {
+    renewer: Arc<Renewer>,
+    lease: Arc<Lease>,
+}
+
+impl Completing {
+    fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Self {
+        renewer.marking.send_modify(|marking| *marking += 1);
+        Self {
+            renewer: Arc::clone(renewer),
+            lease: Arc::clone(lease),
+        }
+    }
+}
+
+impl Drop for Completing {
+    fn drop(&mut self) {
+        // The runtime may have ended before the reply.
+        self.lease.lose_unmarked(LossReason::Expired);
+        self.renewer.marking.send_modify(|marking| *marking -= 1);
+    }
+}
+
 /// Sends requests until one of them is confirmed, and returns whether the claim had the lock until then.
-async fn complete(renewer: Arc<Renewer>, lease: Arc<Lease>, end: MarkEnd) -> Result<bool, LockError> {
+async fn complete(completing: Completing, end: MarkEnd) -> Result<bool, LockError> {
+    let Completing { renewer, lease } = &completing;
     lease.begin_claim_release();
-    let mut releases = ClaimRelease::of_lease(&lease);
+    let mut releases = ClaimRelease::of_lease(lease);
     let request = MarkRequest {
         key: lease.key().clone(),
         token: lease.document_token(),
         end,
     };
-    let mut requests = Requests::new(&renewer, request);
+    let mut requests = Requests::new(renewer, request);
     let failed = |error: &LockError, pause| {
         // The next waiter in this process sends requests of its own, and finds out by itself whether the server works.
         releases.iter_mut().for_each(ClaimRelease::pass_turn_on);
@@ -50,25 +76,23 @@ async fn complete(renewer: Arc<Renewer>, lease: Arc<Lease>, end: MarkEnd) -> Res
     };
     let error = match requests.reply("mark", || lease.ends_at_server(), failed).await {
         Ok((reply, _)) => {
-            let was_held = settle(&renewer, &lease, reply);
+            let was_held = settle(renewer, lease, reply);
             renewer.released(releases, true);
             return Ok(was_held);
         }
         Err(error) => error,
     };
     trace::done_failed(&lease.fields(), &error);
-    renewer.forget(&lease);
-    let unmarked = lease.unended(HoldEnd::Mark, error.clone());
+    renewer.forget(lease);
     if driver_error::is_closed(&error) || lease.ends_at_server() <= Instant::now() {
-        lease.lose_unmarked(LossReason::Expired);
-    } else {
-        // The work may run again, so there is no reason to keep others waiting.
-        lease.release_unmarked();
-        let now = Instant::now();
-        let due = releases.into_iter().map(|release| release.rescheduled(now));
-        renewer.release_in_background(due.collect());
+        return Err(lease.unended(HoldEnd::Mark, Duration::ZERO, error));
     }
-    Err(unmarked)
+    // The work may run again, so there is no reason to keep others waiting.
+    let now = Instant::now();
+    let due = releases.into_iter().map(|release| release.rescheduled(now));
+    renewer.release_in_background(due.collect());
+    lease.release_unmarked();
+    Err(lease.unended(HoldEnd::Refused, Duration::ZERO, error))
 }
 
 /// Ends the lease as a reply says, and returns whether the claim had the lock until then.
@@ -114,8 +138,6 @@ impl Command for MarkRequest {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::few::Few;
     use crate::lease::Part;
@@ -160,6 +182,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_claim_may_have_its_lock_for_an_expiry_after_the_end_of_the_lease() {
         let lease = lease("n", &Options::default());
+        lease.renewal_sent();
         let instant = Duration::from_millis(1);
         tokio::time::sleep((EXPIRY * 2).saturating_sub(instant)).await;
         assert!(lease.ends_at_server() > Instant::now());

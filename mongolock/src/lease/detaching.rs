@@ -112,7 +112,10 @@ impl Detaching {
             trace::detach_retrying(&lease.fields(), error, pause);
         };
         let reply = requests.reply(REQUEST, || kept.ends_at_server(), failed).await;
-        let reply = reply.map_err(|error| kept.unended(HoldEnd::Detach, error));
+        let Detachment { ttl, min_hold, .. } = self.detached.detachment;
+        // A copy without a reply may have been applied.
+        let longest = ttl.max(min_hold);
+        let reply = reply.map_err(|error| kept.unended(HoldEnd::Detach, longest, error));
         let replies = reply.and_then(|(reply, _)| reply).inspect_err(|_| {
             lease.report(trace::released);
         })?;

@@ -199,7 +199,7 @@ fn begin_sending(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease {
 
 /// Sends the release, and returns whether the lock was held until then.
 ///
-/// This task repeats the command after a transient error for [`RELEASE_NO_REPLY`]; after that, and without a reply, the
+/// This task repeats the command after an error that passes for [`RELEASE_NO_REPLY`]; after that, and without a reply, the
 /// renewer's task repeats it in the background. The turn passes on when the server has confirmed the release, or with
 /// the first error: the next waiter then sends a request of its own and finds out by itself whether the server works.
 async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockError> {
@@ -261,7 +261,8 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
         if driver_error::is_blocked_document(&error) {
             lease.note_blocked_release(&error);
         }
-        releases = releases.into_iter().map(ClaimRelease::without_turn).collect();
+        let releasing = releases.into_iter().map(ClaimRelease::without_turn);
+        releases = releasing.map(|release| release.refused_since(refusals)).collect();
         for release in &mut releases {
             release.announce(&renewer.given_up);
         }

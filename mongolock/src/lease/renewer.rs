@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -39,6 +39,8 @@ pub(crate) struct Renewer {
     pub(crate) notes: Arc<Notes>,
     /// The leases by the tasks that have received them.
     pub(crate) by_task: Arc<LeasesByTask>,
+    /// The number of leases whose marks are requested.
+    pub(super) marking: watch::Sender<usize>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -69,6 +71,7 @@ impl Renewer {
             wake: Notify::new(),
             given_up: Arc::default(),
             by_task: Arc::default(),
+            marking: watch::Sender::new(0),
             task: Mutex::new(None),
         }
     }
@@ -264,12 +267,13 @@ impl Renewer {
         }
     }
 
-    /// Waits until no lease waits for its mark any more.
-    pub(crate) async fn until_marked(&self) {
-        let marking = lock(&self.state).schedule.leases(Lease::is_marking);
-        for lease in marking {
-            lease.until(|lease| !lease.is_marking()).await;
-        }
+    /// Waits until no lease waits for its mark any more, and returns whether one did.
+    pub(crate) async fn until_marked(&self) -> bool {
+        let mut marking = self.marking.subscribe();
+        let waits = *marking.borrow() > 0;
+        // The sender lasts as long as this call.
+        let _ = marking.wait_for(|marking| *marking == 0).await;
+        waits
     }
 
     /// Goes on with a lease whose mark was not written.

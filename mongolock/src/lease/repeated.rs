@@ -55,11 +55,6 @@ impl<'a, C: Command> Requests<'a, C> {
         }
     }
 
-    /// Notes that the server has rejected a copy for overload: it has kept no place of a release.
-    fn rejected(&mut self) {
-        self.class = AdmissionClass::Release;
-    }
-
     /// Sends a copy, and returns the next reply to any of them; `None` if it is overdue.
     async fn next(&mut self) -> Option<Result<C::Reply, LockError>> {
         let store = self.renewer.store();
@@ -131,8 +126,9 @@ impl<'a, C: Command> Requests<'a, C> {
             if is_final || Instant::now() + pause >= end() {
                 return Err(error);
             }
+            // A copy that was rejected for overload has kept no place of a release.
             if driver_error::is_rejection(&error) {
-                self.rejected();
+                self.class = AdmissionClass::Release;
             }
             if !driver_error::is_no_reply(&error) {
                 last_error = Some(error);

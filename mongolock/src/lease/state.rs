@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::{Lease, QueueSlot, margin, without_margin};
 use crate::error::failure::{Failure, HoldEnd};
 use crate::meter::LockMeter;
+use crate::options::Options;
 use crate::sync::lock;
 use crate::{LockError, LossReason, task, trace};
 
@@ -198,18 +199,18 @@ impl Lease {
         is_live
     }
 
-    /// Whether the work has succeeded, and its mark is not confirmed yet.
-    pub(super) fn is_marking(&self) -> bool {
-        let marking = Work::Marking;
-        matches!(*lock(&self.state), LeaseState::Live { work, .. } if work == marking)
-    }
-
-    /// The time at which the server has freed the lock if nothing is confirmed any more: a renewal that was sent just before the
+    /// The time at which the server has freed the lock if nothing is confirmed any more. A renewal that was sent just before the
     /// deadline may have been granted without a reply.
     pub(super) fn ends_at_server(&self) -> Instant {
-        let options = &self.options;
+        let Options {
+            expiry,
+            takeover_margin,
+            ..
+        } = *self.options;
+        let may_be_renewed = self.unconfirmed.load(Ordering::Relaxed);
+        let longer = if may_be_renewed { expiry } else { Duration::ZERO };
         self.deadline().map_or_else(Instant::now, |deadline| {
-            deadline + margin(options.expiry) + options.taken_for()
+            deadline + margin(expiry) + takeover_margin + longer
         })
     }
 
@@ -257,14 +258,14 @@ impl Lease {
         is_ended
     }
 
-    /// The error for a hold that has not ended in this way: the lock stays taken for as long as it may be at the server.
-    pub(super) fn unended(&self, end: HoldEnd, source: LockError) -> LockError {
+    /// The error for a hold that has not ended in this way, and whose lock stays taken until it is free at the server, at least for
+    /// this time.
+    pub(super) fn unended(&self, end: HoldEnd, least: Duration, source: LockError) -> LockError {
         let left = self.ends_at_server().saturating_duration_since(Instant::now());
-        let name = self.name().to_owned();
         Failure::Unended {
             end,
-            name,
-            left,
+            name: self.name().to_owned(),
+            left: left.max(least),
             source,
         }
         .into_error()

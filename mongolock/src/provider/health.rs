@@ -35,7 +35,7 @@ pub struct Health {
     /// within 1 s. The router of a sharded cluster and a standalone server count as a primary.
     pub has_primary: bool,
     /// Why no server replied; or else the refusal of the last acquire or renewal, for a wrong password or a missing right
-    /// (error codes 13 and 18), about which each check asks the server again; or else why MongoDB has refused the last release, such
+    /// (such as error codes 13 and 18), about which each check asks the server again; or else why MongoDB has refused the last release, such
     /// as a validator (121) or a unique index (11000), until the next one succeeds.
     #[serde(serialize_with = "as_text")]
     pub error: Option<LockError>,

@@ -77,8 +77,9 @@ impl LockProvider {
     ///
     /// It listens to the driver's monitoring: while no server can be reached, an acquire says which address fails and
     /// why. A call that tries once gets that error within 2 s. A call that waits goes on until its acquire timeout,
-    /// reports the event `mongolock.retrying` meanwhile, and then ends with that error. If the server refuses the user or
-    /// the password, or belongs to another replica set, every acquire, health check and admin call says so at once. A client
+    /// reports the event `mongolock.retrying` meanwhile, and then ends with that error. If the server has never accepted the
+    /// user and the password, or belongs to another replica set, every acquire, health check and admin call says so at once; a log-in
+    /// that is refused later, and a missing right, end an acquire after 10 s. A client
     /// of your own has the same errors after [`observe`](Self::observe).
     ///
     /// The hosts of the URI must belong to one replica set, because the driver works with the set that answers first, so that two

@@ -9,7 +9,8 @@ impl LockProvider {
     /// New and waiting acquisitions return [`LockError::ShutDown`](crate::LockError::ShutDown), and held locks are lost with
     /// [`LossReason::ShutDown`](crate::LossReason::ShutDown): the bodies of annotated functions are cancelled. Without a
     /// confirmation of the server this takes 15 s; the remaining leases then expire on their own. For the mark of work that may
-    /// succeed only once it waits as long as its lease lasts, because the work would run again; `shutdown_after` bounds that, too.
+    /// succeed only once it waits as long as its lease lasts, because the work would run again: that lease is renewed meanwhile, for
+    /// one `expiry` after the work, at least for 60 s. `shutdown_after` bounds that, too.
     ///
     /// After that, the provider ends its change stream and its requests without a reply, within a second, and sends
     /// nothing by itself any more. The client of a [`connect`](Self::connect) provider is shut down, within 6 s, unless

@@ -137,6 +137,10 @@ impl MongoStore {
     ) -> Result<Vec<SeenHold>, LockError> {
         let wanted = match of {
             HoldsOf::Name(name) => doc! { "_id": name },
+            // No owner begins with the prefix of a mark or of a minimum hold.
+            HoldsOf::Owner(owner) if [MARK_PREFIX, KEPT_PREFIX].iter().any(|it| owner.starts_with(it)) => {
+                return Ok(Vec::new());
+            }
             HoldsOf::Owner(owner) => doc! { "$and": [
                 conditions(&LockFilter::new()),
                 { "lockId": of_owner(KEPT_PREFIX, owner) },

@@ -22,11 +22,9 @@ pub(crate) const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
 /// The label of an error after which a change stream goes on if it is opened again.
 const RESUMABLE: &str = "ResumableChangeStreamError";
 
-/// Since when the server has refused the user, with no other reply in between.
+/// The first and the last refusal of the user by the server, with no other reply and no long pause in between.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Refusals {
-    since: Option<Instant>,
-}
+pub(crate) struct Refusals(Option<(Instant, Instant)>);
 
 impl Refusals {
     /// Notes the error of a request, and returns whether it is useless to repeat the request: the error is final, or the server has
@@ -38,13 +36,14 @@ impl Refusals {
 
     /// Notes the error of a request.
     pub(crate) fn note(&mut self, now: Instant, error: &LockError) {
-        self.since = is_refusal(error).then(|| self.since.unwrap_or(now));
+        self.0 = is_refusal(error).then(|| (now.checked_sub(self.last_for(now)).unwrap_or(now), now));
     }
 
-    /// For how long the server has refused the user.
+    /// For how long the server has refused the user. After a pause as long as [`REFUSAL_LIMIT`] the time begins anew.
     pub(crate) fn last_for(self, now: Instant) -> Duration {
-        self.since
-            .map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+        let goes_on = |(_, last): &(Instant, Instant)| now.saturating_duration_since(*last) < REFUSAL_LIMIT;
+        let first = self.0.filter(goes_on).map(|(first, _)| first);
+        first.map_or(Duration::ZERO, |first| now.saturating_duration_since(first))
     }
 }
 
@@ -384,6 +383,22 @@ mod tests {
         let error = LockError::no_reply("acquire request", std::time::Duration::from_secs(3));
         assert!(is_transient(&error));
         assert!(error.to_string().contains("within 3.0 s"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_of_the_user_is_final_after_ten_seconds_without_a_pause() {
+        let refused = Failure::RefusedLogIn {
+            source: Error::custom("refused"),
+        }
+        .into_error();
+        let mut refusals = Refusals::default();
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        assert!(!refusals.end(at(0), &refused) && !refusals.end(at(9), &refused));
+        assert!(refusals.end(at(10), &refused));
+        assert!(!refusals.end(at(20), &refused), "it was not refused for 10 s");
+        let passes = LockError::no_reply("release", REFUSAL_LIMIT);
+        assert!(!refusals.end(at(25), &passes) && !refusals.end(at(31), &refused));
     }
 
     #[test]

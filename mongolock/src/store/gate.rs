@@ -92,7 +92,7 @@ impl Gate {
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
         let counted = Counted::begin(&self.meter, kind);
-        let is_of_hold = kind == CommandKind::Release;
+        let is_of_hold = is_of_hold(kind);
         self.admits(is_of_hold)?;
         let reply = self.enter()?.run(self.send(kind, command)).await;
         counted.end(self.trusted(is_of_hold, reply).await)
@@ -106,10 +106,7 @@ impl Gate {
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
         let counted = Counted::begin(&self.meter, kind);
-        let is_of_hold = matches!(
-            kind,
-            CommandKind::Renew | CommandKind::Release | CommandKind::Line
-        );
+        let is_of_hold = is_of_hold(kind);
         self.admits(is_of_hold)?;
         let reply = self.enter()?.run(within(limit, of_kind(kind, command))).await;
         counted.end(self.trusted(is_of_hold, reply).await)
@@ -209,6 +206,14 @@ impl Passage {
             _ = self.0.wait_for(|closed| *closed) => Err(Failure::Closed.into_error()),
         }
     }
+}
+
+/// Whether such a command keeps or ends a present hold.
+fn is_of_hold(kind: CommandKind) -> bool {
+    matches!(
+        kind,
+        CommandKind::Renew | CommandKind::Release | CommandKind::Line
+    )
 }
 
 #[cfg(test)]

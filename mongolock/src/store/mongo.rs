@@ -183,7 +183,8 @@ impl MongoStore {
         match outcome {
             Ok(0) => {}
             Ok(_) => *lock(&self.refused_release) = None,
-            Err(error) if !driver_error::is_transient(error) => {
+            // A refusal of the user is that of acquires and renewals, too.
+            Err(error) if !driver_error::is_transient(error) && !driver_error::is_refusal(error) => {
                 *lock(&self.refused_release) = Some(error.clone());
             }
             Err(_) => {}

@@ -121,6 +121,7 @@ impl StreamReader {
     pub(super) async fn switch(&mut self, pipeline: Vec<Document>, at: Timestamp) -> Result<(), LockError> {
         self.wanted.pipeline = pipeline;
         self.position = Begin::At(at);
+        self.has_ended = false;
         self.events.clear();
         self.open().await
     }
@@ -155,7 +156,10 @@ impl StreamReader {
         if cursor.get_i64("id") == Ok(0) {
             self.cursor = None;
             self.has_ended = true;
-            self.ends.send_modify(|ends| *ends += 1);
+            // What the past has ended says nothing of the present collection.
+            if self.is_live {
+                self.ends.send_modify(|ends| *ends += 1);
+            }
         }
         Ok(())
     }

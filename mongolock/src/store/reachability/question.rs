@@ -10,6 +10,9 @@ use tokio::time::timeout;
 
 use crate::timing::{CLIENT_LIMIT, SEED_LIMIT};
 
+/// What the log of a server calls a client that asks such a question.
+const APP_NAME: &str = "mongolock: which replica set";
+
 /// The options of a client for such questions: those of the application's client that reach a server, and no user, because
 /// `hello` needs none.
 pub(super) fn options(of: &ClientOptions) -> ClientOptions {
@@ -17,6 +20,7 @@ pub(super) fn options(of: &ClientOptions) -> ClientOptions {
     options.direct_connection = Some(true);
     options.repl_set_name = None;
     options.credential = None;
+    options.app_name = Some(APP_NAME.to_owned());
     options.min_pool_size = None;
     // One heartbeat says all, and no other one follows before the client ends.
     options.server_monitoring_mode = Some(ServerMonitoringMode::Poll);

@@ -23,7 +23,7 @@ pub(super) struct Seeds {
     /// The servers that the driver knows, and what their last heartbeat said; `None` before the first one has ended.
     known: BTreeMap<String, Option<Said>>,
     /// The number of removed hosts that have been asked and have not answered.
-    asked: usize,
+    unanswered: usize,
     /// The answers of removed hosts that cannot be judged yet.
     answers: Vec<(String, Said)>,
     /// The time up to which calls wait for the answers and their judgement.
@@ -112,7 +112,7 @@ impl Seeds {
         let (kept, removed): (Vec<_>, Vec<_>) = hosts.partition(|host| servers.contains(&host));
         self.kept = kept;
         if !removed.is_empty() {
-            self.asked += removed.len();
+            self.unanswered += removed.len();
             self.wait_until = Some(Instant::now() + SEED_WAIT);
         }
         removed
@@ -134,7 +134,7 @@ impl Seeds {
 
     /// Notes that a removed host has answered, or does not answer.
     pub(super) fn answered(&mut self, address: &str, reply: Option<&Document>) {
-        self.asked -= 1;
+        self.unanswered -= 1;
         // A server without a set is no member of another one.
         if let Some(said) = reply.map(Said::of).filter(|said| said.set.is_some()) {
             self.answers.push((address.to_owned(), said));
@@ -185,7 +185,7 @@ impl Seeds {
     }
 
     fn is_open(&self) -> bool {
-        self.asked > 0 || !self.answers.is_empty()
+        self.unanswered > 0 || !self.answers.is_empty()
     }
 
     /// The time up to which a call waits; `None` if it need not wait.
