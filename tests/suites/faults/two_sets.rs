@@ -381,6 +381,6 @@ async fn a_healthy_start_asks_no_host() {
         .map(|host| if *host == primary { &alias } else { *host })
         .collect();
     works(&with_alias, "").await;
-    let asked = async || (questions(nodes) == 1).then_some(());
+    let asked = async || (questions(nodes) > 0).then_some(());
     must(eventually(AMPLE, "the question", asked).await);
 }

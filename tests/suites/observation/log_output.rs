@@ -126,14 +126,15 @@ fn the_life_of_a_lock_is_found() {
 #[test]
 fn failing_renewals_and_releases_are_found() {
     let events = [
-        ("mongolock.renewal_failed", Level::WARN, "Unauthorized"),
+        ("mongolock.renewal_failed", Level::WARN, "InvalidNamespace"),
         ("mongolock.release_failed", Level::WARN, "Failing command"),
     ];
     is_found(&events, async |_, log| {
         let db = test_db().await;
         let provider = renewing(&LockProvider::new(db.database()), Duration::from_millis(100));
         let guard = provider.lock("failing").await.unwrap();
-        let failing = FailPoint::on(&["update"]).always().error_code(13);
+        // "InvalidNamespace": a refusal that cannot pass.
+        let failing = FailPoint::on(&["update"]).always().error_code(73);
         let point = failing.enable_for(&db).await.unwrap();
         log.until_logged("mongolock.renewal_failed").await;
         assert!(matches!(guard.release().await, Err(LockError::Mongo(_))));

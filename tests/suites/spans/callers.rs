@@ -179,7 +179,7 @@ async fn guarded_commits() {
 
 #[tokio::test]
 async fn requests_of_operators() {
-    let expected = ["find", "find", "findAndModify"];
+    let expected = ["find", "find", "find"];
     assert_below_caller(&expected, async |traced| {
         let admin = traced.provider.admin();
         assert!(admin.get("a").await?.is_none());
