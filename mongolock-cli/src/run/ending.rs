@@ -71,13 +71,12 @@ impl Lease {
             };
         }
         let (what, expiry) = (format!("the release of {names}"), self.expiry);
-        match patiently(signals, &what, expiry, || None, self.release(has_succeeded)).await {
-            Ok(released) => released,
-            Err(_) => {
-                warn(not_released(&"ended by a signal"));
-                Ok(())
-            }
-        }
+        let releasing = self.release(has_succeeded);
+        let released = patiently(signals, &what, expiry, || None, releasing).await;
+        released.unwrap_or_else(|_| {
+            warn(not_released(&"ended by a signal"));
+            Ok(())
+        })
     }
 
     /// Releases the lock. The library repeats the release while the lease lasts, and this program waits for that.

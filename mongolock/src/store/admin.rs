@@ -186,10 +186,8 @@ fn is_running() -> Document {
 /// Whether a field has the value that was read, of whatever type.
 fn is_as_read(field: &str, value: Option<&Bson>) -> Document {
     let field = format!("${field}");
-    match value {
-        Some(value) => doc! { "$eq": [field, { "$literal": value }] },
-        None => doc! { "$eq": [{ "$type": field }, "missing"] },
-    }
+    let missing = || doc! { "$eq": [{ "$type": &field }, "missing"] };
+    value.map_or_else(missing, |value| doc! { "$eq": [&field, { "$literal": value }] })
 }
 
 /// Whether all fields have their types.

@@ -72,15 +72,17 @@ pub(crate) mod driver_error {
         !matches!(error, LockError::Unclear | LockError::Blocked)
     }
 
-    /// No server of the model refuses the user.
+    /// The time for which the server has refused the user: none of the model does.
     #[derive(Debug, Clone, Copy, Default)]
-    pub(crate) struct Refusals;
+    pub(crate) struct Refusals(Duration);
 
     impl Refusals {
-        pub(crate) fn note(&mut self, _: Instant, _: &LockError) {}
+        pub(crate) fn note(&mut self, _: Instant, _: &LockError) {
+            self.0 = Duration::ZERO;
+        }
 
         pub(crate) fn last_for(self, _: Instant) -> Duration {
-            Duration::ZERO
+            self.0
         }
     }
 

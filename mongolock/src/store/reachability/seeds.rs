@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document};
 use mongodb::event::sdam::TopologyType;
 use mongodb::options::{ClientOptions, ServerAddress};
@@ -62,10 +63,7 @@ impl Said {
         let process = version.and_then(|version| version.get_object_id("processId").ok());
         Self {
             set: hello.get_str("setName").ok().map(str::to_owned),
-            members: listed
-                .chain(me)
-                .chain(process.map(|process| process.to_hex()))
-                .collect(),
+            members: listed.chain(me).chain(process.map(ObjectId::to_hex)).collect(),
         }
     }
 }
