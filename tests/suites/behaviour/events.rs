@@ -467,8 +467,8 @@ async fn change_hands(one: LockProvider, mut end: oneshot::Receiver<()>, written
         let held = one.lock("a").await.unwrap();
         let token = Some(held.fencing_token());
         held.release().await.unwrap();
-        let hold = [(Acquired, token), (Released, token)];
-        written.lock().unwrap().extend(hold);
+        let events = [(Acquired, token), (Released, token)];
+        written.lock().unwrap().extend(events);
     }
     acquire_and_release(&one.lock("last")).await;
 }

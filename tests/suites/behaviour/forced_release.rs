@@ -191,8 +191,8 @@ async fn a_damaged_document_is_set_right() {
             if field.ends_with("At") {
                 wrong.retain(|value| value.as_datetime().is_none());
             }
-            let damages = wrong.into_iter().map(Some).chain([None]);
-            for value in damages {
+            let values = wrong.into_iter().map(Some).chain([None]);
+            for value in values {
                 let mut damaged = sound.clone();
                 match value {
                     Some(value) => drop(damaged.insert(field, value)),

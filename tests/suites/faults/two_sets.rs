@@ -48,14 +48,14 @@ impl Set {
                 .run_command(doc! { "replSetGetStatus": 1 })
                 .await;
             let status = status.ok()?;
-            let mut states = status.get_array("members").ok()?.iter().map(|member| {
+            let mut each = status.get_array("members").ok()?.iter().map(|member| {
                 let state = member
                     .as_document()
                     .and_then(|member| member.get_i32("state").ok());
                 // 1 is primary, 2 is secondary, 7 is arbiter.
                 matches!(state, Some(1 | 2 | 7))
             });
-            (status.get_i32("myState") == Ok(1) && states.all(|is_settled| is_settled)).then_some(())
+            (status.get_i32("myState") == Ok(1) && each.all(|is_settled| is_settled)).then_some(())
         };
         must(eventually(AMPLE, "a set whose first member is its primary", settled).await);
         set
@@ -130,12 +130,12 @@ async fn no_process_acquires(sets: [(&str, &str); 2], options: &str) {
         };
         let (first, second) = tokio::join!(connect(&hosts, options), connect(&hosts, options));
         let begun = Instant::now();
-        let tries = first.lock("nightly");
-        let waits = second.lock("nightly").acquire_timeout(AMPLE);
-        let (tried, waited) = tokio::join!(tries.try_acquire(), waits.acquire());
+        let one = first.lock("nightly");
+        let other = second.lock("nightly").acquire_timeout(AMPLE);
+        let (tried, waited) = tokio::join!(one.try_acquire(), other.acquire());
         let errors = [
-            tried.err().expect("it must not try a set"),
-            waited.err().expect("it must not acquire the lock"),
+            tried.expect_err("it must not try a set"),
+            waited.expect_err("it must not acquire the lock"),
         ];
         assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
         for error in errors {
@@ -265,21 +265,21 @@ async fn works(hosts: &[&str], options: &str) {
 async fn other_names_of_the_same_servers_are_no_finding() {
     let server = Server::start(ServerOptions::three_members()).await.unwrap();
     let nodes = server.nodes();
-    let (mut proxies, mut names) = (Vec::new(), Vec::new());
+    let (mut proxies, mut aliases) = (Vec::new(), Vec::new());
     for node in nodes {
         proxies.push(Proxy::start(node.address()).await.unwrap());
         let (_, port) = node.address().split_once(':').expect("it has a port");
-        names.push(format!("localhost:{port}"));
+        aliases.push(format!("localhost:{port}"));
     }
-    let proxied: Vec<&str> = proxies.iter().map(Proxy::address).collect();
-    let named: Vec<&str> = names.iter().map(String::as_str).collect();
+    let behind: Vec<&str> = proxies.iter().map(Proxy::address).collect();
+    let named: Vec<&str> = aliases.iter().map(String::as_str).collect();
     let own: Vec<&str> = nodes.iter().map(Node::address).collect();
     for hosts in [
         vec![own[0], named[0]],
-        vec![named[0], proxied[1], own[2]],
+        vec![named[0], behind[1], own[2]],
         named.clone(),
-        proxied.clone(),
-        [proxied, named, own].concat(),
+        behind.clone(),
+        [behind, named, own].concat(),
     ] {
         works(&hosts, "").await;
         works(&hosts, "replicaSet=mongolock").await;
