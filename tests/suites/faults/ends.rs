@@ -305,3 +305,23 @@ async fn a_release_that_is_refused_for_good_is_reported() {
         );
     }
 }
+
+/// The server stops at the document that it refuses: the other locks of the command are released alone.
+#[tokio::test]
+async fn a_release_that_is_refused_keeps_no_other_lock_taken() {
+    let (db, provider) = provider().await;
+    let set = provider.lock_all(["a", "b", "c"]).acquire().await.unwrap();
+    let mut alone = Vec::new();
+    for name in ["d", "e", "f"] {
+        alone.push(provider.lock(name).acquire().await.unwrap());
+    }
+    let refused = doc! { "_id": { "$in": ["b", "e"] }, "lockId": "" };
+    let change = doc! { "collMod": "distributed_locks", "validator": { "$nor": [refused] } };
+    must(must(db.without_stable_api().await).run_command(change).await);
+    drop(alone);
+    set.release().await.unwrap_err();
+    let other = patient(&db.connect_again().await.unwrap());
+    for name in ["a", "c", "d", "f"] {
+        timeout(BEFORE_EXPIRY, assert_free(&other, name)).await.unwrap();
+    }
+}
