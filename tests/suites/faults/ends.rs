@@ -5,10 +5,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mongodb::bson::doc;
 use mongolock::{LockError, LockProvider, LockState};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, TestDb, locks, must, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, Server, ServerOptions, TestDb, locks, must, test_db};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{LONG_EXPIRY, assert_free, fail, patient, warm_up, with_expiry};
+use crate::{LONG_EXPIRY, assert_free, connect, fail, patient, warm_up, with_expiry};
 
 /// Codes of refusals that pass: not the ones of a server that fails over, which every driver knows.
 const PASSING: [i32; 7] = [365, 215, 314, 117, 12586, 12587, 371];
@@ -109,9 +109,9 @@ async fn a_refusal_that_passes_ends_no_wait() {
 #[ignore = "the wait ends after a minute"]
 async fn a_wait_without_a_limit_ends_after_a_minute_of_refusals() {
     let (db, provider) = provider().await;
-    let begun = Instant::now();
     let commands = FailPoint::on(&["findAndModify", "find"]);
     let _refusing = fail(&db, commands.always().error_code(PASSING[0])).await;
+    let begun = Instant::now();
     let waiting = provider.lock("job").acquire_timeout(None).acquire();
     let error = timeout(AMPLE * 2, waiting).await.unwrap().unwrap_err();
     assert!(matches!(&error, LockError::Mongo(_)), "{error}");
@@ -121,7 +121,10 @@ async fn a_wait_without_a_limit_ends_after_a_minute_of_refusals() {
 /// The server answers requests with "the database is being dropped" (215) meanwhile.
 #[tokio::test]
 async fn a_dropped_database_ends_no_wait() {
-    let (db, provider) = provider().await;
+    // A drop delays the commands of all databases.
+    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let database = connect(&server.uri(), "app").await;
+    let provider = with_expiry(&database, LONG_EXPIRY);
     let names: Vec<String> = (0..8).map(|number| format!("job:{number}")).collect();
     let waits = join_all(names.iter().map(async |name| {
         for _ in 0..50 {
@@ -140,7 +143,7 @@ async fn a_dropped_database_ends_no_wait() {
     }));
     let drops = async {
         for _ in 0..20 {
-            must(db.database().drop().await);
+            must(database.drop().await);
             sleep(Duration::from_millis(50)).await;
         }
     };
@@ -167,7 +170,6 @@ async fn a_right_that_is_given_back_in_time_ends_nothing() {
 async fn a_right_that_is_lost_ends_a_mark_after_ten_seconds() {
     let (db, provider) = provider().await;
     let guard = provider.lock("job").once().acquire().await.unwrap();
-    let begun = Instant::now();
     let refusing = fail(
         &db,
         FailPoint::on(&["findAndModify"])
@@ -175,6 +177,7 @@ async fn a_right_that_is_lost_ends_a_mark_after_ten_seconds() {
             .error_code(UNAUTHORIZED),
     )
     .await;
+    let begun = Instant::now();
     let error = guard.done().await.unwrap_err();
     let waited = begun.elapsed();
     assert!(
@@ -196,12 +199,12 @@ async fn a_mark_that_is_always_refused_ends() {
     let provider = with_expiry(db.database(), Duration::from_secs(5));
     warm_up(&provider).await;
     let guard = provider.lock("job").once().acquire().await.unwrap();
-    let begun = Instant::now();
     let _refusing = fail(
         &db,
         FailPoint::on(&["findAndModify"]).always().error_code(PASSING[0]),
     )
     .await;
+    let begun = Instant::now();
     let error = guard.done().await.unwrap_err();
     let waited = begun.elapsed();
     assert!((60..80).contains(&waited.as_secs()), "{waited:?}");

@@ -77,7 +77,7 @@ macro_rules! with_threads {
 pub(crate) use {conformance, conformance_of_kinds, with_threads};
 
 /// The lease of a holder that does not renew it: a test waits for its end.
-pub(crate) const UNRENEWED: Duration = Duration::from_millis(500);
+pub(crate) const UNRENEWED: Duration = Duration::from_secs(2);
 
 /// A lock whose short lease is not renewed, as that of a crashed or paused process.
 fn unrenewed(provider: &LockProvider, name: &str) -> DistributedLock {
