@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 
+use crate::wait::{AMPLE, eventually};
 use crate::{MongodSource, Server, ServerOptions, must};
 
 /// Compiles a library that shifts the wall clock of a process by the seconds of `MONGOLOCK_CLOCK_SHIFT`, and leaves its
@@ -67,6 +68,9 @@ async fn first_clock_ahead(options: ServerOptions, directory: &Path, ahead: Dura
     let wrapper = directory.join("mongod");
     must(fs::write(&wrapper, script));
     must(fs::set_permissions(&wrapper, Permissions::from_mode(0o755)));
+    // A child that another test starts at this moment may have the file open for writing until it runs its program.
+    let runs = || async { Command::new(&wrapper).arg("--version").output().ok() };
+    must(eventually(AMPLE, "the program with the wrong clock", runs).await);
     let source = MongodSource {
         explicit: Some(wrapper),
         ..MongodSource::from_env()
