@@ -11,6 +11,7 @@ use crate::error::failure::{Failure, HoldEnd};
 use crate::meter::LockMeter;
 use crate::options::Options;
 use crate::sync::lock;
+use crate::timing::SLOW_REPLY;
 use crate::{LockError, LossReason, task, trace};
 
 #[derive(Debug, Clone, Copy)]
@@ -199,8 +200,8 @@ impl Lease {
         is_live
     }
 
-    /// The time at which the server has freed the lock if nothing is confirmed any more. A renewal that was sent just before the
-    /// deadline may have been granted without a reply.
+    /// The time at which the server has freed the lock if nothing is confirmed any more. The server counts from a moment after the
+    /// request was sent, and a renewal that was sent just before the deadline may have been granted without a reply.
     pub(super) fn ends_at_server(&self) -> Instant {
         let Options {
             expiry,
@@ -210,7 +211,7 @@ impl Lease {
         let may_be_renewed = self.unconfirmed.load(Ordering::Relaxed);
         let longer = if may_be_renewed { expiry } else { Duration::ZERO };
         self.deadline().map_or_else(Instant::now, |deadline| {
-            deadline + margin(expiry) + takeover_margin + longer
+            deadline + margin(expiry) + SLOW_REPLY + takeover_margin + longer
         })
     }
 
