@@ -14,6 +14,9 @@ use crate::database::TestDb;
 use crate::error::SupportError;
 use crate::node::run_admin;
 
+/// The code of a rejection for overload.
+const OVERLOADED: i32 = 462;
+
 /// The server's `failCommand`: chosen commands fail, hang or cut the connection. The servers that this crate starts
 /// allow it; others only with `enableTestCommands`.
 #[derive(Clone, Debug)]
@@ -65,6 +68,12 @@ impl FailPoint {
     /// The labels of the error, instead of those that the server would give it.
     pub fn error_labels(self, labels: &[&str]) -> Self {
         self.with("errorLabels", labels)
+    }
+
+    /// These commands are rejected for overload, as by MongoDB 8.2 and later.
+    pub fn rejecting(commands: &[&str]) -> Self {
+        let labels = ["SystemOverloadedError", "RetryableError", "NoWritesPerformed"];
+        Self::on(commands).error_code(OVERLOADED).error_labels(&labels)
     }
 
     /// The command is not run, and its connection is closed.

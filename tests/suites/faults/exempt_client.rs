@@ -4,11 +4,10 @@
 use std::time::Duration;
 
 use mongolock::LockProvider;
-use mongolock_tests::{must, test_db};
+use mongolock_tests::{FailPoint, must, test_db};
 use tokio::time::sleep;
 
 use crate::callers::{LEASE, hold, lost};
-use crate::overload::rejecting;
 use crate::{assert_free, connect, fail, warm_up};
 
 /// B9: all commands of the application's client are rejected for twice as long as a lease lasts. The client for
@@ -23,7 +22,7 @@ async fn an_exempt_background_client_keeps_all_leases() {
     let provider = builder.expiry(expiry).build().unwrap();
     warm_up(&provider).await;
     let guards = hold(&provider, 100).await;
-    let limit = rejecting(&["update", "findAndModify", "find", "aggregate", "getMore"]).always();
+    let limit = FailPoint::rejecting(&["update", "findAndModify", "find", "aggregate", "getMore"]).always();
     let point = fail(&db, limit).await;
     let lock = provider.lock("free").acquire_timeout(Duration::from_secs(2));
     let error = lock.acquire().await.unwrap_err();

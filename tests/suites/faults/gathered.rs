@@ -11,7 +11,6 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::overload::rejecting;
 use crate::{fail, foreign_transaction, warm_up};
 
 /// The number of calls at once, far more than the commands that a client has in flight.
@@ -169,7 +168,7 @@ async fn a_rejected_command_is_repeated_whole() {
         commands.clear();
         // Background work of the provider has other collections.
         let locks = format!("{}.distributed_locks", db.name());
-        let fault = fail(&db, rejecting(&[rejected]).collection(&locks).times(4)).await;
+        let fault = fail(&db, FailPoint::rejecting(&[rejected]).collection(&locks).times(4)).await;
         let guards = acquire(&provider, 0..CALLS).await;
         fault.clear().await.unwrap();
         let sent = commands.take();

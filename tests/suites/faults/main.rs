@@ -31,7 +31,6 @@ mod observed;
 mod orderly_end;
 mod outage;
 mod overload;
-mod overload_load;
 mod paused;
 mod permits;
 mod processes;

@@ -3,82 +3,18 @@
 
 use std::time::Duration;
 
-use mongodb::bson::Document;
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, eventually, must, recorded, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, recorded, test_db};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::callers::{Callers, LEASE, hold, hold_all, lost, release_all};
+use crate::callers::{Callers, LEASE, hold, release_all};
 use crate::{
     acquire_soon, assert_free, committed_documents, fail, patient, transaction, until_indexed, warm_up,
     with_expiry,
 };
 
-/// The code of a rejection for overload.
-const OVERLOADED: i32 = 462;
-
 /// The commands with which locks are acquired, renewed and released.
 const COMMANDS: [&str; 3] = ["update", "findAndModify", "find"];
-
-/// All commands of mongolock and of transactions.
-pub(crate) const REJECTED_COMMANDS: [&str; 7] = [
-    "update",
-    "findAndModify",
-    "find",
-    "insert",
-    "aggregate",
-    "commitTransaction",
-    "abortTransaction",
-];
-
-const LEASES: usize = 300;
-
-pub(crate) fn rejecting(commands: &[&str]) -> FailPoint {
-    let labels = ["SystemOverloadedError", "RetryableError", "NoWritesPerformed"];
-    FailPoint::on(commands)
-        .error_code(OVERLOADED)
-        .error_labels(&labels)
-}
-
-/// The number of names in a command that renews leases; zero for a command of another kind.
-fn names(command: &Document) -> usize {
-    let statements = command.get_array("updates").into_iter().flatten();
-    let of_statement = |statement: &mongodb::bson::Bson| {
-        let filter = statement.as_document().unwrap().get_document("q").unwrap();
-        let ids = filter.get_document("_id").and_then(|id| id.get_array("$in"));
-        ids.map_or(1, Vec::len)
-    };
-    statements.map(of_statement).sum()
-}
-
-/// B9: nine of ten commands are rejected for longer than a lease lasts. The rejected renewals are repeated whole.
-#[tokio::test]
-async fn leases_last_while_most_commands_are_rejected() {
-    let db = test_db().await;
-    let (database, commands) = recorded(&db, &[]).await;
-    let provider = LockProvider::new(&database);
-    // The check of the index has a lock of its own.
-    until_indexed(&provider).await;
-    // On a slow machine the first renewals are late by seconds.
-    let expiry = Duration::from_secs(10);
-    let locks = (0..LEASES).map(|number| provider.lock(format!("lease:{number}")));
-    let guards = hold_all(locks.map(|lock| lock.expiry(expiry))).await;
-    // Leases that were acquired at different times share a command from then on.
-    let together = || async {
-        assert_eq!(lost(&guards), 0, "before the fault");
-        let sent = commands.take();
-        sent.iter().any(|sent| names(sent) == LEASES).then_some(())
-    };
-    must(eventually(AMPLE, "a common renewal", together).await);
-    let point = fail(&db, rejecting(&COMMANDS).part(0.9)).await;
-    sleep(expiry * 3 / 2).await;
-    let renewals: Vec<usize> = commands.take().iter().map(names).collect();
-    assert_eq!((lost(&guards), renewals.contains(&1)), (0, false));
-    assert!(renewals.contains(&LEASES));
-    assert!(provider.health().await.overloaded_since.is_some());
-    point.clear().await.unwrap();
-    release_all(guards).await;
-}
 
 /// While everything is rejected, calls for free locks say so, and the provider sends few requests. They are served soon after
 /// the end.
@@ -89,7 +25,7 @@ async fn acquire_requests_give_way_and_calls_say_why_they_fail() {
     let provider = patient(&database);
     warm_up(&provider).await;
     assert_eq!(provider.health().await.overloaded_since, None);
-    let point = fail(&db, rejecting(&COMMANDS).always()).await;
+    let point = fail(&db, FailPoint::rejecting(&COMMANDS).always()).await;
     let locks = (0..16).map(|number| {
         let lock = provider.lock(format!("{LEASE}{number}"));
         lock.acquire_timeout(Duration::from_secs(2))
@@ -142,7 +78,11 @@ async fn guarded_commits_are_repeated_while_the_server_rejects_them() {
     for number in (1..COMMITS).step_by(2) {
         released.push(acquire_soon(&provider, &format!("released:{number}")).await);
     }
-    let point = fail(&db, rejecting(&["update", "commitTransaction"]).part(0.5)).await;
+    let point = fail(
+        &db,
+        FailPoint::rejecting(&["update", "commitTransaction"]).part(0.5),
+    )
+    .await;
     for number in 0..COMMITS {
         let mut session = transaction(&database).await;
         let committing = async {
@@ -177,7 +117,11 @@ async fn a_commit_that_is_rejected_until_the_lease_ends_is_not_made() {
     let provider = builder.expiry(expiry).renew_interval(never).build().unwrap();
     until_indexed(&provider).await;
     // The locks have two leases, and the statement for the first one is run.
-    let point = fail(&db, rejecting(&["update", "abortTransaction"]).after(1)).await;
+    let point = fail(
+        &db,
+        FailPoint::rejecting(&["update", "abortTransaction"]).after(1),
+    )
+    .await;
     let guard = provider.lock("first").await.unwrap();
     let both = provider.lock_all(["first", "second"]);
     let mut session = transaction(database).await;

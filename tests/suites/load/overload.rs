@@ -1,24 +1,34 @@
 //! A process with a thousand leases and steady work while the server rejects commands for overload, or while all connections
 //! are cut: what is lost, what fails, and how many commands it sends. Each test prints its figures.
 
-mod traffic;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mongodb::bson::{Document, doc};
 use mongodb::error::Error;
 use mongodb::{Client, ClientSession, Database};
-use mongolock::{LockContext, LockGuard, LockProvider};
-use mongolock_tests::{AMPLE, FailPoint, Server, ServerOptions, must, stable_options};
+use mongolock::{IndexState, LockContext, LockGuard, LockProvider};
+use mongolock_tests::{
+    AMPLE, FailPoint, Server, ServerOptions, eventually, must, recorded, stable_options, test_db,
+};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use self::traffic::{Kind, Traffic};
-use crate::callers::{hold, lost};
-use crate::overload::{REJECTED_COMMANDS, rejecting};
-use crate::with_expiry;
+use crate::alone;
+use crate::traffic::{Kind, LEASE, Traffic};
+
+/// All commands of mongolock and of transactions.
+const REJECTED_COMMANDS: [&str; 7] = [
+    "update",
+    "findAndModify",
+    "find",
+    "insert",
+    "aggregate",
+    "commitTransaction",
+    "abortTransaction",
+];
 
 const LEASES: usize = 1000;
 
@@ -36,6 +46,18 @@ const BEFORE: Duration = Duration::from_secs(5);
 
 /// How long a fault lasts in the measurements that take minutes, in seconds.
 const LONG: u64 = 140;
+
+/// Acquires locks of this expiry at the same time.
+async fn hold(provider: &LockProvider, count: usize, expiry: Duration) -> Vec<LockGuard> {
+    let lock = |number| provider.lock(format!("{LEASE}{number}")).expiry(expiry);
+    let acquired = join_all((0..count).map(|number| lock(number).acquire_timeout(AMPLE).acquire()));
+    acquired.await.into_iter().map(Result::unwrap).collect()
+}
+
+/// The number of guards whose locks are lost.
+fn lost(guards: &[LockGuard]) -> usize {
+    guards.iter().filter(|guard| guard.is_lost()).count()
+}
 
 /// One kind of fault.
 #[derive(Clone, Copy)]
@@ -132,9 +154,10 @@ impl Process {
         traffic.record(&mut options);
         let database = must(Client::with_options(options)).database("app");
         must(database.create_collection("documents").await);
-        let provider = with_expiry(&database, setting.expiry);
+        let builder = LockProvider::builder(&database).expiry(setting.expiry);
+        let provider = must(builder.build());
         let mut process = Self {
-            leases: hold(&provider, LEASES).await,
+            leases: hold(&provider, LEASES, setting.expiry).await,
             provider,
             database,
             traffic,
@@ -292,12 +315,13 @@ async fn at_work(setting: Setting) -> (Server, Process, f64) {
 
 /// Runs one measurement.
 async fn measured(name: &str, setting: Setting) -> Figures {
+    let _alone = alone().await;
     let (server, mut process, usual) = at_work(setting).await;
     let counts = Arc::clone(&process.counts);
     let (begun, before) = (Instant::now(), counts.done.load(Relaxed));
     let point = match setting.fault {
         Fault::None => None,
-        Fault::Rejections(part) => Some(rejecting(&REJECTED_COMMANDS).part(part)),
+        Fault::Rejections(part) => Some(FailPoint::rejecting(&REJECTED_COMMANDS).part(part)),
         Fault::Cuts => Some(FailPoint::on(&REJECTED_COMMANDS).close_connection().always()),
     };
     let point = match point {
@@ -479,5 +503,53 @@ async fn all_connections_are_cut() {
     for figures in measured_long("all connections cut", Fault::Cuts, 30, 20).await {
         assert!(figures.lone_renewals <= 20, "{figures:?}");
         assert!(figures.peak <= 200 && figures.peak_after <= 200, "{figures:?}");
+    }
+}
+
+/// The commands with which locks are acquired, renewed and released.
+const COMMANDS: [&str; 3] = ["update", "findAndModify", "find"];
+
+/// So few leases share one command.
+const FEW: usize = 300;
+
+/// The number of names in a command that renews leases; zero for a command of another kind.
+fn names(command: &Document) -> usize {
+    let statements = command.get_array("updates").into_iter().flatten();
+    let of_statement = |statement: &mongodb::bson::Bson| {
+        let filter = statement.as_document().unwrap().get_document("q").unwrap();
+        let ids = filter.get_document("_id").and_then(|id| id.get_array("$in"));
+        ids.map_or(1, Vec::len)
+    };
+    statements.map(of_statement).sum()
+}
+
+/// B9: nine of ten commands are rejected for longer than a lease lasts. The rejected renewals are repeated whole.
+#[tokio::test]
+async fn leases_last_while_most_commands_are_rejected() {
+    let _alone = alone().await;
+    let db = test_db().await;
+    let (database, commands) = recorded(&db, &[]).await;
+    let provider = LockProvider::new(&database);
+    // The check of the index has a lock of its own.
+    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+    // On a slow machine the first renewals are late by seconds.
+    let expiry = Duration::from_secs(10);
+    let guards = hold(&provider, FEW, expiry).await;
+    // Leases that were acquired at different times share a command from then on.
+    let together = || async {
+        assert_eq!(lost(&guards), 0, "before the fault");
+        let sent = commands.take();
+        sent.iter().any(|sent| names(sent) == FEW).then_some(())
+    };
+    must(eventually(AMPLE, "a common renewal", together).await);
+    let point = must(FailPoint::rejecting(&COMMANDS).part(0.9).enable_for(&db).await);
+    sleep(expiry * 3 / 2).await;
+    let renewals: Vec<usize> = commands.take().iter().map(names).collect();
+    assert_eq!((lost(&guards), renewals.contains(&1)), (0, false));
+    assert!(renewals.contains(&FEW));
+    assert!(provider.health().await.overloaded_since.is_some());
+    point.clear().await.unwrap();
+    for released in join_all(guards.into_iter().map(LockGuard::release)).await {
+        released.unwrap();
     }
 }

@@ -9,7 +9,8 @@ use mongodb::event::command::CommandEvent;
 use mongodb::options::ClientOptions;
 use tokio::time::Instant;
 
-use crate::callers::LEASE;
+/// How the names of the leases begin.
+pub(super) const LEASE: &str = "lease:";
 
 /// What a command is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
