@@ -153,7 +153,7 @@ impl StreamReader {
             }
             None => {}
         }
-        if cursor.get_i64("id") == Ok(0) {
+        if matches!(cursor.get_i64("id"), Ok(0)) {
             self.cursor = None;
             self.has_ended = true;
             // What the past has ended says nothing of the present collection.
