@@ -201,9 +201,12 @@ impl Node {
         let answer = eventually(AMPLE, "start", probe).await;
         let answer = answer.unwrap_or_else(|_| Err((format!("not ready within {AMPLE:?}"), false)));
         answer.map_err(|(reason, is_taken)| self.start_error(reason, is_taken))?;
-        let ping = run_admin(&self.anonymous_uri(), doc! { "ping": 1 }).await;
-        ping.map(drop)
-            .map_err(|error| self.start_error(error.to_string(), false))
+        // A member closes its connections while it takes over the configuration of its set.
+        let ping = || async { run_admin(&self.anonymous_uri(), doc! { "ping": 1 }).await.ok() };
+        let replied = eventually(AMPLE, "the reply to a ping", ping).await;
+        replied
+            .map(drop)
+            .map_err(|_| self.start_error("no reply to a ping".to_owned(), false))
     }
 
     /// Whether its log has this text from this byte on.
