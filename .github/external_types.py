@@ -39,7 +39,7 @@ def main():
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     os.chdir(root)
     target = os.environ.get("CARGO_TARGET_DIR", "target")
-    command = ["cargo", "rustdoc", "-p", "mongolock", "--lib", "--features", "metrics,opentelemetry", "--locked"]
+    command = ["cargo", "rustdoc", "-p", "mongolock", "--lib", "--features", "metrics", "--locked"]
     subprocess.run([*command, "--", "-Z", "unstable-options", "--output-format", "json"], check=True)
     with open(os.path.join(target, "doc", "mongolock.json"), encoding="utf-8") as file:
         documented = json.load(file)

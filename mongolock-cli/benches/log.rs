@@ -1,4 +1,4 @@
-//! How long `mongolock log` takes on a large oplog, what it costs the programs beside it, and how much `mongolock record` writes.
+//! How long `mongolock log` takes on a large oplog, and what it costs the programs beside it.
 //!
 //! `cargo bench -p mongolock-cli --bench log` fills an oplog with 250 MB of renewals, and `… -- --full` with 1,000 MB. The server is
 //! one of its own.
@@ -8,11 +8,10 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use mongodb::Database;
 use mongodb::bson::{Document, doc};
-use mongodb::{Collection, Database};
 use mongolock::{DistributedLock, LockProvider};
-use mongolock_tests::{Server, ServerOptions, eventually, locks, must};
-use tokio::task::JoinSet;
+use mongolock_tests::{Server, ServerOptions, locks, must};
 
 /// The locks that are renewed.
 const LOCKS: usize = 1000;
@@ -23,14 +22,6 @@ const RENEWALS_OF_A_TURN: usize = 20_000;
 /// Cycles of acquire and release that are measured in each round, without the program and then beside it.
 const CYCLES: usize = 500;
 const ROUNDS: usize = 4;
-
-/// Turns that are recorded, and the tasks that make them, each with so many locks in turn.
-const RECORDED: usize = 16_000;
-const TASKS: usize = 16;
-const NAMES: usize = 50;
-
-/// The limit of a wait for the history, which is written every 10 s.
-const LIMIT: Duration = Duration::from_secs(60);
 
 #[tokio::main]
 async fn main() {
@@ -43,17 +34,15 @@ async fn main() {
     let megabytes = if has("--full") { 1000 } else { 250 };
     let server = must(Server::start(ServerOptions::single().oplog(megabytes * 2)).await);
     let client = must(server.client().await);
-    let of_a_turn = recorded(&server, &client.database("history")).await;
-    println!("record: {of_a_turn} bytes a turn (goal 250)");
     let database = client.database("app");
     let entries = fill(&database, megabytes).await;
     println!("oplog: {megabytes} MB, {entries} entries");
 
     for arguments in [&["--since", "12h"][..], &["--since", "12h", &name(7)]] {
-        let (first, turn, all) = timed(&server.uri(), arguments);
+        let (first, all) = timed(&server.uri(), arguments);
         let of_a_gigabyte = all.as_secs_f64() * 1000.0 / f64::from(megabytes);
         println!(
-            "log {}: first line {first:.1?}, first turn {turn:.1?}, all {all:.1?}, {of_a_gigabyte:.1} s a GB (goals 1 s, 12 s a GB)",
+            "log {}: first line {first:.1?}, all {all:.1?}, {of_a_gigabyte:.1} s a GB (goals 1 s, 12 s a GB)",
             arguments.join(" ")
         );
     }
@@ -116,54 +105,18 @@ async fn fill(database: &Database, megabytes: u32) -> u64 {
         }
         let held = must(provider.lock("turn").acquire().await);
         must(held.release().await);
-        if size(&oplog, "oplog.rs", "size").await >> 20 >= i64::from(megabytes) {
+        if size(&oplog, "oplog.rs").await >> 20 >= i64::from(megabytes) {
             let count = oplog.collection::<Document>("oplog.rs");
             return must(count.estimated_document_count().await);
         }
     }
 }
 
-/// The bytes that a turn takes in the history on the disk, with the indexes.
-async fn recorded(server: &Server, database: &Database) -> i64 {
-    let provider = LockProvider::new(database);
-    let mut recorder = must(program(&server.uri(), database.name(), &["record"]).spawn());
-    let history = locks(database).name().to_owned() + ".history";
-    let turns = database.collection::<Document>(&history);
-    until(&turns, doc! { "_id": "position" }, 1).await;
-    let mut tasks = JoinSet::new();
-    for task in 0..TASKS {
-        let provider = provider.clone();
-        tasks.spawn(async move {
-            for turn in 0..RECORDED / TASKS {
-                cycle(&provider.lock(name(task + TASKS * (turn % NAMES)))).await;
-            }
-        });
-    }
-    tasks.join_all().await;
-    let ended = doc! { "_id.name": { "$exists": true }, "to": { "$type": "date" } };
-    until(&turns, ended, RECORDED).await;
-    must(recorder.kill());
-    must(recorder.wait());
-    // Its files have their size after a checkpoint.
-    let admin = database.client().database("admin");
-    must(admin.run_command(doc! { "fsync": 1 }).await);
-    size(database, &history, "totalSize").await / i64::try_from(RECORDED).unwrap_or(i64::MAX)
-}
-
-/// Waits until a collection has so many of these documents.
-async fn until(collection: &Collection<Document>, wanted: Document, count: usize) {
-    let probe = || async {
-        let found = must(collection.count_documents(wanted.clone()).await);
-        (found >= count as u64).then_some(())
-    };
-    must(eventually(LIMIT, "the history", probe).await);
-}
-
-/// A size of a collection, in bytes.
-async fn size(database: &Database, collection: &str, which: &str) -> i64 {
+/// The size of a collection, in bytes.
+async fn size(database: &Database, collection: &str) -> i64 {
     let stats = must(database.run_command(doc! { "collStats": collection }).await);
     let size = stats
-        .get(which)
+        .get("size")
         .and_then(|size| size.as_i32().map(i64::from).or(size.as_i64()));
     size.unwrap_or_default()
 }
@@ -182,20 +135,17 @@ fn start(uri: &str, arguments: &[&str]) -> Child {
     must(command.args(arguments).stdout(Stdio::piped()).spawn())
 }
 
-/// The time to the first line of the program, to its first turn, and to its end.
-fn timed(uri: &str, arguments: &[&str]) -> (Duration, Duration, Duration) {
+/// The time to the first line of the program, and to its end.
+fn timed(uri: &str, arguments: &[&str]) -> (Duration, Duration) {
     let begun = Instant::now();
     let mut child = start(uri, arguments);
-    let lines = BufReader::new(child.stdout.take().expect("it is a pipe")).lines();
-    let times: Vec<Duration> = lines
-        .map(|line| must(line).len())
-        .map(|_| begun.elapsed())
-        .collect();
+    let mut lines = BufReader::new(child.stdout.take().expect("it is a pipe")).lines();
+    let first = lines.next().map(|line| must(line).len());
+    assert!(first.is_some(), "it says how far back the server remembers");
+    let first = begun.elapsed();
+    lines.for_each(|line| drop(must(line)));
     must(child.wait());
-    let all = begun.elapsed();
-    let line = |number: usize| times.get(number).copied().unwrap_or(all);
-    // The first lines say what the server remembers, and name the columns.
-    (line(0), line(2), all)
+    (first, begun.elapsed())
 }
 
 async fn cycle(lock: &DistributedLock) -> Duration {

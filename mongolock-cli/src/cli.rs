@@ -3,7 +3,6 @@
 mod acquiring;
 mod help;
 mod log;
-mod why;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,19 +11,15 @@ use std::time::Duration;
 use clap::{Arg, Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-pub(crate) use self::acquiring::{
-    AcquireArguments, ExtendArguments, HoldArguments, RunArguments, Wanted, note,
-};
+pub(crate) use self::acquiring::{AcquireArguments, ExtendArguments, HoldArguments, RunArguments, Wanted};
 use self::help::{
-    ACQUIRE_HELP, DOCTOR_HELP, EXAMPLES, EXTEND_HELP, HOLD_HELP, LOG_HELP, LS_HELP, RECORD_HELP,
-    RELEASE_HELP, RUN_HELP, SHOW_HELP, TABLE, TOP_HELP, WATCH_HELP, WHY_HELP,
+    ACQUIRE_HELP, DOCTOR_HELP, EXAMPLES, EXTEND_HELP, HOLD_HELP, LOG_HELP, LS_HELP, RELEASE_HELP, RUN_HELP,
+    SHOW_HELP, TABLE, WATCH_HELP,
 };
-pub(crate) use self::log::{LogArguments, RecordArguments};
-pub(crate) use self::why::WhyArguments;
+pub(crate) use self::log::LogArguments;
 use crate::duration;
-use crate::top::Column;
 
-/// Distributed locks on MongoDB at the shell: who holds them, who waits, run a command under one, free one.
+/// Distributed locks on MongoDB at the shell: who holds them, run a command under one, free one.
 #[derive(Debug, Parser)]
 #[command(name = "mongolock", version, after_help = TABLE, after_long_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -95,12 +90,9 @@ pub(crate) enum Command {
     /// Lists the locks in the order of their names
     #[command(after_long_help = LS_HELP)]
     Ls(ListArguments),
-    /// Shows one lock: holder, since when, the time left, the token, permits, and the waiters in their order
+    /// Shows one lock: holder, since when, the time left, the token and the permits
     #[command(after_long_help = SHOW_HELP)]
     Show(ShowArguments),
-    /// Says why a lock is not free: its holders, what they themselves wait for, and whether that is a deadlock
-    #[command(after_long_help = WHY_HELP)]
-    Why(WhyArguments),
     /// Acquires a lock, and leaves its lease to those who have its handle
     #[command(after_long_help = ACQUIRE_HELP)]
     Acquire(AcquireArguments),
@@ -116,15 +108,9 @@ pub(crate) enum Command {
     /// Shows who had which lock, from when to when, the latest first
     #[command(after_long_help = LOG_HELP)]
     Log(LogArguments),
-    /// Records the turns that `log` shows, so that they stay longer than the server remembers them
-    #[command(after_long_help = RECORD_HELP)]
-    Record(RecordArguments),
     /// Shows what happens to locks, live, one line for each change
     #[command(after_long_help = WATCH_HELP)]
     Watch(WatchArguments),
-    /// Shows the locks that are held on a live screen: name, holder, age, remaining time, waiters; q quits
-    #[command(after_long_help = TOP_HELP)]
-    Top(TopArguments),
     /// Checks the connection, the deployment, the rights, the indexes, the documents and the clocks; changes nothing
     #[command(after_long_help = DOCTOR_HELP)]
     Doctor(DoctorArguments),
@@ -154,9 +140,6 @@ pub(crate) struct ListArguments {
     /// Only locks that are held
     #[arg(long, group = "state")]
     pub(crate) held: bool,
-    /// Only locks that processes wait for
-    #[arg(long, group = "state")]
-    pub(crate) waiting: bool,
     /// Only locks whose last lease has ended without a release, as a detached one does when its time is over
     #[arg(long, group = "state")]
     pub(crate) expired: bool,
@@ -209,10 +192,7 @@ pub(crate) struct ReleaseArguments {
     /// Clear the mark of finished work, so that it runs again
     #[arg(long, conflicts_with_all = ["permit", "all"])]
     pub(crate) done: bool,
-    /// Why it is released: the former holder says so when it notices the loss; 256 bytes at most
-    #[arg(long, value_name = "TEXT", value_parser = acquiring::note, conflicts_with = "handle")]
-    pub(crate) reason: Option<String>,
-    /// Wait until the former holder has noticed the loss, or its lease would have ended
+    /// Wait until the lock has another holder or none, and say which
     #[arg(long, conflicts_with_all = ["owner", "handle", "done"])]
     pub(crate) wait: bool,
     /// Do not ask; needed if there is no terminal to ask at
@@ -228,19 +208,6 @@ pub(crate) struct WatchArguments {
     /// One JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// What `top` shows.
-#[derive(Debug, Args)]
-pub(crate) struct TopArguments {
-    /// Only names that begin with this text
-    pub(crate) prefix: Option<String>,
-    /// Only locks of this owner
-    #[arg(long, value_name = "OWNER")]
-    pub(crate) owner: Option<String>,
-    /// The order at the start
-    #[arg(long, value_name = "COLUMN", default_value = "waiters")]
-    pub(crate) sort: Column,
 }
 
 /// What `doctor` expects and prints.
@@ -290,13 +257,10 @@ mod tests {
             HOLD_HELP,
             LS_HELP,
             LOG_HELP,
-            RECORD_HELP,
             SHOW_HELP,
             RELEASE_HELP,
             WATCH_HELP,
-            TOP_HELP,
             DOCTOR_HELP,
-            WHY_HELP,
         ];
         let indent = |line: &str| line.len() - line.trim_start().len();
         for text in texts {

@@ -3,7 +3,7 @@
 use crate::text::{cut, width};
 
 /// The space between two columns.
-pub(crate) const SPACE: usize = 2;
+const SPACE: usize = 2;
 
 /// No column is cut to less, which leaves some of each end of a name.
 const NARROWEST: usize = 12;
@@ -20,10 +20,10 @@ pub(crate) enum Kind {
 }
 
 /// The heading of a column and its kind.
-pub(crate) type Column = (&'static str, Kind);
+type Column = (&'static str, Kind);
 
 /// The columns of a table, each as wide as the widest cell that it has had.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Columns<const N: usize> {
     columns: [Column; N],
     widths: [usize; N],
@@ -64,22 +64,17 @@ impl<const N: usize> Columns<N> {
         self.columns.map(|(heading, _)| heading.to_owned())
     }
 
-    /// The cells with these widths.
-    pub(crate) fn cells(&self, cells: &[String; N], widths: &[usize; N]) -> [String; N] {
-        std::array::from_fn(|at| {
+    /// The row as a line, with columns of these widths.
+    pub(crate) fn line(&self, cells: &[String; N], widths: &[usize; N]) -> String {
+        let cells: [String; N] = std::array::from_fn(|at| {
             let (cell, kind) = (cut(&cells[at], widths[at]), self.columns[at].1);
             let space = " ".repeat(widths[at].saturating_sub(width(&cell)));
             match kind {
                 Kind::Number => format!("{space}{cell}"),
                 Kind::Long | Kind::Word => format!("{cell}{space}"),
             }
-        })
-    }
-
-    /// The row as a line.
-    pub(crate) fn line(&self, cells: &[String; N], widths: &[usize; N]) -> String {
-        let line = self.cells(cells, widths).join(&" ".repeat(SPACE));
-        line.trim_end().to_owned()
+        });
+        cells.join(&" ".repeat(SPACE)).trim_end().to_owned()
     }
 }
 

@@ -4,10 +4,9 @@ use std::env;
 use std::time::Duration;
 
 use mongodb::bson::{DateTime, Document, doc};
-use mongodb::error::{Error, ErrorKind};
 use mongodb::options::ClientOptions;
-use mongodb::{Client, Collection, Database};
-use mongolock::{ClientObservation, LockProvider, LockProviderBuilder};
+use mongodb::{Collection, Database};
+use mongolock::{LockProvider, LockProviderBuilder};
 
 use crate::cli::{COLLECTION, ConnectionArguments};
 use crate::failure::Failure;
@@ -27,33 +26,33 @@ impl ConnectionArguments {
     /// A builder for the locks of a command that acquires, which waits for a server as long as the library does. Nothing is sent
     /// to a server.
     pub(crate) async fn builder(&self) -> Result<LockProviderBuilder, Failure> {
-        let builder = LockProvider::connecting(&self.string()?).await?;
-        let mut builder = builder.collection(&self.collection);
-        if let Some(database) = &self.database {
-            builder = builder.database(database);
-        }
-        Ok(builder)
+        Ok(self.connecting(&self.string()?, None).await?.0)
+    }
+
+    /// A builder for the locks, and their database. The driver looks for a server for this time unless the string says how long.
+    async fn connecting(
+        &self,
+        uri: &str,
+        selection: Option<Duration>,
+    ) -> Result<(LockProviderBuilder, Database), Failure> {
+        let (builder, database) = LockProvider::connecting(uri, selection).await?;
+        let builder = builder.collection(&self.collection);
+        Ok(match &self.database {
+            Some(name) => (builder.database(name), database.client().database(name)),
+            None => (builder, database),
+        })
     }
 
     /// The locks, for commands that hold none. They soon say so if no server can be reached. Nothing is sent to a server.
     pub(crate) async fn collections(&self) -> Result<Collections, Failure> {
-        let (client, options, observation) = connect(&self.string()?).await?;
-        let database = match &self.database {
-            Some(name) => client.database(name),
-            None => client
-                .default_database()
-                .unwrap_or_else(|| client.database("mongolock")),
-        };
-        // It checks the names.
-        let provider = LockProvider::builder(&database)
-            .collection(&self.collection)
-            .observation(&observation)
-            .build()?;
+        let uri = self.string()?;
+        // The driver's error about a string may repeat a password, and the library's, which is found first, does not.
+        let (builder, database) = self.connecting(&uri, Some(SELECTION)).await?;
+        let mut options = ClientOptions::parse(uri.as_str()).await?;
+        options.server_selection_timeout.get_or_insert(SELECTION);
         Ok(Collections {
-            provider,
+            provider: builder.build()?,
             locks: database.collection(&self.collection),
-            waiters: database.collection(&format!("{}.waiters", self.collection)),
-            history: database.collection(&format!("{}.history", self.collection)),
             database,
             options,
             retention: RETENTION,
@@ -97,29 +96,6 @@ impl ConnectionArguments {
     }
 }
 
-/// A client that looks for a server for [`SELECTION`], unless the string says how long; its options, and what is observed
-/// about it.
-async fn connect(uri: &str) -> Result<(Client, ClientOptions, ClientObservation), Failure> {
-    let connected = async {
-        let mut options = ClientOptions::parse(uri).await?;
-        options.server_selection_timeout.get_or_insert(SELECTION);
-        let plain = options.clone();
-        let observation = LockProvider::observe_hosts(uri, &mut options);
-        Ok((Client::with_options(options)?, plain, observation))
-    };
-    let error: Error = match connected.await {
-        Ok(connected) => return Ok(connected),
-        Err(error) => error,
-    };
-    // The driver's error about a string may repeat a password, and the library's does not.
-    if matches!(&*error.kind, ErrorKind::InvalidArgument { .. })
-        && let Err(error) = LockProvider::connect(uri).await
-    {
-        return Err(error.into());
-    }
-    Err(error.into())
-}
-
 /// A string of the command line, which every user of the machine can read.
 fn without_password(uri: &str) -> Result<String, Failure> {
     if has_secret(uri) {
@@ -149,9 +125,6 @@ pub(crate) struct Collections {
     pub(crate) provider: LockProvider,
     pub(crate) database: Database,
     pub(crate) locks: Collection<Document>,
-    pub(crate) waiters: Collection<Document>,
-    /// What `record` writes.
-    pub(crate) history: Collection<Document>,
     /// The options of the client.
     pub(crate) options: ClientOptions,
     /// The retention of the provider.

@@ -4,7 +4,6 @@ use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
 use mongolock::FencingToken;
 
-use crate::cli::ReleaseArguments;
 use crate::connection::Collections;
 use crate::driver;
 use crate::failure::Failure;
@@ -49,19 +48,18 @@ impl Damaged {
 
     /// The number of the permit.
     pub(crate) fn permit(&self) -> Option<u32> {
-        ids::awaited(self.id()).1
+        ids::name_and_permit(self.id()).1
     }
 
-    fn name(&self) -> String {
-        let awaited = ids::awaited(self.id()).0;
-        ids::shown(&awaited).to_owned()
+    fn name(&self) -> &str {
+        ids::name_and_permit(self.id()).0
     }
 
     /// The name, and the number of a permit.
     pub(crate) fn shown(&self) -> String {
         match self.permit() {
-            Some(number) => format!("{} #{number}", escaped(&self.name())),
-            None => escaped(&self.name()).into_owned(),
+            Some(number) => format!("{} #{number}", escaped(self.name())),
+            None => escaped(self.name()).into_owned(),
         }
     }
 
@@ -86,21 +84,16 @@ impl Damaged {
 
     /// The command that sets it right.
     pub(crate) fn mend(&self) -> String {
-        release_of(&self.name(), self.permit(), self.is_done())
+        release_of(self.name(), self.permit(), self.is_done())
     }
 
     /// Sets it right, if it is as it was seen.
-    pub(crate) async fn release(
-        &self,
-        collections: &Collections,
-        arguments: &ReleaseArguments,
-    ) -> Result<bool, Failure> {
+    pub(crate) async fn release(&self, collections: &Collections) -> Result<bool, Failure> {
         let name = self.name();
-        if !Self::of(collections, &name).await?.contains(self) {
+        if !Self::of(collections, name).await?.contains(self) {
             return Ok(false);
         }
-        let mut request = collections.provider.admin().force_release(&name);
-        request = request.reason(arguments.reason.clone().unwrap_or_default());
+        let mut request = collections.provider.admin().force_release(name);
         if let Some(number) = self.permit() {
             request = request.permit(number);
         }
@@ -148,7 +141,7 @@ mod tests {
             mend.split_once(": ").map(|(_, command)| command.to_owned())
         };
         assert_eq!(mend("a b", "x#1").as_deref(), Some("mongolock release 'a b'"));
-        let permit = ids::document("s", Some(2));
+        let permit = ids::any_permit("s") + "2";
         assert_eq!(
             mend(&permit, "x#1").as_deref(),
             Some("mongolock release s --permit 2")

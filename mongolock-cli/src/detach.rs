@@ -38,7 +38,7 @@ pub(crate) fn acquire(
         owner,
     } = arguments;
     acquire::in_runtime(async {
-        let provider = wanted.noted(connection.builder().await?).build()?;
+        let provider = connection.builder().await?.build()?;
         let mut signals = Signals::new(&PASSED_ON).map_err(Failure::io("cannot receive signals"))?;
         let mut place = Place::new(handle, connection)?;
         let acquiring = acquire::acquire(&provider, wanted, None, connection);
@@ -136,7 +136,7 @@ fn is_null(output: impl AsFd) -> io::Result<bool> {
 pub(crate) fn hold(arguments: &HoldArguments, connection: &ConnectionArguments) -> Result<Ending, Failure> {
     let HoldArguments { wanted, time } = arguments;
     acquire::in_runtime(async {
-        let provider = wanted.noted(connection.builder().await?).build()?;
+        let provider = connection.builder().await?.build()?;
         let mut signals = Signals::new(&PASSED_ON).map_err(Failure::io("cannot receive signals"))?;
         let acquiring = acquire::acquire(&provider, wanted, None, connection);
         let held = async {

@@ -1,9 +1,6 @@
-//! Durations on the command line, in the notation of the attribute: `500ms`, `30s`, `2m`, `1h`; and `1d`. And those between two
-//! dates.
+//! Durations on the command line, in the notation of the attribute: `500ms`, `30s`, `2m`, `1h`; and `1d`.
 
 use std::time::Duration;
-
-use mongodb::bson::DateTime;
 
 /// Reads a duration.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
@@ -23,12 +20,6 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         .checked_mul(millis)
         .ok_or("the duration is too long".to_owned())?;
     Ok(Duration::from_millis(millis))
-}
-
-/// The time from a date to a later one; zero if it is not later.
-pub(crate) fn between(from: DateTime, to: DateTime) -> Duration {
-    let passed = to.timestamp_millis().saturating_sub(from.timestamp_millis());
-    Duration::from_millis(u64::try_from(passed).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -8,8 +8,6 @@ use rustix::process::{Resource, Rlimit, Signal, getpid, setrlimit};
 pub(crate) const NO: u8 = 1;
 /// The command line is wrong. `run` uses [`FAILED`] for it, since a command has codes of its own.
 pub(crate) const USAGE: u8 = 2;
-/// `release --wait`: the lease of the former holder is over, and it has not said that it has noticed the loss.
-pub(crate) const UNNOTICED: u8 = 3;
 /// Others hold the lock; `run -E` sets another code.
 pub(crate) const BUSY: u8 = 75;
 /// The lock was lost, or the lease of a handle is over.

@@ -10,7 +10,7 @@ use crate::text::escaped_in_json;
 
 /// A lock or a permit.
 #[derive(Debug, Serialize)]
-pub(crate) struct Lock<'a> {
+struct Lock<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     permit: Option<u32>,
@@ -19,9 +19,6 @@ pub(crate) struct Lock<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     detached: bool,
     owner: Option<&'a str>,
-    /// Left out if there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    note: Option<&'a str>,
     /// Left out for a permit, which has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     fencing_token: Option<i64>,
@@ -29,15 +26,6 @@ pub(crate) struct Lock<'a> {
     expires_at: String,
     held_ms: Option<u64>,
     remaining_ms: u64,
-    waiters: Vec<WaiterLine<'a>>,
-}
-
-/// A process that waits.
-#[derive(Debug, Serialize)]
-struct WaiterLine<'a> {
-    owner: &'a str,
-    since: String,
-    waiting_ms: Option<u64>,
 }
 
 /// A document that cannot be read as a lock.
@@ -50,24 +38,17 @@ struct Damaged<'a> {
 
 /// The line of a lock.
 pub(crate) fn lock(info: &LockInfo) -> String {
-    let waiters = info.waiters.iter().map(|waiter| WaiterLine {
-        owner: &waiter.owner,
-        since: rfc3339(waiter.since),
-        waiting_ms: since(info, waiter.since).map(millis),
-    });
     line(&Lock {
         name: &info.name,
         permit: info.permit,
         state: info.state,
         detached: info.detached,
         owner: info.owner.as_deref(),
-        note: info.note.as_deref(),
         fencing_token: token(info).map(FencingToken::get),
         acquired_at: rfc3339(info.acquired_at),
         expires_at: rfc3339(info.expires_at),
         held_ms: since(info, info.acquired_at).map(millis),
         remaining_ms: millis(info.remaining),
-        waiters: waiters.collect(),
     })
 }
 

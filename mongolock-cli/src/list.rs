@@ -15,7 +15,7 @@ use crate::text::{escaped, short};
 const ROWS: usize = 1000;
 
 /// The cells of a row.
-type Row = [String; 6];
+type Row = [String; 4];
 
 pub(crate) async fn ls(
     arguments: ListArguments,
@@ -26,7 +26,6 @@ pub(crate) async fn ls(
     let mut list = List::new(arguments.json);
     while let Some(found) = locks.next().await {
         match found {
-            Ok(info) if arguments.waiting && info.waiters.is_empty() => {}
             Ok(info) => list.lock(&info)?,
             Err(LockError::CorruptDocument { name, problem, .. }) => list.damaged(&name, &problem)?,
             // The rows that were found come before it.
@@ -47,7 +46,7 @@ pub(crate) async fn ls(
 struct List {
     output: Output,
     as_json: bool,
-    columns: Columns<6>,
+    columns: Columns<4>,
     /// The rows that are not written yet.
     rows: Vec<Row>,
     /// Whether the heading is written.
@@ -63,9 +62,7 @@ impl List {
                 ("NAME", Kind::Long),
                 ("STATE", Kind::Word),
                 ("REMAINING", Kind::Number),
-                ("WAITERS", Kind::Number),
                 ("OWNER", Kind::Long),
-                ("NOTE", Kind::Long),
             ]),
             rows: Vec::new(),
             is_begun: false,
@@ -80,7 +77,6 @@ impl List {
         if self.as_json {
             return self.output.line(json::lock(info));
         }
-        let or_none = |is_some: bool, text: String| if is_some { text } else { "-".to_owned() };
         self.row([
             name_of(info),
             if info.detached && info.state == LockState::Held {
@@ -88,13 +84,15 @@ impl List {
             } else {
                 state(info.state).to_owned()
             },
-            or_none(!info.remaining.is_zero(), short(info.remaining)),
-            or_none(!info.waiters.is_empty(), info.waiters.len().to_string()),
+            if info.remaining.is_zero() {
+                "-".to_owned()
+            } else {
+                short(info.remaining)
+            },
             info.owner
                 .as_deref()
                 .map_or_else(|| "-".into(), escaped)
                 .into_owned(),
-            info.note.as_deref().map(escaped).unwrap_or_default().into_owned(),
         ])
     }
 
@@ -103,9 +101,8 @@ impl List {
         if self.as_json {
             return self.output.line(json::damaged(name, problem));
         }
-        let none = || "-".to_owned();
         let (name, problem) = (escaped(name).into_owned(), escaped(problem).into_owned());
-        self.row([name, "damaged".to_owned(), none(), none(), problem, String::new()])
+        self.row([name, "damaged".to_owned(), "-".to_owned(), problem])
     }
 
     fn row(&mut self, row: Row) -> Result<(), Failure> {
@@ -163,7 +160,6 @@ fn nothing(arguments: &ListArguments, place: &str) -> String {
     let is_chosen = arguments.prefix.is_some()
         || arguments.owner.is_some()
         || arguments.held
-        || arguments.waiting
         || arguments.expired
         || arguments.done;
     let locks = if is_chosen { "such locks" } else { "locks" };

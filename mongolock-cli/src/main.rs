@@ -20,25 +20,21 @@ mod duration;
 mod exit;
 mod extend;
 mod failure;
-mod forced;
 mod handle_file;
 mod ids;
 mod input;
 mod json;
 mod list;
 mod log;
-mod notes;
 mod output;
 mod person;
 mod question;
-mod record;
 mod release;
 mod run;
 mod show;
 mod text;
-mod top;
+mod times;
 mod watch;
-mod why;
 
 use std::process::ExitCode;
 
@@ -81,10 +77,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Failure> {
         Command::Completions { shell } => completions::print(shell),
         Command::Ls(arguments) => in_runtime(list::ls(arguments, &connection)),
         Command::Show(arguments) => in_runtime(show::show(arguments, &connection)),
-        Command::Why(arguments) => in_runtime(why::why(arguments, &connection)),
-        Command::Top(arguments) => in_runtime(top::top(arguments, &connection)),
         Command::Log(arguments) => in_runtime(log::log(arguments, &connection)),
-        Command::Record(arguments) => in_runtime(record::record(arguments, &connection)),
         Command::Watch(arguments) => in_runtime(watch::watch(arguments, &connection)),
         Command::Doctor(arguments) => in_runtime(doctor::doctor(arguments, &connection)),
         Command::Release(arguments) => in_runtime(release::release(arguments, &connection)),

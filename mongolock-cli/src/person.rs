@@ -1,9 +1,9 @@
-//! Who uses this program, for owners and notes.
+//! Who uses this program, for the owners of leases.
 
 use nix::unistd::{Uid, User, gethostname};
 
 /// The name of the user.
-pub(crate) fn user() -> String {
+fn user() -> String {
     let id = Uid::effective();
     let user = User::from_uid(id).ok().flatten();
     user.map_or_else(|| id.to_string(), |user| user.name)

@@ -4,34 +4,33 @@ use std::fmt::Display;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::time::Duration;
 
-use mongolock::{ForceRelease, LockAdmin, LockError, LockInfo, LockState};
+use mongolock::{LockAdmin, LockError, LockInfo, LockState};
+use tokio::time::sleep;
 
 use crate::cli::{ConnectionArguments, ReleaseArguments};
 use crate::connection::Collections;
 use crate::damaged::Damaged;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
-use crate::forced::EndedHold;
 use crate::handle_file::Stored;
 use crate::input;
 use crate::json::token;
 use crate::output::{Output, name_of, names_of, state, taken};
-use crate::person::user;
 use crate::question;
 use crate::show::{no_lock, permits};
 use crate::text::{count, escaped};
+
+/// The pause between two looks at a lock whose holder was ended.
+const LOOK: Duration = Duration::from_millis(200);
 
 pub(crate) async fn release(
     arguments: ReleaseArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
     let stored = arguments.handle.as_deref().map(stored).transpose()?;
-    let mut collections = connection.collections().await?;
-    // Notes say who has released.
-    if let Ok(provider) = collections.provider.to_builder().owner(user()).build() {
-        collections.provider = provider;
-    }
+    let collections = connection.collections().await?;
     if let Some(stored) = stored {
         return release_detached(&collections, &stored).await;
     }
@@ -76,11 +75,7 @@ async fn release_owner(
 ) -> Result<Ending, Failure> {
     let question = format!("release all locks of {}?", escaped(owner));
     confirm(&question, arguments.yes)?;
-    let release = collections.provider.admin().release_owner(owner);
-    let released = match &arguments.reason {
-        Some(reason) => release.reason(reason).await?,
-        None => release.await?,
-    };
+    let released = collections.provider.admin().release_owner(owner).await?;
     if released == 0 {
         return Err(nothing(format!(
             "the owner {owner} holds no lock in {}",
@@ -116,16 +111,18 @@ async fn release_name(
         "release it?".to_owned()
     };
     confirm(&question, arguments.yes)?;
-    let (mut missed, mut ended) = (0, Vec::new());
+    let admin = collections.provider.admin();
+    let (mut missed, mut released) = (false, Vec::new());
     for info in wanted {
-        match release_seen(collections, info, arguments).await? {
-            Some(hold) => ended.extend(hold.map(|hold| (info, hold))),
-            None => missed += 1,
+        if release_seen(&admin, info).await? {
+            released.push(info);
+        } else {
+            missed = true;
         }
     }
     for document in damaged {
-        let is_released = document.release(collections, arguments).await?;
-        missed += u32::from(!is_released);
+        let is_released = document.release(collections).await?;
+        missed |= !is_released;
         let outcome = if is_released {
             "released, and set right"
         } else {
@@ -133,24 +130,12 @@ async fn release_name(
         };
         say(format!("{}: {outcome}", document.shown()))?;
     }
-    let mut unnoticed = 0;
     if arguments.wait {
-        for (info, hold) in ended {
-            let is_noticed = hold.until_noticed(collections).await;
-            unnoticed += u32::from(!is_noticed);
-            let outcome = if is_noticed {
-                "its holder has noticed it"
-            } else {
-                "nobody has said so; its lease is over"
-            };
-            say(format!("{}: {outcome}", name_of(info)))?;
+        for info in released {
+            say(until_ended(&admin, info).await?)?;
         }
     }
-    Ok(Ending::Code(match (missed, unnoticed) {
-        (0, 0) => 0,
-        (0, _) => exit::UNNOTICED,
-        _ => exit::NO,
-    }))
+    Ok(Ending::Code(if missed { exit::NO } else { 0 }))
 }
 
 /// The damaged documents of the lock or of the permits that are asked for, by the rules of [`releasable`].
@@ -250,47 +235,42 @@ fn description(info: &LockInfo) -> String {
     format!("{}: {}{}", name_of(info), taken(info), token.unwrap_or_default())
 }
 
-/// Ends what was seen, and nothing that has begun since: `None` if it has changed, and otherwise the hold of a process, which
-/// may go on until it notices that.
-async fn release_seen(
-    collections: &Collections,
-    info: &LockInfo,
-    arguments: &ReleaseArguments,
-) -> Result<Option<Option<EndedHold>>, Failure> {
-    let mut hold = match info.state {
-        LockState::Held => EndedHold::of(collections, info).await,
-        _ => None,
-    };
-    if !request(&collections.provider.admin(), info, arguments).await? {
-        say(format!("{}: {UNCHANGED}", name_of(info)))?;
-        return Ok(None);
+/// Ends what was seen, and nothing that has begun since. Returns whether it was still there.
+async fn release_seen(admin: &LockAdmin, info: &LockInfo) -> Result<bool, Failure> {
+    let mut request = admin.force_release(&info.name).only_if(info.fencing_token);
+    if let Some(number) = info.permit {
+        request = request.permit(number);
     }
+    let is_released = request.await?;
     let outcome = match info.state {
+        _ if !is_released => UNCHANGED,
         LockState::Done => "the mark is cleared",
         LockState::Held if !info.detached => "released; its holder learns of it at its next renewal",
         _ => "released",
     };
-    let is_noted = match &mut hold {
-        Some(hold) => hold.is_noted(collections).await,
-        None => info.state != LockState::Held,
-    };
-    let noted = if is_noted {
-        ""
-    } else {
-        " (not noted: no access to the collection of the waiters)"
-    };
-    say(format!("{}: {outcome}{noted}", name_of(info)))?;
-    // No process has a detached lease.
-    Ok(Some(hold.filter(|_| !info.detached)))
+    say(format!("{}: {outcome}", name_of(info)))?;
+    Ok(is_released)
 }
 
-/// The request that ends this hold, and none that has begun since.
-fn request(admin: &LockAdmin, info: &LockInfo, arguments: &ReleaseArguments) -> ForceRelease {
-    let request = admin.force_release(&info.name).only_if(info.fencing_token);
-    let request = request.reason(arguments.reason.clone().unwrap_or_default());
-    match info.permit {
-        Some(number) => request.permit(number),
-        None => request,
+/// Waits until a lock or permit has another holder than the one that was seen, or none, and says which. A release ends the hold,
+/// so that only a document that another program has changed keeps it waiting.
+async fn until_ended(admin: &LockAdmin, seen: &LockInfo) -> Result<String, Failure> {
+    let name = name_of(seen);
+    loop {
+        let now = match seen.permit {
+            Some(_) => permits(admin, &seen.name)
+                .await?
+                .into_iter()
+                .find(|info| info.permit == seen.permit),
+            None => admin.get(&seen.name).await?,
+        };
+        match now.filter(|now| now.state == LockState::Held) {
+            None => return Ok(format!("{name}: nobody holds it")),
+            Some(now) if now.fencing_token != seen.fencing_token => {
+                return Ok(format!("{name}: {}", taken(&now)));
+            }
+            Some(_) => sleep(LOOK).await,
+        }
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) async fn show(
 }
 
 /// The lock of this name, and the permits of the semaphore of this name.
-pub(crate) async fn found(admin: &LockAdmin, name: &str) -> Result<Vec<LockInfo>, Failure> {
+async fn found(admin: &LockAdmin, name: &str) -> Result<Vec<LockInfo>, Failure> {
     let lock = admin.get(name).await?;
     let mut found: Vec<LockInfo> = lock.into_iter().collect();
     found.extend(permits(admin, name).await?);
@@ -73,7 +73,7 @@ pub(crate) fn no_lock(outcome: &str, name: &str, collections: &Collections) -> F
 }
 
 /// What is known of a lock, for people.
-pub(crate) fn lines(info: &LockInfo) -> Vec<String> {
+fn lines(info: &LockInfo) -> Vec<String> {
     let mut lines = vec![name_of(info)];
     let mut field = |name: &str, value: String| lines.push(format!("  {name:<10} {value}"));
     field("state", state(info.state).to_owned());
@@ -87,9 +87,6 @@ pub(crate) fn lines(info: &LockInfo) -> Vec<String> {
             _ => "was held by",
         };
         field(name, escaped(owner).into_owned());
-    }
-    if let Some(note) = &info.note {
-        field("note", escaped(note).into_owned());
     }
     let acquired = rfc3339(info.acquired_at);
     field(
@@ -111,14 +108,6 @@ pub(crate) fn lines(info: &LockInfo) -> Vec<String> {
     field(name, value);
     if let Some(token) = token(info) {
         field("token", token.to_string());
-    }
-    for (index, waiter) in info.waiters.iter().enumerate() {
-        let name = if index == 0 { "waiters" } else { "" };
-        let begun = rfc3339(waiter.since);
-        field(
-            name,
-            format!("{}. {} since {begun}", index + 1, escaped(&waiter.owner)),
-        );
     }
     lines
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;
 
-use ratatui::text::Span;
+use unicode_width::UnicodeWidthStr;
 
 /// What stands for the part of a text that is left out.
 const ELLIPSIS: char = '\u{2026}';
@@ -61,7 +61,7 @@ pub(crate) fn quoted(text: &str) -> Cow<'_, str> {
 
 /// The width of a text, in columns of a terminal.
 pub(crate) fn width(text: &str) -> usize {
-    Span::raw(text).width()
+    text.width()
 }
 
 /// The text in at most so many columns of a terminal. The middle of a longer one is left out, because the ends of names and

@@ -13,7 +13,7 @@ pub use self::release_owner::ReleaseOwner;
 use crate::engine::Engine;
 use crate::index_task;
 use crate::name;
-use crate::store::{IndexState, WaitersState};
+use crate::store::IndexState;
 use crate::timing::ADMIN_REPLY_LIMIT;
 use crate::{IntoLockName, LockError, LockFilter, LockInfo, task};
 
@@ -115,10 +115,9 @@ impl LockAdmin {
     /// What happens to the locks that meet the filter, as events: first the present holds, then each change, in the order in
     /// which the server makes them.
     ///
-    /// Of the filter its name, its prefix and its owner count; the owner is that of the hold, of a hold that it has replaced, or
-    /// of a waiter. The server filters names and prefixes, and leaves out renewals, so that a stream for one name costs
-    /// little. Waiters of one process that hand a lock over among
-    /// themselves do not appear, because the document stays as it is, and a forced release looks like a release.
+    /// Of the filter its name, its prefix and its owner count; the owner is that of the hold, or of a hold that it has replaced.
+    /// The server filters names and prefixes, and leaves out renewals, so that a stream for one name costs little. Callers of one
+    /// process that hand a lock over among themselves do not appear, because the document stays as it is, and a forced release looks like a release.
     ///
     /// The events come from a change stream, which needs a replica set or a sharded cluster and the privileges `find` and
     /// `changeStream`. Behind `mongos` a shard without writes may delay them by 10 s. Without one the locks are read
@@ -236,8 +235,7 @@ impl LockAdmin {
     /// The owner must match exactly. It is the one that [`owner`](crate::LockProviderBuilder::owner) has set, or
     /// `<host>:<process id>`; see [`LockInfo::owner`]. Its minimum holds end as well; locks whose work is done
     /// ([`LockState::Done`](crate::LockState::Done)) stay taken. The locks are
-    /// released 16 at a time, and a process of this owner that still runs can acquire new ones meanwhile. Each release is noted,
-    /// as that of [`force_release`](Self::force_release) is.
+    /// released 16 at a time, and a process of this owner that still runs can acquire new ones meanwhile.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -299,31 +297,8 @@ impl LockAdmin {
         index_task::check(&self.engine.store, self.engine.config.ttl_options()).await
     }
 
-    /// The state of the TTL index and of its collection as they are: nothing is created. An index that is
-    /// [missing](IndexState::Missing) is created by the next provider that acquires its first lock, if its user has the
-    /// privilege.
-    ///
-    /// The privilege is `listIndexes`. Without `listCollections` a capped collection and a collation are not detected. An
-    /// index with another retention than that of this provider is an [`IndexState::Conflict`]. In memory the
-    /// state is [`IndexState::Ready`].
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
-    /// use mongolock::LockProvider;
-    ///
-    /// let state = LockProvider::in_memory().admin().inspect_index().await;
-    /// assert_eq!(state.to_string(), "the TTL index removes the documents of unused locks");
-    /// # }
-    /// ```
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: nothing is changed.
-    ///
-    /// # Panics
-    ///
-    /// Outside a tokio runtime with time enabled.
+    /// [`index_state`](Self::index_state) without creating anything: for the program `mongolock`.
+    #[doc(hidden)]
     pub async fn inspect_index(&self) -> IndexState {
         let (store, wanted) = (Arc::clone(&self.engine.store), self.engine.config.ttl_options());
         let read = request("query of the TTL index", async move {
@@ -332,38 +307,6 @@ impl LockAdmin {
         read.await.unwrap_or_else(|error| IndexState::Failed {
             reason: error.to_string(),
         })
-    }
-
-    /// Checks whether this provider can read and write the documents of the processes that wait, which are in the
-    /// collection `<collection>.waiters`, and creates its indexes where they are missing.
-    ///
-    /// The check writes a document of its own and removes it again. Locks work without these documents, but processes get
-    /// them without an [order](crate::guide::waiting), and [`LockInfo::waiters`] is empty. The privileges are in the guide on
-    /// [rights](crate::guide::production#rights).
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
-    /// use mongolock::{LockProvider, WaitersState};
-    ///
-    /// assert_eq!(LockProvider::in_memory().admin().waiters_state().await, WaitersState::Ready);
-    /// # }
-    /// ```
-    ///
-    /// # Cancel safety
-    ///
-    /// Once polled, the check runs to its end in the background, even if the future is dropped.
-    ///
-    /// # Panics
-    ///
-    /// Outside a tokio runtime with time enabled.
-    pub async fn waiters_state(&self) -> WaitersState {
-        let store = Arc::clone(&self.engine.store);
-        let checked = request(
-            "check of the waiters",
-            async move { Ok(store.check_waiters().await) },
-        );
-        checked.await.unwrap_or_else(|error| WaitersState::after(&error))
     }
 }
 

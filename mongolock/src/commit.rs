@@ -18,7 +18,6 @@ use crate::{LockError, LossReason};
 
 const NOT_BEGUN: &str = "the session has no transaction (a standalone server does not support transactions)";
 const BEGUN_TOO_EARLY: &str = "the transaction did not begin under the lock: it began before the lock was acquired, or on another deployment";
-const JOINED: &str = "this call has joined the hold of an enclosing call, which still needs the lock";
 
 /// A transaction was committed. The error says that its write concern cannot be met.
 pub(crate) type Made = Result<(), LockError>;
@@ -72,67 +71,30 @@ pub(crate) fn keeping(lease: &Lease) -> GuardChange {
 }
 
 /// Commits the session's transaction as [`guarded`] does, and marks the work as done in the same transaction.
+///
+/// From before the guarding statement on, a renewal that does not find the claim says nothing: the transaction may have
+/// ended it. If the outcome of the commit is not known, that stays so until the hold ends: by its release, at its deadline
+/// or by a shutdown.
 pub(crate) async fn guarded_done(
     lease: &Arc<Lease>,
     renewer: &Arc<Renewer>,
     shields: impl FnOnce() -> Vec<CancelShield>,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
+    let store = renewer.store();
     let Some(once) = lease.once else {
-        abort(renewer.store(), session).await;
+        abort(store, session).await;
         return Err(not_once("commit_done"));
     };
-    let mark = GuardChange::Mark(once.mark_end);
-    guarded_end(lease, &[], mark, renewer, shields, session).await
-}
-
-/// Commits the session's transaction as [`guarded`] does, and releases the lease that the call has acquired in the same
-/// transaction; those that it has joined are kept.
-pub(crate) async fn guarded_release(
-    own: Option<&Arc<Lease>>,
-    joined: &[&Arc<Lease>],
-    renewer: &Arc<Renewer>,
-    shields: impl FnOnce() -> Vec<CancelShield>,
-    session: &mut ClientSession,
-) -> Result<(), LockError> {
-    let Some(lease) = own else {
-        abort(renewer.store(), session).await;
-        return Err(none_to_guard(joined[0], JOINED));
-    };
-    let release = GuardChange::Release(lease.min_hold());
-    guarded_end(lease, joined, release, renewer, shields, session).await
-}
-
-/// Commits the session's transaction with a change that ends the claims of a lease.
-///
-/// From before the guarding statement on, a renewal that does not find the claim says nothing: the transaction may have
-/// ended it. If the outcome of the commit is not known, that stays so until the hold ends: by its release, at its deadline
-/// or by a shutdown.
-async fn guarded_end(
-    lease: &Arc<Lease>,
-    kept: &[&Arc<Lease>],
-    end: GuardChange,
-    renewer: &Arc<Renewer>,
-    shields: impl FnOnce() -> Vec<CancelShield>,
-    session: &mut ClientSession,
-) -> Result<(), LockError> {
-    let store = renewer.store();
     ensure_transaction(lease, store, session).await?;
     if !lease.begin_commit_with_end() {
         abort(store, session).await;
         return Err(lease.lost_error());
     }
-    let leases: Vec<&Arc<Lease>> = std::iter::once(lease).chain(kept.iter().copied()).collect();
-    let change = |of: &Lease| {
-        if std::ptr::eq(of, Arc::as_ptr(lease)) {
-            end
-        } else {
-            keeping(of)
-        }
-    };
-    let committed = guarded(&leases, store, change, shields, session).await;
+    let mark = |_: &Lease| GuardChange::Mark(once.mark_end);
+    let committed = guarded(&[lease], store, mark, shields, session).await;
     match &committed {
-        Ok(_) => renewer.committed(lease, end),
+        Ok(_) => renewer.committed(lease),
         Err(_) if lease.may_commit() => renewer.go_on(lease),
         Err(_) => renewer.resume(lease),
     }

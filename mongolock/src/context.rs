@@ -11,7 +11,6 @@ use tracing::Span;
 use level::Level;
 pub(crate) use level::View;
 
-use crate::deadlock::OUTER_HOLDS;
 use crate::engine::Engine;
 use crate::lease::Lease;
 use crate::trace;
@@ -207,33 +206,6 @@ impl LockContext {
     /// ```
     pub fn scope<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
         CURRENT.scope(self, future)
-    }
-
-    /// The environment variable for a program that is started under the lock: its name, `MONGOLOCK_HOLDS`, and the ids of all
-    /// holds around this call.
-    ///
-    /// A provider of that program then counts as running inside these holds: when it waits for another lock, a deadlock between
-    /// processes is found. See the page on [deadlocks](crate::guide::deadlocks). `mongolock run` sets it for its command.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), mongolock::LockError> {
-    /// let guard = mongolock::LockProvider::in_memory().lock("report:1").await?;
-    /// let (name, value) = guard.context().environment();
-    /// let mut command = std::process::Command::new("./report.sh");
-    /// command.env(name, value);
-    /// # assert_eq!(name, "MONGOLOCK_HOLDS");
-    /// # guard.release().await
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn environment(&self) -> (&'static str, String) {
-        let around = std::iter::successors(Some(self.clone()), Self::outer);
-        let leases = around.flat_map(|context| context.leases().map(Arc::clone).collect::<Vec<_>>());
-        (
-            OUTER_HOLDS,
-            self.engine().waits.for_programs(&leases.collect::<Vec<_>>()),
-        )
     }
 
     /// The lease that the call depends on; of several the first one.

@@ -9,7 +9,6 @@ use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
 use crate::backoff::Backoff;
-use crate::deadlock::Waits;
 use crate::index_task::IndexTask;
 use crate::lease::renewer::Renewer;
 use crate::lease::{Entry, Queues};
@@ -32,8 +31,6 @@ pub(crate) struct Engine {
     pub(crate) queues: Arc<Queues>,
     pub(crate) notifier: Arc<ReleaseNotifier>,
     pub(crate) lines: Arc<Lines>,
-    /// The waits whose callers hold something.
-    pub(crate) waits: Arc<Waits>,
     pub(crate) index_task: IndexTask,
     pub(crate) probe: Probe,
     pub(crate) config: Config,
@@ -70,7 +67,7 @@ impl Engine {
         let lines = Lines::new(Arc::clone(&store), mark.clone(), Arc::clone(&owner));
         let lines = Arc::new(lines);
         let (renewer, queues) = (
-            Renewer::new(Arc::clone(&store), Arc::clone(&lines), config.notes_at_once),
+            Renewer::new(Arc::clone(&store), Arc::clone(&lines)),
             Queues::new(),
         );
         let notifier = ReleaseNotifier::new(
@@ -88,7 +85,6 @@ impl Engine {
             queues,
             config,
             owner,
-            waits: Arc::new(Waits::new(Arc::clone(&lines), mark.clone())),
             mark,
             lines,
             meter: Meter::new(),
@@ -218,7 +214,6 @@ impl Engine {
         if grace.is_none() && self.renewer.until_marked().await {
             let _ = timeout(SHUTDOWN_LIMIT, self.queues.until_idle()).await;
         }
-        self.renewer.notes.until_written().await;
         self.stop();
         self.store.close().await;
     }

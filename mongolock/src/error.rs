@@ -58,12 +58,6 @@ pub enum LockError {
         /// The rest of the holder's lease, as in [`Busy`](Busy::remaining). **The lock is not free after this time**, because
         /// the holder renews its lease until the work ends: do not use it as a `Retry-After`.
         remaining: Option<Duration>,
-        /// The names of the deadlock that the call was in: it has waited for the first, the holder of each one waits for the
-        /// next, and the call itself runs under the last. Empty if none was found. It is on the heap, so that errors are small.
-        deadlock: Box<Vec<String>>,
-        /// What the holder has [noted](crate::LockProviderBuilder::note) about its hold, for a call that has waited for half a
-        /// second or more. `Display` escapes it.
-        note: Option<Box<String>>,
     },
     /// The lock is held, and the call was not to wait for it.
     ///
@@ -107,9 +101,6 @@ pub enum LockError {
         token: FencingToken,
         /// Why it was lost.
         reason: LossReason,
-        /// Who has ended the hold by force, and why, if a renewal or a release has found its claim gone and the operator's command
-        /// has noted it: `anna@ops-1: stuck since the deploy`. `Display` escapes it.
-        forced: Option<String>,
     },
     /// A fenced write was refused, because a newer lock holder has already written.
     ///
@@ -303,8 +294,6 @@ impl LockError {
             in_this_process: lock.in_this_process,
             held_for: lock.held_for,
             remaining: lock.remaining,
-            deadlock: Box::default(),
-            note: None,
         }
     }
 
@@ -322,7 +311,6 @@ impl LockError {
             name: name.into(),
             token,
             reason,
-            forced: None,
         }
     }
 

@@ -5,8 +5,6 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mongodb::ClientSession;
-
 pub use self::detach::Detach;
 use crate::context::LockContext;
 use crate::engine::Engine;
@@ -200,7 +198,7 @@ impl LockGuard {
     /// # Errors
     ///
     /// - [`LockError::InvalidOption`] if the lock has neither `once_per` nor `once`: it is released.
-    /// - [`LockError::Lost`] if the lock was lost or [released by a commit](Self::commit_and_release) before, or if the server cannot tell that this hold had it until the end
+    /// - [`LockError::Lost`] if the lock was lost before, or if the server cannot tell that this hold had it until the end
     ///   of the period: another holder may do the work again.
     /// - [`LockError::Mongo`] if MongoDB did not confirm the mark while the lease lasted: the work will run again, and the error says
     ///   for how long the lock stays taken. If the mark was refused for good, by a validator, a unique index, or for 10 s for a
@@ -217,9 +215,6 @@ impl LockGuard {
     pub async fn done(mut self) -> Result<(), LockError> {
         if self.lease().once.is_none() {
             return Err(not_once("done"));
-        }
-        if self.lease().was_released_by_commit() {
-            return Err(self.lease().lost_error());
         }
         self.complete().await
     }
@@ -282,44 +277,6 @@ impl LockGuard {
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
-    }
-
-    /// Commits the session's transaction only if this holder still has the lock, and releases the lock in the same
-    /// transaction: [`LockContext::commit_and_release`], which has more about it.
-    ///
-    /// The guard is borrowed, so that the transaction can be repeated under the same hold after an error with the label
-    /// `TransientTransactionError`. After a success, releasing or dropping the guard sends nothing.
-    ///
-    /// ```no_run
-    /// use mongodb::Client;
-    /// use mongodb::bson::doc;
-    /// use mongolock::{LockError, LockProvider};
-    ///
-    /// async fn save(client: &Client, text: &str) -> Result<(), LockError> {
-    ///     let pages = client.database("app").collection("pages");
-    ///     let guard = LockProvider::global()?.lock("page:1").await?;
-    ///     let mut session = client.start_session().await?;
-    ///     session.start_transaction().await?;
-    ///     let page = doc! { "_id": 1, "text": text, "token": guard.fencing_token() };
-    ///     let saving = pages.replace_one(doc! { "_id": 1 }, page).upsert(true);
-    ///     saving.session(&mut session).await?;
-    ///     guard.commit_and_release(&mut session).await
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Those of [`LockContext::commit_and_release`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As that of [`LockContext::commit`].
-    ///
-    /// # Panics
-    ///
-    /// Outside a tokio runtime with time enabled.
-    pub async fn commit_and_release(&self, session: &mut ClientSession) -> Result<(), LockError> {
-        self.context().commit_and_release(session).await
     }
 
     /// [`done`](Self::done) by reference; a lock whose work may succeed any number of times is released.

@@ -72,7 +72,6 @@
 //! | `rustls-tls` (default), `openssl-tls` | the driver's TLS implementation; one of them must be on |
 //! | `dns-resolver` | addresses that begin with `mongodb+srv` |
 //! | `metrics` | counters, gauges and histograms for the crate `metrics`: see [observing](guide::observing#metrics) |
-//! | `opentelemetry` | the driver's spans below those of the callers: see [observing](guide::observing#the-drivers-spans-with-opentelemetry) |
 //!
 //! Spans and events of [`tracing`] need no feature. All have the target `mongolock`; names and fields are stable, and nothing
 //! is reported at `info` or above while all goes well.
@@ -83,7 +82,7 @@
 //! replica set: [which versions were run](guide::production#server-versions).
 
 // The documentation says which items need a feature: rustdoc labels each item under a `cfg` by itself. No public item is
-// under one so far: the features choose TLS, bson, metrics and spans behind the same interface.
+// under one so far: the features choose TLS, bson and metrics behind the same interface.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
@@ -92,8 +91,6 @@ mod backoff;
 pub mod blocking;
 mod commit;
 mod context;
-mod deadlock;
-mod driver_span;
 mod duration;
 mod engine;
 mod error;
@@ -149,7 +146,7 @@ pub use name::{IntoLockName, LockName, escape};
 pub use output::{LockOutput, Skipped};
 pub use permit::Permit;
 pub use provider::{Health, HeldInfo, LockProvider, LockProviderBuilder, WakeUp};
-pub use store::{ClientObservation, IndexState, LockFilter, LockInfo, LockState, WaiterInfo, WaitersState};
+pub use store::{IndexState, LockFilter, LockInfo, LockState};
 pub use token::FencingToken;
 
 /// The code of the README is tested with that of the documentation.

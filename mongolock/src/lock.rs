@@ -213,8 +213,7 @@ impl<K: LockKind> Lock<K> {
     }
 
     fn acquiring(&self, on_busy: OnBusy) -> K::Search<'_> {
-        let enclosing = LockContext::enclosing_holds(&self.engine);
-        K::search(self, enclosing, on_busy)
+        K::search(self, LockContext::is_inside_hold(&self.engine), on_busy)
     }
 
     fn guard(&self, hold: Hold) -> LockGuard {

@@ -27,9 +27,6 @@ const MAX_PERIOD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// still find it.
 const MIN_KEPT: Duration = Duration::from_secs(60 * 60);
 
-/// The largest number of bytes in a note: it is one line for operators.
-const MAX_NOTE: usize = 256;
-
 /// The largest number of names in a set: each of its commands has them all.
 pub(crate) const MOST_NAMES: usize = 500;
 
@@ -58,8 +55,6 @@ pub(crate) struct Options {
     /// How long after its end a lease that was not released still keeps the lock taken, in whole milliseconds; the same
     /// for all locks of a provider.
     pub(crate) takeover_margin: Duration,
-    /// What is noted about each hold; `None` is nothing.
-    pub(crate) note: Option<Arc<str>>,
 }
 
 /// The configuration of a provider's engine, taken from the builder.
@@ -73,8 +68,6 @@ pub(crate) struct Config {
     pub(crate) retention: Duration,
     /// Whether waiters are woken by a change stream.
     pub(crate) wake_up: bool,
-    /// Whether notes are written as soon as a lock is acquired, and not only with the first renewal.
-    pub(crate) notes_at_once: bool,
 }
 
 /// What the TTL index of a provider has to do.
@@ -93,7 +86,6 @@ impl Default for Config {
             retry_interval: Duration::from_millis(10)..=Duration::from_millis(800),
             retention: DEFAULT_RETENTION,
             wake_up: true,
-            notes_at_once: false,
         }
     }
 }
@@ -141,7 +133,6 @@ impl Default for Options {
             max_hold: None,
             await_release: true,
             takeover_margin: Duration::ZERO,
-            note: None,
         }
     }
 }
@@ -174,11 +165,6 @@ impl Options {
 
     pub(crate) fn renew_interval(&self) -> Duration {
         self.renew_interval.unwrap_or(self.expiry / 3)
-    }
-
-    /// Sets what is noted about each hold; an empty text is nothing.
-    pub(crate) fn set_note(&mut self, note: String) {
-        self.note = Some(note).filter(|note| !note.is_empty()).map(Arc::from);
     }
 
     /// Sets how often the work may succeed. The provider's minimum hold does not apply then.
@@ -242,7 +228,6 @@ impl Options {
                 return Err(refused("min_hold", self.min_hold, bound));
             }
         }
-        check_note("note", self.note.as_deref())?;
         let week = "it must be 0 to 7 days";
         within("min_hold", self.min_hold, Duration::ZERO..=WEEK, week)?;
         self.acquire_timeout.map_or(Ok(()), |d| {
@@ -316,14 +301,6 @@ pub(crate) fn check_owner(owner: &str) -> Result<(), LockError> {
         return Err(refused("owner", owner, bound));
     }
     Ok(())
-}
-
-/// Returns an error for a note, or the reason of a forced release, that is too long.
-pub(crate) fn check_note(option: &'static str, note: Option<&str>) -> Result<(), LockError> {
-    match note {
-        Some(note) if note.len() > MAX_NOTE => Err(refused(option, note, "it must have 256 bytes at most")),
-        _ => Ok(()),
-    }
 }
 
 /// Returns an error for a time that no detached lease can last.
@@ -403,23 +380,6 @@ macro_rules! lease_setters {
         /// later.
         pub fn max_hold(mut self, hold: Duration) -> Self {
             Arc::make_mut(&mut self.options).max_hold = Some(hold);
-            self
-        }
-
-        /// Sets what operators and other callers see about each hold: at most 256 bytes; an empty text is no note. Put no secret
-        /// into it: all who can read the locks read it. [`LockProviderBuilder::note`](crate::LockProviderBuilder::note) says when
-        /// it is written, and where it is shown.
-        ///
-        /// ```
-        /// # #[tokio::main(flavor = "current_thread")]
-        /// # async fn main() -> Result<(), mongolock::LockError> {
-        /// # let provider = mongolock::LockProvider::in_memory();
-        /// let import = provider.lock("import").note("release 812, file 7 of 9");
-        /// import.acquire().await?.release().await
-        /// # }
-        /// ```
-        pub fn note(mut self, note: impl Into<String>) -> Self {
-            Arc::make_mut(&mut self.options).set_note(note.into());
             self
         }
 

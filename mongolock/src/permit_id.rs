@@ -58,11 +58,6 @@ pub(crate) fn shown(id: &str) -> &str {
     parts(id).map_or(id, |(semaphore, _)| semaphore)
 }
 
-/// The name that users know, of the name by which waiters know a lock.
-pub(crate) fn semaphore(awaited: &str) -> &str {
-    awaited.strip_suffix(SEPARATOR).unwrap_or(awaited)
-}
-
 /// The name by which waiters know a lock: a waiter for a permit takes any of its semaphore.
 pub(crate) fn awaited(id: &str) -> &str {
     match parts(id) {

@@ -4,7 +4,6 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::LockError;
-use crate::driver_span::suppressed;
 use crate::error::failure::Failure;
 use crate::store::Store;
 use crate::sync::lock;
@@ -60,7 +59,7 @@ fn send(store: Arc<Store>) -> watch::Receiver<Outcome> {
         let asking = async {
             let has_primary = store.hello().await?;
             // The reply to `hello` stands without a reply to this one.
-            let _ = timeout(PROBE_LIMIT / 2, suppressed(store.ask_again())).await;
+            let _ = timeout(PROBE_LIMIT / 2, store.ask_again()).await;
             Ok(has_primary)
         };
         let reply = timeout(PROBE_NO_REPLY, asking).await;

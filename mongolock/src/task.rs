@@ -10,19 +10,19 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle};
 use tracing::Instrument;
 
+use crate::LockError;
 use crate::error::failure::Failure;
 #[cfg(test)]
 pub(crate) use crate::simulation::spawn;
 use crate::timing::{DEAD_CONNECTION, NO_REPLY};
-use crate::{LockError, driver_span};
 #[cfg(not(test))]
 pub(crate) use tokio::spawn;
 
-/// Starts a task for the present caller: its events are in the caller's span, and the spans of its commands are below that.
+/// Starts a task for the present caller: its events are in the caller's span.
 pub(crate) fn spawn_for_caller<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> JoinHandle<T> {
-    spawn(driver_span::of_caller(work).in_current_span())
+    spawn(work.in_current_span())
 }
 
 /// Runs a request to its end on a task of its own, even if the caller is cancelled.
@@ -98,19 +98,40 @@ pub(crate) async fn reply_within<T>(most: Duration, command: impl Future<Output 
     tokio::time::timeout(rest, command).await.ok()
 }
 
+/// Runs a command, and calls this function if the command waits for a connection for longer than this.
+pub(crate) async fn noting_wait<T>(
+    longest: Duration,
+    note: impl FnOnce(),
+    command: impl Future<Output = T>,
+) -> T {
+    let has_connection = Arc::new(AtomicBool::new(false));
+    let mut command = pin!(HAS_CONNECTION.scope(Arc::clone(&has_connection), command));
+    if let Ok(reply) = tokio::time::timeout(longest, command.as_mut()).await {
+        return reply;
+    }
+    if !has_connection.load(Relaxed) {
+        note();
+    }
+    command.await
+}
+
 tokio::task_local! {
     /// Whether the driver has woken the command that is in flight inside [`reply_within`].
     static IS_SERVED: Arc<AtomicBool>;
+
+    /// Whether the driver has woken the command that is in flight inside [`noting_wait`].
+    static HAS_CONNECTION: Arc<AtomicBool>;
 }
 
-/// Runs one command of the driver, and notes for [`reply_within`] whether the driver has woken it. Other wake-ups of the task
-/// do not count.
+/// Runs one command of the driver, and notes for [`reply_within`] and [`noting_wait`] whether the driver has woken it. Other
+/// wake-ups of the task do not count.
 pub(crate) async fn driver_call<T>(command: impl Future<Output = T>) -> T {
-    let Ok(is_served) = IS_SERVED.try_with(Arc::clone) else {
-        return command.await;
-    };
+    let flags = [
+        IS_SERVED.try_with(Arc::clone).ok(),
+        HAS_CONNECTION.try_with(Arc::clone).ok(),
+    ];
     // An earlier command of the same request may have been served.
-    is_served.store(false, Relaxed);
+    flags.iter().flatten().for_each(|flag| flag.store(false, Relaxed));
     let mut command = pin!(command);
     let mut waker: Option<Arc<ServedWaker>> = None;
     poll_fn(|cx| {
@@ -118,7 +139,7 @@ pub(crate) async fn driver_call<T>(command: impl Future<Output = T>) -> T {
         waker.take_if(|waker| !waker.task.will_wake(cx.waker()));
         let waker = waker.get_or_insert_with(|| {
             Arc::new(ServedWaker {
-                is_served: Arc::clone(&is_served),
+                flags: flags.clone(),
                 task: cx.waker().clone(),
             })
         });
@@ -130,7 +151,7 @@ pub(crate) async fn driver_call<T>(command: impl Future<Output = T>) -> T {
 
 /// The waker that a command of the driver gets.
 struct ServedWaker {
-    is_served: Arc<AtomicBool>,
+    flags: [Option<Arc<AtomicBool>>; 2],
     task: Waker,
 }
 
@@ -140,7 +161,10 @@ impl Wake for ServedWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.is_served.store(true, Relaxed);
+        self.flags
+            .iter()
+            .flatten()
+            .for_each(|flag| flag.store(true, Relaxed));
         self.task.wake_by_ref();
     }
 }

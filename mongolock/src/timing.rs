@@ -436,38 +436,6 @@ pub(crate) const LINE_REFUSED: Duration = seconds(5 * 60);
 /// The time for which a shutdown waits until the documents of this process are removed.
 pub(crate) const LINE_SHUTDOWN: Duration = seconds(5);
 
-// Deadlocks.
-
-/// The length of a wait from which on its document says what the caller holds, and the pause after it until the first look for
-/// a deadlock: the documents of callers that began at the same time are written by then.
-pub(crate) const DEADLOCK_SHOWN: Duration = millis(500);
-pub(crate) const DEADLOCK_FIRST: Duration = millis(100);
-
-/// The pause after a look that has found a deadlock: a second look must find the same. A document is late by less, but for
-/// a process that is paused or a server that is slow, and what that makes of a circle changes in this time.
-pub(crate) const DEADLOCK_AGAIN: Duration = millis(1200);
-
-/// The difference by which the beginning of a wait may be another one in a second look: a document that is written anew has it as
-/// the time of its command, less the time for which the caller has waited.
-pub(crate) const DEADLOCK_SINCE: Duration = millis(50);
-
-/// The pause after the first look that has found none; each later one is twice as long, up to the longest.
-pub(crate) const DEADLOCK_PAUSE: Duration = seconds(4);
-
-/// The longest of these pauses: a circle may close long after the wait began. It is less than [`WAITER_KEPT`], because a
-/// process inside a hold of another one notes its mark anew at each look.
-pub(crate) const DEADLOCK_PAUSE_MAX: Duration = seconds(60);
-
-/// The time before its deadline at which a call that is in a deadlock looks for the last time. One that is in none looks by
-/// [`DEADLOCK_AGAIN`] earlier, so that a second look is in time.
-pub(crate) const DEADLOCK_LAST: Duration = millis(300);
-
-/// The pause between two checks for which name a call for several locks waits.
-pub(crate) const DEADLOCK_FOLLOW: Duration = millis(500);
-
-/// The number of holders, one waiting for the next, over which a deadlock is looked for: each costs two queries.
-pub(crate) const DEADLOCK_HOPS: usize = 8;
-
 // The documents of waiters.
 
 /// The time after which the document of a waiter expires if it is not prolonged, because its process may have ended; a
@@ -477,32 +445,6 @@ pub(crate) const WAITER_KEPT: Duration = seconds(90);
 /// The longest time by which the place of a waiter may be after the server's time: the clocks of members differ by less, and
 /// a damaged place must not decide where all later places are.
 pub(crate) const WAITER_AHEAD: Duration = seconds(3600);
-
-// Notes about holds, among those documents.
-
-/// The time for which a note is kept after it was written: it is not removed at the release, so that it is read the day after.
-pub(crate) const NOTE_KEPT: Duration = seconds(24 * 60 * 60);
-
-/// The time after which the note of a hold that goes on is written again, which is half of [`NOTE_KEPT`].
-pub(crate) const NOTE_REPEAT: Duration = seconds(12 * 60 * 60);
-
-/// The limit at the server of one write of notes.
-pub(crate) const NOTE_LIMIT: Duration = seconds(2);
-
-/// The time for which a provider writes no notes after the server has refused one.
-pub(crate) const NOTE_REFUSED: Duration = seconds(5 * 60);
-
-/// The time for which a shutdown waits for notes that are being written.
-pub(crate) const NOTE_SHUTDOWN: Duration = seconds(1);
-
-/// The time before its deadline at which a call that waits for a holder reads that holder's note, and the limit of the query.
-pub(crate) const NOTE_READ: Duration = millis(200);
-
-/// The shortest wait before whose end a note is read: a call that waits for less costs no command more than its requests.
-pub(crate) const NOTE_WAIT_MIN: Duration = millis(500);
-
-/// The time for which a holder that has found its claim gone waits for the name of the operator who has ended the hold.
-pub(crate) const FORCED_LIMIT: Duration = millis(200);
 
 // The TTL index.
 

@@ -8,10 +8,8 @@ use tokio::time::Instant;
 use tracing::{debug, error, info, trace, warn};
 
 pub(crate) use self::spans::{
-    acquire_ended, acquire_set_span, acquire_span, gathered, hold_ended, hold_set_span, hold_span,
-    resume_span,
+    acquire_ended, acquire_set_span, acquire_span, hold_ended, hold_set_span, hold_span, resume_span,
 };
-use crate::one_line::OneLine;
 use crate::{FencingToken, LockError, LossReason, lock_id, permit_id};
 
 macro_rules! target {
@@ -85,17 +83,6 @@ pub(crate) fn waiting(name: &str, remaining: Option<Duration>, pause: Duration) 
         "mongolock.waiting",
         { lock.name = name, remaining_ms = remaining.map(millis), pause_ms = millis(pause) },
         "another holder has the lock, waiting"
-    );
-}
-
-/// A waiting call is a member of a deadlock: it waits for the first of these locks, and holds the last.
-pub(crate) fn deadlock(names: &[String]) {
-    let name = names.first().map(String::as_str);
-    event!(
-        warn,
-        "mongolock.deadlock",
-        { lock.name = name, circle = OneLine(&names.join(" > ")).to_string() },
-        "the holder of each lock waits for the next one, and that of the last one for the first"
     );
 }
 
@@ -263,14 +250,14 @@ pub(crate) fn close_to_boundary(name: &str, period: Duration) {
     );
 }
 
-/// A hold was lost. `forced` is who has ended it by force, and why.
-pub(crate) fn lost(hold: &HoldFields<'_>, reason: LossReason, forced: Option<&str>) {
+/// A hold was lost.
+pub(crate) fn lost(hold: &HoldFields<'_>, reason: LossReason) {
     event!(
         warn,
         "mongolock.lost",
         {
             lock.name = hold.name(), lock.permit = hold.permit(), lock.token = hold.token(), held_ms = hold.held_ms(),
-            reason = reason.as_str(), forced = forced.map(|by| OneLine(by).to_string()),
+            reason = reason.as_str(),
         },
         "the lease ended before the work did"
     );
@@ -312,6 +299,16 @@ pub(crate) fn renewal_failed(locks: usize, first: &str, error: &LockError) {
         "mongolock.renewal_failed",
         { locks = locks, lock.name = permit_id::shown(first), error = %error.with_cause() },
         "renewal failed, retrying while the leases last"
+    );
+}
+
+/// A renewal has waited for a connection of the application's client for more than a third of the lease.
+pub(crate) fn renewal_waiting(locks: usize, first: &str, waited: Duration) {
+    event!(
+        warn,
+        "mongolock.renewal_waiting",
+        { locks = locks, lock.name = permit_id::shown(first), waited_ms = millis(waited) },
+        "a renewal waits for a connection, the application may use all of the client's"
     );
 }
 

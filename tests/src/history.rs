@@ -4,7 +4,6 @@
 //! A process notes each step with the time of a clock that all processes of the machine share ([`monotonic_now`]), and the
 //! test that kills or stops a process notes that. The order in which the steps are added does not matter.
 
-mod edn;
 mod hold;
 mod verdict;
 

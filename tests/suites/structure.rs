@@ -1,9 +1,12 @@
 //! The imports between the modules of a crate form no cycle, and the layers of the runtime import only from the top down. The
-//! sources of the two crates are parsed for that. What decides when the library acts reads no clock. The links in the guide
-//! and in the alerts lead to pages and items that exist. The workflows can be read.
+//! sources of the two crates are parsed for that. Rooms, files and functions keep the bounds of their sizes. What decides when
+//! the library acts reads no clock. The links in the guide and in the alerts lead to pages and items that exist. The workflows
+//! can be read.
 
 #[path = "structure/alerts.rs"]
 mod alerts;
+#[path = "structure/bounds.rs"]
+mod bounds;
 #[path = "structure/decisions.rs"]
 mod decisions;
 #[path = "structure/graph.rs"]
@@ -16,9 +19,12 @@ mod module_tree;
 mod names;
 #[path = "structure/packages.rs"]
 mod packages;
+#[path = "structure/sizes.rs"]
+mod sizes;
 #[path = "structure/workflows.rs"]
 mod workflows;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::graph::Graph;
@@ -26,24 +32,26 @@ use crate::module_tree::ModuleTree;
 
 /// The layers of the runtime from the top down: a module imports from its own layer and from those below it. The first are the
 /// public API, the last the values and tools.
-const RUNTIME_LAYERS: [&str; 10] = [
+const RUNTIME_LAYERS: [&str; 9] = [
     "lib attribute provider blocking lock guard permit context commit admin run fenced guide readme \
      fuzzing",
     "acquire",
     "engine",
-    "deadlock",
     "notifier",
     "lease",
     "line",
     "queue index_task probe",
     "store",
     "error duration token handle output name lock_id permit_id once one_line opaque options timing moment backoff few sync \
-     task meter driver_span trace",
+     task meter trace",
 ];
 
 /// The files of the runtime that decide when it acts. They read no clock, draw nothing and wait for nothing.
-const DECISIONS: &str = "acquire/asking acquire/period backoff deadlock/rule lease/book lease/given_up line/line line/order \
+const DECISIONS: &str = "acquire/asking acquire/period backoff lease/book lease/given_up line/line line/order \
     line/recent notifier/cost notifier/filter notifier/rest notifier/waiters queue/fairness queue/front_state queue/holder";
+
+/// The folders of the runtime whose modules still form a cycle.
+const CIRCULAR: &str = "acquire admin commit context error guard lease line lock meter name notifier provider queue run store trace";
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -67,6 +75,31 @@ fn the_modules_of_the_macro_crate_form_no_cycle() {
 #[test]
 fn the_folders_of_the_runtime_form_no_cycle() {
     assert_none(&Graph::of_folders(&read("mongolock")).cycles());
+}
+
+#[test]
+fn the_modules_of_a_folder_form_no_cycle() {
+    let runtime = read("mongolock");
+    let folders: BTreeSet<&str> = runtime
+        .modules
+        .keys()
+        .filter_map(|module| Some(&**module.first()?))
+        .collect();
+    let mut problems = Vec::new();
+    for folder in folders {
+        let cycles = Graph::within(&runtime, folder).cycles();
+        match (
+            cycles.is_empty(),
+            CIRCULAR.split(' ').any(|circular| circular == folder),
+        ) {
+            (true, true) => problems.push(format!(
+                "{folder} has no cycle any more: take it out of `CIRCULAR`"
+            )),
+            (false, false) => problems.extend(cycles),
+            _ => {}
+        }
+    }
+    assert_none(&problems);
 }
 
 #[test]

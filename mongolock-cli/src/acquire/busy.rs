@@ -9,10 +9,10 @@ use crate::cli::{ConnectionArguments, Wanted};
 use crate::failure::Failure;
 use crate::json::rfc3339;
 use crate::show::permits;
-use crate::text::{escaped, quoted, short};
+use crate::text::{quoted, short};
 
 /// How long the look at the lock may take. Without it the message has only what the attempt has found.
-const LOOK: Duration = Duration::from_secs(2);
+pub(super) const LOOK: Duration = Duration::from_secs(2);
 
 /// The failure of an acquisition; `may_be_done` if a mark is one of its answers. The library's error is that of a wait; a single
 /// attempt has none.
@@ -78,9 +78,6 @@ fn not_free(names: &[String], seen: &[LockInfo]) -> String {
     if let Some(info) = seen.iter().find(|info| is_taken(info) && !may_be_own(info)) {
         return format!("lock `{}` is busy: {}", info.name, holder(info));
     }
-    if let Some((info, next)) = seen.iter().find_map(|info| Some((info, info.waiters.first()?))) {
-        return format!("lock `{}` is busy: {} is the next in line", info.name, next.owner);
-    }
     format!("lock `{}` is busy", names.join("`, `"))
 }
 
@@ -99,17 +96,8 @@ fn is_taken(info: &LockInfo) -> bool {
 /// The holder of a lock that is taken.
 fn holder(info: &LockInfo) -> String {
     let left = short(info.remaining);
-    let note = info
-        .note
-        .as_deref()
-        .map(|note| format!("; its note: {}", escaped(note)));
     match (&info.owner, info.state) {
-        (Some(owner), LockState::Held) => {
-            format!(
-                "the lease of {owner} runs for {left} more{}",
-                note.unwrap_or_default()
-            )
-        }
+        (Some(owner), LockState::Held) => format!("the lease of {owner} runs for {left} more"),
         (_, LockState::Done) => "its work has been marked as done meanwhile".to_owned(),
         _ => format!("it is taken for {left} more"),
     }

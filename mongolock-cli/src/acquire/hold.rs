@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mongolock::{Detach, LockError, LockGuard, LockProvider, Permit};
+use mongolock::{Detach, FencingToken, LockError, LockGuard, LockProvider, Permit};
 
 use crate::cli::Wanted;
 
@@ -52,23 +52,19 @@ impl Hold {
         Ok(guard.map(|guard| Self::Locks(guard, false)))
     }
 
-    /// The fencing tokens in the order of the names; `None` for a permit, whose token says nothing.
-    pub(crate) fn tokens(&self, names: &[String]) -> Option<String> {
+    /// The fencing token of a lock; `None` for a permit, whose token says nothing.
+    /// The owner in the documents of its locks; a permit needs none here.
+    pub(crate) fn owner(&self) -> Option<String> {
         match self {
-            Self::Locks(guard, _) => {
-                let token = |name: &String| guard.fencing_token_of(name).map(|token| token.to_string());
-                let tokens: Vec<String> = names.iter().filter_map(token).collect();
-                Some(tokens.join(","))
-            }
+            Self::Locks(guard, _) => Some(guard.context().owner().to_owned()),
             Self::Permit(_) => None,
         }
     }
 
-    /// The variable that tells a command inside which holds it runs.
-    pub(crate) fn environment(&self) -> (&'static str, String) {
+    pub(crate) fn token(&self, name: &str) -> Option<FencingToken> {
         match self {
-            Self::Locks(guard, _) => guard.context().environment(),
-            Self::Permit(permit) => permit.context().environment(),
+            Self::Locks(guard, _) => guard.fencing_token_of(name),
+            Self::Permit(_) => None,
         }
     }
 

@@ -73,12 +73,9 @@ async fn holder(provider: &LockProvider, wanted: &Wanted) -> String {
         {
             let owner = info.owner.unwrap_or_else(|| "another program".to_owned());
             let owner = escaped(&owner);
-            let note = info
-                .note
-                .map_or_else(String::new, |note| format!(" ({})", escaped(&note)));
             return match info.state {
                 LockState::Done => format!(", marked as done by {owner}"),
-                _ => format!(", held by {owner}{note}"),
+                _ => format!(", held by {owner}"),
             };
         }
     }

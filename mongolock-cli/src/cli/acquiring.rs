@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use mongolock::{LockError, LockProvider, LockProviderBuilder};
+use mongolock::{LockError, LockProvider};
 
 use crate::duration;
 
@@ -27,17 +27,6 @@ pub(crate) struct Wanted {
     /// The exit code if others hold the lock
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::BUSY)]
     pub(crate) busy_code: u8,
-    /// What others see about the hold: `show`, `ls`, `top`, and those who wait for it; 256 bytes at most. By default `run` notes
-    /// the user and the name of the program, without its arguments; an empty TEXT turns that off
-    #[arg(long, value_name = "TEXT", value_parser = note)]
-    pub(crate) note: Option<String>,
-}
-
-impl Wanted {
-    /// The builder of a provider that notes what is wanted.
-    pub(crate) fn noted(&self, builder: LockProviderBuilder) -> LockProviderBuilder {
-        builder.note(self.note.clone().unwrap_or_default())
-    }
 }
 
 /// The arguments of which one is needed.
@@ -142,13 +131,6 @@ fn ttl(text: &str) -> Result<Duration, String> {
 /// The library checks the text, and would refuse it only when the lock has been acquired.
 fn owner(text: &str) -> Result<String, String> {
     match LockProvider::in_memory().to_builder().owner(text).build() {
-        Err(LockError::InvalidOption { bound, .. }) => Err(bound),
-        _ => Ok(text.to_owned()),
-    }
-}
-
-pub(crate) fn note(text: &str) -> Result<String, String> {
-    match LockProvider::in_memory().to_builder().note(text).build() {
         Err(LockError::InvalidOption { bound, .. }) => Err(bound),
         _ => Ok(text.to_owned()),
     }

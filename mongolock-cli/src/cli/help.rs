@@ -2,21 +2,20 @@
 
 pub(super) const TABLE: &str = "\
 Exit codes: 0 done; 1 no such lock, nothing released, or something is wrong; \
-2 wrong command line (125 of `run`); 3 the former holder has not noticed a release; 75 others hold the lock; 124 a detached lease is over; 125 failed. `run` has codes \
+2 wrong command line (125 of `run`); 75 others hold the lock; 124 a detached lease is over; 125 failed. `run` has codes \
 of its own: see `mongolock run --help`.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   export MONGODB_URI=mongodb://db.example.com/app
   mongolock ls --held                          who holds what
-  mongolock show report:42                     holder, since when, who waits
-  mongolock why report:42                      what the holder itself waits for
+  mongolock show report:42                     holder, since when, the time left
   mongolock release report:42                  free it; the holder learns of it at its next renewal
   mongolock run nightly -- ./nightly.sh        a command under a lock
   mongolock hold deploy:web --for 30m          a lock for a person, until `mongolock release deploy:web`
 
 Exit codes: 0 done; 1 no such lock, nothing released, or something is wrong; \
-2 wrong command line (125 of `run`); 3 the former holder has not noticed a release; 75 others hold the lock; 124 a detached lease is over; 125 failed. `run` has codes \
+2 wrong command line (125 of `run`); 75 others hold the lock; 124 a detached lease is over; 125 failed. `run` has codes \
 of its own: see `mongolock run --help`.";
 
 pub(super) const RUN_HELP: &str = "\
@@ -27,7 +26,7 @@ group is alive when the lock is lost, also if `mongolock run` is killed or stopp
   - SIGKILL at the end of the lease less 100ms or a twentieth of the expiry, whichever is more; at once if `run` has \
     ended or the lock was released by force
 
-A wait of more than 5s is a line on standard error, which names the holder; another line says if the wait is part of a deadlock. \
+A wait of more than 5s is a line on standard error, which names the holder. \
 If a renewal fails, a line says why and how much time is left; another one comes before SIGTERM.
 
 When the command has ended, the rest of its group gets SIGTERM, and SIGKILL after 5s. The lock is released when the last \
@@ -39,7 +38,10 @@ renewed then, so a longer stop costs it. At a terminal the command is in the for
 output are that terminal.
 
 The command gets MONGOLOCK_NAME and MONGOLOCK_TOKEN (the fencing token; both separated by commas for several names; no \
-token with --permits), and MONGOLOCK_HOLDS, by which a deadlock is found if it waits for another lock. Standard input and output belong to the command; messages of `run` go to standard error.
+token with --permits). Standard input and output belong to the command; messages of `run` go to standard error.
+
+A command under a lock that asks for the same lock, with `run`, `acquire` or `hold`, would wait for its own end. It fails at once \
+instead: MONGOLOCK_INSIDE tells it which locks are held around it, and by which tokens.
 
 With --resume the command runs under a lease of `mongolock acquire`, which `run` holds and renews meanwhile. With \
 --then-detach the lease is detached again when the command has ended, whatever its exit code, so that a command that has \
@@ -79,7 +81,6 @@ Examples:
   mongolock run deploy:web deploy:db --wait 5m -- make deploy
   mongolock run report --once-per 1d -- ./report.sh        each host may start it; one run a day succeeds
   mongolock run export --permits 3 -- ./export.sh          three at a time
-  mongolock run import --note 'release 812' -- ./import.sh  what `show` says about it
   mongolock run --resume lease --then-detach 30m -- ./step-2.sh";
 
 pub(super) const ACQUIRE_HELP: &str = "\
@@ -123,12 +124,12 @@ Exit codes: 0 held; 75 others hold the lock (-E sets another code); 2 wrong comm
 ended the wait.
 
 Examples:
-  mongolock hold deploy:web --for 30m --note 'migration 17'
+  mongolock hold deploy:web --for 30m
   mongolock hold deploy:web deploy:db --for 2h --wait 5m";
 
 pub(super) const LS_HELP: &str = "\
-The columns are name, state, remaining time, waiters, owner and note, each as wide as its content. At a terminal a line that is \
-too long is cut in the middle of its name, owner or note. A permit of a semaphore is shown as `name #number`. A \
+The columns are name, state, remaining time and owner, each as wide as its content. At a terminal a line that is \
+too long is cut in the middle of its name or owner. A permit of a semaphore is shown as `name #number`. A \
 document that cannot be read as a lock is a line with the state `damaged`. Without locks there are no lines; at a terminal \
 one says in which database and collection there are none. The state of a lock that is held by no process is `detached`: its \
 lease ends when the remaining time is over, unless a process with its handle resumes or extends it.
@@ -139,17 +140,15 @@ Fields of --json:
   state                       held, expired, released, done or damaged
   detached                    true; only if the last lease was one that no process renews; `state` says whether it runs
   owner                       text; null once released, and for holders that write none
-  note                        text; left out if the holder has noted nothing
   fencing_token               number; not for permits, which have none
   acquired_at, expires_at     RFC 3339, UTC
   held_ms                     time since the acquisition; null unless held
   remaining_ms                time until the lock is free
-  waiters                     array of {owner, since, waiting_ms}, in their order
   problem                     text; only for damaged documents, which have name, state and problem
 
 Examples:
   mongolock ls report: --held
-  mongolock ls --waiting --json | jq -r .name";
+  mongolock ls --held --json | jq -r .name";
 
 pub(super) const RELEASE_HELP: &str = "\
 The hold that is seen is released, and no later one. Its holder, if it is a process, goes on until its next renewal (a third of its expiry): \
@@ -158,11 +157,7 @@ until then two may work under the lock. Setting `expiresAt` by hand would be und
 --token compares the token in the document. A process whose waiters hand the lock over among themselves leaves that token \
 unchanged, so the token also fits the next holder in the same process.
 
-The release is noted for a day with the user, the host and --reason, and the holder says so when it notices the loss: a program in \
-its error, `mongolock run` on standard error. With --wait the command waits for that, or until the lease that was ended would have \
-been over: then nobody has said so, as when the holder is stopped or cut off, and no process may rely on the lock any more. A \
-detached lease has no process to wait for. Without the rights on the collection of the waiters a line says `not noted`, and --wait \
-waits for the end of the lease.
+With --wait the command ends when the lock has another holder or none, and a line says which.
 
 At a terminal the command asks first, and --yes answers. Without a terminal it needs --yes.
 
@@ -172,42 +167,16 @@ killed leaves, is deleted, too. A file that another command has written since st
 is not ended: it writes the file again when it detaches the lease.
 
 Exit codes: 0 all that was asked for is released; 1 nothing released (no such lock, not held, another token, no file with a \
-handle, the answer is no), or not all of it, as a line says; 2 wrong command line; 3 \
-released, and the lease is over before its holder has noticed that (--wait); 125 failed, also if nobody can be asked.
+handle, the answer is no), or not all of it, as a line says; 2 wrong command line; 125 failed, also if nobody can be asked.
 
 Examples:
   mongolock release report:42
   mongolock release report:42 --token 1763764800123000
-  mongolock release report:42 --reason 'stuck since the deploy' --wait
+  mongolock release report:42 --wait
   mongolock release export --permit 2
   mongolock release nightly --done
   mongolock release --owner web-3:4711 --yes              in a script
   mongolock release --handle lease";
-
-pub(super) const WHY_HELP: &str = "\
-It shows who holds the lock, when its lease was renewed, how long the turns before took (if five or more have ended in the \
-last 10 minutes), the waiters, and what each holder itself waits for, who holds that, and so on to the end. A holder that \
-waits for a lock of its own chain is in a deadlock: none of them goes on before one gives up, or is released. It is named only \
-if a second reading, 1.2s later, finds the same holds and waits. A lock that nobody holds is not free while its work is marked as \
-done, or while a minimum hold keeps it: a line says for how long.
-
-What a holder waits for is known after half a second, if the wait runs inside the hold: in an annotated function, in \
-`run`, in a scope of its context, or in a program under `mongolock run`. \"Perhaps\" stands before a wait of the task that has \
-acquired a guard, which may be in another task by now. It also stands before a deadlock over a semaphore, which may have a free permit \
-that no document shows, and before one of a holder that waits for something else as well.
-
-The renewals and the turns are read from the change stream, for a second at most: they are left out on a standalone \
-server, and without the right `changeStream`. What holders wait for needs the right `find` on the collection of the waiters.
-
---json has one object: name, holders (owner, permit, note, acquired_at, held_ms, remaining_ms, renewed_every_ms, renewed_ms_ago, \
-waits_for), kept (state, permit, owner, remaining_ms; left out if there is none), waiters (owner, since, waiting_ms), turns and \
-median_turn_ms. An element of waits_for has name, since, \
-waiting_ms, certain (false for \"perhaps\"), deadlock (certain or perhaps; left out if it is none) and holders as above, \
-which are left out for a lock that is shown before.
-
-Examples:
-  mongolock why account:1
-  mongolock why account:1 --json | jq '.holders[].waits_for'";
 
 pub(super) const SHOW_HELP: &str = "\
 A semaphore is shown as its permits. The owner of a detached lease stays its owner when a process resumes it. \
@@ -218,14 +187,13 @@ Examples:
   mongolock show export --json | jq 'select(.state == \"held\") | .owner'";
 
 pub(super) const WATCH_HELP: &str = "\
-The changes are acquired, detached, resumed, released, taken over, expired, deleted, damaged, done and waiting. It needs a replica set and the \
-right to open change streams, on the collection of the locks and on that of the waiters.
+The changes are acquired, detached, resumed, released, taken over, expired, deleted, damaged and done. It needs a replica set and the \
+right to open change streams on the collection of the locks.
 
   - The server tells no expiry: the lock is read when its lease would end.
   - A forced release looks like a release.
   - A document that cannot be read as a lock any more is `damaged`; if only the end of its lease cannot be read, that is \
     noticed when the lease would end.
-  - The changes of locks and those of waiters have no common order.
   - Waiters of one process that hand a lock over among themselves do not appear: the document stays as it is.
   - After an outage it goes on with the next change. If the server no longer has the changes, a line says so (`gap`), and the \
     locks are read again.
@@ -233,16 +201,16 @@ right to open change streams, on the collection of the locks and on that of the 
 
 Fields of --json:
   at               RFC 3339, UTC, the time of the change by the server's clock (for gone and back: of this machine)
-  event            acquired, detached, resumed, released, taken_over, expired, deleted, damaged, done, waiting, gap, gone or back
+  event            acquired, detached, resumed, released, taken_over, expired, deleted, damaged, done, gap, gone or back
   name             text; not for gap, gone and back, nor for deleted if the collection was dropped or renamed
   permit           number of the permit; only for permits
-  owner            text; the owner that has the lock, or had it last, or waits; left out if unknown
+  owner            text; the owner that has the lock, or had it last; left out if unknown
   previous_owner   text; only for taken_over, if known
   fencing_token    number; left out for permits, and if unknown
   lock_id          text; the hold, as its document names it; left out if unknown
   acquired_at      RFC 3339, UTC; left out if unknown
   expires_at       RFC 3339, UTC; the end of the lease, if the change tells it
-  since            RFC 3339, UTC; for waiting since when, for gap the last time up to which nothing was missed
+  since            RFC 3339, UTC; only for gap: the last time up to which nothing was missed
   problem          text; only for gone
 
 Examples:
@@ -251,80 +219,38 @@ Examples:
 
 pub(super) const LOG_HELP: &str = "\
 The past is read from the oplog of the server, by a change stream: it goes back as far as the oplog does, and a line says at first \
-how far that is. It needs a replica set, and `find` and `changeStream` on the collection of the locks. It is read backwards in \
-steps, so that the latest turns come at once; all of it takes about 12s for each GB of oplog.
+how far that is. It needs a replica set, and `find` and `changeStream` on the collection of the locks. It takes about 12s for each GB \
+of oplog since the beginning of the time that is asked for.
 
 TIME is a duration before the present (`12h`), a time of the day (`02:00`, today or yesterday), or a date with or without one \
 (`2025-11-21`, `2025-11-21T02:00`), all in the zone of the terminal; or RFC 3339 with a zone of its own.
 
 The ends of a turn:
   held             it is on
-  released, done   by its holder; a release with `mongolock release` may be noted, and DETAILS says so then
+  released, done   by its holder; a release with `mongolock release` looks like one by the holder
   expired          the lease was over at that time
   expired by then  the lease was over at that time or before: the next holder came, or the document was deleted
   unknown          events are missing
 
-  - A `?` is not known: the turn has begun before the time that the server remembers.
-  - For the NAME of one lock or semaphore the renewals are read, too: DETAILS has their number and the longest pause between them (the \
-    acquisition and the end count as renewals), and the time at which a lease was over is exact.
-  - For several locks, the turn of a holder that was killed is missing if it has begun more than 10 minutes before --since or --at \
-    and another holder came later. It is there if you name the lock.
-  - The lock of `mongolock record` is left out unless you name it.
+  - A `?` is not known: the turn has begun more than 10 minutes before --since or --at, or before the time that the server remembers.
+  - The turn of a holder that was killed is missing if it has begun before that, and another holder came later.
   - Waiters of one process that hand a lock over among themselves are one turn, and so is a lease that was detached and resumed.
-  - A release that somebody types into mongosh looks like any release.
   - 1,000 locks with leases of 30s write 8.6 million renewals a day, which are nearly 2 GB of oplog.
 
 Fields of --json:
   remembers_since    RFC 3339, UTC; in the first line only, and null if the server remembers all since it was set up
-  recorded_until     RFC 3339, UTC; in the first line only, and left out without `mongolock record`
   name               text
   permit             number of the permit; only for permits
   owner              text; null if not known
   fencing_token      number; left out for permits, and if not known
   from, to           RFC 3339, UTC; null if not known, and `to` while it is held
   held_ms            time from `from` to `to`, or to now
-  end                held, released, done, expired, expired_by, unknown; or gap, for a time of which nothing is known
-  renewals           number; left out if they were not read
-  longest_pause_ms   the longest time between two renewals; the end counts as one, and the acquisition if it was read
-  note               text; left out if there is none
-  forced_by, reason  text; who has released it by force, such as anna@ops-1, and why
+  end                held, released, done, expired, expired_by or unknown
 
 Examples:
   mongolock log report:42 --since 2d
   mongolock log report: --at 02:00                        who held these locks at two o'clock
   mongolock log --since 02:00 --until 04:00 --json | jq -r 'select(.end == \"expired\") | .name'";
-
-pub(super) const RECORD_HELP: &str = "\
-It runs until it is ended, and writes a document for each turn into the collection `<collection>.history`. `log` reads it there, up \
-to the time that the first line of `log` names, and from then on in the oplog. Any number of recorders may run: the lock \
-`mongolock:recorder` lets one of them work, and another one goes on where that has ended. If the server no longer remembers that \
-time, `log` shows a gap.
-
-It says so once it works. It ends with an error if MongoDB does not answer, so have the service manager start it again.
-
-A turn is removed --keep after its end. Another --keep changes that for all turns. A turn takes less than 250 bytes, with its indexes.
-
-It needs `find`, `insert`, `update` and `changeStream` on the collection of the locks, and `find`, `insert`, `update`, `createIndex` and \
-`collMod` on that of the history.
-
-Example:
-  mongolock record --keep 90d                             as a service";
-
-pub(super) const TOP_HELP: &str = "\
-The locks that are held are read once a second, 10,000 at most. The waiters are listed in their order.
-
-Keys:
-  q, Ctrl-C    quit
-  s, r         the next column decides the order; the other direction
-  arrows       the cursor; also Page Up, Page Down, Home and End
-  Enter        details of the lock at the cursor; Enter or Esc goes back
-  /            filter: the text that follows is part of the name, the holder or a waiter; Enter keeps it, Esc clears it
-
-It needs a terminal for its input and its output.
-
-Examples:
-  mongolock top
-  mongolock top report: --sort age";
 
 pub(super) const DOCTOR_HELP: &str = "\
 Each finding is ok, wrong, or unknown (this user has no right to see it), with the command that mends it. The command only \

@@ -19,9 +19,9 @@ const ON_LOCKS: [(&str, &str); 6] = [
 
 /// What it needs on that of the waiters.
 const ON_WAITERS: [(&str, &str); 6] = [
-    ("find", "the order of waiters, and notes"),
-    ("insert", "the order of waiters, and notes"),
-    ("update", "the order of waiters, and notes"),
+    ("find", "the order of waiters"),
+    ("insert", "the order of waiters"),
+    ("update", "the order of waiters"),
     ("remove", "the order of waiters"),
     ("createIndex", "the index of the waiters"),
     ("listIndexes", "the index of the waiters"),
@@ -40,10 +40,9 @@ pub(super) async fn rights(collections: &Collections) -> Vec<Finding> {
         return vec![without_user(collections).await];
     }
     let privileges = list("authenticatedUserPrivileges");
-    let rights = [
-        (collections.locks.name(), ON_LOCKS),
-        (collections.waiters.name(), ON_WAITERS),
-    ];
+    let locks = collections.locks.name();
+    let waiters = format!("{locks}.waiters");
+    let rights = [(locks, ON_LOCKS), (waiters.as_str(), ON_WAITERS)];
     let all = rights.into_iter().flat_map(|(collection, needed)| {
         needed.map(|(action, purpose)| finding(collections, privileges, collection, action, purpose))
     });

@@ -28,7 +28,7 @@ const FARTHER: u32 = 8;
 const PRECISION: u32 = 256;
 
 /// The earliest time that the server remembers; `None` if it remembers all.
-pub(crate) async fn earliest(locks: &Collection<Document>, now: DateTime) -> Result<Option<DateTime>, Error> {
+pub(super) async fn earliest(locks: &Collection<Document>, now: DateTime) -> Result<Option<DateTime>, Error> {
     let now = u32::try_from(now.timestamp_millis() / 1000).unwrap_or(u32::MAX);
     let mut found = None;
     for _ in 0..SEARCHES {

@@ -1,72 +1,53 @@
 //! `log`: who had which lock, from when to when.
 
 mod earliest;
-mod history;
+mod events;
 mod page;
-mod source;
-mod steps;
-mod times;
 mod turns;
 
 use jiff::tz::TimeZone;
 use mongodb::bson::DateTime;
+use mongolock::{LockAdmin, LockError, LockEventKind, LockFilter};
 
 use self::earliest::earliest;
-use self::history::recorded;
-pub(crate) use self::history::{POSITION, position};
 use self::page::Page;
-use self::source::Source;
-pub(crate) use self::source::{is_history_lost, of_event, refused};
-use self::steps::{Step, Steps};
-pub(crate) use self::times::{Time, parse as parse_time};
-pub(crate) use self::turns::{End, Event, What};
-use self::turns::{Found, Turns};
-#[cfg(test)]
-pub(crate) use self::turns::{Hold, Key};
+use self::turns::{Document, Turns};
 use crate::cli::{ConnectionArguments, LogArguments};
-use crate::connection::Collections;
-pub(crate) use crate::connection::now;
+use crate::codes::{HISTORY_LOST, code};
+use crate::connection::{Collections, now};
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
-use crate::notes::Notes;
+use crate::show;
+use crate::times::Time;
+
+/// How far before the earliest time that is asked for the events are read, in milliseconds: most turns that were on at that time
+/// have begun within it.
+const LEAD: i64 = 10 * 60 * 1000;
+
+const SECOND: i64 = 1000;
 
 pub(crate) async fn log(
     arguments: LogArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
     let collections = connection.collections().await?;
+    let admin = collections.provider.admin();
     let zone = TimeZone::system();
     let read_at = now(&collections).await?;
     let (since, until) = window(&arguments, read_at, &zone)?;
-    let source = Source::new(&collections, arguments.name.as_deref()).await?;
-    let present = source.present(steps::farthest(since)).await?;
+    let filter = filter(&admin, arguments.name.as_deref()).await?;
+    let begin = later(since, -LEAD);
+    let present = present(&admin, &filter, begin).await?;
     // What happens from now on is left out, and the documents show nothing later.
     let now = now(&collections).await?;
-    let until = until.unwrap_or(now);
     let earliest = earliest(&collections.locks, now).await.map_err(refused)?;
-    // Without the right to read it there is no history, and it is of no use where the server remembers more.
-    let recorded = position(&collections).await.unwrap_or_default();
-    let recorded = recorded.filter(|(since, _)| earliest.is_some_and(|earliest| earliest > *since));
-    let recorded = recorded.map(|(_, until)| until);
-    // The history has no renewals.
-    let read_to = if source.has_renewals() {
-        earliest
-    } else {
-        earliest.max(recorded)
-    };
-    let mut log = Log {
-        page: Page::new(arguments.json, zone),
-        turns: Turns::new(present, read_at, source.has_renewals()),
-        steps: Steps::new(now, since, read_to),
-        collections: &collections,
-        recorded,
-        since,
-        until,
-        now,
-    };
-    log.page.begin(earliest, recorded, now)?;
-    log.read(&source).await?;
-    log.page.nothing(&collections.name())?;
+    let mut page = Page::new(arguments.json, zone);
+    page.begin(earliest, now)?;
+    let begin = earliest.map_or(begin, |earliest| earliest.max(begin));
+    let mut turns = read_all(&collections, &filter, begin, now).await?;
+    turns.complete(present, read_at);
+    let turns = turns.latest_first(since, until.unwrap_or(now));
+    page.show(&turns, now, &collections.name())?;
     Ok(Ending::OK)
 }
 
@@ -92,88 +73,89 @@ fn window(
     Err(Failure::new(wrong).code(exit::USAGE))
 }
 
-/// A log that is read, the latest turns first.
-struct Log<'a> {
-    page: Page,
-    turns: Turns,
-    steps: Steps,
-    collections: &'a Collections,
-    /// The time up to which the history is complete; `None` if there is none, or once it was read.
-    recorded: Option<DateTime>,
-    since: DateTime,
-    until: DateTime,
-    now: DateTime,
+/// The lock or the semaphore of this name if there is one, else all whose names begin with it.
+async fn filter(admin: &LockAdmin, name: Option<&str>) -> Result<LockFilter, Failure> {
+    let Some(name) = name else {
+        return Ok(LockFilter::new());
+    };
+    let is_one = match admin.get(name).await {
+        // A damaged document does not hide the past of its lock.
+        Ok(Some(_)) | Err(LockError::CorruptDocument { .. }) => true,
+        Ok(None) => !show::permits(admin, name).await?.is_empty(),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(if is_one {
+        LockFilter::new().name(name)
+    } else {
+        LockFilter::new().prefix(name)
+    })
 }
 
-impl Log<'_> {
-    async fn read(&mut self, source: &Source<'_>) -> Result<(), Failure> {
-        while !self.steps.are_enough()
-            && let Some(step) = self.steps.next_step()
-        {
-            self.step(source, step).await?;
+/// The documents of turns that may have been on after this time.
+async fn present(admin: &LockAdmin, filter: &LockFilter, since: DateTime) -> Result<Vec<Document>, Failure> {
+    let mut locks = admin.stream(filter.clone());
+    let mut present = Vec::new();
+    while let Some(found) = locks.next().await {
+        match found {
+            Ok(info) if info.expires_at >= since => present.push(events::of_document(info)),
+            // A damaged document is that of no turn.
+            Ok(_) | Err(LockError::CorruptDocument { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
-        if !self.steps.are_enough() {
-            self.history(source).await?;
-        }
-        self.turns.only_missing();
-        let found = self.turns.since(self.steps.reached());
-        self.show(found).await?;
-        // The events of other locks are not read any more.
-        while self.turns.are_missing()
-            && let Some(step) = self.steps.next_step()
-        {
-            let narrowed = source.narrowed(&self.turns.missing());
-            self.step(&narrowed, step).await?;
-        }
-        if self.turns.are_missing() {
-            let narrowed = source.narrowed(&self.turns.missing());
-            self.history(&narrowed).await?;
-        }
-        let rest = self.turns.rest();
-        self.show(rest).await
     }
+    Ok(present)
+}
 
-    async fn step(&mut self, source: &Source<'_>, step: Step) -> Result<(), Failure> {
-        let Some(events) = source.events(step).await.map_err(refused)? else {
-            // The oplog has moved on meanwhile.
-            let earliest = earliest(&self.collections.locks, self.now).await;
-            self.steps.lose(step, earliest.map_err(refused)?);
-            return Ok(());
-        };
-        self.steps.had(step, events.len());
-        let mut found = self.turns.step(events.into_iter());
-        found.extend(self.turns.since(step.since));
-        self.show(found).await
+/// The turns from a time on. What the server forgets while it is read is left out.
+async fn read_all(
+    collections: &Collections,
+    filter: &LockFilter,
+    mut since: DateTime,
+    now: DateTime,
+) -> Result<Turns, Failure> {
+    loop {
+        let read = read(&collections.provider.admin(), filter, since).await;
+        if let Some(turns) = read.map_err(refused)? {
+            return Ok(turns);
+        }
+        let earliest = earliest(&collections.locks, now).await.map_err(refused)?;
+        since = later(since, SECOND).max(earliest.unwrap_or(since));
     }
+}
 
-    /// Goes on with the history, where the steps have ended.
-    async fn history(&mut self, source: &Source<'_>) -> Result<(), Failure> {
-        let Some(complete) = self.recorded.take() else {
-            return Ok(());
-        };
-        let reached = self.steps.reached();
-        let step = Step {
-            since: steps::farthest(self.since),
-            until: reached.min(complete),
-        };
-        let mut events = recorded(self.collections, source.names(), step).await;
-        events.retain(|event| source.has(&event.key));
-        events.extend((complete < reached).then(|| Event::gap(complete, reached)));
-        let found = self.turns.step(events.into_iter());
-        self.show(found).await
+/// The turns from a time on; `None` if the server has forgotten some of their events, also while it sent them.
+async fn read(admin: &LockAdmin, filter: &LockFilter, since: DateTime) -> Result<Option<Turns>, LockError> {
+    let mut events = admin.events(filter.clone()).since(since).to_present();
+    let mut turns = Turns::default();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) if event.kind == LockEventKind::Gap => return Ok(None),
+            Err(error) if is_history_lost(&error) => return Ok(None),
+            event => {
+                if let Some(event) = events::of_event(event?) {
+                    turns.add(event);
+                }
+            }
+        }
     }
+    Ok(Some(turns))
+}
 
-    async fn show(&mut self, mut found: Vec<Found>) -> Result<(), Failure> {
-        found.retain(|found| match found {
-            Found::Turn(turn) => turn.is_within(self.since, self.until),
-            Found::Gap(from, to) => *from <= self.until && *to >= self.since,
-        });
-        let lock_ids = found.iter().filter_map(|found| match found {
-            Found::Turn(turn) => turn.hold.lock_id.as_deref(),
-            Found::Gap(..) => None,
-        });
-        let lock_ids: Vec<&str> = lock_ids.collect();
-        let notes = Notes::of(&self.collections.waiters, &lock_ids).await;
-        self.page.show(&found, &notes, self.now)
-    }
+/// Whether a stream would have begun before what the server remembers.
+fn is_history_lost(error: &LockError) -> bool {
+    matches!(error, LockError::Mongo(error) if code(error) == Some(HISTORY_LOST))
+}
+
+/// Why the past cannot be read.
+fn refused(error: impl Into<LockError>) -> Failure {
+    Failure::of_stream(
+        error.into(),
+        "read the past of the locks",
+        "the collection of the locks",
+    )
+}
+
+/// The time so many milliseconds later.
+fn later(time: DateTime, millis: i64) -> DateTime {
+    DateTime::from_millis(time.timestamp_millis().saturating_add(millis))
 }

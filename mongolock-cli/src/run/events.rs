@@ -1,4 +1,4 @@
-//! What the library tells in events: why its requests fail, and that this program waits in a deadlock.
+//! What the library tells in events: why its requests fail.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -8,8 +8,6 @@ use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
-
-use crate::failure::warn;
 
 /// A renewal has failed; it is repeated.
 pub(super) const RENEWAL_FAILED: &str = "mongolock.renewal_failed";
@@ -22,9 +20,7 @@ pub(super) const RELEASE_FAILED: &str = "mongolock.release_failed";
 /// The events whose errors are noted.
 const NOTED: [&str; 4] = [RENEWAL_FAILED, MARK_FAILED, DETACH_FAILED, RELEASE_FAILED];
 
-const DEADLOCK: (&str, &str) = ("mongolock.deadlock", "circle");
-
-/// The newest error of each event of this process. A deadlock is told at once.
+/// The newest error of each event of this process.
 #[derive(Clone, Default)]
 pub(super) struct Failures(Arc<Mutex<HashMap<&'static str, String>>>);
 
@@ -55,7 +51,7 @@ impl Failures {
 
 impl Subscriber for Failures {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && (NOTED.contains(&metadata.name()) || metadata.name() == DEADLOCK.0)
+        metadata.is_event() && NOTED.contains(&metadata.name())
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
@@ -63,20 +59,10 @@ impl Subscriber for Failures {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let name = event.metadata().name();
-        let is_deadlock = name == DEADLOCK.0;
-        let mut said = Said {
-            field: if is_deadlock { DEADLOCK.1 } else { "error" },
-            text: None,
-        };
+        let mut said = Said(None);
         event.record(&mut said);
-        match said.text {
-            Some(locks) if is_deadlock => warn(format_args!(
-                "this is a deadlock: the holder of each of these locks waits for the next one, and that of the last one for the \
-                 first: {locks}"
-            )),
-            Some(error) => self.note(name, error),
-            None => {}
+        if let Said(Some(error)) = said {
+            self.note(event.metadata().name(), error);
         }
     }
 
@@ -90,11 +76,8 @@ impl Subscriber for Failures {
     fn exit(&self, _: &Id) {}
 }
 
-/// What an event says in one of its fields.
-struct Said {
-    field: &'static str,
-    text: Option<String>,
-}
+/// What an event says in its field `error`.
+struct Said(Option<String>);
 
 impl Visit for Said {
     fn record_str(&mut self, field: &Field, value: &str) {
@@ -102,8 +85,8 @@ impl Visit for Said {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if field.name() == self.field {
-            self.text = Some(format!("{value:?}"));
+        if field.name() == "error" {
+            self.0 = Some(format!("{value:?}"));
         }
     }
 }

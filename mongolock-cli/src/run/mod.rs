@@ -22,11 +22,8 @@ mod terminal;
 mod timer;
 
 use std::ffi::OsString;
-use std::path::Path;
 
-use mongolock::LockError;
 use rustix::process::{Signal, kill_current_process_group};
-use tokio::time::timeout;
 
 pub(crate) use self::exec::exec;
 
@@ -36,13 +33,11 @@ use self::ending::Lease;
 use self::events::Failures;
 use self::resumed::Resumed;
 use self::supervisor::Supervisor;
-use crate::acquire::{self, PASSED_ON, Signals, close, unless_interrupted};
-use crate::cli::{self, ConnectionArguments, GuardArguments, RunArguments};
-use crate::connection::CLOSING_LIMIT;
+use crate::acquire::{self, PASSED_ON, Signals, close, inside, unless_interrupted};
+use crate::cli::{ConnectionArguments, GuardArguments, RunArguments};
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::input;
-use crate::person::user;
 
 /// What is to be run.
 struct Errand<'a> {
@@ -97,12 +92,7 @@ async fn run_under_lock(
 ) -> Result<Ending, Failure> {
     let resumed = Resumed::read(arguments)?;
     let mut signals = Signals::new(&PASSED_ON).map_err(Failure::io("cannot receive signals"))?;
-    let builder = connection.builder().await?.expiry(arguments.expiry);
-    let builder = arguments.wanted.noted(builder).notes_at_once();
-    let provider = match &arguments.wanted.note {
-        Some(_) => builder.build()?,
-        None => builder.note(own_note(&arguments.command)).build()?,
-    };
+    let provider = connection.builder().await?.expiry(arguments.expiry).build()?;
     let clock = LeaseClock::new(arguments.expiry);
     let failures = Failures::listen();
     let acquired = unless_interrupted(&mut signals, async {
@@ -130,20 +120,6 @@ async fn run_under_lock(
     ending
 }
 
-/// The user and the name of the program. Its arguments may have passwords in them.
-fn own_note(command: &[OsString]) -> String {
-    let program = command
-        .first()
-        .map(Path::new)
-        .and_then(Path::file_name)
-        .unwrap_or_default();
-    let mut note = format!("{}: {}", user(), program.to_string_lossy());
-    while cli::note(&note).is_err() {
-        note.pop();
-    }
-    note
-}
-
 async fn run_with(
     lease: Lease,
     clock: LeaseClock,
@@ -152,13 +128,12 @@ async fn run_with(
     command: &[OsString],
 ) -> Result<Ending, Failure> {
     become_subreaper();
-    let (holds, ids) = lease.hold.environment();
     let errand = Errand {
         command,
         environment: vec![
-            (holds, Some(ids)),
+            inside::variable(&lease.hold, &lease.names),
             ("MONGOLOCK_NAME", Some(lease.names.join(","))),
-            ("MONGOLOCK_TOKEN", lease.hold.tokens(&lease.names)),
+            ("MONGOLOCK_TOKEN", tokens(&lease)),
         ],
     };
     let ran = match Supervisor::start(&lease.hold, clock, failures, signals) {
@@ -180,6 +155,16 @@ async fn run_with(
     finish(lease, outcome).await
 }
 
+/// The fencing tokens in the order of the names; `None` for a permit.
+fn tokens(lease: &Lease) -> Option<String> {
+    let tokens: Option<Vec<String>> = lease
+        .names
+        .iter()
+        .map(|name| Some(lease.hold.token(name)?.to_string()))
+        .collect();
+    Some(tokens?.join(","))
+}
+
 /// Ends the hold as the outcome says, and finds the exit code.
 async fn finish(lease: Lease, mut outcome: Outcome) -> Result<Ending, Failure> {
     let has_succeeded = outcome.status == Some(Status::Exited(0)) && outcome.verdict == Verdict::Own;
@@ -194,11 +179,6 @@ async fn finish(lease: Lease, mut outcome: Outcome) -> Result<Ending, Failure> {
         }
         Verdict::Lost => {
             let reason = lease.hold.ensure_held().err();
-            // It waits for what an operator has noted about a forced release.
-            let reason = match timeout(CLOSING_LIMIT, lease.hold.finish(false)).await {
-                Ok(Err(told @ LockError::Lost { .. })) => Some(told),
-                _ => reason,
-            };
             let reason = reason.map(|error| format!(": {error}"));
             let end = match outcome.status {
                 Some(_) => "and the command was ended",

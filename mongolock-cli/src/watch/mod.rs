@@ -4,7 +4,7 @@ mod page;
 
 use std::time::Duration;
 
-use mongolock::{LockEvents, LockFilter, LockProvider};
+use mongolock::{LockError, LockEvents, LockFilter, LockProvider};
 use tokio::time::sleep;
 
 use self::page::{Page, Pulse};
@@ -15,19 +15,20 @@ use crate::failure::Failure;
 /// The pause between two looks at whether a primary answers.
 const PULSE: Duration = Duration::from_secs(1);
 
-/// What it reads.
-const COLLECTIONS: &str = "the collection of the locks and on that of the waiters";
-
 pub(crate) async fn watch(
     arguments: WatchArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
-    let provider = connection.collections().await?.provider;
+    let collections = connection.collections().await?;
+    // Where there are no streams the library reads the locks once a second, and what is shorter would be missing here.
+    let stream = collections.locks.watch().await;
+    stream.map_err(|error| refused(error.into()))?;
+    let provider = collections.provider;
     let filter = match arguments.prefix {
         Some(prefix) => LockFilter::new().prefix(prefix),
         None => LockFilter::new(),
     };
-    let events = provider.admin().events(filter).waiting();
+    let events = provider.admin().events(filter);
     let page = Page::new(arguments.json);
     // Neither ends without a failure, and then the program ends.
     Err(tokio::select! {
@@ -39,15 +40,18 @@ pub(crate) async fn watch(
 /// Shows the events, until that fails.
 async fn show(mut events: LockEvents, page: &Page) -> Failure {
     while let Some(event) = events.next().await {
-        let shown = event
-            .map_err(|error| Failure::of_stream(error, "watch the locks", COLLECTIONS))
-            .and_then(|event| page.show(&event));
+        let shown = event.map_err(refused).and_then(|event| page.show(&event));
         if let Err(failure) = shown {
             return failure;
         }
     }
     // They end only with an error.
     Failure::new("the events have ended")
+}
+
+/// Why the locks cannot be watched.
+fn refused(error: LockError) -> Failure {
+    Failure::of_stream(error, "watch the locks", "the collection of the locks")
 }
 
 /// Says when no primary answers any more, and when one answers again. The events say neither: they go on after an election,

@@ -8,16 +8,14 @@ use mongolock_tests::{Server, ServerOptions, must, test_db};
 use crate::fixture::{mongolock, output};
 
 /// Commands that read, acquire or release; `log` and `watch` need a stream.
-const COMMANDS: [&[&str]; 9] = [
+const COMMANDS: [&[&str]; 7] = [
     &["ls"],
     &["show", "job"],
-    &["why", "job"],
     &["log", "job"],
     &["watch"],
     &["release", "job", "--yes"],
     &["run", "job", "--", "true"],
     &["acquire", "job", "--ttl", "1m", "--handle", "-"],
-    &["record"],
 ];
 
 /// The program with this connection string alone.

@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mongolock::LockState;
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, TestDb, eventually, must, test_db};
+use mongolock_tests::{AMPLE, TestDb, eventually, must, test_db};
 use rustix::process::{Signal, geteuid};
 use tempfile::tempdir;
 
-use crate::fixture::{Running, at, mongolock, output, provider};
+use crate::fixture::{Running, at, mongolock, output, provider, until_waiting};
 
 /// The user and the group that own nothing.
 const NOBODY: u32 = 65534;
@@ -305,11 +305,7 @@ async fn a_signal_ends_a_wait() {
         let mut waiting = mongolock(&db, &["run", "a", "--wait", "60s", "--", "true"]);
         waiting.stderr(Stdio::null());
         let mut waiting = Running::start(waiting);
-        let waits = eventually(BEFORE_EXPIRY, "a waiter", || async {
-            let info = must(provider.admin().get("a").await).expect("it is held");
-            (!info.waiters.is_empty()).then_some(())
-        });
-        must(waits.await);
+        until_waiting(&db, 1).await;
         waiting.signal(signal);
         let status = waiting.ended().await;
         assert_eq!(status.code(), code, "{status:?}");

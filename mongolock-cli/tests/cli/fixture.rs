@@ -5,9 +5,9 @@ use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
-use mongodb::bson::doc;
+use mongodb::bson::{Document, doc};
 use mongolock::LockProvider;
-use mongolock_tests::{AMPLE, Server, ServerOptions, TestDb, eventually, must};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Server, ServerOptions, TestDb, eventually, must};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
@@ -234,4 +234,11 @@ pub(crate) async fn until_empty(group: i32) {
 pub(crate) fn repetitions() -> usize {
     let set = std::env::var("MONGOLOCK_REPEAT").ok();
     set.map_or(1, |number| must(number.parse()))
+}
+
+/// Waits until so many processes wait for locks of this test.
+pub(crate) async fn until_waiting(db: &TestDb, number: u64) {
+    let waiters = db.database().collection::<Document>("distributed_locks.waiters");
+    let reached = || async { (waiters.count_documents(doc! {}).await.ok()? == number).then_some(()) };
+    must(eventually(BEFORE_EXPIRY, "this number of processes that wait", reached).await);
 }

@@ -11,7 +11,7 @@ use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
-use crate::fixture::{Running, output, repetitions};
+use crate::fixture::{Running, output, repetitions, until_waiting};
 use crate::leases::Scene;
 
 /// How often the file is looked at.
@@ -134,20 +134,12 @@ async fn a_signal_ends_the_wait_of_acquire_and_hold() {
             "hold a --for 2h --wait 60s",
         ] {
             let mut waiting = Running::start(scene.command(line));
-            let waits = eventually(BEFORE_EXPIRY, "a waiter", || async {
-                let info = must(scene.provider.admin().get("a").await).expect("it is held");
-                (!info.waiters.is_empty()).then_some(())
-            });
-            must(waits.await);
+            until_waiting(&scene.db, 1).await;
             waiting.signal(signal);
             let status = waiting.ended().await;
             assert_eq!(status.code(), code, "{status:?}");
             assert!(!scene.file("lease").exists());
-            let gone = eventually(BEFORE_EXPIRY, "the end of the waiter", || async {
-                let info = must(scene.provider.admin().get("a").await).expect("it is held");
-                info.waiters.is_empty().then_some(())
-            });
-            must(gone.await);
+            until_waiting(&scene.db, 0).await;
         }
     }
 }

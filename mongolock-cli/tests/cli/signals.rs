@@ -13,8 +13,8 @@ use crate::records::Records;
 /// A script that notes each signal, and ends 1 s after the first one.
 const NOTING: &str = r#"
 for signal in HUP INT QUIT TERM USR1 USR2; do trap "echo $signal >>'$0'; n=1" $signal; done
-record
 n=
+record
 while [ -z "$n" ]; do sleep 0.05; done
 for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done
 exit 9

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::num::NonZeroU16;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -31,19 +30,12 @@ pub(crate) struct Terminal {
     output: Receiver<Vec<u8>>,
     /// What was written to it after what was waited for.
     shown: String,
-    /// What it shows after all that was written to it.
-    screen: vt100::Parser,
     pub(crate) shell: Running,
 }
 
 impl Terminal {
     /// Runs a script at a new terminal, as the leader of its session. `ML` is the program with the locks of the test.
     pub(crate) fn run(db: &TestDb, script: &str) -> Self {
-        Self::run_at(db, db.uri(), script)
-    }
-
-    /// Runs a script at a new terminal, with another connection string.
-    pub(crate) fn run_at(db: &TestDb, uri: &str, script: &str) -> Self {
         let controller = must(openpt(
             OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC,
         ));
@@ -64,7 +56,7 @@ impl Terminal {
             .env(TERMINAL, must(name.to_str()))
             .env(SCRIPT, script)
             .env("ML", env!("CARGO_BIN_EXE_mongolock"))
-            .env("MONGODB_URI", uri)
+            .env("MONGODB_URI", db.uri())
             .env("TERM", "xterm")
             .env("DB", db.name())
             .env("PS1", "")
@@ -72,7 +64,6 @@ impl Terminal {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let keyboard = File::from(controller);
-        let of = |size| NonZeroU16::new(size).expect("a terminal has a size");
         let mut reader = must(keyboard.try_clone());
         let (sender, output) = channel();
         let child = Running::start_in_group_of_parent(command);
@@ -89,7 +80,6 @@ impl Terminal {
             keyboard,
             output,
             shown: String::new(),
-            screen: vt100::Parser::new(of(rows), of(columns), 0),
             shell: child,
         }
     }
@@ -98,14 +88,13 @@ impl Terminal {
         must(self.keyboard.write_all(text.as_bytes()));
     }
 
-    /// Waits until a text is written after what was waited for before.
+    /// Waits until a text is written after what was waited for before, and returns all that was written since, up to its end.
     #[track_caller]
-    pub(crate) fn until(&mut self, text: &str) {
+    pub(crate) fn until(&mut self, text: &str) -> String {
         let end = Instant::now() + AMPLE;
         loop {
             if let Some(at) = self.shown.find(text) {
-                self.shown.drain(..at + text.len());
-                return;
+                return self.shown.drain(..at + text.len()).collect();
             }
             if let Err(error) = self.read_until(end) {
                 panic!("{text:?} is not shown ({error}): {:?}", self.shown);
@@ -113,31 +102,9 @@ impl Terminal {
         }
     }
 
-    /// Waits until the lines of the screen are as wanted, and returns them.
-    #[track_caller]
-    pub(crate) fn until_screen(&mut self, is_wanted: impl Fn(&[&str]) -> bool) -> Vec<String> {
-        let end = Instant::now() + AMPLE;
-        loop {
-            let contents = self.screen.screen().contents();
-            let lines: Vec<&str> = contents.lines().map(str::trim_end).collect();
-            if is_wanted(&lines) {
-                return lines.into_iter().map(str::to_owned).collect();
-            }
-            if let Err(error) = self.read_until(end) {
-                panic!("the screen is not as wanted ({error}):\n{contents}");
-            }
-        }
-    }
-
-    /// Whether a program has the whole screen, which is not that of the shell then.
-    pub(crate) fn is_alternate(&self) -> bool {
-        self.screen.screen().alternate_screen()
-    }
-
     fn read_until(&mut self, end: Instant) -> Result<(), RecvTimeoutError> {
         let left = end.saturating_duration_since(Instant::now());
         let bytes = self.output.recv_timeout(left)?;
-        self.screen.process(&bytes);
         self.shown.push_str(&String::from_utf8_lossy(&bytes));
         Ok(())
     }

@@ -102,7 +102,7 @@ async fn help_wraps() {
         "show",
         "release",
         "watch",
-        "top",
+        "log",
         "doctor",
         "completions",
     ] {
@@ -166,7 +166,8 @@ async fn the_columns_of_a_list_are_as_wide_as_their_content() {
 
     let ls = r#""$ML" --database "$DB" ls; echo end"#;
     let mut terminal = Terminal::run(&db, ls);
-    let screen = terminal.until_screen(|lines| lines.contains(&"end"));
+    let screen = terminal.until("\nend");
+    let screen: Vec<&str> = screen.lines().collect();
     let row = screen.iter().find(|line| line.starts_with("report:x"));
     let row = row.expect("the list has it");
     assert!(row.contains("x:42  held "), "the end of the name is shown: {row}");
@@ -176,7 +177,7 @@ async fn the_columns_of_a_list_are_as_wide_as_their_content() {
     );
     assert!(row.ends_with("12345"), "the end of the owner is shown: {row}");
     assert_eq!(
-        screen.iter().position(|line| line == "end"),
+        screen.iter().position(|line| *line == "end"),
         Some(4),
         "{screen:#?}"
     );

@@ -1,33 +1,25 @@
 //! What calls for a lock, for a permit and for a set have in common: their limits, their errors and their measurement.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tracing::{Instrument, Span};
 
 use super::asking::{After, Kind};
 use super::claim::Claim;
-use super::nested::{Enclosing, Nested};
 use super::{Next, Outcome, Tried};
 use crate::engine::Engine;
-use crate::lease::{Entry, Hold, Lease, Turn};
+use crate::lease::{Entry, Hold, Turn};
 use crate::meter::{AcquireOutcome, LockMeter};
 use crate::name::RenderedName;
 use crate::opaque::boxed;
 use crate::options::{OnBusy, Options};
 use crate::queue::{FrontStatus, Holder, SetNames};
 use crate::store::{ACQUIRE_REQUEST, AdmissionClass, ClaimEnd, driver_error};
-use crate::task::spawn_for_caller;
-use crate::timing::{NOTE_READ, NOTE_WAIT_MIN};
 use crate::{LockError, trace};
-
-/// The id of a holder, and the task that reads its note; `None` without a known holder.
-type NoteOfHolder = Option<(Arc<str>, JoinHandle<Option<String>>)>;
 
 /// One call that acquires something.
 pub(crate) struct Call<'a> {
@@ -37,8 +29,6 @@ pub(crate) struct Call<'a> {
     pub(super) options: &'a Arc<Options>,
     /// Whether the caller runs under another lock of this provider, which it keeps until this call ends.
     pub(super) is_inside_hold: bool,
-    /// The leases of the holds around the caller; none for a part of a call for several locks.
-    pub(super) holds: Vec<Arc<Lease>>,
     /// What measures the call; `None` for a part of a call for several locks.
     pub(super) meter: Option<LockMeter>,
     /// The time at which the call began.
@@ -61,9 +51,6 @@ pub(crate) trait Search: Sync {
     /// Whether a try whose time is up is busy if a holder is known. Otherwise only its own search finds that.
     const IS_BUSY_WHILE_HELD: bool = true;
 
-    /// Whether the name that the call waits for may change.
-    const CHANGES_NAME: bool = false;
-
     fn call(&self) -> &Call<'_>;
 
     /// The span of the call.
@@ -76,11 +63,6 @@ pub(crate) trait Search: Sync {
 
     /// The name that the call waits for at present, and its queue: they decide the error of a call whose time is up.
     fn awaited<'s>(&'s self, queues: &'s Self::Queues) -> (&'s Arc<str>, &'s Arc<Entry>);
-
-    /// How many holders the name has when it is full.
-    fn width(&self) -> usize {
-        1
-    }
 
     /// Acquires what the call wants if that needs no longer wait.
     fn begin(
@@ -113,32 +95,18 @@ pub(crate) trait Search: Sync {
     ) -> impl Future<Output = Result<Tried, LockError>> + Send + Sync {
         async move {
             let call = self.call();
-            let nested = Nested::begin(call, self.awaited(queues).1.name(), self.width());
-            // It is on the heap, because most callers hold nothing.
-            let watch = || boxed(nested.watch(call.begun, Self::CHANGES_NAME, || self.awaited(queues).1));
-            let mut watching = nested.is_watched().then(watch);
-            let watching = poll_fn(|cx| match &mut watching {
-                Some(watching) => watching.as_mut().poll(cx),
-                None => Poll::Pending,
-            });
             // The search is pinned here, because a future that is passed on takes its room twice.
             let searching = pin!(self.search(queues, begun));
-            let time_is_up = async {
-                let note = call.note_of_holder(|| self.awaited(queues).1).await;
-                self.time_is_up(queues).await;
-                note
-            };
-            let note = tokio::select! {
+            tokio::select! {
                 biased;
-                outcome = searching => return outcome.map_err(|error| nested.explained(error)),
+                outcome = searching => return outcome,
                 () = call.engine.until_refused(call.is_inside_hold) => return Err(call.shut_down_error()),
-                note = time_is_up => note,
-                () = watching => None,
-            };
+                () = self.time_is_up(queues) => {}
+            }
             let (name, entry) = self.awaited(queues);
             match call.last_status(entry).holder() {
                 Ok(holder) if call.is_try && Self::IS_BUSY_WHILE_HELD => Ok(Err(BusyLock::new(name, holder))),
-                Ok(holder) => Err(nested.explained(call.noted_timeout_error(name, &holder, note).await)),
+                Ok(holder) => Err(call.timeout_error(name, &holder)),
                 Err(status) => Err(call.error_without_holder(entry, status)),
             }
         }
@@ -188,7 +156,7 @@ impl<'a> Call<'a> {
         engine: &'a Arc<Engine>,
         name: &'a RenderedName,
         options: &'a Arc<Options>,
-        enclosing: Enclosing,
+        is_inside_hold: bool,
         on_busy: OnBusy,
     ) -> Self {
         let (begun, wait_limit) = (Instant::now(), options.wait_limit());
@@ -202,8 +170,7 @@ impl<'a> Call<'a> {
             engine,
             name,
             options,
-            is_inside_hold: enclosing.is_inside_hold,
-            holds: enclosing.leases,
+            is_inside_hold,
             meter: Some(engine.meter.of(name.template())),
             begun,
             deadline: limit.map(|limit| begun + limit),
@@ -217,7 +184,6 @@ impl<'a> Call<'a> {
         Call {
             name,
             options,
-            holds: Vec::new(),
             meter: None,
             begun: Instant::now(),
             ..*self
@@ -383,35 +349,6 @@ impl<'a> Call<'a> {
     pub(super) fn timeout_error(&self, name: &str, holder: &Holder) -> LockError {
         let waited = self.begun.elapsed();
         holder.timeout_error(Instant::now(), name, waited, &self.engine.mark)
-    }
-
-    /// Begins to read the note of the holder that is known shortly before the time of the call is up. A short wait, which would
-    /// cost one more command, has none, and neither has one that can end with a period.
-    async fn note_of_holder<'e>(&self, entry: impl Fn() -> &'e Arc<Entry>) -> NoteOfHolder {
-        let deadline = self
-            .deadline
-            .filter(|_| !self.is_try && self.options.once.is_none())?;
-        if deadline - self.begun < NOTE_WAIT_MIN {
-            return None;
-        }
-        sleep_until(deadline - NOTE_READ).await;
-        let lock_id = self.last_status(entry()).holder().ok()?.lock_id().cloned();
-        let lock_id = lock_id.filter(|id| !id.is_empty())?;
-        let notes = Arc::clone(&self.engine.renewer.notes);
-        let id = Arc::clone(&lock_id);
-        Some((lock_id, spawn_for_caller(async move { notes.read(id).await })))
-    }
-
-    /// The error of a call whose time is up, with the note of the holder if it was read by now.
-    async fn noted_timeout_error(&self, name: &str, holder: &Holder, read: NoteOfHolder) -> LockError {
-        let mut error = self.timeout_error(name, holder);
-        if let (LockError::Timeout { note, .. }, Some((lock_id, reading))) = (&mut error, read)
-            && holder.lock_id() == Some(&lock_id)
-            && reading.is_finished()
-        {
-            *note = reading.await.ok().flatten().map(Box::new);
-        }
-        error
     }
 
     pub(super) fn shut_down_error(&self) -> LockError {

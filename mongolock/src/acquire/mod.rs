@@ -10,7 +10,6 @@
 //! | `asking.rs` | what is sent for a claim and when, and what follows when a request has ended |
 //! | `several/turns.rs` | the turns of a set's call in this process |
 //! | `query.rs` | a query about locks beside the requests |
-//! | `nested.rs` | the wait of a caller that holds something: what others see of it, and whether it is in a deadlock |
 //! | `pacing.rs` | the pauses between two requests |
 //! | `period.rs` | the period of a call whose work may succeed once in each |
 
@@ -18,7 +17,6 @@ mod asking;
 mod call;
 mod claim;
 mod grant;
-mod nested;
 mod one;
 mod pacing;
 mod period;
@@ -31,7 +29,6 @@ mod target;
 
 use crate::lease::Hold;
 pub(crate) use call::{BusyLock, Search};
-pub(crate) use nested::Enclosing;
 pub(crate) use one::Acquire;
 pub(crate) use permit::AcquirePermit;
 pub(crate) use resume::Resume;

@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep};
 
 use super::call::{BusyLock, Call, Search, release_handed_over};
 use super::claim::Claim;
-use super::nested::Enclosing;
 use super::pacing::{Pacing, yields_until};
 use super::period::CallPeriod;
 use super::target::Target;
@@ -171,10 +170,10 @@ impl<'a> Acquire<'a> {
         engine: &'a Arc<Engine>,
         name: &'a RenderedName,
         options: &'a Arc<Options>,
-        enclosing: Enclosing,
+        is_inside_hold: bool,
         on_busy: OnBusy,
     ) -> Self {
-        Self::of(Call::new(engine, name, options, enclosing, on_busy))
+        Self::of(Call::new(engine, name, options, is_inside_hold, on_busy))
     }
 
     /// The acquisition of one lock of a set; the call for the first one takes a hold of this whole set over.

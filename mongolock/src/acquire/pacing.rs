@@ -4,9 +4,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::call::Call;
-use super::nested;
 use crate::LockError;
-use crate::deadlock::NestedCall;
 use crate::engine::Engine;
 use crate::lease::Turn;
 use crate::moment::Moment;
@@ -21,10 +19,6 @@ pub(crate) struct Pacing<'a> {
     subscription: Option<Subscription<'a>>,
     /// Given after the first "held" reply: this waiter is one of those that the notifier counts.
     counted: Option<Counted>,
-    /// Whether the caller has entered the line of the name.
-    has_entered: bool,
-    /// The wait with the guards of the task, which its document shows; `None` if there are none.
-    guards: Option<Box<NestedCall>>,
     /// Whether the reply before this pause found the lock held: then the subscription decides when to send the next
     /// request.
     is_resting: bool,
@@ -40,8 +34,6 @@ impl<'a> Pacing<'a> {
             pauses: Pauses::new(call.engine.backoff(), 0),
             subscription: None,
             counted: None,
-            has_entered: false,
-            guards: None,
             is_resting: false,
             width: 1,
         }
@@ -128,9 +120,6 @@ impl<'a> Pacing<'a> {
 
     /// Enters the line of the name, or keeps the place there.
     fn enter(&mut self) {
-        if !std::mem::replace(&mut self.has_entered, true) {
-            self.guards = nested::with_guards(self.call, self.turn.entry()).map(Box::new);
-        }
         let Engine { lines, notifier, .. } = &**self.call.engine;
         let (entry, has_stream) = (self.turn.entry(), notifier.expects_stream());
         lines.enter(
@@ -172,7 +161,6 @@ mod tests {
 
     use super::*;
     use crate::LockProvider;
-    use crate::acquire::Enclosing;
     use crate::name::RenderedName;
     use crate::notifier::{OWN_REQUESTS, REPLIES_BEFORE_WAIT};
     use crate::options::OnBusy;
@@ -186,7 +174,7 @@ mod tests {
         let entry = engine.queues.join(&name);
         let turn = entry.try_turn().unwrap();
         let (rendered, options) = (RenderedName::new("n"), Arc::default());
-        let call = Call::new(engine, &rendered, &options, Enclosing::default(), OnBusy::Wait);
+        let call = Call::new(engine, &rendered, &options, false, OnBusy::Wait);
         let mut pacing = Pacing::new(&call, &turn);
         for _ in 0..=REPLIES_BEFORE_WAIT {
             let longest = pacing.after_held(&"own".into(), None);
@@ -221,7 +209,7 @@ mod tests {
         assert!(matches!(entry.front().status(), FrontStatus::NoReply));
         let turn = entry.try_turn().unwrap();
         let (rendered, options) = (RenderedName::new("n"), Arc::default());
-        let mut call = Call::new(engine, &rendered, &options, Enclosing::default(), OnBusy::Wait);
+        let mut call = Call::new(engine, &rendered, &options, false, OnBusy::Wait);
         call.deadline = Some(call.begun + OWN_REQUESTS);
         let mut pacing = Pacing::new(&call, &turn);
         pacing.wait_while_yielding().await;

@@ -14,7 +14,6 @@ use tokio::time::{Instant, sleep, timeout};
 use super::asking::ends_call;
 use super::call::{BusyLock, Call, Search};
 use super::claim::Claim;
-use super::nested::Enclosing;
 use super::pacing::Pacing;
 use super::query;
 use super::target::Target;
@@ -90,10 +89,6 @@ impl Search for AcquirePermit<'_> {
         (self.name(), entry)
     }
 
-    fn width(&self) -> usize {
-        usize::try_from(self.permits).unwrap_or(usize::MAX)
-    }
-
     /// Waits for the turn in this process, and then for a permit. A single try ends when a query has found all permits held.
     async fn search(&self, entry: &Arc<Entry>, (): ()) -> Result<Tried, LockError> {
         let call = &self.call;
@@ -149,11 +144,11 @@ impl<'a> AcquirePermit<'a> {
         name: &'a RenderedName,
         permits: u32,
         options: &'a Arc<Options>,
-        enclosing: Enclosing,
+        is_inside_hold: bool,
         on_busy: OnBusy,
     ) -> Self {
         Self {
-            call: Call::new(engine, name, options, enclosing, on_busy),
+            call: Call::new(engine, name, options, is_inside_hold, on_busy),
             group: permit_id::group(name.text()),
             permits,
         }

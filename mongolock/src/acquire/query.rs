@@ -24,10 +24,7 @@ where
 {
     entry.front().request_due();
     // A caller that gives up here leaves nothing that waits for room.
-    let admission = store
-        .background_admissions()
-        .admit(AdmissionClass::Woken, None)
-        .await;
+    let admission = store.admissions().admit(AdmissionClass::Woken, None).await;
     let asked = Arc::clone(entry);
     let number = entry.front().request_sent();
     let query = query();

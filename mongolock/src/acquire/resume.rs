@@ -9,7 +9,6 @@ use tracing::Span;
 use super::asking::Held;
 use super::call::{Call, Search};
 use super::claim::Claim;
-use super::nested::Enclosing;
 use super::target::{Resumption, Target};
 use super::{Next, Tried};
 use crate::engine::Engine;
@@ -70,10 +69,10 @@ impl<'a> Resume<'a> {
         engine: &'a Arc<Engine>,
         name: &'a RenderedName,
         options: &'a Arc<Options>,
-        enclosing: Enclosing,
+        is_inside_hold: bool,
         handle: &'a LeaseHandle,
     ) -> Self {
-        let call = Call::new(engine, name, options, enclosing, OnBusy::TryOnce);
+        let call = Call::new(engine, name, options, is_inside_hold, OnBusy::TryOnce);
         Self { call, handle }
     }
 

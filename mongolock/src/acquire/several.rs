@@ -22,7 +22,6 @@ use self::turns::Turns;
 use super::Tried;
 use super::asking::Held;
 use super::call::{BusyLock, Call, Search, release_handed_over};
-use super::nested::Enclosing;
 use super::pacing::{Pacing, yields_until};
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
@@ -50,8 +49,6 @@ pub(crate) struct AcquireSeveral<'a> {
 impl Search for AcquireSeveral<'_> {
     type Queues = Vec<Arc<Entry>>;
     type Begun = ();
-
-    const CHANGES_NAME: bool = true;
 
     fn call(&self) -> &Call<'_> {
         &self.call
@@ -103,11 +100,11 @@ impl<'a> AcquireSeveral<'a> {
         names: &'a [RenderedName],
         first: usize,
         options: &'a Arc<Options>,
-        enclosing: Enclosing,
+        is_inside_hold: bool,
         on_busy: OnBusy,
     ) -> Self {
         Self {
-            call: Call::new(engine, &names[first], options, enclosing, on_busy),
+            call: Call::new(engine, &names[first], options, is_inside_hold, on_busy),
             names,
             set: names.iter().map(|name| Arc::clone(name.text())).collect(),
             first,

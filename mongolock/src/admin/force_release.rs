@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use super::request;
 use crate::engine::Engine;
-use crate::options::check_note;
-use crate::store::{EndedHold, Force, HoldsOf};
-use crate::{FencingToken, LockError, lock_id, permit_id, trace};
+use crate::store::HoldsOf;
+use crate::{FencingToken, LockError, permit_id, trace};
 
 /// A request that releases a lock by force; made by [`LockAdmin::force_release`](crate::LockAdmin::force_release).
 ///
-/// Awaiting it reads the document, releases what it has read, notes that if it was a hold, and gives `Result<bool, LockError>`:
+/// Awaiting it reads the document, releases what it has read, and gives `Result<bool, LockError>`:
 /// `true` if the request has ended a lease, a minimum hold, a mark or a takeover margin, `false` if it found none to end, or if
 /// that ended by itself meanwhile. It also sets a damaged document right. With [`only_if`](Self::only_if) it ends only the hold
 /// that the operator has looked at:
@@ -38,8 +37,8 @@ use crate::{FencingToken, LockError, lock_id, permit_id, trace};
 ///
 /// [`LockError::Mongo`] if MongoDB refuses the command, or has not confirmed it within 30 s: the lock may be released
 /// or not. Repeating the request is safe with `only_if`. Without it, a repeated request can also end a hold that has
-/// begun in the meantime, because it reads the document again. [`LockError::InvalidName`] if the `Display` of the name returns an error, and
-/// [`LockError::InvalidOption`] if the [reason](Self::reason) is too long: nothing is released then.
+/// begun in the meantime, because it reads the document again. [`LockError::InvalidName`] if the `Display` of the name returns
+/// an error: nothing is released then.
 ///
 /// # Cancel safety
 ///
@@ -58,8 +57,6 @@ pub struct ForceRelease {
     only_if: Option<FencingToken>,
     /// The number of the permit, if the name is that of a semaphore.
     permit: Option<u32>,
-    /// Why the lock is released.
-    reason: Option<String>,
 }
 
 impl ForceRelease {
@@ -69,7 +66,6 @@ impl ForceRelease {
             name,
             only_if: None,
             permit: None,
-            reason: None,
         }
     }
 
@@ -107,39 +103,13 @@ impl ForceRelease {
         self
     }
 
-    /// Sets why the lock is released: at most 256 bytes; an empty text is no reason.
-    ///
-    /// A release by force is noted with the owner of this provider, the name of the host, and the reason, for a day. The holder
-    /// that loses its lock reads that when its next renewal or its release finds its claim gone: [`LockError::Lost`] and the event
-    /// `mongolock.lost` say by whom it was ended, and the note then says that the holder has noticed it. The note is a
-    /// document in `<collection>.waiters`: without the [rights](crate::guide::production#rights) on it, the lock is released all the same.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), mongolock::LockError> {
-    /// # let provider = mongolock::LockProvider::in_memory();
-    /// let stuck = provider.lock("report:1").await?;
-    /// let admin = provider.to_builder().owner("anna").build()?.admin();
-    /// assert!(admin.force_release("report:1").reason("stuck since the deploy").await?);
-    /// let lost = stuck.release().await.unwrap_err().to_string();
-    /// assert!(lost.contains("released by force by anna") && lost.ends_with("stuck since the deploy"), "{lost}");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn reason(mut self, reason: impl Into<String>) -> Self {
-        self.reason = Some(reason.into()).filter(|reason: &String| !reason.is_empty());
-        self
-    }
-
     async fn send(self) -> Result<bool, LockError> {
         let Self {
             engine,
             name,
             only_if,
             permit,
-            reason,
         } = self;
-        check_note("reason", reason.as_deref())?;
         let name = match (name?, permit) {
             (name, None) => name,
             (semaphore, Some(number)) => permit_id::new(&semaphore, number).to_string(),
@@ -152,33 +122,13 @@ impl ForceRelease {
         let Some(seen) = seen.first() else {
             return Ok(false);
         };
-        let ended = engine.store.force_release(seen).await?;
-        let was_released = ended.is_some();
+        let was_released = engine.store.force_release(seen).await?;
         if was_released {
             trace::forced(&name);
-            note(&engine, ended.as_slice(), reason).await;
             engine.renewer.renew_now(|lease| lease.token_of(&name).is_some());
         }
         Ok(was_released)
     }
-}
-
-/// Notes by whom these holds were ended. It follows the release, so that a note never names a hold that goes on. Without the
-/// rights, or after another error, there is no note, and the locks are released all the same: it returns `false` then.
-pub(super) async fn note(engine: &Engine, ended: &[EndedHold], reason: Option<String>) -> bool {
-    let of_holders = ended
-        .iter()
-        .filter(|hold| !lock_id::taken_by(&hold.lock_id).is_empty());
-    let ended: Vec<EndedHold> = of_holders.cloned().collect();
-    if ended.is_empty() {
-        return true;
-    }
-    let force = Force {
-        by: engine.owner.to_string(),
-        host: gethostname::gethostname().to_string_lossy().into_owned(),
-        reason,
-    };
-    engine.renewer.notes.write_forced(&ended, &force).await
 }
 
 impl IntoFuture for ForceRelease {
@@ -196,7 +146,6 @@ impl fmt::Debug for ForceRelease {
             .field("name", &self.name)
             .field("only_if", &self.only_if)
             .field("permit", &self.permit)
-            .field("reason", &self.reason)
             .finish_non_exhaustive()
     }
 }

@@ -112,7 +112,7 @@ impl LockProvider {
         uri: impl AsRef<str>,
         options: impl FnOnce(LockProviderBuilder) -> LockProviderBuilder,
     ) -> Result<Self, LockError> {
-        Self::start(async { options(crate::LockProvider::connecting(uri.as_ref()).await?).build() })
+        Self::start(async { options(crate::LockProvider::connecting(uri.as_ref(), None).await?.0).build() })
     }
 
     /// Starts a provider that keeps its locks in memory, for tests of programs that use locks.

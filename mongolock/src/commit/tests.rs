@@ -83,7 +83,7 @@ async fn a_lease_whose_commit_has_no_known_outcome_ends_at_its_deadline() {
 
 /// A commit that finds no claim leaves the decision to another one under way.
 #[tokio::test(start_paused = true)]
-async fn a_hold_that_a_commit_has_released_has_ended_well() {
+async fn a_hold_whose_work_a_commit_has_marked_has_ended_well() {
     let provider = LockProvider::in_memory();
     let guard = committing(&provider).await;
     let (made, late) = (guard.lease().begin_commit(), guard.lease().begin_commit());
@@ -92,7 +92,7 @@ async fn a_hold_that_a_commit_has_released_has_ended_well() {
     assert!(!guard.lease().is_lost());
     made.ended(true);
     let renewer = &provider.engine().renewer;
-    renewer.committed(guard.lease(), GuardChange::Release(Duration::ZERO));
+    renewer.committed(guard.lease());
     assert!(guard.lease().is_over() && !guard.lease().is_lost() && !guard.lease().should_cancel());
     assert!(guard.lease().ensure_held().is_err());
     // The store still has the claim, and a release is not sent.

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tokio::sync::Semaphore;
 
 use super::LockContext;
-use crate::acquire::Enclosing;
 use crate::engine::Engine;
 use crate::lease::{CancelShield, Lease};
 use crate::sync::lock;
@@ -138,12 +137,6 @@ impl LockContext {
         std::iter::successors(Self::current(), Self::outer).find_map(with_lease)
     }
 
-    /// Whether the lease is that of an enclosing call, which this call has joined.
-    pub(super) fn has_joined(&self, lease: &Arc<Lease>) -> bool {
-        let is_it = |outer: Self| outer.leases().any(|own| Arc::ptr_eq(own, lease));
-        std::iter::successors(self.outer(), Self::outer).any(is_it)
-    }
-
     /// Prevents the cancellation of all bodies around a commit: those around this hold, and those around the caller.
     pub(crate) fn shield_bodies(&self) -> Vec<CancelShield> {
         let own = std::iter::successors(Some(self.clone()), Self::outer);
@@ -154,14 +147,10 @@ impl LockContext {
             .collect()
     }
 
-    /// The holds inside which the caller runs, of this provider and of others.
-    pub(crate) fn enclosing_holds(engine: &Arc<Engine>) -> Enclosing {
-        let mut enclosing = Enclosing::default();
-        for context in std::iter::successors(Self::current(), Self::outer) {
-            enclosing.is_inside_hold |= Arc::ptr_eq(&context.level.engine, engine) && !context.is_lost();
-            enclosing.leases.extend(context.leases().cloned());
-        }
-        enclosing
+    /// Whether the caller runs under a lock of this provider that is still held: the caller keeps it until its call ends.
+    pub(crate) fn is_inside_hold(engine: &Arc<Engine>) -> bool {
+        let is_held = |context: Self| Arc::ptr_eq(&context.level.engine, engine) && !context.is_lost();
+        std::iter::successors(Self::current(), Self::outer).any(is_held)
     }
 
     /// What tells the level of this context from all others that exist at the same time.

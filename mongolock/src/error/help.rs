@@ -11,7 +11,7 @@ const LOG_IN: &str = "Check the user name, the password and `authSource` in the 
 
 /// What to do about a server that rejects commands for overload.
 const OVERLOAD: &str = "Retry later, with fewer calls at a time: MongoDB rejects commands until its load falls, and leases are \
-                        renewed meanwhile. A limit of the server may exempt the client of `LockProviderBuilder::background_client`.";
+                        renewed meanwhile.";
 
 impl LockError {
     /// What to do about the error, in one or two sentences for the operator or the developer of the program.
@@ -33,10 +33,6 @@ impl LockError {
     #[must_use]
     pub fn help(&self) -> &'static str {
         match self {
-            Self::Timeout { deadlock, .. } if !deadlock.is_empty() => {
-                "Release what the call holds and repeat the whole work after a random pause. To prevent it, acquire these \
-                 locks together with `lock_all`, or everywhere in the same order."
-            }
             Self::Timeout { .. } => {
                 "Retry later, raise `acquire_timeout`, or shorten the work under the lock. `LockProvider::admin` shows \
                  and releases a lock whose holder is stuck."
@@ -58,8 +54,7 @@ impl LockError {
             }
             Self::NoTransaction { .. } => {
                 "Start the transaction under the lock, on a client of the deployment that has the lock collection; it \
-                 must be a replica set or a sharded cluster. Call `commit_and_release` in the call that has acquired \
-                 the lock."
+                 must be a replica set or a sharded cluster."
             }
             Self::NoProvider => {
                 "Call `LockProvider::set_global` at start-up, wrap the call in `LockProvider::scope`, or name a \
@@ -96,12 +91,14 @@ impl LossReason {
         match self {
             Self::Expired => {
                 "Check what the work has changed and repeat it under a new hold. A longer `expiry` survives longer \
-                 pauses and outages. A detached lease lasts for the time given to `detach` or `extend`."
+                 pauses and outages. A detached lease lasts for the time given to `detach` or `extend`. With a \
+                 client of the application the event `mongolock.renewal_waiting` says that it may have used all connections: \
+                 raise `maxPoolSize`, or use `LockProvider::connect`, which has a client of its own."
             }
             Self::Gone => {
                 "Check what the work has changed and repeat it under a new hold. The handle of a detached lease is used up \
                  by the first `resume` or `release`. Else look for a forced release in the operator's log \
-                 (`mongolock.forced`), which the error names if it is noted, and for other programs that write to the lock \
+                 (`mongolock.forced`), and for other programs that write to the lock \
                  collection."
             }
             Self::ShutDown => {
@@ -118,7 +115,7 @@ fn mongo_help(error: &Error) -> &'static str {
             "Check that MongoDB can be reached, has a primary and is not overloaded, and that the application leaves \
              connections of the pool free. With a client of your own, set \
              `serverSelectionTimeoutMS` below `acquire_timeout` to learn why the driver finds no server; \
-             a client of `LockProvider::connect` or `LockProvider::observe` reports a server that cannot be reached \
+             a client of `LockProvider::connect` reports a server that cannot be reached \
              within 2 s to a call that does not wait."
         }
         (Some(Failure::NoSet { .. }), _) => {

@@ -4,6 +4,8 @@ mod concern;
 mod encode;
 mod fence;
 mod options;
+mod prepared;
+mod send;
 mod value;
 mod write;
 
@@ -16,8 +18,9 @@ use mongodb::bson::Document;
 use mongodb::options::{DeleteOptions, InsertOneOptions, ReplaceOptions, UpdateModifications, UpdateOptions};
 use serde::Serialize;
 
-use crate::FencingToken;
+use crate::{FencingToken, LockError};
 use fence::Fence;
+use prepared::Write;
 pub use value::Fenced;
 pub use write::FencedWrite;
 
@@ -53,7 +56,7 @@ impl<T: Send + Sync> FencedExt<T> for Collection<T> {
 }
 
 /// A collection whose documents store the greatest fencing token that has written them, and reject writes with a
-/// smaller token with [`LockError::Stale`](crate::LockError::Stale).
+/// smaller token with [`LockError::Stale`].
 ///
 /// A lease alone cannot prevent the late write of a stale holder, whose process was paused beyond its lease. The
 /// fencing token can ([Kleppmann, *How to do distributed
@@ -69,7 +72,7 @@ impl<T: Send + Sync> FencedExt<T> for Collection<T> {
 ///   If several documents match, one of those without a greater token is written. A document that does not match the
 ///   query is not found, even if a newer holder has changed it.
 /// - **An update or a pipeline must not write the fence field**: that is
-///   [`LockError::InvalidFence`](crate::LockError::InvalidFence). A document to insert, or to replace another one with,
+///   [`LockError::InvalidFence`]. A document to insert, or to replace another one with,
 ///   may contain the field from an earlier read, if its token is not greater than the holder's own.
 /// - **Deleting a document deletes its token.** Where a stale holder must not insert the document again, mark it as
 ///   deleted with an update, and remove it with a TTL index after a time longer than any pause.
@@ -99,7 +102,7 @@ impl<T: Send + Sync> FencedCollection<T> {
     /// Stores the token in this top-level field instead of `fencingToken`. The name must not be empty or `_id`, begin
     /// with `$`, or contain `.` or a NUL byte.
     ///
-    /// With an invalid name each write returns [`LockError::InvalidFence`](crate::LockError::InvalidFence).
+    /// With an invalid name each write returns [`LockError::InvalidFence`].
     #[must_use = "the field is set for the returned collection only"]
     pub fn fence_field(mut self, field: impl Into<String>) -> Self {
         self.fence.field = field.into();
@@ -116,7 +119,7 @@ impl<T: Send + Sync> FencedCollection<T> {
         T: Serialize,
     {
         let document = encode::document(document.borrow()).and_then(|new| self.fence.mark(new));
-        FencedWrite::new(self, Document::new(), document)
+        self.write(Document::new(), document)
     }
 
     /// Updates a document with update operators or a pipeline. The result is an
@@ -127,7 +130,7 @@ impl<T: Send + Sync> FencedCollection<T> {
         query: Document,
         update: impl Into<UpdateModifications>,
     ) -> FencedWrite<'static, UpdateOptions> {
-        FencedWrite::new(self, query, self.fence.add_to(update.into()))
+        self.write(query, self.fence.add_to(update.into()))
     }
 
     /// Replaces a whole document. The result is an [`UpdateResult`](mongodb::results::UpdateResult). With
@@ -141,12 +144,20 @@ impl<T: Send + Sync> FencedCollection<T> {
         T: Serialize,
     {
         let document = encode::document(replacement.borrow()).and_then(|new| self.fence.mark(new));
-        FencedWrite::new(self, query, document)
+        self.write(query, document)
     }
 
     /// Deletes a document together with its token. The result is a [`DeleteResult`](mongodb::results::DeleteResult).
     pub fn delete_one(&self, query: Document) -> FencedWrite<'static, DeleteOptions> {
-        FencedWrite::new(self, query, Ok(()))
+        self.write(query, Ok(()))
+    }
+
+    fn write<O: Write>(
+        &self,
+        query: Document,
+        change: Result<O::Change, LockError>,
+    ) -> FencedWrite<'static, O> {
+        FencedWrite::new(&self.documents, &self.fence, query, change)
     }
 }
 

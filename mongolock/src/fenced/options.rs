@@ -1,7 +1,5 @@
 //! The driver's options, each with the kind of write that it belongs to.
 
-use std::future::Future;
-
 use mongodb::ClientSession;
 use mongodb::bson::Document;
 use mongodb::error::Error;
@@ -11,41 +9,8 @@ use mongodb::options::{
 };
 use mongodb::results::{DeleteResult, InsertOneResult, UpdateResult};
 
-use super::write::{FencedWrite, PreparedWrite};
+use super::prepared::{Modify, PreparedWrite, Write};
 use crate::LockError;
-
-/// A kind of write, identified by the type of its options.
-pub trait Write: Default + Clone + Send + Sync + 'static {
-    /// The document or the update that is written.
-    type Change: Clone + Send + Sync + 'static;
-    /// The driver's result.
-    type Result: Send + 'static;
-
-    /// Makes the write; the error says why it was refused.
-    fn make(
-        prepared: PreparedWrite<Self>,
-        session: Option<&mut ClientSession>,
-    ) -> impl Future<Output = Result<Self::Result, LockError>> + Send;
-}
-
-/// A kind of write that changes a document which matches a query.
-pub trait Modify: Write {
-    /// Sends the write as one command. With `upsert` it inserts a document if none matches.
-    fn send(
-        prepared: &PreparedWrite<Self>,
-        upsert: bool,
-        session: Option<&mut ClientSession>,
-    ) -> impl Future<Output = Result<Self::Result, Error>> + Send;
-
-    /// Whether the write matched a document or inserted one.
-    fn matched(result: &Self::Result) -> bool;
-
-    /// Whether the caller has asked for an upsert.
-    fn upserts(&self) -> bool;
-
-    /// The options with which a query matches the same documents as the write.
-    fn find_options(&self) -> FindOneOptions;
-}
 
 impl Write for InsertOneOptions {
     type Change = Document;
@@ -168,19 +133,3 @@ fn find_options(
     options.let_vars = let_vars.cloned();
     options
 }
-
-macro_rules! upserts {
-    ($($options:ty),+) => {
-        $(
-            impl FencedWrite<'_, $options> {
-                /// Inserts a document if none matches the query.
-                pub fn upsert(mut self, upsert: bool) -> Self {
-                    self.options.upsert = Some(upsert);
-                    self
-                }
-            }
-        )+
-    };
-}
-
-upserts! { UpdateOptions, ReplaceOptions }

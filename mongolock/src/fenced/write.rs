@@ -1,23 +1,16 @@
-//! One fenced write: it is sent, and diagnosed if it matched no document.
+//! One fenced write as its caller sees it: a future with options.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 
-use mongodb::bson::{Bson, Document, doc};
-use mongodb::error::Error;
-use mongodb::options::{FindOneOptions, InsertOneOptions, ReadConcern, ReadPreference, SelectionCriteria};
-use mongodb::results::InsertOneResult;
+use mongodb::bson::Document;
+use mongodb::options::{ReplaceOptions, UpdateOptions};
 use mongodb::{ClientSession, Collection};
 
-use super::FencedCollection;
-use super::fence::{Fence, Seen};
-use super::options::{Modify, Write};
-use crate::store::driver_error;
-use crate::{LockError, meter, task, trace};
-
-/// The number of times a write is made when the document is created or deleted between a refusal and its diagnosis.
-const ROUNDS: usize = 10;
+use super::fence::Fence;
+use super::prepared::{PreparedWrite, Write};
+use crate::{LockError, task};
 
 /// A fenced write with the driver's options `O`, which is sent when it is awaited; made by
 /// [`FencedCollection`](crate::FencedCollection).
@@ -63,7 +56,7 @@ const ROUNDS: usize = 10;
 /// Outside a tokio runtime.
 #[must_use = "nothing is written before the write is awaited"]
 pub struct FencedWrite<'a, O: Write> {
-    pub(super) options: O,
+    options: O,
     documents: Collection<Document>,
     fence: Fence,
     query: Document,
@@ -72,15 +65,16 @@ pub struct FencedWrite<'a, O: Write> {
 }
 
 impl<O: Write> FencedWrite<'static, O> {
-    pub(super) fn new<T>(
-        collection: &FencedCollection<T>,
+    pub(super) fn new(
+        documents: &Collection<Document>,
+        fence: &Fence,
         query: Document,
         change: Result<O::Change, LockError>,
     ) -> Self {
         Self {
             options: O::default(),
-            documents: collection.documents.clone(),
-            fence: collection.fence.clone(),
+            documents: documents.clone(),
+            fence: fence.clone(),
             query,
             change,
             session: None,
@@ -139,208 +133,26 @@ impl<O: Write> fmt::Debug for FencedWrite<'_, O> {
     }
 }
 
-/// A write whose fence field and change have been checked.
-pub struct PreparedWrite<O: Write> {
-    pub(super) options: O,
-    pub(super) documents: Collection<Document>,
-    pub(super) change: O::Change,
-    fence: Fence,
-    query: Document,
-}
-
-/// What the diagnosis of a write that matched no document has found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
-    Nothing,
-    /// A document without a greater token.
-    Open,
-}
-
-impl<O: Write> PreparedWrite<O> {
-    /// The query, restricted to documents without a greater token.
-    pub(super) fn restricted(&self) -> Document {
-        self.fence.restrict(&self.query)
-    }
-
-    /// Finds out why a write matched no document; the error is `Stale` if a later holder has written the document.
-    async fn diagnose(
-        &self,
-        query: Document,
-        find_options: FindOneOptions,
-        session: Option<&mut ClientSession>,
-    ) -> Result<Found, LockError> {
-        let find = self
-            .documents
-            .find_one(query)
-            .with_options(find_options)
-            // A secondary may not yet have the document because of which the primary refused the write.
-            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
-            .projection(doc! { self.fence.field.as_str(): 1 });
-        let found = match session {
-            Some(session) => find.session(session).await?,
-            // A majority may not have it yet either. A transaction uses its own read concern.
-            None => find.read_concern(ReadConcern::local()).await?,
-        };
-        match found
-            .map(|document| self.fence.compare_document(&document))
-            .transpose()?
-        {
-            None => Ok(Found::Nothing),
-            Some(Seen::NotLater) => Ok(Found::Open),
-            Some(Seen::Later(seen)) => {
-                meter::stale_write();
-                trace::stale(&self.documents.namespace(), self.fence.token, seen);
-                Err(self.fence.stale(seen))
-            }
-        }
-    }
-
-    /// Finds the document with these values, with which an insertion has collided; the error is `Stale` if a later
-    /// holder has written it. A collision ends a transaction, in which nothing can be read afterwards.
-    async fn diagnose_collision(
-        &self,
-        values: Document,
-        collision: &Error,
-        session: Option<&mut ClientSession>,
-    ) -> Result<Found, LockError> {
-        let in_session = session.is_some();
-        match self.diagnose(values, FindOneOptions::default(), session).await {
-            Err(LockError::Mongo(_)) if in_session => Err(collision.clone().into()),
-            result => result,
-        }
-    }
-}
-
-impl PreparedWrite<InsertOneOptions> {
-    pub(super) async fn insert(
-        self,
-        mut session: Option<&mut ClientSession>,
-    ) -> Result<InsertOneResult, LockError> {
-        let insert = self.documents.insert_one(&self.change);
-        let insert = insert.with_options(self.options.clone());
-        let inserted = match session.as_deref_mut() {
-            Some(session) => insert.session(session).await,
-            None => insert.await,
-        };
-        match (inserted, self.change.get("_id")) {
-            (Ok(result), _) => Ok(result),
-            (Err(error), Some(id)) if driver_error::is_duplicate_key(&error) => {
-                self.diagnose_collision(doc! { "_id": id }, &error, session)
-                    .await?;
-                Err(error.into())
-            }
-            (Err(error), _) => Err(error.into()),
-        }
-    }
-}
-
-impl<O: Modify> PreparedWrite<O> {
-    pub(super) async fn modify(
-        self,
-        mut session: Option<&mut ClientSession>,
-    ) -> Result<O::Result, LockError> {
-        // Two documents cannot have the same `_id`, so the upsert of a stale holder collides. By other fields, or by an
-        // `_id` that is equal to another only under a collation, it could insert a second document; and a collision
-        // would end a transaction. In these cases an update is tried first.
-        let (upserts, find_options) = (self.options.upserts(), self.options.find_options());
-        let by_id = names_id(&self.query) && find_options.collation.is_none();
-        let mut insert = upserts && session.is_none() && by_id;
-        for _ in 0..ROUNDS {
-            if insert {
-                match self.upsert(session.as_deref_mut()).await? {
-                    Upserted::Made(result) => return Ok(result),
-                    Upserted::Overtaken => {}
+macro_rules! upserts {
+    ($($options:ty),+) => {
+        $(
+            impl FencedWrite<'_, $options> {
+                /// Inserts a document if none matches the query.
+                pub fn upsert(mut self, upsert: bool) -> Self {
+                    self.options.upsert = Some(upsert);
+                    self
                 }
             }
-            let result = O::send(&self, false, session.as_deref_mut()).await?;
-            if O::matched(&result) {
-                return Ok(result);
-            }
-            let found = self
-                .diagnose(self.query.clone(), find_options.clone(), session.as_deref_mut())
-                .await?;
-            if found == Found::Nothing && !upserts {
-                return Ok(result);
-            }
-            insert = upserts && found == Found::Nothing;
-        }
-        // Other clients keep creating and deleting the document.
-        Ok(O::send(&self, upserts, session).await?)
-    }
-
-    /// Makes one upsert. If it collides, the server says with which values. If the query asks for just these, it is the
-    /// document of the query: a later holder has written it, or it does not match the other conditions, or another
-    /// client has just inserted it. Any other collision has nothing to do with the fence.
-    async fn upsert(
-        &self,
-        mut session: Option<&mut ClientSession>,
-    ) -> Result<Upserted<O::Result>, LockError> {
-        let collision = match O::send(self, true, session.as_deref_mut()).await {
-            Ok(result) => return Ok(Upserted::Made(result)),
-            Err(error) if driver_error::is_duplicate_key(&error) => error,
-            Err(error) => return Err(error.into()),
-        };
-        let Some(wanted) = driver_error::colliding_values(&collision).filter(|values| self.asks_for(values))
-        else {
-            return Err(collision.into());
-        };
-        let has_more_conditions = self.query.len() > wanted.len();
-        let found = self
-            .diagnose_collision(wanted, &collision, session.as_deref_mut())
-            .await?;
-        if found == Found::Open && has_more_conditions {
-            let result = O::send(self, false, session).await?;
-            return if O::matched(&result) {
-                Ok(Upserted::Made(result))
-            } else {
-                Err(collision.into())
-            };
-        }
-        Ok(Upserted::Overtaken)
-    }
-
-    fn asks_for(&self, values: &Document) -> bool {
-        let wanted = |(field, value): (&String, &Bson)| {
-            let asked = self.query.get(field);
-            asked.is_some_and(|asked| are_equal(asked, value))
-        };
-        values.iter().all(wanted)
-    }
-}
-
-/// How an upsert without an error ended.
-enum Upserted<R> {
-    Made(R),
-    /// Another client has just inserted the document.
-    Overtaken,
-}
-
-/// Whether the query names one `_id`.
-fn names_id(query: &Document) -> bool {
-    match query.get("_id") {
-        None | Some(Bson::RegularExpression(_)) => false,
-        Some(Bson::Document(operators)) => operators.keys().all(|key| !key.starts_with('$')),
-        Some(_) => true,
-    }
-}
-
-/// Whether MongoDB takes two values for equal: numbers of different types can be.
-fn are_equal(one: &Bson, other: &Bson) -> bool {
-    // Beyond 2^53 two different integers can be equal here; then a document is read needlessly.
-    #[allow(clippy::cast_precision_loss)]
-    let number = |value: &Bson| match value {
-        Bson::Int32(number) => Some(f64::from(*number)),
-        Bson::Int64(number) => Some(*number as f64),
-        Bson::Double(number) => Some(*number),
-        _ => None,
+        )+
     };
-    one == other || number(one).is_some_and(|one| number(other) == Some(one))
 }
+
+upserts! { UpdateOptions, ReplaceOptions }
 
 #[cfg(test)]
 mod tests {
     use mongodb::Client;
-    use mongodb::bson::bson;
+    use mongodb::bson::doc;
     use tokio::time::Instant;
 
     use super::*;
@@ -365,25 +177,5 @@ mod tests {
             (DEAD_CONNECTION..DEAD_CONNECTION * 2).contains(&waited),
             "{waited:?}"
         );
-    }
-
-    #[test]
-    fn only_an_equal_id_names_one_document() {
-        for one in [
-            bson!(1),
-            bson!("a"),
-            bson!(null),
-            bson!({ "tenant": 1, "number": 2 }),
-        ] {
-            assert!(names_id(&doc! { "a": 1, "_id": one.clone() }), "{one}");
-        }
-        for many in [
-            bson!({ "$in": [1, 2] }),
-            bson!({ "$gte": 1 }),
-            bson!({ "$eq": 1 }),
-        ] {
-            assert!(!names_id(&doc! { "_id": many.clone() }), "{many}");
-        }
-        assert!(!names_id(&doc! { "a": 1 }));
     }
 }

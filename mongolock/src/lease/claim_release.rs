@@ -7,14 +7,12 @@ use tokio::time::Instant;
 
 use super::QueueSlot;
 use crate::backoff::Backoff;
-use crate::driver_span::Caller;
 use crate::lease::book::NextRelease;
 use crate::lease::copies::Copies;
 use crate::lease::given_up::{GivenUp, Pending};
 use crate::lease::renewal::BATCH;
 use crate::lease::renewer::Renewer;
 use crate::lease::{Lease, Part};
-use crate::meter::CommandKind;
 use crate::moment::Luck;
 use crate::store::driver_error::{self, Refusals};
 use crate::store::{AdmissionClass, ClaimEnd, LeaseId};
@@ -52,8 +50,6 @@ pub(crate) struct ClaimRelease {
     /// Whether the claim counts as an acquisition in the line of its lock; that of a round that got only a part of its set
     /// does not.
     is_noted_in_line: bool,
-    /// The caller that no longer needs the claim.
-    caller: Caller,
 }
 
 impl ClaimRelease {
@@ -73,7 +69,6 @@ impl ClaimRelease {
             is_refused: false,
             pending: None,
             is_noted_in_line: true,
-            caller: Caller::present(),
         }
     }
 
@@ -130,7 +125,6 @@ impl ClaimRelease {
             copies: Some(copies),
             pending: self.pending.clone(),
             is_noted_in_line: self.is_noted_in_line,
-            caller: self.caller.clone(),
             ..Self::new(self.key.clone(), end, self.taken_for, QueueSlot::Nothing)
         })
     }
@@ -312,16 +306,9 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<ClaimRelease>) {
     let mut refusals = first.refusals;
     tokio::time::sleep_until(due).await;
     loop {
-        let admission = renewer.store().background_admissions().admit(class, None).await;
+        let admission = renewer.store().admissions().admit(class, None).await;
         let keys: Vec<LeaseId> = batch.iter().map(|release| release.key.clone()).collect();
-        let sending = renewer.store().end_many(&keys, &end, limit);
-        let callers = batch.iter().map(|release| release.caller.clone()).collect();
-        let mut request = pin!(trace::gathered(
-            CommandKind::Release,
-            batch.len(),
-            callers,
-            sending
-        ));
+        let mut request = pin!(renewer.store().end_many(&keys, &end, limit));
         let Ok(reply) = tokio::time::timeout(reply_limit, request.as_mut()).await else {
             let error = renewer.store().no_reply("release", reply_limit);
             repeat_alone(&renewer, batch, last_end, &error);

@@ -17,9 +17,8 @@ use super::repeated::{Command, Requests};
 use super::state::LeaseState;
 use crate::error::failure::HoldEnd;
 use crate::once::MarkEnd;
-use crate::store::{GuardChange, MarkReply, MarkRequest, Store, driver_error};
+use crate::store::{MarkReply, MarkRequest, Store, driver_error};
 use crate::timing::MARK_LIMIT;
-use crate::trace::HoldFields;
 use crate::{LockError, LossReason, task, trace};
 
 /// Begins to complete a lease; the completion goes on if the caller is cancelled. A lease that has ended before is lost.
@@ -107,22 +106,18 @@ fn settle(renewer: &Renewer, lease: &Arc<Lease>, reply: MarkReply) -> bool {
             lease.complete(LeaseState::Done);
             trace::released(&lease.fields());
         }
-        MarkReply::Gone => renewer.lose_gone(lease, Lease::end_unmarked),
+        MarkReply::Gone => lease.lose_unmarked(LossReason::Gone),
     }
     reply != MarkReply::Gone
 }
 
 impl Renewer {
-    /// Ends a lease whose claim a transaction has ended in this way: it has marked the work as done, or released the claim.
-    pub(crate) fn committed(self: &Arc<Self>, lease: &Arc<Lease>, end: GuardChange) {
+    /// Ends a lease whose work a transaction has marked as done.
+    pub(crate) fn committed(self: &Arc<Self>, lease: &Arc<Lease>) {
         self.forget(lease);
         let releases = ClaimRelease::of_lease(lease);
-        let (end, event): (_, fn(&HoldFields<'_>)) = match end {
-            GuardChange::Mark(_) => (LeaseState::Done, trace::done),
-            _ => (LeaseState::Committed, trace::released),
-        };
-        if lease.complete(end) {
-            lease.report(event);
+        if lease.complete(LeaseState::Done) {
+            lease.report(trace::done);
         }
         self.released(releases, true);
     }
@@ -147,7 +142,7 @@ mod tests {
     use crate::store::AcquireReply;
     use crate::timing::SLOW_REPLY;
 
-    /// A commit has released the lock, and a late acquire request takes effect before the reply to the commit has come.
+    /// A commit has marked the work, and a late acquire request takes effect before the reply to the commit has come.
     #[tokio::test(start_paused = true)]
     async fn a_claim_that_is_acquired_again_during_its_commit_is_released() {
         for is_late in [false, true] {
@@ -173,7 +168,7 @@ mod tests {
             if is_late {
                 answer();
             }
-            renewer.committed(&hold.lease, GuardChange::Release(Duration::ZERO));
+            renewer.committed(&hold.lease);
             hold.release().await.expect("the hold has ended well");
             assert_eq!(renewer.is_idle(), !is_late);
         }

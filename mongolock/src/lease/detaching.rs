@@ -120,14 +120,12 @@ impl Detaching {
             lease.report(trace::released);
         })?;
         if !replies.iter().all(AcquireReply::is_acquired) {
-            self.lease.count_loss(LossReason::Gone);
+            self.lease.report_loss(LossReason::Gone);
             self.releases.iter_mut().for_each(ClaimRelease::pass_turn_on);
-            renewer.notes.report_gone(&self.lease).await;
             return Err(self.lease.lost_error());
         }
         let Detachment { lock_id, ttl, .. } = &self.detached.detachment;
         self.lease.report(|hold| trace::detached(hold, lock_id, *ttl));
-        self.renewer.notes.write_detached(&self.lease, lock_id, *ttl);
         self.stop_renewals();
         // A shutdown waits until the handle is delivered, or released.
         self.releases.iter_mut().for_each(ClaimRelease::pass_turn_on);

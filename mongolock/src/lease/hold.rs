@@ -28,10 +28,9 @@ impl Hold {
         &self.lease
     }
 
-    /// Notes that the present task has received the hold, with the caller's turns; see [`Lease::deliver`].
+    /// Notes that a caller has received the hold, with its turns; see [`Lease::deliver`].
     pub(crate) fn deliver(&self, turns: impl IntoIterator<Item = Turn>, meter: Option<&LockMeter>) {
         self.lease.deliver(turns, meter);
-        self.renewer.by_task.add(&self.lease);
     }
 
     /// Releases the lock and waits for the server's reply. Cancel safe: once polled, the release goes on.
@@ -86,7 +85,6 @@ impl Hold {
     pub(crate) fn taken_over(self, names: &[Arc<str>], options: &Options) -> Result<Self, Self> {
         let lease = self.lease();
         if lease.is_set_of(names) && lease.options.has_same_lease(options) && !lease.is_over() {
-            lease.set_note(options);
             Ok(self)
         } else {
             Err(self)

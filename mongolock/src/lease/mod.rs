@@ -14,7 +14,6 @@
 //! A release that finds the claim gone is reported as "gone" by [`release`], after the lease has ended.
 
 mod book;
-mod by_task;
 pub(crate) mod claim_release;
 mod commits;
 mod completion;
@@ -22,7 +21,6 @@ pub(crate) mod copies;
 pub(crate) mod detaching;
 pub(crate) mod given_up;
 mod hold;
-mod notes;
 pub(crate) mod release;
 mod renewal;
 pub(crate) mod renewer;
@@ -38,12 +36,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use by_task::{LeasesByTask, OfTask};
 use commits::Commits;
 pub(crate) use commits::{CancelShield, OpenCommit};
 pub(crate) use hold::Hold;
-use notes::LeaseNote;
-pub(crate) use notes::Notes;
 use state::{LeaseState, Work};
 
 use crate::few::Few;
@@ -130,22 +125,13 @@ pub(crate) struct Lease {
     blocked_release: OnceLock<Box<LockError>>,
     /// The template of the name that the caller has used, for the context that a guard makes when it is asked for it.
     template: OnceLock<&'static str>,
-    /// The task that has received the hold; it may have passed its guard on.
-    task: OnceLock<OfTask>,
     /// The metrics of the caller that has received the hold; they are set while the lease is live.
     meter: OnceLock<LockMeter>,
     commits: Commits,
-    /// What the holder has noted.
-    note: Mutex<LeaseNote>,
-    /// Whether it is being found out who has ended the lease by force.
-    is_asking: AtomicBool,
-    /// Who has ended the lease by force, and why, if the operator has noted it.
-    forced: OnceLock<String>,
 }
 
 impl Lease {
     pub(crate) fn new(grant: Grant, options: Arc<Options>) -> Self {
-        let note = Mutex::new(LeaseNote::new(&options));
         Self {
             keys: grant.keys,
             parts: grant.parts,
@@ -167,12 +153,8 @@ impl Lease {
             work_ended: OnceLock::new(),
             blocked_release: OnceLock::new(),
             template: OnceLock::new(),
-            task: OnceLock::new(),
             meter: OnceLock::new(),
             commits: Commits::default(),
-            note,
-            is_asking: AtomicBool::new(false),
-            forced: OnceLock::new(),
         }
     }
 
@@ -215,7 +197,6 @@ impl Lease {
         Self {
             is_handed_over: true,
             unconfirmed: AtomicBool::new(self.unconfirmed.load(Ordering::Relaxed)),
-            note: Mutex::new(lock(&self.note).clone()),
             ..Self::new(grant, Arc::clone(&self.options))
         }
     }

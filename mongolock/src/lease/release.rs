@@ -51,7 +51,7 @@ pub(super) async fn outcome(
 ) -> Result<(), LockError> {
     let was_held = match begun {
         BegunRelease::HandedOver => return Ok(()),
-        BegunRelease::Lost => return Err(lease.told_lost_error().await),
+        BegunRelease::Lost => return Err(lease.lost_error()),
         BegunRelease::Ended(result) => result.map_err(|error| *error)?,
         BegunRelease::Sent(sending) => {
             let reply = match limit {
@@ -66,11 +66,7 @@ pub(super) async fn outcome(
             })?
         }
     };
-    if was_held {
-        Ok(())
-    } else {
-        Err(lease.told_lost_error().await)
-    }
+    if was_held { Ok(()) } else { Err(lease.lost_error()) }
 }
 
 /// Releases a lease whose call returns before the server has confirmed the release; the next caller in this process waits for
@@ -229,9 +225,8 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
         };
         let error = match reply {
             Ok(false) if is_first => {
-                lease.count_loss(LossReason::Gone);
+                lease.report_loss(LossReason::Gone);
                 renewer.released(releases, true);
-                renewer.notes.report_gone(&lease).await;
                 return Ok(false);
             }
             Ok(had_claim) => {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::LossReason;
 use crate::lease::Lease;
 use crate::lease::renewer::Renewer;
 use crate::lease::schedule::Renewal;
@@ -11,7 +12,7 @@ use crate::store::{Admission, AdmissionClass, LeaseId, Trouble, driver_error};
 use crate::timing::{
     RENEWAL_LIMIT_MAX, RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_PART, RENEWAL_REPEATED_LIMIT_MIN, RENEWAL_STATEMENT,
 };
-use crate::trace;
+use crate::{task, trace};
 
 /// The largest number of claims in one command: larger commands cost as much per claim, and other writers would wait
 /// longer at the server.
@@ -167,8 +168,15 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, admission: Admission, batch: Re
     for lease in leases {
         lease.renewal_sent();
     }
-    let sent = Instant::now();
-    let reply = renewer.store().renew(&claims, batch.limit).await;
+    let (sent, store) = (Instant::now(), renewer.store());
+    let renewing = store.renew(&claims, batch.limit);
+    let reply = if store.shares_pool() {
+        let expiry = leases.iter().map(|lease| lease.options.expiry).min();
+        let note = || trace::renewal_waiting(claims.len(), &first.name, sent.elapsed());
+        task::noting_wait(expiry.unwrap_or_default() / 3, note, renewing).await
+    } else {
+        renewing.await
+    };
     drop(admission);
     match reply {
         Ok(reply) => {
@@ -183,14 +191,13 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, admission: Admission, batch: Re
                 } else if lease.is_ending() {
                     // Its mark or its commit may have ended the claim, and decides.
                 } else {
-                    renewer.lose_gone(lease, Lease::end_lost);
+                    lease.lose(LossReason::Gone);
                     // A lease that had expired before still has its slot, because its claim might have been there.
                     drop(lease.take_slots());
                     renewer.forget(lease);
                 }
             }
             renewer.renewed(leases);
-            renewer.notes.write_due(leases);
         }
         Err(error) => {
             trace::renewal_failed(claims.len(), &first.name, &error);

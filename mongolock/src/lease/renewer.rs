@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Hold, Lease, LeasesByTask, Notes, margin};
+use super::{Hold, Lease, margin};
 use crate::LossReason;
 use crate::lease::claim_release::{self, ClaimRelease};
 use crate::lease::given_up::GivenUp;
@@ -35,10 +35,6 @@ pub(crate) struct Renewer {
     wake: Notify,
     /// The ids of claims that this process has given up.
     pub(crate) given_up: Arc<GivenUp>,
-    /// The notes about the leases.
-    pub(crate) notes: Arc<Notes>,
-    /// The leases by the tasks that have received them.
-    pub(crate) by_task: Arc<LeasesByTask>,
     /// The number of leases whose marks are requested.
     pub(super) marking: watch::Sender<usize>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -62,15 +58,13 @@ struct RenewerState {
 }
 
 impl Renewer {
-    pub(crate) fn new(store: Arc<Store>, lines: Arc<Lines>, notes_at_once: bool) -> Self {
+    pub(crate) fn new(store: Arc<Store>, lines: Arc<Lines>) -> Self {
         Self {
-            notes: Notes::new(Arc::clone(&store), notes_at_once),
             store,
             lines,
             state: Mutex::default(),
             wake: Notify::new(),
             given_up: Arc::default(),
-            by_task: Arc::default(),
             marking: watch::Sender::new(0),
             task: Mutex::new(None),
         }
@@ -87,9 +81,7 @@ impl Renewer {
     /// Has a lease renewed for as long as it is held; a lease that begins during a shutdown is lost at once.
     pub(crate) fn hold(self: &Arc<Self>, lease: Lease) -> Hold {
         let lease = Arc::new(lease);
-        if self.schedule(Arc::clone(&lease)) {
-            self.notes.write_acquired(&lease);
-        } else {
+        if !self.schedule(Arc::clone(&lease)) {
             lease.lose(LossReason::ShutDown);
         }
         Hold::new(lease, Arc::clone(self))
@@ -290,20 +282,6 @@ impl Renewer {
         } else if lease.is_over() {
             self.forget(lease);
             self.expire(lease);
-        }
-    }
-
-    /// Ends a lease whose claim is gone, in this way, and reports it when it is known who has ended it.
-    pub(super) fn lose_gone(&self, lease: &Arc<Lease>, end: impl FnOnce(&Lease, LossReason) -> bool) {
-        if !lease.lose_gone(end) {
-            return;
-        }
-        let (notes, lease) = (Arc::clone(&self.notes), Arc::clone(lease));
-        let reporting = async move { notes.report_gone(&lease).await };
-        if self.store.sends_notes() {
-            crate::task::spawn(reporting);
-        } else {
-            crate::task::run_at_once(reporting);
         }
     }
 

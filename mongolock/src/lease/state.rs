@@ -24,8 +24,6 @@ pub(super) enum LeaseState {
     Released,
     /// The work is done, and the server has confirmed its mark.
     Done,
-    /// A transaction was committed that has released the claim.
-    Committed,
     Lost(LossReason),
 }
 
@@ -33,8 +31,8 @@ pub(super) enum LeaseState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     UnderWay,
-    /// A commit was begun whose transaction marks the work as done or releases the claim. Until it has ended, it decides
-    /// whether the lease goes on; if its outcome stays unknown, the lease ends at its deadline or by a shutdown.
+    /// A commit was begun whose transaction marks the work as done. Until it has ended, it decides whether
+    /// the lease goes on; if its outcome stays unknown, the lease ends at its deadline or by a shutdown.
     Committing,
     /// The work has succeeded, and nothing but the reply to the request for its mark ends the lease.
     Marking,
@@ -47,7 +45,7 @@ impl LeaseState {
     fn live_until(self, now: Instant) -> Option<Instant> {
         match self {
             Self::Live { deadline, .. } => Some(deadline).filter(|deadline| *deadline > now),
-            Self::Released | Self::Done | Self::Committed | Self::Lost(_) => None,
+            Self::Released | Self::Done | Self::Lost(_) => None,
         }
     }
 }
@@ -65,7 +63,7 @@ impl Lease {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match *lock(&self.state) {
             LeaseState::Live { deadline, .. } => Some(deadline),
-            LeaseState::Released | LeaseState::Done | LeaseState::Committed | LeaseState::Lost(_) => None,
+            LeaseState::Released | LeaseState::Done | LeaseState::Lost(_) => None,
         }
     }
 
@@ -106,14 +104,13 @@ impl Lease {
         let reason = match *lock(&self.state) {
             LeaseState::Live { .. } => LossReason::Expired,
             // After its end the server no longer has the claim.
-            LeaseState::Released | LeaseState::Done | LeaseState::Committed => LossReason::Gone,
+            LeaseState::Released | LeaseState::Done => LossReason::Gone,
             LeaseState::Lost(reason) => reason,
         };
         LockError::Lost {
             name: self.name().to_owned(),
             token: self.token(),
             reason,
-            forced: self.forced.get().cloned(),
         }
     }
 
@@ -156,21 +153,8 @@ impl Lease {
         }
     }
 
-    /// Ends the lease in this way, because its claim is gone, without the event, which follows when it is known who has ended it.
-    /// `false` if it had ended before.
-    pub(super) fn lose_gone(&self, end: impl FnOnce(&Self, LossReason) -> bool) -> bool {
-        self.is_asking.store(true, Ordering::Relaxed);
-        let is_ended = end(self, LossReason::Gone);
-        if is_ended {
-            self.count_loss(LossReason::Gone);
-        } else {
-            self.is_asking.store(false, Ordering::Relaxed);
-        }
-        is_ended
-    }
-
     /// Ends a live lease by a loss; `false` if it had ended before.
-    pub(super) fn end_lost(&self, reason: LossReason) -> bool {
+    fn end_lost(&self, reason: LossReason) -> bool {
         if self.finish_lost(reason).is_none() {
             return false;
         }
@@ -282,37 +266,24 @@ impl Lease {
 
     /// Ends a lease whose work has succeeded and whose mark cannot be written any more.
     pub(super) fn lose_unmarked(&self, reason: LossReason) {
-        if self.end_unmarked(reason) {
+        if self.finish(LeaseState::Lost(reason)).is_some() {
+            self.changed.notify_waiters();
             self.report_loss(reason);
         }
     }
 
-    /// Ends such a lease, without the event; `false` if it had ended before.
-    pub(super) fn end_unmarked(&self, reason: LossReason) -> bool {
-        let is_ended = self.finish(LeaseState::Lost(reason)).is_some();
-        if is_ended {
-            self.changed.notify_waiters();
-        }
-        is_ended
-    }
-
-    /// Whether a request decides what becomes of the lease (a mark, a commit that ends the claim, or a detachment), or has decided it.
+    /// Whether a request decides what becomes of the lease (a mark, a commit with a mark, or a detachment), or has decided it.
     pub(crate) fn is_ending(&self) -> bool {
         match *lock(&self.state) {
             LeaseState::Live { work, .. } => work != Work::UnderWay,
-            LeaseState::Done | LeaseState::Committed => true,
+            LeaseState::Done => true,
             LeaseState::Released | LeaseState::Lost(_) => false,
         }
     }
 
     /// Whether the lease has ended with the success of its work, so that nothing is left to release.
     pub(crate) fn has_ended_well(&self) -> bool {
-        matches!(*lock(&self.state), LeaseState::Done | LeaseState::Committed)
-    }
-
-    /// Whether a transaction was committed that has released the claim.
-    pub(crate) fn was_released_by_commit(&self) -> bool {
-        matches!(*lock(&self.state), LeaseState::Committed)
+        matches!(*lock(&self.state), LeaseState::Done)
     }
 
     /// Ends the lease for a release and returns its deadline; `None` if it was over before.
@@ -344,14 +315,10 @@ impl Lease {
 
     /// Reports that the hold was not held until its release.
     pub(crate) fn report_loss(&self, reason: LossReason) {
-        self.count_loss(reason);
-        self.report(|hold| trace::lost(hold, reason, None));
-    }
-
-    pub(super) fn count_loss(&self, reason: LossReason) {
         if let Some(meter) = self.meter() {
             meter.lost(reason);
         }
+        self.report(|hold| trace::lost(hold, reason));
     }
 
     /// Resolves when the condition holds; it is checked at every change and at the deadline.

@@ -52,7 +52,6 @@ impl Lines {
             match line.take_write() {
                 Some(Write::Place(place)) => {
                     writes.places.push(WaiterEntry {
-                        holds: state.holds.get(&name).cloned().unwrap_or_default(),
                         name,
                         provider: self.mark.clone(),
                         owner: Arc::clone(&self.owner),

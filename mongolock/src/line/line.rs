@@ -87,8 +87,8 @@ impl Line {
         self.want_place(waiting, false);
     }
 
-    /// Notes that a caller waits since this time. Operators see it in the document, where it is written after a while:
-    /// most waits of a provider that stands in line are short. Returns whether the document is to be written.
+    /// Notes that a caller waits since this time. The document says so after a while, for whoever
+    /// reads the collection by hand: most waits of a provider that stands in line are short. Returns whether the document is to be written.
     pub(super) fn note_wait(&mut self, now: Instant, since: Instant) -> bool {
         // The caller whose wait is shown may have left.
         let is_shown = self.shown_wait.is_some_and(|shown| since < shown + LINE_SHOWN);
@@ -107,20 +107,6 @@ impl Line {
             self.want_place(self.shown_wait, true);
         }
         is_new
-    }
-
-    /// Notes that the callers that wait hold something else than before, the oldest of them since this time; `None` if none of
-    /// them holds anything. Returns whether the document is to be written.
-    pub(super) fn note_holds(&mut self, since: Option<Instant>) -> bool {
-        match &mut self.wanted {
-            // It is written in any case.
-            Some(Write::Place(place)) => place.waiting = place.waiting.into_iter().chain(since).min(),
-            Some(Write::Leave) if since.is_none() => return false,
-            Some(Write::Leave) | None => {
-                self.want_place(self.shown_wait.into_iter().chain(since).min(), true);
-            }
-        }
-        true
     }
 
     fn want_place(&mut self, waiting: Option<Instant>, is_kept: bool) {

@@ -37,7 +37,7 @@ use tokio::time::Instant;
 
 use crate::permit_id;
 use crate::queue::Rivals;
-use crate::store::{Holds, ProviderMark, Store};
+use crate::store::{ProviderMark, Store};
 use crate::sync::lock;
 use crate::timing::{LINE_REACQUIRED, LINE_REACQUIRED_EVERY, LINE_SLOTS_MAX};
 use indexes::Indexes;
@@ -102,8 +102,6 @@ pub(crate) struct Lines {
 struct LinesState {
     /// In a fixed order, so that a seed of the simulation repeats the same run.
     names: BTreeMap<Arc<str>, Line>,
-    /// What the callers hold that wait for a name: it stands in the document of that name.
-    holds: BTreeMap<Arc<str>, Holds>,
     /// The time that an acquire request takes of late.
     round_trip: Duration,
     /// The server refuses the documents of this provider until then.
@@ -185,20 +183,6 @@ impl Lines {
         self.settle(state, name);
         self.ensure_keeper(state);
         self.ensure_indexes(state);
-    }
-
-    /// Sets what the callers hold that wait for a name. If it has changed, the document of the name is written.
-    pub(crate) fn set_holds(self: &Arc<Self>, name: &Arc<str>, holds: &Holds) {
-        let state = &mut *lock(&self.state);
-        let before = if *holds == Holds::default() {
-            state.holds.remove(name)
-        } else {
-            state.holds.insert(Arc::clone(name), holds.clone())
-        };
-        let line = state.names.get_mut(name);
-        if before.unwrap_or_default() != *holds && line.is_some_and(|line| line.note_holds(holds.since)) {
-            self.settle(state, name);
-        }
     }
 
     /// Notes that this provider has acquired a lock: it goes to the end of the line, if it stands there. Returns whether

@@ -3,7 +3,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use super::Lock;
-use crate::acquire::{Enclosing, Search};
+use crate::acquire::Search;
 use crate::context::LockContext;
 use crate::engine::Engine;
 use crate::lease::Lease;
@@ -49,7 +49,7 @@ pub(crate) trait Kind: Clone + Send + Sync + Sized + 'static {
     type Search<'a>: Search + Send + Sync;
 
     /// The call that acquires it.
-    fn search(lock: &Lock<Self>, enclosing: Enclosing, on_busy: OnBusy) -> Self::Search<'_>;
+    fn search(lock: &Lock<Self>, is_inside_hold: bool, on_busy: OnBusy) -> Self::Search<'_>;
 
     /// The names, each of which is checked.
     fn names(&self) -> &[RenderedName];

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::kind::Kind;
 use super::{Lock, LockKind};
 use crate::LockGuard;
-use crate::acquire::{Acquire, Enclosing};
+use crate::acquire::Acquire;
 use crate::name::RenderedName;
 use crate::once::Once;
 use crate::options::OnBusy;
@@ -50,8 +50,14 @@ impl Kind for One {
     const NAME: &'static str = "DistributedLock";
     type Search<'a> = Acquire<'a>;
 
-    fn search(lock: &DistributedLock, enclosing: Enclosing, on_busy: OnBusy) -> Acquire<'_> {
-        Acquire::new(&lock.engine, &lock.kind.name, &lock.options, enclosing, on_busy)
+    fn search(lock: &DistributedLock, is_inside_hold: bool, on_busy: OnBusy) -> Acquire<'_> {
+        Acquire::new(
+            &lock.engine,
+            &lock.kind.name,
+            &lock.options,
+            is_inside_hold,
+            on_busy,
+        )
     }
 
     fn names(&self) -> &[RenderedName] {

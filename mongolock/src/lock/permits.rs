@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::kind::Kind;
 use super::{Lock, LockKind};
-use crate::acquire::{AcquirePermit, Enclosing};
+use crate::acquire::AcquirePermit;
 use crate::context::LockContext;
 use crate::engine::Engine;
 use crate::lease::Lease;
@@ -71,9 +71,16 @@ impl Kind for Permits {
     const NAME: &'static str = "Semaphore";
     type Search<'a> = AcquirePermit<'a>;
 
-    fn search(lock: &Semaphore, enclosing: Enclosing, on_busy: OnBusy) -> AcquirePermit<'_> {
+    fn search(lock: &Semaphore, is_inside_hold: bool, on_busy: OnBusy) -> AcquirePermit<'_> {
         let Permits { name, number } = &lock.kind;
-        AcquirePermit::new(&lock.engine, name, *number, &lock.options, enclosing, on_busy)
+        AcquirePermit::new(
+            &lock.engine,
+            name,
+            *number,
+            &lock.options,
+            is_inside_hold,
+            on_busy,
+        )
     }
 
     fn names(&self) -> &[RenderedName] {

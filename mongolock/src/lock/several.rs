@@ -7,8 +7,7 @@ use parts::Parts;
 
 use super::kind::Kind;
 use super::{Lock, LockKind};
-use crate::acquire::{Acquire, AcquireSeveral, Enclosing, Search};
-use crate::context::LockContext;
+use crate::acquire::{Acquire, AcquireSeveral, Search};
 use crate::lease::{Hold, Lease};
 use crate::name::RenderedName;
 use crate::options::{MOST_NAMES, OnBusy, Options};
@@ -78,9 +77,16 @@ impl Kind for Several {
     const NAME: &'static str = "LockSet";
     type Search<'a> = AcquireSeveral<'a>;
 
-    fn search(lock: &LockSet, enclosing: Enclosing, on_busy: OnBusy) -> AcquireSeveral<'_> {
+    fn search(lock: &LockSet, is_inside_hold: bool, on_busy: OnBusy) -> AcquireSeveral<'_> {
         let Several { names, title } = &lock.kind;
-        AcquireSeveral::new(&lock.engine, names, *title, &lock.options, enclosing, on_busy)
+        AcquireSeveral::new(
+            &lock.engine,
+            names,
+            *title,
+            &lock.options,
+            is_inside_hold,
+            on_busy,
+        )
     }
 
     fn names(&self) -> &[RenderedName] {
@@ -144,15 +150,11 @@ impl Lock<Several> {
         let limit = options.acquire_timeout.unwrap_or(NESTED_SET_LIMIT);
         options.acquire_timeout = Some(limit.min(NESTED_SET_LIMIT));
         let options = Arc::new(options);
-        let enclosing = Enclosing {
-            is_inside_hold: true,
-            ..LockContext::enclosing_holds(&self.engine)
-        };
         if let [name] = rest {
-            let acquire = Acquire::new(&self.engine, name, &options, enclosing, on_busy);
+            let acquire = Acquire::new(&self.engine, name, &options, true, on_busy);
             return acquire.acquire().await;
         }
-        let acquire = AcquireSeveral::new(&self.engine, rest, 0, &options, enclosing, on_busy);
+        let acquire = AcquireSeveral::new(&self.engine, rest, 0, &options, true, on_busy);
         acquire.acquire().await
     }
 }

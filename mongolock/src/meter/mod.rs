@@ -50,7 +50,8 @@ pub(crate) enum CommandKind {
 }
 
 impl CommandKind {
-    /// The value of the label `command`, and of the attribute of the span `mongolock.gathered`.
+    /// The value of the label `command`.
+    #[cfg(feature = "metrics")]
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Acquire => "acquire",

@@ -10,9 +10,7 @@ use tracing::Instrument;
 use super::rest::Rest;
 use super::waiters::FrontWaiter;
 use super::{NotifierState, ReleaseNotifier};
-use crate::driver_span::Caller;
 use crate::lease::Entry;
-use crate::meter::CommandKind;
 use crate::moment::Moment;
 use crate::queue::{Holder, RequestNumber};
 use crate::store::{AdmissionClass, Looked, RunningLeases, driver_error};
@@ -69,8 +67,6 @@ struct Look {
     entries: Vec<(Arc<Entry>, RequestNumber)>,
     /// Those of the names whose lines are read as well.
     lines: Vec<Arc<str>>,
-    /// The callers that wait for these names.
-    callers: Vec<Caller>,
 }
 
 /// A queue, and the number of the query that is sent now.
@@ -157,13 +153,11 @@ impl ReleaseNotifier {
         let mut names = state.waiters.due_to_look(now, self.longest_pause, BATCH);
         names.retain(|name| !state.is_few() || state.waiters.looks(name));
         let mut entries = Vec::with_capacity(names.len());
-        let mut callers = Vec::with_capacity(names.len());
         for name in &names {
             if let Some(waiter) = state.waiters.get(name) {
                 // This is noted even if no query can be sent: "held" must not stay the last known status.
                 waiter.entry.front().request_due();
                 entries.push(Arc::clone(&waiter.entry));
-                callers.push(waiter.caller.clone());
             }
         }
         if state.looker.in_flight >= MAX_LOOKS {
@@ -178,7 +172,6 @@ impl ReleaseNotifier {
             names,
             entries: entries.into_iter().map(numbered).collect(),
             lines,
-            callers,
         })
     }
 
@@ -346,17 +339,14 @@ async fn run(notifier: Arc<ReleaseNotifier>) {
 
 /// Looks at locks. Without a reply it ends after a while, which closes the connection: by then the server has ended the
 /// query, and others were sent.
-async fn look_at(in_flight: InFlight, mut look: Look) {
+async fn look_at(in_flight: InFlight, look: Look) {
     let notifier = &in_flight.0;
     let store = &notifier.store;
-    let callers = std::mem::take(&mut look.callers);
     let query = async {
-        let _admission = store
-            .background_admissions()
-            .admit(AdmissionClass::Woken, None)
-            .await;
-        let looking = store.look(Looked::Names(&look.names), notifier.takeover_margin, LOOK_LIMIT);
-        trace::gathered(CommandKind::Look, look.names.len(), callers, looking).await
+        let _admission = store.admissions().admit(AdmissionClass::Woken, None).await;
+        store
+            .look(Looked::Names(&look.names), notifier.takeover_margin, LOOK_LIMIT)
+            .await
     };
     // The lines are hints: the locks do not wait long for them.
     let reading = async {

@@ -28,7 +28,6 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
-use crate::driver_span::Caller;
 use crate::lease::Turn;
 use crate::lease::given_up::GivenUp;
 use crate::line::{Lines, Sighting};
@@ -136,7 +135,7 @@ impl ReleaseNotifier {
         let is_outdated = state.reports(entry.name());
         let now = Instant::now();
         let rest = Rest::new(now, backoff, is_outdated);
-        let waiter = FrontWaiter::new(&woken, entry, Caller::present(), rest);
+        let waiter = FrontWaiter::new(&woken, entry, rest);
         state.waiters.add(waiter);
         state.last_used = now;
         drop(state);

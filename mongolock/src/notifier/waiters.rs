@@ -6,7 +6,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::rest::{Due, EARLY_PART, Rest};
-use crate::driver_span::Caller;
 use crate::lease::Entry;
 use crate::permit_id;
 
@@ -36,21 +35,18 @@ pub(super) struct FrontWaiter {
     pub(super) claim: Option<Arc<str>>,
     /// Whether the waiter's next request ends its wait when the lock is marked as done.
     pub(super) ends_with_mark: bool,
-    /// The caller that waits.
-    pub(super) caller: Caller,
     /// It is changed by [`Waiters::change`], which keeps the order of the times.
     rest: Rest,
 }
 
 impl FrontWaiter {
-    pub(super) fn new(woken: &Arc<Notify>, entry: &Arc<Entry>, caller: Caller, rest: Rest) -> Self {
+    pub(super) fn new(woken: &Arc<Notify>, entry: &Arc<Entry>, rest: Rest) -> Self {
         Self {
             name: Arc::clone(entry.name()),
             woken: Arc::clone(woken),
             entry: Arc::clone(entry),
             claim: None,
             ends_with_mark: false,
-            caller,
             rest,
         }
     }
@@ -198,7 +194,7 @@ pub(super) mod tests {
             let name = Arc::from(number.to_string());
             let entry = Queues::new().join(&name);
             let rest = Rest::new(Instant::now(), Backoff::new(PAUSE..=PAUSE), false);
-            waiters.add(FrontWaiter::new(&Arc::default(), &entry, Caller::present(), rest));
+            waiters.add(FrontWaiter::new(&Arc::default(), &entry, rest));
         }
         waiters
     }
@@ -256,7 +252,7 @@ pub(super) mod tests {
         let name = permit_id::group("gpu");
         let entry = Queues::new().join(&name);
         let rest = Rest::new(now, Backoff::new(PAUSE..=PAUSE), false);
-        waiters.add(FrontWaiter::new(&Arc::default(), &entry, Caller::present(), rest));
+        waiters.add(FrontWaiter::new(&Arc::default(), &entry, rest));
         for looks in [false, true, false] {
             waiters.change(&name, |rest| rest.yields(now, !looks));
             let outlook = Outlook {

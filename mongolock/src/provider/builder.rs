@@ -2,17 +2,15 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::{Client, Database};
+use mongodb::Database;
 
 use crate::engine::Engine;
 use crate::opaque::Opaque;
 use crate::options::{Config, check_database, check_owner, refused};
 #[cfg(test)]
 use crate::simulation::Link;
-use crate::store::{
-    BackgroundClient, Connection, MemoryStore, MongoStore, Reachability, Store, WAITERS_SUFFIX,
-};
-use crate::{ClientObservation, LockError, LockProvider};
+use crate::store::{Connection, MemoryStore, MongoStore, Reachability, Store, WAITERS_SUFFIX};
+use crate::{LockError, LockProvider};
 
 /// The shortest pause between two polls: with a shorter one a waiter would poll in a hot loop.
 const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(1);
@@ -43,7 +41,6 @@ const MAX_RETENTION: Duration = Duration::from_secs(i32::MAX as u64);
 #[must_use = "a builder makes no provider before `build` is called"]
 pub struct LockProviderBuilder {
     place: StoreChoice,
-    background: Option<BackgroundClient>,
     /// The client of the database, if this library has made it.
     connection: Option<Arc<Connection>>,
     /// What is known about the servers of the client.
@@ -66,14 +63,17 @@ impl LockProviderBuilder {
         Self::at(StoreChoice::Database(database.clone()))
     }
 
-    /// A builder for the database that the connection string names.
-    pub(crate) fn connected(connection: Arc<Connection>) -> Self {
+    /// A builder for the database that the connection string names, and this database.
+    pub(crate) fn connected(connection: Arc<Connection>) -> (Self, Database) {
         let client = &connection.client;
         let database = client.default_database();
-        let mut builder = Self::new(&database.unwrap_or_else(|| client.database("mongolock")));
-        builder.servers = Arc::clone(connection.observation.reachability());
-        builder.connection = Some(connection);
-        builder
+        let database = database.unwrap_or_else(|| client.database("mongolock"));
+        let builder = Self {
+            servers: Arc::clone(&connection.servers),
+            connection: Some(connection),
+            ..Self::new(&database)
+        };
+        (builder, database)
     }
 
     pub(crate) fn in_memory() -> Self {
@@ -88,7 +88,6 @@ impl LockProviderBuilder {
     fn at(place: StoreChoice) -> Self {
         Self {
             place,
-            background: None,
             connection: None,
             servers: Arc::default(),
             collection: "distributed_locks".to_owned(),
@@ -268,55 +267,6 @@ impl LockProviderBuilder {
         self
     }
 
-    /// Sets what is noted about each hold of this provider, for operators and for callers that wait for it: at most 256 bytes,
-    /// such as a version or the reason of the work; an empty text, the default, is no note. Put no secret into it: all who can
-    /// read the locks read it.
-    ///
-    /// The note is written in the background with the first renewal of the lease, those of all leases that are renewed then with
-    /// one command, and stays readable for a day; a hold that is over before sends nothing. [`LockInfo::note`](crate::LockInfo::note)
-    /// and [`LockError::Timeout`] show it, and so does the program `mongolock`. It is a document in `<collection>.waiters`: without
-    /// the [rights](crate::guide::production#rights) on it there is no note, and no error. A call that takes the hold over in this process
-    /// replaces the note at the next renewal.
-    ///
-    /// ```
-    /// use mongolock::LockProvider;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), mongolock::LockError> {
-    /// # let builder = LockProvider::in_memory().to_builder();
-    /// let provider = builder.note("billing 4.2.1").build()?;
-    /// let report = provider.lock("report:1").note("billing 4.2.1, invoices of May");
-    /// report.acquire().await?.release().await
-    /// # }
-    /// ```
-    pub fn note(mut self, note: impl Into<String>) -> Self {
-        Arc::make_mut(&mut self.config.options).set_note(note.into());
-        self
-    }
-
-    /// Has each note written as soon as the lock is acquired, for the program `mongolock`.
-    #[doc(hidden)]
-    pub fn notes_at_once(mut self) -> Self {
-        self.config.notes_at_once = true;
-        self
-    }
-
-    /// Sets a separate client for renewals and other background work; the client of the database by default.
-    ///
-    /// Renewals then do not wait for connections that the application uses up. The client must be connected to the same
-    /// deployment.
-    pub fn background_client(mut self, client: Client) -> Self {
-        self.background = Some(BackgroundClient::new(client));
-        self
-    }
-
-    /// Sets what is observed about the client of the database: [`LockProvider::observe`] makes it. Errors then name the
-    /// address that fails and the reason, as those of [`LockProvider::connect`] do. A provider in memory ignores it.
-    pub fn observation(mut self, observation: &ClientObservation) -> Self {
-        self.servers = Arc::clone(observation.reachability());
-        self
-    }
-
     /// Builds the provider. Nothing is sent to MongoDB.
     ///
     /// # Errors
@@ -340,7 +290,6 @@ impl LockProviderBuilder {
         match &self.place {
             StoreChoice::Database(database) => Store::Mongo(Opaque::new(MongoStore::new(
                 database,
-                self.background.as_ref(),
                 &self.collection,
                 self.connection.clone(),
                 Arc::clone(&self.servers),

@@ -120,8 +120,8 @@ impl LockProvider {
             ..Options::clone(self.options())
         });
         let name = RenderedName::new(handle.name());
-        let enclosing = LockContext::enclosing_holds(&self.engine);
-        let resume = Resume::new(&self.engine, &name, &options, enclosing, handle);
+        let is_inside_hold = LockContext::is_inside_hold(&self.engine);
+        let resume = Resume::new(&self.engine, &name, &options, is_inside_hold, handle);
         resume.acquire().await
     }
 

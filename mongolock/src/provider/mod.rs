@@ -10,7 +10,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mongodb::Database;
-use mongodb::options::ClientOptions;
 use once_cell::sync::OnceCell;
 
 use crate::admin::LockAdmin;
@@ -20,7 +19,7 @@ use crate::name::RenderedName;
 use crate::opaque::Opaque;
 use crate::options::Options;
 use crate::store;
-use crate::{ClientObservation, IntoLockName, LockError};
+use crate::{IntoLockName, LockError};
 pub use builder::LockProviderBuilder;
 pub use health::{Health, HeldInfo, WakeUp};
 
@@ -54,8 +53,9 @@ pub struct LockProvider {
 impl LockProvider {
     /// Makes a provider with the default options, on the collection `distributed_locks` of this database.
     ///
-    /// Its errors say what the driver's errors say. [`connect`](Self::connect), or [`observe`](Self::observe) for a client
-    /// of your own, name the address that cannot be reached.
+    /// Its errors say what the driver's errors say; those of [`connect`](Self::connect) name the address that cannot be reached.
+    /// It shares the connections of the client with the application, which may use all of them: then a renewal waits. The event
+    /// `mongolock.renewal_waiting` tells of that. [`connect`](Self::connect) makes a client of its own.
     ///
     /// The database must be one that can have locks: each call of a provider on `local`, `admin` or `config` fails with the error of
     /// [`build`](LockProviderBuilder::build), and sends nothing. The client is the application's: nothing looks whether the hosts of
@@ -79,8 +79,7 @@ impl LockProvider {
     /// why. A call that tries once gets that error within 2 s. A call that waits goes on until its acquire timeout,
     /// reports the event `mongolock.retrying` meanwhile, and then ends with that error. If the server has never accepted the
     /// user and the password, or belongs to another replica set, every acquire, health check and admin call says so at once; a log-in
-    /// that is refused later, and a missing right, end an acquire after 10 s. A client
-    /// of your own has the same errors after [`observe`](Self::observe).
+    /// that is refused later, and a missing right, end an acquire after 10 s.
     ///
     /// The hosts of the URI must belong to one replica set, because the driver works with the set that answers first, so that two
     /// processes could hold one lock. A host that the driver has dropped from the set is asked for its own one, once and in the
@@ -103,48 +102,19 @@ impl LockProvider {
     ///
     /// Cancel safe: nothing has been started when it is dropped.
     pub async fn connect(uri: impl AsRef<str>) -> Result<Self, LockError> {
-        Self::connecting(uri.as_ref()).await?.build()
+        Self::connecting(uri.as_ref(), None).await?.0.build()
     }
 
-    /// A builder for the database that the URI names, which need not be one that can have locks: for the program `mongolock`.
+    /// A builder for the database that the URI names, which need not be one that can have locks, and this database. Its client looks
+    /// for a server for this time unless the URI says how long: for the program `mongolock`.
     #[doc(hidden)]
-    pub async fn connecting(uri: &str) -> Result<LockProviderBuilder, LockError> {
-        Ok(LockProviderBuilder::connected(store::connect(uri).await?))
-    }
-
-    /// [`observe`](Self::observe) for a client that is made from this URI, with what [`connect`](Self::connect) finds out about its
-    /// hosts: for the program `mongolock`.
-    #[doc(hidden)]
-    pub fn observe_hosts(uri: &str, options: &mut ClientOptions) -> ClientObservation {
-        ClientObservation::of_string(uri, options)
-    }
-
-    /// Prepares a client of your own, so that errors are as clear as those of a [`connect`](Self::connect) provider: while
-    /// no server can be reached or the password is wrong, they say which address fails and why.
-    ///
-    /// Call it as the last change of the options, right before the client is made, once for each client, and give the result
-    /// to [`LockProviderBuilder::observation`]. It reads `max_pool_size` and `repl_set_name`, and sets the handlers of the
-    /// driver's monitoring and connection events. Handlers that were set before are still called. A handler that is set
-    /// afterwards replaces mongolock's, and the errors are then no clearer than those of the driver.
-    ///
-    /// ```no_run
-    /// use mongodb::Client;
-    /// use mongodb::options::ClientOptions;
-    /// use mongolock::LockProvider;
-    ///
-    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// let mut options = ClientOptions::parse("mongodb://localhost/app").await?;
-    /// options.app_name = Some("billing".to_owned());
-    /// let observation = LockProvider::observe(&mut options);
-    /// let client = Client::with_options(options)?;
-    /// let locks = LockProvider::builder(&client.database("app"))
-    ///     .observation(&observation)
-    ///     .build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn observe(options: &mut ClientOptions) -> ClientObservation {
-        ClientObservation::begin(options)
+    pub async fn connecting(
+        uri: &str,
+        selection: Option<Duration>,
+    ) -> Result<(LockProviderBuilder, Database), LockError> {
+        Ok(LockProviderBuilder::connected(
+            store::connect(uri, selection).await?,
+        ))
     }
 
     /// Makes a provider that keeps its locks in memory, without a server, for tests of programs that use locks.
@@ -157,8 +127,7 @@ impl LockProvider {
     }
 
     /// Makes a builder with the collection and the options of this provider, for a second provider on the same locks. It
-    /// keeps the client, the [`background_client`](LockProviderBuilder::background_client), the owner if one was set, and
-    /// the clear errors of [`connect`](Self::connect) and [`observe`](Self::observe).
+    /// keeps the client, the owner if one was set, and the clear errors of [`connect`](Self::connect).
     ///
     /// The second provider acts like another process: the holds of the two exclude each other. This is also the way to
     /// set the options of an [`in_memory`](Self::in_memory) provider.

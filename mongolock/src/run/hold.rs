@@ -231,9 +231,6 @@ impl RunningHold {
         let ended = source.finish(end).await;
         // The reason of a loss stays the same after the release.
         let lost = lost.as_ref().unwrap_or(context.lease());
-        if end == BodyEnd::Lost {
-            lost.until_told().await;
-        }
         let error_of_success = match ended {
             // Without the mark the work runs again, whatever happened to the lock.
             Err(error) if needs_mark => Some(error),

@@ -1,6 +1,5 @@
 //! The change stream as one process receives it.
 
-use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,7 +28,6 @@ impl Link {
         }
         Ok(Hints {
             releases: self.server.memory.listen(),
-            batch: VecDeque::new(),
             link: Arc::clone(self),
             _connection: connection,
         })
@@ -39,8 +37,6 @@ impl Link {
 /// The stream of events as one process receives it.
 pub(crate) struct Hints {
     releases: broadcast::Receiver<HolderChange>,
-    /// The events of the last reply that were not read yet, in a scene.
-    batch: VecDeque<HolderChange>,
     link: Arc<Link>,
     /// The stream keeps a connection for as long as it is open.
     _connection: Option<Connection>,
@@ -57,9 +53,6 @@ impl Hints {
 
     /// The next event that this filter admits, as the server applies it.
     pub(crate) async fn next(&mut self, filter: &StreamFilter) -> Result<Option<HolderChange>, LockError> {
-        if self.link.knobs.way.is_some() {
-            return Ok(self.next_of_batch(filter).await);
-        }
         let event = timeout(Duration::from_secs(1), self.releases.recv()).await;
         let mut event = event.ok().and_then(Result::ok);
         if self.link.is_faulty() {
@@ -84,22 +77,5 @@ impl Hints {
             heard(&self.link.server, &self.link.process, event);
         }
         Ok(event)
-    }
-
-    /// The next event in a scene. A stream gets all events in one reply that have happened since the last one, and asks for
-    /// another reply only after it has read them.
-    async fn next_of_batch(&mut self, filter: &StreamFilter) -> Option<HolderChange> {
-        if self.batch.is_empty() {
-            self.link.server.traffic.stream_replies.fetch_add(1, Relaxed);
-            sleep(self.link.message(0)).await;
-            let first = timeout(Duration::from_secs(1), self.releases.recv()).await;
-            self.batch.extend(first.ok().and_then(Result::ok));
-            while let Ok(event) = self.releases.try_recv() {
-                self.batch.push_back(event);
-            }
-            self.batch.retain(|event| filter.admits(event.name()));
-            sleep(self.link.message(0)).await;
-        }
-        self.batch.pop_front()
     }
 }

@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::between;
 use super::overload::SHORT;
 use super::plan::Scenario;
-use super::{between, chance};
 
 /// The difference between the clocks of two members.
 pub(super) const APART: Duration = Duration::from_secs(3);
@@ -59,40 +59,6 @@ pub(super) struct Knobs {
     /// The longest time for which the server rejects all commands for overload; it rejects parts of them for longer. `None`
     /// without an overload.
     pub(super) overload: Option<Duration>,
-    /// The time of each message of a scene; `None` for the times of the scenarios.
-    pub(super) way: Option<Way>,
-}
-
-/// The time of a message in one direction between a process and the server. The clock of a simulation has whole milliseconds,
-/// so that a message takes half a millisecond on average if none of the fields makes it longer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Way {
-    /// The shortest time in milliseconds. One message of two takes a millisecond more.
-    least: u64,
-    /// The number of messages in a thousand that are late, because the process got no processor.
-    late: u32,
-    /// The time in milliseconds that a late message takes more.
-    late_by: u64,
-}
-
-impl Way {
-    pub(super) const fn late(late: u32, late_by: u64) -> Self {
-        Self {
-            least: 0,
-            late,
-            late_by,
-        }
-    }
-
-    /// The same way when it is longer by so many milliseconds.
-    pub(super) const fn by(self, least: u64) -> Self {
-        Self { least, ..self }
-    }
-
-    pub(super) fn draw(self, rng: &mut Rng) -> Duration {
-        let late = if chance(rng, self.late) { self.late_by } else { 0 };
-        between(rng, self.least, self.least + 1) + Duration::from_millis(late)
-    }
 }
 
 impl Knobs {

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::{chance, errors};
 use crate::LockError;
 use crate::simulation::link::Link;
-use crate::store::{Holders, MemoryStore, NestedWait, ProviderMark, Waiter, WaiterEntry, WaitersByName};
+use crate::store::{MemoryStore, ProviderMark, Waiter, WaiterEntry, WaitersByName};
 
 /// What happens to one command.
 enum Fault {
@@ -77,14 +77,6 @@ impl Link {
         Ok(lines)
     }
 
-    pub(crate) async fn holders(&self, names: &[Arc<str>]) -> Result<Holders, LockError> {
-        self.line_command(|memory, _| memory.holders(names)).await
-    }
-
-    pub(crate) async fn nested_waits(&self, holds: &[Arc<str>]) -> Result<Vec<NestedWait>, LockError> {
-        self.line_command(|memory, _| memory.nested_waits(holds)).await
-    }
-
     /// Puts waiters that do not exist into a line, and all of it in a random order.
     fn forge(&self, line: &mut Vec<Waiter>) {
         let rng = &mut *self.rng();
@@ -104,8 +96,7 @@ impl Link {
     async fn line_command<T>(&self, run: impl FnOnce(&MemoryStore, bool) -> T) -> Result<T, LockError> {
         let mut connection = Some(self.connection().await);
         self.admitted(&mut connection).await?;
-        self.server.traffic.line_commands.fetch_add(1, Relaxed);
-        sleep(self.message(4)).await;
+        sleep(self.between(0, 4)).await;
         let is_wrong = match self.line_fault() {
             Fault::None => false,
             Fault::Wrong => true,
@@ -121,7 +112,7 @@ impl Link {
             Fault::Refused => return Err(errors::refusal().error.into()),
         };
         let output = run(self.memory(), is_wrong);
-        sleep(self.message(4)).await;
+        sleep(self.between(0, 4)).await;
         Ok(output)
     }
 

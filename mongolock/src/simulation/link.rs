@@ -185,7 +185,7 @@ impl Link {
         limit: Duration,
     ) -> Result<RunningLeases, LockError> {
         let names: Vec<Arc<str>> = match looked {
-            Looked::Names(names) | Looked::Awaited(names) => names.to_vec(),
+            Looked::Names(names) => names.to_vec(),
             Looked::Permits { semaphore, permits } => (0..permits)
                 .map(|number| permit_id::new(semaphore, number))
                 .collect(),
@@ -378,10 +378,7 @@ impl Link {
 
     fn trip(&self, order: &Order) -> Trip {
         let rng = &mut *lock(&self.rng);
-        let mut trip = match self.knobs.way {
-            Some(way) => Trip::on(way, rng),
-            None => Trip::healthy(rng),
-        };
+        let mut trip = Trip::healthy(rng);
         if !self.server.calm.load(Relaxed) {
             trip.spoil(&self.knobs, order, rng);
         }
@@ -408,13 +405,5 @@ impl Link {
 
     pub(super) fn between(&self, min: u64, max: u64) -> Duration {
         between(&mut lock(&self.rng), min, max)
-    }
-
-    /// The time of a message in one direction: on the way of a scene, or up to this number of milliseconds.
-    pub(super) fn message(&self, longest: u64) -> Duration {
-        match self.knobs.way {
-            Some(way) => way.draw(&mut self.rng()),
-            None => self.between(0, longest),
-        }
     }
 }

@@ -26,7 +26,6 @@ mod plan;
 mod pool;
 mod process;
 mod replies;
-mod scenes;
 mod seeds;
 mod server;
 mod targets;

@@ -36,7 +36,7 @@ impl World {
             return;
         };
         let holder = self.holder_of(&name);
-        let ended = self.server.memory.force_release_at(now, seen).is_some();
+        let ended = self.server.memory.force_release_at(now, seen);
         if ended {
             self.server.ledger.forced(&name, holder.clone());
         }

@@ -19,7 +19,7 @@ use super::turns::Turns;
 use super::works::Works;
 use crate::permit_id;
 use crate::store::LeaseId;
-use crate::store::{AcquireReply, AcquireRequest, Holds, MemoryStore, ProviderMark, WaiterEntry};
+use crate::store::{AcquireReply, AcquireRequest, MemoryStore, ProviderMark, WaiterEntry};
 use crate::sync::lock;
 
 /// The server's clock at the beginning in milliseconds, which leaves room for jumps back.
@@ -52,24 +52,12 @@ pub(super) struct Server {
     /// The smallest and the greatest takeover margin of the processes.
     takeover_margins: (Duration, Duration),
     commands: [AtomicU64; 5],
-    pub(super) traffic: Traffic,
     grants: Mutex<HashMap<Arc<str>, Grant>>,
     /// The claims that were written and not confirmed, until a majority has them.
     unconfirmed: Mutex<HashMap<LeaseId, Instant>>,
     digest: AtomicU64,
     traced: bool,
     start: Instant,
-}
-
-/// What the line and the stream cost, and the turns of the processes.
-#[derive(Default)]
-pub(super) struct Traffic {
-    /// The number of commands on the documents of waiters.
-    pub(super) line_commands: AtomicU64,
-    /// The number of requests of change streams for another reply, in scenes.
-    pub(super) stream_replies: AtomicU64,
-    /// The number of claims that have acquired their locks.
-    pub(super) grants: AtomicU64,
 }
 
 struct Grant {
@@ -109,7 +97,6 @@ impl Server {
             has_sound_clock: scenario.has_sound_clock(),
             takeover_margins,
             commands: Default::default(),
-            traffic: Traffic::default(),
             grants: Mutex::default(),
             unconfirmed: Mutex::default(),
             digest: AtomicU64::new(0),
@@ -182,7 +169,6 @@ impl Server {
             time_slot: Duration::from_millis(20),
             last: None,
             keeps_place: false,
-            holds: Holds::default(),
         };
         let expired: Vec<WaiterEntry> = (0..number).map(expired).collect();
         self.memory.move_to_end(&expired);
@@ -315,7 +301,6 @@ impl Server {
         if before.is_some_and(|before| before.lock_id == key.lock_id) {
             return;
         }
-        self.traffic.grants.fetch_add(1, Relaxed);
         let (name, process) = (&key.name, number_in(&key.lock_id));
         self.trace(|| format!("{name} goes to {process:?} until {last_token}"));
         if self.scenario == Scenario::Turns

@@ -418,7 +418,7 @@ pub(super) fn in_virtual_time<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-pub(super) fn number(variable: &str) -> Option<u64> {
+fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
     Some(
         value

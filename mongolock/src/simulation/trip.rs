@@ -4,7 +4,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use mongodb::error::{Error, ErrorKind};
 
-use super::knobs::{Knobs, Way};
+use super::knobs::Knobs;
 use super::order::{Change, Course, Order};
 use super::{between, chance, errors};
 use crate::store::driver_error;
@@ -52,16 +52,6 @@ impl Trip {
             end: None,
             course: Course::default(),
             first_copy: None,
-        }
-    }
-
-    /// A request of a scene, whose messages take their time on this way and have no faults.
-    pub(super) fn on(way: Way, rng: &mut Rng) -> Self {
-        Self {
-            packed: Duration::ZERO,
-            there: Some(way.draw(rng)),
-            back: way.draw(rng),
-            ..Self::healthy(rng)
         }
     }
 

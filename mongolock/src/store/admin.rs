@@ -1,14 +1,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::bson::{Bson, Document, doc};
 
 use super::claims::{merged, unfit};
 use super::mongo::MongoStore;
 use super::takeover::taken;
 use super::ttl_index::BUILD_LOCK;
-use super::{EndedHold, HoldsOf, NotesById, SeenHold, WaitersByName, waiters};
-use crate::lock_id::{self, KEPT_PREFIX, MARK_PREFIX};
+use super::{HoldsOf, SeenHold};
+use crate::lock_id::{KEPT_PREFIX, MARK_PREFIX};
 use crate::store::info::{Page, Seen};
 use crate::timing::COMMAND_LIMIT;
 use crate::{LockError, LockFilter, LockInfo, LockState, permit_id};
@@ -29,8 +29,7 @@ impl MongoStore {
         takeover_margin: Duration,
     ) -> Result<Page, LockError> {
         let (documents, last_name) = self.documents(conditions(filter), after, filter.limit).await?;
-        let hints = self.hints_of(&documents).await;
-        let info = |document: &Document| info(name_of(document), document, takeover_margin, &hints);
+        let info = |document: &Document| info(name_of(document), document, takeover_margin);
         let locks = documents.iter().map(info).collect();
         Ok(Page { locks, last_name })
     }
@@ -81,52 +80,24 @@ impl MongoStore {
             .projection(seen_fields())
             .max_time(COMMAND_LIMIT)
             .await?;
-        let Some(document) = found else {
-            return Ok(None);
-        };
-        let hints = self.hints_of(std::slice::from_ref(&document)).await;
-        info(name, &document, takeover_margin, &hints).map(Some)
-    }
-
-    /// The waiters for these locks and the notes of their holders, with two queries at the same time. Without the right to read
-    /// them, or after another error, none are known: the locks themselves can be read all the same.
-    async fn hints_of(&self, locks: &[Document]) -> Hints {
-        let awaited = |lock: &Document| Arc::from(permit_id::awaited(name_of(lock)));
-        let names: Vec<Arc<str>> = locks.iter().map(awaited).collect();
-        if names.is_empty() {
-            return Hints::default();
-        }
-        let ids = locks.iter().filter_map(|lock| lock.get_str("lockId").ok());
-        let ids: Vec<Arc<str>> = ids.filter(|id| lock_id::is_claim(id)).map(Arc::from).collect();
-        let notes = async {
-            if ids.is_empty() {
-                return NotesById::new();
-            }
-            self.notes(&ids, COMMAND_LIMIT).await.unwrap_or_default()
-        };
-        let (lines, notes) = tokio::join!(self.lines(&names, COMMAND_LIMIT), notes);
-        Hints {
-            lines: lines.unwrap_or_default(),
-            notes,
-        }
+        found
+            .map(|document| info(name, &document, takeover_margin))
+            .transpose()
     }
 
     /// Releases what was read, and nothing that has begun since. No date says which that is: the clock of the server that has
     /// set it may have been wrong.
-    pub(crate) async fn force_release(&self, hold: &SeenHold) -> Result<Option<EndedHold>, LockError> {
+    pub(crate) async fn force_release(&self, hold: &SeenHold) -> Result<bool, LockError> {
         let as_read = [("lockId", &hold.lock_id), ("fencingToken", &hold.token)];
         let as_read = as_read.map(|(field, value)| is_as_read(field, value.as_ref()));
         let command = doc! {
             "findAndModify": self.locks.name(),
             "query": { "_id": &*hold.name, "$expr": { "$and": as_read.to_vec() } },
             "update": [forced_stage()],
-            "fields": { "lockId": 1, "expiresAt": 1 },
+            "fields": { "_id": 1 },
         };
         let reply = self.write(&self.locks, command, COMMAND_LIMIT).await?;
-        Ok(reply.get_document("value").ok().map(|before| EndedHold {
-            lock_id: Arc::from(before.get_str("lockId").unwrap_or_default()),
-            expires_at: before.get_datetime("expiresAt").copied().unwrap_or(DateTime::MIN),
-        }))
+        Ok(reply.get_document("value").is_ok())
     }
 
     /// The documents of locks that are taken or damaged.
@@ -164,13 +135,6 @@ impl MongoStore {
         }
         Ok(holds)
     }
-}
-
-/// What the documents of the waiters say about locks.
-#[derive(Default)]
-pub(super) struct Hints {
-    lines: WaitersByName,
-    notes: NotesById,
 }
 
 /// The fields to read, and the server's time, which is the same for all documents of one query.
@@ -289,22 +253,16 @@ pub(super) fn info(
     name: &str,
     document: &Document,
     takeover_margin: Duration,
-    hints: &Hints,
 ) -> Result<LockInfo, LockError> {
     let seen = seen(name, document)?;
     let seen = Seen {
         takeover_margin,
-        waiters: waiters::infos(
-            hints.lines.get(permit_id::awaited(name)),
-            lock_id::taken_by(seen.lock_id),
-        ),
-        note: hints.notes.get(seen.lock_id).cloned(),
         ..seen
     };
     Ok(seen.into())
 }
 
-/// The fields of a document that a query with [`seen_fields`] has read, without a takeover margin, waiters and a note.
+/// The fields of a document that a query with [`seen_fields`] has read, without a takeover margin.
 pub(super) fn seen<'a>(name: &'a str, document: &'a Document) -> Result<Seen<'a>, LockError> {
     let unfit = |field, wanted| unfit(name, document, field, wanted);
     let text = |field| document.get_str(field).map_err(|_| unfit(field, "a string"));
@@ -318,7 +276,5 @@ pub(super) fn seen<'a>(name: &'a str, document: &'a Document) -> Result<Seen<'a>
         token: token.map_err(|_| unfit("fencingToken", "a 64-bit integer"))?,
         now: *date("now")?,
         takeover_margin: Duration::ZERO,
-        waiters: Vec::new(),
-        note: None,
     })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mongodb::bson::Document;
 
-use super::admin::{Hints, info};
+use super::admin::info;
 use super::claims::acquire_reply;
 use super::look::running_lease;
 use super::{AcquireReply, AcquireRequest, LeaseId, reply};
@@ -51,7 +51,7 @@ fn read(document: &Document, margin: Duration, wants_dates: bool) -> Read {
     running_lease(document, margin);
     (
         acquire_reply(&key, document, request),
-        info("n", document, margin, &Hints::default()),
+        info("n", document, margin),
     )
 }
 

@@ -224,7 +224,7 @@ impl MongoStore {
             pipeline: pipeline(&filter).to_vec(),
             reply_await: STREAM_AWAIT,
         };
-        let opening = self.read_stream(&self.background, self.ends.clone(), wanted, Begin::Now);
+        let opening = self.read_stream(&self.locks, self.ends.clone(), wanted, Begin::Now);
         let (reader, switch) = (opening.await?, None);
         let source = Source::Mongo(Box::new(MongoStream { reader, switch }));
         Ok(LockStream { source, filter })

@@ -63,7 +63,7 @@ impl MongoStore {
         for (expiry, keys) in keys {
             updates.extend(updates_of(claims(keys), &renewal_stage(expiry)));
         }
-        let matched = self.update(&self.background, updates, limit).await;
+        let matched = self.update(&self.locks, updates, limit).await;
         self.note_outcome(&matched);
         let matched = matched?;
         // The matched documents count, not the modified ones: a second renewal within one millisecond changes nothing.
@@ -72,7 +72,7 @@ impl MongoStore {
         }
         let mut held = HashSet::new();
         let finding = self
-            .background
+            .locks
             .find(doc! { "$or": claims(renewed.iter().map(|(key, _)| key)) })
             .projection(doc! { "_id": 1, "lockId": 1 })
             .max_time(limit);
@@ -117,7 +117,7 @@ impl MongoStore {
             } => doc! { "$set": detached_fields(lock_id, *ttl, *min_hold) },
         };
         let updates = updates_of(claims(keys), &stage);
-        let ended = self.update(&self.background, updates, limit).await;
+        let ended = self.update(&self.locks, updates, limit).await;
         self.note_release(&ended);
         match (ended, keys) {
             (Ok(_), _) => Ok(()),

@@ -203,8 +203,6 @@ pub(crate) enum GuardChange {
     Renew(Duration),
     /// It replaces the claim by the mark that its work is done, or releases it if the period is over.
     Mark(MarkEnd),
-    /// It releases the claim with this minimum hold.
-    Release(Duration),
 }
 
 /// The outcome of the statement that guards a commit.

@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::error::{Error, ErrorKind};
 use mongodb::options::ClientOptions;
 use tokio::time::timeout;
 
-use super::ClientObservation;
 use super::admission::DEFAULT_POOL;
+use super::reachability::Reachability;
 use crate::LockError;
 use crate::error::failure::Failure;
 use crate::timing::CLIENT_LIMIT;
@@ -19,7 +20,8 @@ use crate::timing::CLIENT_LIMIT;
 /// and the last one that is shut down ends it.
 pub(crate) struct Connection {
     pub(crate) client: Client,
-    pub(crate) observation: ClientObservation,
+    /// What the driver reports about its servers, connections and log-ins.
+    pub(crate) servers: Arc<Reachability>,
     /// The number of providers that use the client.
     users: AtomicUsize,
 }
@@ -36,7 +38,7 @@ impl Connection {
 
     /// Ends the client: its cursors and sessions at the server, and its tasks.
     pub(super) async fn shut_down(&self) {
-        self.observation.reachability().end_questions().await;
+        self.servers.end_questions().await;
         let shutdown = |immediate| timeout(CLIENT_LIMIT, self.client.clone().shutdown().immediate(immediate));
         if shutdown(false).await.is_err() {
             // A server that does not answer must not keep the process.
@@ -46,15 +48,16 @@ impl Connection {
 }
 
 /// Makes a client whose monitoring tells why MongoDB cannot be reached. Nothing is awaited from a server, except for the
-/// DNS records that a `mongodb+srv` string names.
-pub(crate) async fn connect(uri: &str) -> Result<Arc<Connection>, LockError> {
+/// DNS records that a `mongodb+srv` string names. `selection` is how long the driver looks for a server if the string does not say.
+pub(crate) async fn connect(uri: &str, selection: Option<Duration>) -> Result<Arc<Connection>, LockError> {
     let refused = |error| refused(uri, error);
     let mut options = options(uri).await.map_err(refused)?;
-    let observation = ClientObservation::of_string(uri, &mut options);
+    options.server_selection_timeout = options.server_selection_timeout.or(selection);
+    let servers = Reachability::observe(uri, &mut options);
     let client = Client::with_options(options).map_err(refused)?;
     Ok(Arc::new(Connection {
         client,
-        observation,
+        servers,
         users: AtomicUsize::new(0),
     }))
 }
@@ -137,7 +140,7 @@ mod tests {
     use super::*;
 
     async fn error_of(uri: &str) -> LockError {
-        match connect(uri).await {
+        match connect(uri, None).await {
             Err(error) => error,
             Ok(_) => panic!("{uri} is accepted"),
         }

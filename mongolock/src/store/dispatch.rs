@@ -1,6 +1,6 @@
 //! Sends each command to the store that there is: MongoDB, memory, or the server of the simulation.
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,12 +11,11 @@ use tokio::time::Instant;
 
 use super::look::held_permits;
 use super::{
-    AcquireReply, AcquireRequest, Admission, AdmissionClass, Admissions, Begin, Changes, ClaimEnd, ClaimItem,
-    Claimed, Detachment, DocumentStream, EndedHold, Extended, Force, ForcesById, GuardChange, GuardOutcome,
-    HeldPermits, Holders, HoldsOf, IndexCheck, IndexState, Lane, LeaseId, LockFilter, LockInfo, LockStream,
-    Looked, MarkReply, MarkRequest, MongoStore, NestedWait, Note, NotesById, Outcomes, Page, ProviderMark,
-    ReleaseItem, RenewReply, RunningLeases, SeenHold, Store, StreamFilter, TakenOrDamaged, WaiterEntry,
-    WaitersByName, WaitersState, driver_error,
+    AcquireReply, AcquireRequest, Admission, AdmissionClass, Admissions, Begin, ClaimEnd, ClaimItem, Claimed,
+    Detachment, DocumentStream, Extended, GuardChange, GuardOutcome, HeldPermits, HoldsOf, IndexCheck,
+    IndexState, Lane, LeaseId, LockFilter, LockInfo, LockStream, Looked, MarkReply, MarkRequest, MongoStore,
+    Outcomes, Page, ProviderMark, ReleaseItem, RenewReply, RunningLeases, SeenHold, Store, StreamFilter,
+    TakenOrDamaged, WaiterEntry, WaitersByName, driver_error,
 };
 use crate::error::failure::Failure;
 use crate::few::Few;
@@ -24,7 +23,7 @@ use crate::meter::CommandKind;
 use crate::options::TtlOptions;
 #[cfg(test)]
 use crate::task::{with_reply_limit, within};
-use crate::timing::{NOTE_LIMIT, RELEASE_LIMIT};
+use crate::timing::RELEASE_LIMIT;
 use crate::{FencingToken, LockError, permit_id};
 
 /// Sends a command by its kind, with the time for which it waits for the reply. The method of a store has the name and the
@@ -37,7 +36,7 @@ macro_rules! send {
     };
     // A hint about waiters, which is admitted here.
     ($store:ident, Line within $limit:ident, $command:ident($($value:expr),*)) => {{
-        let _admission = $store.background_admissions().admit(AdmissionClass::Line, None).await;
+        let _admission = $store.admissions().admit(AdmissionClass::Line, None).await;
         send!(@ $store, run_within($limit, CommandKind::Line), $command($($value),*), [$limit],
             |link| link.$command($($value),*).await)
     }};
@@ -102,7 +101,7 @@ impl Store {
         self.mongo().is_some_and(|store| store.gate.is_closed())
     }
 
-    /// What admits the commands on the client of the calls: acquire requests, their copies, and releases.
+    /// What admits the commands on the client.
     pub(crate) fn admissions(&self) -> &Arc<Admissions> {
         match self {
             Self::Mongo(store) => store.servers.admissions(),
@@ -112,16 +111,14 @@ impl Store {
         }
     }
 
-    /// What admits the commands on the client for background work: renewals, background releases, queries about locks, and
-    /// the documents of waiters. It is the same as the other one unless the user has given a client for that.
-    pub(crate) fn background_admissions(&self) -> &Arc<Admissions> {
-        let store = self.mongo();
-        store.map_or_else(|| self.admissions(), |store| &store.background_admissions)
-    }
-
     /// Whether every command ends at once: then a request needs no task, because it cannot be cut off half-way.
     pub(crate) fn never_waits(&self) -> bool {
         matches!(self, Self::Memory(_))
+    }
+
+    /// Whether the application may use the connections as well: the client is its own.
+    pub(crate) fn shares_pool(&self) -> bool {
+        self.mongo().is_some_and(MongoStore::shares_pool)
     }
 
     /// The error of a request without a reply.
@@ -197,8 +194,7 @@ impl Store {
 
     /// For how long the server has rejected commands of this provider for overload; `None` if it has rejected none lately.
     pub(crate) fn overloaded_for(&self) -> Option<Duration> {
-        let of = |admissions: &Admissions| admissions.overload().duration();
-        of(self.admissions()).max(of(self.background_admissions()))
+        self.admissions().overload().duration()
     }
 
     /// Notes what the outcome of a command of a call says about the server. It was sent at this time.
@@ -209,12 +205,6 @@ impl Store {
     /// [`Self::note`], with the outcome.
     fn noted<T>(&self, sent: Instant, outcome: Result<T, LockError>) -> Result<T, LockError> {
         self.note(sent, &outcome);
-        outcome
-    }
-
-    /// [`Self::noted`] of a command in the background.
-    fn noted_in_background<T>(&self, sent: Instant, outcome: Result<T, LockError>) -> Result<T, LockError> {
-        self.background_admissions().note(sent, &outcome);
         outcome
     }
 
@@ -286,7 +276,7 @@ impl Store {
         limit: Duration,
     ) -> Result<RenewReply, LockError> {
         let sent = Instant::now();
-        self.noted_in_background(sent, send!(self, Renew within limit, renew(claims)))
+        self.noted(sent, send!(self, Renew within limit, renew(claims)))
     }
 
     /// Releases the claims of one hold; `false` if one of them does not have its lock. The server ends the command at the
@@ -348,12 +338,12 @@ impl Store {
         limit: Duration,
     ) -> Result<(), LockError> {
         let sent = Instant::now();
-        self.noted_in_background(sent, send!(self, Release within limit, end_many(keys, end)))
+        self.noted(sent, send!(self, Release within limit, end_many(keys, end)))
     }
 
     /// Ends these claims, which this process has given up, so that a caller does not meet them.
     pub(crate) async fn end_given_up(&self, keys: &[LeaseId], end: &ClaimEnd) -> Result<(), LockError> {
-        let admissions = self.background_admissions();
+        let admissions = self.admissions();
         let _admission = admissions.admit(AdmissionClass::Release, None).await;
         self.end_many(keys, end, RELEASE_LIMIT).await
     }
@@ -520,25 +510,18 @@ impl Store {
     /// Opens a stream of the changes of documents, for operators.
     pub(crate) async fn document_changes(
         &self,
-        changes: &Changes,
+        filter: &LockFilter,
         begin: Begin,
+        ends_at_present: bool,
     ) -> Result<DocumentStream, LockError> {
         match self.mongo() {
-            Some(store) => store.document_changes(changes, begin).await,
+            Some(store) => store.document_changes(filter, begin, ends_at_present).await,
             None => Err(driver_error::no_streams()),
         }
     }
 
-    /// Opens a stream of the documents that are inserted among the waiters.
-    pub(crate) async fn new_waiters(&self) -> Result<DocumentStream, LockError> {
-        match self.mongo() {
-            Some(store) => store.new_waiters().await,
-            None => Err(driver_error::no_streams()),
-        }
-    }
-
-    /// Frees a lock, if its document is as it was read, and returns what it has ended.
-    pub(crate) async fn force_release(&self, hold: &SeenHold) -> Result<Option<EndedHold>, LockError> {
+    /// Frees a lock, if its document is as it was read, and returns whether it was.
+    pub(crate) async fn force_release(&self, hold: &SeenHold) -> Result<bool, LockError> {
         send!(self, force_release(hold))
     }
 
@@ -562,9 +545,9 @@ impl Store {
         let sent = Instant::now();
         let looked = send!(self, Look within limit, look(looked, takeover_margin));
         if looked.as_ref().is_err_and(LockError::is_rejection) {
-            self.background_admissions().begin_pause();
+            self.admissions().begin_pause();
         }
-        self.noted_in_background(sent, looked)
+        self.noted(sent, looked)
     }
 
     /// Looks at all permits of a semaphore, also at those beyond this number. The reply is only a hint, as that to a look. The
@@ -635,122 +618,6 @@ impl Store {
         send!(self, Line within limit, lines(names))
     }
 
-    /// The holders of these names, with one query.
-    pub(crate) async fn holders(&self, names: &[Arc<str>], limit: Duration) -> Result<Holders, LockError> {
-        send!(self, Line within limit, holders(names))
-    }
-
-    /// The waits that list one of these holds, with one query; with a second one if callers of other processes run inside
-    /// these holds.
-    pub(crate) async fn nested_waits(
-        &self,
-        holds: &[Arc<str>],
-        limit: Duration,
-    ) -> Result<Vec<NestedWait>, LockError> {
-        send!(self, Line within limit, nested_waits(holds))
-    }
-
-    /// Notes that callers of this provider run inside these holds of others.
-    pub(crate) async fn note_outer_holds(
-        &self,
-        provider: &ProviderMark,
-        holds: &[Arc<str>],
-        limit: Duration,
-    ) -> Result<(), LockError> {
-        // In memory the waits are found without that.
-        let Some(store) = self.mongo() else {
-            return Ok(());
-        };
-        let _admission = self
-            .background_admissions()
-            .admit(AdmissionClass::Line, None)
-            .await;
-        let noting = pin!(store.note_outer_holds(provider, holds, limit));
-        store.gate.run_within(limit, CommandKind::Line, noting).await
-    }
-
-    /// Writes notes about holds. In the simulation there are none.
-    pub(crate) async fn write_notes(&self, notes: &[Note], limit: Duration) -> Result<(), LockError> {
-        match self {
-            Self::Mongo(store) => self.hint(limit, pin!(store.write_notes(notes, limit))).await,
-            Self::Memory(store) => {
-                store.write_notes(notes);
-                Ok(())
-            }
-            #[cfg(test)]
-            Self::Simulated(_) => Ok(()),
-        }
-    }
-
-    /// The notes about the holds with these ids, as far as there are some.
-    pub(crate) async fn notes_of(
-        &self,
-        lock_ids: &[Arc<str>],
-        limit: Duration,
-    ) -> Result<NotesById, LockError> {
-        match self {
-            Self::Mongo(store) => self.hint(limit, pin!(store.notes(lock_ids, limit))).await,
-            Self::Memory(store) => {
-                let note = |id: &Arc<str>| Some((Arc::clone(id), store.note_of(id)?));
-                Ok(lock_ids.iter().filter_map(note).collect())
-            }
-            #[cfg(test)]
-            Self::Simulated(_) => Ok(NotesById::default()),
-        }
-    }
-
-    /// Notes by whom these holds were ended, after their end.
-    pub(crate) async fn note_forced(&self, ended: &[EndedHold], force: &Force) -> Result<(), LockError> {
-        match self {
-            Self::Mongo(store) => {
-                let noting = pin!(store.note_forced(ended, force, NOTE_LIMIT));
-                store.gate.run_always(CommandKind::Admin, noting).await
-            }
-            Self::Memory(store) => {
-                store.note_forced(ended, force);
-                Ok(())
-            }
-            #[cfg(test)]
-            Self::Simulated(_) => Ok(()),
-        }
-    }
-
-    /// Who has ended the holds with these ids by force, as far as that is noted. Their holders have noticed it.
-    pub(crate) async fn see_forced(
-        &self,
-        lock_ids: &[Arc<str>],
-        limit: Duration,
-    ) -> Result<ForcesById, LockError> {
-        match self {
-            Self::Mongo(store) => self.hint(limit, pin!(store.see_forced(lock_ids, limit))).await,
-            Self::Memory(store) => {
-                let force = |id: &Arc<str>| Some((Arc::clone(id), store.forced(id)?));
-                Ok(lock_ids.iter().filter_map(force).collect())
-            }
-            #[cfg(test)]
-            Self::Simulated(_) => Ok(ForcesById::default()),
-        }
-    }
-
-    /// Whether there are notes that a command reads and writes.
-    pub(crate) fn sends_notes(&self) -> bool {
-        self.mongo().is_some()
-    }
-
-    /// Runs a command on the notes, unless there is no room for one within the limit: nothing waits for it then.
-    async fn hint<T>(
-        &self,
-        limit: Duration,
-        command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
-    ) -> Result<T, LockError> {
-        let admission = self.background_admissions().admit(AdmissionClass::Line, None);
-        let admitted = tokio::time::timeout(limit, admission).await;
-        let (Ok(_admission), Some(store)) = (admitted, self.mongo()) else {
-            return Err(self.no_reply("note", limit));
-        };
-        store.gate.run_within(limit, CommandKind::Line, command).await
-    }
-
     /// Checks the indexes of the documents of waiters, and has those built that are missing.
     pub(crate) async fn ensure_waiters_indexes(&self) -> IndexState {
         let Some(store) = self.mongo() else {
@@ -759,16 +626,5 @@ impl Store {
         let checking = async { Ok(store.ensure_waiters_indexes().await) };
         let checked = store.gate.run(CommandKind::Index, pin!(checking)).await;
         checked.unwrap_or_else(|error| IndexState::unknown(&error))
-    }
-
-    /// Checks what a provider needs to wait in order, with a document of its own that it removes again: the rights on the
-    /// collection of the waiters, and its indexes, which are created if one is missing.
-    pub(crate) async fn check_waiters(&self) -> WaitersState {
-        let Some(store) = self.mongo() else {
-            return WaitersState::Ready;
-        };
-        let checking = async { Ok(store.check_waiters().await) };
-        let checked = store.gate.run_always(CommandKind::Admin, pin!(checking)).await;
-        checked.unwrap_or_else(|error| WaitersState::after(&error))
     }
 }

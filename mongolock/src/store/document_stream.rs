@@ -2,9 +2,8 @@
 
 use std::pin::pin;
 
-use mongodb::Collection;
 use mongodb::bson::{Bson, DateTime, Document, Timestamp, doc};
-use tokio::sync::watch;
+use mongodb::error::Error;
 
 use super::admin::{literally, named};
 use super::mongo::{MongoStore, run};
@@ -12,17 +11,6 @@ use super::stream_reader::{Begin, StreamReader, Wanted};
 use crate::meter::CommandKind;
 use crate::timing::{HISTORY_AWAIT, STREAM_AWAIT};
 use crate::{LockError, LockFilter};
-
-/// Which changes a stream has.
-#[derive(Debug, Clone)]
-pub(crate) struct Changes {
-    /// Only its name and its prefix count.
-    pub(crate) filter: LockFilter,
-    /// Whether renewals are changes as well; the server leaves them out otherwise.
-    pub(crate) renewals: bool,
-    /// The time at which the stream ends.
-    pub(crate) until: Option<DateTime>,
-}
 
 /// A change of a document, or of the whole collection.
 #[derive(Debug)]
@@ -57,68 +45,79 @@ pub(crate) enum ChangeKind {
 /// A stream of the changes of documents.
 pub(crate) struct DocumentStream {
     reader: StreamReader,
-    end: Option<End>,
+    /// The time of the last write before the stream, if it ends there.
+    end: Option<Timestamp>,
+    /// Whether the server has sent a change after the end, and so all before it.
+    is_passed: bool,
 }
 
 impl MongoStore {
-    /// Opens a stream of the changes of lock documents.
+    /// Opens a stream of the changes of lock documents with this name or prefix, without renewals. It may end with the last write
+    /// before it.
     pub(super) async fn document_changes(
         &self,
-        changes: &Changes,
+        filter: &LockFilter,
         begin: Begin,
+        ends_at_present: bool,
     ) -> Result<DocumentStream, LockError> {
-        let mut end = changes.until.map(End::new);
-        if let Some(end) = &mut end {
-            let looking = pin!(end.look(&self.background));
-            self.gate.run(CommandKind::Stream, looking).await?;
-        }
-        let wanted = Wanted {
-            pipeline: vec![doc! { "$match": wanted(changes) }, doc! { "$project": kept() }],
-            reply_await: changes.until.map_or(STREAM_AWAIT, |_| HISTORY_AWAIT),
+        let end = if ends_at_present {
+            let looking = pin!(self.last_write());
+            Some(self.gate.run(CommandKind::Stream, looking).await?)
+        } else {
+            None
         };
-        let opening = self.read_stream(&self.background, self.ends.clone(), wanted, begin);
-        let reader = Box::pin(opening).await?;
-        Ok(DocumentStream { reader, end })
+        let wanted = Wanted {
+            pipeline: vec![doc! { "$match": wanted(filter) }, doc! { "$project": kept() }],
+            reply_await: if ends_at_present {
+                HISTORY_AWAIT
+            } else {
+                STREAM_AWAIT
+            },
+        };
+        let opening = self.read_stream(&self.locks, self.ends.clone(), wanted, begin);
+        Ok(DocumentStream {
+            reader: Box::pin(opening).await?,
+            end,
+            is_passed: false,
+        })
     }
 
-    /// Opens a stream of the processes that begin to wait.
-    pub(super) async fn new_waiters(&self) -> Result<DocumentStream, LockError> {
-        let inserted = doc! { "$match": { "operationType": { "$in": ["insert", "invalidate"] } } };
-        let wanted = Wanted {
-            pipeline: vec![inserted],
-            reply_await: STREAM_AWAIT,
+    /// The time of the server's last write. A router does not tell it: there it is the end of the present second, which a stream reaches
+    /// within 10 s, because each shard writes something as often.
+    async fn last_write(&self) -> Result<Timestamp, LockError> {
+        let hello = run(&self.locks, doc! { "hello": 1 }).await?;
+        let last = hello
+            .get_document("lastWrite")
+            .and_then(|last| last.get_document("opTime")?.get_timestamp("ts"));
+        let present = || {
+            hello
+                .get_datetime("localTime")
+                .map(|now| timestamp(*now, u32::MAX))
         };
-        let opening = self.read_stream(&self.waiters, watch::Sender::new(0), wanted, Begin::Now);
-        let (reader, end) = (Box::pin(opening).await?, None);
-        Ok(DocumentStream { reader, end })
+        last.or_else(|_| present())
+            .map_err(|error| Error::custom(error).into())
     }
 }
 
 impl DocumentStream {
-    /// The next change, or `None` if the server had none up to the present time. Each call sends at most one request, unless
-    /// the stream is resumed, and must not be dropped, which would close the connection. The call after an error goes on after
-    /// the last change.
+    /// The next change, or `None` if the server had none up to the present time or the end. Each call sends at most one request,
+    /// unless the stream is resumed, and must not be dropped, which would close the connection. The call after an error goes on
+    /// after the last change.
     pub(crate) async fn next(&mut self) -> Result<Option<DocumentChange>, LockError> {
-        let mut event = self.reader.next().await?;
-        if let Some(end) = &mut self.end {
-            event = event.filter(|event| end.has(event));
-        }
-        Ok(event.map(change))
+        let event = self.reader.next().await?;
+        let is_after = |event: &Document| {
+            let at = event.get_timestamp("clusterTime").ok();
+            self.end.is_some_and(|end| at > Some(end))
+        };
+        self.is_passed |= event.as_ref().is_some_and(is_after);
+        Ok(event.filter(|_| !self.is_passed).map(change))
     }
 
     /// Whether the stream has read up to its end, after a reply without a change. A router replies so as well while its shards
     /// still read; the position says up to when they have.
-    pub(crate) async fn is_over(&mut self) -> Result<bool, LockError> {
-        let Some(end) = &mut self.end else {
-            return Ok(false);
-        };
-        let read_up_to = self.reader.position().and_then(time_of);
-        if end.is_passed || read_up_to >= Some(end.at) {
-            return Ok(true);
-        }
-        let looking = pin!(end.look(&self.reader.collection));
-        self.reader.gate.run(CommandKind::Stream, looking).await?;
-        Ok(false)
+    pub(crate) fn is_over(&self) -> bool {
+        let has_read = |end| self.reader.position().and_then(time_of) >= Some(end);
+        self.is_passed || self.end.is_some_and(has_read)
     }
 }
 
@@ -126,49 +125,6 @@ impl Begin {
     /// At the second of this time.
     pub(crate) fn at(time: DateTime) -> Self {
         Self::At(timestamp(time, 1))
-    }
-}
-
-/// The end of a stream.
-struct End {
-    until: DateTime,
-    /// All changes up to then must be read: those before `until`, or once that has passed, those that there were.
-    at: Timestamp,
-    /// Whether the server has sent a change after the end, and so all before it.
-    is_passed: bool,
-}
-
-impl End {
-    fn new(until: DateTime) -> Self {
-        Self {
-            until,
-            at: after(until),
-            is_passed: false,
-        }
-    }
-
-    /// Whether a change belongs to the stream.
-    fn has(&mut self, event: &Document) -> bool {
-        self.is_passed |= event.get_timestamp("clusterTime").ok() >= Some(after(self.until));
-        !self.is_passed
-    }
-
-    /// On a server without writes the position stays behind `until`, so that the stream ends with the latest write. A router
-    /// does not tell that write; its shards write something every 10 s.
-    async fn look(&mut self, collection: &Collection<Document>) -> Result<(), LockError> {
-        let hello = run(collection, doc! { "hello": 1 }).await?;
-        let has_passed = hello
-            .get_datetime("localTime")
-            .is_ok_and(|now| *now >= self.until);
-        let latest = hello
-            .get_document("lastWrite")
-            .and_then(|last| last.get_document("opTime")?.get_timestamp("ts"));
-        if let Ok(latest) = latest
-            && has_passed
-        {
-            self.at = self.at.min(latest);
-        }
-        Ok(())
     }
 }
 
@@ -183,19 +139,16 @@ fn time_of(position: &Document) -> Option<Timestamp> {
 }
 
 /// The condition for the events of a stream.
-fn wanted(changes: &Changes) -> Document {
-    let mut wanted = Vec::new();
-    if !changes.renewals {
-        // A renewal changes only the end of the lease.
-        let holder = doc! { "updateDescription.updatedFields.lockId": { "$exists": true } };
-        wanted.push(doc! { "$or": [{ "operationType": { "$ne": "update" } }, holder] });
-    }
+fn wanted(filter: &LockFilter) -> Document {
+    // A renewal changes only the end of the lease.
+    let holder = doc! { "updateDescription.updatedFields.lockId": { "$exists": true } };
+    let mut wanted = vec![doc! { "$or": [{ "operationType": { "$ne": "update" } }, holder] }];
     let id = "documentKey._id";
     let mut names = Vec::new();
-    if let Some(name) = &changes.filter.name {
+    if let Some(name) = &filter.name {
         names.push(doc! { "$or": named(id, name).to_vec() });
     }
-    if let Some(prefix) = &changes.filter.prefix {
+    if let Some(prefix) = &filter.prefix {
         names.push(doc! { id: { "$regex": format!("^{}", literally(prefix)) } });
     }
     if !names.is_empty() {
@@ -205,17 +158,7 @@ fn wanted(changes: &Changes) -> Document {
         let nameless = doc! { "operationType": { "$in": ends.to_vec() } };
         wanted.push(doc! { "$or": [nameless, { "$and": names }] });
     }
-    // The server refuses an empty list.
-    let wanted = if wanted.is_empty() {
-        doc! {}
-    } else {
-        doc! { "$and": wanted }
-    };
-    let Some(until) = changes.until else {
-        return wanted;
-    };
-    // Any change after the end fills a batch, with which the server stops reading.
-    doc! { "$or": [{ "clusterTime": { "$gte": after(until) } }, wanted] }
+    doc! { "$and": wanted }
 }
 
 /// The fields of an event that are read.
@@ -281,12 +224,4 @@ fn timestamp(time: DateTime, increment: u32) -> Timestamp {
         time: u32::try_from(seconds).unwrap_or(u32::MAX),
         increment,
     }
-}
-
-/// The operation time of the first second that begins at this time or later.
-fn after(time: DateTime) -> Timestamp {
-    timestamp(
-        DateTime::from_millis(time.timestamp_millis().saturating_add(999)),
-        0,
-    )
 }

@@ -8,7 +8,6 @@ use tokio::time::timeout;
 
 use super::reachability::Reachability;
 use crate::LockError;
-use crate::driver_span::of_kind;
 use crate::error::failure::Failure;
 use crate::meter::{CommandKind, CommandMeter};
 use crate::options::check_database;
@@ -108,7 +107,7 @@ impl Gate {
         let counted = Counted::begin(&self.meter, kind);
         let is_of_hold = is_of_hold(kind);
         self.admits(is_of_hold)?;
-        let reply = self.enter()?.run(within(limit, of_kind(kind, command))).await;
+        let reply = self.enter()?.run(within(limit, command)).await;
         counted.end(self.trusted(is_of_hold, reply).await)
     }
 
@@ -119,7 +118,7 @@ impl Gate {
         kind: CommandKind,
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
-        let reply = with_reply_limit(of_kind(kind, command));
+        let reply = with_reply_limit(command);
         match kind {
             CommandKind::Acquire | CommandKind::Hello => self.servers.run(true, reply).await,
             CommandKind::Admin => self.servers.run(false, reply).await,

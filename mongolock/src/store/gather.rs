@@ -19,7 +19,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::admission::InFlight;
 use super::{AcquireReply, AcquireRequest, AdmissionClass, Claimed, LeaseId, Store, driver_error};
-use crate::driver_span::Caller;
 use crate::error::failure::Failure;
 use crate::few::Few;
 use crate::meter::CommandKind;
@@ -101,8 +100,6 @@ pub(super) struct Joined<T: Gathered> {
     item: T,
     /// The limit of the request at the server.
     limit: Duration,
-    /// The caller whose request it is.
-    caller: Caller,
     answer: oneshot::Sender<Answer<T>>,
 }
 
@@ -198,8 +195,6 @@ struct Departure<T: Gathered> {
     items: Vec<T>,
     /// The limit of the command at the server.
     limit: Duration,
-    /// The callers of the requests, in their order.
-    callers: Vec<Caller>,
     answers: Vec<oneshot::Sender<Answer<T>>>,
     in_flight: Option<InFlight>,
 }
@@ -229,18 +224,16 @@ impl Group {
             let _ = timeout(GATHER_LIMIT, self.complete.notified()).await;
         }
         let mut state = lock(&self.state);
-        let (mut items, mut callers, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut items, mut answers) = (Vec::new(), Vec::new());
         let mut limit = TOGETHER_LIMIT;
         for joined in T::joined(&mut state).drain(..) {
             limit = limit.min(joined.limit);
             items.push(joined.item);
-            callers.push(joined.caller);
             answers.push(joined.answer);
         }
         Departure {
             items,
             limit,
-            callers,
             answers,
             in_flight: state.in_flight.take(),
         }
@@ -266,12 +259,7 @@ impl Member {
         let (answer, answered) = oneshot::channel();
         let joined = T::joined(&mut state);
         let is_first = joined.is_empty();
-        joined.push(Joined {
-            item,
-            limit,
-            caller: Caller::present(),
-            answer,
-        });
+        joined.push(Joined { item, limit, answer });
         self.has_come = true;
         group.one_less(&mut state);
         drop(state);
@@ -318,13 +306,12 @@ impl Store {
         let Departure {
             items,
             limit,
-            callers,
             answers,
             in_flight,
         } = departure;
         let most = limit + LANE_GRACE;
         // A command that still waits for a connection is kept, as a command alone is.
-        let mut sending = pin!(task::reply_within(most, self.send(&items, callers, limit)));
+        let mut sending = pin!(task::reply_within(most, self.send(&items, limit)));
         let reply = timeout(most, sending.as_mut()).await;
         drop(in_flight);
         let is_unsent = reply.is_err();
@@ -349,18 +336,13 @@ impl Store {
         }
     }
 
-    /// Sends the command for the requests of these callers. One request alone is that of the caller of this task.
-    async fn send<T: Gathered>(
-        &self,
-        items: &[T],
-        callers: Vec<Caller>,
-        limit: Duration,
-    ) -> Result<Vec<Answer<T>>, LockError> {
+    /// Sends the command for these requests.
+    async fn send<T: Gathered>(&self, items: &[T], limit: Duration) -> Result<Vec<Answer<T>>, LockError> {
         if let [item] = items {
             return Ok(vec![Ok(item.send_alone(self, limit).await?)]);
         }
         self.count_gathered(T::KIND, items.len());
-        trace::gathered(T::KIND, items.len(), callers, self.send_until(items, limit)).await
+        self.send_until(items, limit).await
     }
 
     /// Sends the command until the server does not reject it for overload: nothing was written then.

@@ -22,10 +22,10 @@ use crate::timing::INDEX_RETRY;
 pub enum IndexState {
     /// The TTL index exists; its build may still be running.
     Ready,
-    /// The collection has no TTL index. Only [`inspect_index`](crate::LockAdmin::inspect_index) returns it.
+    /// The collection has no TTL index. Only `mongolock doctor` returns it.
     Missing,
     /// There is no collection; the first acquisition creates it and its index. Only
-    /// [`inspect_index`](crate::LockAdmin::inspect_index) returns it.
+    /// `mongolock doctor` returns it.
     NoCollection,
     /// Another index on `expiresAt`, or one with the name `expiresAt_ttl`, prevents the creation of the TTL index.
     Conflict {

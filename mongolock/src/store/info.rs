@@ -29,7 +29,7 @@ const LAST_DATE: i64 = 253_402_300_799_999;
 /// let info = provider.admin().get("report:1").await?.expect("the lock is held");
 /// let json = serde_json::to_value(&info)?;
 /// // {"name":"report:1","owner":"billing-1","state":"held","fencing_token":1763764800123000,
-/// //  "acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87,"waiters":[]}
+/// //  "acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87}
 /// assert_eq!(json["state"], "held");
 /// assert_eq!(json["fencing_token"], guard.fencing_token().get());
 /// # Ok(())
@@ -74,30 +74,6 @@ pub struct LockInfo {
     /// [`takeover_margin`]: crate::LockProviderBuilder::takeover_margin
     #[serde(serialize_with = "as_seconds")]
     pub remaining: Duration,
-    /// The other processes that wait for the lock, in the order of their places; the process that holds it is left out.
-    ///
-    /// Each provider that waits for long enough writes a document beside those of the locks. It is empty if none does,
-    /// and if these documents cannot be read; [`waiters_state`](crate::LockAdmin::waiters_state) tells why.
-    pub waiters: Vec<WaiterInfo>,
-    /// What the holder has noted about its hold: its program has a [note](crate::LockProviderBuilder::note), or `mongolock run` has
-    /// written one. Another program has chosen the text: escape it before it is shown. In JSON the field is left out if there is
-    /// none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
-}
-
-/// A process that waits for a lock: its provider's owner, and since when; see
-/// [`LockInfo::waiters`](crate::LockInfo::waiters).
-///
-/// It implements [`Serialize`] with its two fields; `since` is an RFC 3339 string in UTC.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct WaiterInfo {
-    /// The owner of the provider that waits.
-    pub owner: String,
-    /// The time at which the oldest of its present waiters began to wait.
-    #[serde(serialize_with = "as_rfc3339")]
-    pub since: DateTime,
 }
 
 /// The state of a lock by the server's clock.
@@ -147,8 +123,6 @@ pub(crate) struct Seen<'a> {
     pub(crate) now: DateTime,
     /// How long after its end a lease that was not released still keeps the lock taken.
     pub(crate) takeover_margin: Duration,
-    pub(crate) waiters: Vec<WaiterInfo>,
-    pub(crate) note: Option<String>,
 }
 
 impl From<Seen<'_>> for LockInfo {
@@ -174,8 +148,6 @@ impl From<Seen<'_>> for LockInfo {
             acquired_at: seen.acquired_at,
             expires_at: seen.expires_at,
             remaining: until_free(Some(seen.lock_id), left, seen.takeover_margin),
-            waiters: seen.waiters,
-            note: seen.note,
         }
     }
 }
@@ -195,8 +167,6 @@ mod tests {
             token: 1_763_764_800_123_000,
             now: DateTime::from_millis(ACQUIRED + now_in),
             takeover_margin: Duration::ZERO,
-            waiters: Vec::new(),
-            note: None,
         };
         serde_json::to_string(&LockInfo::from(seen)).unwrap()
     }
@@ -205,19 +175,19 @@ mod tests {
     fn the_json_is_plain_and_stable() {
         assert_eq!(
             json("billing#1#8c0f", 30_000, 130),
-            r#"{"name":"report:1","owner":"billing#1","state":"held","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87,"waiters":[]}"#
+            r#"{"name":"report:1","owner":"billing#1","state":"held","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87}"#
         );
         assert_eq!(
             json("billing-1#8c0f", 877, 5_000),
-            r#"{"name":"report:1","owner":"billing-1","state":"expired","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:01Z","remaining":0.0,"waiters":[]}"#
+            r#"{"name":"report:1","owner":"billing-1","state":"expired","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:01Z","remaining":0.0}"#
         );
         assert_eq!(
             json("", 60_000, 59_999),
-            r#"{"name":"report:1","owner":null,"state":"released","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:41:00.123Z","remaining":0.0,"waiters":[]}"#
+            r#"{"name":"report:1","owner":null,"state":"released","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:41:00.123Z","remaining":0.0}"#
         );
         assert_eq!(
             json("kept:billing-1#8c0f", 60_000, 59_999),
-            r#"{"name":"report:1","owner":null,"state":"released","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:41:00.123Z","remaining":0.001,"waiters":[]}"#
+            r#"{"name":"report:1","owner":null,"state":"released","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:41:00.123Z","remaining":0.001}"#
         );
     }
 
@@ -225,7 +195,7 @@ mod tests {
     fn a_mark_names_its_owner_and_is_done_until_it_ends() {
         assert_eq!(
             json("done:billing#1#8c0f", 30_000, 130),
-            r#"{"name":"report:1","owner":"billing#1","state":"done","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87,"waiters":[]}"#
+            r#"{"name":"report:1","owner":"billing#1","state":"done","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87}"#
         );
         let over = json("done:billing#1#8c0f", 877, 877);
         assert!(
@@ -245,8 +215,6 @@ mod tests {
                 token: 1,
                 now: DateTime::from_millis(ACQUIRED + expired_for),
                 takeover_margin: Duration::from_secs(5),
-                waiters: Vec::new(),
-                note: None,
             });
             (info.state, info.remaining.as_millis())
         };
@@ -257,18 +225,6 @@ mod tests {
         assert_eq!(state("", -1000), (LockState::Released, 0));
         assert_eq!(state("kept:a#1", -1000), (LockState::Released, 1000));
         assert_eq!(state("kept:a#1", 0), (LockState::Released, 0));
-    }
-
-    #[test]
-    fn a_waiter_has_its_owner_and_the_time_at_which_it_began() {
-        let waiter = WaiterInfo {
-            owner: "billing-2".to_owned(),
-            since: DateTime::from_millis(ACQUIRED),
-        };
-        assert_eq!(
-            serde_json::to_string(&waiter).unwrap(),
-            r#"{"owner":"billing-2","since":"2025-11-21T22:40:00.123Z"}"#
-        );
     }
 
     /// Other programs may write such dates, for instance for a lock without an end.

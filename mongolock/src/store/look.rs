@@ -35,8 +35,6 @@ pub(crate) type HeldPermits = HashMap<u32, RunningLease>;
 #[derive(Clone, Copy)]
 pub(crate) enum Looked<'a> {
     Names(&'a [Arc<str>]),
-    /// The same, where the name for all permits of a semaphore stands for each of them.
-    Awaited(&'a [Arc<str>]),
     /// All permits of a semaphore, also those beyond the number that this caller knows.
     Permits {
         semaphore: &'a str,
@@ -57,13 +55,6 @@ impl MongoStore {
     ) -> Result<RunningLeases, LockError> {
         let (filter, most) = match looked {
             Looked::Names(names) => (with_ids(names), names.len()),
-            Looked::Awaited(names) => {
-                let (groups, locks): (Vec<_>, Vec<_>) =
-                    names.iter().cloned().partition(|name| permit_id::is_group(name));
-                let ranges = groups.iter().map(|group| of_group(group));
-                let any: Vec<Document> = ranges.chain([with_ids(&locks)]).collect();
-                (doc! { "$or": any }, locks.len() + groups.len() * MOST_FOUND)
-            }
             Looked::Permits { semaphore, .. } => (of_group(&permit_id::group(semaphore)), MOST_FOUND),
         };
         let query = Query {
@@ -74,7 +65,7 @@ impl MongoStore {
             most,
             level: "local",
         };
-        let found = query.run(&self.background, limit).await?;
+        let found = query.run(&self.locks, limit).await?;
         Ok(found
             .filter_map(|document| running_lease(&document, takeover_margin))
             .collect())
@@ -143,15 +134,6 @@ impl MemoryStore {
             |name: &Arc<str>| Some((Arc::clone(name), self.running_lease(now, name, takeover_margin)?));
         match looked {
             Looked::Names(names) => names.iter().filter_map(running).collect(),
-            Looked::Awaited(awaited) => {
-                let mut names = self.names();
-                names.retain(|name| {
-                    awaited
-                        .iter()
-                        .any(|awaited| **awaited == *permit_id::awaited(name))
-                });
-                names.iter().filter_map(running).collect()
-            }
             Looked::Permits { semaphore, .. } => {
                 let mut names = self.names();
                 names.retain(|name| number_of(name, semaphore).is_some());

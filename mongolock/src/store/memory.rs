@@ -1,5 +1,4 @@
 mod detached;
-mod notes;
 mod retention;
 #[cfg(test)]
 mod simulated;
@@ -18,14 +17,14 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use self::notes::NoteDocuments;
 use self::retention::Retention;
 use self::waiters::WaiterDocuments;
 use super::{
-    AcquireReply, AcquireRequest, Admissions, ClaimItem, Claimed, Dates, EndedHold, HolderChange, HoldsOf,
-    Outcomes, Page, ReleaseItem, RenewReply, RunningLease, SeenHold,
+    AcquireReply, AcquireRequest, Admissions, ClaimItem, Claimed, Dates, HolderChange, HoldsOf, Outcomes,
+    Page, ReleaseItem, RenewReply, RunningLease, SeenHold,
 };
 use crate::few::Few;
+use crate::lock_id;
 use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
 use crate::store::info::Seen;
@@ -33,7 +32,6 @@ use crate::store::takeover::margin_after;
 use crate::sync::lock;
 use crate::timing::LATE_COMMAND;
 use crate::{FencingToken, LockFilter, LockInfo};
-use crate::{lock_id, permit_id};
 
 /// The time of the store's clock at its start: tokens are derived from the time, and a token of 0 would look like no
 /// token.
@@ -53,7 +51,6 @@ pub(crate) struct MemoryStore {
     /// The names of released and deleted locks, for the waiters.
     pub(super) events: broadcast::Sender<HolderChange>,
     waiters: WaiterDocuments,
-    notes: NoteDocuments,
     /// It admits every command at once.
     pub(super) admissions: Arc<Admissions>,
     /// The milliseconds by which the simulation has moved the clock.
@@ -136,7 +133,6 @@ impl MemoryStore {
             retention: Mutex::new(Retention::new(DEFAULT_RETENTION)),
             events: broadcast::Sender::new(1024),
             waiters: WaiterDocuments::default(),
-            notes: NoteDocuments::default(),
             admissions: Admissions::unlimited(),
             #[cfg(test)]
             jumped: AtomicU64::new(0),
@@ -354,23 +350,22 @@ impl MemoryStore {
             .map(|document| self.info(name, document, now, takeover_margin))
     }
 
-    pub(crate) fn force_release(&self, hold: &SeenHold) -> Option<EndedHold> {
+    pub(crate) fn force_release(&self, hold: &SeenHold) -> bool {
         self.force_release_at(self.now(), hold)
     }
 
     /// Frees the lock by force if the document is as it was read.
-    pub(crate) fn force_release_at(&self, now: Duration, hold: &SeenHold) -> Option<EndedHold> {
+    pub(crate) fn force_release_at(&self, now: Duration, hold: &SeenHold) -> bool {
         let mut documents = lock(&self.documents);
         let document = documents
             .get_mut(&hold.name)
-            .filter(|document| *hold == document.seen(&hold.name))?;
-        let ended = EndedHold {
-            lock_id: Arc::clone(&document.lock_id),
-            expires_at: self.date(document.expires_at),
+            .filter(|document| *hold == document.seen(&hold.name));
+        let Some(document) = document else {
+            return false;
         };
         document.end(now);
         self.report(&hold.name);
-        Some(ended)
+        true
     }
 
     pub(crate) fn seen_holds(&self, of: HoldsOf<'_>, takeover_margin: Duration) -> Vec<SeenHold> {
@@ -411,8 +406,6 @@ impl MemoryStore {
             token: document.token,
             now: self.date(now),
             takeover_margin,
-            waiters: self.waiter_infos(permit_id::awaited(name), lock_id::taken_by(&document.lock_id)),
-            note: self.note_of(&document.lock_id),
         };
         seen.into()
     }

@@ -22,7 +22,6 @@ mod look;
 mod mark;
 mod memory;
 mod mongo;
-mod observation;
 mod overload;
 mod reachability;
 pub(crate) mod reply;
@@ -33,7 +32,6 @@ pub(crate) mod takeover;
 mod transaction;
 mod ttl_index;
 mod waiters;
-mod waiters_state;
 
 use std::sync::Arc;
 
@@ -50,29 +48,24 @@ pub(crate) use command::{
 pub(crate) use connection::{Connection, connect};
 #[cfg(test)]
 pub(crate) use detached::extended;
-pub(crate) use document_stream::{ChangeKind, Changes, DocumentChange, DocumentStream};
+pub(crate) use document_stream::{ChangeKind, DocumentChange, DocumentStream};
 pub use filter::LockFilter;
 #[cfg(test)]
 pub(crate) use gather::AfterRelease;
 pub(crate) use gather::{ClaimItem, Outcomes, ReleaseItem};
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
-pub use info::{LockInfo, LockState, WaiterInfo};
+pub use info::{LockInfo, LockState};
 pub(crate) use info::{Page, as_rfc3339};
 pub(crate) use look::{HeldPermits, Looked, RunningLease, RunningLeases};
 pub(crate) use mark::{MarkReply, MarkRequest};
 pub(crate) use memory::MemoryStore;
-pub(crate) use mongo::{BackgroundClient, MongoStore, WAITERS_SUFFIX};
-pub use observation::ClientObservation;
+pub(crate) use mongo::{MongoStore, WAITERS_SUFFIX};
 pub(crate) use overload::Trouble;
 pub(crate) use reachability::Reachability;
 pub(crate) use stream_reader::Begin;
 pub(crate) use taken::{TakenLock, TakenOrDamaged};
-pub(crate) use waiters::{
-    EndedHold, Force, ForcesById, Holders, Holds, NestedWait, Note, NotesById, ProviderMark, Waiter,
-    WaiterEntry, WaitersByName,
-};
-pub use waiters_state::WaitersState;
+pub(crate) use waiters::{ProviderMark, Waiter, WaiterEntry, WaitersByName};
 
 use crate::opaque::Opaque;
 #[cfg(test)]

@@ -7,11 +7,10 @@ use mongodb::error::Error;
 use mongodb::options::{
     Acknowledgment, CollectionOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern,
 };
-use mongodb::{Client, Collection, Database};
+use mongodb::{Collection, Database};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout};
 
-use super::admission::{Admissions, DEFAULT_POOL};
 use super::connection::Connection;
 use super::gate::Gate;
 use super::reachability::Reachability;
@@ -27,11 +26,9 @@ pub(crate) const WAITERS_SUFFIX: &str = ".waiters";
 
 /// The protocol on a MongoDB collection.
 pub(crate) struct MongoStore {
-    /// The collection for the commands that callers wait for: acquire requests, releases and operators' commands.
+    /// The collection of the locks.
     pub(super) locks: Collection<Document>,
-    /// The collection for renewals and background releases, on a connection pool of their own if the user gave one.
-    pub(super) background: Collection<Document>,
-    /// The collection of the waiters, on the pool for background work.
+    /// The collection of the waiters.
     pub(super) waiters: Collection<Document>,
     /// Held while the index is checked: one check at a time.
     pub(super) index_check: Mutex<()>,
@@ -41,8 +38,6 @@ pub(crate) struct MongoStore {
     pub(super) servers: Arc<Reachability>,
     /// The time at which the server last confirmed a write.
     last_confirmed: std::sync::Mutex<Option<Instant>>,
-    /// What admits the background work: the same as for the servers, unless that has a client of its own.
-    pub(super) background_admissions: Arc<Admissions>,
     /// The refusal of the last acquire or renewal; `None` if it was not refused.
     refusal: std::sync::Mutex<Option<LockError>>,
     /// Why the last release was refused for good; `None` after one that has ended a claim.
@@ -55,28 +50,9 @@ pub(crate) struct MongoStore {
     has_left: AtomicBool,
 }
 
-/// A separate client for renewals and other background work.
-#[derive(Clone)]
-pub(crate) struct BackgroundClient {
-    client: Client,
-    /// What admits the commands of all providers on the client.
-    admissions: Arc<Admissions>,
-}
-
-impl BackgroundClient {
-    pub(crate) fn new(client: Client) -> Self {
-        Self {
-            client,
-            // The driver does not tell the size of its pool.
-            admissions: Admissions::new(DEFAULT_POOL),
-        }
-    }
-}
-
 impl MongoStore {
     pub(crate) fn new(
         database: &Database,
-        background: Option<&BackgroundClient>,
         collection: &str,
         connection: Option<Arc<Connection>>,
         servers: Arc<Reachability>,
@@ -85,20 +61,12 @@ impl MongoStore {
             connection.join();
         }
         let locks = collection_of(database, collection);
-        let other = background.map(|other| other.client.database(database.name()));
-        let admissions = background.map_or(servers.admissions(), |other| &other.admissions);
-        let background = match &other {
-            Some(other) => collection_of(other, collection),
-            None => locks.clone(),
-        };
         let waiters = format!("{collection}{WAITERS_SUFFIX}");
         Self {
             locks,
-            background,
-            waiters: collection_of(other.as_ref().unwrap_or(database), &waiters),
+            waiters: collection_of(database, &waiters),
             index_check: Mutex::default(),
             connection,
-            background_admissions: Arc::clone(admissions),
             gate: Arc::new(Gate::new(Arc::clone(&servers), database.name())),
             servers,
             ends: watch::Sender::new(0),
@@ -115,6 +83,11 @@ impl MongoStore {
         if let Some(connection) = self.leave() {
             connection.shut_down().await;
         }
+    }
+
+    /// Whether the client is the application's.
+    pub(super) fn shares_pool(&self) -> bool {
+        self.connection.is_none()
     }
 
     /// Gives the client up, and returns it if no other provider uses it.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::error::ErrorKind;
+use mongodb::event::EventHandler;
 use mongodb::event::cmap::CmapEvent;
 use mongodb::event::sdam::SdamEvent;
 use mongodb::options::{ClientOptions, ServerAddress};
@@ -53,10 +54,20 @@ impl Default for Reachability {
 }
 
 impl Reachability {
-    /// What is known before the first event of a client with these options. If it is made from this connection string, its
-    /// hosts must belong to one replica set.
-    pub(super) fn observed(options: &ClientOptions, uri: Option<&str>) -> Self {
-        let seeds = uri.map(|uri| Seeds::of(uri, options)).unwrap_or_default();
+    /// Observes the client that is made from these options of a connection string. Its hosts must belong to one replica set.
+    pub(super) fn observe(uri: &str, options: &mut ClientOptions) -> Arc<Self> {
+        let reachability = Arc::new(Self::observed(options, Seeds::of(uri, options)));
+        let (servers, connections) = (Arc::clone(&reachability), Arc::clone(&reachability));
+        options.sdam_event_handler = Some(EventHandler::callback(move |event| servers.note(&event)));
+        options.cmap_event_handler = Some(EventHandler::callback(move |event| {
+            connections.note_connection(&event);
+        }));
+        reachability.settle();
+        reachability
+    }
+
+    /// What is known before the first event of a client with these options and hosts.
+    fn observed(options: &ClientOptions, seeds: Seeds) -> Self {
         Self {
             servers: watch::Sender::new(Servers::observed(options.repl_set_name.clone(), seeds)),
             home: Home::default(),
@@ -76,7 +87,7 @@ impl Reachability {
         self.home.settle();
     }
 
-    pub(super) fn note(self: &Arc<Self>, event: &SdamEvent) {
+    fn note(self: &Arc<Self>, event: &SdamEvent) {
         let mut removed = Vec::new();
         self.servers.send_modify(|servers| removed = servers.note(event));
         for host in removed {
@@ -133,7 +144,7 @@ impl Reachability {
         }
     }
 
-    pub(super) fn note_connection(&self, event: &CmapEvent) {
+    fn note_connection(&self, event: &CmapEvent) {
         self.servers
             .send_if_modified(|servers| servers.note_connection(event));
     }
@@ -250,7 +261,7 @@ mod tests {
 
     impl Reachability {
         fn new() -> Self {
-            Self::observed(&ClientOptions::default(), None)
+            Self::observed(&ClientOptions::default(), Seeds::default())
         }
 
         fn heartbeat(&self, address: &str, heartbeat: Heartbeat) {

@@ -24,7 +24,6 @@ use super::driver_error;
 use super::gate::{Gate, Passage};
 use super::mongo::{MongoStore, primary};
 use crate::LockError;
-use crate::driver_span::suppressed;
 use crate::meter::CommandKind;
 use crate::task::driver_call;
 use crate::timing::{DEAD_CONNECTION, HISTORY_LIMIT};
@@ -175,7 +174,7 @@ impl StreamReader {
         };
         let next = poll_fn(|cx| Pin::new(&mut **cursor).poll_next(cx));
         // It is on the heap, because each function around it would contain it otherwise.
-        let next = Box::pin(timeout(limit, suppressed(next)));
+        let next = Box::pin(timeout(limit, next));
         let reply = self.passage.run(async {
             match next.await {
                 Ok(Some(batch)) => Ok(Document::try_from(batch?.as_raw_document()).map_err(Error::custom)?),

@@ -2,7 +2,7 @@ use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ReadConcern;
 use mongodb::{ClientSession, Collection};
 
-use super::claims::{claims, release_stage};
+use super::claims::claims;
 use super::mark::mark_stage;
 use super::mongo::{MongoStore, millis};
 use super::{GuardChange, GuardOutcome};
@@ -85,7 +85,6 @@ fn guard_stage(key: &LeaseId, change: GuardChange) -> Document {
         GuardChange::Keep => later.into(),
         // Work that may succeed only once has one name.
         GuardChange::Mark(end) => return mark_stage(key, end),
-        GuardChange::Release(min_hold) => return release_stage(min_hold),
     };
     doc! { "$set": { "expiresAt": end } }
 }

@@ -142,7 +142,7 @@ impl MongoStore {
         let index = IndexModel::builder()
             .keys(doc! { "expiresAt": 1 })
             .options(options);
-        self.create_indexes(&self.background, [index.build()]).await
+        self.create_indexes(&self.locks, [index.build()]).await
     }
 
     /// Creates indexes. The server ends a build after a second, because commands on the collection wait for it.
@@ -164,7 +164,7 @@ impl MongoStore {
     /// Whether the server is a member of a replica set or a router.
     async fn is_replicated(&self) -> Result<bool, Error> {
         let hello = self
-            .background
+            .locks
             .client()
             .database("admin")
             .run_command(doc! { "hello": 1, "maxTimeMS": millis(COMMAND_LIMIT) })
@@ -176,8 +176,8 @@ impl MongoStore {
     /// nothing, and a collation changes which names are the same. Without the right to list collections it counts as an
     /// ordinary one.
     async fn with_options(&self, index: IndexState) -> IndexState {
-        let database = self.background.client().database(&self.background.namespace().db);
-        let own = doc! { "name": self.background.name() };
+        let database = self.locks.client().database(&self.locks.namespace().db);
+        let own = doc! { "name": self.locks.name() };
         let Ok(mut found) = database.list_collections().filter(own).await else {
             return index;
         };
@@ -201,7 +201,7 @@ impl MongoStore {
     /// Whether no lock has a document; the internal lock does not count.
     async fn is_empty(&self) -> Result<bool, Error> {
         let any = self
-            .background
+            .locks
             .find_one(doc! { "_id": { "$ne": BUILD_LOCK } })
             .projection(doc! { "_id": 1 })
             .max_time(COMMAND_LIMIT)

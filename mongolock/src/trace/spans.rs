@@ -7,8 +7,7 @@ use tracing::field::Empty;
 use tracing::{Level, Span, span};
 
 use super::{HoldFields, millis};
-use crate::driver_span::{Caller, linked};
-use crate::meter::{AcquireOutcome, CommandKind};
+use crate::meter::AcquireOutcome;
 use crate::name::RenderedName;
 use crate::{FencingToken, LockError};
 
@@ -88,16 +87,4 @@ pub(crate) fn hold_set_span(hold: &HoldFields<'_>, template: Option<&'static str
 pub(crate) fn hold_ended(span: &Span, hold: &HoldFields<'_>, outcome: &'static str) {
     span.record("held_ms", hold.held_ms());
     span.record("outcome", outcome);
-}
-
-/// Sends a command for several calls in a span of its own, with links to the spans of the callers. It is a span of OpenTelemetry
-/// only, because `tracing` has no links, and there is none without the feature `opentelemetry`.
-pub(crate) fn gathered<T>(
-    command: CommandKind,
-    requests: usize,
-    callers: Vec<Caller>,
-    sending: impl Future<Output = Result<T, LockError>>,
-) -> impl Future<Output = Result<T, LockError>> {
-    let (command, requests) = (("command", command.as_str()), ("requests", requests));
-    linked("mongolock.gathered", command, requests, callers, sending)
 }

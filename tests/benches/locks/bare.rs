@@ -1,13 +1,8 @@
 //! The floors: the two commands of an uncontended hold, sent by the driver alone.
 
-use std::time::{Duration, Instant};
-
 use mongodb::bson::{Document, doc};
 use mongodb::options::{Acknowledgment, CollectionOptions, ReadPreference, SelectionCriteria, WriteConcern};
 use mongodb::{Collection, Database};
-use tokio::time::sleep;
-
-use crate::samples::Samples;
 
 const EXPIRY_MILLIS: i64 = 30_000;
 const LIMIT_MILLIS: i64 = 5_000;
@@ -53,27 +48,6 @@ impl Own {
         let reply = self.run(release).await?;
         anyhow::ensure!(reply.get_i32("n")? == 1, "another client uses the name {name}");
         Ok(())
-    }
-
-    /// The length of single commands, with a pause before each of them.
-    pub(crate) async fn commands(
-        &self,
-        name: &str,
-        pairs: usize,
-        pause: Duration,
-    ) -> anyhow::Result<Samples> {
-        let mut samples = Samples::default();
-        for _ in 0..pairs {
-            sleep(pause).await;
-            let begun = Instant::now();
-            self.acquire(name).await?;
-            samples.add(begun.elapsed());
-            sleep(pause).await;
-            let begun = Instant::now();
-            self.release(name).await?;
-            samples.add(begun.elapsed());
-        }
-        Ok(samples)
     }
 
     async fn run(&self, mut command: Document) -> anyhow::Result<Document> {

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use anyhow::bail;
+use mongodb::Database;
+use mongodb::bson::{Document, doc};
 use mongolock::{LockGuard, LockProvider};
 
+use crate::child;
 use crate::queue::{Queued, Queueing};
 use crate::run::Run;
 use crate::setting::Setting;
 use crate::worker::{Job, Section};
-use crate::{child, clock};
 
 /// The pause between two looks at the line.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -31,8 +33,6 @@ pub(crate) struct Contest {
 pub(crate) struct Outcome {
     pub(crate) run: Run,
     pub(crate) commands: u64,
-    /// The time from which the first lock was free.
-    pub(crate) opened: Duration,
 }
 
 impl Contest {
@@ -44,21 +44,21 @@ impl Contest {
             providers += queueing.providers;
             processes.push(child::start_with(setting, &uri, Job::Queue(queueing), &[]).await?);
         }
-        let provider = LockProvider::new(&setting.database().await?);
+        let database = setting.database().await?;
+        let provider = LockProvider::new(&database);
         let guard = provider.lock(&*self.name).await?;
         let all_wait = self.dead.as_ref().map(|dead| dead.len() + providers);
         for (number, job) in self.dead.into_iter().flatten().enumerate() {
             let mut process = child::start(setting, Job::Queue(job)).await?;
             process.send("go").await;
-            wait_for(number + 1, &provider, &guard).await?;
+            wait_for(number + 1, &database, &guard).await?;
             // It is killed when it is dropped.
             drop(process);
         }
         child::go(&mut processes).await;
         if let Some(all) = all_wait {
-            wait_for(all, &provider, &guard).await?;
+            wait_for(all, &database, &guard).await?;
         }
-        let opened = clock::now();
         guard.release().await?;
         provider.shutdown().await;
         let (mut sections, mut commands) = (Vec::new(), 0);
@@ -76,17 +76,17 @@ impl Contest {
         Ok(Outcome {
             run: Run::of(sections),
             commands,
-            opened,
         })
     }
 }
 
 /// Waits until so many processes, dead or alive, stand in line.
-async fn wait_for(waiters: usize, provider: &LockProvider, guard: &LockGuard) -> anyhow::Result<()> {
+async fn wait_for(number: usize, database: &Database, guard: &LockGuard) -> anyhow::Result<()> {
+    let waiters = database.collection::<Document>("distributed_locks.waiters");
+    let waiting = doc! { "name": guard.name(), "since": { "$ne": null } };
     let all_wait = async {
         loop {
-            let info = provider.admin().get(guard.name()).await?;
-            if info.is_some_and(|info| info.waiters.len() >= waiters) {
+            if waiters.count_documents(waiting.clone()).await? >= number as u64 {
                 return anyhow::Ok(());
             }
             tokio::time::sleep(PAUSE).await;
@@ -94,6 +94,6 @@ async fn wait_for(waiters: usize, provider: &LockProvider, guard: &LockGuard) ->
     };
     match tokio::time::timeout(LIMIT, all_wait).await {
         Ok(done) => done,
-        Err(_) => bail!("fewer than {waiters} processes stand in line"),
+        Err(_) => bail!("fewer than {number} processes stand in line"),
     }
 }

@@ -4,29 +4,25 @@
 //! nothing.
 
 use mongolock::LockProvider;
+use tokio::task::JoinSet;
 
 use crate::report::{Report, micros};
 use crate::run::Run;
 use crate::samples::{Samples, Turns};
 use crate::setting::Setting;
-use crate::worker::{Competition, compete, warm_up};
+use crate::worker::{Section, sections, warm_up};
 
 const TASKS: usize = 8;
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     let provider = LockProvider::new(&setting.database().await?);
     warm_up(&provider, 1).await?;
-    let competition = Competition {
-        wants: vec![vec!["contended".to_owned()]],
-        tasks: TASKS,
-        sections: setting.pick(100, 40),
-        wake_up: true,
-    };
+    let count = setting.pick(100, 40);
     let mut ratios = Turns::default();
     let (mut gaps, mut lengths) = (Samples::default(), Samples::default());
     let mut overlaps = 0;
     for _ in 0..setting.turns() {
-        let run = Run::of(compete(&provider, &competition).await?);
+        let run = Run::of(compete(&provider, count).await?);
         ratios.add(run.over_ideal());
         gaps.extend(run.gaps(|_, _| true));
         overlaps += run.overlaps();
@@ -40,4 +36,20 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     report.micros("8 tasks: hand-over, p95", gaps.p95());
     report.micros("8 tasks: hand-over, max", gaps.max());
     Ok(())
+}
+
+/// So many sections of each task, which begins the next one at once.
+async fn compete(provider: &LockProvider, count: usize) -> anyhow::Result<Vec<Section>> {
+    let mut working = JoinSet::new();
+    for _ in 0..TASKS {
+        let own = sections(provider.clone(), "contended".to_owned(), move |noted| {
+            noted < count
+        });
+        working.spawn(own);
+    }
+    let mut noted = Vec::new();
+    while let Some(sections) = working.join_next().await {
+        noted.extend(sections??);
+    }
+    Ok(noted)
 }

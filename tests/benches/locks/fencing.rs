@@ -1,8 +1,7 @@
-//! What a fence adds to a write, a guard to a commit, and a release to a guarded commit.
+//! What a fence adds to a write, and a guard to a commit.
 //!
 //! A fenced write is one command, like a plain one; its filter has one more condition, and its update one more field. A
-//! guarded commit sends one more statement than a plain one. The commit that releases the lock saves the release, a command that
-//! waits for a majority.
+//! guarded commit sends one more statement than a plain one.
 
 use std::time::{Duration, Instant};
 
@@ -15,9 +14,6 @@ use crate::samples::{compare, ratio};
 use crate::setting::Setting;
 
 const GOAL: f64 = 1.10;
-
-/// The goal of a commit that releases the lock, divided by a guarded commit and a release.
-const RELEASE_GOAL: f64 = 0.65;
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     let database = setting.database().await?;
@@ -34,8 +30,6 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     }
     writes(&work, setting, report).await?;
     commits(&work, database.client().start_session().await?, setting, report).await?;
-    let session = database.client().start_session().await?;
-    releases(&work, &provider, session, setting, report).await?;
     work.guard.release().await?;
     provider.shutdown().await;
     Ok(())
@@ -74,37 +68,6 @@ impl Work {
     }
 }
 
-/// How a hold ends with its transaction.
-#[derive(Clone, Copy)]
-enum End {
-    InTheCommit,
-    AfterTheCommit,
-}
-
-impl Work {
-    /// The time from the last statement of the work until the data is committed and the lock released.
-    async fn ending(
-        &self,
-        provider: &LockProvider,
-        session: &mut ClientSession,
-        end: End,
-    ) -> anyhow::Result<Duration> {
-        let guard = provider.lock("fencing:released").await?;
-        session.start_transaction().await?;
-        let update = self.documents.update_one(doc! { "_id": 0 }, count());
-        update.session(&mut *session).await?;
-        let begun = Instant::now();
-        match end {
-            End::InTheCommit => guard.commit_and_release(session).await?,
-            End::AfterTheCommit => {
-                guard.context().commit(session).await?;
-                guard.release().await?;
-            }
-        }
-        Ok(begun.elapsed())
-    }
-}
-
 fn count() -> Document {
     doc! { "$inc": { "n": 1_i64 } }
 }
@@ -138,29 +101,5 @@ async fn commits(
     report.micros("transaction of one update: guarded commit, p50", guarded.p50());
     let over = ratio(guarded.p50(), floor.p50());
     report.figure("transaction of one update: guarded / plain, p50", over, "x");
-    Ok(())
-}
-
-async fn releases(
-    work: &Work,
-    provider: &LockProvider,
-    mut session: ClientSession,
-    setting: &Setting,
-    report: &mut Report,
-) -> anyhow::Result<()> {
-    let run = async |is_apart| {
-        let end = if is_apart {
-            End::AfterTheCommit
-        } else {
-            End::InTheCommit
-        };
-        work.ending(provider, &mut session, end).await
-    };
-    let [together, apart] = compare(100, setting.pick(1_500, 200), run).await?;
-    report.micros("guarded commit, then release, p50", apart.p50());
-    report.micros("commit and release in one transaction, p50", together.p50());
-    let over = ratio(together.p50(), apart.p50());
-    let name = "commit and release in one transaction / guarded commit, then release, p50";
-    report.at_most(RELEASE_GOAL, name, over, "x");
     Ok(())
 }

@@ -8,7 +8,6 @@
 
 mod blocked;
 mod burst;
-mod plot;
 mod processes;
 mod shapes;
 
@@ -25,8 +24,7 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     let provider = LockProvider::new(&database);
     let rivals = Rival::all(&database, &provider);
     let server = Server::of(database.client()).await?;
-    let lines = shapes::measure(&rivals, &server, setting, report).await?;
-    report.file("mongolock-load.svg", &plot::draw(&lines)?)?;
+    shapes::measure(&rivals, &server, setting, report).await?;
     shapes::of_new_names(&rivals, setting, report).await?;
     shapes::far(setting, report).await?;
     processes::measure(setting, report).await?;

@@ -1,10 +1,8 @@
 //! What locking costs, beside what the same work costs without mongolock.
 //!
-//! `cargo bench -p mongolock-tests --bench locks` prints a table and writes three files into cargo's target directory:
-//! `mongolock-bench.json` with all figures, `mongolock-waits.svg`, a plot of waits by process, and `mongolock-load.svg`, one
-//! of cycles over tasks. `-- --list` names the groups, `-- --only <group>` runs one of them, and `-- --quick` makes
-//! everything shorter and less exact. The group `soak` runs only if it is named, and writes `mongolock-soak.svg` and
-//! `mongolock-soak.csv`, with all sections and faults.
+//! `cargo bench -p mongolock-tests --bench locks` prints a table, and writes all figures into `mongolock-bench.json` in cargo's
+//! target directory. `-- --list` names the groups, `-- --only <group>` runs one of them, and `-- --quick` makes everything
+//! shorter and less exact. The group `soak` runs only if it is named.
 //!
 //! The speed of the machine must not decide whether a goal is met. Most goals are therefore ratios to a floor: commands
 //! through the driver alone, or the same work without a lock. Floor and library are measured in turns within one run, and
@@ -20,27 +18,19 @@ mod clock;
 mod contended;
 mod describe;
 mod fencing;
-mod followers;
 mod held;
-mod listeners;
 mod load;
 mod memory;
-mod names;
 mod order;
-mod order_sets;
-mod plot;
-mod processes;
 mod queue;
 mod report;
 mod rivals;
 mod run;
 mod samples;
 mod server;
-mod sets;
 mod setting;
 mod soak;
 mod uncontended;
-mod waiters;
 mod worker;
 
 use anyhow::bail;
@@ -68,22 +58,15 @@ groups! {
     "load": load::measure, "many tasks, each with a lock of its own", "11 min / 75 s";
     "attribute": attribute::measure, "the attribute beside `run`, and in memory", "20 s / 5 s";
     "contended": contended::measure, "8 tasks of one process for one lock", "20 s / 5 s";
-    "processes": processes::measure, "2 and 4 processes for one lock: speed and fairness", "6 min / 30 s";
     "order": order::idle, "the order between processes: fairness and its cost", "11 min / 20 s";
     "order-busy": order::busy, "the same while both processors are busy", "11 min / 20 s";
     "order-mixed": order::mixed, "polling and dead processes among others", "2 min / 30 s";
     "order-far": order::far, "one process of four is far from the server", "2 min / 15 s";
     "order-foreign": order::foreign, "clients that stand in no line among others", "70 s / 10 s";
     "order-many": order::many, "many processes, and many tasks in few processes", "3 min / 40 s";
-    "order-sets": order_sets::measure, "the order between processes that want several locks", "5 min / 1 min";
-    "sets": sets::measure, "several locks, all or nothing: cost and opposite orders", "1 min / 15 s";
-    "names": names::measure, "1,000 names with 4 tasks each in 2 processes", "2 min / 40 s";
-    "waiters": waiters::measure, "50 waiters of one process for one lock", "2 min / 40 s";
     "awaited": awaited::measure, "10,000 held names with one waiter each", "2 min / 40 s";
-    "listeners": listeners::measure, "50 processes that listen while others release", "2 min / 40 s";
-    "followers": followers::measure, "10 processes that follow who holds a lock", "10 s / 5 s";
     "held": held::measure, "1,000, 10,000 and 100,000 held locks", "7 min / 2 min";
-    "fencing": fencing::measure, "fenced writes, guarded commits and commits that release", "60 s / 10 s";
+    "fencing": fencing::measure, "fenced writes and guarded commits", "60 s / 10 s";
     "soak": soak::measure, "kills, stops and late messages; only with `--only soak`", "24 min / 75 s";
 }
 

@@ -222,7 +222,7 @@ fn fairness(shape: &Shape<'_>, outcomes: &[Outcome], longest: f64, slow: f64, re
     report.at_most(slow, format!("{name}: wait, p99 / mean"), &waits, "x");
     let shares: Turns = outcomes
         .iter()
-        .map(|outcome| outcome.run.shares(processes).0)
+        .map(|outcome| outcome.run.least_share(processes))
         .collect();
     report.figure(
         format!("{name}: least served process / equal share"),
@@ -270,7 +270,7 @@ async fn compete(setting: &Setting, shape: &Shape<'_>, turn: usize) -> anyhow::R
     };
     let name = format!("order:{}:{}:{turn}", shape.name, shape.dead);
     let queueing = |client, tasks| Queueing {
-        wants: vec![vec![name.clone()]],
+        name: name.clone(),
         client,
         providers: shape.providers,
         tasks,

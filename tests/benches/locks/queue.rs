@@ -1,5 +1,4 @@
-//! The processes of the groups `order` and `order-sets`: tasks that ask for one lock, or for sets, again and again for a fixed
-//! time.
+//! The processes of the groups `order`: tasks that ask for one lock again and again for a fixed time.
 
 use std::time::Duration;
 
@@ -29,8 +28,8 @@ pub(crate) enum Client {
 /// Tasks that ask for one lock again and again.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Queueing {
-    /// The names of the locks that the tasks want by turns, one or several at once.
-    pub(crate) wants: Vec<Vec<String>>,
+    /// The name of the lock.
+    pub(crate) name: String,
     pub(crate) client: Client,
     /// The number of providers, each with the same number of tasks.
     pub(crate) providers: usize,
@@ -71,16 +70,14 @@ pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyh
     let ends = begins + queueing.counted;
     let mut working = JoinSet::new();
     let every = providers.iter().enumerate();
-    let every = every.flat_map(|of| std::iter::repeat_n(of, queueing.tasks));
-    for (task, (number, provider)) in every.enumerate() {
-        let (provider, client) = (provider.clone(), queueing.client);
-        let names = queueing.wants[task % queueing.wants.len()].clone();
+    for (number, provider) in every.flat_map(|of| std::iter::repeat_n(of, queueing.tasks)) {
+        let (provider, client, name) = (provider.clone(), queueing.client, queueing.name.clone());
         let locks = database.collection("distributed_locks");
         working.spawn(async move {
             let mut sections = if client == Client::Dotnet {
-                dotnet(&locks, &names[0], ends).await?
+                dotnet(&locks, &name, ends).await?
             } else {
-                sections(provider, names, |_| clock::now() < ends).await?
+                sections(provider, name, |_| clock::now() < ends).await?
             };
             for section in &mut sections {
                 section.process = number;

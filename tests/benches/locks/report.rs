@@ -111,14 +111,6 @@ impl Report {
         self.figure(name, value.as_secs_f64() * 1e3, "ms");
     }
 
-    /// Writes a file at once, so that it is there even if a later group fails.
-    pub(crate) fn file(&self, name: &str, text: &str) -> anyhow::Result<()> {
-        let path = target_directory().join(name);
-        std::fs::write(&path, text)?;
-        println!("{:<12} written: {}", self.group, path.display());
-        Ok(())
-    }
-
     fn add(&mut self, name: String, quantity: impl Quantity, unit: &'static str, goal: Option<Goal>) {
         let (value, spread) = quantity.measured();
         let figure = Figure {

@@ -12,7 +12,6 @@ use tokio::task::JoinSet;
 
 use crate::bare::{Cheapest, Own};
 use crate::samples::{Samples, Turns, number, ratio};
-use crate::setting::Setting;
 
 /// The names of one task whose calls do not wait for their release.
 const NAMES: usize = 8;
@@ -268,22 +267,4 @@ pub(crate) async fn in_turns<const N: usize>(
         }
     }
     Ok(measured)
-}
-
-/// The cycles a second of both floors with 64 tasks, the faster one.
-pub(crate) async fn faster_floor(setting: &Setting) -> anyhow::Result<f64> {
-    const TASKS: usize = 64;
-    let database = setting.database().await?;
-    let (own, cheapest) = (
-        Rival::Own(Own::new(&database)),
-        Rival::Cheapest(Cheapest::new(&database)),
-    );
-    // The first cycles open connections.
-    Crowd::of(TASKS, Duration::from_millis(200)).run(&own).await?;
-    let crowd = Crowd::of(
-        TASKS,
-        setting.pick(Duration::from_secs(4), Duration::from_secs(1)),
-    );
-    let (of_own, of_cheapest) = (crowd.run(&own).await?, crowd.run(&cheapest).await?);
-    Ok(of_own.rate.max(of_cheapest.rate))
 }

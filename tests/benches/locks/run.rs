@@ -106,21 +106,17 @@ impl Run {
         Some(begin(of.end() + 1)?.saturating_sub(begin(*of.start())?))
     }
 
-    /// The sections of the least and of the most served process, each divided by an equal share. Only the time counts in
-    /// which all processes compete: every process does the same number of sections in the end.
-    pub(crate) fn shares(&self, processes: usize) -> (f64, f64) {
+    /// The sections of the least served process, divided by an equal share. Only the time counts in which all processes compete:
+    /// every process does the same number of sections in the end.
+    pub(crate) fn least_share(&self, processes: usize) -> f64 {
         let last = |process| {
-            let own = self.sections.iter().filter(|section| section.process == process);
+            let own = self.sections_of(process);
             own.map(|section| section.begun).max().unwrap_or_default()
         };
         let end: Duration = (0..processes).map(last).min().unwrap_or_default();
         let counted = || self.sections.iter().filter(|section| section.begun <= end);
         let of = |process| counted().filter(|section| section.process == process).count();
-        let share = |count| number(count) * number(processes) / number(counted().count());
-        let counts = || (0..processes).map(of);
-        (
-            share(counts().min().unwrap_or_default()),
-            share(counts().max().unwrap_or_default()),
-        )
+        let fewest = (0..processes).map(of).min().unwrap_or_default();
+        number(fewest) * number(processes) / number(counted().count())
     }
 }

@@ -72,11 +72,6 @@ impl Setting {
         database(self.uri(), &self.database).await
     }
 
-    /// The database through a client of its own, whose commands are counted by the driver's monitoring.
-    pub(crate) async fn counted(&self) -> anyhow::Result<(Database, Sent)> {
-        counted(self.uri(), &self.database).await
-    }
-
     /// Drops the database of the benchmark on a server that goes on after it.
     pub(crate) async fn clean_up(&self) {
         if self.deployment.server().is_none()
@@ -93,7 +88,7 @@ pub(crate) async fn database(uri: &str, name: &str) -> anyhow::Result<Database> 
     Ok(Client::with_uri_str(uri).await?.database(name))
 }
 
-/// The same through a client whose commands are counted.
+/// The same through a client whose commands are counted by the driver's monitoring.
 pub(crate) async fn counted(uri: &str, name: &str) -> anyhow::Result<(Database, Sent)> {
     counted_if(uri, name, |_| true).await
 }

@@ -7,9 +7,7 @@ use mongolock_tests::{order, say};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use crate::run::Run;
-use crate::setting::Setting;
-use crate::{awaited, child, clock, held, load, names, queue, setting, soak};
+use crate::{awaited, clock, held, load, queue, soak};
 
 /// The length that a section asks for. The runtime's timer rounds it up to whole milliseconds, so that the real length is
 /// measured.
@@ -18,10 +16,8 @@ pub(crate) const SECTION: Duration = Duration::from_millis(2);
 /// What another process does.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Job {
-    Compete(Competition),
     Hold(held::Holding),
     WaitInMemory,
-    UseNames(names::Use),
     Load(load::Share),
     Await(awaited::Waiting),
     Queue(queue::Queueing),
@@ -34,17 +30,6 @@ pub(crate) struct Order {
     pub(crate) uri: String,
     pub(crate) database: String,
     pub(crate) job: Job,
-}
-
-/// Tasks that compete for the same locks.
-#[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Competition {
-    /// The names of the locks that the tasks want by turns, one or several at once.
-    pub(crate) wants: Vec<Vec<String>>,
-    pub(crate) tasks: usize,
-    /// The number of sections of each task.
-    pub(crate) sections: usize,
-    pub(crate) wake_up: bool,
 }
 
 /// One hold: the times at which it was requested, begun and ended, by the clock of the machine.
@@ -67,20 +52,8 @@ impl Section {
 pub(crate) async fn run(job: &str) -> anyhow::Result<()> {
     let Order { uri, database, job } = serde_json::from_str(job)?;
     match job {
-        Job::Compete(competition) => {
-            let database = setting::database(&uri, &database).await?;
-            let provider = LockProvider::builder(&database)
-                .wake_up(competition.wake_up)
-                .build()?;
-            warm_up(&provider, 1).await?;
-            ready().await;
-            print(&compete(&provider, &competition).await?)?;
-            provider.shutdown().await;
-            Ok(())
-        }
         Job::Hold(holding) => held::hold(&uri, &database, holding).await,
         Job::WaitInMemory => held::wait_in_memory().await,
-        Job::UseNames(usage) => names::use_names(&uri, &database, usage).await,
         Job::Load(share) => load::share(&uri, &database, share).await,
         Job::Queue(queueing) => queue::queue(&uri, &database, queueing).await,
         Job::Soak(soaking) => soak::ask(&uri, &database, soaking).await,
@@ -113,56 +86,17 @@ pub(crate) fn print(result: &impl Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// So many processes compete with each other.
-pub(crate) async fn compete_among(
-    setting: &Setting,
-    processes: usize,
-    competition: &Competition,
-) -> anyhow::Result<Run> {
-    let results = child::results(setting, processes, || Job::Compete(competition.clone()));
-    let results: Vec<Vec<Section>> = results.await?;
-    let of_process = |(process, own): (usize, Vec<Section>)| {
-        own.into_iter().map(move |section| Section { process, ..section })
-    };
-    Ok(Run::of(
-        results.into_iter().enumerate().flat_map(of_process).collect(),
-    ))
-}
-
-/// The sections of all tasks, which begin the next section at once.
-pub(crate) async fn compete(
-    provider: &LockProvider,
-    competition: &Competition,
-) -> anyhow::Result<Vec<Section>> {
-    let mut working = JoinSet::new();
-    let count = competition.sections;
-    for task in 0..competition.tasks {
-        let names = competition.wants[task % competition.wants.len()].clone();
-        working.spawn(sections(provider.clone(), names, move |noted| noted < count));
-    }
-    let mut noted = Vec::new();
-    while let Some(sections) = working.join_next().await {
-        noted.extend(sections??);
-    }
-    Ok(noted)
-}
-
-/// The sections of a task under these locks, as long as it goes on after this number of them.
+/// The sections of a task under this lock, as long as it goes on after this number of them.
 pub(crate) async fn sections(
     provider: LockProvider,
-    names: Vec<String>,
+    name: String,
     goes_on: impl Fn(usize) -> bool,
 ) -> anyhow::Result<Vec<Section>> {
-    let limit = Duration::from_secs(120);
-    let lock = provider.lock(&*names[0]).acquire_timeout(limit);
-    let set = (names.len() > 1).then(|| provider.lock_all(names).acquire_timeout(limit));
+    let lock = provider.lock(name).acquire_timeout(Duration::from_secs(120));
     let mut noted = Vec::new();
     while goes_on(noted.len()) {
         let asked = clock::now();
-        noted.push(match &set {
-            Some(set) => set.run(move |_| section(asked)).await?,
-            None => lock.run(move |_| section(asked)).await?,
-        });
+        noted.push(lock.run(move |_| section(asked)).await?);
     }
     Ok(noted)
 }

@@ -1,7 +1,7 @@
 //! Every model that is explored, with what must come of it.
 
 use crate::check::{Outcome, explore};
-use crate::commit::{Commit, End, Guard};
+use crate::commit::{Commit, Guard};
 use crate::detached::{Changed, Detached, Order};
 use crate::done::{Done, Ends};
 use crate::handover::{Handover, Stored};
@@ -10,7 +10,6 @@ use crate::names::{self, Names};
 use crate::permits::{Permits, Takes};
 use crate::protocol::{DetachedLease, Release, Renewal, Rules, Tokens};
 use crate::shared::{Counts, IN_ORDER, ONE_HOLDER, RISES};
-use crate::waiting::Waiting;
 
 /// One model with its bounds.
 #[derive(Clone, Copy)]
@@ -124,7 +123,7 @@ fn leases() -> Vec<Case> {
     }
 }
 
-fn commit(end: End) -> Commit {
+fn commit() -> Commit {
     Commit {
         rules: Rules::with_expiry(2),
         processes: 2,
@@ -135,27 +134,20 @@ fn commit(end: End) -> Commit {
         },
         horizon: 4,
         guard: Guard::Changes,
-        end,
+
         operators: true,
     }
 }
 
 fn commits() -> Vec<Case> {
     cases! {
-        "guarded commits": commit(End::Renews);
-        "guarded commits that release the lock": commit(End::Releases);
+        "guarded commits": commit();
 
         "a commit that only reads the lock's document":
-            commit(End::Renews), guard = Guard::Reads
+            commit(), guard = Guard::Reads
             => "no transaction commits after a later holder has the lock";
-        "a guarded commit with a release after it":
-            commit(End::ReleasesAfter) => "no claim has the lock after the commit that ends it";
-        "a guarded commit with a release before it":
-            commit(End::ReleasesBefore) => "no commit releases the lock without its data";
 
-        "long: guarded commits": commit(End::Renews), most.transactions = 3, horizon = 5;
-        "long: guarded commits that release the lock":
-            commit(End::Releases), most.transactions = 3, horizon = 5;
+        "long: guarded commits": commit(), most.transactions = 3, horizon = 5;
     }
 }
 
@@ -209,29 +201,14 @@ fn names() -> Names {
     }
 }
 
-fn waiting() -> Waiting {
-    Waiting {
-        waiters: 3,
-        expiry: 4,
-        poll: Some(2),
-        listens_first: true,
-        timeout: 5,
-        lost_events: 2,
-        crashes: 1,
-        horizon: 8,
-    }
-}
-
 fn other_models() -> Vec<Case> {
     const ONCE: &str = "one call at most is told that it has done the work of a period";
     const IN_THE_END: &str = "every call gets its locks in the end";
-    const GAP: &str = "a lock that is awaited is not free for long";
     cases! {
         "hand-overs in one process": handover();
         "permits of a semaphore": permits();
         "work that may succeed once in a period": done(Ends::Mark);
         "several names, all or nothing": names();
-        "waiters, lost events and crashes": waiting();
 
         "the document keeps the first of the reserved tokens":
             handover(), stored = Stored::First => "each hold has a greater token than those before";
@@ -243,13 +220,9 @@ fn other_models() -> Vec<Case> {
         "a claim that is gone after its period counts as released": done(Ends::MarkOrGoneLater) => ONCE;
         "names one by one in the order of each caller": names(), order = names::Order::OfCaller => IN_THE_END;
         "a claim that was given up is not released late": names(), releases_late = false => IN_THE_END;
-        "waiters that rely on events alone": waiting(), poll = None => GAP;
-        "waiters that ask before they listen, and do not poll":
-            waiting(), poll = None, listens_first = false, lost_events = 0 => GAP;
 
         "long: several names, three rounds, two late copies": names(), rounds = 3, late_copies = 2;
         "long: permits, two copies": permits(), most.claims = 4, most.copies = 2;
-        "long: waiters, two crashes": waiting(), crashes = 2, horizon = 10;
     }
 }
 

@@ -1,6 +1,5 @@
 //! Guarded commits: a transaction of a holder must not commit after a later holder has the lock, however long the process
-//! pauses between two statements. The data is not fenced here. A commit may also release the lock, and then data and release
-//! take effect together or not at all.
+//! pauses between two statements. The data is not fenced here.
 
 use stateright::Model;
 
@@ -18,19 +17,6 @@ pub(crate) enum Guard {
     Reads,
 }
 
-/// What becomes of the lock with the commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    /// The guarding statement renews the lease.
-    Renews,
-    /// The guarding statement releases the lock.
-    Releases,
-    /// A command of its own releases the lock before the commit. Wrong: the transaction may be aborted.
-    ReleasesBefore,
-    /// A command of its own releases the lock after the commit. Wrong: the process may stop between the two.
-    ReleasesAfter,
-}
-
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Commit {
     pub(crate) rules: Rules,
@@ -38,7 +24,6 @@ pub(crate) struct Commit {
     pub(crate) most: Counts,
     pub(crate) horizon: Time,
     pub(crate) guard: Guard,
-    pub(crate) end: End,
     /// Whether operators release locks by force.
     pub(crate) operators: bool,
 }
@@ -77,10 +62,6 @@ pub(crate) struct State {
     refused: u8,
     /// A transaction has committed after a later holder had the lock.
     has_stale_commit: bool,
-    /// The claims that end with their commit and whose data was committed, one bit for each.
-    committed: u8,
-    /// The claims that were released with or before their commit, one bit for each.
-    released: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,14 +88,6 @@ impl State {
         self.changes += u8::from(self.document != before);
         Some(())
     }
-
-    /// The claim in the document.
-    fn holder(&self) -> Option<ClaimId> {
-        match self.document?.lock_id {
-            LockId::Claim(claim) => Some(claim),
-            LockId::Released | LockId::Done(_) => None,
-        }
-    }
 }
 
 impl Model for Commit {
@@ -137,8 +110,6 @@ impl Model for Commit {
             commits: 0,
             refused: 0,
             has_stale_commit: false,
-            committed: 0,
-            released: 0,
         }]
     }
 
@@ -224,16 +195,11 @@ impl Model for Commit {
                     Guard::Changes => sees_claim && snapshot == state.changes && state.blocked_by.is_none(),
                     Guard::Reads => sees_claim,
                 };
-                let is_released_before = is_guarded && self.end == End::ReleasesBefore;
-                if is_released_before {
-                    state.change(|at| rules.release(at, claim, now))?;
-                    state.released |= 1 << claim.0;
-                }
                 let at = &mut state.processes[process];
                 if is_guarded {
                     at.transaction = Transaction::Guarded;
                     at.guarded_by = Some(claim);
-                    if self.guard == Guard::Changes && !is_released_before {
+                    if self.guard == Guard::Changes {
                         state.blocked_by = Some(process);
                     }
                 } else {
@@ -246,17 +212,10 @@ impl Model for Commit {
                 state.processes[process].transaction = Transaction::None;
                 state.has_stale_commit |= claim.0 + 1 != state.done.claims;
                 state.commits += 1;
-                if self.end != End::Renews {
-                    state.committed |= 1 << claim.0;
-                }
                 if state.blocked_by == Some(process) {
                     state.blocked_by = None;
                     state.changes += 1;
-                    if self.end == End::Releases {
-                        // The process learns of it later, or never.
-                        rules.release(&mut state.document, claim, now);
-                        state.released |= 1 << claim.0;
-                    } else if let Some(document) = own(&mut state.document, claim) {
+                    if let Some(document) = own(&mut state.document, claim) {
                         document.expires_at = (document.expires_at + 1).max(now + rules.expiry);
                     }
                 }
@@ -277,7 +236,7 @@ impl Model for Commit {
     }
 
     fn properties(&self) -> Vec<Property> {
-        let mut properties = vec![
+        vec![
             Property::always(
                 "no transaction commits after a later holder has the lock",
                 |_, state| !state.has_stale_commit,
@@ -294,30 +253,6 @@ impl Model for Commit {
             ),
             Property::sometimes("two holders have committed", |_, state| state.commits >= 2),
             Property::sometimes("a guard is refused", |_, state| state.refused > 0),
-        ];
-        if self.end != End::Renews {
-            properties.extend(released_with_the_data());
-        }
-        properties
+        ]
     }
-}
-
-fn released_with_the_data() -> [Property; 3] {
-    [
-        Property::always(
-            "no claim has the lock after the commit that ends it",
-            |_, state| {
-                state
-                    .holder()
-                    .is_none_or(|claim| state.committed >> claim.0 & 1 == 0)
-            },
-        ),
-        Property::always("no commit releases the lock without its data", |_, state| {
-            state.released & !state.committed == 0
-        }),
-        Property::sometimes(
-            "a later holder has a lock that a commit has released",
-            |_, state| state.released & 1 == 1 && state.holder().is_some_and(|claim| claim.0 > 0),
-        ),
-    ]
 }

@@ -14,7 +14,6 @@ mod names;
 mod permits;
 mod protocol;
 mod shared;
-mod waiting;
 
 use std::fmt::Write;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! The commands of `LockAdmin`, and how it reads documents that other programs have written.
 
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Bson, doc};
 use mongolock::{FencingToken, LockError, LockFilter, LockProvider, LockState};
 use mongolock_tests::{claim, names, recorded};
 
@@ -134,24 +134,11 @@ async fn requests_go_to_the_primary_and_carry_no_client_time() {
     let earlier = FencingToken::from(1);
     assert!(!admin.force_release("held").only_if(earlier).await.unwrap());
     assert!(admin.force_release("held").await.unwrap());
-    let is_of_locks =
-        |command: &Document| command.values().next().and_then(Bson::as_str) == Some("distributed_locks");
-    let (sent, mut hints): (Vec<_>, Vec<_>) = commands.take().into_iter().partition(is_of_locks);
+    let mut sent = commands.take();
+    sent.retain(|command| command.values().next().and_then(Bson::as_str) == Some("distributed_locks"));
     let expected = "find find find find find find find findAndModify";
     let what = "a read for each request, and an update of what was read";
     assert_eq!(names(&sent).join(" "), expected, "{what}");
-    hints.retain(|hint| hint.contains_key("find") || hint.contains_key("update"));
-    assert_eq!(
-        names(&hints),
-        ["find", "find", "find", "find", "update"],
-        "waiters and notes of the locks that were found, and the note of the forced release"
-    );
-    for hint in hints {
-        let is_read = hint.get_document("readConcern") == Ok(&doc! { "level": "local" });
-        let is_written = hint.get_document("writeConcern") == Ok(&doc! { "w": 1 });
-        assert!(is_read || is_written, "{hint}");
-        assert!(hint.contains_key("maxTimeMS"), "{hint}");
-    }
     for command in sent {
         let text = command.to_string();
         assert!(

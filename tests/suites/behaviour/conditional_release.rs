@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use mongolock::{FencingToken, LockState};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY};
 use tokio::task::JoinSet;
 
 use crate::conformance::conformance;
 use crate::fixture::{Fixture, acquire_and_release, assert_released, renewing};
+use crate::waiter_documents::until_in_line;
 use crate::waiting::until_lost;
 
 conformance!(
     only_the_hold_with_this_token_is_released,
     a_lock_that_is_free_is_not_released,
     a_minimum_hold_is_ended_by_its_token,
-    holds_that_are_handed_over_share_the_token_of_the_document,
     a_request_that_is_not_awaited_sends_nothing,
 );
 
@@ -63,7 +63,9 @@ async fn a_minimum_hold_is_ended_by_its_token(fixture: Fixture) {
 }
 
 /// A claim with waiters behind it reserves a token for each of them; the document has the last one.
-async fn holds_that_are_handed_over_share_the_token_of_the_document(fixture: Fixture) {
+#[tokio::test]
+async fn holds_that_are_handed_over_share_the_token_of_the_document() {
+    let fixture = Fixture::mongodb().await;
     let before = fixture.rival().lock("queue").await.unwrap();
     let mut waiters = JoinSet::new();
     for _ in 0..3 {
@@ -72,8 +74,7 @@ async fn holds_that_are_handed_over_share_the_token_of_the_document(fixture: Fix
         tokio::task::yield_now().await;
     }
     // The first request has been refused: only the next one reserves tokens for those behind it.
-    let in_line = || async { (!fixture.info("queue").await.waiters.is_empty()).then_some(()) };
-    must(eventually(AMPLE, "the provider waits in line", in_line).await);
+    until_in_line(fixture.database(), "queue").await;
     before.release().await.unwrap();
     let holder = waiters.join_next().await.unwrap().unwrap();
     let seen = fixture.info("queue").await.fencing_token;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::bson::{DateTime, Document, doc};
 use mongodb::error::ErrorKind;
 use mongolock::LockEventKind::{
-    Acquired, Deleted, Detached, Done, Expired, Gap, Held, Released, Renewed, Resumed, TakenOver, Waiting,
+    Acquired, Deleted, Detached, Done, Expired, Gap, Held, Released, Resumed, TakenOver,
 };
 use mongolock::{
     FencingToken, LockError, LockEvent, LockEventKind, LockEvents, LockFilter, LockGuard, LockProvider,
@@ -230,63 +230,16 @@ async fn a_takeover_names_both_owners() {
 
 /// The server leaves renewals out, so that a lease that was renewed is read when its first one would have ended.
 #[tokio::test]
-async fn renewals_are_events_only_if_asked_for() {
+async fn a_renewed_lease_does_not_expire() {
     let fixture = Fixture::mongodb().await;
     let one = fixture.process("one");
-    let mut all = one.admin().events(of("a")).renewals();
-    let mut changes = one.admin().events(of("a"));
+    let mut events = one.admin().events(of("a"));
     let expiry = Duration::from_secs(2);
     let held = one.lock("a").expiry(expiry).await.unwrap();
-    assert!(next(&mut all).await.kind.is_held());
-    assert!(next(&mut changes).await.kind.is_held());
-    let mut end = None;
-    for _ in 0..6 {
-        let event = next(&mut all).await;
-        assert_eq!((event.kind, event.owner.as_deref()), (Renewed, Some("one")));
-        assert!(event.expires_at > end, "{event:?}");
-        end = event.expires_at;
-    }
+    assert!(next(&mut events).await.kind.is_held());
+    assert!(timeout(expiry * 2, events.next()).await.is_err());
     held.release().await.unwrap();
-    assert_eq!(told(&mut changes, "a").await, said(Released, "one"));
-}
-
-#[tokio::test]
-async fn a_process_that_begins_to_wait_is_an_event_if_asked_for() {
-    let fixture = Fixture::mongodb().await;
-    let (one, two) = (fixture.process("one"), fixture.process("two"));
-    let held = one.lock("a").await.unwrap();
-    let permit = one.semaphore("s", 1).await.unwrap();
-    let mut events = one.admin().events(LockFilter::new().owner("two")).waiting();
-    let mut others = one.admin().events(of("other")).waiting();
-    let waits = |name: &'static str| {
-        let two = two.clone();
-        async move {
-            if name == "a" {
-                drop(two.lock("a").await.unwrap());
-            } else {
-                drop(two.semaphore("s", 1).await.unwrap());
-            }
-        }
-    };
-    let mut first = Box::pin(others.next());
-    assert!(timeout(Duration::from_millis(500), &mut first).await.is_err());
-    for name in ["a", "s"] {
-        // The stream of the waiters may not be open yet; each wait that ends begins again.
-        let waiting = tokio::spawn(waits(name));
-        let event = loop {
-            let event = next(&mut events).await;
-            if event.kind == Waiting {
-                break event;
-            }
-        };
-        assert_eq!((event.name.as_str(), event.permit), (name, None));
-        assert_eq!(event.owner.as_deref(), Some("two"));
-        assert!(event.since.is_some());
-        waiting.abort();
-    }
-    held.release().await.unwrap();
-    permit.release().await.unwrap();
-    assert!(timeout(Duration::from_millis(500), first).await.is_err());
+    assert_eq!(told(&mut events, "a").await, said(Released, "one"));
 }
 
 /// The time of the server.
@@ -303,21 +256,8 @@ async fn next_second(fixture: &Fixture) -> DateTime {
     must(eventually(AMPLE, "the next second", passed).await)
 }
 
-async fn all(mut events: LockEvents) -> Vec<(LockEventKind, String, String)> {
-    let mut told = Vec::new();
-    while let Some(event) = item(&mut events).await {
-        let event = event.unwrap();
-        told.push((event.kind, event.name, event.owner.unwrap_or_default()));
-    }
-    told
-}
-
-fn line(kind: LockEventKind, name: &str, owner: &str) -> (LockEventKind, String, String) {
-    (kind, name.to_owned(), owner.to_owned())
-}
-
 #[tokio::test]
-async fn the_past_is_told_in_its_order_and_has_an_end() {
+async fn the_past_is_told_in_its_order_and_then_the_present() {
     let fixture = Fixture::mongodb().await;
     let (one, two) = (fixture.process("one"), fixture.process("two"));
     let before = one.lock("before").await.unwrap();
@@ -330,27 +270,27 @@ async fn the_past_is_told_in_its_order_and_has_an_end() {
     let end = next_second(&fixture).await;
     taken.release().await.unwrap();
 
-    let admin = one.admin();
-    let expected = [
-        line(Released, "before", ""),
-        line(Acquired, "a", "one"),
-        line(Released, "a", "one"),
-        line(Acquired, "a", "two"),
-        line(Released, "a", "two"),
-        line(Acquired, "b", "dora"),
-        line(TakenOver, "b", "two"),
+    let past = [
+        ("before", Released, ""),
+        ("a", Acquired, "one"),
+        ("a", Released, "one"),
+        ("a", Acquired, "two"),
+        ("a", Released, "two"),
+        ("b", Acquired, "dora"),
+        ("b", TakenOver, "two"),
+        ("b", Released, "two"),
     ];
-    let events = admin.events(LockFilter::new()).since(begin).until(end);
-    assert_eq!(all(events).await, expected);
-    let events = admin.events(of("a")).since(begin).until(end);
-    assert_eq!(all(events).await, expected[1..5]);
+    let admin = one.admin();
+    let mut events = admin.events(LockFilter::new()).since(begin);
+    for (name, kind, owner) in past {
+        assert_eq!(told(&mut events, name).await, said(kind, owner));
+    }
+    let mut events = admin.events(of("a")).since(begin);
+    for (name, kind, owner) in &past[1..5] {
+        assert_eq!(told(&mut events, name).await, said(*kind, owner));
+    }
 
-    // The end may be the present, also on a server without writes; its second is read.
-    let now = server_time(&fixture).await;
-    let mut events = all(admin.events(of("b")).since(end).until(now)).await;
-    assert_eq!(events.pop(), Some(line(Released, "b", "")));
-
-    // Without an end it goes on with the present, whose expiries are told.
+    // It goes on with the present, whose expiries are events as well.
     let mut events = admin.events(LockFilter::new().prefix("b")).since(end);
     assert_eq!(told(&mut events, "b").await, said(Released, ""));
     dead(&fixture, "b", Duration::from_millis(300)).await;
@@ -358,16 +298,45 @@ async fn the_past_is_told_in_its_order_and_has_an_end() {
     assert_eq!(told(&mut events, "b").await, said(Expired, "dora"));
 }
 
+/// For the program `mongolock`: what the server has at the beginning is told, and then the stream ends, with renewals and other
+/// writes going on and without any.
 #[tokio::test]
-async fn memory_and_a_standalone_server_have_no_past_no_end_and_no_waiters() {
+async fn the_past_ends_with_the_present() {
+    let fixture = Fixture::mongodb().await;
+    let one = fixture.process("one");
+    let begin = next_second(&fixture).await;
+    acquire_and_release(&one.lock("a")).await;
+    let past = || one.admin().events(of("a")).since(begin).to_present();
+    let read = async || {
+        let mut events = past();
+        assert_eq!(told(&mut events, "a").await, said(Acquired, "one"));
+        assert_eq!(told(&mut events, "a").await, said(Released, "one"));
+        assert!(item(&mut events).await.is_none(), "it has an end");
+    };
+    read().await;
+    let often = one
+        .to_builder()
+        .renew_interval(Duration::from_millis(5))
+        .build()
+        .unwrap();
+    let _renewed = often.lock("b").await.unwrap();
+    read().await;
+    let mut events = past();
+    assert_eq!(told(&mut events, "a").await, said(Acquired, "one"));
+    must(fixture.locks().drop().await);
+    assert_eq!(told(&mut events, "a").await, said(Released, "one"));
+    assert!(item(&mut events).await.is_none(), "the drop came later");
+    let error = error_of(LockProvider::in_memory().admin().events(of("a")).to_present()).await;
+    assert!(matches!(error, LockError::Mongo(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn memory_and_a_standalone_server_have_no_past() {
     let (_server, database) = standalone().await;
     for provider in [LockProvider::in_memory(), LockProvider::new(&database)] {
-        let events = || provider.admin().events(LockFilter::new());
-        let now = DateTime::now();
-        for events in [events().since(now), events().until(now), events().waiting()] {
-            let error = error_of(events).await;
-            assert!(matches!(error, LockError::Mongo(_)), "{error:?}");
-        }
+        let events = provider.admin().events(LockFilter::new());
+        let error = error_of(events.since(DateTime::now())).await;
+        assert!(matches!(error, LockError::Mongo(_)), "{error:?}");
     }
 }
 
@@ -418,20 +387,6 @@ async fn a_dropped_collection_hides_no_event() {
         must(fixture.locks().drop().await);
         assert_eq!(told(&mut events, "").await, said(Deleted, ""));
     }
-}
-
-/// The server closes a stream when the collection is dropped, also one that ends before that.
-#[tokio::test]
-async fn a_drop_after_the_end_of_a_stream_is_no_part_of_it() {
-    let fixture = Fixture::mongodb().await;
-    let one = fixture.process("one");
-    let begin = next_second(&fixture).await;
-    acquire_and_release(&one.lock("a")).await;
-    let end = next_second(&fixture).await;
-    must(fixture.locks().drop().await);
-    let events = one.admin().events(LockFilter::new()).since(begin).until(end);
-    let expected = [line(Acquired, "a", "one"), line(Released, "a", "one")];
-    assert_eq!(all(events).await, expected);
 }
 
 #[tokio::test]

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use mongodb::event::EventHandler;
 use mongodb::event::command::CommandEvent;
 use mongodb::options::ClientOptions;
-use mongolock_tests::{AMPLE, eventually, must};
 
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
@@ -36,11 +35,5 @@ impl InFlight {
 
     fn end(&self) {
         self.now.fetch_sub(1, SeqCst);
-    }
-
-    /// Waits until at least so many are in flight.
-    pub(crate) async fn until(&self, number: usize) {
-        let reached = || async { (self.now.load(SeqCst) >= number).then_some(()) };
-        must(eventually(AMPLE, "commands in flight", reached).await);
     }
 }

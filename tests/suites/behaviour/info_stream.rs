@@ -2,7 +2,7 @@
 
 use futures_util::{FutureExt, Stream, TryStreamExt};
 use mongodb::bson::{Document, doc};
-use mongolock::{LockError, LockFilter, LockInfo, LockInfoStream, LockState};
+use mongolock::{IndexState, LockError, LockFilter, LockInfo, LockInfoStream, LockState};
 use mongolock_tests::{FailPoint, change_lock, must, names};
 
 use crate::conformance::conformance;
@@ -60,6 +60,8 @@ async fn filled(count: usize) -> (Fixture, Vec<String>) {
     let fixture = Fixture::mongodb().await;
     let names: Vec<String> = (0..count).map(|number| format!("lock:{number:05}")).collect();
     let documents: Vec<Document> = names.iter().rev().map(|name| foreign(name.as_str())).collect();
+    // The build of an index over many documents may take longer than the library allows.
+    assert_eq!(fixture.provider.admin().index_state().await, IndexState::Ready);
     fixture.locks().insert_many(documents).await.unwrap();
     (fixture, names)
 }
@@ -92,15 +94,12 @@ async fn a_stream_requests_a_page_when_it_is_read() {
     for (number, expected) in expected.iter().enumerate() {
         assert_eq!(next_name(&mut stream).await.as_ref(), Some(expected));
         let pages = number / PAGE + 1;
-        // One query for the locks of a page, one for their waiters, and one for the notes of their holders.
-        assert_eq!(commands.count("find"), 3 * pages, "after {} locks", number + 1);
+        assert_eq!(commands.count("find"), pages, "after {} locks", number + 1);
     }
     assert_eq!(open_cursors(&fixture).await, 0);
     assert_eq!(next_name(&mut stream).await, None);
-    let mut sent = commands.take();
-    assert_eq!(names(&sent), ["find"; 76], "25 full pages and an empty one");
-    sent.retain(|find| find.get_str("find") == Ok("distributed_locks"));
-    assert_eq!(sent.len(), 26);
+    let sent = commands.take();
+    assert_eq!(names(&sent), ["find"; 26], "25 full pages and an empty one");
     assert!(sent.iter().all(|find| find.get_i64("limit") == Ok(1000)));
 }
 
@@ -112,10 +111,9 @@ async fn a_dropped_stream_leaves_nothing_behind() {
     expect_next(&mut stream, &expected[..10]).await;
     assert_eq!(open_cursors(&fixture).await, 0, "also while the stream is used");
     drop(stream);
-    // A later request on the same client is recorded after everything that the drop could have sent. Both have read locks,
-    // waiters and notes.
+    // A later request on the same client is recorded after everything that the drop could have sent.
     provider.admin().get("lock:00000").await.unwrap();
-    assert_eq!(names(&commands.take()), ["find"; 6]);
+    assert_eq!(names(&commands.take()), ["find"; 2]);
 
     let _cursor = fixture.locks().find(doc! {}).await.unwrap();
     assert_eq!(open_cursors(&fixture).await, 1, "that of this test is counted");

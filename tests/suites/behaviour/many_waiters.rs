@@ -1,22 +1,18 @@
 //! Many locks that one process awaits: one query looks at all of them, and their first requests are sent a few at a time.
 
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, Timestamp, doc};
-use mongodb::{Client, Database};
 use mongolock::{IndexState, LockError, LockProvider, LockProviderBuilder};
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, Commands, FailPoint, FailPointGuard, change_lock, claim, eventually, must, names,
-    stable_options, with_parameter,
+    AMPLE, BEFORE_EXPIRY, Commands, FailPoint, FailPointGuard, Proxy, change_lock, claim, eventually, must,
+    names, with_parameter,
 };
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::fixture::Fixture;
-use crate::in_flight::InFlight;
 use crate::waiter_documents::waiters;
 
 /// The number of claims that are in flight, each with a command of its own, before the others gather; fewer than that never
@@ -133,41 +129,44 @@ async fn a_lease_that_ends_is_noticed_when_it_ends() {
     assert!(commands.count("find") > 0);
 }
 
-/// A provider whose client has a pool of this size, and whose acquire requests the server answers late; and the largest
-/// number of them that were in flight at a time.
-async fn answered_late(fixture: &Fixture, pool: usize) -> (LockProvider, Arc<InFlight>, FailPointGuard) {
-    let in_flight = Arc::<InFlight>::default();
-    let app_name = format!("appName={}", fixture.db().name());
-    let pool_size = format!("maxPoolSize={pool}");
-    let uri = with_parameter(&with_parameter(fixture.db().uri(), &app_name), &pool_size);
-    let mut options = must(stable_options(uri).await);
-    in_flight.count("findAndModify", &mut options);
-    let observation = LockProvider::observe(&mut options);
-    let client = Client::with_options(options).unwrap();
-    let database = client.database(fixture.db().name());
-    let provider = LockProvider::builder(&database)
-        .observation(&observation)
-        .acquire_timeout(AMPLE)
-        .build()
-        .unwrap();
-    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
-    open_connections(fixture, &database, pool.min(ADMITTED * 2)).await;
-    let point = FailPoint::on(&["findAndModify"]).always().block(LATE);
-    let point = must(point.enable_for(fixture.db()).await);
-    (provider, in_flight, point)
+/// A provider with a client of its own, whose acquire requests the server answers late.
+struct AnsweredLate {
+    provider: LockProvider,
+    late: FailPointGuard,
+    /// The number of acquire requests that were sent before.
+    before: u64,
+    /// It counts the requests.
+    proxy: Proxy,
 }
 
-/// Opens as many connections as there may be requests in flight, so that opening them takes no time from the requests.
-async fn open_connections(fixture: &Fixture, database: &Database, count: usize) {
-    let point = FailPoint::on(&["ping"]).always().block(LATE * 2);
-    let point = must(point.enable_for(fixture.db()).await);
-    let mut pings = JoinSet::new();
-    for _ in 0..count {
-        let database = database.clone();
-        pings.spawn(async move { database.run_command(doc! { "ping": 1 }).await.unwrap() });
+impl AnsweredLate {
+    /// The client has a pool of this size.
+    async fn start(fixture: &Fixture, pool: usize) -> Self {
+        let proxy = must(fixture.db().proxy().await);
+        let app_name = format!("appName={}", fixture.db().name());
+        let pool_size = format!("maxPoolSize={pool}");
+        let uri = with_parameter(&with_parameter(&proxy.uri(), &app_name), &pool_size);
+        let connected = LockProvider::connect(uri).await.unwrap();
+        let builder = connected.to_builder().database(fixture.db().name());
+        let provider = builder.acquire_timeout(AMPLE).build().unwrap();
+        assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+        let late = FailPoint::on(&["findAndModify"]).always().block(LATE);
+        Self {
+            provider,
+            late: must(late.enable_for(fixture.db()).await),
+            before: proxy.seen("findAndModify"),
+            proxy,
+        }
     }
-    pings.join_all().await;
-    must(point.clear().await);
+
+    /// Waits until the first requests are in flight, and returns their number shortly before the first reply.
+    async fn in_flight(&self) -> usize {
+        let sent = || must(usize::try_from(self.proxy.seen("findAndModify") - self.before));
+        let begun = || async { (sent() >= IN_LANE).then_some(()) };
+        must(eventually(AMPLE, "the first requests", begun).await);
+        sleep(LATE / 2).await;
+        sent()
+    }
 }
 
 /// The requests of waiting calls are sent a bounded number at a time: two connections of a small pool stay free, and a pool
@@ -176,12 +175,11 @@ async fn open_connections(fixture: &Fixture, database: &Database, count: usize) 
 async fn first_requests_are_sent_a_few_at_a_time() {
     for (pool, admitted) in [(10, 8), (1000, ADMITTED)] {
         let fixture = Fixture::mongodb().await;
-        let (provider, in_flight, point) = answered_late(&fixture, pool).await;
-        let waiters = wait_for(&provider, 0..ADMITTED * 2);
-        in_flight.until(IN_LANE).await;
-        must(point.clear().await);
+        let it = AnsweredLate::start(&fixture, pool).await;
+        let waiters = wait_for(&it.provider, 0..ADMITTED * 2);
+        let most = it.in_flight().await;
+        must(it.late.clear().await);
         all_served(waiters, AMPLE).await;
-        let most = in_flight.most.load(SeqCst);
         assert!(most <= admitted, "{most} over a pool of {pool}");
     }
 }
@@ -190,13 +188,13 @@ async fn first_requests_are_sent_a_few_at_a_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_was_never_sent_is_not_busy() {
     let fixture = Fixture::mongodb().await;
-    let (provider, in_flight, point) = answered_late(&fixture, 1000).await;
-    let waiters = wait_for(&provider, 0..ADMITTED * 2);
-    in_flight.until(IN_LANE).await;
-    let late = provider.lock("late").acquire_timeout(LATE / 10);
+    let it = AnsweredLate::start(&fixture, 1000).await;
+    let waiters = wait_for(&it.provider, 0..ADMITTED * 2);
+    it.in_flight().await;
+    let late = it.provider.lock("late").acquire_timeout(LATE / 10);
     let error = late.acquire().await.unwrap_err();
     assert!(matches!(error, LockError::Mongo(_)), "{error}");
-    must(point.clear().await);
+    must(it.late.clear().await);
     all_served(waiters, AMPLE).await;
 }
 

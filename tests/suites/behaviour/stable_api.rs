@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::waiter_documents::until_in_line;
 use mongodb::Database;
 use mongodb::bson::{Document, doc};
 use mongodb::error::{ErrorKind, TRANSIENT_TRANSACTION_ERROR};
-use mongolock::{FencedExt, IndexState, LockError, LockFilter, LockProvider, WaitersState, WakeUp};
+use mongolock::{FencedExt, IndexState, LockError, LockFilter, LockProvider, WakeUp};
 use mongolock_tests::{AMPLE, eventually, lock_document, must, names, recorded, test_db};
 
 /// The code of a refusal of a command outside the API (`APIStrictError`).
@@ -90,8 +91,7 @@ async fn hold_and_wait(provider: &LockProvider, database: &Database) {
     let waiting = tokio::spawn(rival.lock("held").acquire());
     let streams = || async { (rival.health().await.wake_up == WakeUp::Stream).then_some(()) };
     must(eventually(AMPLE, "a change stream", streams).await);
-    let written = || async { (rival.admin().waiters_state().await == WaitersState::Ready).then_some(()) };
-    must(eventually(AMPLE, "documents of waiters", written).await);
+    until_in_line(database, "held").await;
     let end = async || {
         let document = lock_document(database, "held").await?;
         document.get_datetime("expiresAt").ok().copied()
@@ -118,17 +118,14 @@ async fn several_and_permits(provider: &LockProvider) {
     second.release().await.unwrap();
 }
 
-/// A mark, a guarded commit, a commit with a mark, one that releases, and one that is refused.
+/// A mark, a guarded commit, a commit with a mark, and one that is refused.
 async fn work_once(provider: &LockProvider, database: &Database) {
     let guard = provider.lock("marked").once().acquire().await.unwrap();
     guard.done().await.unwrap();
     let accounts = database.collection::<Document>("accounts");
     database.create_collection("accounts").await.unwrap();
     let mut session = database.client().start_session().await.unwrap();
-    for (number, name) in ["guarded", "guarded and marked", "guarded and released", "lost"]
-        .into_iter()
-        .enumerate()
-    {
+    for (number, name) in ["guarded", "guarded and marked", "lost"].into_iter().enumerate() {
         let guard = provider.lock(name).once().acquire().await.unwrap();
         let context = guard.context();
         if name == "lost" {
@@ -141,7 +138,6 @@ async fn work_once(provider: &LockProvider, database: &Database) {
             insert.session(&mut session).await.unwrap();
             let committed = match name {
                 "guarded and marked" => context.commit_done(&mut session).await,
-                "guarded and released" => context.commit_and_release(&mut session).await,
                 _ => context.commit(&mut session).await,
             };
             match committed {
@@ -152,7 +148,7 @@ async fn work_once(provider: &LockProvider, database: &Database) {
         assert_eq!(committed.is_ok(), name != "lost", "{name}: {committed:?}");
         drop(guard);
     }
-    assert_eq!(accounts.count_documents(doc! {}).await.unwrap(), 3);
+    assert_eq!(accounts.count_documents(doc! {}).await.unwrap(), 2);
 }
 
 async fn fenced_writes(provider: &LockProvider, database: &Database) {

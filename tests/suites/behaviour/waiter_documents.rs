@@ -1,4 +1,4 @@
-//! The collection in which waiters and notes have their documents.
+//! The collection in which waiters have their documents.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::{Collection, Database};
@@ -8,6 +8,27 @@ const NAME: &str = "distributed_locks.waiters";
 
 pub(crate) fn waiters(database: &Database) -> Collection<Document> {
     database.collection(NAME)
+}
+
+/// The owners of the waiters for a lock, in the order of their places.
+pub(crate) async fn line(database: &Database, name: &str) -> Vec<String> {
+    let waiting = doc! { "name": name, "since": { "$ne": null } };
+    let mut found = waiters(database)
+        .find(waiting)
+        .sort(doc! { "at": 1 })
+        .await
+        .unwrap();
+    let mut owners = Vec::new();
+    while found.advance().await.unwrap() {
+        owners.push(found.current().get_str("owner").unwrap().to_owned());
+    }
+    owners
+}
+
+/// Waits until a process stands in the line of a lock.
+pub(crate) async fn until_in_line(database: &Database, name: &str) {
+    let in_line = || async { (!line(database, name).await.is_empty()).then_some(()) };
+    must(eventually(AMPLE, "a process in the line", in_line).await);
 }
 
 /// The number of documents.

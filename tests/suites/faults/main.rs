@@ -27,7 +27,6 @@ mod marks;
 mod network;
 mod new_connections;
 mod noted;
-mod observed;
 mod orderly_end;
 mod outage;
 mod overload;

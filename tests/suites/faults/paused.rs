@@ -268,10 +268,6 @@ async fn scene(
         .await
         .expect("the stale write changed nothing of its claim");
     writer.tell_so_far(&mut history);
-    history.save(match takeover {
-        Takeover::Expiry => "paused-writer",
-        Takeover::Hand => "changed-by-hand",
-    });
     let entries = found.get_array("entries").unwrap().iter();
     Scene {
         late,

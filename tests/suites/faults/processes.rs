@@ -51,7 +51,6 @@ async fn kill_the_holder(act: Act) {
     }
     next.release().await.unwrap();
     holder.tell(&mut history).await;
-    history.save("killed-holder");
     let verdict = history.judge();
     verdict.assert_sound();
     assert_eq!((verdict.holds, verdict.lost.len()), (2, 0));
@@ -87,7 +86,6 @@ async fn a_stopped_holder_notices_its_loss_before_its_next_step() {
         .await
         .expect("late commands of the stopped holder change nothing");
     holder.tell(&mut history).await;
-    history.save("stopped-holder");
     let verdict = history.judge();
     verdict.assert_sound();
     // No lock can end a section while its process is stopped.
@@ -121,7 +119,6 @@ async fn workers_take_over_in_turn() {
         holder.signal(Signal::KILL);
         holder.tell(&mut history).await;
     }
-    history.save("workers-in-turn");
     let verdict = history.judge();
     verdict.assert_sound();
     assert_eq!((verdict.holds, verdict.lost.len()), (3, 0));
@@ -188,7 +185,6 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
         assert!(waiting.until("held").await.parse::<i64>().unwrap() > token);
         wrong.tell(&mut history).await;
         waiting.tell(&mut history).await;
-        history.save("wrong-clock");
         let verdict = history.judge();
         verdict.assert_sound();
         assert_eq!((verdict.holds, verdict.lost.len()), (3, 0));

@@ -2,7 +2,7 @@
 
 use mongodb::ClientSession;
 use mongodb::error::TRANSIENT_TRANSACTION_ERROR;
-use mongolock::{LockContext, LockError, LockGuard};
+use mongolock::{LockError, LockGuard};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Fault, Injected};
 use tokio::time::{Instant, timeout};
 
@@ -70,65 +70,40 @@ async fn a_guard_without_a_reply_commits_nothing() {
     scene.guard.release().await.unwrap();
 }
 
-/// How a commit ends the hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    Mark,
-    Release,
+/// Asserts that the work was committed once, and that the lock has its mark.
+async fn assert_done_once(it: &Proxied) {
+    assert_eq!(committed_documents(it.db.database()).await, 1);
+    let rival = it.rival().lock("done").once();
+    let again = timeout(BEFORE_EXPIRY, rival.acquire()).await.unwrap();
+    assert!(matches!(again, Err(LockError::Done { .. })), "{again:?}");
 }
 
-impl End {
-    const BOTH: [Self; 2] = [Self::Mark, Self::Release];
-
-    async fn commit(self, context: &LockContext, session: &mut ClientSession) -> Result<(), LockError> {
-        match self {
-            Self::Mark => context.commit_done(session).await,
-            Self::Release => context.commit_and_release(session).await,
-        }
-    }
-
-    /// The work was committed once, and the lock has its mark, or is free.
-    async fn assert_done_once(self, it: &Proxied) {
-        assert_eq!(committed_documents(it.db.database()).await, 1);
-        let rival = it.rival().lock("done").once();
-        let again = timeout(BEFORE_EXPIRY, rival.acquire()).await.unwrap();
-        match self {
-            Self::Mark => assert!(matches!(again, Err(LockError::Done { .. })), "{again:?}"),
-            Self::Release => again.unwrap().release().await.unwrap(),
-        }
-    }
-}
-
-/// The server has committed the work with the end of the hold, and the reply never arrives. The commit is sent again, and the
-/// work is done once.
+/// The server has committed the work with its mark, and the reply never arrives. The commit is sent again, and the work is done
+/// once.
 #[tokio::test]
-async fn a_commit_that_ends_the_hold_is_sent_again() {
-    for end in End::BOTH {
-        let mut scene = Scene::start(Fault::swallow_reply().command("commitTransaction")).await;
-        let context = scene.guard.context();
-        let committed = timeout(AMPLE, end.commit(&context, &mut scene.session)).await;
-        committed.expect("the commit ends").unwrap();
-        assert_eq!(scene.fault.hits(), 1);
-        scene.guard.release().await.expect("the hold has ended well");
-        end.assert_done_once(&scene.it).await;
-    }
+async fn a_commit_with_a_mark_is_sent_again() {
+    let mut scene = Scene::start(Fault::swallow_reply().command("commitTransaction")).await;
+    let context = scene.guard.context();
+    let committed = timeout(AMPLE, context.commit_done(&mut scene.session)).await;
+    committed.expect("the commit ends").unwrap();
+    assert_eq!(scene.fault.hits(), 1);
+    scene.guard.release().await.expect("the hold has ended well");
+    assert_done_once(&scene.it).await;
 }
 
 /// The outcome of the commit is not known, because its caller has gone: what the server has decided stays. A dropped guard
-/// takes nothing back.
+/// does not undo it.
 #[tokio::test]
-async fn the_end_of_a_hold_by_a_commit_that_was_cut_off_stays() {
-    for end in End::BOTH {
-        let mut scene = Scene::start(Fault::swallow_reply().command("commitTransaction")).await;
-        let context = scene.guard.context();
-        tokio::select! {
-            ended = end.commit(&context, &mut scene.session) => panic!("the reply is lost: {ended:?}"),
-            happened = scene.fault.happened(AMPLE) => happened.unwrap(),
-        }
-        assert!(!scene.guard.is_lost());
-        drop(scene.guard);
-        // The release in the background finds no claim.
-        timeout(AMPLE, scene.it.provider.shutdown()).await.unwrap();
-        end.assert_done_once(&scene.it).await;
+async fn the_mark_of_a_commit_that_was_cut_off_stays() {
+    let mut scene = Scene::start(Fault::swallow_reply().command("commitTransaction")).await;
+    let context = scene.guard.context();
+    tokio::select! {
+        ended = context.commit_done(&mut scene.session) => panic!("the reply is lost: {ended:?}"),
+        happened = scene.fault.happened(AMPLE) => happened.unwrap(),
     }
+    assert!(!scene.guard.is_lost());
+    drop(scene.guard);
+    // The release in the background finds no claim.
+    timeout(AMPLE, scene.it.provider.shutdown()).await.unwrap();
+    assert_done_once(&scene.it).await;
 }

@@ -7,7 +7,7 @@ use mongodb::Client;
 use mongodb::bson::doc;
 use mongodb::error::ErrorKind;
 use mongolock::{LockError, LockProvider, distributed_lock};
-use mongolock_tests::{AMPLE, Proxy, Server, ServerOptions, must, shared};
+use mongolock_tests::{AMPLE, Proxy, Server, ServerOptions, must, shared, test_db};
 use tokio::time::{Instant, sleep};
 
 use crate::{acquire_soon, assert_free, closed_address};
@@ -170,9 +170,7 @@ async fn a_server_without_its_replica_set_is_named_until_it_is_initiated() {
     let waiting = tokio::spawn(async move { waiting.acquire().await });
     for options in ["", "replicaSet=late"] {
         let provider = connect(address, options).await;
-        let begun = Instant::now();
-        let error = provider.lock("free").try_acquire().await.unwrap_err();
-        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+        let error = error_of_a_try(&provider).await;
         assert_eq!(
             error.to_string(),
             format!("MongoDB at {address} has no replica set yet")
@@ -184,4 +182,80 @@ async fn a_server_without_its_replica_set_is_named_until_it_is_initiated() {
     let set = doc! { "_id": "late", "members": [{ "_id": 0, "host": address }] };
     must(direct.run_command(doc! { "replSetInitiate": set }).await);
     must(must(waiting.await.expect("no panic")).release().await);
+}
+
+async fn error_of_a_try(provider: &LockProvider) -> LockError {
+    let begun = Instant::now();
+    let error = provider.lock("free").try_acquire().await.unwrap_err();
+    assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+    error
+}
+
+#[tokio::test]
+async fn a_wrong_set_name_is_reported_with_the_right_one() {
+    let shared = shared().await.unwrap();
+    let server = shared.server().expect("fault tests need a server of their own");
+    let address = server.node().address();
+    let text = format!(
+        "MongoDB at {address} belongs to the replica set `mongolock`; the connection string names `other`"
+    );
+    for parameters in ["replicaSet=other", "replicaSet=other&directConnection=true"] {
+        let provider = connect(address, parameters).await;
+        let begun = Instant::now();
+        // It cannot pass, so that a call which waits ends as well.
+        let lock = provider.lock("elsewhere").acquire_timeout(AMPLE);
+        let error = lock.acquire().await.unwrap_err();
+        assert_eq!(error.to_string(), text);
+        assert!(error.help().contains("`replicaSet`"), "{}", error.help());
+        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+        assert_eq!(error_of_a_try(&provider).await.to_string(), text);
+        assert_eq!(provider.health().await.error.unwrap().to_string(), text);
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_a_set_is_named_as_such() {
+    let server = Server::start(ServerOptions::standalone()).await.unwrap();
+    let address = server.node().address();
+    let provider = connect(address, "replicaSet=other").await;
+    let text = format!("MongoDB at {address} belongs to no replica set; the connection string names `other`");
+    assert_eq!(error_of_a_try(&provider).await.to_string(), text);
+}
+
+/// One host without a set beside the right ones is no failure.
+#[tokio::test]
+async fn a_host_without_a_set_fails_nothing() {
+    let other = Server::start(ServerOptions::standalone()).await.unwrap();
+    let shared = shared().await.unwrap();
+    let server = shared.server().expect("fault tests need a server of their own");
+    let hosts = format!("{},{}", other.node().address(), server.node().address());
+    let provider = connect(&hosts, "replicaSet=mongolock").await;
+    for round in 0..3 {
+        assert_free(&provider, &format!("unreachable:seed:{round}")).await;
+    }
+}
+
+/// A provider that is made from another one has its client, its owner, and its errors. Its shutdown does not end the client
+/// that the other one still uses.
+#[tokio::test]
+async fn a_provider_made_from_another_one_keeps_its_client_and_its_owner() {
+    let address = closed_address().to_string();
+    let unreachable = connect(&address, "").await;
+    let other = unreachable.to_builder().collection("other").build().unwrap();
+    names(&address, &error_of_a_try(&other).await);
+    names(
+        &address,
+        &other.health().await.error.expect("no server can be reached"),
+    );
+
+    let db = test_db().await;
+    let connected = LockProvider::connect(db.uri()).await.unwrap();
+    let first = connected.to_builder().database(db.name()).owner("anna").build();
+    let second = first.unwrap().to_builder().collection("other").build().unwrap();
+    let guard = second.lock("kept").await.unwrap();
+    let info = second.admin().get("kept").await.unwrap().expect("it is held");
+    assert_eq!(info.owner.as_deref(), Some("anna"));
+    guard.release().await.unwrap();
+    second.shutdown().await;
+    assert_free(&connected, "unreachable:kept").await;
 }

@@ -2,7 +2,6 @@
 //! thread sees.
 
 mod alerts;
-mod opentelemetry;
 mod units;
 
 use std::collections::BTreeSet;

@@ -3,14 +3,14 @@
 //! Each test has a subscriber of its own. No test without one that uses the library may run in the same process, because
 //! `tracing` caches for the whole process which events have a subscriber.
 
-mod deadlocks;
-mod log_output;
+mod failures;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mongodb::bson::{Document, doc};
 use mongolock::{FencedExt, FencingToken, LockContext, LockError, LockProvider, distributed_lock};
 use mongolock_tests::{FailPoint, must, test_db};
@@ -114,9 +114,16 @@ impl Notes {
         spans.map(|(_, fields)| fields.clone()).collect()
     }
 
-    /// Runs a scenario, and asserts that the message of each event begins with its name, by which operators find it in a log.
+    /// Runs a scenario on a runtime of its own, so that the provider's background task reports to the same subscriber, and
+    /// asserts that the message of each event begins with its name, by which operators find it in a log.
     fn observe(&self, scenario: impl AsyncFnOnce(LockProvider)) {
-        observed_by(tracing_subscriber::registry().with(self.clone()), scenario);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(self.clone()), || {
+            runtime.block_on(scenario(LockProvider::in_memory()).with_current_subscriber());
+        });
         for NotedEvent { metadata, fields, .. } in &self.0.lock().unwrap().events {
             let message = &fields.0["message"];
             assert!(
@@ -138,20 +145,6 @@ fn observed(scenario: impl AsyncFnOnce(LockProvider)) -> Notes {
 /// A provider for the same locks that renews its leases so often.
 fn renewing(provider: &LockProvider, interval: Duration) -> LockProvider {
     provider.to_builder().renew_interval(interval).build().unwrap()
-}
-
-/// Runs a scenario on a runtime of its own, so that the provider's background task reports to the same subscriber.
-fn observed_by(
-    subscriber: impl Subscriber + Send + Sync + 'static,
-    scenario: impl AsyncFnOnce(LockProvider),
-) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    tracing::subscriber::with_default(subscriber, || {
-        runtime.block_on(scenario(LockProvider::in_memory()).with_current_subscriber());
-    });
 }
 
 #[test]
@@ -372,22 +365,6 @@ fn finished_work_is_an_event() {
     assert!(notes.events("mongolock.released").is_empty() && notes.events("mongolock.lost").is_empty());
 }
 
-/// A release in a transaction is an event as any other release, one for each lock.
-#[test]
-fn a_release_by_a_commit_is_an_event() {
-    let notes = observed(async |_| {
-        let db = test_db().await;
-        let provider = LockProvider::new(db.database());
-        let guard = provider.lock_all(["a", "b"]).acquire().await.unwrap();
-        let mut session = db.database().client().start_session().await.unwrap();
-        session.start_transaction().await.unwrap();
-        guard.commit_and_release(&mut session).await.unwrap();
-        guard.release().await.unwrap();
-    });
-    notes.assert_events("mongolock.released", Level::DEBUG, &["a", "b"]);
-    assert!(notes.events("mongolock.lost").is_empty() && notes.events("mongolock.done").is_empty());
-}
-
 /// A mark that the server does not write at first is repeated, and one that it refuses is given up.
 #[test]
 fn a_mark_that_is_repeated_or_given_up_is_an_event() {
@@ -459,29 +436,6 @@ fn forced_releases_are_events() {
     };
     assert_eq!(metadata.level(), &Level::INFO);
     assert_eq!((&*fields.0["lock.owner"], &*fields.0["locks"]), ("gone", "1"));
-}
-
-#[test]
-fn a_loss_says_who_has_released_the_lock_by_force() {
-    for by_renewal in [false, true] {
-        let notes = observed(async |provider| {
-            let guard = provider.lock("stuck").await.unwrap();
-            let anna = provider.to_builder().owner("anna").build().unwrap();
-            // A release by the holder's own provider has its leases renewed at once.
-            let operator = if by_renewal { &provider } else { &anna };
-            let release = operator.admin().force_release("stuck").reason("deploy");
-            assert!(release.await.unwrap());
-            if by_renewal {
-                guard.lost().await;
-            }
-            guard.release().await.unwrap_err();
-        });
-        let fields = &notes.assert_events("mongolock.lost", Level::WARN, &["stuck"])[0].fields;
-        assert_eq!(fields.0["reason"], "gone");
-        let forced = &fields.0["forced"];
-        assert!(forced.ends_with(": deploy"), "{forced}");
-        assert_eq!(forced.starts_with("anna"), !by_renewal, "{forced}");
-    }
 }
 
 /// Sends a fenced write to a document that stores a greater token.
@@ -579,4 +533,34 @@ fn a_refused_line_is_one_warning() {
     let refusals = notes.events("mongolock.line_refused");
     let levels: Vec<&Level> = refusals.iter().map(|event| event.metadata.level()).collect();
     assert_eq!(levels, [&Level::WARN]);
+}
+
+/// The application uses all connections of its client for longer than a lease lasts.
+#[test]
+fn a_renewal_that_waits_for_a_connection_is_reported() {
+    const EXPIRY: Duration = Duration::from_secs(6);
+    let notes = observed(async |_| {
+        let db = test_db().await;
+        let database = must(db.connect_again().await);
+        let provider = LockProvider::builder(&database).expiry(EXPIRY).build().unwrap();
+        let guard = provider.lock("held").await.unwrap();
+        let blocking = FailPoint::on(&["ping"])
+            .always()
+            .block(EXPIRY + Duration::from_secs(2));
+        let point = must(blocking.enable_for(&db).await);
+        let pings = (0..10).map(|_| database.run_command(doc! { "ping": 1 }).into_future());
+        join_all(pings).await;
+        must(point.clear().await);
+        let error = guard.ensure_held().unwrap_err();
+        assert!(
+            error.help().contains("mongolock.renewal_waiting"),
+            "{}",
+            error.help()
+        );
+    });
+    let waiting = notes.events("mongolock.renewal_waiting");
+    assert_eq!(*waiting[0].metadata.level(), Level::WARN);
+    assert_eq!(waiting[0].fields.0["lock.name"], "held");
+    let waited: u64 = waiting[0].fields.0["waited_ms"].parse().unwrap();
+    assert!((2000..3000).contains(&waited), "{waited} ms");
 }

@@ -23,6 +23,18 @@ impl Graph {
         Self::new(tree, |module| module.first().cloned().unwrap_or_default())
     }
 
+    /// Every module of this folder is a node, as is the folder itself.
+    pub(crate) fn within(tree: &ModuleTree, folder: &str) -> Self {
+        let inside = format!("{folder}::");
+        let is_inside = |node: &String| node == folder || node.starts_with(&inside);
+        let mut graph = Self::of_modules(tree);
+        graph.nodes.retain(is_inside);
+        graph
+            .edges
+            .retain(|(from, to), _| is_inside(from) && is_inside(to));
+        graph
+    }
+
     fn new(tree: &ModuleTree, name: impl Fn(&[String]) -> String) -> Self {
         let node = |module: &[String]| {
             if module.is_empty() {

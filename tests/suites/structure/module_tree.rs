@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use syn::Item;
 use syn::visit::Visit;
@@ -16,6 +16,8 @@ pub(crate) type ModulePath = Vec<String>;
 #[derive(Default)]
 pub(crate) struct ModuleTree {
     pub(crate) modules: BTreeMap<ModulePath, Vec<WrittenPath>>,
+    /// Their files.
+    pub(crate) files: Vec<PathBuf>,
 }
 
 impl ModuleTree {
@@ -29,6 +31,7 @@ impl ModuleTree {
     fn add_file(&mut self, module: ModulePath, file: &Path, folder: &Path) {
         let source = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let parsed = syn::parse_file(&source).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        self.files.push(file.to_owned());
         self.add(module, &parsed.items, folder);
     }
 

@@ -97,35 +97,3 @@ fn each_package_has_the_texts_of_the_repository_and_the_library_its_examples() {
     }
     assert!(packaged("mongolock").contains(&"examples/quickstart.rs".to_owned()));
 }
-
-/// The packages in the lock file that a package of this name depends on, with their versions where there are several.
-fn locked_dependencies(lock: &str, package: &str) -> Vec<String> {
-    let name = format!("name = \"{package}\"");
-    let found = lock
-        .split("[[package]]")
-        .find(|entry| entry.lines().any(|line| line == name));
-    let entry = found.unwrap_or_else(|| panic!("{package} is locked"));
-    let listed = entry
-        .split_once("dependencies = [")
-        .expect("it has dependencies")
-        .1;
-    let trimmed = listed
-        .lines()
-        .map(|line| line.trim().trim_matches(['"', ',']).to_owned());
-    trimmed.filter(|dependency| !dependency.is_empty()).collect()
-}
-
-/// Two versions of OpenTelemetry share no context: the driver's spans would have no parents.
-#[test]
-fn the_library_has_the_opentelemetry_of_the_driver() {
-    let lock = fs::read_to_string(workspace().join("Cargo.lock")).expect("the versions are locked");
-    let of = |package| {
-        let mut all = locked_dependencies(&lock, package);
-        all.retain(|dependency| dependency.split(' ').next() == Some("opentelemetry"));
-        all
-    };
-    let driver = of("mongodb");
-    assert_eq!(driver.len(), 1, "{driver:?}");
-    assert_eq!(of("mongolock"), driver);
-    assert_eq!(of("tracing-opentelemetry"), driver);
-}

@@ -1,7 +1,6 @@
 use std::time::Duration;
 
 use super::*;
-use crate::acquire::Enclosing;
 use crate::name::RenderedName;
 use crate::once::Once;
 use crate::options::{OnBusy, Options};
@@ -19,7 +18,7 @@ fn blocked() -> LockError {
 async fn a_request_with_a_short_limit_is_out_of_time_and_not_failed() {
     let provider = crate::LockProvider::in_memory();
     let (engine, name, options) = (provider.engine(), RenderedName::new("n"), Arc::default());
-    let call = Call::new(engine, &name, &options, Enclosing::default(), OnBusy::Wait);
+    let call = Call::new(engine, &name, &options, false, OnBusy::Wait);
     let mut claim = Claim::new(
         &call,
         call.first_class(),
@@ -53,7 +52,7 @@ async fn a_set_has_three_requests_at_most() {
         awaited: None,
     };
     let (name, options) = (RenderedName::new("a"), Arc::default());
-    let call = Call::new(engine, &name, &options, Enclosing::default(), OnBusy::Wait);
+    let call = Call::new(engine, &name, &options, false, OnBusy::Wait);
     let mut claim = Claim::new(&call, call.first_class(), target, Few::from(entries.to_vec()));
     for _ in 0..crate::acquire::asking::MOST_REQUESTS {
         assert!(claim.asking.may_repeat());
@@ -70,7 +69,7 @@ async fn a_claim_without_replies_ends_only_if_it_may_send_no_other_request() {
     let provider = crate::simulation::silent_provider();
     let engine = provider.engine();
     let (name, options) = (RenderedName::new("a"), Arc::default());
-    let call = || Call::new(engine, &name, &options, Enclosing::default(), OnBusy::Wait);
+    let call = || Call::new(engine, &name, &options, false, OnBusy::Wait);
     let entries = ["a", "b"].map(|name| engine.queues.join(&Arc::from(name)));
     let send = async |claim: &mut Claim, class| {
         let permit = entries[0].request_permit().await;
@@ -111,7 +110,7 @@ async fn only_the_first_and_woken_requests_for_one_lock_go_with_others() {
             once,
             ..Options::default()
         });
-        let call = Call::new(engine, &name, &options, Enclosing::default(), OnBusy::Wait);
+        let call = Call::new(engine, &name, &options, false, OnBusy::Wait);
         Claim::new(&call, call.first_class(), target, entries)
     };
     let set = Target::Set {
@@ -142,7 +141,7 @@ async fn a_lease_that_is_over_or_too_late_for_its_provider_is_not_delivered() {
     let provider = crate::LockProvider::in_memory();
     let (engine, name, options) = (provider.engine(), RenderedName::new("n"), Arc::default());
     let acquired = |sent| {
-        let call = Call::new(engine, &name, &options, Enclosing::default(), OnBusy::Wait);
+        let call = Call::new(engine, &name, &options, false, OnBusy::Wait);
         let entries = Few::one(engine.queues.join(name.text()));
         let mut claim = Claim::new(&call, call.first_class(), Target::Lock, entries);
         let reply = AcquireReply::Acquired {

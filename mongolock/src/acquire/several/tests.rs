@@ -10,8 +10,15 @@ fn waiting<'a>(
     first: usize,
     options: &'a Arc<Options>,
 ) -> AcquireSeveral<'a> {
-    let enclosing = Enclosing::default();
-    AcquireSeveral::new(provider.engine(), names, first, options, enclosing, OnBusy::Wait)
+    let is_inside_hold = false;
+    AcquireSeveral::new(
+        provider.engine(),
+        names,
+        first,
+        options,
+        is_inside_hold,
+        OnBusy::Wait,
+    )
 }
 
 /// The time that the call has waited between its locks does not count: it is longer than a maximum hold and a lease.
@@ -90,13 +97,7 @@ async fn a_lock_that_is_given_back_has_no_minimum_hold() {
 async fn rounds_that_meet_the_same_holder_count_once() {
     let provider = LockProvider::in_memory();
     let (name, options) = (RenderedName::new("n"), Arc::default());
-    let call = Call::new(
-        provider.engine(),
-        &name,
-        &options,
-        Enclosing::default(),
-        OnBusy::Wait,
-    );
+    let call = Call::new(provider.engine(), &name, &options, false, OnBusy::Wait);
     let new = || Rounds::new(&call);
     let held_by = |id: Option<&str>| Holder::new(Instant::now(), id.map(Arc::from), None, None);
     let met = [Some("one"), Some("one"), Some("two"), Some("two"), None];

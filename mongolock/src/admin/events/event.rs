@@ -26,7 +26,7 @@ pub struct LockEvent {
     /// The number of the permit, if it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permit: Option<u32>,
-    /// The owner that has the lock now, or had it last, or that waits. `None` if it is not known: the end of a hold that
+    /// The owner that has the lock now, or had it last. `None` if it is not known: the end of a hold that
     /// began before the events does not name it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
@@ -46,7 +46,7 @@ pub struct LockEvent {
     /// The end of the lease, if the event tells it. Renewals move it without an event.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional")]
     pub expires_at: Option<DateTime>,
-    /// For a gap the last time before it up to which nothing was missed; for a waiter the time since which it waits.
+    /// For a gap the last time before it up to which nothing was missed.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional")]
     pub since: Option<DateTime>,
 }
@@ -60,8 +60,6 @@ pub enum LockEventKind {
     Held,
     /// A process has acquired the lock.
     Acquired,
-    /// The lease was renewed; only with [`renewals`](crate::LockEvents::renewals).
-    Renewed,
     /// No process renews the lease any more: it is that of a [handle](crate::LeaseHandle).
     Detached,
     /// A process has resumed a detached lease.
@@ -78,11 +76,9 @@ pub enum LockEventKind {
     /// The document was deleted. If the collection was dropped or renamed, there is an event for each hold that is known, and one
     /// without a name for all others.
     Deleted,
-    /// The document can no longer be read as a lock. A change by hand that leaves the field `lockId` as it was is an event only
-    /// with [`renewals`](crate::LockEvents::renewals), or once a query finds it when the lease ends.
+    /// The document can no longer be read as a lock. A change by hand that leaves the field `lockId` as it was is an event
+    /// once a query finds it when the lease ends.
     Damaged,
-    /// A process has begun to wait; only with [`waiting`](crate::LockEvents::waiting).
-    Waiting,
     /// Events were missed, because the server no longer has them. The locks were read again, and the events that follow are
     /// the differences.
     Gap,
@@ -99,7 +95,6 @@ impl LockEventKind {
         match self {
             Self::Held => "held",
             Self::Acquired => "acquired",
-            Self::Renewed => "renewed",
             Self::Detached => "detached",
             Self::Resumed => "resumed",
             Self::Released => "released",
@@ -108,7 +103,6 @@ impl LockEventKind {
             Self::TakenOver => "taken_over",
             Self::Deleted => "deleted",
             Self::Damaged => "damaged",
-            Self::Waiting => "waiting",
             Self::Gap => "gap",
         }
     }
@@ -118,7 +112,7 @@ impl LockEventKind {
     pub const fn is_held(self) -> bool {
         matches!(
             self,
-            Self::Held | Self::Acquired | Self::Renewed | Self::Detached | Self::Resumed | Self::TakenOver
+            Self::Held | Self::Acquired | Self::Detached | Self::Resumed | Self::TakenOver
         )
     }
 }

@@ -16,8 +16,6 @@ use crate::{FencingToken, lock_id, permit_id};
 /// The locks that are taken, as far as changes and reads have told.
 pub(super) struct Known {
     taken: HashMap<String, Taken>,
-    /// Whether renewals are events.
-    renewals: bool,
     /// A time before which no lease ends by what is known.
     next_end: Option<Instant>,
     /// Whether the stream may still tell changes that the last read of all locks has told: it was opened before.
@@ -77,10 +75,9 @@ impl Fields {
 }
 
 impl Known {
-    pub(super) fn new(renewals: bool) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             taken: HashMap::new(),
-            renewals,
             next_end: None,
             is_behind: false,
         }
@@ -130,15 +127,10 @@ impl Known {
         match (&fields.lock_id, before) {
             (None, before) => {
                 // An update of other fields, by hand, is no renewal.
-                let expires_at = Some(fields.expires_at?);
-                if let Some(before) = before {
+                if let Some(before) = before.filter(|_| fields.expires_at.is_some()) {
                     before.ends = ends;
                 }
-                let renewed = self.event(LockEventKind::Renewed, id, at)?;
-                self.renewals.then_some(LockEvent {
-                    expires_at,
-                    ..renewed
-                })
+                None
             }
             (Some(lock_id), _) if lock_id.is_empty() => self.end(LockEventKind::Released, id, at),
             // A read has told it before.

@@ -33,8 +33,8 @@ const BUFFERED: usize = 256;
 ///
 /// [`next`](Self::next) needs no extension trait. The type also implements `futures_core::Stream`, for the stream
 /// combinators of other crates. The first call of `next` starts a task that reads from the server. After the stream is dropped
-/// it ends with the server's next reply, which comes within 1.25 s, unless the server is still reading the past. [`since`](Self::since), [`until`](Self::until), [`renewals`](Self::renewals) and
-/// [`waiting`](Self::waiting) must be called before that.
+/// it ends with the server's next reply, which comes within 1.25 s, unless the server is still reading the past. [`since`](Self::since) must be called
+/// before that.
 ///
 /// The stream outlasts failovers and outages: the task opens its change stream again after the last event, for as long as that
 /// takes (a log-in that the server refuses is tried again as well), and nothing is missed. [`health`](crate::LockProvider::health) says whether a server replies meanwhile. If the server
@@ -82,23 +82,10 @@ impl LockEvents {
         self.with(|plan| plan.since = Some(time))
     }
 
-    /// Ends the stream with the second before this time, or in which it lies: the item after the last event is `None`. If that
-    /// second is the present one, the events that there are end the stream. In memory and on a standalone server this is an
-    /// error.
-    pub fn until(self, time: DateTime) -> Self {
-        self.with(|plan| plan.changes.until = Some(time))
-    }
-
-    /// Returns renewals as well. A process renews each lease several times, so they are most of what the server writes. Without
-    /// a change stream there are none.
-    pub fn renewals(self) -> Self {
-        self.with(|plan| plan.changes.renewals = true)
-    }
-
-    /// Returns an event for each process that begins to wait as well, live only. These events and those of locks have no
-    /// common order. In memory and on a standalone server this is an error.
-    pub fn waiting(self) -> Self {
-        self.with(|plan| plan.waiting = true)
+    /// Ends the stream when it has read what the server has at the first call of [`next`](Self::next): for the program `mongolock`.
+    #[doc(hidden)]
+    pub fn to_present(self) -> Self {
+        self.with(|plan| plan.ends_at_present = true)
     }
 
     fn with(mut self, set: impl FnOnce(&mut Plan)) -> Self {

@@ -10,34 +10,26 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::event::{LockEvent, LockEventKind};
 use super::known::Known;
-use crate::driver_span::suppressed;
 use crate::engine::Engine;
-use crate::store::{
-    Begin, ChangeKind, Changes, DocumentChange, DocumentStream, Store, StreamFilter, TakenOrDamaged,
-    driver_error,
-};
+use crate::store::{Begin, DocumentStream, Store, StreamFilter, TakenOrDamaged, driver_error};
 use crate::timing::{EVENTS_LOOK, EVENTS_REOPEN, EVENTS_TOGETHER, HISTORY_PAUSE};
-use crate::{LockError, LockFilter, permit_id, task};
+use crate::{LockError, LockFilter, task};
 
 /// What a stream of events returns.
 pub(super) struct Plan {
-    pub(super) changes: Changes,
+    pub(super) filter: LockFilter,
     /// The time at which it begins; `None` for now.
     pub(super) since: Option<DateTime>,
-    /// Whether it has an event for each process that begins to wait.
-    pub(super) waiting: bool,
+    /// Whether it ends when it has read what there is at its beginning.
+    pub(super) ends_at_present: bool,
 }
 
 impl Plan {
     pub(super) fn new(filter: LockFilter) -> Self {
         Self {
-            changes: Changes {
-                filter,
-                renewals: false,
-                until: None,
-            },
+            filter,
             since: None,
-            waiting: false,
+            ends_at_present: false,
         }
     }
 
@@ -48,11 +40,11 @@ impl Plan {
 
     /// Whether looks at the locks are not enough.
     fn needs_stream(&self) -> bool {
-        self.since.is_some() || self.changes.until.is_some() || self.waiting
+        self.since.is_some() || self.ends_at_present
     }
 
     fn check(&self) -> Result<(), LockError> {
-        let filter = &self.changes.filter;
+        let filter = &self.filter;
         let state = filter.state.map(|state| ("state", format!("{state:?}")));
         match state.or(filter.limit.map(|limit| ("limit", limit.to_string()))) {
             Some((option, value)) => Err(LockError::InvalidOption {
@@ -68,16 +60,10 @@ impl Plan {
 /// Where events go. An error ends them: `None` is an end without a reason.
 pub(super) type Events = Sender<Result<LockEvent, Option<LockError>>>;
 
-/// Starts the tasks that send the events. Each change stream is read by a task of its own, because a request of the driver
-/// must not be dropped half way.
+/// Starts the task that sends the events: a request of the driver must not be dropped half way.
 pub(super) fn start(plan: Plan, engine: &Weak<Engine>, store: Arc<Store>, events: Events) {
-    if plan.waiting {
-        let filter = plan.changes.filter.clone();
-        let reading = read_waiters(Arc::clone(&store), filter, events.clone());
-        task::spawn(suppressed(report(events.clone(), reading)));
-    }
     let reader = Reader {
-        known: Known::new(plan.changes.renewals),
+        known: Known::new(),
         complete: plan.since.is_none().then(Instant::now),
         last: plan.since,
         plan,
@@ -88,7 +74,7 @@ pub(super) fn start(plan: Plan, engine: &Weak<Engine>, store: Arc<Store>, events
         is_live: false,
         no_look_before: Instant::now(),
     };
-    task::spawn(suppressed(report(events, reader.read())));
+    task::spawn(report(events, reader.read()));
 }
 
 /// Sends why a task has ended.
@@ -160,7 +146,9 @@ impl Reader {
     }
 
     async fn open(&self, begin: Begin) -> Result<DocumentStream, LockError> {
-        self.store.document_changes(&self.plan.changes, begin).await
+        self.store
+            .document_changes(&self.plan.filter, begin, self.plan.ends_at_present)
+            .await
     }
 
     /// Sends the events of a stream up to its end, or until nobody reads them.
@@ -182,12 +170,12 @@ impl Reader {
                     let events = self.known.change(change, Instant::now());
                     self.send(events).await;
                 }
-                None if stream.is_over().await? => return Ok(()),
+                None if stream.is_over() => return Ok(()),
                 None => {
                     self.is_live = true;
                     self.complete = Some(Instant::now());
                     self.known.caught_up();
-                    if self.plan.changes.until.is_some() {
+                    if self.plan.ends_at_present {
                         // The server does not wait for changes of a stream with an end.
                         sleep(HISTORY_PAUSE).await;
                     }
@@ -229,7 +217,7 @@ impl Reader {
 
     /// The taken locks, or those of them with these `_id`s, and the server's time.
     async fn taken(&self, ids: Option<&[String]>) -> Result<(Vec<TakenOrDamaged>, DateTime), LockError> {
-        let found = self.store.taken_locks(&self.plan.changes.filter, ids).await?;
+        let found = self.store.taken_locks(&self.plan.filter, ids).await?;
         let at = match found.iter().flatten().next() {
             Some(lock) => lock.read_at,
             None => self.store.server_time().await?,
@@ -294,14 +282,14 @@ impl Reader {
     /// Sends those of these events that the filter admits. A reader that has gone is noticed by the caller.
     async fn send(&self, events: Vec<LockEvent>) {
         for event in events {
-            if admits(&self.plan.changes.filter, &event) && self.events.send(Ok(event)).await.is_err() {
+            if admits(&self.plan.filter, &event) && self.events.send(Ok(event)).await.is_err() {
                 return;
             }
         }
     }
 }
 
-/// Whether an event is one of a holder, a former holder or a waiter that the filter admits.
+/// Whether an event is one of a holder or a former holder that the filter admits.
 fn admits(filter: &LockFilter, event: &LockEvent) -> bool {
     let is_owner = |owner: &Option<String>| *owner == filter.owner;
     filter.owner.is_none()
@@ -315,43 +303,4 @@ async fn until(time: Option<Instant>) {
         Some(time) => sleep_until(time).await,
         None => pending().await,
     }
-}
-
-/// Sends an event for each process that begins to wait.
-async fn read_waiters(store: Arc<Store>, filter: LockFilter, events: Events) -> Result<(), LockError> {
-    let mut stream = store.new_waiters().await?;
-    while !events.is_closed() {
-        let error = match stream.next().await {
-            Ok(change) => {
-                if let Some(event) = change.and_then(|change| waiting(change, &filter)) {
-                    let _ = events.send(Ok(event)).await;
-                }
-                continue;
-            }
-            Err(error) if is_final(&error) => return Err(error),
-            Err(error) => error,
-        };
-        sleep(EVENTS_REOPEN).await;
-        if driver_error::is_history_lost(&error)
-            && let Ok(opened) = store.new_waiters().await
-        {
-            stream = opened;
-        }
-    }
-    Ok(())
-}
-
-/// The event of a document that was inserted among the waiters.
-fn waiting(change: DocumentChange, filter: &LockFilter) -> Option<LockEvent> {
-    let ChangeKind::Written { document, .. } = change.kind else {
-        return None;
-    };
-    let name = permit_id::semaphore(document.get_str("name").ok()?);
-    let event = LockEvent {
-        name: name.to_owned(),
-        owner: document.get_str("owner").ok().map(str::to_owned),
-        since: document.get_datetime("since").ok().copied(),
-        ..LockEvent::new(LockEventKind::Waiting, change.at)
-    };
-    (filter.admits_name(name) && admits(filter, &event)).then_some(event)
 }

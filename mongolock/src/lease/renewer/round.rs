@@ -32,7 +32,7 @@ impl Renewer {
     /// What is due now. `admitted` is what the task has waited for.
     pub(super) fn due_work(&self, mut admitted: Option<(AdmissionClass, Admission)>) -> DueWork {
         let now = Instant::now();
-        let admissions = self.store.background_admissions();
+        let admissions = self.store.admissions();
         let trouble = admissions.overload().trouble();
         let mut state = lock(&self.state);
         let due = state.schedule.take_due(now, MOST_DUE);
@@ -102,7 +102,7 @@ pub(super) async fn run(renewer: Arc<Renewer>) {
             Some(class) => tokio::select! {
                 biased;
                 () = waiting => {}
-                admission = renewer.store.background_admissions().admit(class, None) => {
+                admission = renewer.store.admissions().admit(class, None) => {
                     admitted = Some((class, admission));
                 }
             },

@@ -7,9 +7,7 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 
 use super::MemoryStore;
-use crate::store::{
-    Holders, Looked, NestedWait, ProviderMark, Waiter, WaiterEntry, WaiterInfo, WaitersByName, waiters,
-};
+use crate::store::{ProviderMark, Waiter, WaiterEntry, WaitersByName};
 use crate::sync::lock;
 use crate::timing::{WAITER_AHEAD, WAITER_KEPT};
 
@@ -19,8 +17,6 @@ pub(super) struct WaiterDocuments(Mutex<HashMap<Arc<str>, Vec<WaiterDocument>>>)
 
 struct WaiterDocument {
     waiter: Waiter,
-    holds: Vec<Arc<str>>,
-    holds_since: Option<DateTime>,
     until: Duration,
 }
 
@@ -59,8 +55,6 @@ impl MemoryStore {
         };
         documents.push(WaiterDocument {
             waiter,
-            holds: entry.holds.known.clone(),
-            holds_since: entry.holds.since.map(|since| before(since.elapsed())),
             until: now + WAITER_KEPT,
         });
     }
@@ -107,37 +101,5 @@ impl MemoryStore {
             lines.insert(Arc::clone(name), line);
         }
         lines
-    }
-
-    /// The waits that list one of these holds.
-    pub(crate) fn nested_waits(&self, holds: &[Arc<str>]) -> Vec<NestedWait> {
-        let now = self.now();
-        let mut found = Vec::new();
-        for (name, documents) in &*lock(&self.waiters.0) {
-            let listing = documents.iter().filter(|document| {
-                document.until > now && document.holds.iter().any(|hold| holds.contains(hold))
-            });
-            found.extend(listing.filter_map(|document| {
-                Some(NestedWait {
-                    provider: Arc::clone(&document.waiter.provider),
-                    name: Arc::clone(name),
-                    since: document.holds_since?,
-                    holds: document.holds.clone(),
-                })
-            }));
-        }
-        found
-    }
-
-    /// The holders of these names.
-    pub(crate) fn holders(&self, names: &[Arc<str>]) -> Holders {
-        waiters::holders(self.look(Looked::Awaited(names), Duration::ZERO))
-    }
-
-    /// What an operator sees of the waiters for a lock.
-    pub(super) fn waiter_infos(&self, name: &str, lock_id: &str) -> Vec<WaiterInfo> {
-        let name: Arc<str> = Arc::from(name);
-        let lines = self.lines(std::slice::from_ref(&name));
-        waiters::infos(lines.get(&name), lock_id)
     }
 }

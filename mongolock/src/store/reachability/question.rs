@@ -25,9 +25,6 @@ pub(super) fn options(of: &ClientOptions) -> ClientOptions {
     // One heartbeat says all, and no other one follows before the client ends.
     options.server_monitoring_mode = Some(ServerMonitoringMode::Poll);
     options.heartbeat_freq = None;
-    options.cmap_event_handler = None;
-    options.command_event_handler = None;
-    options.sdam_event_handler = None;
     options
 }
 

@@ -42,7 +42,6 @@ on_both_stores!(
 fn mongodb(database: &Database) -> Store {
     Store::Mongo(Opaque::new(MongoStore::new(
         database,
-        None,
         "distributed_locks",
         None,
         Arc::default(),

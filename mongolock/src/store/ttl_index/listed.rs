@@ -40,7 +40,7 @@ impl Listed {
 impl MongoStore {
     /// Asks for the list of indexes: `listIndexes` does not wait for open transactions, unlike `createIndexes`.
     pub(super) async fn listed(&self, wanted: TtlOptions) -> Result<Listed, Error> {
-        let listing = self.background.list_indexes().max_time(COMMAND_LIMIT).await;
+        let listing = self.locks.list_indexes().max_time(COMMAND_LIMIT).await;
         let mut indexes = match listing {
             // They are read as plain documents: an index with options that the driver does not know is no error.
             Ok(indexes) => indexes.with_type::<Document>(),

@@ -4,26 +4,18 @@
 //! lock document alone decides who has the lock. So these commands need no majority, a lost document costs its process
 //! its place, and one that is left behind is ignored when its time is over.
 
-mod check;
 mod index;
 mod mark;
 mod mongo;
-mod nested;
-mod notes;
 #[cfg(all(test, server_tests))]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::DateTime;
-use tokio::time::Instant;
-
 pub(crate) use self::mark::ProviderMark;
-pub(crate) use self::notes::{EndedHold, Force, ForcesById, Note, NotesById};
-use super::{RunningLeases, WaiterInfo};
-use crate::permit_id;
+use mongodb::bson::DateTime;
 
 /// What a provider writes about itself for one name.
 #[derive(Debug, Clone)]
@@ -39,35 +31,7 @@ pub(crate) struct WaiterEntry {
     pub(crate) last: Option<DateTime>,
     /// Whether the provider keeps the place that it has, and goes to the end only if it has none.
     pub(crate) keeps_place: bool,
-    /// What its callers that wait there hold.
-    pub(crate) holds: Holds,
 }
-
-/// The `lockId`s of what the callers of a provider hold that wait for one name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Holds {
-    /// The holds that cannot end before the wait does, as far as is known.
-    pub(crate) known: Vec<Arc<str>>,
-    /// The guards that the waiting tasks have acquired: they may be in other tasks by now.
-    pub(crate) perhaps: Vec<Arc<str>>,
-    /// The time at which the oldest of these callers began to wait. Callers that hold nothing come and go beside them.
-    pub(crate) since: Option<Instant>,
-}
-
-/// A wait of callers that hold something, as the document of their provider says it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NestedWait {
-    /// The mark of the provider.
-    pub(crate) provider: Arc<str>,
-    pub(crate) name: Arc<str>,
-    /// The time at which the oldest of the callers began that hold something.
-    pub(crate) since: DateTime,
-    /// What the callers hold.
-    pub(crate) holds: Vec<Arc<str>>,
-}
-
-/// The `lockId`s of the holders of names, by running leases. A name for all permits of a semaphore has several.
-pub(crate) type Holders = BTreeMap<Arc<str>, BTreeSet<Arc<str>>>;
 
 /// A place in the line of one name, as a query returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,27 +49,3 @@ pub(crate) struct Waiter {
 
 /// The waiters for each name in the order of their places. A name without waiters is left out.
 pub(crate) type WaitersByName = HashMap<Arc<str>, Vec<Waiter>>;
-
-/// The holders of what a look has found. During a minimum hold the id is empty, and no wait lists it.
-pub(super) fn holders(running: RunningLeases) -> Holders {
-    let mut holders = Holders::new();
-    for (name, lease) in running {
-        let awaited = holders.entry(Arc::from(permit_id::awaited(&name))).or_default();
-        awaited.insert(lease.holder.unwrap_or_default());
-    }
-    holders
-}
-
-/// What an operator sees of a line: those who wait now, without the provider that has the lock.
-pub(super) fn infos(line: Option<&Vec<Waiter>>, lock_id: &str) -> Vec<WaiterInfo> {
-    let holder = ProviderMark::in_lock_id(lock_id);
-    let line = line.into_iter().flatten();
-    let others = line.filter(|waiter| holder != Some(&*waiter.provider));
-    let info = |waiter: &Waiter| {
-        Some(WaiterInfo {
-            owner: waiter.owner.clone(),
-            since: waiter.since?,
-        })
-    };
-    others.filter_map(info).collect()
-}

@@ -84,7 +84,7 @@ impl MongoStore {
     }
 
     /// Runs one write command on the waiters. The acknowledgement of the primary is enough for a hint.
-    pub(super) async fn write_hint(&self, command: Document, limit: Duration) -> Result<Document, LockError> {
+    async fn write_hint(&self, command: Document, limit: Duration) -> Result<Document, LockError> {
         let concern = doc! { "w": 1 };
         Ok(self.write_with(&self.waiters, command, concern, limit).await?)
     }
@@ -106,7 +106,6 @@ fn place_update(entry: &WaiterEntry) -> Document {
         doc! { "$max": ["$$NOW", end] }
     };
     let before = |waited| Bson::from(doc! { "$subtract": ["$$NOW", millis(waited)] });
-    let holds_since = entry.holds.since.map(|since| before(since.elapsed()));
     let stage = doc! { "$set": {
         "name": { "$literal": &*entry.name },
         "provider": { "$literal": entry.provider.as_str() },
@@ -115,24 +114,12 @@ fn place_update(entry: &WaiterEntry) -> Document {
         "since": entry.waited.map_or(Bson::Null, before),
         "moment": millis(entry.time_slot),
         "until": kept(),
-        "holds": literal_list(&entry.holds.known),
-        "may_hold": literal_list(&entry.holds.perhaps),
-        "holds_since": holds_since.unwrap_or_else(|| "$$REMOVE".into()),
     } };
     doc! { "q": { "_id": id(&entry.provider, &entry.name) }, "u": [stage], "upsert": true }
 }
 
-/// A list of texts; an empty one removes the field.
-fn literal_list(texts: &[Arc<str>]) -> Bson {
-    if texts.is_empty() {
-        return "$$REMOVE".into();
-    }
-    let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
-    doc! { "$literal": texts }.into()
-}
-
 /// The time until which a document is kept without being prolonged.
-pub(super) fn kept() -> Document {
+fn kept() -> Document {
     doc! { "$add": ["$$NOW", millis(WAITER_KEPT)] }
 }
 

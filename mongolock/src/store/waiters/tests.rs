@@ -9,12 +9,10 @@ use mongodb::Database;
 use mongodb::bson::DateTime;
 use mongolock_tests::AMPLE;
 
-use super::{Holds, ProviderMark, Waiter, WaiterEntry, infos};
-use crate::few::Few;
+use super::{ProviderMark, Waiter, WaiterEntry};
 use crate::opaque::Opaque;
-use crate::store::{AcquireRequest, IndexState, LeaseId, MemoryStore, MongoStore, Store, WaitersState};
+use crate::store::{IndexState, MemoryStore, MongoStore, Store};
 use crate::timing::{COMMAND_LIMIT, WAITER_KEPT};
-use crate::{LockFilter, LockInfo};
 
 /// Makes two tests of each function: one in memory, one on MongoDB.
 macro_rules! on_both_stores {
@@ -43,7 +41,6 @@ on_both_stores!(
     a_document_names_its_waiter_and_since_when_it_waits,
     names_and_owners_are_taken_literally,
     one_provider_has_one_place_however_many_moves_are_under_way,
-    an_operator_sees_the_other_providers_that_wait,
 );
 
 fn memory() -> Store {
@@ -53,7 +50,6 @@ fn memory() -> Store {
 fn mongodb(database: &Database) -> Store {
     Store::Mongo(Opaque::new(MongoStore::new(
         database,
-        None,
         "locks",
         None,
         Arc::default(),
@@ -69,7 +65,6 @@ fn entry(name: &str, provider: &ProviderMark) -> WaiterEntry {
         time_slot: Duration::from_millis(7),
         last: None,
         keeps_place: false,
-        holds: Holds::default(),
     }
 }
 
@@ -216,29 +211,6 @@ async fn a_provider_that_leaves_removes_only_its_own_documents(store: Store) {
     assert_eq!(order(&store, "three").await, texts(&[&a, &b]));
 }
 
-async fn a_document_names_its_waiter_and_since_when_it_waits(store: Store) {
-    let [holder, waiting, idle] = marks();
-    let last = enter_all(&store, "n", &[holder.clone(), waiting.clone()]).await;
-    let nobody = WaiterEntry {
-        waited: None,
-        last: Some(last),
-        ..entry("n", &idle)
-    };
-    move_one(&store, nobody).await;
-    let line = line(&store, "n").await;
-    assert_eq!(line[1].time_slot, Duration::from_millis(7));
-    assert_eq!((line[1].owner.as_str(), line[2].since), ("owner", None));
-    let since = line[1].since.expect("somebody waits");
-    let waited = line[1].at.timestamp_millis() - since.timestamp_millis();
-    assert!((2000..2100).contains(&waited), "{waited} ms");
-
-    let seen = infos(Some(&line), &holder.new_lock_id("owner"));
-    assert_eq!(seen.len(), 1, "{seen:?}");
-    assert_eq!((seen[0].owner.as_str(), seen[0].since), ("owner", since));
-    assert_eq!(infos(Some(&line), "").len(), 2, "nobody has the lock");
-    assert!(infos(None, "").is_empty());
-}
-
 async fn a_wait_is_added_to_a_place_that_is_kept(store: Store) {
     let [first, second] = marks();
     let nobody = WaiterEntry {
@@ -288,53 +260,21 @@ async fn one_provider_has_one_place_however_many_moves_are_under_way(store: Stor
     assert_eq!(Some(line[0].at), places.into_iter().max());
 }
 
-/// The holder's own document is left out, and so is a provider for which nobody waits now.
-async fn an_operator_sees_the_other_providers_that_wait(store: Store) {
-    let [holder, first, idle, second] = marks();
-    let request = AcquireRequest {
-        wants_dates: false,
-        expiry: AMPLE,
-        tokens: 1,
-        takeover_margin: Duration::ZERO,
+async fn a_document_names_its_waiter_and_since_when_it_waits(store: Store) {
+    let [holder, waiting, idle] = marks();
+    let last = enter_all(&store, "n", &[holder.clone(), waiting.clone()]).await;
+    let nobody = WaiterEntry {
+        waited: None,
+        last: Some(last),
+        ..entry("n", &idle)
     };
-    for name in ["awaited", "lonely"] {
-        let key = LeaseId {
-            name: Arc::from(name),
-            lock_id: holder.new_lock_id("holder"),
-        };
-        let claimed = store.claim_alone(&Few::one(key), request, COMMAND_LIMIT).await;
-        claimed.unwrap().unwrap();
-    }
-    let mut last = None;
-    for (provider, owner, waited) in [
-        (&holder, "holder", Some(Duration::from_secs(9))),
-        (&first, "first", Some(Duration::from_secs(3))),
-        (&idle, "idle", None),
-        (&second, "second", Some(Duration::ZERO)),
-    ] {
-        let entry = WaiterEntry {
-            owner: Arc::from(owner),
-            waited,
-            last,
-            ..entry("awaited", provider)
-        };
-        last = Some(move_one(&store, entry).await);
-    }
-    let owners =
-        |info: &LockInfo| -> Vec<String> { info.waiters.iter().map(|waiter| waiter.owner.clone()).collect() };
-    let awaited = store.get("awaited", Duration::ZERO).await.unwrap().unwrap();
-    assert_eq!(owners(&awaited), ["first", "second"]);
-    assert!(awaited.waiters[0].since < awaited.waiters[1].since);
-    let page = store
-        .page(&LockFilter::new(), None, Duration::ZERO)
-        .await
-        .unwrap();
-    let found: Vec<_> = page
-        .locks
-        .iter()
-        .map(|lock| owners(lock.as_ref().unwrap()))
-        .collect();
-    assert_eq!(found, [vec!["first".to_owned(), "second".to_owned()], vec![]]);
+    move_one(&store, nobody).await;
+    let line = line(&store, "n").await;
+    assert_eq!(line[1].time_slot, Duration::from_millis(7));
+    assert_eq!((line[1].owner.as_str(), line[2].since), ("owner", None));
+    let since = line[1].since.expect("somebody waits");
+    let waited = line[1].at.timestamp_millis() - since.timestamp_millis();
+    assert!((2000..2100).contains(&waited), "{waited} ms");
 }
 
 /// A process that has died leaves the line when its time is over; one that lives prolongs its wait.

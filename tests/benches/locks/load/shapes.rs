@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use mongolock::LockProvider;
 
-use super::plot::Line;
 use crate::order::far_proxy;
 use crate::report::Report;
 use crate::rivals::{CHEAPEST, Crowd, Done, LIBRARY, Measured, OWN, Rival, UNAWAITED, in_turns};
@@ -43,14 +42,12 @@ fn time(setting: &Setting) -> Duration {
     setting.pick(Duration::from_millis(1_500), Duration::from_millis(300))
 }
 
-/// Returns the lines of the plot.
 pub(super) async fn measure(
     rivals: &[Rival; 4],
     server: &Server,
     setting: &Setting,
     report: &mut Report,
-) -> anyhow::Result<[Line; 3]> {
-    let mut lines = ["own commands", "mongolock", "the faster floor"].map(Line::new);
+) -> anyhow::Result<()> {
     for (tasks, over_floor, over_own) in SHAPES {
         let crowd = Crowd::of(tasks, time(setting));
         let run = async |index: usize| beside(server, crowd, &rivals[index]).await;
@@ -58,13 +55,12 @@ pub(super) async fn measure(
         let who = format!("{tasks} task{}", if tasks == 1 { "" } else { "s" });
         let floor = Measured::floor(&measured);
         let rates = [
-            measured[OWN].rates(),
-            measured[LIBRARY].rates(),
-            floor.iter().copied().collect(),
+            ("own commands", measured[OWN].rates()),
+            ("mongolock", measured[LIBRARY].rates()),
+            ("the faster floor", floor.iter().copied().collect()),
         ];
-        for (line, rates) in lines.iter_mut().zip(&rates) {
-            report.figure(format!("{who}: cycles, {}", line.label), rates, "/s");
-            line.points.push((tasks, rates.clone()));
+        for (way, rates) in rates {
+            report.figure(format!("{who}: cycles, {way}"), &rates, "/s");
         }
         let library = &measured[LIBRARY];
         let name = format!("{who}: cycles / the faster floor");
@@ -78,8 +74,7 @@ pub(super) async fn measure(
             processor(&who, &measured, setting, report);
         }
     }
-    unawaited(rivals, setting, report).await?;
-    Ok(lines)
+    unawaited(rivals, setting, report).await
 }
 
 /// Runs a crowd, and measures the server beside it.

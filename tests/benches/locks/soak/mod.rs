@@ -9,10 +9,7 @@ mod act;
 mod faults;
 mod fleet;
 mod job;
-mod planted;
-mod plot;
 mod stalls;
-mod table;
 mod verdict;
 
 use std::cmp::Reverse;
@@ -51,14 +48,12 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     let stalls = Stalls::watch();
     let (seen, ended) = soak(setting, &database, seed()?).await?;
     let stall = stalls.longest();
-    planted::are_found(&seen)?;
     safety(&seen, report);
     liveness(&seen, report);
     order(&seen, report);
     documents(setting, &database, &ended, report).await?;
     happened(&seen, stall, report);
-    report.file("mongolock-soak.csv", &table::table(&seen))?;
-    report.file("mongolock-soak.svg", &plot::draw(&seen)?)
+    Ok(())
 }
 
 /// The seed of the faults: a random one, if none is set.
@@ -99,7 +94,6 @@ async fn soak(setting: &Setting, database: &Database, seed: u64) -> anyhow::Resu
     }
     let ended = fleet.ended_owners();
     let (places, lives, history) = fleet.finish()?;
-    history.save("soak");
     Ok((Seen::new(places, lives, history, faults), ended))
 }
 

@@ -2,12 +2,35 @@
 
 use std::time::Duration;
 
-use mongolock::{LockContext, LockError, LockProvider, LockState};
-use mongolock_tests::{AMPLE, names};
+use mongodb::ClientSession;
+use mongodb::bson::doc;
+use mongodb::error::{TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
+use mongodb::options::{Acknowledgment, WriteConcern};
+use mongolock::{DistributedLock, LockContext, LockError, LockGuard, LockProvider, LockState, LossReason};
+use mongolock_tests::{AMPLE, FailPoint, must, names};
 use tokio::time::{sleep, timeout};
 
-use super::{begin, holder_in_transaction, is_committed, prepared, session};
-use crate::fixture::assert_released;
+use super::{
+    accounts, accounts_of, begin, begin_with, failing_session, holder_in_transaction, insert, is_committed,
+    prepared, session, slow_session,
+};
+use crate::fixture::{Fixture, assert_released, renewing};
+
+/// Inserts account 1 and marks the work as done with one transaction, which is repeated after a renewal.
+async fn done(fixture: &Fixture, guard: &LockGuard, session: &mut ClientSession) -> Result<(), LockError> {
+    loop {
+        begin(fixture, session).await;
+        match guard.context().commit_done(session).await {
+            Err(LockError::Mongo(error)) if error.contains_label(TRANSIENT_TRANSACTION_ERROR) => {}
+            ended => return ended,
+        }
+    }
+}
+
+async fn is_done(lock: DistributedLock) -> bool {
+    matches!(lock.once().acquire().await, Err(LockError::Done { .. }))
+}
+
 /// After the commit the hold has ended well: the body goes on for longer than a lease, and no second mark is written.
 #[tokio::test]
 async fn a_commit_marks_the_work_as_done() {
@@ -27,7 +50,7 @@ async fn a_commit_marks_the_work_as_done() {
     assert_eq!(timeout(AMPLE, lock.run(body)).await.unwrap().unwrap(), 7);
     assert!(is_committed(&fixture).await);
     assert_eq!(fixture.info("a").await.state, LockState::Done);
-    assert!(matches!(lock.acquire().await, Err(LockError::Done { .. })));
+    assert!(is_done(lock).await);
 }
 
 /// The mark is the last statement of the transaction, and the end of the hold costs no command.
@@ -74,4 +97,156 @@ async fn a_lock_without_once_commits_nothing() {
     session.abort_transaction().await.unwrap();
     guard.release().await.unwrap();
     assert_released(&fixture.provider.lock("a")).await;
+}
+
+/// A replica set with one member can never confirm a transaction for two: the server has committed it all the same. The work is
+/// marked, and the holder knows it.
+#[tokio::test]
+async fn a_commit_whose_write_concern_cannot_be_met_has_ended_the_hold() {
+    let fixture = prepared().await;
+    let guard = fixture.provider.lock("a").once().acquire().await.unwrap();
+    let mut session = session(&fixture).await;
+    let two = WriteConcern::builder().w(Acknowledgment::Nodes(2)).build();
+    session.start_transaction().write_concern(two).await.unwrap();
+    insert(&accounts(&fixture), &mut session, 1).await.unwrap();
+    let ended = guard.context().commit_done(&mut session).await;
+    assert!(
+        matches!(&ended, Err(LockError::Mongo(error)) if error.labels().is_empty()),
+        "{ended:?}"
+    );
+    assert!(is_committed(&fixture).await);
+    assert!(guard.is_lost());
+    assert!(!fixture.is_free("a").await);
+    guard.release().await.expect("the hold has ended well");
+}
+
+/// Data and mark are one: after a commit that the server has aborted the hold goes on, and the driver repeats the transaction
+/// under it.
+#[tokio::test]
+async fn an_aborted_commit_leaves_the_hold_to_a_repetition() {
+    const NO_SUCH_TRANSACTION: i32 = 251;
+    let fixture = prepared().await;
+    let aborted = FailPoint::on(&["commitTransaction"]).error_code(NO_SUCH_TRANSACTION);
+    let aborted = aborted.error_labels(&[TRANSIENT_TRANSACTION_ERROR]).times(2);
+    // A fail point is enabled when no other test uses one, so nothing is held while this test waits for that.
+    let (mut session, failing) = failing_session(&fixture, aborted).await;
+    let client = session.client().clone();
+    let guard = fixture.provider.lock("a").once().acquire().await.unwrap();
+    let held = fixture.document("a").await.unwrap();
+    begin(&fixture, &mut session).await;
+    let refused = guard.context().commit_done(&mut session).await;
+    assert!(
+        matches!(&refused, Err(LockError::Mongo(error)) if error.contains_label(TRANSIENT_TRANSACTION_ERROR)),
+        "{refused:?}"
+    );
+    // What the fail point has left open ends with the session.
+    drop(session);
+    guard.ensure_held().unwrap();
+    assert_eq!(fixture.document("a").await.unwrap(), held);
+    assert!(!is_committed(&fixture).await);
+
+    let (lock, mut made) = (guard.context(), 0);
+    let mut session = client.start_session().await.unwrap();
+    let accounts = accounts_of(&fixture, &session);
+    let done: mongodb::error::Result<()> = session
+        .start_transaction()
+        .and_run2(async |session| {
+            made += 1;
+            insert(&accounts, session, 1).await?;
+            Ok(lock.commit_done(session).await?)
+        })
+        .await;
+    must(failing.clear().await);
+    done.unwrap();
+    assert_eq!(made, 2);
+    assert!(is_committed(&fixture).await);
+    assert!(is_done(fixture.rival().lock("a")).await);
+    guard.release().await.unwrap();
+}
+
+/// The outcome of the commit is not known, and the server has made it: renewals that find no claim are no loss, and the hold
+/// ends at its deadline.
+#[tokio::test]
+async fn a_hold_whose_commit_has_no_known_outcome_ends_at_its_deadline() {
+    const MAX_TIME_EXPIRED: i32 = 50;
+    let fixture = prepared().await;
+    let unconfirmed = FailPoint::on(&["commitTransaction"])
+        .write_concern_error(MAX_TIME_EXPIRED, "operation exceeded time limit");
+    let (mut session, failing) = failing_session(&fixture, unconfirmed).await;
+    let often = renewing(&fixture.provider, Duration::from_millis(200));
+    let lock = often.lock("a").expiry(Duration::from_secs(2)).once();
+    let guard = lock.acquire().await.unwrap();
+    let ended = done(&fixture, &guard, &mut session).await;
+    let Err(LockError::Mongo(unknown)) = ended else {
+        panic!("{ended:?}");
+    };
+    must(failing.clear().await);
+    assert!(unknown.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT));
+    assert!(is_committed(&fixture).await);
+    assert!(is_done(fixture.rival().lock("a")).await);
+    timeout(AMPLE, guard.lost()).await.unwrap();
+    // A renewal that counted as a loss would give another reason.
+    let lost = guard.release().await;
+    assert!(
+        matches!(
+            lost,
+            Err(LockError::Lost {
+                reason: LossReason::Expired,
+                ..
+            })
+        ),
+        "{lost:?}"
+    );
+}
+
+/// Two transactions under one hold, committed at the same time: one of them takes effect, and its success stays.
+#[tokio::test]
+async fn of_two_commits_at_a_time_one_is_made() {
+    let fixture = prepared().await;
+    for number in 0..20 {
+        let lock = fixture.provider.lock(format!("work:{number}")).once();
+        let guard = lock.acquire().await.unwrap();
+        let (mut first, mut second) = (session(&fixture).await, session(&fixture).await);
+        begin_with(&fixture, &mut first, 2 * number).await;
+        begin_with(&fixture, &mut second, 2 * number + 1).await;
+        let context = guard.context();
+        let both = tokio::join!(context.commit_done(&mut first), context.commit_done(&mut second));
+        let made = [&both.0, &both.1].map(|ended| u64::from(ended.is_ok()));
+        assert_eq!(made.iter().sum::<u64>(), 1, "{both:?}");
+        guard.release().await.expect("the hold has ended well");
+        let committed = accounts(&fixture).count_documents(doc! {}).await.unwrap();
+        assert_eq!(committed, u64::try_from(number).unwrap() + 1);
+        // Later commits are refused.
+        let late = context.commit_done(&mut first).await;
+        assert!(matches!(late, Err(LockError::NoTransaction { .. })), "{late:?}");
+        begin_with(&fixture, &mut second, 1000).await;
+        let late = context.commit_done(&mut second).await;
+        assert!(matches!(late, Err(LockError::Lost { .. })), "{late:?}");
+    }
+}
+
+/// The lease ends during a slow commit, or the provider is shut down: the commit decides, and the work is done.
+#[tokio::test]
+async fn a_slow_commit_outlives_the_lease_and_a_shutdown() {
+    for shuts_down in [false, true] {
+        let fixture = prepared().await;
+        let (mut session, blocking) = slow_session(&fixture).await;
+        let lock = fixture.provider.lock("a").expiry(Duration::from_secs(2)).once();
+        let guard = lock.acquire().await.unwrap();
+        let shutdown = async {
+            if shuts_down {
+                sleep(Duration::from_millis(500)).await;
+                fixture.provider.shutdown().await;
+            }
+        };
+        let committing = async {
+            let (committed, ()) = tokio::join!(done(&fixture, &guard, &mut session), shutdown);
+            committed.unwrap();
+        };
+        timeout(AMPLE, committing).await.unwrap();
+        must(blocking.clear().await);
+        guard.release().await.expect("the hold has ended well");
+        assert!(is_committed(&fixture).await);
+        assert!(is_done(fixture.rival().lock("a")).await);
+    }
 }

@@ -3,7 +3,6 @@
 mod done;
 mod guard;
 mod no_transaction;
-mod release;
 mod repetition;
 mod slow_commit;
 mod takeover;
@@ -21,12 +20,11 @@ use crate::fixture::Fixture;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Keeps,
-    Releases,
     Marks,
 }
 
 impl Way {
-    const ALL: [Self; 3] = [Self::Keeps, Self::Releases, Self::Marks];
+    const ALL: [Self; 2] = [Self::Keeps, Self::Marks];
 
     /// A lock that can be committed in this way.
     fn lock(self, fixture: &Fixture, name: &str) -> DistributedLock {
@@ -37,7 +35,6 @@ impl Way {
     async fn commit(self, context: &LockContext, session: &mut ClientSession) -> Result<(), LockError> {
         match self {
             Self::Keeps => context.commit(session).await,
-            Self::Releases => context.commit_and_release(session).await,
             Self::Marks => context.commit_done(session).await,
         }
     }

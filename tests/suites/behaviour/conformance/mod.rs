@@ -8,7 +8,6 @@ mod holder;
 mod holding;
 pub(crate) mod kind;
 mod names_and_options;
-mod notes;
 mod once;
 mod order;
 pub(crate) mod subject;

@@ -122,7 +122,6 @@ impl Target {
         min_hold: Duration,
         max_hold: Duration,
         await_release: bool,
-        note: &str,
     }
 
     /// A short lease that is not renewed, as that of a crashed or paused process.

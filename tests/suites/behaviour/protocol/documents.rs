@@ -233,10 +233,16 @@ async fn a_chosen_collection_is_created_by_use() {
 async fn a_renewal_between_a_read_and_an_attempt_wins() {
     let fixture = Fixture::mongodb().await;
     let _guard = fixture.provider.lock("renewing").await.unwrap();
-    let past = doc! { "$set": { "expiresAt": DateTime::from_millis(0) } };
-    change_lock(fixture.database(), "renewing", past).await;
+    // The TTL index removes no document before a day has passed.
+    let past = DateTime::from_millis(DateTime::now().timestamp_millis() - 60_000);
+    let expired = doc! { "$set": { "expiresAt": past } };
+    change_lock(fixture.database(), "renewing", expired).await;
     let seen = fixture.document("renewing").await.unwrap();
-    assert_eq!(millis(&seen, "expiresAt"), 0, "a rival reads an expired lease");
+    assert_eq!(
+        seen.get_datetime("expiresAt").unwrap(),
+        &past,
+        "a rival reads an expired lease"
+    );
     let renewal = vec![doc! { "$set": { "expiresAt": { "$add": ["$$NOW", 30_000_i64] } } }];
     let own = doc! { "_id": "renewing", "lockId": seen.get_str("lockId").unwrap() };
     let renewed = fixture.locks().update_one(own, renewal).await.unwrap();

@@ -1,7 +1,7 @@
 use mongodb::bson::doc;
 
 use super::LockEventKind::{
-    Acquired, Damaged, Deleted, Detached, Done, Expired, Released, Renewed, Resumed, TakenOver,
+    Acquired, Damaged, Deleted, Detached, Done, Expired, Released, Resumed, TakenOver,
 };
 use super::*;
 
@@ -22,7 +22,7 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         Self {
-            known: Known::new(false),
+            known: Known::new(),
             begun: Instant::now(),
         }
     }
@@ -168,11 +168,6 @@ fn the_end_of_an_unknown_hold_has_no_owner() {
         (Released, None, None)
     );
     assert_eq!(scene.updated(2, "a", doc! { "expiresAt": at(9) }), None);
-    scene.known.renewals = true;
-    let renewed = scene
-        .updated(3, "a", doc! { "expiresAt": at(9) })
-        .expect("an event");
-    assert_eq!((renewed.kind, renewed.expires_at), (Renewed, Some(at(9))));
 }
 
 #[test]
@@ -214,7 +209,6 @@ fn a_document_that_becomes_unreadable_is_told_once() {
 #[test]
 fn a_change_by_hand_is_no_renewal() {
     let mut scene = Scene::new();
-    scene.known.renewals = true;
     for field in ["lockId", "expiresAt"] {
         scene.written(10, "a", document("anna#1", 100, 1));
         let end = scene.next_end();

@@ -150,7 +150,7 @@ async fn the_commands_are_those_of_hints() {
 async fn the_indexes_are_created_once_and_remove_expired_waiters() {
     let db = test_db().await;
     let (database, commands) = recorded(&db, &[]).await;
-    let store = MongoStore::new(&database, None, "locks", None, Arc::default());
+    let store = MongoStore::new(&database, "locks", None, Arc::default());
     assert_eq!(store.ensure_waiters_indexes().await, IndexState::Ready);
     assert_eq!(commands.count("createIndexes"), 1);
     let build = commands
@@ -187,26 +187,4 @@ async fn the_indexes_are_created_once_and_remove_expired_waiters() {
     let swept = async || (documents.count_documents(doc! {}).await.ok()? == 1).then_some(());
     must(eventually(AMPLE, "the TTL monitor removes the document", swept).await);
     assert_eq!(order(&store, "n").await, texts(&[&alive]));
-}
-
-/// A check leaves no document behind, and names what is wrong.
-#[tokio::test]
-async fn a_check_tells_whether_the_waiters_can_be_used() {
-    let db = test_db().await;
-    let store = mongodb(db.database());
-    assert_eq!(store.check_waiters().await, WaitersState::Ready);
-    assert_eq!(documents(&db).count_documents(doc! {}).await.unwrap(), 0);
-    documents(&db).drop_index("line").await.unwrap();
-    let other = mongodb::IndexModel::builder().keys(doc! { "owner": 1 }).options(
-        mongodb::options::IndexOptions::builder()
-            .name("line".to_owned())
-            .build(),
-    );
-    documents(&db).create_index(other.build()).await.unwrap();
-    documents(&db).drop_index("until_ttl").await.unwrap();
-    let state = store.check_waiters().await;
-    assert!(
-        matches!(&state, WaitersState::Failed { reason } if reason.contains("line")),
-        "{state:?}"
-    );
 }

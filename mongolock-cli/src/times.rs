@@ -1,4 +1,4 @@
-//! Times on the command line, and in the table. No input or output.
+//! Times on the command line and in the table of `log`. No input or output.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(crate) fn parse(text: &str) -> Result<Time, String> {
 
 impl Time {
     /// The time that is meant.
-    pub(super) fn at(self, now: DateTime, zone: &TimeZone) -> Option<DateTime> {
+    pub(crate) fn at(self, now: DateTime, zone: &TimeZone) -> Option<DateTime> {
         let present = Timestamp::from_millisecond(now.timestamp_millis()).ok()?;
         let time = match self {
             Self::Ago(ago) => return Some(before(now, ago)),
@@ -67,7 +67,7 @@ fn before(time: DateTime, ago: Duration) -> DateTime {
 }
 
 /// The time in a zone, as people read it.
-pub(super) fn shown(time: DateTime, zone: &TimeZone) -> String {
+pub(crate) fn shown(time: DateTime, zone: &TimeZone) -> String {
     match Timestamp::from_millisecond(time.timestamp_millis()) {
         Ok(time) => zone.to_datetime(time).strftime("%Y-%m-%d %H:%M:%S").to_string(),
         Err(_) => crate::json::rfc3339(time),
@@ -75,7 +75,7 @@ pub(super) fn shown(time: DateTime, zone: &TimeZone) -> String {
 }
 
 /// The name of a zone, or how far it is ahead of UTC at this time.
-pub(super) fn name(zone: &TimeZone, time: DateTime) -> String {
+pub(crate) fn name(zone: &TimeZone, time: DateTime) -> String {
     if let Some(name) = zone.iana_name() {
         return name.to_owned();
     }

@@ -1,0 +1,178 @@
+//! The sizes of files and functions, in lines of code: no blank lines, no comments, no tests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The items before which the line is the beginning of a function: what may stand before `fn`.
+const BEFORE_FN: [&str; 6] = ["const", "async", "unsafe", "extern", "\"C\"", "default"];
+
+/// A source with the lines that are code.
+pub(crate) struct Source {
+    lines: Vec<String>,
+    is_code: Vec<bool>,
+}
+
+impl Source {
+    pub(crate) fn read(file: &Path) -> Self {
+        let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        Self::new(&text)
+    }
+
+    fn new(text: &str) -> Self {
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let mut is_code: Vec<bool> = lines.iter().map(|line| is_code(line)).collect();
+        let mut at = 0;
+        while at < lines.len() {
+            if is_test_attribute(&lines[at]) {
+                let end = end_of_item(&lines, at);
+                is_code[at..end].fill(false);
+                at = end;
+            } else {
+                at += 1;
+            }
+        }
+        Self { lines, is_code }
+    }
+
+    /// The number of lines of code.
+    pub(crate) fn size(&self) -> usize {
+        self.size_of(0, self.lines.len())
+    }
+
+    /// The names of the functions outside tests with their numbers of lines of code.
+    pub(crate) fn functions(&self) -> Vec<(&str, usize)> {
+        let begins = (0..self.lines.len()).filter(|at| self.is_code[*at]);
+        let named = begins.filter_map(|at| Some((at, function_at(&self.lines[at])?)));
+        named
+            .map(|(at, name)| (name, self.size_of(at, self.end_of_function(at))))
+            .collect()
+    }
+
+    /// The number of lines of code from one line up to another one.
+    fn size_of(&self, begin: usize, end: usize) -> usize {
+        self.is_code[begin..end]
+            .iter()
+            .filter(|is_code| **is_code)
+            .count()
+    }
+
+    /// The line behind the function that begins in this line. Its last line is as far from the margin as its first one.
+    fn end_of_function(&self, begin: usize) -> usize {
+        let first = &self.lines[begin];
+        if first.ends_with(['}', ';']) {
+            return begin + 1;
+        }
+        let margin = margin(first);
+        let is_last = |line: &String| self::margin(line) == margin && line.ends_with(['}', ';']);
+        let last = self.lines[begin + 1..].iter().position(is_last);
+        last.map_or(self.lines.len(), |last| begin + last + 2)
+    }
+}
+
+fn margin(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+fn is_code(line: &str) -> bool {
+    let line = line.trim();
+    !line.is_empty() && !line.starts_with("//")
+}
+
+fn is_test_attribute(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test")
+}
+
+/// The name of the function that is declared in this line.
+fn function_at(line: &str) -> Option<&str> {
+    let (before, after) = line.split_once("fn ")?;
+    let mut words = before.split_whitespace();
+    if !words.all(|word| word.starts_with("pub") || word.ends_with(')') || BEFORE_FN.contains(&word)) {
+        return None;
+    }
+    after.split(['(', '<']).next()
+}
+
+/// The line behind the item that begins in this line with an attribute.
+fn end_of_item(lines: &[String], begin: usize) -> usize {
+    let is_before = |line: &&String| line.trim_start().starts_with("#[") || !is_code(line);
+    let mut at = begin + lines[begin..].iter().take_while(is_before).count();
+    let mut depth = 0;
+    while at < lines.len() {
+        let code = without_literals(&lines[at]);
+        for c in code.chars() {
+            depth += match c {
+                '{' | '(' | '[' => 1,
+                '}' | ')' | ']' => -1,
+                _ => 0,
+            };
+        }
+        at += 1;
+        if depth <= 0 && code.trim_end().ends_with(['}', ';', ',', ')']) {
+            break;
+        }
+    }
+    at
+}
+
+/// A line without the text of its strings, its characters and its comment, in which brackets are no brackets.
+fn without_literals(line: &str) -> String {
+    let (mut code, mut rest) = (String::new(), line);
+    while let Some(c) = rest.chars().next() {
+        let literal = match c {
+            '"' => string(rest),
+            '\'' if rest.chars().nth(2) == Some('\'') => rest.chars().take(3).map(char::len_utf8).sum(),
+            '/' if rest.starts_with("//") => return code,
+            _ => 0,
+        };
+        if literal == 0 {
+            code.push(c);
+        }
+        rest = &rest[literal.max(c.len_utf8())..];
+    }
+    code
+}
+
+/// The length of the string at the beginning of a text. One that goes on in the next line is not looked at.
+fn string(text: &str) -> usize {
+    let mut is_escaped = false;
+    let end = text.char_indices().skip(1).find(|(_, c)| {
+        let is_end = *c == '"' && !is_escaped;
+        is_escaped = *c == '\\' && !is_escaped;
+        is_end
+    });
+    end.map_or(0, |(end, _)| end + 1)
+}
+
+/// All Rust files in the folders `src` of the workspace.
+pub(crate) fn sources(workspace: &Path) -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![workspace.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        for path in entries.map(|entry| entry.expect("the folder can be read").path()) {
+            let name = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or_default();
+            let is_hidden = name.starts_with('.') || name == "target";
+            let is_source = path.extension().is_some_and(|ending| ending == "rs");
+            if path.is_dir() && !is_hidden {
+                folders.push(path);
+            } else if is_source && folder.iter().any(|part| part == "src") {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn comments_blank_lines_and_tests_are_no_code() {
+    let source = Source::new(
+        "use a::b;\n\n// A comment.\n#[cfg(test)]\nuse c;\npub(crate) async fn f(\n    x: u8,\n) {\n    // Here.\n    g('{', \"}\");\n}\n\
+         #[cfg(test)]\n#[path = \"x.rs\"]\nmod tests;\n#[cfg(test)]\nmod more {\n    fn h() {\n        i();\n    }\n}\n\
+         trait T {\n    fn j(&self);\n    fn k() {\n    }\n}\n",
+    );
+    assert_eq!(source.size(), 1 + 5 + 5);
+    assert_eq!(source.functions(), [("f", 5), ("j", 1), ("k", 2)]);
+}
