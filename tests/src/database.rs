@@ -4,6 +4,7 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mongodb::bson::{Document, doc};
 use mongodb::{Client, Database};
 use tokio::sync::OnceCell;
 
@@ -14,6 +15,7 @@ use crate::node::{close, connect};
 use crate::place::random;
 use crate::proxy::Proxy;
 use crate::stable_api::stable_options;
+use crate::wait::{AMPLE, eventually};
 
 /// The beginning of the name of every test database.
 const PREFIX: &str = "mongolock_test";
@@ -101,6 +103,14 @@ impl TestDb {
     /// When the driver refuses the connection string.
     pub async fn without_stable_api(&self) -> Result<Database, SupportError> {
         Ok(connect(self.uri()).await?.database(self.name()))
+    }
+
+    /// Sets the validator of the collection of the locks. The server refuses that while it builds an index.
+    pub async fn set_validator(&self, validator: Document) {
+        let admin = must(self.without_stable_api().await);
+        let change = doc! { "collMod": "distributed_locks", "validator": validator };
+        let set = || async { admin.run_command(change.clone()).await.ok() };
+        must(eventually(AMPLE, "the validator", set).await);
     }
 
     /// The same database through another new client, as another process would see it.

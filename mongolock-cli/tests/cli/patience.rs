@@ -95,13 +95,7 @@ async fn a_signal_ends_the_wait_for_a_mark() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_a_validator_refuses_ends_at_once() {
     let mut scene = Scene::start(&["a", "--expiry", "5m"], 7).await;
-    let admin = must(scene.db.without_stable_api().await);
-    let validator = doc! { "lockId": { "$ne": "" } };
-    must(
-        admin
-            .run_command(doc! { "collMod": "distributed_locks", "validator": validator })
-            .await,
-    );
+    scene.db.set_validator(doc! { "lockId": { "$ne": "" } }).await;
     scene.end();
     let begun = Instant::now();
     assert_eq!(scene.run.code().await, Some(7));

@@ -287,11 +287,7 @@ async fn a_release_that_is_refused_for_good_is_reported() {
             "one_owner"
         } else {
             let validator = doc! { "lockId": { "$ne": "" } };
-            must(
-                admin
-                    .run_command(doc! { "collMod": "distributed_locks", "validator": validator })
-                    .await,
-            );
+            db.set_validator(validator).await;
             "validator"
         };
         let error = guard.release().await.unwrap_err();
@@ -321,8 +317,7 @@ async fn a_release_that_is_refused_keeps_no_other_lock_taken() {
         alone.push(provider.lock(name).acquire().await.unwrap());
     }
     let refused = doc! { "_id": { "$in": ["b", "e"] }, "lockId": "" };
-    let change = doc! { "collMod": "distributed_locks", "validator": { "$nor": [refused] } };
-    must(must(db.without_stable_api().await).run_command(change).await);
+    db.set_validator(doc! { "$nor": [refused] }).await;
     drop(alone);
     set.release().await.unwrap_err();
     let other = patient(&db.connect_again().await.unwrap());

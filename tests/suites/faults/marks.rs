@@ -226,9 +226,7 @@ async fn a_mark_that_the_server_refuses_for_good_ends_the_hold() {
     let guard = provider.lock("tick").once().acquire().await.unwrap();
     let context = guard.context();
     let validator = doc! { "lockId": { "$not": { "$regex": "^done:" } } };
-    let refusing = doc! { "collMod": "distributed_locks", "validator": validator };
-    let admin = must(db.without_stable_api().await);
-    admin.run_command(refusing).await.unwrap();
+    db.set_validator(validator).await;
     let requests = proxy.seen("findAndModify");
     let outcome = guard.done().await;
     assert!(is_refused(&outcome, DOCUMENT_VALIDATION), "{outcome:?}");
