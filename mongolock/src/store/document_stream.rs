@@ -82,8 +82,8 @@ impl MongoStore {
         })
     }
 
-    /// The time of the server's last write. A router does not tell it: there it is the end of the present second, which a stream reaches
-    /// within 10 s, because each shard writes something as often.
+    /// The time of the server's last write. A router does not say it: there it is the end of the present second, which a stream
+    /// reaches within 10 s, because each shard writes something as often.
     async fn last_write(&self) -> Result<Timestamp, LockError> {
         let hello = run(&self.locks, doc! { "hello": 1 }).await?;
         let last = hello

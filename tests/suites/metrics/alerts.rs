@@ -127,3 +127,45 @@ fn the_alerts_know_the_metrics() {
         assert!(problems.is_empty(), "{alert}: {problems:#?}");
     }
 }
+
+#[test]
+fn a_metric_a_label_or_a_value_that_does_not_exist_is_found() {
+    let series = Series::read(
+        "# TYPE mongolock_lost_total counter\n\
+         mongolock_lost_total{lock=\"report:<id>\",reason=\"gone\"} 0\n\
+         mongolock_lost_total{lock=\"report:<id>\",reason=\"expired\"} 1\n\
+         mongolock_wait_seconds_sum{lock=\"-\"} 0.5\n\
+         mongolock_stale_writes_total 0\n",
+    );
+    let sound = r#"sum by (job, lock) (rate(mongolock_lost_total{lock!~"a|b",reason=~"gone|expired"}[5m]))"#;
+    assert_eq!(series.problems(sound, &["{{ $labels.lock }}"]), [""; 0]);
+    for (expr, text, problem) in [
+        (
+            "rate(mongolock_losses_total[5m])",
+            "",
+            "no metric mongolock_losses_total",
+        ),
+        (
+            r#"mongolock_stale_writes_total{lock="a"}"#,
+            "",
+            "mongolock_stale_writes_total has no label lock",
+        ),
+        (
+            r#"mongolock_lost_total{reason=~"gone|lost"}"#,
+            "",
+            "reason of mongolock_lost_total is never lost",
+        ),
+        (
+            "sum by (name) (mongolock_wait_seconds_count)",
+            "",
+            "nothing has the label name",
+        ),
+        (
+            "sum by (job) (mongolock_lost_total)",
+            "{{ $labels.lock }}",
+            "the alert has no label lock",
+        ),
+    ] {
+        assert_eq!(series.problems(expr, &[text]), [problem], "{expr}");
+    }
+}

@@ -178,3 +178,36 @@ fn links_are_found_outside_code() {
     let comments = links("    /// [a](b)\nc[d](e);\n//! [f](g)", true);
     assert_eq!(comments, [(1, "b"), (3, "g")].map(owned));
 }
+
+#[test]
+fn links_that_lead_nowhere_are_refused() {
+    let page = Path::new("fencing.md");
+    let good = "#a-table fencing#a-table guide::fencing#a-table crate::guide::fencing#a-table macro@distributed_lock https://j";
+    for good in good.split(' ') {
+        assert!(leads_somewhere(good, Some(page)), "{good}");
+    }
+    for bad in [
+        "#a-chair",
+        "crate::guide::jobs#a-table",
+        "guide/fencing.md",
+        DOCUMENTATION,
+    ] {
+        assert!(!leads_somewhere(bad, Some(page)), "{bad}");
+    }
+    let guide = "guide/fencing/index.html";
+    for (base, good, bad) in [
+        (REPOSITORY, "blob/main/README.md#options", "blob/main/tests"),
+        (REPOSITORY, "tree/main/tests", "tree/main/no_such_directory"),
+        (
+            DOCUMENTATION,
+            &format!("{guide}#a-table"),
+            &format!("{guide}#a-chair"),
+        ),
+        (DOCUMENTATION, guide, "guide/fences/index.html"),
+        (DOCUMENTATION, "guide/index.html", "struct.LockGuard.html"),
+        ("", "#options", "CHANGELOG.md"),
+    ] {
+        assert!(leads_somewhere(&format!("{base}{good}"), None), "{good}");
+        assert!(!leads_somewhere(&format!("{base}{bad}"), None), "{bad}");
+    }
+}

@@ -33,8 +33,8 @@ const BUFFERED: usize = 256;
 ///
 /// [`next`](Self::next) needs no extension trait. The type also implements `futures_core::Stream`, for the stream
 /// combinators of other crates. The first call of `next` starts a task that reads from the server. After the stream is dropped
-/// it ends with the server's next reply, which comes within 1.25 s, unless the server is still reading the past. [`since`](Self::since) must be called
-/// before that.
+/// it ends with the server's next reply, which comes within 1.25 s, unless the server is still reading the past.
+/// [`since`](Self::since) must be called before that.
 ///
 /// The stream outlasts failovers and outages: the task opens its change stream again after the last event, for as long as that
 /// takes (a log-in that the server refuses is tried again as well), and nothing is missed. [`health`](crate::LockProvider::health) says whether a server replies meanwhile. If the server
