@@ -230,6 +230,7 @@ impl Server {
     }
 
     fn release(&self, now: Duration, key: &LeaseId, min_hold: Duration) -> bool {
+        let lease = self.memory.lease_of(&key.name, Duration::ZERO);
         let had_lock = self.memory.release_at(now, key, min_hold);
         self.observe(&key.name);
         if had_lock {
@@ -237,7 +238,7 @@ impl Server {
             let by = number_in(&key.lock_id);
             let is_in_line = by.is_some_and(|number| self.is_in_line(&key.name, number));
             self.turns.released(&key.name, by, is_in_line);
-            let granted = self.granted_at(key);
+            let granted = self.granted_at(key).filter(|_| lease.is_some());
             if let Some(breach) = self.works.released(key, granted, self.memory.date_now()) {
                 self.ledger.breach(breach);
             }

@@ -82,4 +82,9 @@ pub(super) const FAILED: &[(Scenario, u64, &str)] = &[
         109,
         "The check took a claim that an operator had freed, and that a late request had acquired again, for one that still had its lock.",
     ),
+    (
+        Overload,
+        287,
+        "The check took the release of a lease that was over, and whose mark nothing had confirmed, for one that still lasted.",
+    ),
 ];

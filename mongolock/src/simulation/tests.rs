@@ -420,9 +420,6 @@ pub(super) fn in_virtual_time<T>(future: impl Future<Output = T>) -> T {
 
 fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
-    Some(
-        value
-            .parse()
-            .unwrap_or_else(|_| panic!("{variable}={value} is not a number")),
-    )
+    let number = value.parse();
+    Some(number.unwrap_or_else(|_| panic!("{variable}={value} is not a number")))
 }

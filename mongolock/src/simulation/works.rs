@@ -118,9 +118,9 @@ impl Works {
         }
     }
 
-    /// Notes that the server has released a claim that has had its lock since then, and returns what that breaks. After its
-    /// mark, its period, a forced release or the loss of its lease a claim may have its lock again, by an acquire request that has
-    /// taken effect late.
+    /// Notes that the server has released a claim that has had its lock since then (`None` if its lease is over), and returns what
+    /// that breaks. After its mark, its period, a forced release or the loss of its lease a claim may have its lock again, by an
+    /// acquire request that has taken effect late.
     pub(super) fn released(&self, key: &LeaseId, granted: Option<Instant>, now: DateTime) -> Option<String> {
         let state = lock(&self.0);
         let is_over = |work: &&Work| match work.once.mark_end {
