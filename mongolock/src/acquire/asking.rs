@@ -155,7 +155,7 @@ impl LastEnd {
     pub(super) fn of(error: &LockError) -> Self {
         if driver_error::is_blocked_document(error) {
             Self::Blocked
-        } else if driver_error::is_rejection(error) {
+        } else if error.is_rejection() {
             Self::Rejected
         } else {
             Self::Failed

@@ -42,8 +42,9 @@ impl CallPeriod {
         self.0.get().copied()
     }
 
-    /// Whether this time of the server is after the period.
-    pub(super) fn is_over_at(&self, now: DateTime) -> bool {
-        self.0.get().is_some_and(|period| period.end <= now)
+    /// Whether the period is over this time after that time of the server.
+    pub(super) fn is_over_at(&self, now: DateTime, waited: Duration) -> bool {
+        let is_over = |period: &Period| period.end.saturating_duration_since(now) <= waited;
+        self.0.get().is_some_and(is_over)
     }
 }

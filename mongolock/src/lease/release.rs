@@ -268,7 +268,7 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
         }
         is_first = false;
         // What was rejected for overload has delayed no other release.
-        may_gather &= driver_error::is_rejection(&error);
+        may_gather &= error.is_rejection();
         tokio::time::sleep(pause).await;
     }
 }

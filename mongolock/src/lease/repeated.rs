@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::renewer::Renewer;
 use crate::backoff::Backoff;
@@ -105,6 +105,10 @@ impl<'a, C: Command> Requests<'a, C> {
         let (mut last_error, mut is_repetition) = (None, false);
         loop {
             let by = end();
+            if by <= Instant::now() {
+                let no_reply = || store.no_reply(request, begun.elapsed());
+                return Err(last_error.unwrap_or_else(no_reply));
+            }
             let (error, pause) = match timeout_at(by, self.next()).await {
                 Ok(Some(Ok(reply))) => return Ok((reply, is_repetition)),
                 Ok(Some(Err(error))) => {
@@ -115,25 +119,21 @@ impl<'a, C: Command> Requests<'a, C> {
                     is_repetition = true;
                     (store.no_reply(request, MARK_OVERDUE), Duration::ZERO)
                 }
-                Err(_) if end() > by => continue,
-                Err(_) => {
-                    let no_reply = || store.no_reply(request, begun.elapsed());
-                    return Err(last_error.unwrap_or_else(no_reply));
-                }
+                Err(_) => continue,
             };
             failed(&error, pause);
-            let is_final = refusals.end(Instant::now(), &error) || driver_error::is_closed(&error);
-            if is_final || Instant::now() + pause >= end() {
+            if refusals.end(Instant::now(), &error) || driver_error::is_closed(&error) {
                 return Err(error);
             }
             // A copy that was rejected for overload has kept no place of a release.
-            if driver_error::is_rejection(&error) {
+            if error.is_rejection() {
                 self.class = AdmissionClass::Release;
             }
             if !driver_error::is_no_reply(&error) {
                 last_error = Some(error);
             }
-            tokio::time::sleep(pause).await;
+            // An error before the end is a refusal for good: what has only been repeated until then is not one.
+            sleep_until((Instant::now() + pause).min(end())).await;
         }
     }
 }

@@ -220,8 +220,11 @@ async fn watch(server: Arc<Server>, process: Arc<Process>, name: Arc<str>) {
                 state.has_failed || state.has_failed_release,
             )
         });
-        // Without the turn no caller waits for the lock itself.
-        let is_awaited = |released: &Arc<str>| server.is_free(released) && wake_ups.has_turn(&name);
+        // Without the turn no caller waits for the lock itself; a hold that its caller has left may have it as well.
+        let is_awaited = |released: &Arc<str>| {
+            let contact = process.contacts.contact(permit_id::shown(released));
+            server.is_free(released) && wake_ups.has_turn(&name) && contact.waits_since.is_some()
+        };
         let Some(released) = released.filter(is_awaited) else {
             return wake_ups.change(&name, Name::forget);
         };

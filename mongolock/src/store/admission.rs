@@ -19,7 +19,6 @@ use tokio::time::{Instant, timeout};
 
 use self::budget::{Budget, InLane};
 use self::restraint::Restraint;
-use super::driver_error;
 use super::gather::{Group, Member};
 use super::overload::Overload;
 use crate::LockError;
@@ -259,7 +258,7 @@ impl Admissions {
         self.overload.note(outcome);
         match outcome {
             Ok(_) => lock(&self.state).restraint.succeeded(self.size),
-            Err(error) if driver_error::is_rejection(error) => {
+            Err(error) if error.is_rejection() => {
                 let state = &mut *lock(&self.state);
                 let in_flight = state.in_group(&GIVING_WAY);
                 state.restraint.rejected(sent.elapsed(), in_flight);

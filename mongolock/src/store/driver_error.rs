@@ -229,14 +229,13 @@ pub(crate) fn wrote_nothing(error: &LockError) -> bool {
         if code(error) == Some(OVERLOADED) || error.contains_label(NO_WRITES_PERFORMED))
 }
 
-/// Whether the server has rejected the command for overload.
-pub(crate) fn is_rejection(error: &LockError) -> bool {
-    error.is_rejection()
-}
-
 /// Whether the server has rejected the command for overload, or others while the reply was missing.
 pub(crate) fn is_overload(error: &LockError) -> bool {
-    is_rejection(error) || matches!(failure(error), Some(Failure::Overloaded { .. }))
+    match failure(error) {
+        Some(Failure::Overloaded { .. }) => true,
+        Some(Failure::Unended { source, .. }) => is_overload(source),
+        _ => error.is_rejection(),
+    }
 }
 
 /// Whether the server has rejected the command before it ran it, so that a repetition is harmless. The driver gives the label also
@@ -247,12 +246,11 @@ pub(crate) fn is_rejected(error: &Error) -> bool {
 
 /// Whether a connection has failed, or none could be made.
 pub(crate) fn is_of_connection(error: &LockError) -> bool {
-    let of_driver = of_driver(error).is_some_and(|error| {
-        matches!(
-            &*error.kind,
-            ErrorKind::Io(_) | ErrorKind::ServerSelection { .. } | ErrorKind::ConnectionPoolCleared { .. }
-        )
-    });
+    let kind = of_driver(error).map(|error| &*error.kind);
+    let of_driver = matches!(
+        kind,
+        Some(ErrorKind::Io(_) | ErrorKind::ServerSelection { .. } | ErrorKind::ConnectionPoolCleared { .. })
+    );
     of_driver || is_unreachable(error)
 }
 

@@ -46,7 +46,7 @@ impl Overload {
             return;
         };
         let now = Instant::now();
-        if driver_error::is_rejection(error) {
+        if error.is_rejection() {
             let report = lock(&self.state).rejected(now);
             if let Some((rejected, since)) = report {
                 trace::overloaded(rejected, now - since);

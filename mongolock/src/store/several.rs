@@ -206,7 +206,7 @@ impl MongoStore {
         let found = loop {
             let begun = Instant::now();
             match query.clone().run(&self.locks, limit).await {
-                Err(error) if driver_error::is_rejection(&error) => {
+                Err(error) if error.is_rejection() => {
                     let pause = self.servers.admissions().pause_after_rejection();
                     if by <= Instant::now() + pause + begun.elapsed().max(pause) {
                         return Err(error);

@@ -41,4 +41,10 @@ impl LockError {
     pub(crate) fn busy(busy: Busy) -> Self {
         Self::Told(Box::new(busy))
     }
+
+    /// No server of the explorer is overloaded.
+    #[expect(clippy::unused_self)]
+    pub(crate) fn is_rejection(&self) -> bool {
+        false
+    }
 }

@@ -98,10 +98,6 @@ pub(crate) mod driver_error {
         is_blocked_document(error)
     }
 
-    pub(crate) fn is_rejection(_: &LockError) -> bool {
-        false
-    }
-
     pub(crate) fn wrote_nothing(_: &LockError) -> bool {
         false
     }

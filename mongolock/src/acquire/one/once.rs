@@ -1,5 +1,7 @@
 //! Work that may succeed only once: the period that a call belongs to, and the mark of work that is done.
 
+use std::time::Duration;
+
 use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
@@ -29,13 +31,15 @@ impl Acquire<'_> {
         }
     }
 
-    /// The hold, unless it was granted in a later period than that of the call: it is then released, because the work
-    /// would use that period up.
+    /// The hold, unless it may have been granted after the period of the call: it is then released. The work would use up a later
+    /// period, or run once more in this one, whose mark has ended: a request that is delayed in the server acquires the lock at the
+    /// time of its arrival.
     pub(super) fn in_period(&self, hold: Hold) -> Result<Hold, LockError> {
         if let (Some(once), Some(grant)) = (self.call.options.once, hold.lease().once) {
             // The request of the first answer may be older than the grant, which a later copy of it got.
             self.answered(once, grant.requested_at.min(grant.acquired_at));
-            if self.period.is_over_at(grant.acquired_at) {
+            let arrived = grant.requested_at.max(grant.acquired_at);
+            if self.period.is_over_at(arrived, hold.lease().acquired.elapsed()) {
                 return Err(self.call.timeout_error(self.name(), &Holder::default()));
             }
         }
@@ -50,7 +54,7 @@ impl Acquire<'_> {
             return Ok(held);
         };
         self.answered(once, dates.now);
-        if self.period.is_over_at(dates.now) {
+        if self.period.is_over_at(dates.now, Duration::ZERO) {
             return Err(self.call.timeout_error(self.name(), &held.holder));
         }
         match lock_id.filter(|id| lock_id::is_mark(id)) {
@@ -71,12 +75,8 @@ impl Acquire<'_> {
         if self.period.known().is_some() {
             return;
         }
-        self.period.answered(
-            Instant::now(),
-            once,
-            now,
-            self.waited.get().copied().unwrap_or_default(),
-        );
+        let waited = self.waited.get().copied().unwrap_or_default();
+        self.period.answered(Instant::now(), once, now, waited);
         if let Once::PerPeriod(period) = once
             && once.is_close_to_boundary(now)
             && self.call.engine.is_first_warning(self.name())
