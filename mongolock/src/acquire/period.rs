@@ -42,7 +42,7 @@ impl CallPeriod {
         self.0.get().copied()
     }
 
-    /// Whether the period is over this time after that time of the server.
+    /// Whether the period is over `waited` after the server's time `now`.
     pub(super) fn is_over_at(&self, now: DateTime, waited: Duration) -> bool {
         let is_over = |period: &Period| period.end.saturating_duration_since(now) <= waited;
         self.0.get().is_some_and(is_over)

@@ -132,7 +132,7 @@ impl<'a, C: Command> Requests<'a, C> {
             if !driver_error::is_no_reply(&error) {
                 last_error = Some(error);
             }
-            // An error before the end is a refusal for good: what has only been repeated until then is not one.
+            // It does not return before the end: callers take an earlier error for a refusal for good.
             sleep_until((Instant::now() + pause).min(end())).await;
         }
     }
