@@ -3,6 +3,7 @@
 //! - [`test_db`]: a fresh database on one of the servers that the tests of a process share. `MONGODB_URI` names
 //!   another server instead.
 //! - [`Server`]: a server or a replica set for one test, which can be killed, stopped and stepped down.
+//! - [`LentServer`]: a server for one test, which earlier tests have used, for tests that do not break it.
 //! - [`Proxy`] and [`FailPoint`]: network faults, and a server that answers with errors.
 //! - [`stable_options`] and [`stable_client`]: the ordinary client, with which the server accepts only commands that it
 //!   promises to keep.
@@ -38,6 +39,7 @@ mod error;
 mod fail_point;
 mod fetch;
 mod history;
+mod lent;
 mod lock_documents;
 mod mongod;
 mod node;
@@ -68,6 +70,7 @@ pub use crate::deployment::{Deployment, shared};
 pub use crate::error::{SupportError, must};
 pub use crate::fail_point::{FailPoint, FailPointGuard};
 pub use crate::history::{End, Event, History, Hold, Late, Outcome, Step, Verdict, monotonic_now};
+pub use crate::lent::LentServer;
 pub use crate::lock_documents::{change_lock, claim, lock_document, locks, transaction_on};
 pub use crate::mongod::MongodSource;
 pub use crate::node::Node;

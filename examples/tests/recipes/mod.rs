@@ -1,12 +1,14 @@
 //! Resources other than MongoDB that check tokens (S1.20): recipes of the guide, with real holders. Its recipe for files is
 //! `mongolock_examples::fenced_file`, which the program `queue_workers` uses.
 
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mongolock::{Fenced, FencingToken, LockError, LockProvider};
 use mongolock_tests::{must, test_db};
-use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::{Value, json};
 
 /// The tokens of a holder whose lease has expired, and of the holder after it.
 async fn stale_and_next() -> (FencingToken, FencingToken) {
@@ -58,30 +60,61 @@ const UPSERT: &str = "INSERT INTO reports (id, title, fencing_token) VALUES (?1,
                       ON CONFLICT (id) DO UPDATE SET title = excluded.title, fencing_token = excluded.fencing_token
                       WHERE reports.fencing_token <= excluded.fencing_token";
 
+/// Executes the lines of its input, `[statement, parameters]`, in a table in memory. After each one it prints the number of rows
+/// that were written, and the rows that the table has.
+const SQLITE: &str = r#"
+import json, sqlite3, sys
+table = sqlite3.connect(":memory:")
+for line in sys.stdin:
+    written = table.execute(*json.loads(line)).rowcount
+    print(json.dumps([written, table.execute("SELECT title, fencing_token FROM reports").fetchall()]))
+"#;
+
+/// What SQLite, which Python has, says after each of these statements.
+fn in_a_table(statements: &[Value]) -> Vec<Value> {
+    let mut python = Command::new("python3");
+    python
+        .args(["-c", SQLITE])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut python = must(python.spawn());
+    let lines: String = statements
+        .iter()
+        .map(|statement| format!("{statement}\n"))
+        .collect();
+    must(python.stdin.take().unwrap().write_all(lines.as_bytes()));
+    let output = must(python.wait_with_output());
+    must(
+        output
+            .stdout
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(serde_json::from_slice)
+            .collect(),
+    )
+}
+
 /// A table with a column for the token, and a condition on it in each statement, which decides. The query explains.
 #[tokio::test]
 async fn a_table_rejects_a_stale_holder() {
     let (stale, next) = stale_and_next().await;
-    let table = must(Connection::open_in_memory());
-    must(table.execute(TABLE, []));
-    let write = |statement: &str, title: &str, token: FencingToken| {
-        must(table.execute(statement, params![1, title, token.get()]))
-    };
-    let row = || {
-        let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?));
-        must(
-            table
-                .query_row("SELECT title, fencing_token FROM reports", [], row)
-                .optional(),
-        )
-    };
-    assert_eq!(write(UPDATE, "no row", next), 0);
-    assert_eq!(row(), None);
-    assert_eq!(write(UPSERT, "the next", next), 1);
-    for statement in [UPDATE, UPSERT] {
-        assert_eq!(write(statement, "stale", stale), 0);
-        assert_eq!(row(), Some(("the next".to_owned(), next.get())));
-    }
-    assert_eq!(write(UPDATE, "the next again", next), 1);
-    assert_eq!(row(), Some(("the next again".to_owned(), next.get())));
+    let write =
+        |statement: &str, title: &str, token: FencingToken| json!([statement, [1, title, token.get()]]);
+    let said = in_a_table(&[
+        json!([TABLE, []]),
+        write(UPDATE, "no row", next),
+        write(UPSERT, "the next", next),
+        write(UPDATE, "stale", stale),
+        write(UPSERT, "stale", stale),
+        write(UPDATE, "the next again", next),
+    ]);
+    let row = |title: &str| json!([[title, next.get()]]);
+    let expected = [
+        json!([0, []]),
+        json!([1, row("the next")]),
+        json!([0, row("the next")]),
+        json!([0, row("the next")]),
+        json!([1, row("the next again")]),
+    ];
+    assert_eq!(said[1..], expected);
 }

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use mongolock::LockProvider;
-use mongolock_tests::{Server, ServerOptions, must, test_db};
+use mongolock_tests::{LentServer, must, test_db};
 
 use crate::fixture::{mongolock, output};
 
@@ -72,10 +72,7 @@ async fn another_database_than_that_of_the_string_is_no_fault() {
 
 #[tokio::test]
 async fn hosts_of_two_sets_are_said_by_each_command() {
-    let (one, other) = tokio::join!(
-        Server::start(ServerOptions::single()),
-        Server::start(ServerOptions::single())
-    );
+    let (one, other) = tokio::join!(LentServer::single(), LentServer::single());
     let (one, other) = (must(one), must(other));
     // Whichever is found first has locks to show.
     for server in [&one, &other] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mongodb::bson::{DateTime, Document, doc};
 use mongolock::IndexState;
 use mongolock_tests::{
-    AMPLE, Server, ServerOptions, TestDb, eventually, locks, must, test_db,
+    AMPLE, LentServer, Server, ServerOptions, TestDb, eventually, locks, must, test_db,
     three_members_with_one_clock_ahead,
 };
 use serde_json::Value;
@@ -357,7 +357,7 @@ async fn an_old_heartbeat_is_no_verdict() {
 /// It is supported, with limits that the finding names.
 #[tokio::test]
 async fn a_standalone_server_is_ok_with_its_limits() {
-    let server = must(Server::start(ServerOptions::standalone()).await);
+    let server = must(LentServer::standalone().await);
     let db = test_db().await;
     let (code, all) = findings(&db, &server.uri());
     assert_eq!(code, Some(0), "{all:#?}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use mongolock::LockProvider;
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Server, ServerOptions, TestDb, eventually, must};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, LentServer, TestDb, eventually, must};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
@@ -48,8 +48,8 @@ pub(crate) async fn provider(db: &TestDb) -> LockProvider {
 }
 
 /// A server whose user `anna` may do these things with the locks, and the connection string of that user.
-pub(crate) async fn restricted(db: &TestDb, actions: &[&str]) -> (Server, String) {
-    let server = must(Server::start(ServerOptions::single().auth()).await);
+pub(crate) async fn restricted(db: &TestDb, actions: &[&str]) -> (LentServer, String) {
+    let server = must(LentServer::with_users().await);
     let app = must(server.client().await).database(db.name());
     let resource = doc! { "db": db.name(), "collection": "distributed_locks" };
     let role = doc! { "createRole": "reader", "roles": [],

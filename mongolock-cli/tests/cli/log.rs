@@ -5,7 +5,7 @@ use std::time::Duration;
 use mongodb::Database;
 use mongodb::bson::{DateTime, doc};
 use mongolock::LockProvider;
-use mongolock_tests::{FailPoint, Server, ServerOptions, TestDb, lock_document, locks, must, test_db};
+use mongolock_tests::{FailPoint, LentServer, TestDb, lock_document, locks, must, test_db};
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::time::sleep;
@@ -307,7 +307,7 @@ async fn a_past_that_is_forgotten_while_it_is_read_shows_no_turn_twice() {
 #[tokio::test]
 async fn a_server_without_change_streams_and_a_missing_right_are_explained() {
     let db = test_db().await;
-    let server = must(Server::start(ServerOptions::standalone()).await);
+    let server = must(LentServer::standalone().await);
     let (code, out, said) = output(at(&server.uri(), &db, &["log"]));
     assert_eq!((code, out.as_str()), (Some(125), ""));
     assert!(said.contains("replica set"), "{said}");

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mongolock_tests::{Server, ServerOptions, must, test_db};
+use mongolock_tests::{LentServer, must, test_db};
 
 use crate::fixture::{at, output};
 
@@ -12,7 +12,7 @@ const AT_ONCE: Duration = Duration::from_secs(20);
 #[tokio::test]
 async fn a_wrong_password_is_said_at_once_by_each_command() {
     let db = test_db().await;
-    let server = must(Server::start(ServerOptions::single().auth()).await);
+    let server = must(LentServer::with_users().await);
     let wrong = server.uri().replace("root:secret@", "root:wrong@");
     for _ in 0..5 {
         for command in [

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mongodb::bson::{DateTime, doc};
 use mongolock::{LockProvider, LockState};
-use mongolock_tests::{AMPLE, FailPoint, Server, ServerOptions, TestDb, eventually, locks, must, test_db};
+use mongolock_tests::{AMPLE, FailPoint, LentServer, TestDb, eventually, locks, must, test_db};
 use serde_json::Value;
 
 use crate::fixture::{at, mongolock, output, provider};
@@ -311,7 +311,7 @@ async fn an_outage_is_told_and_its_end() {
 
 #[tokio::test]
 async fn a_standalone_server_is_refused() {
-    let server = must(Server::start(ServerOptions::standalone()).await);
+    let server = must(LentServer::standalone().await);
     let db = test_db().await;
     let mut command = mongolock(&db, &["watch"]);
     command.env("MONGODB_URI", server.uri());

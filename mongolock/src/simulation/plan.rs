@@ -289,9 +289,9 @@ impl Plan {
         names
     }
 
-    pub(super) fn large(scenario: Scenario, seed: u64) -> Self {
+    pub(super) fn large(scenario: Scenario, processes: usize, seed: u64) -> Self {
         Self {
-            processes: 1000,
+            processes,
             names: 100,
             workers: 1,
             lasts: Duration::from_secs(5),

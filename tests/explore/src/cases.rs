@@ -85,11 +85,13 @@ pub(crate) fn all() -> Vec<Case> {
         cases.into_iter().map(with_kind).collect()
     };
     [
+        of_kind(most_situations(), Kind::First(2 * PART), false),
         without_faults(),
         one_fault(),
         of_kind(random_runs(), few, false),
         mutants(),
         of_kind(long_parts(), Kind::First(8_000_000), true),
+        of_kind(most_situations(), Kind::Whole, true),
         of_kind(long(), Kind::Whole, true),
         of_kind(random_runs(), many, true),
     ]
@@ -179,9 +181,13 @@ fn fleet() -> Setup {
     }
 }
 
+/// The search without faults that visits a million situations: the usual run looks at a part of them.
+fn most_situations() -> Vec<Case> {
+    cases! { "2 x 2, stream and line": in_line(); }
+}
+
 fn without_faults() -> Vec<Case> {
     cases! {
-        "2 x 2, stream and line": in_line();
         "2 x 2, polling": polling();
         "2 x 2, line without a stream": polling(), has_line = true;
         "2 x 2, releases that are not awaited": polling(), unawaited = true;

@@ -88,9 +88,9 @@ fn leases() -> Vec<Case> {
     cases! {
         "three claims of two processes": lease(3), horizon = 4;
         "copies of acquire requests, and renewals": lease(2), most.copies = 1, most.renewals = 1, horizon = 4;
-        "commands that take effect late": late(2), most.renewals = 1;
-        "operators whose commands are late": late(2), most.forced = 1, horizon = 4;
-        "the TTL index, and a peer that deletes documents": peer(), retention = Some(1), horizon = 4;
+        "commands that take effect late": late(2), most.renewals = 1, horizon = 3;
+        "operators whose commands are late": late(2), most.forced = 1, horizon = 3;
+        "the TTL index, and a peer that deletes documents": peer(), retention = Some(1), horizon = 3;
         "an election": lease(2), most.elections = 1, horizon = 4;
         "an election, clocks apart by the takeover margin":
             lease(2), most.elections = 1, rules.takeover_margin = 1, clocks = [0, 1];
@@ -115,6 +115,7 @@ fn leases() -> Vec<Case> {
         "long: the TTL index, a peer that deletes documents, renewals":
             peer(), retention = Some(1), most.renewals = 1;
         "long: operators whose commands are late": late(2), most.forced = 1;
+        "long: commands that take effect late": late(2), most.renewals = 1;
         "long: late commands, and two renewals": late(2), most.renewals = 2;
         "long: three processes": lease(3), processes = 3;
         "long: late commands, copies and operators": late(2), most.copies = 1, most.forced = 1, horizon = 4;
@@ -207,7 +208,7 @@ fn other_models() -> Vec<Case> {
     cases! {
         "hand-overs in one process": handover();
         "permits of a semaphore": permits();
-        "work that may succeed once in a period": done(Ends::Mark);
+        "work that may succeed once in a period": done(Ends::Mark), most.claims = 3;
         "several names, all or nothing": names();
 
         "the document keeps the first of the reserved tokens":
@@ -222,6 +223,7 @@ fn other_models() -> Vec<Case> {
         "a claim that was given up is not released late": names(), releases_late = false => IN_THE_END;
 
         "long: several names, three rounds, two late copies": names(), rounds = 3, late_copies = 2;
+        "long: work that may succeed once in a period": done(Ends::Mark);
         "long: permits, two copies": permits(), most.claims = 4, most.copies = 2;
     }
 }
@@ -276,16 +278,23 @@ fn changed(names: usize, changed: Changed) -> Detached {
 fn detached() -> Vec<Case> {
     cases! {
         "detached leases: two that resume one handle": held(1);
-        "detached leases: another process that wants the lock": held(1), most.claims = 1;
-        "detached leases: copies of requests": held(1), most.copies = 2;
+        "detached leases: another process that wants the lock": held(1), most.claims = 1, horizon = 2;
+        "detached leases: copies of requests": held(1), most.copies = 2, horizon = 1;
         "detached leases: renewals, an extension, a release by handle":
-            held(1), most.renewals = 1, most.extends = 1, most.releases = 1;
-        "detached leases: commands that take effect late": held(1), late_effects = true;
+            held(1), most.renewals = 1, most.extends = 1, most.releases = 1, horizon = 2;
+        "detached leases: commands that take effect late": held(1), late_effects = true, horizon = 2;
         "detached leases: copies of the request that acquires": acquired();
-        "detached leases: detached again": held(1), most.detaches = 2, most.copies = 1;
-        "detached leases: two names": held(2);
+        "detached leases: detached again": held(1), most.detaches = 2, most.copies = 1, horizon = 2;
+        "detached leases: two names": held(2), horizon = 2;
         "detached leases: two names, a copy": held(2), most.copies = 1, horizon = 1;
 
+        "long: detached leases, another process": held(1), most.claims = 1;
+        "long: detached leases, copies of requests": held(1), most.copies = 2;
+        "long: detached leases, renewals, an extension, a release by handle":
+            held(1), most.renewals = 1, most.extends = 1, most.releases = 1;
+        "long: detached leases, late effects": held(1), late_effects = true;
+        "long: detached leases, detached again": held(1), most.detaches = 2, most.copies = 1;
+        "long: detached leases of two names": held(2);
         "long: detached leases, another process, a copy": held(1), most.claims = 1, most.copies = 1;
         "long: detached leases, late effects, an extension, a minimum hold":
             held(1), late_effects = true, lease.ttl = 2, lease.min_hold = 3, most.extends = 1;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mongodb::Database;
 use mongodb::bson::{DateTime, doc};
 use mongolock::{IndexState, LockError, LockEventKind, LockFilter, LockGuard, LockProvider, LockState};
-use mongolock_tests::{AMPLE, Commands, Server, ServerOptions, locks, must, stable_client};
+use mongolock_tests::{AMPLE, Commands, LentServer, locks, must, stable_client};
 use tokio::time::timeout;
 
 use crate::fixture::{acquire_and_release, patient, recorded_app, restricted};
@@ -77,7 +77,7 @@ async fn five_actions_on_one_collection_are_enough() {
 /// A user in the database `admin` with exactly the role of the page can use everything, and no command is refused.
 #[tokio::test]
 async fn a_user_in_admin_with_the_role_of_the_guide_lacks_nothing() {
-    let server = must(Server::start(ServerOptions::single().auth()).await);
+    let server = must(LentServer::with_users().await);
     let root = server.client().await.unwrap().database("test");
     for comment in ["A role", "A user"] {
         call(PAGE, comment).run(&root).await;
@@ -107,7 +107,7 @@ async fn a_user_in_admin_with_the_role_of_the_guide_lacks_nothing() {
 /// acquired.
 #[tokio::test]
 async fn who_acquires_no_lock_needs_to_find_and_update_only() {
-    let server = must(Server::start(ServerOptions::single().auth()).await);
+    let server = must(LentServer::with_users().await);
     let ttl = Duration::from_secs(60);
     let owner = LockProvider::new(&server.client().await.unwrap().database("app"));
     let one = owner.lock("one").await.unwrap();

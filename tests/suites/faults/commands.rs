@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use mongodb::bson::{Document, doc};
 use mongolock::{LockError, LockProvider, distributed_lock};
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, FailPoint, Server, ServerOptions, change_lock, eventually, must, recorded, test_db,
+    AMPLE, BEFORE_EXPIRY, FailPoint, LentServer, change_lock, eventually, must, recorded, test_db,
     with_parameter,
 };
 use tokio::time::{Instant, timeout};
@@ -76,7 +76,7 @@ async fn an_error_that_stays_until_the_deadline_is_reported() {
 /// A missing right passes, too: a call repeats its request for 10 s. A wrong password of a client that was never accepted does not.
 #[tokio::test]
 async fn access_control_errors_end_a_wait_after_ten_seconds() {
-    let server = Server::start(ServerOptions::single().auth()).await.unwrap();
+    let server = must(LentServer::with_users().await);
     let admin = server.client().await.unwrap();
     let create = doc! {
         "createUser": "reader", "pwd": "reader", "roles": [{ "role": "read", "db": "app" }],

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mongodb::bson::doc;
 use mongolock::{LockError, LockProvider, LockState};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, Server, ServerOptions, TestDb, locks, must, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, LentServer, TestDb, locks, must, test_db};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{LONG_EXPIRY, assert_free, connect, fail, patient, warm_up, with_expiry};
@@ -122,7 +122,7 @@ async fn a_wait_without_a_limit_ends_after_a_minute_of_refusals() {
 #[tokio::test]
 async fn a_dropped_database_ends_no_wait() {
     // A drop delays the commands of all databases.
-    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let server = must(LentServer::single().await);
     let database = connect(&server.uri(), "app").await;
     let provider = with_expiry(&database, LONG_EXPIRY);
     let names: Vec<String> = (0..8).map(|number| format!("job:{number}")).collect();

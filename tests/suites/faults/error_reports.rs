@@ -7,7 +7,7 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use mongodb::error::{Error, ErrorKind};
 use mongolock::{IndexState, LockError, LockProvider};
-use mongolock_tests::{AMPLE, FailPoint, Server, ServerOptions, test_db, with_parameter};
+use mongolock_tests::{AMPLE, FailPoint, LentServer, must, test_db, with_parameter};
 
 use crate::{STEPPED_DOWN, assert_free, closed_address, connect, fail, foreign_transaction, until_indexed};
 
@@ -130,7 +130,7 @@ async fn a_release_of_a_blocked_document_has_the_words_of_an_acquire() {
 /// The server's own text has the whole command in it, and the driver's the whole reply.
 #[tokio::test]
 async fn no_text_of_the_library_has_a_dump_of_the_driver_in_it() {
-    let server = Server::start(ServerOptions::single().auth()).await.unwrap();
+    let server = must(LentServer::with_users().await);
     let app = server.client().await.unwrap().database("app");
     let create = doc! { "createUser": "anna", "pwd": "anna", "roles": [] };
     app.run_command(create).await.unwrap();
@@ -214,7 +214,7 @@ fn is_discreet(error: &LockError) {
 
 #[tokio::test]
 async fn no_error_has_the_password_of_the_connection_string_in_it() {
-    let server = Server::start(ServerOptions::single().auth()).await.unwrap();
+    let server = must(LentServer::with_users().await);
     let wrong = server.uri().replace("root:secret@", &format!("root:{PASSWORD}@"));
     let closed = format!("mongodb://root:{PASSWORD}@{}/", closed_address());
     for (uri, start) in [

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mongodb::Database;
 use mongodb::bson::doc;
 use mongolock::{Health, LockProvider};
-use mongolock_tests::{AMPLE, Fault, Server, ServerOptions, eventually, must};
+use mongolock_tests::{AMPLE, Fault, LentServer, Server, ServerOptions, eventually, must};
 use tokio::time::Instant;
 
 use crate::{Standalone, closed_address, connect};
@@ -137,7 +137,7 @@ async fn a_set_without_a_primary_is_reachable() {
 /// The server replies to `hello`, and refuses every acquire and renewal.
 #[tokio::test]
 async fn a_user_without_rights_is_not_ready_until_it_has_them() {
-    let server = Server::start(ServerOptions::single().auth()).await.unwrap();
+    let server = must(LentServer::with_users().await);
     let app = server.client().await.unwrap().database("app");
     let run = async |command| must(app.run_command(command).await);
     run(doc! { "createUser": "anna", "pwd": "anna", "roles": [] }).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::Database;
 use mongolock::{DistributedLock, LockError, LockGuard, LockProvider};
 use mongolock_tests::{
-    AMPLE, FailPoint, Fault, Proxy, Server, ServerOptions, eventually, must, test_db, transaction_on,
+    AMPLE, FailPoint, Fault, LentServer, Proxy, eventually, must, test_db, transaction_on,
 };
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -85,7 +85,7 @@ async fn a_renewal_that_takes_effect_late_does_not_shorten_the_lease() {
 /// B4: the same without `max_hold`, when the later renewals hang.
 #[tokio::test]
 async fn a_late_renewal_does_not_shorten_the_lease_while_later_ones_hang() {
-    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let server = must(LentServer::single().await);
     let database = connect(&server.uri(), "holder").await;
     let foreign = connect(&server.uri(), "rival").await;
     let foreign = foreign.client().database("holder");
@@ -147,7 +147,7 @@ async fn a_request_repeated_by_the_driver_leaves_no_claim() {
 /// B2: on a standalone server only the library repeats the request.
 #[tokio::test]
 async fn a_request_repeated_by_the_library_leaves_no_claim() {
-    let server = Server::start(ServerOptions::standalone()).await.unwrap();
+    let server = must(LentServer::standalone().await);
     for (name, is_try) in [("wait", false), ("try", true)] {
         let proxy = Proxy::start(server.node().address()).await.unwrap();
         let late = connect(&proxy.uri(), name).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use mongolock::LockProvider;
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, Proxy, Server, ServerOptions, eventually, must,
+    AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, LentServer, Proxy, Server, eventually, must,
     with_parameter,
 };
 use tokio::time::{Instant, sleep};
@@ -19,8 +19,8 @@ const OLDER: &str = "older:older@";
 /// The user that the server was started with, as the connection string names it.
 const ROOT: &str = "root:secret@";
 
-async fn server() -> Server {
-    let server = Server::start(ServerOptions::single().auth()).await.unwrap();
+async fn server() -> LentServer {
+    let server = must(LentServer::with_users().await);
     let create = doc! {
         "createUser": "older", "pwd": "older", "roles": ["root"], "mechanisms": ["SCRAM-SHA-1"],
     };

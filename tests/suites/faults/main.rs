@@ -50,8 +50,8 @@ use mongodb::bson::{Document, doc};
 use mongodb::{Client, ClientSession, Database};
 use mongolock::{IndexState, LockContext, LockGuard, LockProvider};
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, Proxy, Server, ServerOptions, TestDb, eventually,
-    lock_document, locks, must, stable_options, test_db, transaction_on,
+    AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, LentServer, Proxy, TestDb, eventually, lock_document,
+    locks, must, stable_options, test_db, transaction_on,
 };
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -105,7 +105,7 @@ impl Proxied {
     }
 }
 
-/// A standalone server for one test, with a proxy in front of it: the driver repeats no command on such a server.
+/// A standalone server for this test, with a proxy in front of it: the driver repeats no command on such a server.
 struct Standalone {
     /// The database `app` through the proxy.
     proxied: Database,
@@ -113,12 +113,12 @@ struct Standalone {
     direct: Database,
     proxy: Proxy,
     /// The server ends when this value is dropped, so it is the last field.
-    server: Server,
+    server: LentServer,
 }
 
 impl Standalone {
     async fn start() -> Self {
-        let server = Server::start(ServerOptions::standalone()).await.unwrap();
+        let server = must(LentServer::standalone().await);
         let proxy = Proxy::start(server.node().address()).await.unwrap();
         Self {
             proxied: connect(&proxy.uri(), "app").await,

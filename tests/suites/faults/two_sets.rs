@@ -7,7 +7,7 @@ use std::time::Duration;
 use mongodb::Client;
 use mongodb::bson::{Document, doc};
 use mongolock::{LockError, LockFilter, LockProvider};
-use mongolock_tests::{AMPLE, Node, Proxy, Server, ServerOptions, eventually, must};
+use mongolock_tests::{AMPLE, LentServer, Node, Proxy, Server, ServerOptions, eventually, must};
 use tokio::time::{Instant, sleep};
 
 use crate::{assert_free, closed_address};
@@ -166,7 +166,7 @@ async fn each_call_fails(provider: &LockProvider, sets: [(&str, &str); 2]) {
 
 #[tokio::test]
 async fn hosts_of_two_sets_are_an_error_of_each_call() {
-    let one = Server::start(ServerOptions::single()).await.unwrap();
+    let one = must(LentServer::single().await);
     let other = Set::start("other", &[doc! {}]).await;
     let sets = [(one.node().address(), "mongolock"), (other.address(0), "other")];
     for options in ["", "replicaSet=mongolock", "replicaSet=other"] {
@@ -176,10 +176,7 @@ async fn hosts_of_two_sets_are_an_error_of_each_call() {
 
 #[tokio::test]
 async fn two_sets_with_one_name_are_found_by_their_members() {
-    let (one, other) = tokio::join!(
-        Server::start(ServerOptions::single()),
-        Server::start(ServerOptions::single())
-    );
+    let (one, other) = tokio::join!(LentServer::single(), LentServer::single());
     let (one, other) = (one.unwrap(), other.unwrap());
     let sets = [one.node().address(), other.node().address()].map(|host| (host, "mongolock"));
     for options in ["", "replicaSet=mongolock"] {
@@ -206,7 +203,7 @@ async fn secondaries_of_two_sets_are_told_apart() {
 /// The other set answers only when a lock is held: the hold goes on, and nothing is acquired from then on.
 #[tokio::test]
 async fn a_set_that_answers_late_ends_no_hold() {
-    let one = Server::start(ServerOptions::single()).await.unwrap();
+    let one = must(LentServer::single().await);
     let other = Set::start("other", &[doc! {}]).await;
     other.node(0).stop().unwrap();
     let sets = [(one.node().address(), "mongolock"), (other.address(0), "other")];
@@ -235,8 +232,8 @@ async fn a_set_that_answers_late_ends_no_hold() {
 /// A shutdown does not wait for a host that is silent.
 #[tokio::test]
 async fn a_shutdown_ends_the_question_to_a_silent_host() {
-    let one = Server::start(ServerOptions::single()).await.unwrap();
-    let silent = Server::start(ServerOptions::single()).await.unwrap();
+    let one = must(LentServer::single().await);
+    let silent = must(Server::start(ServerOptions::single()).await);
     silent.node().stop().unwrap();
     let provider = connect(&[one.node().address(), silent.node().address()], "").await;
     assert_free(&provider, "beside").await;
@@ -327,7 +324,7 @@ async fn hosts_that_are_no_members_any_more_are_no_finding() {
     works(&[hosts[0], hosts[1]], "").await;
 
     let uninitiated = Set::uninitiated("never", 1).await;
-    let standalone = Server::start(ServerOptions::standalone()).await.unwrap();
+    let standalone = must(LentServer::standalone().await);
     let closed = closed_address().to_string();
     for other in [uninitiated.address(0), standalone.node().address(), &closed] {
         works(&[hosts[0], other], "").await;
@@ -338,7 +335,7 @@ async fn hosts_that_are_no_members_any_more_are_no_finding() {
 /// The client of an application, a direct connection and a single host are left alone.
 #[tokio::test]
 async fn what_is_not_checked_works_as_the_driver_does() {
-    let one = Server::start(ServerOptions::single()).await.unwrap();
+    let one = must(LentServer::single().await);
     let other = Set::start("other", &[doc! {}]).await;
     let (host, foreign) = (one.node().address(), other.address(0));
     let client = Client::with_uri_str(format!("mongodb://{host},{foreign}/"))

@@ -7,7 +7,7 @@ use mongodb::Client;
 use mongodb::bson::doc;
 use mongodb::error::ErrorKind;
 use mongolock::{LockError, LockProvider, distributed_lock};
-use mongolock_tests::{AMPLE, Proxy, Server, ServerOptions, must, shared, test_db};
+use mongolock_tests::{AMPLE, LentServer, Proxy, Server, ServerOptions, must, shared, test_db};
 use tokio::time::{Instant, sleep};
 
 use crate::{acquire_soon, assert_free, closed_address};
@@ -153,7 +153,7 @@ async fn an_election_fails_no_try() {
 /// One wrong seed beside a right one is no outage.
 #[tokio::test]
 async fn a_member_that_is_down_fails_nothing() {
-    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let server = must(LentServer::single().await);
     let hosts = format!("{},{}", closed_address(), server.node().address());
     let provider = connect(&hosts, "replicaSet=mongolock").await;
     acquire_soon(&provider, "free").await.release().await.unwrap();
@@ -215,7 +215,7 @@ async fn a_wrong_set_name_is_reported_with_the_right_one() {
 
 #[tokio::test]
 async fn a_server_without_a_set_is_named_as_such() {
-    let server = Server::start(ServerOptions::standalone()).await.unwrap();
+    let server = must(LentServer::standalone().await);
     let address = server.node().address();
     let provider = connect(address, "replicaSet=other").await;
     let text = format!("MongoDB at {address} belongs to no replica set; the connection string names `other`");
@@ -225,7 +225,7 @@ async fn a_server_without_a_set_is_named_as_such() {
 /// One host without a set beside the right ones is no failure.
 #[tokio::test]
 async fn a_host_without_a_set_fails_nothing() {
-    let other = Server::start(ServerOptions::standalone()).await.unwrap();
+    let other = must(LentServer::standalone().await);
     let shared = shared().await.unwrap();
     let server = shared.server().expect("fault tests need a server of their own");
     let hosts = format!("{},{}", other.node().address(), server.node().address());

@@ -10,7 +10,7 @@ use mongodb::event::command::CommandEvent;
 use mongodb::{Client, Database};
 use mongolock::{LockError, LockProvider};
 use mongolock_tests::{
-    AMPLE, FailPoint, FailPointGuard, Server, ServerOptions, eventually, must, stable_options, with_parameter,
+    AMPLE, FailPoint, FailPointGuard, LentServer, Server, eventually, must, stable_options, with_parameter,
 };
 use tokio::time::{Instant, timeout};
 
@@ -55,7 +55,7 @@ async fn assert_freed(rival: &LockProvider, name: &str, code: i32) {
 /// B12: an acquire request that no majority has confirmed acquires nothing, and its claim is released.
 #[tokio::test]
 async fn an_unconfirmed_acquire_does_not_count() {
-    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let server = must(LentServer::single().await);
     let rival = rival(&server).await;
     let database = connect(&uri(&server), "app").await;
     let provider = with_expiry(&database, LONG_EXPIRY);
@@ -75,7 +75,7 @@ async fn an_unconfirmed_acquire_does_not_count() {
 /// B12: an unconfirmed acquire request is repeated with the same id, and confirmed in the end.
 #[tokio::test]
 async fn an_unconfirmed_acquire_is_repeated() {
-    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let server = must(LentServer::single().await);
     let provider = LockProvider::new(&connect(&uri(&server), "app").await);
     for code in CODES {
         let point = FailPoint::on(&["findAndModify"]).times(3);
@@ -88,7 +88,7 @@ async fn an_unconfirmed_acquire_is_repeated() {
 /// of the wait has less than half a second at the server.
 #[tokio::test]
 async fn a_last_request_that_is_not_confirmed_in_its_time_hides_no_holder() {
-    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let server = must(LentServer::single().await);
     let rival = rival(&server).await;
     let database = connect(&uri(&server), "app").await;
     let interval = Duration::from_millis(1600);
@@ -107,7 +107,7 @@ async fn a_last_request_that_is_not_confirmed_in_its_time_hides_no_holder() {
 /// B4, B12: a renewal that no majority has confirmed does not count. If none is confirmed, the lock is lost in time.
 #[tokio::test]
 async fn an_unconfirmed_renewal_does_not_count() {
-    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let server = must(LentServer::single().await);
     let rival = rival(&server).await;
     let provider = LockProvider::new(&connect(&uri(&server), "app").await);
     let expiry = Duration::from_secs(1);
@@ -126,7 +126,7 @@ async fn an_unconfirmed_renewal_does_not_count() {
 /// B9: the lock is kept if a later renewal is confirmed.
 #[tokio::test]
 async fn an_unconfirmed_renewal_is_repeated() {
-    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let server = must(LentServer::single().await);
     let provider = LockProvider::new(&connect(&uri(&server), "app").await);
     let mut guards = Vec::new();
     for code in CODES {
@@ -168,7 +168,7 @@ fn is_confirmed(reply: &Document) -> bool {
 /// repeated until it is confirmed, whether its caller waits for it or not.
 #[tokio::test]
 async fn an_unconfirmed_release_is_repeated_until_it_is_confirmed() {
-    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let server = must(LentServer::single().await);
     let rival = rival(&server).await;
     let (database, confirmed) = counting(&uri(&server)).await;
     let provider = with_expiry(&database, LONG_EXPIRY);

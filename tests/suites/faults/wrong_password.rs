@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use mongodb::error::{Error, ErrorKind};
 use mongolock::{LockError, LockFilter, LockProvider};
-use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must};
+use mongolock_tests::{AMPLE, LentServer, Server, eventually, must};
 use tokio::time::Instant;
 
 use crate::assert_free;
@@ -23,8 +23,8 @@ async fn at_once<T>(call: impl IntoFuture<Output = T>) -> T {
     outcome
 }
 
-async fn server() -> Server {
-    let server = Server::start(ServerOptions::single().auth()).await.unwrap();
+async fn server() -> LentServer {
+    let server = must(LentServer::with_users().await);
     let create = doc! { "createUser": "anna", "pwd": "right", "roles": ["root"] };
     let admin = server.client().await.unwrap().database("admin");
     must(admin.run_command(create).await);

@@ -1,5 +1,5 @@
-//! Thousands of calls at once, and figures of a process under load. The suite is a program of its own, which runs alone. Beside other tests it gets little processor
-//! time: replies come late, requests are repeated, and the run takes many times as long.
+//! Thousands of calls at once, and figures of a process under load. The suite is a program of its own: beside many other tests
+//! it gets little processor time, replies come late, and requests are repeated.
 
 mod overload;
 mod traffic;
@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use mongolock::{IndexState, LockProvider};
 use mongolock_tests::{AMPLE, claim, eventually, locks, must, names, recorded, test_db};
-use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -16,16 +15,9 @@ const WAITERS: usize = 10_000;
 
 const HOUR: i64 = 60 * 60 * 1000;
 
-/// Has the tests of this suite run one after the other.
-async fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::const_new(());
-    ALONE.lock().await
-}
-
 /// Ten thousand waiters on ten thousand locks send few commands while the locks stay held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_awaited_locks_cost_few_commands() {
-    let _alone = alone().await;
     let db = test_db().await;
     let (database, commands) = recorded(&db, &[]).await;
     let builder = LockProvider::builder(&database).acquire_timeout(AMPLE * 10);

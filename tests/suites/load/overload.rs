@@ -16,7 +16,6 @@ use mongolock_tests::{
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::alone;
 use crate::traffic::{Kind, LEASE, Traffic};
 
 /// All commands of mongolock and of transactions.
@@ -315,7 +314,6 @@ async fn at_work(setting: Setting) -> (Server, Process, f64) {
 
 /// Runs one measurement.
 async fn measured(name: &str, setting: Setting) -> Figures {
-    let _alone = alone().await;
     let (server, mut process, usual) = at_work(setting).await;
     let counts = Arc::clone(&process.counts);
     let (begun, before) = (Instant::now(), counts.done.load(Relaxed));
@@ -526,7 +524,6 @@ fn names(command: &Document) -> usize {
 /// B9: nine of ten commands are rejected for longer than a lease lasts. The rejected renewals are repeated whole.
 #[tokio::test]
 async fn leases_last_while_most_commands_are_rejected() {
-    let _alone = alone().await;
     let db = test_db().await;
     let (database, commands) = recorded(&db, &[]).await;
     let provider = LockProvider::new(&database);

@@ -4,9 +4,10 @@
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mongodb::bson::doc;
 use mongolock::{IndexState, LockError, LockProvider};
-use mongolock_tests::{AMPLE, FailPoint, Server, ServerOptions, eventually, must, test_db};
+use mongolock_tests::{AMPLE, FailPoint, LentServer, eventually, must, test_db};
 use tokio::time::Instant;
 use tracing::Level;
 
@@ -80,27 +81,31 @@ fn no_release_fails(scenario: impl AsyncFnOnce()) {
 #[test]
 fn a_wrong_password_is_no_failed_release() {
     no_release_fails(async || {
-        let server = must(Server::start(ServerOptions::single().auth()).await);
+        let server = must(LentServer::with_users().await);
         let wrong = server.uri().replace("root:secret@", "root:wrong@");
         let client = mongodb::Client::with_uri_str(&wrong).await.unwrap();
-        for provider in [
+        let providers = [
             LockProvider::connect(&wrong).await.unwrap(),
             LockProvider::new(&client.database("app")),
-        ] {
-            let provider = provider.to_builder().expiry(LEASE).build().unwrap();
-            let calls = (0..8).map(|call| {
-                let lock = provider.lock(format!("closed:{call}"));
-                lock.acquire_timeout(SHORT).acquire()
-            });
-            for outcome in futures_util::future::join_all(calls).await {
-                assert!(matches!(outcome, Err(LockError::Mongo(_))), "{outcome:?}");
-            }
-            let set = provider.lock_all(["a", "b"]).acquire_timeout(SHORT);
-            assert!(set.acquire().await.is_err());
-            tokio::time::sleep(LEASE * 2).await;
-            provider.shutdown().await;
-        }
+        ];
+        join_all(providers.iter().map(fail_to_log_in)).await;
     });
+}
+
+async fn fail_to_log_in(provider: &LockProvider) {
+    let provider = provider.to_builder().expiry(LEASE).build().unwrap();
+    let calls = (0..8).map(|call| {
+        let lock = provider.lock(format!("closed:{call}"));
+        lock.acquire_timeout(SHORT).acquire()
+    });
+    let set = provider.lock_all(["a", "b"]).acquire_timeout(SHORT);
+    let (outcomes, of_set) = tokio::join!(join_all(calls), set.acquire());
+    for outcome in outcomes {
+        assert!(matches!(outcome, Err(LockError::Mongo(_))), "{outcome:?}");
+    }
+    assert!(of_set.is_err());
+    tokio::time::sleep(LEASE * 2).await;
+    provider.shutdown().await;
 }
 
 /// The server is not there, and a wait was cancelled.
