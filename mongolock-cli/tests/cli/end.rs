@@ -221,8 +221,9 @@ async fn an_outage_at_the_end_does_not_make_success_a_failure() {
         run.stderr(Stdio::piped());
         Running::start(run)
     };
-    let mut plain = start("plain", &[]);
-    let mut once = start("once", &["--once-per", "7d"]);
+    // A release and a mark are repeated while the lease lasts.
+    let mut plain = start("plain", &["--expiry", "8s"]);
+    let mut once = start("once", &["--expiry", "8s", "--once-per", "7d"]);
     let begun = eventually(AMPLE, "both commands", || async {
         let is_there = |name: &str| directory.path().join(name).exists();
         (is_there("plain") && is_there("once")).then_some(())
