@@ -70,7 +70,7 @@ for line in sys.stdin:
     print(json.dumps([written, table.execute("SELECT title, fencing_token FROM reports").fetchall()]))
 "#;
 
-/// What SQLite, which Python has, says after each of these statements.
+/// What that says after each of these statements.
 fn in_a_table(statements: &[Value]) -> Vec<Value> {
     let mut python = Command::new("python3");
     python
@@ -78,11 +78,11 @@ fn in_a_table(statements: &[Value]) -> Vec<Value> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     let mut python = must(python.spawn());
-    let lines: String = statements
-        .iter()
-        .map(|statement| format!("{statement}\n"))
-        .collect();
-    must(python.stdin.take().unwrap().write_all(lines.as_bytes()));
+    let mut input = must(python.stdin.take().ok_or("it is piped"));
+    for statement in statements {
+        must(writeln!(input, "{statement}"));
+    }
+    drop(input);
     let output = must(python.wait_with_output());
     must(
         output

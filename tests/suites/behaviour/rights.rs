@@ -29,7 +29,14 @@ async fn use_everything(database: &Database, commands: &Commands) {
     commands.until_sent("aggregate").await;
     let mut events = admin.events(LockFilter::new().name("works")).since(begun);
     let mut kinds = Vec::new();
-    let mut next = async || timeout(AMPLE, events.next()).await.expect("an event").unwrap().unwrap().kind;
+    let mut next = async || {
+        timeout(AMPLE, events.next())
+            .await
+            .expect("an event")
+            .unwrap()
+            .unwrap()
+            .kind
+    };
     // The collection may have been dropped in the second before.
     while !kinds.iter().any(|kind: &LockEventKind| kind.is_held()) {
         kinds.push(next().await);
