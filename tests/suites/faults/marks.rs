@@ -339,6 +339,8 @@ async fn a_late_claim_after_the_mark_is_released() {
 async fn a_late_claim_is_released(commits: bool) {
     let (db, proxy, provider) = worker().await;
     let period = Duration::from_secs(5);
+    // The request is repeated after two seconds, and no lock is granted after the period.
+    until_next_period(&owned(db.database(), "other"), period).await;
     let late = proxy.inject(Fault::late_request(Duration::from_secs(8)).command("findAndModify"));
     let lock = provider
         .lock("tick")
