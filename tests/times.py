@@ -75,7 +75,7 @@ def measure(place, clone, environment):
         "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER": script(place, "runner", RUNNER),
         "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER": script(place, "cc", LINKER),
     }
-    # The linker is one of the things that cargo compares: the main job is built again for it, and counts with it.
+    # The linker is one of the things that cargo compares: the main job is built again for it.
     subprocess.run(["cargo", "clean", "--quiet"], cwd=clone, env=environment, check=True)
     build, _ = timed(clone, environment, [*test, "--no-run", "--timings"])
     run, _ = timed(clone, environment, test)

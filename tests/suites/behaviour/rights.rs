@@ -5,7 +5,7 @@ use std::time::Duration;
 use mongodb::Database;
 use mongodb::bson::{DateTime, doc};
 use mongolock::{IndexState, LockError, LockEventKind, LockFilter, LockGuard, LockProvider, LockState};
-use mongolock_tests::{AMPLE, Commands, LentServer, locks, must, stable_client};
+use mongolock_tests::{AMPLE, Commands, LentServer, Server, ServerOptions, locks, must, stable_client};
 use tokio::time::timeout;
 
 use crate::fixture::{acquire_and_release, patient, recorded_app, restricted};
@@ -13,6 +13,11 @@ use crate::mongosh::{PASSWORD, call};
 use crate::servers::{WITHOUT_WAITERS, guarded};
 
 const PAGE: &str = include_str!("../../../mongolock/src/guide/production.md");
+
+/// A server whose past has no events.
+async fn fresh() -> Server {
+    must(Server::start(ServerOptions::single().auth()).await)
+}
 
 /// Uses all that a provider offers, and waits for a change stream; the commands are those of the database's client.
 async fn use_everything(database: &Database, commands: &Commands) {
@@ -28,23 +33,14 @@ async fn use_everything(database: &Database, commands: &Commands) {
     // The waiter opens its change stream after a few attempts.
     commands.until_sent("aggregate").await;
     let mut events = admin.events(LockFilter::new().name("works")).since(begun);
-    let mut kinds = Vec::new();
-    let mut next = async || {
-        timeout(AMPLE, events.next())
-            .await
-            .expect("an event")
-            .unwrap()
-            .unwrap()
-            .kind
-    };
-    // The collection may have been dropped in the second before.
-    while !kinds.iter().any(|kind: &LockEventKind| kind.is_held()) {
-        kinds.push(next().await);
-    }
+    let event = timeout(AMPLE, events.next()).await.expect("an event").unwrap();
+    assert!(event.unwrap().kind.is_held());
     guard.release().await.unwrap();
     let guard = waiting.await.unwrap().unwrap();
+    let mut kinds = Vec::new();
     while !kinds.contains(&LockEventKind::Released) {
-        kinds.push(next().await);
+        let event = timeout(AMPLE, events.next()).await.expect("an event").unwrap();
+        kinds.push(event.unwrap().kind);
     }
 
     let mut session = database.client().start_session().await.unwrap();
@@ -73,7 +69,8 @@ fn refused(commands: &Commands) -> Vec<String> {
 
 #[tokio::test]
 async fn five_actions_on_one_collection_are_enough() {
-    let (_server, database, commands) = guarded(&WITHOUT_WAITERS).await;
+    let server = fresh().await;
+    let (database, commands) = recorded_app(&restricted(&server, &WITHOUT_WAITERS).await).await;
     use_everything(&database, &commands).await;
     let stream = locks(&database).watch().await;
     stream.expect("the role allows a change stream");
@@ -86,7 +83,7 @@ async fn five_actions_on_one_collection_are_enough() {
 /// A user in the database `admin` with exactly the role of the page can use everything, and no command is refused.
 #[tokio::test]
 async fn a_user_in_admin_with_the_role_of_the_guide_lacks_nothing() {
-    let server = must(LentServer::with_users().await);
+    let server = fresh().await;
     let root = server.client().await.unwrap().database("test");
     for comment in ["A role", "A user"] {
         call(PAGE, comment).run(&root).await;

@@ -112,7 +112,7 @@ struct Standalone {
     /// The same database without the proxy.
     direct: Database,
     proxy: Proxy,
-    /// The server ends when this value is dropped, so it is the last field.
+    /// Another test may have the server when this value is dropped, so it is the last field.
     server: LentServer,
 }
 
