@@ -1,7 +1,6 @@
 //! What the example programs share: a program from its start to its exit status ([`demo`]), further processes of the
 //! same program ([`workers`] starts them, [`worker`] is their side), what they do at the same time ([`turns`]), and the result
-//! ([`summary`]); the browsers of `edit_document` and its tests ([`browser`]), and the files of `queue_workers`
-//! ([`fenced_file`]).
+//! ([`summary`]); and the files of `queue_workers` ([`fenced_file`]).
 //!
 //! The programs use pipes and signals of Unix.
 
@@ -10,7 +9,6 @@
     reason = "an error of these helpers ends the program, and its context says what has failed"
 )]
 
-pub mod browser;
 pub mod demo;
 pub mod fenced_file;
 pub mod summary;

@@ -1,7 +1,6 @@
 //! The programs, run as their users run them.
 
 mod command_lines;
-mod edit_document;
 mod ends;
 mod run;
 mod verdicts;

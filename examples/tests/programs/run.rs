@@ -7,20 +7,12 @@ use std::time::Duration;
 use mongolock_tests::{eventually, must, shared};
 use tempfile::TempDir;
 
+use crate::executables::executable;
+
 /// The program of this name with its arguments, which spaces separate.
 pub(crate) fn program(line: &str) -> Command {
     let mut words = line.split_whitespace();
-    let path = match words.next().unwrap_or_default() {
-        "report" => env!("CARGO_BIN_EXE_report"),
-        "report_service" => env!("CARGO_BIN_EXE_report_service"),
-        "queue_workers" => env!("CARGO_BIN_EXE_queue_workers"),
-        "nightly_job" => env!("CARGO_BIN_EXE_nightly_job"),
-        "edit_document" => env!("CARGO_BIN_EXE_edit_document"),
-        "transfer" => env!("CARGO_BIN_EXE_transfer"),
-        "paused_writer" => env!("CARGO_BIN_EXE_paused_writer"),
-        other => panic!("there is no program {other}"),
-    };
-    let mut command = Command::new(path);
+    let mut command = Command::new(executable(words.next().unwrap_or_default()));
     command.args(words).stdin(Stdio::null());
     command
 }

@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::single_files::EXECUTABLES;
+use crate::executables::executable;
 
 /// The callers, which send requests one after the other for four reports.
 const CALLERS: u32 = 8;
@@ -27,7 +27,7 @@ struct Service {
 impl Service {
     /// Starts the example with its locks in this MongoDB, or in memory, and waits until it listens.
     async fn start(name: &str, uri: Option<&str>) -> Self {
-        let mut command = Command::new(&EXECUTABLES[name]);
+        let mut command = Command::new(executable(name));
         command.env_remove("MONGODB_URI").env("PORT", "0");
         command.envs(uri.map(|uri| ("MONGODB_URI", uri)));
         command

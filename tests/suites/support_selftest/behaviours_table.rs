@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use mongolock_tests::must;
 
 /// The root file or folder of each suite that `BEHAVIOURS.md` names, below the root of the repository.
-const SUITES: [(&str, &str); 12] = [
+const SUITES: [(&str, &str); 13] = [
     ("attribute_forms", "tests/suites/attribute_forms"),
     ("behaviour", "tests/suites/behaviour"),
     ("cli", "mongolock-cli/tests/cli"),
+    ("edit_document", "examples/services/tests/edit_document"),
     ("faults", "tests/suites/faults"),
     ("load", "tests/suites/load"),
     ("metrics", "tests/suites/metrics"),

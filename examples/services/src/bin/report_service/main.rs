@@ -24,7 +24,7 @@ use axum::{Json, Router, routing::post};
 use clap::Parser;
 use mongodb::{Collection, bson::doc};
 use mongolock::{FencingToken, LockContext, LockError, LockProvider, distributed_lock};
-use mongolock_examples::browser::{self, Answer, Instance, instances};
+use mongolock_example_services::browser::{self, Answer, Instance, instances};
 use mongolock_examples::demo::{self, AFTER_HELP, Stage};
 use mongolock_examples::worker::{Worker, exit_with_parent, send, set_global};
 use mongolock_examples::{all, print, summary::Summary, turns::Hold};

@@ -1,15 +1,14 @@
 //! Instances of the program `edit_document`, as browsers use them.
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mongodb::bson::{RawDocumentBuf, doc};
 use mongolock::{LockInfo, LockProvider, LockState};
-use mongolock_examples::browser::{self, Browser, Instance};
+use mongolock_example_services::browser::{self, Browser, Instance};
 use mongolock_examples::workers::Processes;
 use mongolock_tests::{TestDb, eventually, must, test_db};
 use serde_json::{Value, json};
-
-use crate::programs::run::program;
 
 /// The limit for what takes no time, on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
@@ -27,9 +26,9 @@ impl Service {
     async fn start() -> Self {
         let db = test_db().await;
         let command = |number: u32| {
-            let worker = format!("edit_document --worker {number} --database {}", db.name());
-            let mut command = program(&worker);
-            command.env("MONGODB_URI", db.uri());
+            let mut command = Command::new(env!("CARGO_BIN_EXE_edit_document"));
+            command.args(["--worker", &number.to_string(), "--database", db.name()]);
+            command.stdin(Stdio::null()).env("MONGODB_URI", db.uri());
             command
         };
         let mut processes = must(Processes::start(1..=2, command));

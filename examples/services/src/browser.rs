@@ -6,13 +6,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use mongolock_examples::print;
+use mongolock_examples::workers::Processes;
 use mongolock_tests::eventually;
 use reqwest::header::{COOKIE, RETRY_AFTER, SET_COOKIE};
 use reqwest::{Client, RequestBuilder};
 use serde_json::Value;
-
-use crate::print;
-use crate::workers::Processes;
 
 /// An instance of the service: its number, and where it listens.
 pub type Instance = (u32, SocketAddr);

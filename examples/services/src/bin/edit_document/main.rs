@@ -15,7 +15,7 @@ use std::{process::ExitCode, time::Duration, time::Instant};
 use anyhow::{bail, ensure};
 use clap::Parser;
 use mongolock::LockProvider;
-use mongolock_examples::browser::{self, Browser, Instance};
+use mongolock_example_services::browser::{self, Browser, Instance};
 use mongolock_examples::demo::{self, AFTER_HELP, Stage};
 use mongolock_examples::{print, summary::Summary, worker::Worker};
 use mongolock_tests::eventually;
