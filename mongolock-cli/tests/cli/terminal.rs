@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mongolock::LockState;
 use mongolock_tests::{AMPLE, TestDb, must, test_db};
@@ -282,7 +282,8 @@ async fn an_empty_list_names_its_place_at_a_terminal() {
 async fn release_asks_at_a_terminal() {
     let db = test_db().await;
     let provider = crate::fixture::provider(&db).await;
-    let provider = must(provider.to_builder().owner("anna").build());
+    let builder = provider.to_builder().owner("anna").expiry(Duration::from_secs(6));
+    let provider = must(builder.build());
     let held = [
         must(provider.lock("a").acquire().await),
         must(provider.lock("b").acquire().await),

@@ -1,5 +1,6 @@
 //! What the program says: help texts, errors, columns.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use mongodb::bson::{DateTime, doc};
@@ -31,13 +32,7 @@ async fn an_error_is_one_sentence_and_all_of_it_with_verbose() {
         assert_eq!(code, Some(125), "{arguments:?}: {out}{said}");
         format!("{out}{said}")
     };
-    for command in [
-        &["ls"][..],
-        &["show", "a"],
-        &["release", "a", "--yes"],
-        &["watch"],
-        &["run", "a", "--", "true"],
-    ] {
+    let check = |command: &[&str]| {
         let short = said(command);
         assert!(short.contains("(error 13, Unauthorized)"), "{command:?}: {short}");
         assert!(short.contains("not authorized on "), "{command:?}: {short}");
@@ -47,10 +42,25 @@ async fn an_error_is_one_sentence_and_all_of_it_with_verbose() {
         for line in short.lines() {
             assert!(line.chars().count() <= LONGEST_ERROR, "{command:?}: {line}");
         }
+    };
+    let check_verbose = |command: &[&str]| {
         let options = [&["-v"], command].concat();
         let all = said(&options);
         assert!(all.contains("lsid"), "{options:?}: {all}");
-    }
+    };
+    // `run` repeats its attempts for ten seconds.
+    thread::scope(|scope| {
+        for command in [
+            &["run", "a", "--", "true"][..],
+            &["ls"],
+            &["show", "a"],
+            &["release", "a", "--yes"],
+            &["watch"],
+        ] {
+            scope.spawn(move || check(command));
+            scope.spawn(move || check_verbose(command));
+        }
+    });
     let mut doctor = mongolock(&db, &["doctor"]);
     doctor.env("MONGODB_URI", &uri);
     let (_, found, _) = output(doctor);
