@@ -4,8 +4,8 @@ use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use mongodb::Database;
-use mongodb::bson::{Document, doc};
+use mongodb::Client;
+use mongodb::bson::doc;
 
 use crate::error::SupportError;
 use crate::options::{ServerOptions, USER};
@@ -62,11 +62,9 @@ impl LentServer {
 
     async fn of(kind: Kind) -> Result<Self, SupportError> {
         let server = match free(kind) {
-            Some(server) => {
-                clear(&server).await?;
-                server
-            }
-            None => Server::start(kind.options()).await?,
+            Some(server) if is_cleared(&server).await => server,
+            // One that cannot be cleared ends here.
+            _ => Server::start(kind.options()).await?,
         };
         Ok(Self {
             kind,
@@ -107,52 +105,42 @@ fn free(kind: Kind) -> Option<Server> {
     Some(free.swap_remove(place).1)
 }
 
+async fn is_cleared(server: &Server) -> bool {
+    match server.client().await {
+        Ok(client) => clear(&client).await.is_ok(),
+        Err(_) => false,
+    }
+}
+
 /// Removes what an earlier test has left.
-async fn clear(server: &Server) -> Result<(), SupportError> {
-    let failed = || SupportError::mongo("a server for the next test");
-    let client = server.client().await?;
+async fn clear(client: &Client) -> mongodb::error::Result<()> {
     let admin = client.database("admin");
     let no_fail_point = doc! { "configureFailPoint": "failCommand", "mode": "off" };
-    admin.run_command(no_fail_point).await.map_err(failed())?;
-    for name in client.list_database_names().await.map_err(failed())? {
+    admin.run_command(no_fail_point).await?;
+    for name in client.list_database_names().await? {
         if !OWN.contains(&&*name) {
-            client.database(&name).drop().await.map_err(failed())?;
+            client.database(&name).drop().await?;
         }
     }
-    let of_all = |list: &str| doc! { list: { "forAllDBs": true } };
-    for user in listed(&admin, of_all("usersInfo"), "users")
-        .await
-        .map_err(failed())?
-    {
-        let (name, place) = (user.get_str("user"), user.get_str("db"));
-        if let (Ok(name), Ok(place)) = (name, place)
+    let users = admin
+        .run_command(doc! { "usersInfo": { "forAllDBs": true } })
+        .await?;
+    for user in users.get_array("users").into_iter().flatten() {
+        let user = user
+            .as_document()
+            .map(|user| (user.get_str("user"), user.get_str("db")));
+        if let Some((Ok(name), Ok(place))) = user
             && name != USER
         {
             let drop = doc! { "dropUser": name };
-            client.database(place).run_command(drop).await.map_err(failed())?;
+            client.database(place).run_command(drop).await?;
         }
     }
-    for name in OWN.into_iter().chain(["app"]) {
-        let of_database = client.database(name);
-        let roles = listed(&of_database, doc! { "rolesInfo": 1 }, "roles").await;
-        if !roles.map_err(failed())?.is_empty() {
-            let drop = doc! { "dropAllRolesFromDatabase": 1 };
-            of_database.run_command(drop).await.map_err(failed())?;
-        }
+    let with_roles = doc! { "distinct": "system.roles", "key": "db" };
+    let places = admin.run_command(with_roles).await?;
+    for place in places.get_array("values").into_iter().flatten() {
+        let place = client.database(place.as_str().unwrap_or_default());
+        place.run_command(doc! { "dropAllRolesFromDatabase": 1 }).await?;
     }
     Ok(())
-}
-
-/// The documents in the reply of a command.
-async fn listed(
-    database: &Database,
-    command: Document,
-    field: &str,
-) -> mongodb::error::Result<Vec<Document>> {
-    let reply = database.run_command(command).await?;
-    let documents = reply.get_array(field).cloned().unwrap_or_default();
-    Ok(documents
-        .iter()
-        .filter_map(|it| it.as_document().cloned())
-        .collect())
 }

@@ -46,14 +46,14 @@ async fn a_network_that_is_cut_is_told_before_the_command_ends() {
 /// Each reason is told once, and so is the end of the trouble.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_renewal_is_told_with_the_reason() {
-    let mut scene = Scene::start(&["a", "--expiry", "6s"], 0).await;
+    let mut scene = Scene::start(&["a", "--expiry", "8s"], 0).await;
     let failing = scene.refuse("update", OPERATION_FAILED).await;
     let said = scene.until_said("renewal failed, ").await;
     assert!(said.contains("error 96, OperationFailed"), "{said}");
     must(failing.clear().await);
     scene.until_said("the lock is renewed again").await;
     // A whole lease later nothing else was said.
-    tokio::time::sleep(Duration::from_secs(6)).await;
+    tokio::time::sleep(Duration::from_secs(8)).await;
     let said = scene.said();
     assert_eq!(said.lines().count(), 2, "{said}");
     scene.end();

@@ -463,6 +463,17 @@ impl Scenario {
         matches!(self, Self::Sets | Self::Permits | Self::Marks | Self::Detached)
     }
 
+    /// Whether a few seeds show too little: a set, a permit or a mark meets only a part of the faults of a seed, each of six seeds
+    /// has another kind of turns or of overload, and mutations of the others were found by the fifth seed or the sixth.
+    pub(super) fn has_more_to_see(self) -> bool {
+        self.has_several_kinds()
+            || matches!(self, Self::Turns | Self::SetTurns | Self::Overload)
+            || matches!(
+                self,
+                Self::Network | Self::Repetitions | Self::LongLeases | Self::Sweeps
+            )
+    }
+
     /// Whether locks stay taken at the server for as long as their holders rely on them.
     pub(super) fn has_sound_clock(self) -> bool {
         !matches!(self, Self::Leaps | Self::Failovers | Self::Steps)

@@ -20,8 +20,8 @@ use crate::store::LeaseId;
 
 /// The number of seeds of a scenario: the workflow `deep` runs ten thousand over all of them.
 const SEEDS: u64 = 3;
-/// Those of the order between processes: each of six shows another side of it.
-const SEEDS_OF_TURNS: u64 = 6;
+/// Those of a scenario with more to see, see [`Scenario::has_more_to_see`].
+const MORE_SEEDS: u64 = 6;
 const SCENARIOS: u64 = Scenario::ALL.len() as u64;
 
 #[test]
@@ -382,17 +382,16 @@ impl Total {
 
 fn many(scenario: Scenario) {
     let (mut total, begun) = (Total::default(), Instant::now());
-    let usual = if matches!(scenario, Scenario::Turns) {
-        SEEDS_OF_TURNS
+    let usual = if scenario.has_more_to_see() {
+        MORE_SEEDS
     } else {
         SEEDS
     };
-    let seeds = number("MONGOLOCK_SEEDS").map_or(usual, |seeds| seeds.div_ceil(SCENARIOS));
-    // A set, a permit or a mark meets only a part of the faults of a seed.
-    let factor = if scenario.has_several_kinds() { 2 } else { 1 };
+    let seeds =
+        number("MONGOLOCK_SEEDS").map_or(usual, |seeds| seeds.div_ceil(SCENARIOS) * usual.div_ceil(SEEDS));
     let seeds = match number("MONGOLOCK_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..seeds * factor,
+        None => 0..seeds,
     };
     let mut breaches = Vec::new();
     for seed in seeds {

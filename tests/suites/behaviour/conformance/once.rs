@@ -140,6 +140,7 @@ async fn a_waiting_call_runs_after_a_failure(fixture: Fixture) {
 }
 
 async fn a_period_that_has_ended_is_not_marked(fixture: Fixture) {
+    until_period_begins(&fixture.provider).await;
     let lock = fixture.provider.lock("late").once_per(SHORT);
     let guard = lock.acquire().await.unwrap();
     sleep(SHORT + Duration::from_millis(100)).await;
