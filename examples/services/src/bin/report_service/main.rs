@@ -35,8 +35,8 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time of the slow request, in milliseconds: one that waits meanwhile is refused, and succeeds when it is sent again.
 const SLOW: u64 = 4_500;
 const WORK: u64 = 20;
-/// Requests for other reports, which end before the slow one: two for each, so that none waits for long on a busy machine.
-const OTHERS: usize = 4;
+/// Requests for other reports, which end before the slow one: four for each, so that none waits for long on a busy machine.
+const OTHERS: usize = 8;
 
 /// Across all instances, one change of a report at a time. When a client closes its connection, this call is dropped.
 #[distributed_lock(name = "report:<id>", expiry = "10s")]
@@ -114,7 +114,7 @@ async fn demonstrate(stage: &Stage) -> anyhow::Result<Summary> {
     until_held(1, second, &mut replies).await?;
     for to in [[first, second], [second, first]] {
         clients.spawn(client(to, (1, "wait", WORK)));
-        for id in [2, 3] {
+        for id in [2, 3].repeat(OTHERS / 4) {
             clients.spawn(client(to, (id, "wait", WORK)));
         }
     }
@@ -262,17 +262,17 @@ mod tests {
             (|_, reports| reports[0].tokens.truncate(1), changes),
             (|_, reports| reports[0].tokens.push(9.into()), changes),
             (|_, reports| reports[0].tokens.reverse(), changes),
-            (|replies, _| drop(replies.remove(4)), "none waited in vain"),
-            (|replies, _| replies[4].hold.waited /= 2, early),
-            (|replies, _| replies[4].answer.retry_after = None, early),
-            (|replies, _| replies.swap(3, 5), "others were delayed"),
+            (|replies, _| drop(replies.remove(8)), "none waited in vain"),
+            (|replies, _| replies[8].hold.waited /= 2, early),
+            (|replies, _| replies[8].answer.retry_after = None, early),
+            (|replies, _| replies.swap(7, 9), "others were delayed"),
             (
-                |replies, _| replies[6].hold.waited = Duration::ZERO,
+                |replies, _| replies[10].hold.waited = Duration::ZERO,
                 "wrong times",
             ),
-            (|replies, _| replies[6].hold.waited *= 2, "wrong times"),
+            (|replies, _| replies[10].hold.waited *= 2, "wrong times"),
             (
-                |replies, _| replies[4].answer.status = 500,
+                |replies, _| replies[8].answer.status = 500,
                 "none waited in vain, failed requests",
             ),
         ];
@@ -283,7 +283,7 @@ mod tests {
                 (1, SLOW, Some(1), 0),
                 (1, WORK, Some(2), 1_500),
             ];
-            let others = (0..4).map(|token| (2, WORK, Some(token), 0));
+            let others = (0..8).map(|token| (2, WORK, Some(token), 0));
             let reply = |(id, work, token, waited): (u32, u64, Option<i64>, u64)| {
                 let [waited, held] = [waited, work].map(Duration::from_millis);
                 let mut answer = Answer::default();
@@ -301,7 +301,7 @@ mod tests {
                 id,
                 tokens: tokens.map(Into::into).collect(),
             };
-            let mut reports = [(1, 1..3), (2, 0..4)].map(report).to_vec();
+            let mut reports = [(1, 1..3), (2, 0..8)].map(report).to_vec();
             change(&mut replies, &mut reports);
             let expected = if problem.is_empty() {
                 String::new()
