@@ -5,14 +5,11 @@ use mongodb::error::{Error, ErrorKind, WriteFailure};
 /// A missing privilege.
 pub(crate) const UNAUTHORIZED: i32 = 13;
 
-/// A validator refuses the document.
-pub(crate) const REFUSED_BY_VALIDATOR: i32 = 121;
-
-/// A unique index refuses the document.
-pub(crate) const DUPLICATE_KEY: i32 = 11000;
-
 /// A command that has taken longer than its limit.
 pub(crate) const TIME_LIMIT: i32 = 50;
+
+/// A transaction on a standalone server.
+pub(crate) const NO_TRANSACTIONS: i32 = 20;
 
 /// A change stream that would begin before the oplog.
 pub(crate) const HISTORY_LOST: i32 = 286;

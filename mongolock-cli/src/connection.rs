@@ -4,8 +4,10 @@ use std::env;
 use std::time::Duration;
 
 use mongodb::bson::{DateTime, Document, doc};
-use mongodb::options::ClientOptions;
-use mongodb::{Collection, Database};
+use mongodb::options::{
+    ClientOptions, DatabaseOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern,
+};
+use mongodb::{Client, Collection, Database};
 use mongolock::{LockProvider, LockProviderBuilder};
 
 use crate::cli::{COLLECTION, ConnectionArguments};
@@ -37,10 +39,11 @@ impl ConnectionArguments {
     ) -> Result<(LockProviderBuilder, Database), Failure> {
         let (builder, database) = LockProvider::connecting(uri, selection).await?;
         let builder = builder.collection(&self.collection);
-        Ok(match &self.database {
-            Some(name) => (builder.database(name), database.client().database(name)),
-            None => (builder, database),
-        })
+        let (builder, name) = match &self.database {
+            Some(name) => (builder.database(name), name.as_str()),
+            None => (builder, database.name()),
+        };
+        Ok((builder, of_primary(database.client(), name)))
     }
 
     /// The locks, for commands that hold none. They soon say so if no server can be reached. Nothing is sent to a server.
@@ -53,6 +56,7 @@ impl ConnectionArguments {
         Ok(Collections {
             provider: builder.build()?,
             locks: database.collection(&self.collection),
+            admin: of_primary(database.client(), "admin"),
             database,
             options,
             retention: RETENTION,
@@ -96,6 +100,16 @@ impl ConnectionArguments {
     }
 }
 
+/// A database for the program's own commands: of the primary and confirmed by a majority, whatever the connection string says.
+fn of_primary(client: &Client, name: &str) -> Database {
+    let options = DatabaseOptions::builder()
+        .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+        .read_concern(ReadConcern::majority())
+        .write_concern(WriteConcern::majority())
+        .build();
+    client.database_with_options(name, options)
+}
+
 /// A string of the command line, which every user of the machine can read.
 fn without_password(uri: &str) -> Result<String, Failure> {
     if has_secret(uri) {
@@ -124,6 +138,8 @@ fn has_secret(uri: &str) -> bool {
 pub(crate) struct Collections {
     pub(crate) provider: LockProvider,
     pub(crate) database: Database,
+    /// The database `admin`.
+    pub(crate) admin: Database,
     pub(crate) locks: Collection<Document>,
     /// The options of the client.
     pub(crate) options: ClientOptions,

@@ -1,7 +1,7 @@
 //! Documents that cannot be read as locks: what they say of their holders, and their release.
 
 use mongodb::bson::{Bson, Document, doc};
-use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
+use mongodb::options::ReadConcern;
 use mongolock::FencingToken;
 
 use crate::connection::Collections;
@@ -32,12 +32,9 @@ impl Damaged {
             { "$or": [{ "_id": name }, { "_id": permits }] },
             { "$or": is_damaged.to_vec() },
         ] };
-        let found = collections
-            .locks
-            .find(wanted)
-            .sort(doc! { "_id": 1 })
-            .read_concern(ReadConcern::local())
-            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary));
+        // What a majority has not confirmed yet may be released as well.
+        let found = collections.locks.find(wanted).sort(doc! { "_id": 1 });
+        let found = found.read_concern(ReadConcern::local());
         let documents = driver::all(found.await).await?;
         Ok(documents.into_iter().map(|document| Self { document }).collect())
     }

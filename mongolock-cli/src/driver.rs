@@ -11,9 +11,6 @@ use crate::text::cut;
 /// The longest sentence of a server that is shown, in columns: with its name and code it fits on two lines.
 const LONGEST: usize = 120;
 
-/// What is said about a server that was started as a member of a replica set which has no configuration yet.
-const NOT_INITIATED: &str = "its replica set is not initiated";
-
 /// Whether the command line has `--verbose`.
 static IS_VERBOSE: AtomicBool = AtomicBool::new(false);
 
@@ -29,15 +26,6 @@ pub(crate) fn text(error: &Error) -> String {
         return format!("{short}; the driver says: {error}");
     }
     short
-}
-
-/// What to do if no server answers a request, for this text of the error.
-pub(crate) fn mend(text: &str) -> &'static str {
-    if text.contains(NOT_INITIATED) {
-        "in mongosh: rs.initiate(), once"
-    } else {
-        "at the shell: check that mongod runs, the host and port, the firewall, the TLS options and the user"
-    }
 }
 
 /// The first sentence of a text of the library, which may have a text of the driver in it.
@@ -184,7 +172,7 @@ fn kind(name: &str) -> &str {
         "Unknown" => "no answer",
         "RsSecondary" => "secondary",
         "RsArbiter" => "arbiter",
-        "RsGhost" => NOT_INITIATED,
+        "RsGhost" => "its replica set is not initiated",
         "RsOther" => "not ready",
         other => other,
     }
@@ -273,18 +261,5 @@ mod tests {
         assert_eq!(servers, wanted);
         assert_eq!(set_name(message), Some("rs"));
         assert_eq!(set_name("Topology: { Type: Unknown }"), None);
-    }
-
-    #[test]
-    fn a_set_without_a_configuration_is_to_be_initiated() {
-        let message = "Server selection timeout: No available servers. Topology: { Type: Unknown, Servers: [ { Address: \
-            a:1, Type: RsGhost, Average RTT: 1ms } ] }";
-        let text = without_server(message);
-        assert_eq!(
-            text,
-            "MongoDB cannot be reached: a:1 (its replica set is not initiated)"
-        );
-        assert!(mend(&text).contains("rs.initiate()"));
-        assert!(mend("MongoDB cannot be reached: a:1 (Connection refused)").contains("firewall"));
     }
 }

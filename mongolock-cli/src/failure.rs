@@ -7,7 +7,7 @@ use std::io;
 use mongodb::error::{Error as DriverError, ErrorKind};
 use mongolock::LockError;
 
-use crate::codes::{DUPLICATE_KEY, REFUSED_BY_VALIDATOR, UNAUTHORIZED, code, stream_help};
+use crate::codes::stream_help;
 use crate::driver;
 use crate::exit::{self, Ending};
 use crate::text::escaped;
@@ -124,8 +124,8 @@ impl From<LockError> for Failure {
             LockError::Timeout { .. } | LockError::Busy { .. } => Self::new(message).code(exit::BUSY),
             LockError::Lost { .. } => Self::new(message).code(exit::LOST),
             LockError::InvalidHandle { .. } => Self::new(message).help(HANDLE),
-            // The advice is to read the cause, which the message has, in a program.
-            LockError::Mongo(cause) if !has_help(&cause) => Self::new(message),
+            // The advice is to read the cause in a program, and the message has it.
+            LockError::Mongo(_) if help.contains("source()") => Self::new(message),
             _ => Self::new(message).help(help),
         }
     }
@@ -146,17 +146,6 @@ fn at_shell(option: &str) -> Option<&'static str> {
         "permits" => Some("--permits"),
         "retention" => Some("--retention"),
         _ => None,
-    }
-}
-
-/// Whether the library has more to say about an error than that it comes from the driver.
-fn has_help(error: &DriverError) -> bool {
-    match &*error.kind {
-        ErrorKind::Io(_) | ErrorKind::ServerSelection { .. } | ErrorKind::Authentication { .. } => true,
-        _ => matches!(
-            code(error),
-            Some(UNAUTHORIZED | REFUSED_BY_VALIDATOR | DUPLICATE_KEY)
-        ),
     }
 }
 

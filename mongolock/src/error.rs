@@ -1,9 +1,11 @@
 mod busy;
 pub(crate) mod codes;
+pub(crate) mod connection_string;
 pub(crate) mod driver_text;
 mod error_type;
 pub(crate) mod failure;
 mod help;
+mod no_server;
 mod text;
 
 use std::time::Duration;
@@ -367,7 +369,10 @@ impl From<mongodb::error::Error> for LockError {
     fn from(error: mongodb::error::Error) -> Self {
         match error.get_custom::<Self>() {
             Some(own) => own.clone(),
-            None => Self::Mongo(error),
+            None => match failure::Failure::of_selection(&error) {
+                Some(failure) => failure.into_error(),
+                None => Self::Mongo(error),
+            },
         }
     }
 }

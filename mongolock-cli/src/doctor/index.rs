@@ -1,13 +1,93 @@
-//! The TTL index, which removes the documents of unused locks. The library says what is wrong with it.
+//! The TTL index, which removes the documents of unused locks, and what else removes documents. The library says what is wrong with
+//! the index.
 
+use std::time::Duration;
+
+use mongodb::bson::{Bson, DateTime, doc};
 use mongolock::IndexState;
 
 use super::Finding;
 use crate::connection::Collections;
+use crate::driver;
 
-/// The finding about the index. The library reads it, and creates nothing.
-pub(super) async fn ttl_index(collections: &Collections) -> Finding {
+/// How long after its time a document may stay that the TTL monitor deletes. It runs once a minute.
+const OVERDUE: Duration = Duration::from_secs(60 * 60);
+
+/// What is found about the index, other indexes that delete documents, and the deletion. Nothing is created.
+pub(super) async fn ttl_index(collections: &Collections, hello_now: Option<DateTime>) -> Vec<Finding> {
     let state = collections.provider.admin().inspect_index().await;
+    let mut findings = vec![of_library(collections, &state)];
+    findings.extend(foreign(collections).await);
+    if let (IndexState::Ready, Some(now)) = (state, hello_now) {
+        findings.push(monitor(collections, now).await);
+    }
+    findings
+}
+
+/// Other indexes that delete documents of locks, also of those that are held.
+async fn foreign(collections: &Collections) -> Vec<Finding> {
+    // Where the user may not list them, the finding about the index of the library says so.
+    let Ok(mut indexes) = collections.locks.list_indexes().await else {
+        return Vec::new();
+    };
+    let mut findings = Vec::new();
+    while let Ok(true) = indexes.advance().await {
+        let Ok(index) = indexes.deserialize_current() else {
+            break;
+        };
+        let options = index.options.unwrap_or_default();
+        let field = index.keys.keys().next().map_or("", String::as_str);
+        let (Some(after), false) = (options.expire_after, field == "expiresAt") else {
+            continue;
+        };
+        let name = options.name.unwrap_or_default();
+        let said = format!(
+            "the index `{name}` deletes documents {} s after their `{field}`, also those of held locks",
+            after.as_secs()
+        );
+        let mend = format!(
+            "db.getCollection({:?}).dropIndex({name:?})",
+            collections.locks.name()
+        );
+        findings.push(Finding::wrong("TTL index", said, mend));
+    }
+    findings
+}
+
+/// Whether the server deletes what is over.
+async fn monitor(collections: &Collections, now: DateTime) -> Finding {
+    let check = "TTL monitor";
+    let mend = "db.adminCommand({ setParameter: 1, ttlMonitorEnabled: true })";
+    let parameter = doc! { "getParameter": 1, "ttlMonitorEnabled": 1 };
+    let parameter = collections.admin.run_command(parameter).await;
+    let is_on = parameter.map(|reply| reply.get_bool("ttlMonitorEnabled").unwrap_or(true));
+    if matches!(is_on, Ok(false)) {
+        return Finding::wrong(
+            check,
+            "it is off: the documents of unused locks are never deleted",
+            mend,
+        );
+    }
+    let latest = now.timestamp_millis()
+        - i64::try_from((collections.retention + OVERDUE).as_millis()).unwrap_or(i64::MAX);
+    let overdue = doc! { "expiresAt": { "$lt": DateTime::from_millis(latest) } };
+    match (collections.locks.find_one(overdue).await, is_on) {
+        (Ok(Some(document)), _) => {
+            let id = document.get("_id").map_or_else(String::new, Bson::to_string);
+            Finding::wrong(
+                check,
+                format!("documents that are long over are not deleted, such as {id}"),
+                mend,
+            )
+        }
+        (Ok(None), Ok(_)) => Finding::ok(check, "it is on"),
+        (Ok(None), Err(_)) => Finding::unknown(check, "this user may not see whether it is on"),
+        (Err(error), _) => Finding::unknown(check, driver::text(&error)),
+    }
+}
+
+/// What the library says about its index.
+fn of_library(collections: &Collections, state: &IndexState) -> Finding {
     let (check, said) = ("TTL index", state.to_string());
     let name = collections.locks.name();
     let collection = format!("db.getCollection({name:?})");

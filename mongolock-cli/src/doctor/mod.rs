@@ -1,17 +1,17 @@
-//! `doctor`: what is right and wrong with the place of the locks. It only reads.
+//! `doctor`: what is right and wrong with the place of the locks. It changes nothing.
 
 mod clocks;
 mod documents;
 mod index;
 mod rights;
 mod servers;
+mod writes;
 
 use mongodb::bson::{Document, doc};
 use serde::Serialize;
 
 use crate::cli::{ConnectionArguments, DoctorArguments};
 use crate::connection::Collections;
-use crate::driver;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::json;
@@ -93,9 +93,14 @@ pub(crate) async fn doctor(
             check(&collections, &hello, &mut report).await?;
         }
         Err(error) => {
-            let text = driver::text(&error);
-            let mend = driver::mend(&text);
-            report.add(&Finding::wrong("connection", text, mend))?;
+            let known = collections.provider.health().await.error;
+            let error = known.unwrap_or_else(|| error.into());
+            let mend = error.help();
+            report.add(&Finding::wrong(
+                "connection",
+                Failure::from(error).to_string(),
+                mend,
+            ))?;
         }
     }
     report.output.flush()?;
@@ -106,8 +111,14 @@ async fn check(collections: &Collections, hello: &Document, report: &mut Report)
     for finding in rights::rights(collections).await {
         report.add(&finding)?;
     }
-    report.add(&index::ttl_index(collections).await)?;
+    for finding in index::ttl_index(collections, hello.get_datetime("localTime").ok().copied()).await {
+        report.add(&finding)?;
+    }
     report.add(&servers::write_concern(collections, hello).await)?;
+    report.add(&writes::majority(collections).await)?;
+    if let Some(finding) = writes::documents(collections).await {
+        report.add(&finding)?;
+    }
     report.add(&servers::change_streams(collections).await)?;
     for finding in documents::documents(collections).await {
         report.add(&finding)?;

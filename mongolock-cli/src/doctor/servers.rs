@@ -22,6 +22,9 @@ const HEARTBEAT_LIMIT: Duration = Duration::from_secs(3);
 /// The pause between two looks at the heartbeats.
 const HEARTBEAT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How late a member may apply writes that still counts. A majority that is later confirms no write within the limits of locks.
+const LATE: Duration = Duration::from_secs(5);
+
 /// The states of members that the check tells apart, by their numbers in `replSetGetStatus`.
 const PRIMARY: i64 = 1;
 const SECONDARY: i64 = 2;
@@ -44,7 +47,17 @@ pub(super) async fn connection(collections: &Collections, hello: &Document) -> F
 
 pub(super) fn deployment(hello: &Document) -> Finding {
     let check = "deployment";
+    if hello.get_bool("isreplicaset") == Ok(true) {
+        let said =
+            "this server was started as a member of a replica set, and has none yet: it takes no writes";
+        return Finding::wrong(check, said, "rs.initiate(), once");
+    }
     if let Ok(name) = hello.get_str("setName") {
+        if hello.get_bool("isWritablePrimary") != Ok(true) {
+            let said = "this member is no primary, so that no lock can be acquired here";
+            let mend = "at the shell: take `directConnection=true` out of the connection string, and name the members of the set";
+            return Finding::wrong(check, said, mend);
+        }
         let members = hello.get_array("hosts").map_or(0, Vec::len);
         let verb = if members == 1 { "is" } else { "can be" };
         let said = format!("replica set {name} with {} that {verb} primary", some(members));
@@ -69,13 +82,19 @@ pub(super) async fn write_concern(collections: &Collections, hello: &Document) -
     if let Some(finding) = without_members(check, hello) {
         return finding;
     }
+    // Fewer users may read it than the state.
+    let config = collections
+        .admin
+        .run_command(doc! { "replSetGetConfig": 1 })
+        .await;
+    let config = config.unwrap_or_default();
     let begun = Instant::now();
     loop {
         let status = match status(collections).await {
             Ok(status) => status,
             Err(finding) => return finding,
         };
-        let members = Members::of(&status);
+        let members = Members::of(&status, &config);
         // A member sends a heartbeat every 2 s, so the next one is on its way.
         if members.old.is_empty() || begun.elapsed() > HEARTBEAT_LIMIT {
             return members.judge(check);
@@ -87,18 +106,15 @@ pub(super) async fn write_concern(collections: &Collections, hello: &Document) -
 /// The state of the replica set as the connected member sees it.
 async fn status(collections: &Collections) -> Result<Document, Finding> {
     let check = "write concern";
-    let admin = collections.database.client().database("admin");
-    admin
-        .run_command(doc! { "replSetGetStatus": 1 })
-        .await
-        .map_err(|error| {
-            if code(&error) != Some(UNAUTHORIZED) {
-                return Finding::unknown(check, driver::text(&error));
-            }
-            let said = "majority; this user may not see whether a majority of the members is there";
-            Finding::unknown(check, said)
-                .mend("db.getSiblingDB(\"admin\").grantRolesToUser(\"<user>\", [\"clusterMonitor\"])")
-        })
+    let status = collections.admin.run_command(doc! { "replSetGetStatus": 1 });
+    status.await.map_err(|error| {
+        if code(&error) != Some(UNAUTHORIZED) {
+            return Finding::unknown(check, driver::text(&error));
+        }
+        let said = "majority; this user may not see whether a majority of the members is there";
+        Finding::unknown(check, said)
+            .mend("db.getSiblingDB(\"admin\").grantRolesToUser(\"<user>\", [\"clusterMonitor\"])")
+    })
 }
 
 /// The members of a replica set.
@@ -110,26 +126,37 @@ struct Members {
     there: usize,
     /// The addresses of the members whose last heartbeat is too old, each with the age of that heartbeat.
     old: Vec<(String, Duration)>,
+    /// The addresses of the members that apply writes too late to confirm them, each with the time by which they are late.
+    behind: Vec<(String, Duration)>,
 }
 
 impl Members {
-    fn of(status: &Document) -> Self {
+    fn of(status: &Document, config: &Document) -> Self {
         let all = status.get_array("members").map(Vec::as_slice).unwrap_or_default();
         let now = status.get_datetime("date").ok();
-        let (mut there, mut old) = (0, Vec::new());
+        let newest = all
+            .iter()
+            .filter_map(|member| member.as_document()?.get_datetime("optimeDate").ok());
+        let newest = newest.max();
+        let (mut there, mut old, mut behind) = (0, Vec::new(), Vec::new());
         for member in all.iter().filter_map(Bson::as_document) {
             // A member that does not answer is not there, however old its last heartbeat is; an arbiter has no data.
             let state = number(member, "state");
             if let Some(DOWN | ARBITER) = state {
                 continue;
             }
+            let address = member.get_str("name").unwrap_or("a member");
             // The member itself has none.
             let heartbeat = member.get_datetime("lastHeartbeat").ok();
-            let age = heartbeat.zip(now).map(|(heartbeat, now)| age(*heartbeat, *now));
-            match age.filter(|age| *age > FRESH) {
-                Some(age) => old.push((member.get_str("name").unwrap_or("a member").to_owned(), age)),
-                None if matches!(state, Some(PRIMARY | SECONDARY)) => there += 1,
-                None => {}
+            let age_of_heartbeat = heartbeat.zip(now).map(|(heartbeat, now)| age(*heartbeat, *now));
+            let applied = member.get_datetime("optimeDate").ok().zip(newest);
+            let late = applied.map_or(Duration::ZERO, |(applied, newest)| age(*applied, *newest));
+            let late = late.max(delay(config, address));
+            match age_of_heartbeat.filter(|age| *age > FRESH) {
+                Some(age) => old.push((address.to_owned(), age)),
+                None if !matches!(state, Some(PRIMARY | SECONDARY)) => {}
+                None if late > LATE => behind.push((address.to_owned(), late)),
+                None => there += 1,
             }
         }
         let needed = number(status, "writeMajorityCount").unwrap_or(1);
@@ -138,6 +165,7 @@ impl Members {
             needed: usize::try_from(needed).unwrap_or(usize::MAX),
             there,
             old,
+            behind,
         }
     }
 
@@ -154,7 +182,14 @@ impl Members {
             // Writing into a string cannot fail.
             let _ = write!(said, "; no heartbeat of {address} for {}", short(*age));
         }
-        let mend = "rs.status() names the missing members; start them again";
+        for (address, late) in &self.behind {
+            let _ = write!(said, "; {address} applies writes {} late", short(*late));
+        }
+        let mend = if self.behind.is_empty() {
+            "rs.status() names the missing members; start them again"
+        } else {
+            "rs.printSecondaryReplicationInfo() and rs.conf() name the late members; give them no vote, no delay or more power"
+        };
         if self.there >= self.needed {
             Finding::ok(check, said)
         } else if self.there + self.old.len() >= self.needed {
@@ -163,6 +198,20 @@ impl Members {
             Finding::wrong(check, said, mend)
         }
     }
+}
+
+/// The delay with which the configuration has a member apply writes.
+fn delay(config: &Document, address: &str) -> Duration {
+    let members = config
+        .get_document("config")
+        .and_then(|config| config.get_array("members"));
+    let members = members.map(Vec::as_slice).unwrap_or_default();
+    let mut members = members.iter().filter_map(Bson::as_document);
+    let member = members.find(|member| member.get_str("host") == Ok(address));
+    // It has another name before MongoDB 5.0.
+    let names = ["secondaryDelaySecs", "slaveDelay"];
+    let seconds = member.and_then(|member| names.into_iter().find_map(|name| number(member, name)));
+    Duration::from_secs(u64::try_from(seconds.unwrap_or(0)).unwrap_or(0))
 }
 
 fn some(members: usize) -> String {
@@ -245,7 +294,10 @@ mod tests {
             members.push(doc! { "name": name, "state": states[at], "lastHeartbeat": heartbeat });
         }
         let date = DateTime::from_millis(now);
-        Members::of(&doc! { "date": date, "writeMajorityCount": 2, "members": members })
+        Members::of(
+            &doc! { "date": date, "writeMajorityCount": 2, "members": members },
+            &doc! {},
+        )
     }
 
     #[test]
@@ -293,8 +345,34 @@ mod tests {
             assert_eq!((finding.state, finding.said.as_str()), (state, said), "{ages:?}");
         }
         let single = doc! { "writeMajorityCount": 1, "members": [{ "name": "a", "state": PRIMARY }] };
-        let finding = Members::of(&single).judge("write concern");
+        let finding = Members::of(&single, &doc! {}).judge("write concern");
         assert_eq!(finding.said, "majority (1 member); 1 of 1 is there");
+    }
+
+    /// A member that is late by its state or by its configuration confirms nothing.
+    #[test]
+    fn a_late_member_is_not_there() {
+        let member = |name: &str, applied: i64| {
+            doc! { "name": name, "state": if name == "a" { PRIMARY } else { SECONDARY }, "optimeDate": DateTime::from_millis(applied) }
+        };
+        let members = [member("a", 20_000), member("b", 14_999), member("c", 20_000)];
+        let status = doc! { "writeMajorityCount": 2, "members": members.to_vec() };
+        let found = Members::of(&status, &doc! {}).judge("write concern");
+        assert_eq!(found.state, CheckState::Ok);
+        assert_eq!(
+            found.said,
+            "majority (2 members); 2 of 3 are there; b applies writes 5.0s late"
+        );
+        for name in ["secondaryDelaySecs", "slaveDelay"] {
+            let config = doc! { "config": { "members": [{ "host": "c", name: 3600_i64 }] } };
+            let found = Members::of(&status, &config).judge("write concern");
+            assert_eq!(found.state, CheckState::Wrong);
+            assert!(
+                found.said.contains("1 of 3 is there") && found.said.ends_with("c applies writes 1h late"),
+                "{}",
+                found.said
+            );
+        }
     }
 
     #[test]
@@ -303,8 +381,11 @@ mod tests {
             let concern = without_members("write concern", &hello).map(|finding| finding.state);
             (deployment(&hello).state, concern)
         };
-        let set = doc! { "setName": "rs", "hosts": ["a", "b", "c"] };
-        assert_eq!(states(set), (CheckState::Ok, None));
+        let set =
+            |primary: bool| doc! { "setName": "rs", "hosts": ["a", "b", "c"], "isWritablePrimary": primary };
+        assert_eq!(states(set(true)), (CheckState::Ok, None));
+        assert_eq!(states(set(false)), (CheckState::Wrong, None));
+        assert_eq!(states(doc! { "isreplicaset": true }).0, CheckState::Wrong);
         let router = doc! { "msg": "isdbgrid" };
         assert_eq!(states(router), (CheckState::Ok, Some(CheckState::Unknown)));
         assert_eq!(states(doc! {}), (CheckState::Ok, Some(CheckState::Ok)));

@@ -3,11 +3,11 @@
 //! Few users may read the oplog, and a server refuses a change stream that would begin before it only when it reads the first
 //! batch. So the time is searched, with streams that end at once.
 
-use mongodb::Collection;
-use mongodb::bson::{DateTime, Document, Timestamp, doc};
+use mongodb::bson::{DateTime, Timestamp, doc};
 use mongodb::error::Error;
 
 use crate::codes::{HISTORY_LOST, TIME_LIMIT, code};
+use crate::connection::Collections;
 
 /// The limit of an attempt, in milliseconds. The server knows at once that it does not remember a time.
 const LIMIT: i32 = 200;
@@ -28,12 +28,12 @@ const FARTHER: u32 = 8;
 const PRECISION: u32 = 256;
 
 /// The earliest time that the server remembers; `None` if it remembers all.
-pub(super) async fn earliest(locks: &Collection<Document>, now: DateTime) -> Result<Option<DateTime>, Error> {
+pub(super) async fn earliest(collections: &Collections, now: DateTime) -> Result<Option<DateTime>, Error> {
     let now = u32::try_from(now.timestamp_millis() / 1000).unwrap_or(u32::MAX);
     let mut found = None;
     for _ in 0..SEARCHES {
-        found = search(now, async |time| remembers(locks, time, LIMIT).await).await?;
-        if remembers(locks, found.unwrap_or(FIRST_SECOND), CONFIRMED_WITHIN).await? {
+        found = search(now, async |time| remembers(collections, time, LIMIT).await).await?;
+        if remembers(collections, found.unwrap_or(FIRST_SECOND), CONFIRMED_WITHIN).await? {
             break;
         }
     }
@@ -70,8 +70,8 @@ async fn search<E>(
 }
 
 /// Whether a stream can begin at this second.
-async fn remembers(locks: &Collection<Document>, time: u32, limit: i32) -> Result<bool, Error> {
-    let database = locks.client().database(&locks.namespace().db);
+async fn remembers(collections: &Collections, time: u32, limit: i32) -> Result<bool, Error> {
+    let Collections { database, locks, .. } = collections;
     let time = Timestamp { time, increment: 1 };
     let command = doc! {
         "aggregate": locks.name(), "pipeline": [{ "$changeStream": { "startAtOperationTime": time } }],

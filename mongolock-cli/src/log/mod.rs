@@ -40,7 +40,7 @@ pub(crate) async fn log(
     let present = present(&admin, &filter, begin).await?;
     // What happens from now on is left out, and the documents show nothing later.
     let now = now(&collections).await?;
-    let earliest = earliest(&collections.locks, now).await.map_err(refused)?;
+    let earliest = earliest(&collections, now).await.map_err(refused)?;
     let mut page = Page::new(arguments.json, zone);
     page.begin(earliest, now)?;
     let begin = earliest.map_or(begin, |earliest| earliest.max(begin));
@@ -118,7 +118,7 @@ async fn read_all(
         if let Some(turns) = read.map_err(refused)? {
             return Ok(turns);
         }
-        let earliest = earliest(&collections.locks, now).await.map_err(refused)?;
+        let earliest = earliest(collections, now).await.map_err(refused)?;
         since = later(since, SECOND).max(earliest.unwrap_or(since));
     }
 }

@@ -3,6 +3,11 @@
 //! A code that is not in [`FINAL`] passes: it is repeated while there is time. The names are those of the server's
 //! `error_codes.yml`; an error without a name there has a description in parentheses.
 
+/// A value that the server does not know.
+pub(crate) const BAD_VALUE: i32 = 2;
+/// The codes of a server that does not know a command, a stage or a variable: `FailedToParse`, `CommandNotFound`,
+/// `CommandNotSupported`, `InvalidPipelineOperator`, and two without a name for `$$NOW` and for a stage.
+pub(crate) const UNSUPPORTED: [i32; 6] = [9, 59, 115, 168, 17276, 40324];
 pub(crate) const UNAUTHORIZED: i32 = 13;
 pub(crate) const AUTHENTICATION_FAILED: i32 = 18;
 /// Atlas refuses a log-in or a right with a code of its own.
@@ -40,9 +45,9 @@ pub(crate) enum Final {
 /// The codes of refusals that do not pass by themselves, with the name of each and the reason.
 const FINAL: [(i32, Final); 22] = [
     // BadValue: the server is too old for a value of the command, or too new.
-    (2, Final::Request),
+    (BAD_VALUE, Final::Request),
     // FailedToParse: the server is too old for the command.
-    (9, Final::Request),
+    (UNSUPPORTED[0], Final::Request),
     // UserNotFound: the user does not exist.
     (11, Final::User),
     // Unauthorized: the user lacks a right.
@@ -52,17 +57,17 @@ const FINAL: [(i32, Final); 22] = [
     // AuthenticationFailed: the log-in is refused.
     (AUTHENTICATION_FAILED, Final::User),
     // CommandNotFound: the server is too old for the command.
-    (59, Final::Request),
+    (UNSUPPORTED[1], Final::Request),
     // InvalidNamespace: the name of the collection is invalid.
     (73, Final::Request),
     // CommandNotSupported: the server has no such command, or not in its role.
-    (115, Final::Request),
+    (UNSUPPORTED[2], Final::Request),
     // DocumentValidationFailure: a validator refuses the document.
     (DOCUMENT_VALIDATION_FAILURE, Final::Request),
     // CommandNotSupportedOnView: the collection is a view.
     (166, Final::Request),
     // InvalidPipelineOperator: the server is too old for the update.
-    (168, Final::Request),
+    (UNSUPPORTED[3], Final::Request),
     // APIStrictError: the client allows only commands that the library does not need.
     (323, Final::Request),
     // AtlasError: Atlas refuses the log-in or the right.
@@ -78,11 +83,11 @@ const FINAL: [(i32, Final); 22] = [
     // (not a date): a field of the document is damaged.
     (WRONG_TYPE[2], Final::Request),
     // (undefined variable): the server is too old for `$$NOW`.
-    (17276, Final::Request),
+    (UNSUPPORTED[4], Final::Request),
     // KeyTooLong: the name of the lock is too long for the index.
     (17280, Final::Request),
     // (unrecognized stage): the server is too old for the update.
-    (40324, Final::Request),
+    (UNSUPPORTED[5], Final::Request),
 ];
 
 /// Why a request that has ended with this code is not repeated; `None` for a code that passes.

@@ -1,8 +1,8 @@
 //! What the driver's errors say, without the commands and replies that they quote.
 
-use mongodb::error::{Error, ErrorKind, SYSTEM_OVERLOADED_ERROR, WriteFailure};
+use mongodb::error::{CommandError, Error, ErrorKind, SYSTEM_OVERLOADED_ERROR, WriteFailure};
 
-use super::codes::OVERLOADED;
+use super::codes::{BAD_VALUE, OVERLOADED, UNAUTHORIZED, UNSUPPORTED};
 
 /// The longest text of the server that is repeated, in characters.
 const MOST: usize = 300;
@@ -14,6 +14,18 @@ const AUTHENTICATION_FAILED: &str = "code: 18,";
 /// the handshake, which can have many reasons.
 pub(crate) fn says_overloaded(error: &Error) -> bool {
     coded(error).is_some_and(|(code, ..)| code == OVERLOADED || error.contains_label(SYSTEM_OVERLOADED_ERROR))
+}
+
+/// Whether the server has access control, and nobody has logged in.
+pub(crate) fn is_without_user(error: &CommandError) -> bool {
+    error.code == UNAUTHORIZED && error.message.contains("requires authentication")
+}
+
+/// Whether the server does not know a command of this library, or an expression in it.
+pub(crate) fn is_unsupported(error: &Error) -> bool {
+    coded(error).is_some_and(|(code, _, message)| {
+        UNSUPPORTED.contains(&code) || (code == BAD_VALUE && message.contains("NOW"))
+    })
 }
 
 /// The code of an error of the server, and the code's name and message.

@@ -3,8 +3,12 @@ use std::time::Duration;
 
 use mongodb::error::{Error, ErrorKind};
 
+use super::no_server;
 use crate::LockError;
 use crate::duration::Rounded;
+
+/// The kind of the error for a server that this version of the driver does not use.
+const UNUSABLE: io::ErrorKind = io::ErrorKind::Unsupported;
 
 /// What is said about a log-in that the server has refused.
 pub(super) const REFUSED_LOG_IN: &str = "MongoDB refused the login";
@@ -24,8 +28,8 @@ pub(crate) enum Failure {
     /// A request without an outcome, while the server rejects commands for overload.
     #[error("MongoDB is overloaded: no outcome of the {request} within {}", Rounded(*waited))]
     Overloaded { request: String, waited: Duration },
-    /// No server of the deployment can be reached.
-    #[error("MongoDB at {address} cannot be reached: {reason}{}", also(*others))]
+    /// No server of the deployment can be reached or used.
+    #[error("{}", no_server::said(address, reason, *others))]
     Unreachable {
         /// The address of the server whose heartbeat failed last.
         address: String,
@@ -99,7 +103,7 @@ pub(crate) enum Failure {
     NoStreams,
     /// A connection string that the driver does not accept.
     #[error("the MongoDB connection string is invalid: {reason}")]
-    ConnectionString { reason: String },
+    ConnectionString { reason: String, help: &'static str },
 }
 
 /// How a hold should have ended.
@@ -118,6 +122,21 @@ impl Failure {
             waited,
             note: String::new(),
         }
+    }
+
+    /// The failure for a server that the driver refuses to use, as it says when it selects a server.
+    pub(super) fn of_selection(error: &Error) -> Option<Self> {
+        let ErrorKind::ServerSelection { message, .. } = &*error.kind else {
+            return None;
+        };
+        let (address, reason) = message.strip_prefix("Server at ")?.split_once(' ')?;
+        Some(Self::Unreachable {
+            address: address.to_owned(),
+            reason: reason.to_owned(),
+            kind: UNUSABLE,
+            others: 0,
+            is_unsent: true,
+        })
     }
 
     /// The failure inside an error of the driver, if this library has made that error.
@@ -141,7 +160,8 @@ impl Failure {
             | Self::WrongSet { .. }
             | Self::TwoSets { .. }
             | Self::EndedRuntime
-            | Self::NoStreams => false,
+            | Self::NoStreams
+            | Self::Unreachable { kind: UNUSABLE, .. } => false,
             Self::NoReply { .. }
             | Self::Overloaded { .. }
             | Self::Unreachable { .. }
@@ -219,14 +239,6 @@ fn other(set: &str, joined: &str) -> String {
         "another set of that name".to_owned()
     } else {
         format!("`{set}`")
-    }
-}
-
-fn also(others: usize) -> String {
-    match others {
-        0 => String::new(),
-        1 => " (nor can the other server)".to_owned(),
-        others => format!(" (nor can the {others} other servers)"),
     }
 }
 

@@ -4,7 +4,7 @@ use mongodb::error::{Error, ErrorKind};
 
 use super::codes::{DOCUMENT_VALIDATION_FAILURE, DUPLICATE_KEY, OUT_OF_DISK_SPACE, UNAUTHORIZED};
 use super::failure::Failure;
-use super::{LockError, LossReason, driver_text};
+use super::{LockError, LossReason, driver_text, no_server};
 
 /// What to do about a log-in that was refused.
 const LOG_IN: &str = "Check the user name, the password and `authSource` in the connection string.";
@@ -122,10 +122,7 @@ fn mongo_help(error: &Error) -> &'static str {
             "Run `rs.initiate()` in `mongosh` once: the server was started with `--replSet`. A member that has just started \
              again needs a moment."
         }
-        (Some(Failure::Unreachable { .. }), _) => {
-            "Check the host and the port in the connection string, that MongoDB runs, and that this host may connect \
-             to it (firewall, bind address, TLS)."
-        }
+        (Some(Failure::Unreachable { reason, .. }), _) => no_server::help(reason).unwrap_or(no_server::CHECK),
         (Some(Failure::Overloaded { .. }), _) => OVERLOAD,
         (None, _) if driver_text::says_overloaded(error) => OVERLOAD,
         (Some(Failure::RefusedLogIn { .. }), _) | (None, ErrorKind::Authentication { .. }) => LOG_IN,
@@ -149,12 +146,21 @@ fn mongo_help(error: &Error) -> &'static str {
             "Use a replica set or a sharded cluster for the past, for an end, and for waiters."
         }
         (Some(Failure::StreamEnded), _) => "Do not drop or rename the lock collection while programs use it.",
-        (Some(Failure::ConnectionString { reason }), _) => connection_string_help(reason),
-        (None, ErrorKind::ServerSelection { .. }) => {
-            "Check that MongoDB runs, can be reached from this host and has a primary."
+        (Some(Failure::ConnectionString { help, .. }), _) => help,
+        (None, ErrorKind::ServerSelection { message, .. }) => {
+            let unknown = "Check that MongoDB runs, can be reached from this host and has a primary.";
+            no_server::help(message).unwrap_or(unknown)
+        }
+        (None, ErrorKind::Command(error)) if driver_text::is_without_user(error) => {
+            "Put a user and a password into the connection string: the server has access control."
+        }
+        (None, _) if driver_text::is_unsupported(error) => {
+            "mongolock needs MongoDB 4.4 or newer, or a server that runs update pipelines with `$$NOW`. Amazon DocumentDB, Azure \
+             Cosmos DB and FerretDB are not known to."
         }
         (None, ErrorKind::Command(error)) if error.code == UNAUTHORIZED => {
-            "Grant the database user the privileges that the guide page on production lists."
+            "Grant the database user the privileges that the guide lists: \
+             https://docs.rs/mongolock/latest/mongolock/guide/production/index.html."
         }
         (None, _) if has_code(error, DOCUMENT_VALIDATION_FAILURE) => {
             "Remove the validator of the lock collection with `collMod`, or let it admit every document of a lock: a release writes \
@@ -177,74 +183,4 @@ fn mongo_help(error: &Error) -> &'static str {
 
 fn has_code(error: &Error, wanted: i32) -> bool {
     driver_text::coded(error).is_some_and(|(code, ..)| code == wanted)
-}
-
-/// What is wrong with a connection string, by the driver's words: it has no other sign for the part.
-fn connection_string_help(reason: &str) -> &'static str {
-    let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
-    if says(&["is left out"]) {
-        "Correct the connection string: percent-encode special characters in the user name and the password; a port is \
-         a number from 1 to 65535, and an option is `name=value`."
-    } else if says(&["'dns-resolver' feature"]) {
-        "Switch on the feature `dns-resolver`, or name the servers in a string that begins with `mongodb://`."
-    } else if says(&["scheme"]) {
-        "Begin the connection string with `mongodb://` or `mongodb+srv://`."
-    } else if says(&["URL encoded", "unescaped %"]) {
-        "Percent-encode special characters in the user name, the password and the name of the database."
-    } else if says(&["database name"]) {
-        "Correct the name of the database, which stands between the hosts and the options."
-    } else if says(&[
-        "server address",
-        "a port cannot",
-        "exactly one host",
-        "unix sockets",
-    ]) {
-        "Correct the hosts: `host` or `host:port`, separated by commas. A `mongodb+srv` string has one host without a port."
-    } else if says(&["username", "password", "mechanism", "authSource"]) {
-        "Correct the user name, the password, or the options `authSource` and `authMechanism` of the connection string."
-    } else {
-        "Correct or remove the option of the connection string that the message names."
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::LockProvider;
-
-    /// The words are those of the driver, which an update may change.
-    #[tokio::test]
-    async fn the_help_for_a_connection_string_names_the_wrong_part() {
-        for (uri, wanted) in [
-            ("host/app", "Begin the connection string"),
-            ("mongo://host", "Begin the connection string"),
-            ("mongodb://anna:p@ss@host", "Percent-encode"),
-            ("mongodb://anna:p%zz@host", "Percent-encode"),
-            ("mongodb://host/a%ffb", "Percent-encode"),
-            ("mongodb://host/a b", "Correct the name of the database"),
-            ("mongodb://", "Correct the hosts"),
-            ("mongodb://one,", "Correct the hosts"),
-            ("mongodb://anna@one:x", "Correct the hosts"),
-            ("mongodb://one:99999", "a port is a number"),
-            ("mongodb://host/?tls", "an option is `name=value`"),
-            ("mongodb://@host", "Correct the user name"),
-            ("mongodb://host/?authMechanism=none", "Correct the user name"),
-            ("mongodb://host/?replicaset", "an option is `name=value`"),
-            ("mongodb://host/?foo=1", "remove the option"),
-            ("mongodb://host/?tls=perhaps", "remove the option"),
-            ("mongodb://host/?maxPoolSize=-1", "remove the option"),
-            ("mongodb://one,two/?directConnection=true", "remove the option"),
-        ] {
-            let error = LockProvider::connect(uri).await.expect_err(uri);
-            assert!(error.help().contains(wanted), "{uri}: {error}: {}", error.help());
-        }
-    }
-
-    #[cfg(not(feature = "dns-resolver"))]
-    #[tokio::test]
-    async fn a_string_that_needs_a_feature_names_it() {
-        let error = LockProvider::connect("mongodb+srv://host")
-            .await
-            .expect_err("the feature is off");
-        assert!(error.help().contains("`dns-resolver`"), "{}", error.help());
-    }
 }

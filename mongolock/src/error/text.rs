@@ -163,6 +163,9 @@ fn write_mongo(f: &mut Formatter<'_>, error: &Error) -> fmt::Result {
         ErrorKind::InvalidArgument { .. } => f.write_str("the MongoDB driver refused an argument"),
         ErrorKind::Transaction { .. } => f.write_str("the MongoDB transaction failed"),
         _ if driver_text::says_overloaded(error) => write_code(f, "is overloaded", error),
+        ErrorKind::Command(error) if driver_text::is_without_user(error) => {
+            f.write_str("MongoDB requires a user")
+        }
         ErrorKind::Command(_) => write_code(f, "refused an operation", error),
         ErrorKind::Write(WriteFailure::WriteError(_)) => write_code(f, "refused a write", error),
         ErrorKind::Write(WriteFailure::WriteConcernError(_)) => {

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use super::admission::DEFAULT_POOL;
 use super::reachability::Reachability;
 use crate::LockError;
+use crate::error::connection_string;
 use crate::error::failure::Failure;
 use crate::timing::CLIENT_LIMIT;
 
@@ -51,10 +52,21 @@ impl Connection {
 /// DNS records that a `mongodb+srv` string names. `selection` is how long the driver looks for a server if the string does not say.
 pub(crate) async fn connect(uri: &str, selection: Option<Duration>) -> Result<Arc<Connection>, LockError> {
     let refused = |error| refused(uri, error);
-    let mut options = options(uri).await.map_err(refused)?;
+    if let Some(failure) = connection_string::of_text(uri) {
+        return Err(failure.into_error());
+    }
+    let mut options = options(uri.trim()).await.map_err(refused)?;
+    if let Some(failure) = connection_string::of_options(&options) {
+        return Err(failure.into_error());
+    }
     options.server_selection_timeout = options.server_selection_timeout.or(selection);
     let servers = Reachability::observe(uri, &mut options);
-    let client = Client::with_options(options).map_err(refused)?;
+    let made = Client::with_options(options.clone());
+    // The driver names neither the option nor each file.
+    let client = made.map_err(|error| match connection_string::of_files(&options) {
+        Some(failure) => failure.into_error(),
+        None => refused(error),
+    })?;
     Ok(Arc::new(Connection {
         client,
         servers,
@@ -80,14 +92,18 @@ fn refused(uri: &str, error: Error) -> LockError {
     let ErrorKind::InvalidArgument { message, .. } = &*error.kind else {
         return error.into();
     };
-    let secret = secret_words(uri);
-    let reason = if words(message).any(|word| secret.contains(&word)) {
-        "the driver's message is left out, because it quotes a part of the string that may be secret"
-            .to_owned()
-    } else {
-        message.clone()
-    };
-    Failure::ConnectionString { reason }.into_error()
+    let failure = connection_string::known(message).unwrap_or_else(|| {
+        let secret = secret_words(uri);
+        let reason = if words(message).any(|word| secret.contains(&word)) {
+            "the driver's message is left out, because it quotes a part of the string that may be secret"
+                .to_owned()
+        } else {
+            message.clone()
+        };
+        let help = connection_string::help(&reason);
+        Failure::ConnectionString { reason, help }
+    });
+    failure.into_error()
 }
 
 /// The words of a connection string that may be secret: those before the hosts, and those of some options.

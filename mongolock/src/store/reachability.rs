@@ -195,8 +195,8 @@ impl Reachability {
         }
     }
 
-    /// The cause of an error that only says that the driver has found no server: the log-in was refused before, or the
-    /// runtime of the client has ended.
+    /// The cause of an error that only says that the driver has found no server: the log-in was refused before, no server can be
+    /// reached, or the runtime of the client has ended.
     fn explained(&self, error: LockError) -> LockError {
         let driver_error = driver_error::of_driver(&error).map(|error| &*error.kind);
         let is_selection = matches!(driver_error, Some(ErrorKind::ServerSelection { .. }));
@@ -206,8 +206,13 @@ impl Reachability {
         if self.home.has_ended() {
             return Failure::EndedRuntime.into_error();
         }
-        let refused = self.servers.borrow().refused().cloned();
-        refused.filter(|_| is_selection).map_or(error, LockError::Mongo)
+        if !is_selection {
+            return error;
+        }
+        let state = self.servers.borrow();
+        let failure = state.failure(None).map(Failure::into_error);
+        let refused = state.refused().cloned().map(LockError::Mongo);
+        refused.or(failure).unwrap_or(error)
     }
 
     /// Resolves when a request that began at this time cannot be sent, with the error for it.

@@ -1,0 +1,121 @@
+//! What only a try shows: whether a majority confirms a write, and whether the collection takes each document of a lock. Neither
+//! changes anything.
+
+use std::time::{Duration, Instant};
+
+use mongodb::bson::{DateTime, Document, doc, oid::ObjectId};
+use mongodb::error::Error;
+use mongodb::{ClientSession, Collection};
+use mongolock::LockError;
+use tokio::time::timeout;
+
+use super::Finding;
+use crate::codes::{NO_TRANSACTIONS, UNAUTHORIZED, code};
+use crate::connection::Collections;
+use crate::failure::Failure;
+use crate::text::short;
+
+/// How long a majority may take to confirm the write. The limits of the library's requests are not much longer.
+const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT_MILLIS: i32 = 5000;
+
+/// By how much a reply may be later than the limit that the server was given.
+const REPLY: Duration = Duration::from_secs(1);
+
+/// A majority write with an update of the kind that locks have, which matches no document.
+pub(super) async fn majority(collections: &Collections) -> Finding {
+    let check = "majority write";
+    let matches_nothing = doc! { "_id": { "$in": [] } };
+    let command = doc! {
+        "update": collections.locks.name(),
+        "updates": [{ "q": matches_nothing, "u": [{ "$set": { "expiresAt": "$$NOW" } }], "multi": true }],
+        "writeConcern": { "w": "majority", "wtimeout": LIMIT_MILLIS },
+    };
+    let begun = Instant::now();
+    let Ok(reply) = timeout(LIMIT + REPLY, collections.database.run_command(command)).await else {
+        return unconfirmed(check, "no reply");
+    };
+    match reply {
+        Ok(reply) => match reply.get_document("writeConcernError") {
+            Ok(error) => unconfirmed(check, error.get_str("errmsg").unwrap_or_default()),
+            Err(_) => Finding::ok(check, format!("confirmed within {}", short(begun.elapsed()))),
+        },
+        Err(error) if code(&error) == Some(UNAUTHORIZED) => {
+            Finding::unknown(check, "this user may not write, so it was not tried")
+        }
+        Err(error) => refused(check, "a write is refused", error),
+    }
+}
+
+fn unconfirmed(check: &'static str, reason: &str) -> Finding {
+    let said = format!(
+        "no majority of the members confirms a write within {}: {reason}",
+        short(LIMIT)
+    );
+    Finding::wrong(
+        check,
+        said,
+        "rs.status() and rs.printSecondaryReplicationInfo() name the members that do not",
+    )
+}
+
+/// A refusal in the words of the library, which knows what to do.
+fn refused(check: &'static str, what: &str, error: Error) -> Finding {
+    let error = LockError::from(error);
+    let mend = error.help();
+    Finding::wrong(check, format!("{what}: {}", Failure::from(error)), mend)
+}
+
+/// The documents of a lock that is acquired, released and marked, and of a second one that is released, in a transaction that is
+/// aborted; `None` where that cannot be tried. Other findings tell of a missing right.
+pub(super) async fn documents(collections: &Collections) -> Option<Finding> {
+    let mut session = collections.database.client().start_session().await.ok()?;
+    session.start_transaction().await.ok()?;
+    let tried = try_documents(&collections.locks, &mut session).await;
+    // The server aborts it by itself if this does not arrive.
+    let _ = session.abort_transaction().await;
+    let check = "write of locks";
+    match tried {
+        Ok(()) => Some(Finding::ok(check, "a lock can be acquired, released and marked")),
+        Err((_, error)) if matches!(code(&error), Some(UNAUTHORIZED | NO_TRANSACTIONS)) => None,
+        Err((what, error)) if error.contains_label(mongodb::error::TRANSIENT_TRANSACTION_ERROR) => {
+            Some(Finding::unknown(
+                check,
+                format!("{what} could not be tried: {}", Failure::from(error)),
+            ))
+        }
+        Err((what, error)) => Some(refused(check, &format!("{what} is refused"), error)),
+    }
+}
+
+async fn try_documents(
+    locks: &Collection<Document>,
+    session: &mut ClientSession,
+) -> Result<(), (&'static str, Error)> {
+    let lock_id = format!("mongolock-doctor#{}", ObjectId::new().to_hex());
+    let ids = [format!("{lock_id}-1"), format!("{lock_id}-2")];
+    let now = DateTime::now();
+    for id in &ids {
+        let held =
+            doc! { "_id": id, "lockId": id, "acquiredAt": now, "expiresAt": now, "fencingToken": 1_i64 };
+        locks
+            .insert_one(held)
+            .session(&mut *session)
+            .await
+            .map_err(|error| ("an acquisition", error))?;
+    }
+    let steps = [
+        (&ids[0], String::new(), "a release"),
+        (&ids[1], String::new(), "a second release"),
+        (&ids[1], format!("done:{lock_id}"), "a mark"),
+    ];
+    for (id, left, what) in steps {
+        let change = doc! { "$set": { "lockId": left, "expiresAt": now } };
+        let changed = locks
+            .update_one(doc! { "_id": id }, change)
+            .session(&mut *session)
+            .await;
+        changed.map_err(|error| (what, error))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! What is wrong with a connection string, and what to do: by the driver's words, which are its only sign for the wrong part, and by
+//! the files that the string names.
+
+use std::fs;
+use std::path::Path;
+
+use mongodb::options::{AuthMechanism, ClientOptions, Tls};
+
+use super::failure::Failure;
+
+/// A refusal of the driver whose words hide the reason.
+struct Known {
+    /// What stands in the driver's text.
+    words: &'static str,
+    reason: &'static str,
+    help: &'static str,
+}
+
+const TLS_IS_OFF: &str = "`tls=false` stands beside other options of TLS";
+const TLS_OPTIONS: &str = "Remove `tls=false`, or all options that begin with `tls`.";
+
+const KNOWN: [Known; 11] = [
+    Known {
+        words: "byte order mark",
+        reason: "it begins with a byte order mark",
+        help: "Save the text as UTF-8 without a byte order mark.",
+    },
+    Known {
+        words: "more than one line",
+        reason: "it has more than one line",
+        help: "Write the connection string on one line, and nothing else beside it.",
+    },
+    Known {
+        words: "compressors is an invalid option",
+        reason: "`compressors` is not built in",
+        help: "Remove `compressors`: nothing of a lock needs it. A feature of the crate `mongodb`, such as \
+               `zstd-compression`, adds it to a Rust program.",
+    },
+    Known {
+        words: "tlsallowinvalidhostnames is an invalid option",
+        reason: "`tlsAllowInvalidHostnames` is not supported",
+        help: "Remove it, and connect to a host name that the server's certificate has.",
+    },
+    Known {
+        words: "timeoutms is an invalid option. An option with a similar name exists: wtimeoutms",
+        reason: "`timeoutMS` is not supported",
+        help: "Remove it: the requests of mongolock have limits of their own, and `serverSelectionTimeoutMS` says how long a \
+               server is looked for.",
+    },
+    Known {
+        words: "if other TLS options are set",
+        reason: TLS_IS_OFF,
+        help: TLS_OPTIONS,
+    },
+    Known {
+        words: "TLS is disabled",
+        reason: TLS_IS_OFF,
+        help: TLS_OPTIONS,
+    },
+    Known {
+        words: "can't be set if tls=false",
+        reason: TLS_IS_OFF,
+        help: TLS_OPTIONS,
+    },
+    Known {
+        words: "maxPoolSize=0",
+        reason: "`maxPoolSize` is 0",
+        help: "Set `maxPoolSize` to 1 or more, or remove it: the driver's default is 10.",
+    },
+    Known {
+        words: "aws-auth feature",
+        reason: "the mechanism MONGODB-AWS is not built in",
+        help: "Log in with a password or with MONGODB-X509. The feature `aws-auth` of the crate `mongodb` adds MONGODB-AWS to a \
+               Rust program.",
+    },
+    Known {
+        words: "cert-key-password feature",
+        reason: "`tlsCertificateKeyFilePassword` is not built in, and encrypted keys cannot be used",
+        help: DECRYPT,
+    },
+];
+
+const DECRYPT: &str = "Decrypt the key into a file that only the program can read: `openssl pkey -in FILE -out FILE.key`, and put the \
+                       certificate behind it. The feature `cert-key-password` of the crate `mongodb` reads encrypted keys in a Rust \
+                       program.";
+
+/// What the driver would not tell about the text: it is no single line, or begins with a mark of its encoding.
+pub(crate) fn of_text(uri: &str) -> Option<Failure> {
+    if uri.starts_with('\u{feff}') {
+        return known("byte order mark");
+    }
+    uri.trim()
+        .contains(['\n', '\r'])
+        .then(|| known("more than one line"))?
+}
+
+/// The failure for a refusal in the driver's words, if they hide the reason. It quotes nothing of the string.
+pub(crate) fn known(message: &str) -> Option<Failure> {
+    let known = KNOWN.iter().find(|known| message.contains(known.words))?;
+    Some(Failure::ConnectionString {
+        reason: known.reason.to_owned(),
+        help: known.help,
+    })
+}
+
+/// What only a log-in would show of the options.
+pub(crate) fn of_options(options: &ClientOptions) -> Option<Failure> {
+    let credential = options.credential.as_ref()?;
+    let is_incomplete =
+        credential.mechanism == Some(AuthMechanism::MongoDbOidc) && credential.mechanism_properties.is_none();
+    is_incomplete.then(|| Failure::ConnectionString {
+        reason: "MONGODB-OIDC needs `authMechanismProperties`".to_owned(),
+        help: "Add `authMechanismProperties=ENVIRONMENT:azure`, `gcp` or `k8s`, with a `TOKEN_RESOURCE` for the first two. A Rust \
+               program can also make a client with a callback of its own.",
+    })
+}
+
+/// The file of the TLS options that cannot be used.
+pub(crate) fn of_files(options: &ClientOptions) -> Option<Failure> {
+    let Some(Tls::Enabled(tls)) = &options.tls else {
+        return None;
+    };
+    let authority = tls.ca_file_path.as_deref();
+    let key = tls.cert_key_file_path.as_deref();
+    let authority = authority.and_then(|path| of_file("tlsCAFile", path, "CERTIFICATE"));
+    authority.or_else(|| of_file("tlsCertificateKeyFile", key?, "PRIVATE KEY"))
+}
+
+/// Why a file cannot be used that must have this kind of part; `None` if it has one.
+fn of_file(option: &str, path: &Path, part: &str) -> Option<Failure> {
+    let shown = path.display();
+    let (reason, help) = match fs::read_to_string(path) {
+        Err(error) => (
+            format!("the file {shown} of `{option}` cannot be read: {error}"),
+            "Correct the path, and let this user read the file.",
+        ),
+        Ok(text) if text.contains("ENCRYPTED") => (
+            format!("the key in the file {shown} of `{option}` is encrypted"),
+            DECRYPT,
+        ),
+        Ok(text) if text.contains(part) => return None,
+        Ok(_) => (
+            format!("the file {shown} of `{option}` has no {}", part.to_lowercase()),
+            "Name a file in PEM format. That of `tlsCertificateKeyFile` has the certificate and its key.",
+        ),
+    };
+    Some(Failure::ConnectionString { reason, help })
+}
+
+/// What to do about a refusal in the driver's words.
+pub(crate) fn help(reason: &str) -> &'static str {
+    let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
+    if says(&["is left out"]) {
+        "Correct the connection string: percent-encode special characters in the user name and the password; a port is \
+         a number from 1 to 65535, and an option is `name=value`."
+    } else if says(&["'dns-resolver' feature"]) {
+        "Switch on the feature `dns-resolver`, or name the servers in a string that begins with `mongodb://`."
+    } else if says(&["scheme"]) {
+        "Begin the connection string with `mongodb://` or `mongodb+srv://`."
+    } else if says(&["URL encoded", "unescaped %"]) {
+        "Percent-encode special characters in the user name, the password and the name of the database."
+    } else if says(&["database name"]) {
+        "Correct the name of the database, which stands between the hosts and the options."
+    } else if says(&[
+        "server address",
+        "a port cannot",
+        "exactly one host",
+        "unix sockets",
+    ]) {
+        "Correct the hosts: `host` or `host:port`, separated by commas. A `mongodb+srv` string has one host without a port."
+    } else if says(&["username", "password", "mechanism", "authSource"]) {
+        "Correct the user name, the password, or the options `authSource` and `authMechanism` of the connection string."
+    } else {
+        "Correct or remove the option of the connection string that the message names."
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LockProvider;
+
+    /// The words are those of the driver, which an update may change.
+    #[tokio::test]
+    async fn the_help_for_a_connection_string_names_the_wrong_part() {
+        for (uri, wanted) in [
+            ("host/app", "Begin the connection string"),
+            ("mongo://host", "Begin the connection string"),
+            ("mongodb://anna:p@ss@host", "Percent-encode"),
+            ("mongodb://anna:p%zz@host", "Percent-encode"),
+            ("mongodb://host/a%ffb", "Percent-encode"),
+            ("mongodb://host/a b", "Correct the name of the database"),
+            ("mongodb://", "Correct the hosts"),
+            ("mongodb://one,", "Correct the hosts"),
+            ("mongodb://anna@one:x", "Correct the hosts"),
+            ("mongodb://one:99999", "a port is a number"),
+            ("mongodb://host/?tls", "an option is `name=value`"),
+            ("mongodb://@host", "Correct the user name"),
+            ("mongodb://host/?authMechanism=none", "Correct the user name"),
+            ("mongodb://host/?replicaset", "an option is `name=value`"),
+            ("mongodb://host/?foo=1", "remove the option"),
+            ("mongodb://host/?tls=perhaps", "remove the option"),
+            ("mongodb://host/?maxPoolSize=-1", "remove the option"),
+            ("mongodb://one,two/?directConnection=true", "remove the option"),
+        ] {
+            let error = LockProvider::connect(uri).await.expect_err(uri);
+            assert!(error.help().contains(wanted), "{uri}: {error}: {}", error.help());
+        }
+    }
+
+    /// What the driver says of these hides the reason, names a wrong one or leads to less security.
+    #[tokio::test]
+    async fn what_the_driver_says_wrongly_has_words_of_its_own() {
+        for (uri, reason, help) in [
+            ("?compressors=zstd", "`compressors` is not built in", "Remove"),
+            (
+                "?tls=true&tlsAllowInvalidHostnames=true",
+                "`tlsAllowInvalidHostnames` is not supported",
+                "Remove it",
+            ),
+            (
+                "?timeoutMS=5000",
+                "`timeoutMS` is not supported",
+                "`serverSelectionTimeoutMS`",
+            ),
+            ("?maxPoolSize=0", "`maxPoolSize` is 0", "1 or more"),
+            ("?tlsCAFile=/x&tls=false", TLS_IS_OFF, TLS_OPTIONS),
+            ("?tls=false&tlsCAFile=/x", TLS_IS_OFF, TLS_OPTIONS),
+            (
+                "?authMechanism=MONGODB-AWS",
+                "the mechanism MONGODB-AWS is not built in",
+                "a password",
+            ),
+            (
+                "?authMechanism=MONGODB-OIDC",
+                "MONGODB-OIDC needs `authMechanismProperties`",
+                "ENVIRONMENT",
+            ),
+            (
+                "?tls=true&tlsCertificateKeyFilePassword=a",
+                "encrypted keys cannot be used",
+                "openssl pkey",
+            ),
+            (
+                "?tls=true&tlsCAFile=/none/x",
+                "the file /none/x of `tlsCAFile` cannot be read",
+                "path",
+            ),
+            (
+                "?tls=true&tlsCertificateKeyFile=/none/x",
+                "the file /none/x of `tlsCertificateKeyFile`",
+                "path",
+            ),
+            ("\nmongodb://host/b", "it has more than one line", "on one line"),
+        ] {
+            let error = LockProvider::connect(format!("mongodb://127.0.0.1/app{uri}"))
+                .await
+                .expect_err(uri);
+            let text = error.to_string();
+            assert!(text.contains(reason), "{uri}: {text}");
+            assert!(error.help().contains(help), "{uri}: {}", error.help());
+        }
+        let marked = LockProvider::connect("\u{feff}mongodb://host")
+            .await
+            .expect_err("the mark");
+        assert!(marked.to_string().contains("a byte order mark"), "{marked}");
+    }
+
+    #[test]
+    fn a_file_without_what_is_needed_is_named() {
+        let directory = std::env::temp_dir().join(format!("mongolock-pem-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("key.pem");
+        for (text, wanted) in [
+            ("-----BEGIN ENCRYPTED PRIVATE KEY-----", Some("is encrypted")),
+            ("-----BEGIN CERTIFICATE-----", Some("has no private key")),
+            ("-----BEGIN PRIVATE KEY-----", None),
+        ] {
+            fs::write(&path, text).unwrap();
+            let found =
+                of_file("tlsCertificateKeyFile", &path, "PRIVATE KEY").map(|failure| failure.to_string());
+            assert_eq!(found.is_some(), wanted.is_some(), "{text}");
+            assert!(
+                found.is_none_or(|found| found.ends_with(wanted.unwrap_or_default())),
+                "{text}"
+            );
+        }
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[cfg(not(feature = "dns-resolver"))]
+    #[tokio::test]
+    async fn a_string_that_needs_a_feature_names_it() {
+        let error = LockProvider::connect("mongodb+srv://host")
+            .await
+            .expect_err("the feature is off");
+        assert!(error.help().contains("`dns-resolver`"), "{}", error.help());
+    }
+}
