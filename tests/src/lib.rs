@@ -2,7 +2,8 @@
 //!
 //! - [`test_db`]: a fresh database on one of the servers that the tests of a process share. `MONGODB_URI` names
 //!   another server instead.
-//! - [`Server`]: a server or a replica set for one test, which can be killed, stopped and stepped down.
+//! - [`Server`]: a server or a replica set for one test, which can be killed, stopped and stepped down. A [`Set`] has a
+//!   configuration of its own.
 //! - [`LentServer`]: a server for one test, which earlier tests have used, for tests that do not break it.
 //! - [`Proxy`] and [`FailPoint`]: network faults, and a server that answers with errors.
 //! - [`stable_options`] and [`stable_client`]: the ordinary client, with which the server accepts only commands that it
@@ -49,6 +50,7 @@ mod proxy;
 mod recorder;
 mod rounds;
 mod server;
+mod set;
 mod stable_api;
 mod wait;
 mod watchdog;
@@ -79,6 +81,7 @@ pub use crate::proxy::{Direction, Fault, Injected, Proxy};
 pub use crate::recorder::{Commands, names, recorded, with_parameter};
 pub use crate::rounds::rounds;
 pub use crate::server::Server;
+pub use crate::set::Set;
 pub use crate::stable_api::{stable_client, stable_options};
 pub use crate::wait::{AMPLE, BEFORE_EXPIRY, eventually};
 pub use crate::wrong_clock::{

@@ -5,8 +5,8 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use mongolock::{LockError, LockFilter, LockInfo, LockState};
 
-use super::Finding;
 use super::clocks::TOLERATED;
+use super::{Finding, READ_LIMIT};
 use crate::codes::{UNAUTHORIZED, code};
 use crate::connection::Collections;
 use crate::damaged::{Damaged, release_of};
@@ -31,7 +31,13 @@ const LIST: &str = "at the shell: mongolock ls | grep ' damaged '";
 pub(super) async fn documents(collections: &Collections) -> Vec<Finding> {
     let check = "documents";
     let foreign = doc! { "_id": { "$not": { "$type": "string" } } };
-    let foreign = match collections.locks.find(foreign).limit(1).await {
+    let foreign = match collections
+        .locks
+        .find(foreign)
+        .limit(1)
+        .max_time(READ_LIMIT)
+        .await
+    {
         Ok(mut found) => match found.advance().await {
             Ok(is_there) => is_there,
             Err(error) => return vec![Finding::unknown(check, driver::text(&error))],

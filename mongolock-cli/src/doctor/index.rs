@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use mongodb::bson::{Bson, DateTime, doc};
+use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongolock::IndexState;
 
-use super::Finding;
+use super::{Finding, READ_LIMIT};
 use crate::connection::Collections;
 use crate::driver;
 
@@ -14,12 +14,15 @@ use crate::driver;
 const OVERDUE: Duration = Duration::from_secs(60 * 60);
 
 /// What is found about the index, other indexes that delete documents, and the deletion. Nothing is created.
-pub(super) async fn ttl_index(collections: &Collections, hello_now: Option<DateTime>) -> Vec<Finding> {
-    let state = collections.provider.admin().inspect_index().await;
-    let mut findings = vec![of_library(collections, &state)];
+pub(super) async fn ttl_index(
+    collections: &Collections,
+    state: &IndexState,
+    hello: &Document,
+) -> Vec<Finding> {
+    let mut findings = vec![of_library(collections, state)];
     findings.extend(foreign(collections).await);
-    if let (IndexState::Ready, Some(now)) = (state, hello_now) {
-        findings.push(monitor(collections, now).await);
+    if let (IndexState::Ready, Ok(now)) = (state, hello.get_datetime("localTime")) {
+        findings.push(monitor(collections, *now).await);
     }
     findings
 }
@@ -71,7 +74,10 @@ async fn monitor(collections: &Collections, now: DateTime) -> Finding {
     let latest = now.timestamp_millis()
         - i64::try_from((collections.retention + OVERDUE).as_millis()).unwrap_or(i64::MAX);
     let overdue = doc! { "expiresAt": { "$lt": DateTime::from_millis(latest) } };
-    match (collections.locks.find_one(overdue).await, is_on) {
+    match (
+        collections.locks.find_one(overdue).max_time(READ_LIMIT).await,
+        is_on,
+    ) {
         (Ok(Some(document)), _) => {
             let id = document.get("_id").map_or_else(String::new, Bson::to_string);
             Finding::wrong(

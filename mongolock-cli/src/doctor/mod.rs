@@ -7,7 +7,10 @@ mod rights;
 mod servers;
 mod writes;
 
+use std::time::Duration;
+
 use mongodb::bson::{Document, doc};
+use mongolock::IndexState;
 use serde::Serialize;
 
 use crate::cli::{ConnectionArguments, DoctorArguments};
@@ -17,6 +20,9 @@ use crate::failure::Failure;
 use crate::json;
 use crate::output::Output;
 use crate::text::escaped;
+
+/// How long a read of the documents may take. Without a majority some of them would wait for ever.
+const READ_LIMIT: Duration = Duration::from_secs(5);
 
 /// Whether all is well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -111,12 +117,16 @@ async fn check(collections: &Collections, hello: &Document, report: &mut Report)
     for finding in rights::rights(collections).await {
         report.add(&finding)?;
     }
-    for finding in index::ttl_index(collections, hello.get_datetime("localTime").ok().copied()).await {
+    let index = collections.provider.admin().inspect_index().await;
+    for finding in index::ttl_index(collections, &index, hello).await {
         report.add(&finding)?;
     }
     report.add(&servers::write_concern(collections, hello).await)?;
     report.add(&writes::majority(collections).await)?;
-    if let Some(finding) = writes::documents(collections).await {
+    // A transaction would create the collection.
+    if !matches!(index, IndexState::NoCollection)
+        && let Some(finding) = writes::documents(collections).await
+    {
         report.add(&finding)?;
     }
     report.add(&servers::change_streams(collections).await)?;

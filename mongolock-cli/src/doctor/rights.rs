@@ -2,7 +2,7 @@
 
 use mongodb::bson::{Bson, Document, doc};
 
-use super::Finding;
+use super::{Finding, READ_LIMIT};
 use crate::codes::{UNAUTHORIZED, code};
 use crate::connection::Collections;
 use crate::driver;
@@ -52,7 +52,8 @@ pub(super) async fn rights(collections: &Collections) -> Vec<Finding> {
 /// No user has logged in. The server either allows everything or refuses everything.
 async fn without_user(collections: &Collections) -> Finding {
     let check = "privileges";
-    match collections.locks.find_one(doc! { "_id": Bson::Null }).await {
+    let found = collections.locks.find_one(doc! { "_id": Bson::Null });
+    match found.max_time(READ_LIMIT).await {
         Ok(_) => Finding::ok(
             check,
             "the server has no access control: every client may do everything",

@@ -13,7 +13,7 @@ use super::Finding;
 use crate::codes::{NO_TRANSACTIONS, UNAUTHORIZED, code};
 use crate::connection::Collections;
 use crate::failure::Failure;
-use crate::text::short;
+use crate::text::{difference, short};
 
 /// How long a majority may take to confirm the write. The limits of the library's requests are not much longer.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ pub(super) async fn majority(collections: &Collections) -> Finding {
     match reply {
         Ok(reply) => match reply.get_document("writeConcernError") {
             Ok(error) => unconfirmed(check, error.get_str("errmsg").unwrap_or_default()),
-            Err(_) => Finding::ok(check, format!("confirmed within {}", short(begun.elapsed()))),
+            Err(_) => Finding::ok(check, format!("confirmed within {}", difference(begun.elapsed()))),
         },
         Err(error) if code(&error) == Some(UNAUTHORIZED) => {
             Finding::unknown(check, "this user may not write, so it was not tried")

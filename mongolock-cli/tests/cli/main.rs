@@ -22,6 +22,7 @@ mod patience;
 mod records;
 mod renewals;
 mod scene;
+mod set_ups;
 mod signals;
 mod terminal;
 mod watch;

@@ -1,0 +1,216 @@
+//! Deployments on which no lock can be acquired, or held locks get lost, although a server answers: `doctor` says so.
+
+use mongodb::bson::{DateTime, Document, doc};
+use mongodb::options::IndexOptions;
+use mongodb::{IndexModel, bson::Bson};
+use mongolock_tests::{AMPLE, LentServer, Set, TestDb, eventually, locks, must, test_db};
+use std::time::Duration;
+
+use crate::fixture::{at, mongolock, output, provider};
+
+/// Asserts that `doctor` exits with 1, and that the first line with something wrong is of this check and has these words.
+fn assert_wrong(db: &TestDb, uri: &str, check: &str, words: &str) {
+    let (code, out, said) = output(at(uri, db, &["doctor"]));
+    assert_eq!((code, said.as_str()), (Some(1), ""), "{out}");
+    let wrong = out.lines().find(|line| line.starts_with("WRONG"));
+    let wrong = wrong.unwrap_or_else(|| panic!("nothing is wrong: {out}"));
+    assert!(
+        wrong.contains(check) && wrong.contains(words),
+        "{check}, {words}: {out}"
+    );
+}
+
+fn direct(set: &Set, member: usize) -> String {
+    format!("mongodb://{}/?directConnection=true", set.address(member))
+}
+
+async fn until_down(set: &Set, member: i32) {
+    let is_down = || async {
+        let status = set.run(0, doc! { "replSetGetStatus": 1 }).await;
+        let members = must(status.get_array("members"))
+            .iter()
+            .filter_map(Bson::as_document);
+        let mut states = members.filter(|found| found.get_i32("_id") == Ok(member));
+        (states.next()?.get_i32("state") == Ok(8)).then_some(())
+    };
+    must(eventually(AMPLE, "a member that is down", is_down).await);
+}
+
+/// Writes without waiting for other members.
+async fn write(set: &Set) {
+    let note = doc! { "appendOplogNote": 1, "data": {}, "writeConcern": { "w": 1 } };
+    set.run(0, note).await;
+}
+
+/// The arbiter keeps the primary in office, and confirms nothing.
+#[tokio::test]
+async fn an_arbiter_and_one_of_two_members() {
+    let db = test_db().await;
+    let set = Set::start("arbiter", &[doc! {}, doc! {}, doc! { "arbiterOnly": true }]).await;
+    must(set.node(1).kill().await);
+    until_down(&set, 1).await;
+    let uri = format!("mongodb://{}/?replicaSet=arbiter", set.address(0));
+    assert_wrong(
+        &db,
+        &uri,
+        "write concern",
+        "majority (2 members); 1 of 3 is there",
+    );
+    let (_, out, _) = output(at(&uri, &db, &["doctor"]));
+    assert!(
+        out.contains("no majority of the members confirms a write within 5.0s"),
+        "{out}"
+    );
+}
+
+#[tokio::test]
+async fn a_member_that_applies_nothing_or_late_and_one_that_is_no_primary() {
+    let db = test_db().await;
+    let set = Set::start("late", &[doc! {}, doc! {}]).await;
+    let uri = format!("mongodb://{}/?replicaSet=late", set.address(0));
+    let (code, out, _) = output(at(&uri, &db, &["doctor"]));
+    assert_eq!(code, Some(0), "{out}");
+    assert_wrong(&db, &direct(&set, 1), "deployment", "this member is no primary");
+
+    set.run(1, doc! { "fsync": 1, "lock": true }).await;
+    write(&set).await;
+    assert_wrong(
+        &db,
+        &uri,
+        "majority write",
+        "no majority of the members confirms a write within 5.0s",
+    );
+    // The member counts as late only when it has been for a while.
+    let is_late = || async {
+        write(&set).await;
+        let (_, out, _) = output(at(&uri, &db, &["doctor"]));
+        out.contains("WRONG    write concern   majority (2 members); 1 of 2 is there")
+            .then_some(())
+    };
+    must(eventually(AMPLE, "a member that is late", is_late).await);
+    set.run(1, doc! { "fsyncUnlock": 1 }).await;
+
+    let hidden = doc! { "hidden": true, "secondaryDelaySecs": 3600 };
+    let config = set.config(2, &[doc! {}, hidden]);
+    set.run(0, doc! { "replSetReconfig": config, "force": true })
+        .await;
+    assert_wrong(&db, &uri, "write concern", "applies writes 1h");
+}
+
+#[tokio::test]
+async fn a_member_that_was_never_initiated() {
+    let db = test_db().await;
+    let set = Set::uninitiated("never", 1).await;
+    assert_wrong(
+        &db,
+        &direct(&set, 0),
+        "deployment",
+        "has none yet: it takes no writes",
+    );
+    let found = format!("mongodb://{}/", set.address(0));
+    assert_wrong(&db, &found, "connection", "has no replica set yet");
+}
+
+async fn create_index(db: &TestDb, name: &str, keys: Document, options: IndexOptions) {
+    let mut options = options;
+    options.name = Some(name.to_owned());
+    let index = IndexModel::builder().keys(keys).options(options).build();
+    must(locks(db.database()).create_index(index).await);
+}
+
+/// What the collection itself refuses or loses, with the command that mends it.
+#[tokio::test]
+async fn the_collection_refuses_a_release_or_loses_held_locks() {
+    let validator = doc! { "lockId": { "$type": "string", "$ne": "" } };
+    let ttl = || {
+        IndexOptions::builder()
+            .expire_after(Duration::from_secs(3600))
+            .build()
+    };
+    let unique = || IndexOptions::builder().unique(true).build();
+    for kind in ["validator", "unique index", "acquiredAt", "note"] {
+        let db = test_db().await;
+        let (check, words) = match kind {
+            "validator" => {
+                let create = doc! { "create": "distributed_locks", "validator": validator.clone() };
+                must(must(db.without_stable_api().await).run_command(create).await);
+                (
+                    "write of locks",
+                    "a release is refused: MongoDB refused a write (error 121",
+                )
+            }
+            "unique index" => {
+                create_index(&db, "mine", doc! { "lockId": 1 }, unique()).await;
+                (
+                    "write of locks",
+                    "a second release is refused: MongoDB refused a write (error 11000",
+                )
+            }
+            field => {
+                create_index(&db, "mine", doc! { field: 1 }, ttl()).await;
+                (
+                    "TTL index",
+                    "the index `mine` deletes documents 3600 s after their",
+                )
+            }
+        };
+        assert_eq!(
+            provider(&db).await.admin().index_state().await,
+            mongolock::IndexState::Ready
+        );
+        assert_wrong(&db, db.uri(), check, words);
+        let (_, again, _) = output(mongolock(&db, &["ls", "--json"]));
+        assert_eq!(again, "", "nothing was written");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_deletes_nothing() {
+    let db = test_db().await;
+    let server = must(LentServer::with_users().await);
+    let set = |on: bool| doc! { "setParameter": 1, "ttlMonitorEnabled": on };
+    let admin = must(server.client().await).database("admin");
+    let app = must(server.client().await).database(db.name());
+    assert_eq!(
+        mongolock::LockProvider::new(&app).admin().index_state().await,
+        mongolock::IndexState::Ready
+    );
+    must(admin.run_command(set(false)).await);
+    assert_wrong(&db, &server.uri(), "TTL monitor", "it is off");
+
+    // A user who may not see the parameter sees what it leads to.
+    let resource = doc! { "db": db.name(), "collection": "" };
+    let actions = [
+        "find",
+        "insert",
+        "update",
+        "remove",
+        "createIndex",
+        "listIndexes",
+        "changeStream",
+    ];
+    let role = doc! { "createRole": "user", "roles": [], "privileges": [{ "resource": resource, "actions": actions.to_vec() }] };
+    must(app.run_command(role).await);
+    must(
+        app.run_command(doc! { "createUser": "anna", "pwd": "S3cr3t", "roles": ["user"] })
+            .await,
+    );
+    let uri = format!("mongodb://anna:S3cr3t@{}/{}", server.node().address(), db.name());
+    let (code, out, _) = output(at(&uri, &db, &["doctor"]));
+    assert_eq!(code, Some(0), "{out}");
+    assert!(
+        out.contains("unknown  TTL monitor     this user may not see"),
+        "{out}"
+    );
+    let over = DateTime::from_millis(DateTime::now().timestamp_millis() - 3 * 86_400_000);
+    let lock =
+        doc! { "_id": "old", "lockId": "", "acquiredAt": over, "expiresAt": over, "fencingToken": 1_i64 };
+    must(locks(&app).insert_one(lock).await);
+    assert_wrong(
+        &db,
+        &uri,
+        "TTL monitor",
+        "documents that are long over are not deleted, such as \"old\"",
+    );
+    must(admin.run_command(set(true)).await);
+}
