@@ -32,6 +32,18 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+impl Command {
+    /// The names of a command that acquires, as one list.
+    pub(crate) fn gather_names(&mut self) {
+        match self {
+            Self::Run(RunArguments { wanted, .. })
+            | Self::Acquire(AcquireArguments { wanted, .. })
+            | Self::Hold(HoldArguments { wanted, .. }) => wanted.gather_names(),
+            _ => {}
+        }
+    }
+}
+
 /// Whether a command line, which may be wrong, names the command `run`: with its first argument that is neither an option
 /// nor the value of one.
 pub(crate) fn is_run(arguments: impl IntoIterator<Item = OsString>) -> bool {
@@ -66,7 +78,7 @@ pub(crate) const COLLECTION: &str = "distributed_locks";
 pub(crate) struct ConnectionArguments {
     /// The connection string; the environment variable `MONGODB_URI` by default. It must not have a password, since
     /// every user of the machine can read it with `ps`. If no server answers, commands that acquire or resume end
-    /// within 4s after the time of --wait (10s for --no-wait and --resume), `extend` and `release --handle` after 6s, and
+    /// within 4s after the time of --wait (6s for --no-wait, 14s for --resume), `extend` and `release --handle` after 6s, and
     /// the others after 5s, or after its `serverSelectionTimeoutMS`
     #[arg(long, global = true, value_name = "URI", conflicts_with = "uri_file")]
     pub(crate) uri: Option<String>,

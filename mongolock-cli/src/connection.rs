@@ -4,11 +4,13 @@ use std::env;
 use std::time::Duration;
 
 use mongodb::bson::{DateTime, Document, doc};
+use mongodb::error::Error;
 use mongodb::options::{
     ClientOptions, DatabaseOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern,
 };
 use mongodb::{Client, Collection, Database};
 use mongolock::{LockProvider, LockProviderBuilder};
+use tokio::time::timeout;
 
 use crate::cli::{COLLECTION, ConnectionArguments};
 use crate::failure::Failure;
@@ -23,6 +25,9 @@ const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long a command that acquires nothing looks for a server. A person waits for its answer.
 const SELECTION: Duration = Duration::from_secs(5);
+
+/// How long a server may take to open a change stream.
+const STREAM: Duration = Duration::from_secs(5);
 
 impl ConnectionArguments {
     /// A builder for the locks of a command that acquires, which waits for a server as long as the library does. Nothing is sent
@@ -156,6 +161,26 @@ impl Collections {
             retention,
             ..self
         })
+    }
+
+    /// The name of another database that differs from this one in upper and lower case only: the locks may be there.
+    pub(crate) async fn other_spelling(&self) -> Option<String> {
+        let names = self
+            .admin
+            .client()
+            .list_database_names()
+            .authorized_databases(true)
+            .await
+            .ok()?;
+        let own = self.database.name();
+        let differs = |name: &String| name != own && name.eq_ignore_ascii_case(own);
+        names.into_iter().find(differs)
+    }
+
+    /// Opens a change stream on the locks and closes it; `None` if the server does not open it in time: it waits for a majority.
+    pub(crate) async fn open_stream(&self) -> Option<Result<(), Error>> {
+        let opened = timeout(STREAM, self.locks.watch().into_future()).await.ok()?;
+        Some(opened.map(drop))
     }
 
     /// The database and the collection of the locks, for messages.

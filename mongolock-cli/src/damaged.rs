@@ -9,7 +9,7 @@ use crate::driver;
 use crate::failure::Failure;
 use crate::ids;
 use crate::json::rfc3339;
-use crate::text::{escaped, quoted};
+use crate::text::{escaped, release_command};
 
 /// A damaged document.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,11 +105,8 @@ impl Damaged {
 pub(crate) fn release_of(name: &str, permit: Option<u32>, is_done: bool) -> String {
     let permit = permit.map(|number| format!(" --permit {number}"));
     let done = if is_done { " --done" } else { "" };
-    format!(
-        "at the shell, only if no process works under it: mongolock release {}{}{done}",
-        quoted(name),
-        permit.unwrap_or_default(),
-    )
+    let command = release_command(name, &format!("{}{done}", permit.unwrap_or_default()));
+    format!("at the shell, only if no process works under it: {command}")
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::handle_file::NewFile;
 use crate::input;
 use crate::json::rfc3339;
-use crate::output::{Output, names_of};
+use crate::output::names_of;
 use crate::person::person;
 use crate::text::{escaped, quoted};
 
@@ -153,16 +153,19 @@ pub(crate) fn hold(arguments: &HoldArguments, connection: &ConnectionArguments) 
 
 /// Says until when a lease goes on. If that fails, the lease is released: nobody would know of it.
 async fn tell(provider: &LockProvider, handle: &LeaseHandle, time: Duration) -> Result<Ending, Failure> {
-    let end = match provider.extend(handle, time).await {
-        Ok(end) => rfc3339(end),
-        Err(error) => {
-            let _ = provider.release(handle).await;
-            return Err(error.into());
-        }
+    let told = match provider.extend(handle, time).await {
+        Ok(end) => say(handle, &rfc3339(end)),
+        Err(error) => Err(error.into()),
     };
-    let mut output = Output::new();
+    if told.is_err() {
+        let _ = provider.release(handle).await;
+    }
+    told.map(|()| Ending::OK)
+}
+
+fn say(handle: &LeaseHandle, end: &str) -> Result<(), Failure> {
     let (names, owner) = (names_of(handle), escaped(handle.owner()));
-    output.line(format!("{names}: held by {owner} until {end}"))?;
-    output.flush()?;
-    Ok(Ending::OK)
+    let mut output = io::stdout();
+    let said = writeln!(output, "{names}: held by {owner} until {end}").and_then(|()| output.flush());
+    said.map_err(Failure::io("cannot write the output, so the lock is released"))
 }

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use rustix::process::{Resource, Rlimit, Signal, getpid, setrlimit};
 
 /// There is no such lock, nothing was released, or `doctor` has found something wrong.
@@ -63,7 +64,12 @@ fn end_by(signal: Signal) -> ExitCode {
 }
 
 /// Prints what is wrong with the command line, or the help that it asks for.
-pub(crate) fn usage(error: &clap::Error, is_run: bool) -> ExitCode {
+pub(crate) fn usage(mut error: clap::Error, is_run: bool) -> ExitCode {
+    // The tip of the parser puts `--` before a name, and there the command of `run` begins.
+    if is_run && error.kind() == ErrorKind::UnknownArgument {
+        let tip = "for a lock whose name begins with a dash, write --name=NAME".to_owned();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
     // A pipe without a reader changes nothing.
     let _ = error.print();
     if !error.use_stderr() {

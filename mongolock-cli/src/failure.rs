@@ -20,6 +20,13 @@ const HANDLE: &str = "Use all of the line that `acquire` has written, with the d
 const DATABASE: &str = "Name a database of the application: --database app, or mongodb://host/app?authSource=admin, where \
     authSource says where the user is.";
 
+/// What only an advice has that is for a program in Rust.
+const OF_RUST: [&str; 3] = ["source()", "acquire_timeout", "LockProvider"];
+
+/// What to do about a failure of MongoDB for which the library has no other advice than for programs.
+const DOCTOR: &str =
+    "`mongolock doctor` says what is wrong with the connection, the deployment and the rights.";
+
 /// A failure of a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -124,8 +131,9 @@ impl From<LockError> for Failure {
             LockError::Timeout { .. } | LockError::Busy { .. } => Self::new(message).code(exit::BUSY),
             LockError::Lost { .. } => Self::new(message).code(exit::LOST),
             LockError::InvalidHandle { .. } => Self::new(message).help(HANDLE),
-            // The advice is to read the cause in a program, and the message has it.
-            LockError::Mongo(_) if help.contains("source()") => Self::new(message),
+            LockError::Mongo(_) if OF_RUST.iter().any(|word| help.contains(word)) => {
+                Self::new(message).help(DOCTOR)
+            }
             _ => Self::new(message).help(help),
         }
     }

@@ -75,8 +75,18 @@ impl Stored {
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         Ok(Self {
             handle: input::text(path)?.parse()?,
-            path: path.to_owned(),
+            // Another handle replaces what a link leads to, and not the link.
+            path: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
         })
+    }
+
+    /// Finds out whether another handle can be written, before the lease of this one is touched.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let opened = OpenOptions::new().write(true).open(&self.path);
+        let shown = self.path.display();
+        opened.map(drop).map_err(Failure::io(format_args!(
+            "cannot write {shown}, so the lease was not resumed"
+        )))
     }
 
     /// The text for a handle that has no lease.
@@ -85,8 +95,13 @@ impl Stored {
         format!("the detached lease of {names} has ended, or was resumed")
     }
 
-    /// Writes another handle into the file. At each moment it has one of the two.
+    /// Writes another handle into the file. At each moment it has one of the two, unless the file cannot be replaced: it is
+    /// mounted, or its folder takes no other file. Then the handle is written over the old one.
     pub(crate) fn replace(&self, handle: &LeaseHandle) -> io::Result<()> {
+        self.replace_whole(handle).or_else(|_| self.overwrite(handle))
+    }
+
+    fn replace_whole(&self, handle: &LeaseHandle) -> io::Result<()> {
         let mut name = OsString::from(&self.path);
         name.push(".new");
         let path = PathBuf::from(name);
@@ -97,6 +112,14 @@ impl Stored {
         fs::rename(&path, &self.path)?;
         new.keep();
         sync_directory(&self.path)
+    }
+
+    fn overwrite(&self, handle: &LeaseHandle) -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).open(&self.path)?;
+        let text = format!("{}\n", handle.text());
+        file.write_all(text.as_bytes())?;
+        file.set_len(text.len() as u64)?;
+        file.sync_all()
     }
 
     /// Deletes the file, unless another command has written another handle into it meanwhile. Standard input has none.

@@ -5,8 +5,9 @@ use mongolock::{LockError, LockFilter, LockInfo, LockState};
 use crate::cli::{ConnectionArguments, ListArguments};
 use crate::columns::{Columns, Kind};
 use crate::exit::Ending;
-use crate::failure::Failure;
+use crate::failure::{Failure, warn};
 use crate::json;
+use crate::last_renewal::{LastRenewals, no_renewal};
 use crate::output::{Output, name_of, state};
 use crate::text::{escaped, short};
 
@@ -23,7 +24,7 @@ pub(crate) async fn ls(
 ) -> Result<Ending, Failure> {
     let collections = connection.collections().await?;
     let mut locks = collections.provider.admin().stream(filter(&arguments));
-    let mut list = List::new(arguments.json);
+    let mut list = List::new(arguments.json, LastRenewals::read(&collections).await);
     while let Some(found) = locks.next().await {
         match found {
             Ok(info) => list.lock(&info)?,
@@ -35,8 +36,13 @@ pub(crate) async fn ls(
             }
         }
     }
-    if list.is_empty() && !arguments.json && list.output.is_terminal() {
-        list.output.line(nothing(&arguments, &collections.name()))?;
+    if list.is_empty() && !arguments.json {
+        warn(nothing(&arguments, &collections.name()));
+        if let Some(other) = collections.other_spelling().await {
+            warn(format_args!(
+                "there is a database `{other}`, which is spelt otherwise"
+            ));
+        }
     }
     list.flush()?;
     Ok(Ending::OK)
@@ -51,11 +57,13 @@ struct List {
     rows: Vec<Row>,
     /// Whether the heading is written.
     is_begun: bool,
+    renewals: LastRenewals,
 }
 
 impl List {
-    fn new(as_json: bool) -> Self {
+    fn new(as_json: bool, renewals: LastRenewals) -> Self {
         Self {
+            renewals,
             output: Output::new(),
             as_json,
             columns: Columns::new([
@@ -79,10 +87,10 @@ impl List {
         }
         self.row([
             name_of(info),
-            if info.detached && info.state == LockState::Held {
-                "detached".to_owned()
-            } else {
-                state(info.state).to_owned()
+            match self.renewals.missing_for(info) {
+                Some(time) => no_renewal(time),
+                None if info.detached && info.state == LockState::Held => "detached".to_owned(),
+                None => state(info.state).to_owned(),
             },
             if info.remaining.is_zero() {
                 "-".to_owned()
@@ -155,7 +163,7 @@ fn filter(arguments: &ListArguments) -> LockFilter {
     }
 }
 
-/// What a person sees in place of a list without lines: perhaps it is the wrong database.
+/// What is said in place of a list without lines: perhaps it is the wrong database.
 fn nothing(arguments: &ListArguments, place: &str) -> String {
     let is_chosen = arguments.prefix.is_some()
         || arguments.owner.is_some()

@@ -24,6 +24,7 @@ mod handle_file;
 mod ids;
 mod input;
 mod json;
+mod last_renewal;
 mod list;
 mod log;
 mod output;
@@ -47,7 +48,7 @@ use crate::failure::Failure;
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return exit::usage(&error, cli::is_run(std::env::args_os().skip(1))),
+        Err(error) => return exit::usage(error, cli::is_run(std::env::args_os().skip(1))),
     };
     match dispatch(cli) {
         Ok(ending) => ending.exit(),
@@ -62,8 +63,9 @@ fn dispatch(cli: Cli) -> Result<Ending, Failure> {
     let Cli {
         connection,
         verbose,
-        command,
+        mut command,
     } = cli;
+    command.gather_names();
     if verbose {
         driver::be_verbose();
     }

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Once;
 use std::time::Duration;
 
 use mongolock::{LockAdmin, LockError, LockInfo, LockState};
@@ -59,13 +60,13 @@ fn stored(path: &Path) -> Result<Stored, Failure> {
 /// Releases the lease of a handle. A handle that has nothing to release never has again, so its file is deleted as well.
 async fn release_detached(collections: &Collections, stored: &Stored) -> Result<Ending, Failure> {
     let handle = &stored.handle;
-    let was_released = collections.provider.release(handle).await?;
-    stored.delete()?;
-    if !was_released {
-        return Err(nothing(stored.no_lease()));
+    if collections.provider.release(handle).await? {
+        say(&format!("released {}", names_of(handle)));
+        stored.delete()?;
+        return Ok(Ending::OK);
     }
-    say(format!("released {}", names_of(handle)))?;
-    Ok(Ending::OK)
+    stored.delete()?;
+    Err(nothing(stored.no_lease()))
 }
 
 async fn release_owner(
@@ -83,7 +84,7 @@ async fn release_owner(
         )));
     }
     let locks = count(released, "lock");
-    say(format!("released {locks} of {}", escaped(owner)))?;
+    say(&format!("released {locks} of {}", escaped(owner)));
     Ok(Ending::OK)
 }
 
@@ -99,10 +100,10 @@ async fn release_name(
         wanted => wanted?,
     };
     for info in &wanted {
-        say(description(info))?;
+        say(&description(info));
     }
     for document in &damaged {
-        say(format!("{}: damaged, {}", document.shown(), document.holder()))?;
+        say(&format!("{}: damaged, {}", document.shown(), document.holder()));
     }
     let number = wanted.len() + damaged.len();
     let question = if number > 1 {
@@ -128,11 +129,11 @@ async fn release_name(
         } else {
             UNCHANGED
         };
-        say(format!("{}: {outcome}", document.shown()))?;
+        say(&format!("{}: {outcome}", document.shown()));
     }
     if arguments.wait {
         for info in released {
-            say(until_ended(&admin, info).await?)?;
+            say(&until_ended(&admin, info).await?);
         }
     }
     Ok(Ending::Code(if missed { exit::NO } else { 0 }))
@@ -248,7 +249,7 @@ async fn release_seen(admin: &LockAdmin, info: &LockInfo) -> Result<bool, Failur
         LockState::Held if !info.detached => "released; its holder learns of it at its next renewal",
         _ => "released",
     };
-    say(format!("{}: {outcome}", name_of(info)))?;
+    say(&format!("{}: {outcome}", name_of(info)));
     Ok(is_released)
 }
 
@@ -298,8 +299,12 @@ fn nothing(reason: impl Display) -> Failure {
     Failure::new(format!("{NOTHING}{reason}")).code(exit::NO)
 }
 
-fn say(line: String) -> Result<(), Failure> {
+/// Says what was done. An output that takes nothing changes nothing of it, and a line on standard error says so.
+fn say(line: &str) {
     let mut output = Output::new();
-    output.line(line)?;
-    output.flush()
+    let said = output.line(line).and_then(|()| output.flush());
+    if let Err(failure) = said {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| failure.print());
+    }
 }

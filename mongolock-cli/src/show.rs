@@ -8,6 +8,7 @@ use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::ids;
 use crate::json::{self, rfc3339, since, token};
+use crate::last_renewal::{LastRenewals, no_renewal};
 use crate::output::{Output, name_of, state};
 use crate::text::{escaped, short};
 
@@ -20,6 +21,7 @@ pub(crate) async fn show(
     if found.is_empty() {
         return Err(no_lock("", &arguments.name, &collections));
     }
+    let renewals = LastRenewals::read(&collections).await;
     let mut output = Output::new();
     for (index, info) in found.iter().enumerate() {
         if arguments.json {
@@ -29,7 +31,7 @@ pub(crate) async fn show(
         if index > 0 {
             output.line("")?;
         }
-        for line in lines(info) {
+        for line in lines(info, &renewals) {
             output.line(line)?;
         }
     }
@@ -73,7 +75,7 @@ pub(crate) fn no_lock(outcome: &str, name: &str, collections: &Collections) -> F
 }
 
 /// What is known of a lock, for people.
-fn lines(info: &LockInfo) -> Vec<String> {
+fn lines(info: &LockInfo, renewals: &LastRenewals) -> Vec<String> {
     let mut lines = vec![name_of(info)];
     let mut field = |name: &str, value: String| lines.push(format!("  {name:<10} {value}"));
     field("state", state(info.state).to_owned());
@@ -106,6 +108,9 @@ fn lines(info: &LockInfo) -> Vec<String> {
         _ => ("ended", expires),
     };
     field(name, value);
+    if let Some(time) = renewals.missing_for(info) {
+        field("renewal", format!("{}: its holder may be dead", no_renewal(time)));
+    }
     if let Some(token) = token(info) {
         field("token", token.to_string());
     }

@@ -50,6 +50,16 @@ fn is_unsafe(c: char) -> bool {
     c.is_control() || is_bidi || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
+/// The command that releases a lock, with these options, each after a space.
+pub(crate) fn release_command(name: &str, options: &str) -> String {
+    let quoted = quoted(name);
+    if name.starts_with('-') {
+        format!("mongolock release{options} -- {quoted}")
+    } else {
+        format!("mongolock release {quoted}{options}")
+    }
+}
+
 /// The text as one word for a shell.
 pub(crate) fn quoted(text: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-+=:,./@%".contains(c);

@@ -9,7 +9,7 @@ use crate::cli::{ConnectionArguments, Wanted};
 use crate::failure::Failure;
 use crate::json::rfc3339;
 use crate::show::permits;
-use crate::text::{quoted, short};
+use crate::text::{release_command, short};
 
 /// How long the look at the lock may take. Without it the message has only what the attempt has found.
 pub(super) const LOOK: Duration = Duration::from_secs(2);
@@ -58,11 +58,7 @@ fn marked(info: &LockInfo, connection: &ConnectionArguments) -> Failure {
     let (name, left) = (&info.name, short(info.remaining));
     let until = rfc3339(info.expires_at);
     let by = info.owner.as_deref().unwrap_or("an unknown owner");
-    let clear = format!(
-        "mongolock release {} --done{}",
-        quoted(name),
-        connection.as_options()
-    );
+    let clear = release_command(name, &format!(" --done{}", connection.as_options()));
     Failure::new(format!(
         "lock `{name}` is marked as done by {by} until {until} (for {left})"
     ))

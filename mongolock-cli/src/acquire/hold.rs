@@ -6,6 +6,10 @@ use mongolock::{Detach, FencingToken, LockError, LockGuard, LockProvider, Permit
 
 use crate::cli::Wanted;
 
+/// How long the one attempt of `--no-wait` may take, with the connection to the server. The library waits 2 s more for a reply that
+/// is under way.
+const ATTEMPT: Duration = Duration::from_secs(3);
+
 /// A hold of this process.
 pub(crate) enum Hold {
     /// One lock or several, and whether the work is done once in each period.
@@ -21,8 +25,7 @@ impl Hold {
         wanted: &Wanted,
         once_per: Option<Duration>,
     ) -> Result<Option<Self>, LockError> {
-        // With `--no-wait` there is one attempt, and this is the limit of its reply.
-        let wait = wanted.wait;
+        let wait = if wanted.no_wait { ATTEMPT } else { wanted.wait };
         if let ([name], Some(permits)) = (wanted.names.as_slice(), wanted.permits) {
             let semaphore = provider.semaphore(name, permits).acquire_timeout(wait);
             return if wanted.no_wait {
@@ -52,7 +55,6 @@ impl Hold {
         Ok(guard.map(|guard| Self::Locks(guard, false)))
     }
 
-    /// The fencing token of a lock; `None` for a permit, whose token says nothing.
     /// The owner in the documents of its locks; a permit needs none here.
     pub(crate) fn owner(&self) -> Option<String> {
         match self {
@@ -61,6 +63,7 @@ impl Hold {
         }
     }
 
+    /// The fencing token of a lock; `None` for a permit, whose token says nothing.
     pub(crate) fn token(&self, name: &str) -> Option<FencingToken> {
         match self {
             Self::Locks(guard, _) => guard.fencing_token_of(name),

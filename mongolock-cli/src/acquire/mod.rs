@@ -48,7 +48,9 @@ pub(crate) async fn acquire(
     }
     let acquiring = async {
         // The time of `--wait` is for the lock, and not for the connection. If no server answers, the acquisition says why.
-        provider.is_ready().await;
+        if !wanted.no_wait {
+            provider.is_ready().await;
+        }
         inside::refuse(provider, wanted).await?;
         let busy = match Hold::acquire(provider, wanted, once_per).await {
             Ok(Some(hold)) => return Ok(hold),

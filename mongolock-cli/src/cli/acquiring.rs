@@ -15,6 +15,9 @@ pub(crate) struct Wanted {
     /// The lock; several names are acquired all or none
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
+    /// One more lock; its name may begin with a dash
+    #[arg(long = "name", value_name = "NAME", allow_hyphen_values = true)]
+    dashed: Vec<String>,
     /// Hold one of N permits of the name instead of the lock
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) permits: Option<u32>,
@@ -29,6 +32,13 @@ pub(crate) struct Wanted {
     pub(crate) busy_code: u8,
 }
 
+impl Wanted {
+    /// The names as one list.
+    pub(crate) fn gather_names(&mut self) {
+        self.names.append(&mut self.dashed);
+    }
+}
+
 /// The arguments of which one is needed.
 pub(super) fn what(arguments: impl IntoIterator<Item = &'static str>) -> ArgGroup {
     ArgGroup::new("what").required(true).args(arguments)
@@ -36,7 +46,7 @@ pub(super) fn what(arguments: impl IntoIterator<Item = &'static str>) -> ArgGrou
 
 /// What `run` runs, and under which lock.
 #[derive(Debug, Args)]
-#[command(group = what(["names", "resume"]))]
+#[command(group = what(["names", "dashed", "resume"]).multiple(true))]
 pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) wanted: Wanted,
@@ -53,7 +63,7 @@ pub(crate) struct RunArguments {
     /// Resume the lease whose handle is in this file instead of acquiring a lock. The file is deleted when the lock is
     /// released
     #[arg(long, value_name = "FILE",
-        conflicts_with_all = ["permits", "once_per", "wait", "no_wait", "busy_code"])]
+        conflicts_with_all = ["names", "dashed", "permits", "once_per", "wait", "no_wait", "busy_code"])]
     pub(crate) resume: Option<PathBuf>,
     /// With --resume: do not release the lock when the command has ended, whatever its exit code, but detach its lease again
     /// for this time. The file gets the new handle, also if it was deleted meanwhile
@@ -63,7 +73,7 @@ pub(crate) struct RunArguments {
 
 /// What `acquire` acquires, and where the handle goes.
 #[derive(Debug, Args)]
-#[command(mut_arg("names", |names| names.required(true)))]
+#[command(mut_arg("names", |names| names.required_unless_present("dashed")))]
 pub(crate) struct AcquireArguments {
     #[command(flatten)]
     pub(crate) wanted: Wanted,
@@ -81,7 +91,7 @@ pub(crate) struct AcquireArguments {
 
 /// What `hold` acquires, and for how long.
 #[derive(Debug, Args)]
-#[command(mut_arg("names", |names| names.required(true)))]
+#[command(mut_arg("names", |names| names.required_unless_present("dashed")))]
 pub(crate) struct HoldArguments {
     #[command(flatten)]
     pub(crate) wanted: Wanted,

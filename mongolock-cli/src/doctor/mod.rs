@@ -10,7 +10,7 @@ mod writes;
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use mongolock::IndexState;
+use mongolock::{IndexState, LockError};
 use serde::Serialize;
 
 use crate::cli::{ConnectionArguments, DoctorArguments};
@@ -72,6 +72,12 @@ impl Finding {
         }
     }
 
+    /// An error in the words of the library, which knows what to do; behind words that say what has failed.
+    fn refused(check: &'static str, what: &str, error: LockError) -> Self {
+        let mend = error.help();
+        Self::wrong(check, format!("{what}{}", Failure::from(error)), mend)
+    }
+
     fn mend(mut self, mend: impl Into<String>) -> Self {
         self.mend = Some(mend.into());
         self
@@ -96,6 +102,16 @@ pub(crate) async fn doctor(
             let finding = servers::connection(&collections, &hello).await;
             report.add(&finding)?;
             report.add(&servers::deployment(&hello))?;
+            if let Some(other) = collections.other_spelling().await {
+                let said = format!(
+                    "there is `{other}`, which is spelt otherwise: the server refuses the first acquisition here"
+                );
+                report.add(&Finding::wrong(
+                    "database",
+                    said,
+                    format!("at the shell: --database {other}"),
+                ))?;
+            }
             check(&collections, &hello, &mut report).await?;
         }
         Err(error) => {

@@ -10,7 +10,6 @@ use super::Finding;
 use crate::codes::{NO_STREAMS, UNAUTHORIZED, code};
 use crate::connection::Collections;
 use crate::driver;
-use crate::failure::Failure;
 use crate::text::{count, short};
 
 /// The age of a heartbeat from which on it says nothing: members send one every 2 s.
@@ -34,8 +33,7 @@ const DOWN: i64 = 8;
 /// The server that answers; and whether the library accepts it, which knows whether the string names another set as well.
 pub(super) async fn connection(collections: &Collections, hello: &Document) -> Finding {
     if let Some(error) = collections.provider.health().await.error {
-        let mend = error.help();
-        return Finding::wrong("connection", Failure::from(error).to_string(), mend);
+        return Finding::refused("connection", "", error);
     }
     let server = hello.get_str("me").or_else(|_| hello.get_str("primary"));
     let server = server.map_or_else(
@@ -250,8 +248,10 @@ pub(super) fn is_sharded(hello: &Document) -> bool {
 /// Opens a stream as `watch` and the waiters do, and closes it.
 pub(super) async fn change_streams(collections: &Collections) -> Finding {
     let check = "change streams";
-    let Err(error) = collections.locks.watch().await else {
-        return Finding::ok(check, "waiters are woken by releases in other processes");
+    let error = match collections.open_stream().await {
+        Some(Ok(())) => return Finding::ok(check, "waiters are woken by releases in other processes"),
+        Some(Err(error)) => error,
+        None => return Finding::unknown(check, "the server opens none within 5 s: it waits for a majority"),
     };
     match code(&error) {
         Some(NO_STREAMS) => {

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use mongodb::bson::{DateTime, Document, doc, oid::ObjectId};
 use mongodb::error::Error;
 use mongodb::{ClientSession, Collection};
-use mongolock::LockError;
 use tokio::time::timeout;
 
 use super::Finding;
@@ -43,7 +42,7 @@ pub(super) async fn majority(collections: &Collections) -> Finding {
         Err(error) if code(&error) == Some(UNAUTHORIZED) => {
             Finding::unknown(check, "this user may not write, so it was not tried")
         }
-        Err(error) => refused(check, "a write is refused", error),
+        Err(error) => Finding::refused(check, "a write is refused: ", error.into()),
     }
 }
 
@@ -57,13 +56,6 @@ fn unconfirmed(check: &'static str, reason: &str) -> Finding {
         said,
         "rs.status() and rs.printSecondaryReplicationInfo() name the members that do not",
     )
-}
-
-/// A refusal in the words of the library, which knows what to do.
-fn refused(check: &'static str, what: &str, error: Error) -> Finding {
-    let error = LockError::from(error);
-    let mend = error.help();
-    Finding::wrong(check, format!("{what}: {}", Failure::from(error)), mend)
 }
 
 /// The documents of a lock that is acquired, released and marked, and of a second one that is released, in a transaction that is
@@ -84,7 +76,11 @@ pub(super) async fn documents(collections: &Collections) -> Option<Finding> {
                 format!("{what} could not be tried: {}", Failure::from(error)),
             ))
         }
-        Err((what, error)) => Some(refused(check, &format!("{what} is refused"), error)),
+        Err((what, error)) => Some(Finding::refused(
+            check,
+            &format!("{what} is refused: "),
+            error.into(),
+        )),
     }
 }
 

@@ -5,9 +5,12 @@ mod events;
 mod page;
 mod turns;
 
+use std::time::{Duration, Instant};
+
 use jiff::tz::TimeZone;
-use mongodb::bson::DateTime;
+use mongodb::bson::{DateTime, doc};
 use mongolock::{LockAdmin, LockError, LockEventKind, LockFilter};
+use tokio::time::{sleep, timeout};
 
 use self::earliest::earliest;
 use self::page::Page;
@@ -16,8 +19,10 @@ use crate::cli::{ConnectionArguments, LogArguments};
 use crate::codes::{HISTORY_LOST, code};
 use crate::connection::{Collections, now};
 use crate::exit::{self, Ending};
-use crate::failure::Failure;
+use crate::failure::{Failure, warn};
+use crate::json::rfc3339;
 use crate::show;
+use crate::text::short;
 use crate::times::Time;
 
 /// How far before the earliest time that is asked for the events are read, in milliseconds: most turns that were on at that time
@@ -25,6 +30,13 @@ use crate::times::Time;
 const LEAD: i64 = 10 * 60 * 1000;
 
 const SECOND: i64 = 1000;
+
+/// The time without an event after which a line says that the past is still being read.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// How long a majority may take to confirm what was written, and the pause between two looks at it.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) async fn log(
     arguments: LogArguments,
@@ -40,6 +52,7 @@ pub(crate) async fn log(
     let present = present(&admin, &filter, begin).await?;
     // What happens from now on is left out, and the documents show nothing later.
     let now = now(&collections).await?;
+    until_confirmed(&collections).await?;
     let earliest = earliest(&collections, now).await.map_err(refused)?;
     let mut page = Page::new(arguments.json, zone);
     page.begin(earliest, now)?;
@@ -114,8 +127,7 @@ async fn read_all(
     now: DateTime,
 ) -> Result<Turns, Failure> {
     loop {
-        let read = read(&collections.provider.admin(), filter, since).await;
-        if let Some(turns) = read.map_err(refused)? {
+        if let Some(turns) = read(collections, filter, since).await? {
             return Ok(turns);
         }
         let earliest = earliest(collections, now).await.map_err(refused)?;
@@ -124,21 +136,68 @@ async fn read_all(
 }
 
 /// The turns from a time on; `None` if the server has forgotten some of their events, also while it sent them.
-async fn read(admin: &LockAdmin, filter: &LockFilter, since: DateTime) -> Result<Option<Turns>, LockError> {
+async fn read(
+    collections: &Collections,
+    filter: &LockFilter,
+    since: DateTime,
+) -> Result<Option<Turns>, Failure> {
+    let admin = collections.provider.admin();
     let mut events = admin.events(filter.clone()).since(since).to_present();
     let mut turns = Turns::default();
-    while let Some(event) = events.next().await {
+    let begun = Instant::now();
+    loop {
+        let event = match timeout(SILENCE, events.next()).await {
+            Ok(Some(event)) => event,
+            Ok(None) => return Ok(Some(turns)),
+            // The server reads what does not concern these locks, or it waits for a majority.
+            Err(_) => {
+                until_confirmed(collections).await?;
+                warn(format_args!("reading the past for {}", short(begun.elapsed())));
+                continue;
+            }
+        };
         match event {
             Ok(event) if event.kind == LockEventKind::Gap => return Ok(None),
             Err(error) if is_history_lost(&error) => return Ok(None),
             event => {
-                if let Some(event) = events::of_event(event?) {
+                if let Some(event) = events::of_event(event.map_err(refused)?) {
                     turns.add(event);
                 }
             }
         }
     }
-    Ok(Some(turns))
+}
+
+/// Waits until a majority has confirmed what the primary has written by now: a change stream has nothing else.
+async fn until_confirmed(collections: &Collections) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let mut wanted = None;
+    loop {
+        let hello = collections.database.run_command(doc! { "hello": 1 }).await?;
+        // The router of a sharded cluster does not tell it.
+        let Ok(last) = hello.get_document("lastWrite") else {
+            return Ok(());
+        };
+        let at = |key: &str| {
+            last.get_document(key)
+                .and_then(|time| time.get_timestamp("ts"))
+                .ok()
+        };
+        let wanted = *wanted.get_or_insert(at("opTime"));
+        if at("majorityOpTime") >= wanted {
+            return Ok(());
+        }
+        if begun.elapsed() > CONFIRMED_WITHIN {
+            let since = last
+                .get_datetime("majorityWriteDate")
+                .map_or_else(|_| String::new(), |time| rfc3339(*time));
+            let said = format!(
+                "no majority of the replica set has confirmed a write since {since}, and the past is read from what it has"
+            );
+            return Err(Failure::new(said).help("`mongolock doctor` says which members are missing or late."));
+        }
+        sleep(LOOK).await;
+    }
 }
 
 /// Whether a stream would have begun before what the server remembers.

@@ -34,8 +34,12 @@ impl Resumed {
                 "--resume - is refused: standard input belongs to the command",
             ));
         }
+        let stored = Stored::read(path)?;
+        if arguments.then_detach.is_some() {
+            stored.check()?;
+        }
         Ok(Some(Self {
-            stored: Stored::read(path)?,
+            stored,
             then_detach: arguments.then_detach,
         }))
     }

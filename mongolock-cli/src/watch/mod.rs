@@ -21,7 +21,12 @@ pub(crate) async fn watch(
 ) -> Result<Ending, Failure> {
     let collections = connection.collections().await?;
     // Where there are no streams the library reads the locks once a second, and what is shorter would be missing here.
-    let stream = collections.locks.watch().await;
+    let Some(stream) = collections.open_stream().await else {
+        return Err(Failure::new(
+            "the server opens no change stream: no majority of the replica set confirms writes",
+        )
+        .help("`mongolock doctor` says which members are missing or late."));
+    };
     stream.map_err(|error| refused(error.into()))?;
     let provider = collections.provider;
     let filter = match arguments.prefix {

@@ -22,6 +22,7 @@ pub(crate) const DOCUMENT_VALIDATION_FAILURE: i32 = 121;
 /// The server has rejected a command for overload.
 pub(crate) const OVERLOADED: i32 = 462;
 pub(crate) const DUPLICATE_KEY: i32 = 11000;
+pub(crate) const DATABASE_DIFFERS_IN_CASE: i32 = 13297;
 pub(crate) const OUT_OF_DISK_SPACE: i32 = 14031;
 /// A `$switch` has no branch for a document.
 pub(crate) const NO_BRANCH: i32 = 40066;
@@ -43,7 +44,7 @@ pub(crate) enum Final {
 }
 
 /// The codes of refusals that do not pass by themselves, with the name of each and the reason.
-const FINAL: [(i32, Final); 22] = [
+const FINAL: [(i32, Final); 23] = [
     // BadValue: the server is too old for a value of the command, or too new.
     (BAD_VALUE, Final::Request),
     // FailedToParse: the server is too old for the command.
@@ -78,6 +79,8 @@ const FINAL: [(i32, Final); 22] = [
     (10334, Final::Request),
     // DuplicateKey: a unique index refuses the document.
     (DUPLICATE_KEY, Final::Request),
+    // DatabaseDifferCase: a database whose name differs in upper and lower case exists.
+    (DATABASE_DIFFERS_IN_CASE, Final::Request),
     // (not a number): a field of the document is damaged.
     (WRONG_TYPE[1], Final::Request),
     // (not a date): a field of the document is damaged.

@@ -3,6 +3,7 @@
 use mongodb::error::{CommandError, Error, ErrorKind, SYSTEM_OVERLOADED_ERROR, WriteFailure};
 
 use super::codes::{BAD_VALUE, OVERLOADED, UNAUTHORIZED, UNSUPPORTED};
+use super::no_server;
 
 /// The longest text of the server that is repeated, in characters.
 const MOST: usize = 300;
@@ -61,7 +62,7 @@ pub(crate) fn words(error: &Error) -> String {
     }
     match &*error.kind {
         ErrorKind::ConnectionPoolCleared { message, .. } => shortened(cause_of_clearing(message)),
-        ErrorKind::ServerSelection { message, .. } => of_selection(message),
+        ErrorKind::ServerSelection { message, .. } => shortened(&no_server::of_selection(message)),
         kind => shortened(&kind.to_string()),
     }
 }
@@ -99,27 +100,6 @@ fn cause_of_clearing(message: &str) -> &str {
     cause.split_once(", labels: ").map_or(cause, |(cause, _)| cause)
 }
 
-/// Why no server was selected: the driver's first words, and the servers that have failed.
-fn of_selection(message: &str) -> String {
-    let (said, topology) = message.split_once(" Topology: ").unwrap_or((message, ""));
-    let servers = topology.split("{ Address: ").skip(1).filter_map(|server| {
-        let (address, rest) = server.split_once(", Type: ")?;
-        let (_, error) = rest.split_once("Error: Kind: ")?;
-        let (reason, _) = error.split_once(", labels: ")?;
-        Some(format!("{address}: {reason}"))
-    });
-    let servers: Vec<String> = servers.collect();
-    if servers.is_empty() {
-        shortened(said)
-    } else {
-        shortened(&format!(
-            "{} ({})",
-            said.trim_end_matches('.'),
-            servers.join("; ")
-        ))
-    }
-}
-
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -147,16 +127,10 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_of_a_cleared_pool_and_the_failed_servers_are_named() {
+    fn the_cause_of_a_cleared_pool_is_named() {
         let cleared = "Connection pool for a:1 cleared because another operation failed with: Kind: SCRAM failure: no., \
                        labels: {}, source: Some(Error { kind: Command(CommandError { code: 18, code_name: \"A\" }) })";
         assert_eq!(cause_of_clearing(cleared), "SCRAM failure: no.");
-        let message = "Server selection timeout: No available servers. Topology: { Type: Unknown, Servers: [ { Address: \
-                       a:1, Type: Unknown, Error: Kind: I/O error: refused, labels: {}, source: None }, { Address: b:2, \
-                       Type: Unknown } ] }";
-        let short = "Server selection timeout: No available servers (a:1: I/O error: refused)";
-        assert_eq!(of_selection(message), short);
-        assert_eq!(of_selection("no topology"), "no topology");
     }
 
     #[test]

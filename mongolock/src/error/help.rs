@@ -2,7 +2,9 @@
 
 use mongodb::error::{Error, ErrorKind};
 
-use super::codes::{DOCUMENT_VALIDATION_FAILURE, DUPLICATE_KEY, OUT_OF_DISK_SPACE, UNAUTHORIZED};
+use super::codes::{
+    DATABASE_DIFFERS_IN_CASE, DOCUMENT_VALIDATION_FAILURE, DUPLICATE_KEY, OUT_OF_DISK_SPACE, UNAUTHORIZED,
+};
 use super::failure::Failure;
 use super::{LockError, LossReason, driver_text, no_server};
 
@@ -169,6 +171,9 @@ fn mongo_help(error: &Error) -> &'static str {
         (None, _) if has_code(error, DUPLICATE_KEY) => {
             "Drop the unique index of the lock collection that the message names: only `_id` is unique there, and every released lock \
              has the same `lockId`."
+        }
+        (None, _) if has_code(error, DATABASE_DIFFERS_IN_CASE) => {
+            "Write the name of the database as that of the one that exists: upper and lower case are not enough to tell two apart."
         }
         (None, _) if has_code(error, OUT_OF_DISK_SPACE) => {
             "Make room on the disk of MongoDB's primary, or enlarge it. Requests are repeated meanwhile, until `acquire_timeout`; \

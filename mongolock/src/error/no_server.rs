@@ -81,6 +81,70 @@ pub(super) fn said(address: &str, reason: &str, others: usize) -> String {
     }
 }
 
+/// Why no server was selected: the driver shows all that it knows of all servers, and this text names their addresses and why each
+/// one does not serve.
+pub(super) fn of_selection(message: &str) -> String {
+    let servers: Vec<(&str, &str)> = servers(message).collect();
+    let is_outage = message.contains("No available servers");
+    match servers.as_slice() {
+        [] => match after(message, ", Set Name: ") {
+            Some(name) => format!("none of the servers belongs to the replica set `{name}`"),
+            None => "no suitable MongoDB server is available".to_owned(),
+        },
+        [(address, reason)] if is_outage => said(address, reason, 0),
+        servers => {
+            let each = servers.iter().map(|(address, reason)| {
+                let known = known(reason).and_then(|known| known.said);
+                format!("{address} ({})", known.unwrap_or(reason))
+            });
+            let each = each.collect::<Vec<_>>().join(", ");
+            let what = if is_outage {
+                "cannot be reached"
+            } else {
+                "has no primary"
+            };
+            format!("MongoDB {what}: {each}")
+        }
+    }
+}
+
+/// The addresses of the servers that the driver's message describes, each with what is wrong with it.
+fn servers(message: &str) -> impl Iterator<Item = (&str, &str)> {
+    message.split("{ Address: ").skip(1).filter_map(|server| {
+        let (address, rest) = server.split_once(", Type: ")?;
+        let error = rest.split_once("Error: Kind: ").map(|(_, error)| reason(error));
+        Some((address, error.unwrap_or_else(|| kind(rest))))
+    })
+}
+
+/// The cause of an error, without its labels and numbers.
+fn reason(error: &str) -> &str {
+    let reason = error.split_once(", labels: ").map_or(error, |(reason, _)| reason);
+    let reason = reason
+        .split_once(" (os error ")
+        .map_or(reason, |(reason, _)| reason);
+    reason.strip_prefix("I/O error: ").unwrap_or(reason)
+}
+
+/// Why a server does not serve whose description begins with its type, as the driver calls it.
+fn kind(description: &str) -> &str {
+    match description.split([',', ' ']).next().unwrap_or_default() {
+        "Unknown" => "no answer",
+        "RsSecondary" => "secondary",
+        "RsArbiter" => "arbiter",
+        "RsGhost" => "its replica set is not initiated",
+        "RsOther" => "not ready",
+        other => other,
+    }
+}
+
+/// The word that follows a text.
+fn after<'a>(message: &'a str, text: &str) -> Option<&'a str> {
+    let (_, rest) = message.split_once(text)?;
+    let end = rest.find([',', ' ']).unwrap_or(rest.len());
+    Some(&rest[..end])
+}
+
 /// What to do about a server for which the driver has these words; `None` if they are not known.
 pub(super) fn help(text: &str) -> Option<&'static str> {
     known(text).map(|known| known.help)
@@ -89,6 +153,43 @@ pub(super) fn help(text: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn servers_that_do_not_serve_are_named_with_the_reason() {
+        let message = "Server selection timeout: None of the available servers suitable for criteria \
+            ReadPreference(Primary). Topology: { Type: ReplicaSetNoPrimary, Set Name: rs, Servers: [ { Address: a:1, \
+            Type: RsSecondary, Average RTT: 1ms, Tags: {} }, { Address: b:2, Type: Unknown }, { Address: [::1]:3, \
+            Type: Unknown, Error: Kind: Server selection timeout: late, labels: {} } ] }";
+        let text = "MongoDB has no primary: a:1 (secondary), b:2 (no answer), [::1]:3 (Server selection timeout: late)";
+        assert_eq!(of_selection(message), text);
+        let one = "No available servers. Topology: { Type: Unknown, Servers: [ { Address: a:1, Type: RsGhost, Average RTT: 1 } ] }";
+        assert_eq!(
+            of_selection(one),
+            "MongoDB at a:1 cannot be reached: its replica set is not initiated"
+        );
+        assert_eq!(
+            of_selection("Topology: { Type: Unknown, Set Name: rs, Servers: [ ] }"),
+            "none of the servers belongs to the replica set `rs`"
+        );
+    }
+
+    /// The form of the driver's own messages: an update of the driver may change it.
+    #[tokio::test]
+    async fn a_server_that_refuses_connections_is_named_with_the_reason() {
+        let uri = "mongodb://127.0.0.1:1,127.0.0.1:2/?serverSelectionTimeoutMS=200";
+        let client = mongodb::Client::with_uri_str(uri).await.unwrap();
+        let error = client
+            .database("a")
+            .run_command(mongodb::bson::doc! { "hello": 1 })
+            .await;
+        let text = crate::LockError::from(error.unwrap_err()).to_string();
+        let (said, servers) = text.split_once(": ").unwrap();
+        assert_eq!(said, "MongoDB cannot be reached");
+        let mut servers: Vec<&str> = servers.split(", ").collect();
+        servers.sort_unstable();
+        let refused = ["127.0.0.1:1", "127.0.0.1:2"].map(|address| format!("{address} (Connection refused)"));
+        assert_eq!(servers, refused);
+    }
 
     #[test]
     fn a_server_that_answers_was_reached() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 
 use super::failure::{Failure, REFUSED_LOG_IN};
-use super::{LockError, LossReason, driver_text};
+use super::{LockError, LossReason, driver_text, no_server};
 use crate::FencingToken;
 use crate::duration::Rounded;
 use crate::one_line::OneLine;
@@ -93,8 +93,10 @@ impl LockError {
     pub(crate) fn with_cause(&self) -> impl Display {
         let cause = self.source().and_then(|cause| cause.downcast_ref::<Error>());
         match cause {
-            Some(cause) => format!("{self}: {}", driver_text::words(cause)),
-            None => self.to_string(),
+            Some(cause) if !matches!(&*cause.kind, ErrorKind::ServerSelection { .. }) => {
+                format!("{self}: {}", driver_text::words(cause))
+            }
+            _ => self.to_string(),
         }
     }
 }
@@ -154,7 +156,7 @@ fn write_mongo(f: &mut Formatter<'_>, error: &Error) -> fmt::Result {
     match &*error.kind {
         ErrorKind::Authentication { .. } => f.write_str(REFUSED_LOG_IN),
         _ if driver_text::is_refused_elsewhere(error) => f.write_str(REFUSED_LOG_IN),
-        ErrorKind::ServerSelection { .. } => f.write_str("no suitable MongoDB server is available"),
+        ErrorKind::ServerSelection { message, .. } => f.write_str(&no_server::of_selection(message)),
         ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. } => {
             f.write_str("the connection to MongoDB failed")
         }
