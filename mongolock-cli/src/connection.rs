@@ -20,9 +20,6 @@ use crate::text::quoted;
 /// The environment variable with the connection string.
 const VARIABLE: &str = "MONGODB_URI";
 
-/// The retention of a provider that sets none.
-const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// How long a command that acquires nothing looks for a server. A person waits for its answer.
 const SELECTION: Duration = Duration::from_secs(5);
 
@@ -64,7 +61,6 @@ impl ConnectionArguments {
             admin: of_primary(database.client(), "admin"),
             database,
             options,
-            retention: RETENTION,
         })
     }
 
@@ -148,21 +144,9 @@ pub(crate) struct Collections {
     pub(crate) locks: Collection<Document>,
     /// The options of the client.
     pub(crate) options: ClientOptions,
-    /// The retention of the provider.
-    pub(crate) retention: Duration,
 }
 
 impl Collections {
-    /// The same collections, for providers with this retention.
-    pub(crate) fn with_retention(self, retention: Duration) -> Result<Self, Failure> {
-        let provider = self.provider.to_builder().retention(retention).build()?;
-        Ok(Self {
-            provider,
-            retention,
-            ..self
-        })
-    }
-
     /// The name of another database that differs from this one in upper and lower case only: the locks may be there.
     pub(crate) async fn other_spelling(&self) -> Option<String> {
         let names = self

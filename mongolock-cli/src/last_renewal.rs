@@ -29,8 +29,18 @@ pub(crate) struct LastRenewals {
 impl LastRenewals {
     /// Those of the last minutes. None is known where there are no change streams, or the user may not open one.
     pub(crate) async fn read(collections: &Collections) -> Self {
-        let read = timeout(LIMIT, read(collections)).await;
-        read.ok().and_then(Result::ok).unwrap_or_default()
+        let Ok(now) = now(collections).await else {
+            return Self::default();
+        };
+        let now = now.timestamp_millis() / 1000;
+        let at = timeout(LIMIT, read(collections, now))
+            .await
+            .ok()
+            .and_then(Result::ok);
+        Self {
+            at: at.unwrap_or_default(),
+            now,
+        }
     }
 
     /// For how long the lease of a lock that is held has not been renewed, if that is more than half of its expiry. A holder renews
@@ -56,11 +66,7 @@ pub(crate) fn no_renewal(time: Duration) -> String {
     format!("no renewal for {} s", time.as_secs())
 }
 
-async fn read(collections: &Collections) -> Result<LastRenewals, Error> {
-    let Ok(now) = now(collections).await else {
-        return Ok(LastRenewals::default());
-    };
-    let now = now.timestamp_millis() / 1000;
+async fn read(collections: &Collections, now: i64) -> Result<HashMap<String, i64>, Error> {
     let begin = u32::try_from(now).unwrap_or(u32::MAX).saturating_sub(WINDOW);
     let changes = doc! { "$match": { "$or": [
         { "updateDescription.updatedFields.expiresAt": { "$exists": true } },
@@ -87,5 +93,5 @@ async fn read(collections: &Collections) -> Result<LastRenewals, Error> {
             at.insert(id.to_owned(), i64::from(time.time));
         }
     }
-    Ok(LastRenewals { at, now })
+    Ok(at)
 }

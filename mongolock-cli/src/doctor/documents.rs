@@ -28,20 +28,11 @@ const LONGEST_PERIOD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// How to see all of them.
 const LIST: &str = "at the shell: mongolock ls | grep ' damaged '";
 
-pub(super) async fn documents(collections: &Collections) -> Vec<Finding> {
+pub(super) async fn documents(collections: &Collections, retention: Duration) -> Vec<Finding> {
     let check = "documents";
     let foreign = doc! { "_id": { "$not": { "$type": "string" } } };
-    let foreign = match collections
-        .locks
-        .find(foreign)
-        .limit(1)
-        .max_time(READ_LIMIT)
-        .await
-    {
-        Ok(mut found) => match found.advance().await {
-            Ok(is_there) => is_there,
-            Err(error) => return vec![Finding::unknown(check, driver::text(&error))],
-        },
+    let foreign = match collections.locks.find_one(foreign).max_time(READ_LIMIT).await {
+        Ok(found) => found.is_some(),
         Err(error) if code(&error) == Some(UNAUTHORIZED) => {
             return vec![Finding::unknown(check, "this user may not read them")];
         }
@@ -52,7 +43,7 @@ pub(super) async fn documents(collections: &Collections) -> Vec<Finding> {
         damaged,
         others,
         wrong_times,
-    } = match found(collections).await {
+    } = match found(collections, retention).await {
         Ok(found) => found,
         Err(error) => return vec![Finding::unknown(check, error.to_string())],
     };
@@ -118,14 +109,14 @@ struct Found {
     wrong_times: Vec<Finding>,
 }
 
-async fn found(collections: &Collections) -> Result<Found, Failure> {
+async fn found(collections: &Collections, retention: Duration) -> Result<Found, Failure> {
     let mut locks = collections.provider.admin().stream(LockFilter::new());
     let mut all = Found::default();
     while let Some(found) = locks.next().await {
         match found {
             Ok(lock) => {
                 all.number += 1;
-                all.wrong_times.extend(wrong_time(&lock, collections.retention));
+                all.wrong_times.extend(wrong_time(&lock, retention));
             }
             Err(LockError::CorruptDocument { .. }) if all.damaged.len() == NAMED => all.others += 1,
             Err(LockError::CorruptDocument { name, problem, .. }) => all.damaged.push((name, problem)),

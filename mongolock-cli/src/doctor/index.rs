@@ -16,13 +16,14 @@ const OVERDUE: Duration = Duration::from_secs(60 * 60);
 /// What is found about the index, other indexes that delete documents, and the deletion. Nothing is created.
 pub(super) async fn ttl_index(
     collections: &Collections,
+    retention: Duration,
     state: &IndexState,
     hello: &Document,
 ) -> Vec<Finding> {
-    let mut findings = vec![of_library(collections, state)];
+    let mut findings = vec![of_library(collections, retention, state)];
     findings.extend(foreign(collections).await);
     if let (IndexState::Ready, Ok(now)) = (state, hello.get_datetime("localTime")) {
-        findings.push(monitor(collections, *now).await);
+        findings.push(monitor(collections, retention, *now).await);
     }
     findings
 }
@@ -58,7 +59,7 @@ async fn foreign(collections: &Collections) -> Vec<Finding> {
 }
 
 /// Whether the server deletes what is over.
-async fn monitor(collections: &Collections, now: DateTime) -> Finding {
+async fn monitor(collections: &Collections, retention: Duration, now: DateTime) -> Finding {
     let check = "TTL monitor";
     let mend = "db.adminCommand({ setParameter: 1, ttlMonitorEnabled: true })";
     let parameter = doc! { "getParameter": 1, "ttlMonitorEnabled": 1 };
@@ -71,8 +72,8 @@ async fn monitor(collections: &Collections, now: DateTime) -> Finding {
             mend,
         );
     }
-    let latest = now.timestamp_millis()
-        - i64::try_from((collections.retention + OVERDUE).as_millis()).unwrap_or(i64::MAX);
+    let latest =
+        now.timestamp_millis() - i64::try_from((retention + OVERDUE).as_millis()).unwrap_or(i64::MAX);
     let overdue = doc! { "expiresAt": { "$lt": DateTime::from_millis(latest) } };
     match (
         collections.locks.find_one(overdue).max_time(READ_LIMIT).await,
@@ -93,13 +94,13 @@ async fn monitor(collections: &Collections, now: DateTime) -> Finding {
 }
 
 /// What the library says about its index.
-fn of_library(collections: &Collections, state: &IndexState) -> Finding {
+fn of_library(collections: &Collections, retention: Duration, state: &IndexState) -> Finding {
     let (check, said) = ("TTL index", state.to_string());
     let name = collections.locks.name();
     let collection = format!("db.getCollection({name:?})");
     let create = format!(
         "{collection}.createIndex({{ expiresAt: 1 }}, {{ name: \"expiresAt_ttl\", expireAfterSeconds: {} }})",
-        collections.retention.as_secs()
+        retention.as_secs()
     );
     match state {
         IndexState::Ready | IndexState::NoCollection => Finding::ok(check, said),
@@ -109,7 +110,7 @@ fn of_library(collections: &Collections, state: &IndexState) -> Finding {
                 // Providers with another retention than the one that was asked for have made it.
                 Some(index) => format!(
                     "/* only if the retention of the providers is {} s; else: mongolock doctor --retention TIME */ {collection}.dropIndex({index:?}); {create}",
-                    collections.retention.as_secs()
+                    retention.as_secs()
                 ),
                 None => format!("{collection}.getIndexes()"),
             };

@@ -88,10 +88,9 @@ pub(crate) async fn doctor(
     arguments: DoctorArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
-    let collections = connection
-        .collections()
-        .await?
-        .with_retention(arguments.retention)?;
+    let retention = arguments.retention;
+    let mut collections = connection.collections().await?;
+    collections.provider = collections.provider.to_builder().retention(retention).build()?;
     let mut report = Report {
         output: Output::new(),
         as_json: arguments.json,
@@ -112,7 +111,7 @@ pub(crate) async fn doctor(
                     format!("at the shell: --database {other}"),
                 ))?;
             }
-            check(&collections, &hello, &mut report).await?;
+            check(&collections, retention, &hello, &mut report).await?;
         }
         Err(error) => {
             let known = collections.provider.health().await.error;
@@ -129,12 +128,17 @@ pub(crate) async fn doctor(
     Ok(Ending::Code(if report.is_wrong { exit::NO } else { 0 }))
 }
 
-async fn check(collections: &Collections, hello: &Document, report: &mut Report) -> Result<(), Failure> {
+async fn check(
+    collections: &Collections,
+    retention: Duration,
+    hello: &Document,
+    report: &mut Report,
+) -> Result<(), Failure> {
     for finding in rights::rights(collections).await {
         report.add(&finding)?;
     }
     let index = collections.provider.admin().inspect_index().await;
-    for finding in index::ttl_index(collections, &index, hello).await {
+    for finding in index::ttl_index(collections, retention, &index, hello).await {
         report.add(&finding)?;
     }
     report.add(&servers::write_concern(collections, hello).await)?;
@@ -146,7 +150,7 @@ async fn check(collections: &Collections, hello: &Document, report: &mut Report)
         report.add(&finding)?;
     }
     report.add(&servers::change_streams(collections).await)?;
-    for finding in documents::documents(collections).await {
+    for finding in documents::documents(collections, retention).await {
         report.add(&finding)?;
     }
     for finding in clocks::clocks(hello, &collections.options).await {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use mongodb::bson::{DateTime, Document, doc, oid::ObjectId};
 use mongodb::error::Error;
+use mongodb::options::WriteConcern;
 use mongodb::{ClientSession, Collection};
 use tokio::time::timeout;
 
@@ -62,7 +63,9 @@ fn unconfirmed(check: &'static str, reason: &str) -> Finding {
 /// aborted; `None` where that cannot be tried. Other findings tell of a missing right.
 pub(super) async fn documents(collections: &Collections) -> Option<Finding> {
     let mut session = collections.database.client().start_session().await.ok()?;
-    session.start_transaction().await.ok()?;
+    // The abortion must not wait for a majority.
+    let begun = session.start_transaction().write_concern(WriteConcern::nodes(1));
+    begun.await.ok()?;
     let tried = try_documents(&collections.locks, &mut session).await;
     // The server aborts it by itself if this does not arrive.
     let _ = session.abort_transaction().await;

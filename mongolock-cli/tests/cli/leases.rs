@@ -445,6 +445,95 @@ async fn a_lease_whose_new_handle_cannot_be_written_is_released() {
     }
 }
 
+/// A file that is mounted, or in a folder that takes no other file, is written in place; what a link leads to is replaced, and not
+/// the link.
+#[tokio::test]
+async fn a_file_that_cannot_be_replaced_is_written_in_place_and_a_link_is_followed() {
+    let scene = Scene::new().await;
+    scene.succeeded("acquire a --ttl 30m --handle lease");
+    must(std::os::unix::fs::symlink(
+        scene.file("lease"),
+        scene.file("link"),
+    ));
+    // It is in the way of the new file.
+    must(fs::create_dir(scene.file("lease.new")));
+    let before = must(fs::read_to_string(scene.file("lease")));
+    for _ in 0..2 {
+        let (ended, _, said) = scene.resumed("link --then-detach 30m", "true");
+        assert_eq!(ended, Some(0), "{said}");
+        assert!(must(fs::symlink_metadata(scene.file("link"))).is_symlink());
+        let handle = must(fs::read_to_string(scene.file("lease")));
+        assert!(handle != before && handle.ends_with('\n'), "{handle}");
+        // The second time it is replaced.
+        let _ = fs::remove_dir(scene.file("lease.new"));
+    }
+    assert_eq!(scene.succeeded("release --handle link"), "released a\n");
+    assert_eq!(scene.state("a").await, LockState::Released);
+}
+
+/// What cannot be written later is found before the lease is resumed.
+#[tokio::test]
+async fn a_handle_that_no_file_has_is_not_detached_again() {
+    let scene = Scene::new().await;
+    scene.succeeded("acquire a --ttl 30m --handle lease");
+    let held = scene.info("a").await;
+    let script = r#"cat lease | "$ML" --database "$DB" run --resume /dev/stdin --then-detach 30m -- true"#;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).current_dir(scene.directory.path());
+    shell
+        .env("ML", env!("CARGO_BIN_EXE_mongolock"))
+        .env("DB", scene.db.name());
+    shell.env("MONGODB_URI", scene.db.uri());
+    let (code, _, said) = output(shell);
+    assert_eq!(code, Some(125), "{said}");
+    assert!(
+        said.contains("is no file, so the lease was not resumed"),
+        "{said}"
+    );
+    assert_eq!(scene.info("a").await.fencing_token, held.fencing_token);
+    scene.succeeded("release --handle lease");
+}
+
+/// What a command does comes first, and the exit code says it.
+#[tokio::test]
+async fn an_output_that_takes_nothing_changes_only_hold() {
+    let scene = Scene::new().await;
+    let full = || must(fs::OpenOptions::new().write(true).open("/dev/full"));
+    let ran = |line: &str| {
+        let mut command = scene.command(line);
+        command.stdout(full());
+        let ended = must(
+            command
+                .stderr(Stdio::piped())
+                .spawn()
+                .and_then(std::process::Child::wait_with_output),
+        );
+        (
+            ended.status.code(),
+            String::from_utf8_lossy(&ended.stderr).into_owned(),
+        )
+    };
+    let (code, said) = ran("hold a --for 30m");
+    assert_eq!(code, Some(125), "{said}");
+    assert!(
+        said.contains("cannot write the output, so the lock is released: "),
+        "{said}"
+    );
+    assert_eq!(scene.state("a").await, LockState::Released);
+    for release in [
+        "release a --yes",
+        "release --owner anna --yes",
+        "release --handle lease",
+    ] {
+        scene.succeeded("acquire a --ttl 30m --handle lease --owner anna");
+        let (code, said) = ran(release);
+        assert_eq!(code, Some(0), "{said}");
+        assert_eq!(said.matches("cannot write the output: ").count(), 1, "{said}");
+        assert_eq!(scene.state("a").await, LockState::Released);
+        let _ = fs::remove_file(scene.file("lease"));
+    }
+}
+
 /// The lock is lost while the command runs, and no handle can bring it back.
 #[tokio::test]
 async fn a_lost_lease_is_not_detached_again() {

@@ -11,6 +11,7 @@ mod end;
 mod faults;
 mod fixture;
 mod guide;
+mod inputs;
 mod inside;
 mod lease_faults;
 mod leases;

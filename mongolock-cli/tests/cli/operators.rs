@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
-use mongolock_tests::{TestDb, locks, must, test_db};
+use mongolock::LockState;
+use mongolock_tests::{AMPLE, TestDb, eventually, locks, must, test_db};
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::fixture::{mongolock, output, provider};
+use crate::fixture::{Running, mongolock, output, provider, send};
 
 fn json(db: &TestDb, arguments: &[&str]) -> Vec<Value> {
     let (code, out, said) = output(mongolock(db, &[arguments, &["--json"]].concat()));
@@ -521,4 +523,106 @@ async fn completions_name_the_commands() {
             "{shell}: hidden commands stay hidden"
         );
     }
+}
+
+/// For `run` a `--` begins its command, so that it has an option for such a name; elsewhere the name stands behind `--`.
+#[tokio::test]
+async fn a_name_may_begin_with_a_dash() {
+    let db = test_db().await;
+    let provider = provider(&db).await;
+    let ran = |arguments: &[&str]| output(mongolock(&db, arguments));
+    let (code, _, said) = ran(&["run", "-x", "--", "true"]);
+    assert!(code == Some(125) && said.contains("write --name=NAME"), "{said}");
+    let show = r#"test "$MONGOLOCK_NAME" = "$0""#;
+    for (arguments, names) in [(&["--name=-x"][..], "-x"), (&["a", "--name", "--y"], "a,--y")] {
+        let (code, _, said) = ran(&[&["run"], arguments, &["--", "sh", "-c", show, names]].concat());
+        assert_eq!(code, Some(0), "{said}");
+    }
+    assert_eq!(
+        ran(&["run", "--name=-x", "--once-per", "1d", "--", "true"]).0,
+        Some(0)
+    );
+    let (code, _, said) = ran(&["run", "--name=-x", "--no-wait", "--", "true"]);
+    assert_eq!(code, Some(75), "{said}");
+    assert!(
+        said.contains("`mongolock release --done -- -x` clears the mark"),
+        "{said}"
+    );
+    assert_eq!(ran(&["release", "--yes", "--done", "--", "-x"]).0, Some(0));
+    let info = must(provider.admin().get("-x").await).expect("it was used");
+    assert_eq!(info.state, LockState::Released);
+    for command in [
+        &["show", "--", "-x"][..],
+        &["hold", "--for", "1m", "--", "-x"],
+        &["release", "--yes", "--", "-x"],
+    ] {
+        assert_eq!(ran(command).0, Some(0), "{command:?}");
+    }
+}
+
+/// A holder renews after a third of its expiry; a process that has died does not.
+#[tokio::test]
+async fn a_holder_that_no_longer_renews_is_told_from_one_that_does() {
+    let db = test_db().await;
+    let holds = |name: &str| {
+        let mut command = mongolock(&db, &["run", name, "--expiry", "24s", "--", "sleep", "100"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        Running::start(command)
+    };
+    let (alive, dead) = (holds("alive"), holds("dead"));
+    let provider = provider(&db).await;
+    for name in ["alive", "dead"] {
+        let held =
+            || async { must(provider.admin().get(name).await).filter(|info| info.state == LockState::Held) };
+        must(eventually(AMPLE, "a lock that is held", held).await);
+    }
+    let guardian = dead.guardian().await;
+    dead.signal(Signal::STOP);
+    let seen = |command: &[&str]| output(mongolock(&db, command)).1;
+    let told = || async { seen(&["ls"]).contains("no renewal for ").then_some(()) };
+    must(eventually(AMPLE, "a lease without renewals", told).await);
+    let list = seen(&["ls"]);
+    let line = |name: &str| {
+        list.lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_default()
+    };
+    assert!(
+        line("dead").contains("  no renewal for ") && line("alive").contains("  held  "),
+        "{list}"
+    );
+    assert!(
+        seen(&["show", "dead"]).contains("renewal    no renewal for "),
+        "{}",
+        seen(&["show", "dead"])
+    );
+    assert!(!seen(&["show", "alive"]).contains("no renewal"));
+    send(guardian, Signal::KILL);
+    drop((alive, dead));
+}
+
+#[tokio::test]
+async fn a_database_that_is_spelt_otherwise_is_said() {
+    let db = test_db().await;
+    assert_eq!(output(mongolock(&db, &["run", "a", "--", "true"])).0, Some(0));
+    let other = db.name().to_uppercase();
+    let ran = |command: &str| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_mongolock"));
+        program
+            .args(command.split(' '))
+            .args(["--database", &other])
+            .env("MONGODB_URI", db.uri());
+        output(program)
+    };
+    let (code, _, said) = ran("ls");
+    let spelt = format!("there is a database `{}`, which is spelt otherwise", db.name());
+    assert!(code == Some(0) && said.contains(&spelt), "{said}");
+    let (code, out, _) = ran("doctor");
+    assert!(code == Some(1) && out.contains("WRONG    database"), "{out}");
+    let (code, _, said) = ran("hold b --for 1m");
+    assert_eq!(code, Some(125), "{said}");
+    assert!(
+        said.contains("DatabaseDifferCase") && said.contains("help: Write the name of the database"),
+        "{said}"
+    );
 }

@@ -210,7 +210,11 @@ impl Reachability {
             return error;
         }
         let state = self.servers.borrow();
-        let failure = state.failure(None).map(Failure::into_error);
+        // The driver's own error names all servers.
+        let failure = state
+            .failure(None)
+            .filter(|failure| !matches!(failure, Failure::Unreachable { others: 1.., .. }));
+        let failure = failure.map(Failure::into_error);
         let refused = state.refused().cloned().map(LockError::Mongo);
         refused.or(failure).unwrap_or(error)
     }

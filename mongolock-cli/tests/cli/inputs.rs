@@ -1,0 +1,384 @@
+//! Connection strings and servers about which the driver says something wrong, or nothing: what the program says instead, and what
+//! to do.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mongodb::bson::{DateTime, Document, RawDocumentBuf, doc};
+use mongolock_tests::{LentServer, Server, ServerOptions, Set, TestDb, must, test_db};
+
+use crate::fixture::{at, output};
+
+/// The longest time that a command takes which does not wait; it is less where the server answers.
+const PROMPT: Duration = Duration::from_secs(6);
+
+/// How late a process may be on a machine with other work.
+const SLACK: Duration = Duration::from_secs(4);
+
+/// A file of the tests for TLS.
+fn file(name: &str) -> String {
+    format!("{}/tests/cli/tls/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Asserts what `ls` says for a connection string, and that the advice has these words.
+fn assert_said(db: &TestDb, uri: &str, wanted: &str, help: &str) {
+    let (code, out, said) = output(at(uri, db, &["ls"]));
+    assert_eq!((code, out.as_str()), (Some(125), ""), "{uri}: {said}");
+    let lines: Vec<&str> = said.lines().collect();
+    let [first, second] = lines.as_slice() else {
+        panic!("{uri}: {said}");
+    };
+    assert!(first.contains(wanted), "{uri}: {said}");
+    assert!(
+        second.starts_with("mongolock: help: ") && second.contains(help),
+        "{uri}: {said}"
+    );
+}
+
+/// The library has a test of what it says of more strings.
+#[tokio::test]
+async fn a_string_that_cannot_be_used() {
+    let db = test_db().await;
+    let invalid = "the MongoDB connection string is invalid: ";
+    let encrypted = format!("tls=true&tlsCertificateKeyFile={}", file("encrypted.pem"));
+    for (options, reason, help) in [
+        (
+            "compressors=zstd",
+            "`compressors` is not built in",
+            "Remove `compressors`",
+        ),
+        (
+            "tlsCAFile=/x&tls=false",
+            "`tls=false` stands beside other options of TLS",
+            "Remove `tls=false`",
+        ),
+        (
+            "tls=true&tlsAllowInvalidHostnames=true",
+            "`tlsAllowInvalidHostnames` is not supported",
+            "a host name that the server's",
+        ),
+        (
+            "timeoutMS=5000",
+            "`timeoutMS` is not supported",
+            "`serverSelectionTimeoutMS`",
+        ),
+        ("maxPoolSize=0", "`maxPoolSize` is 0", "1 or more"),
+        (
+            "authMechanism=MONGODB-AWS",
+            "the mechanism MONGODB-AWS is not built in",
+            "a password or with MONGODB-X509",
+        ),
+        (
+            "authMechanism=MONGODB-OIDC",
+            "MONGODB-OIDC needs `authMechanismProperties`",
+            "ENVIRONMENT:azure",
+        ),
+        (&encrypted, "is encrypted", "openssl pkey"),
+        (
+            "tls=true&tlsCertificateKeyFile=/none.pem",
+            "the file /none.pem of `tlsCertificateKeyFile` cannot be read",
+            "path",
+        ),
+    ] {
+        let uri = format!("mongodb://127.0.0.1:1/app?{options}");
+        assert_said(
+            &db,
+            &uri,
+            &format!(
+                "{invalid}{}",
+                if options == encrypted {
+                    "the key in the file"
+                } else {
+                    reason
+                }
+            ),
+            help,
+        );
+        let (_, _, said) = output(at(&uri, &db, &["ls"]));
+        assert!(said.contains(reason), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_with_more_than_a_string() {
+    let db = test_db().await;
+    let directory = must(tempfile::tempdir());
+    for (text, wanted) in [
+        (
+            "\u{feff}mongodb://127.0.0.1:1/app\n",
+            "begins with a byte order mark",
+        ),
+        (
+            "mongodb://127.0.0.1:1/app\nmongodb://127.0.0.1:1/b\n",
+            "has more than one line",
+        ),
+    ] {
+        let path = directory.path().join("uri");
+        must(fs::write(&path, text));
+        let mut command = at(
+            "",
+            &db,
+            &["ls", "--uri-file", must(path.to_str().ok_or("a path"))],
+        );
+        command.env_remove("MONGODB_URI");
+        let (code, _, said) = output(command);
+        assert_eq!(code, Some(125), "{said}");
+        assert!(said.contains(wanted) && said.contains("help: "), "{said}");
+    }
+}
+
+/// A server that requires TLS and a client certificate. Until it has started, it takes connections without.
+async fn with_tls(certificate: &str) -> Server {
+    let options = ServerOptions::standalone()
+        .argument("--tlsMode")
+        .argument("preferTLS");
+    let options = options
+        .argument("--tlsCertificateKeyFile")
+        .argument(file(certificate));
+    let server = must(Server::start(options.argument("--tlsCAFile").argument(file("authority.pem"))).await);
+    let admin = must(server.client().await).database("admin");
+    must(
+        admin
+            .run_command(doc! { "setParameter": 1, "tlsMode": "requireTLS" })
+            .await,
+    );
+    server
+}
+
+#[tokio::test]
+async fn a_server_with_tls_and_one_without() {
+    let db = test_db().await;
+    let (server, elsewhere) = (with_tls("server.pem").await, with_tls("elsewhere.pem").await);
+    let plain = must(LentServer::standalone().await);
+    let uri = |address: &str, options: &str| {
+        format!("mongodb://{address}/?serverSelectionTimeoutMS=1000&{options}")
+    };
+    let used = |address: &str, reason: &str| format!("MongoDB at {address} cannot be used: {reason}");
+    let own = format!("tls=true&tlsCertificateKeyFile={}", file("server.pem"));
+    let trusted = format!("tls=true&tlsCAFile={}", file("authority.pem"));
+    let both = format!("{trusted}&tlsCertificateKeyFile={}", file("server.pem"));
+    let address = server.node().address();
+    assert_eq!(output(at(&uri(address, &both), &db, &["ls"])).0, Some(0));
+    for (address, options, reason, help) in [
+        (address, "appName=a", "it closed the connection", "`tls=true`"),
+        (
+            plain.node().address(),
+            "tls=true",
+            "it does not answer in TLS",
+            "Remove `tls=true`",
+        ),
+        (
+            address,
+            &trusted,
+            "it closed the connection after the TLS handshake",
+            "`tlsCertificateKeyFile`",
+        ),
+        (
+            address,
+            &own,
+            "its certificate is from an authority that is not trusted here",
+            "`tlsCAFile`",
+        ),
+        (
+            elsewhere.node().address(),
+            &both,
+            "its certificate is for other host names",
+            "host name",
+        ),
+    ] {
+        assert_said(&db, &uri(address, options), &used(address, reason), help);
+    }
+}
+
+/// Answers each command on each connection with the reply of a member of a set to `hello`.
+fn pretend(listener: TcpListener, hello: Document) {
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let hello = hello.clone();
+            thread::spawn(move || answer(stream, &hello));
+        }
+    });
+}
+
+/// The messages are those of the wire protocol: OP_QUERY (2004), which begins a connection, and OP_MSG (2013).
+fn answer(mut stream: TcpStream, hello: &Document) -> std::io::Result<()> {
+    let reply = must(RawDocumentBuf::try_from(hello)).into_bytes();
+    loop {
+        let mut header = [0; 16];
+        stream.read_exact(&mut header)?;
+        let number =
+            |at: usize| i32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let (length, id, code) = (number(0), number(4), number(12));
+        let mut body = vec![0; usize::try_from(length - 16).unwrap_or(0)];
+        stream.read_exact(&mut body)?;
+        let (code, before): (i32, &[u8]) = if code == 2004 {
+            (1, &[8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0])
+        } else {
+            (2013, &[0; 5])
+        };
+        let length = i32::try_from(16 + before.len() + reply.len()).unwrap_or(0);
+        let head = [length, 0, id, code].map(i32::to_le_bytes).concat();
+        stream.write_all(&[&head, before, &reply].concat())?;
+    }
+}
+
+/// A member of a set that answers with this version of the protocol, and names itself so.
+fn member(wire: i32, name: Option<&str>) -> String {
+    let listener = must(TcpListener::bind("127.0.0.1:0"));
+    let address = must(listener.local_addr()).to_string();
+    let name = name.unwrap_or(&address);
+    pretend(
+        listener,
+        doc! {
+            "ok": 1.0, "helloOk": true, "isWritablePrimary": true, "ismaster": true, "setName": "rs", "setVersion": 1, "hosts": [name],
+            "me": name, "primary": name, "minWireVersion": 0, "maxWireVersion": wire, "maxBsonObjectSize": 16_777_216,
+            "maxMessageSizeBytes": 48_000_000, "maxWriteBatchSize": 100_000, "localTime": DateTime::now(),
+        },
+    );
+    address
+}
+
+#[tokio::test]
+async fn an_old_server_and_a_member_whose_name_does_not_resolve() {
+    let db = test_db().await;
+    let old = member(8, None);
+    let said = format!("MongoDB at {old} cannot be used: it is older than MongoDB 4.4");
+    assert_said(&db, &format!("mongodb://{old}/"), &said, "MongoDB 4.4 or newer");
+    // It is final: nothing is waited for.
+    let begun = Instant::now();
+    let (code, _, run) = output(at(
+        &format!("mongodb://{old}/"),
+        &db,
+        &["run", "a", "--wait", "1m", "--", "true"],
+    ));
+    assert!(
+        code == Some(125) && run.contains(&said) && begun.elapsed() < SLACK,
+        "{run}"
+    );
+
+    let member = member(17, Some("db-1.locks.invalid:27017"));
+    let uri = format!("mongodb://{member}/?replicaSet=rs&serverSelectionTimeoutMS=1000");
+    assert_said(
+        &db,
+        &uri,
+        "MongoDB at db-1.locks.invalid:27017 cannot be reached: ",
+        "`rs.conf()`",
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_wants_a_user_or_an_api_version() {
+    let db = test_db().await;
+    let users = must(LentServer::with_users().await);
+    let uri = format!("mongodb://{}/", users.node().address());
+    assert_said(&db, &uri, "MongoDB requires a user", "a user and a password");
+
+    let server = must(Server::start(ServerOptions::standalone()).await);
+    let admin = must(server.client().await).database("admin");
+    must(
+        admin
+            .run_command(doc! { "setParameter": 1, "requireApiVersion": true })
+            .await,
+    );
+    let uri = format!(
+        "mongodb://{}/?serverSelectionTimeoutMS=1000",
+        server.node().address()
+    );
+    let said = format!(
+        "MongoDB at {} cannot be used: it requires an API version",
+        server.node().address()
+    );
+    assert_said(&db, &uri, &said, "`requireApiVersion`");
+}
+
+/// One attempt ends soon, also where the members answer and none is primary.
+#[tokio::test]
+async fn without_a_primary_no_wait_ends_soon() {
+    let db = test_db().await;
+    let set = Set::uninitiated("none", 1).await;
+    let directory = must(tempfile::tempdir());
+    let handle = directory.path().join("lease");
+    let handle = must(handle.to_str().ok_or("a path"));
+    let (one, alone) = (
+        set.address(0),
+        format!("mongodb://{}/?directConnection=true", set.address(0)),
+    );
+    for uri in [
+        format!("mongodb://{one}/"),
+        alone,
+        "mongodb://127.0.0.1:1/".to_owned(),
+    ] {
+        for command in [
+            &["run", "a", "--no-wait", "--", "true"][..],
+            &["hold", "a", "b", "--no-wait", "--for", "1m"],
+            &["acquire", "a", "--no-wait", "--ttl", "1m", "--handle", handle],
+        ] {
+            let begun = Instant::now();
+            let (code, _, said) = output(at(&uri, &db, command));
+            assert_eq!(code, Some(125), "{said}");
+            assert!(
+                begun.elapsed() < PROMPT + SLACK,
+                "{command:?}: {:?}",
+                begun.elapsed()
+            );
+            assert!(
+                !said.contains("LockProvider") && !said.contains("acquire_timeout"),
+                "{said}"
+            );
+            assert!(!Path::new(handle).exists());
+        }
+    }
+}
+
+/// The past is read from what a majority has.
+#[tokio::test]
+async fn log_ends_without_a_majority() {
+    let db = test_db().await;
+    let set = Set::start("stuck", &[doc! {}, doc! {}]).await;
+    let uri = format!("mongodb://{}/?replicaSet=stuck", set.address(0));
+    assert_eq!(output(at(&uri, &db, &["log"])).0, Some(0));
+    set.run(1, doc! { "fsync": 1, "lock": true }).await;
+    set.run(
+        0,
+        doc! { "appendOplogNote": 1, "data": {}, "writeConcern": { "w": 1 } },
+    )
+    .await;
+    let (code, _, said) = output(at(&uri, &db, &["log"]));
+    assert_eq!(code, Some(125), "{said}");
+    assert!(
+        said.contains("no majority of the replica set has confirmed a write since 20"),
+        "{said}"
+    );
+}
+
+/// Options of the string are for other programs: a tag that no member has, and a member that lags.
+#[tokio::test]
+async fn the_string_does_not_change_what_is_read() {
+    let db = test_db().await;
+    let set = Set::start("tags", &[doc! {}, doc! {}]).await;
+    let uri = format!("mongodb://{}/?replicaSet=tags", set.address(0));
+    let seen = |uri: &str, command: &[&str]| output(at(uri, &db, command));
+    assert_eq!(seen(&uri, &["run", "a", "--", "true"]).0, Some(0));
+    set.run(1, doc! { "fsync": 1, "lock": true }).await;
+    for options in [
+        "readPreference=secondary",
+        "readPreference=secondary&readPreferenceTags=dc:none",
+        "readConcernLevel=linearizable",
+        "w=7",
+    ] {
+        let uri = format!("{uri}&{options}");
+        let (code, out, said) = seen(&uri, &["show", "a"]);
+        assert_eq!(code, Some(0), "{options}: {out}{said}");
+        assert!(out.contains("released"), "{options}: {out}");
+        let (_, out, said) = seen(&uri, &["doctor"]);
+        assert!(
+            out.contains("ok       documents       1 lock, none damaged"),
+            "{options}: {out}{said}"
+        );
+    }
+    set.run(1, doc! { "fsyncUnlock": 1 }).await;
+}
