@@ -82,8 +82,14 @@ impl Stored {
 
     /// Finds out whether another handle can be written, before the lease of this one is touched.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        let opened = OpenOptions::new().write(true).open(&self.path);
         let shown = self.path.display();
+        // A pipe has nobody who would read the handle, and must not be replaced by a file.
+        if !self.path.is_file() {
+            return Err(Failure::new(format!(
+                "{shown} is no file, so the lease was not resumed"
+            )));
+        }
+        let opened = OpenOptions::new().write(true).open(&self.path);
         opened.map(drop).map_err(Failure::io(format_args!(
             "cannot write {shown}, so the lease was not resumed"
         )))

@@ -210,7 +210,7 @@ pub enum LockError {
     /// MongoDB refused an operation or could not be reached.
     ///
     /// The driver's error has the details: match its `kind`. `Display` repeats nothing of it, because it is also the
-    /// [`source`](std::error::Error::source).
+    /// [`source`](std::error::Error::source); only where the driver finds no server, `Display` names the servers and there is no source.
     ///
     /// A failure that mongolock has found itself (a missing reply, an unreachable server) is an I/O error of the driver
     /// with a text of its own: `Display` is that text, and `source()` is its cause, if there is one.

@@ -130,8 +130,9 @@ Examples:
 pub(super) const LS_HELP: &str = "\
 The columns are name, state, remaining time and owner, each as wide as its content. At a terminal a line that is \
 too long is cut in the middle of its name or owner. A permit of a semaphore is shown as `name #number`. A \
-document that cannot be read as a lock is a line with the state `damaged`. Without locks there are no lines; at a terminal \
-one says in which database and collection there are none. The state of a lock that is held by no process is `detached`: its \
+document that cannot be read as a lock is a line with the state `damaged`. Without locks there are no lines, and one on \
+standard error says in which database and collection there are none. `no renewal for 42 s` stands in the place of `held` if that is \
+more than half of the expiry: the holder has probably died. It is known for leases of up to two minutes, where change streams are. The state of a lock that is held by no process is `detached`: its \
 lease ends when the remaining time is over, unless a process with its handle resumes or extends it.
 
 Fields of --json:
@@ -253,8 +254,9 @@ Examples:
   mongolock log --since 02:00 --until 04:00 --json | jq -r 'select(.end == \"expired\") | .name'";
 
 pub(super) const DOCTOR_HELP: &str = "\
-Each finding is ok, wrong, or unknown (this user has no right to see it), with the command that mends it. The command only \
-reads. The exit code is 1 if a finding is wrong.
+Each finding is ok, wrong, or unknown (this user has no right to see it), with the command that mends it. The command changes \
+nothing: it tries a majority write that matches no document, and the documents of a lock in a transaction that it aborts. The \
+exit code is 1 if a finding is wrong: no lock can be acquired, or held ones get lost, or something else is to be mended.
 
 Fields of --json:
   check     text, such as `privileges`

@@ -477,7 +477,8 @@ async fn a_handle_that_no_file_has_is_not_detached_again() {
     let scene = Scene::new().await;
     scene.succeeded("acquire a --ttl 30m --handle lease");
     let held = scene.info("a").await;
-    let script = r#"cat lease | "$ML" --database "$DB" run --resume /dev/stdin --then-detach 30m -- true"#;
+    let script =
+        r#"mkfifo p; cat lease > p & "$ML" --database "$DB" run --resume p --then-detach 30m -- true"#;
     let mut shell = Command::new("sh");
     shell.args(["-c", script]).current_dir(scene.directory.path());
     shell

@@ -1,12 +1,15 @@
 //! What is wrong with a connection string, and what to do: by the driver's words, which are its only sign for the wrong part, and by
 //! the files that the string names.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use mongodb::options::{AuthMechanism, ClientOptions, Tls};
+use mongodb::error::{Error, ErrorKind};
+use mongodb::options::{AuthMechanism, ClientOptions, Credential, Tls};
 
 use super::failure::Failure;
+use crate::LockError;
 
 /// A refusal of the driver whose words hide the reason.
 struct Known {
@@ -84,18 +87,85 @@ const DECRYPT: &str = "Decrypt the key into a file that only the program can rea
                        certificate behind it. The feature `cert-key-password` of the crate `mongodb` reads encrypted keys in a Rust \
                        program.";
 
-/// What the driver would not tell about the text: it is no single line, or begins with a mark of its encoding.
-pub(crate) fn of_text(uri: &str) -> Option<Failure> {
-    if uri.starts_with('\u{feff}') {
-        return known("byte order mark");
+/// Refuses a text that is no single line, or begins with a mark of its encoding: the driver would not say so.
+pub(crate) fn check_text(uri: &str) -> Result<(), LockError> {
+    let wrong = if uri.starts_with('\u{feff}') {
+        known("byte order mark")
+    } else if uri.trim().contains(['\n', '\r']) {
+        known("more than one line")
+    } else {
+        None
+    };
+    wrong.map_or(Ok(()), |failure| Err(failure.into_error()))
+}
+
+/// The error for a connection string that the driver has refused. Its message may quote a part of the string, and a part
+/// of a string that is not valid may belong to the password.
+pub(crate) fn refused(uri: &str, error: Error) -> LockError {
+    let ErrorKind::InvalidArgument { message, .. } = &*error.kind else {
+        return error.into();
+    };
+    let failure = known(message).unwrap_or_else(|| {
+        let secret = secret_words(uri);
+        let reason = if words(message).any(|word| secret.contains(&word)) {
+            "the driver's message is left out, because it quotes a part of the string that may be secret"
+                .to_owned()
+        } else {
+            message.clone()
+        };
+        let help = help(&reason);
+        Failure::ConnectionString { reason, help }
+    });
+    failure.into_error()
+}
+
+/// The words of a connection string that may be secret: those before the hosts, and those of some options.
+fn secret_words(uri: &str) -> HashSet<String> {
+    let (_, rest) = uri.split_once("://").unwrap_or(("", uri));
+    // Without an `@` the user name and the password may stand in the place of the host.
+    let (user, rest) = rest
+        .rsplit_once('@')
+        .or_else(|| rest.split_once(['/', '?']))
+        .unwrap_or((rest, ""));
+    let options = rest.split_once('?').map_or("", |(_, options)| options);
+    let secrets = options.split(['&', ';']).filter(|option| is_secret(option));
+    let secrets: Vec<&str> = secrets.chain([user]).collect();
+    let decoded: Vec<String> = secrets.iter().map(|secret| decoded(secret)).collect();
+    let all = secrets.into_iter().chain(decoded.iter().map(String::as_str));
+    all.flat_map(words).collect()
+}
+
+/// Whether an option may have a secret in it. Text without a `=` may be the rest of a value with an unescaped `&`.
+fn is_secret(option: &str) -> bool {
+    option.split_once('=').is_none_or(|(key, _)| {
+        let key = key.to_lowercase();
+        ["password", "username", "properties"]
+            .iter()
+            .any(|part| key.contains(part))
+    })
+}
+
+/// The runs of letters and digits in lower case: however a message cuts the string, it quotes such words.
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split(|c: char| !c.is_alphanumeric());
+    words.filter(|word| !word.is_empty()).map(str::to_lowercase)
+}
+
+/// The text with its percent-encoded bytes decoded.
+fn decoded(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let code = part.get(..2).and_then(|code| u8::from_str_radix(code, 16).ok());
+        bytes.push(code.unwrap_or(b'%'));
+        let rest = if code.is_some() { &part[2..] } else { part };
+        bytes.extend_from_slice(rest.as_bytes());
     }
-    uri.trim()
-        .contains(['\n', '\r'])
-        .then(|| known("more than one line"))?
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The failure for a refusal in the driver's words, if they hide the reason. It quotes nothing of the string.
-pub(crate) fn known(message: &str) -> Option<Failure> {
+fn known(message: &str) -> Option<Failure> {
     let known = KNOWN.iter().find(|known| message.contains(known.words))?;
     Some(Failure::ConnectionString {
         reason: known.reason.to_owned(),
@@ -103,16 +173,18 @@ pub(crate) fn known(message: &str) -> Option<Failure> {
     })
 }
 
-/// What only a log-in would show of the options.
-pub(crate) fn of_options(options: &ClientOptions) -> Option<Failure> {
-    let credential = options.credential.as_ref()?;
-    let is_incomplete =
-        credential.mechanism == Some(AuthMechanism::MongoDbOidc) && credential.mechanism_properties.is_none();
-    is_incomplete.then(|| Failure::ConnectionString {
-        reason: "MONGODB-OIDC needs `authMechanismProperties`".to_owned(),
-        help: "Add `authMechanismProperties=ENVIRONMENT:azure`, `gcp` or `k8s`, with a `TOKEN_RESOURCE` for the first two. A Rust \
-               program can also make a client with a callback of its own.",
-    })
+/// Refuses options that only a log-in would refuse.
+pub(crate) fn check_options(options: &ClientOptions) -> Result<(), LockError> {
+    let is_incomplete = |credential: &Credential| {
+        credential.mechanism == Some(AuthMechanism::MongoDbOidc) && credential.mechanism_properties.is_none()
+    };
+    if !options.credential.as_ref().is_some_and(is_incomplete) {
+        return Ok(());
+    }
+    let reason = "MONGODB-OIDC needs `authMechanismProperties`".to_owned();
+    let help = "Add `authMechanismProperties=ENVIRONMENT:azure`, `gcp` or `k8s`, with a `TOKEN_RESOURCE` for the first two. A Rust \
+                program can also make a client with a callback of its own.";
+    Err(Failure::ConnectionString { reason, help }.into_error())
 }
 
 /// The file of the TLS options that cannot be used.
@@ -148,7 +220,7 @@ fn of_file(option: &str, path: &Path, part: &str) -> Option<Failure> {
 }
 
 /// What to do about a refusal in the driver's words.
-pub(crate) fn help(reason: &str) -> &'static str {
+fn help(reason: &str) -> &'static str {
     let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
     if says(&["is left out"]) {
         "Correct the connection string: percent-encode special characters in the user name and the password; a port is \
@@ -264,6 +336,54 @@ mod tests {
             .await
             .expect_err("the mark");
         assert!(marked.to_string().contains("a byte order mark"), "{marked}");
+    }
+
+    #[tokio::test]
+    async fn no_error_about_a_connection_string_quotes_a_secret() {
+        for uri in [
+            "mongodb://anna:S3cr3t",
+            "mongodb://anna:S3cr3t/",
+            "mongodb://anna:S3cr3t?x@host/",
+            "mongodb://anna:12?S3cr3t@host/",
+            "mongodb://anna:a/S3cr3t@host/",
+            "mongodb://anna:a@S3cr3t@host/",
+            "mongodb://anna:%S3cr3t@host/",
+            "mongodb://anna:S3cr3t@host:x/",
+            "mongodb://anna:%533cr3t@host:S3cr3t/",
+            "mongodb://host/?tlsCertificateKeyFilePassword=a&S3cr3t",
+            "mongodb://host/?authMechanismProperties=S3cr3t",
+            "anna:S3cr3t@host",
+            "anna://S3cr3t@host",
+        ] {
+            let error = LockProvider::connect(uri).await.expect_err(uri);
+            let shown = format!("{error} {error:?} {:?}", std::error::Error::source(&error));
+            assert!(!shown.contains("S3cr3t"), "{uri}: {shown}");
+            assert!(
+                error
+                    .to_string()
+                    .starts_with("the MongoDB connection string is invalid: "),
+                "{shown}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_without_a_secret_is_kept() {
+        for (uri, message) in [
+            ("mongodb://anna:p/w@host/", "password must be URL encoded"),
+            (
+                "mongodb://anna:pw@host/?retryWrites=perhaps",
+                "`retrywrites` option must be a boolean",
+            ),
+            (
+                "mongodb://anna:pw@one,two/?directConnection=true",
+                "multiple seeds with directConnection=true",
+            ),
+            ("mongodb://anna:pw@host:port/", "host:port"),
+        ] {
+            let error = LockProvider::connect(uri).await.expect_err(uri).to_string();
+            assert!(error.contains(message), "{uri}: {error}");
+        }
     }
 
     #[test]

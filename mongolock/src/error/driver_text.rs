@@ -1,6 +1,6 @@
 //! What the driver's errors say, without the commands and replies that they quote.
 
-use mongodb::error::{CommandError, Error, ErrorKind, SYSTEM_OVERLOADED_ERROR, WriteFailure};
+use mongodb::error::{Error, ErrorKind, SYSTEM_OVERLOADED_ERROR, WriteFailure};
 
 use super::codes::{BAD_VALUE, OVERLOADED, UNAUTHORIZED, UNSUPPORTED};
 use super::no_server;
@@ -18,8 +18,9 @@ pub(crate) fn says_overloaded(error: &Error) -> bool {
 }
 
 /// Whether the server has access control, and nobody has logged in.
-pub(crate) fn is_without_user(error: &CommandError) -> bool {
-    error.code == UNAUTHORIZED && error.message.contains("requires authentication")
+pub(crate) fn is_without_user(error: &Error) -> bool {
+    coded(error)
+        .is_some_and(|(code, _, message)| code == UNAUTHORIZED && message.contains("requires authentication"))
 }
 
 /// Whether the server does not know a command of this library, or an expression in it.

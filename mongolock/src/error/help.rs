@@ -153,39 +153,44 @@ fn mongo_help(error: &Error) -> &'static str {
             let unknown = "Check that MongoDB runs, can be reached from this host and has a primary.";
             no_server::help(message).unwrap_or(unknown)
         }
-        (None, ErrorKind::Command(error)) if driver_text::is_without_user(error) => {
-            "Put a user and a password into the connection string: the server has access control."
-        }
-        (None, _) if driver_text::is_unsupported(error) => {
-            "mongolock needs MongoDB 4.4 or newer, or a server that runs update pipelines with `$$NOW`. Amazon DocumentDB, Azure \
-             Cosmos DB and FerretDB are not known to."
-        }
-        (None, ErrorKind::Command(error)) if error.code == UNAUTHORIZED => {
-            "Grant the database user the privileges that the guide lists: \
-             https://docs.rs/mongolock/latest/mongolock/guide/production/index.html."
-        }
-        (None, _) if has_code(error, DOCUMENT_VALIDATION_FAILURE) => {
-            "Remove the validator of the lock collection with `collMod`, or let it admit every document of a lock: a release writes \
-             an empty `lockId`, and a mark one that begins with `done:`."
-        }
-        (None, _) if has_code(error, DUPLICATE_KEY) => {
-            "Drop the unique index of the lock collection that the message names: only `_id` is unique there, and every released lock \
-             has the same `lockId`."
-        }
-        (None, _) if has_code(error, DATABASE_DIFFERS_IN_CASE) => {
-            "Write the name of the database as that of the one that exists: upper and lower case are not enough to tell two apart."
-        }
-        (None, _) if has_code(error, OUT_OF_DISK_SPACE) => {
-            "Make room on the disk of MongoDB's primary, or enlarge it. Requests are repeated meanwhile, until `acquire_timeout`; \
-             a lock is lost if no renewal succeeds before its lease ends."
-        }
-        (Some(Failure::Together { .. }) | None, _) => {
+        (Some(Failure::Together { .. }) | None, _) => help_of_server(error).unwrap_or(
             "Read the driver's error in `source()`. Transient errors are retried until `acquire_timeout`; others need a \
-             change of the program, the database or the network."
-        }
+             change of the program, the database or the network.",
+        ),
     }
 }
 
-fn has_code(error: &Error, wanted: i32) -> bool {
-    driver_text::coded(error).is_some_and(|(code, ..)| code == wanted)
+/// What to do about an error with which the server has replied.
+fn help_of_server(error: &Error) -> Option<&'static str> {
+    if driver_text::is_unsupported(error) {
+        return Some(
+            "mongolock needs MongoDB 4.4 or newer, or a server that runs update pipelines with `$$NOW`. Amazon DocumentDB, Azure \
+             Cosmos DB and FerretDB are not known to.",
+        );
+    }
+    Some(match driver_text::coded(error)?.0 {
+        UNAUTHORIZED if driver_text::is_without_user(error) => {
+            "Put a user and a password into the connection string: the server has access control."
+        }
+        UNAUTHORIZED => {
+            "Grant the database user the privileges that the guide lists: \
+             https://docs.rs/mongolock/latest/mongolock/guide/production/index.html."
+        }
+        DOCUMENT_VALIDATION_FAILURE => {
+            "Remove the validator of the lock collection with `collMod`, or let it admit every document of a lock: a release writes \
+             an empty `lockId`, and a mark one that begins with `done:`."
+        }
+        DUPLICATE_KEY => {
+            "Drop the unique index of the lock collection that the message names: only `_id` is unique there, and every released lock \
+             has the same `lockId`."
+        }
+        DATABASE_DIFFERS_IN_CASE => {
+            "Write the name of the database as that of the one that exists: upper and lower case are not enough to tell two apart."
+        }
+        OUT_OF_DISK_SPACE => {
+            "Make room on the disk of MongoDB's primary, or enlarge it. Requests are repeated meanwhile, until `acquire_timeout`; \
+             a lock is lost if no renewal succeeds before its lease ends."
+        }
+        _ => return None,
+    })
 }

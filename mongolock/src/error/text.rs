@@ -93,21 +93,21 @@ impl LockError {
     pub(crate) fn with_cause(&self) -> impl Display {
         let cause = self.source().and_then(|cause| cause.downcast_ref::<Error>());
         match cause {
-            Some(cause) if !matches!(&*cause.kind, ErrorKind::ServerSelection { .. }) => {
-                format!("{self}: {}", driver_text::words(cause))
-            }
-            _ => self.to_string(),
+            Some(cause) => format!("{self}: {}", driver_text::words(cause)),
+            None => self.to_string(),
         }
     }
 }
 
 impl StdError for LockError {
-    /// The driver's error behind [`Mongo`](Self::Mongo). For a failure that mongolock has found itself, `Display` is
-    /// complete, and the source is the cause of that failure, if there is one.
+    /// The driver's error behind [`Mongo`](Self::Mongo). Where the driver finds no server, `Display` has what it knows of the servers,
+    /// and there is no source. For a failure that mongolock has found itself, `Display` is complete as well, and the source is the
+    /// cause of that failure, if there is one.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         let Self::Mongo(error) = self else { return None };
         match Failure::of(error) {
             Some(failure) => failure.source(),
+            None if matches!(&*error.kind, ErrorKind::ServerSelection { .. }) => None,
             None => Some(error),
         }
     }
@@ -165,7 +165,7 @@ fn write_mongo(f: &mut Formatter<'_>, error: &Error) -> fmt::Result {
         ErrorKind::InvalidArgument { .. } => f.write_str("the MongoDB driver refused an argument"),
         ErrorKind::Transaction { .. } => f.write_str("the MongoDB transaction failed"),
         _ if driver_text::says_overloaded(error) => write_code(f, "is overloaded", error),
-        ErrorKind::Command(error) if driver_text::is_without_user(error) => {
+        ErrorKind::Command(_) if driver_text::is_without_user(error) => {
             f.write_str("MongoDB requires a user")
         }
         ErrorKind::Command(_) => write_code(f, "refused an operation", error),

@@ -195,8 +195,8 @@ impl Reachability {
         }
     }
 
-    /// The cause of an error that only says that the driver has found no server: the log-in was refused before, no server can be
-    /// reached, or the runtime of the client has ended.
+    /// The cause of an error that only says that the driver has found no server: the log-in was refused before, or the
+    /// runtime of the client has ended.
     fn explained(&self, error: LockError) -> LockError {
         let driver_error = driver_error::of_driver(&error).map(|error| &*error.kind);
         let is_selection = matches!(driver_error, Some(ErrorKind::ServerSelection { .. }));
@@ -206,17 +206,8 @@ impl Reachability {
         if self.home.has_ended() {
             return Failure::EndedRuntime.into_error();
         }
-        if !is_selection {
-            return error;
-        }
-        let state = self.servers.borrow();
-        // The driver's own error names all servers.
-        let failure = state
-            .failure(None)
-            .filter(|failure| !matches!(failure, Failure::Unreachable { others: 1.., .. }));
-        let failure = failure.map(Failure::into_error);
-        let refused = state.refused().cloned().map(LockError::Mongo);
-        refused.or(failure).unwrap_or(error)
+        let refused = self.servers.borrow().refused().cloned();
+        refused.filter(|_| is_selection).map_or(error, LockError::Mongo)
     }
 
     /// Resolves when a request that began at this time cannot be sent, with the error for it.

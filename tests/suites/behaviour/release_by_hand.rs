@@ -139,6 +139,25 @@ async fn all_locks_of_an_owner_are_released_by_hand() {
     kept.release().await.expect("its owner has another name");
 }
 
+/// After a restore no hold and no mark of the other place counts, and the tokens go on rising.
+#[tokio::test]
+async fn all_holds_and_marks_are_cleared_by_hand() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let provider = &fixture.provider;
+    let held = provider.lock("held").await.unwrap();
+    let marked = provider.lock("marked").once().await.unwrap();
+    let token = marked.fencing_token();
+    marked.done().await.unwrap();
+    let clear = call(PAGE, "Clear all holds and marks");
+    assert_updated(&clear.run(fixture.database()).await, 2);
+    let rival = fixture.rival();
+    assert!(rival.lock("held").try_acquire().await.unwrap().is_some());
+    let again = rival.lock("marked").once().try_acquire().await.unwrap();
+    assert!(again.expect("the mark is cleared").fencing_token() > token);
+    assert_lost(held.release().await, LossReason::Gone);
+}
+
 /// The reason for the page's warning: without a new `lockId` the next renewal takes the lock back.
 #[tokio::test]
 async fn an_end_alone_is_undone_by_the_next_renewal() {
@@ -185,5 +204,5 @@ async fn the_list_shows_the_locks_that_are_held() {
 #[test]
 fn every_call_of_the_page_is_sent_by_a_test() {
     let comments: Vec<String> = calls(PAGE).into_iter().map(|(comment, _)| comment).collect();
-    assert_eq!(comments.len(), 6, "{comments:#?}");
+    assert_eq!(comments.len(), 7, "{comments:#?}");
 }

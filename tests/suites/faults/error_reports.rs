@@ -185,7 +185,9 @@ async fn a_server_that_an_applications_client_does_not_reach_is_told_once() {
     let error = error_within(&quick, 1000).await;
     let text = format!("MongoDB at {address} cannot be reached: Connection refused");
     assert_eq!(error.to_string(), text);
-    assert!(matches!(kind(&error), ErrorKind::ServerSelection { .. }));
+    assert!(
+        matches!(&error, LockError::Mongo(error) if matches!(&*error.kind, ErrorKind::ServerSelection { .. }))
+    );
     let report = format!("{:#}", anyhow::Error::from(error.clone()));
     assert!(
         report.contains(&address.to_string()) && report.contains("refused"),

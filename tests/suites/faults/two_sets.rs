@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use mongodb::Client;
-use mongodb::bson::doc;
+use mongodb::bson::{Document, doc};
 use mongolock::{LockError, LockFilter, LockProvider};
 use mongolock_tests::{AMPLE, LentServer, Node, Proxy, Server, ServerOptions, Set, eventually, must};
 use tokio::time::{Instant, sleep};
