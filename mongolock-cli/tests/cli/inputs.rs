@@ -204,7 +204,7 @@ fn pretend(listener: TcpListener, hello: Document) {
     });
 }
 
-/// The messages are those of the wire protocol: OP_QUERY (2004), which begins a connection, and OP_MSG (2013).
+/// The messages are those of the wire protocol: `OP_QUERY` (2004), which begins a connection, and `OP_MSG` (2013).
 fn answer(mut stream: TcpStream, hello: &Document) -> std::io::Result<()> {
     let reply = must(RawDocumentBuf::try_from(hello)).into_bytes();
     loop {

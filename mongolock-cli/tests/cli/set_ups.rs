@@ -30,8 +30,8 @@ async fn until_down(set: &Set, member: i32) {
         let members = must(status.get_array("members"))
             .iter()
             .filter_map(Bson::as_document);
-        let mut states = members.filter(|found| found.get_i32("_id") == Ok(member));
-        (states.next()?.get_i32("state") == Ok(8)).then_some(())
+        let mut one = members.filter(|found| found.get_i32("_id") == Ok(member));
+        (one.next()?.get_i32("state") == Ok(8)).then_some(())
     };
     must(eventually(AMPLE, "a member that is down", is_down).await);
 }
