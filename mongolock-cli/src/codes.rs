@@ -8,9 +8,6 @@ pub(crate) const UNAUTHORIZED: i32 = 13;
 /// A command that has taken longer than its limit.
 pub(crate) const TIME_LIMIT: i32 = 50;
 
-/// A transaction on a standalone server.
-pub(crate) const NO_TRANSACTIONS: i32 = 20;
-
 /// A change stream that would begin before the oplog.
 pub(crate) const HISTORY_LOST: i32 = 286;
 

@@ -157,8 +157,9 @@ impl Collections {
             .await
             .ok()?;
         let own = self.database.name();
-        let differs = |name: &String| name != own && name.eq_ignore_ascii_case(own);
-        names.into_iter().find(differs)
+        let is_there = names.iter().any(|name| name == own);
+        let other = names.into_iter().find(|name| name.eq_ignore_ascii_case(own));
+        other.filter(|_| !is_there)
     }
 
     /// Opens a change stream on the locks and closes it; `None` if the server does not open it in time: it waits for a majority.

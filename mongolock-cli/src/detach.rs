@@ -157,15 +157,19 @@ async fn tell(provider: &LockProvider, handle: &LeaseHandle, time: Duration) -> 
         Ok(end) => say(handle, &rfc3339(end)),
         Err(error) => Err(error.into()),
     };
-    if told.is_err() {
-        let _ = provider.release(handle).await;
-    }
-    told.map(|()| Ending::OK)
+    let Err(failure) = told else {
+        return Ok(Ending::OK);
+    };
+    let names = names_of(handle);
+    Err(match provider.release(handle).await {
+        Ok(_) => Failure::new(format!("{failure}; {names} is released")),
+        Err(error) => Failure::new(format!("{failure}; {names} is not released: {error}")),
+    })
 }
 
 fn say(handle: &LeaseHandle, end: &str) -> Result<(), Failure> {
     let (names, owner) = (names_of(handle), escaped(handle.owner()));
     let mut output = io::stdout();
     let said = writeln!(output, "{names}: held by {owner} until {end}").and_then(|()| output.flush());
-    said.map_err(Failure::io("cannot write the output, so the lock is released"))
+    said.map_err(Failure::io("cannot write the output"))
 }

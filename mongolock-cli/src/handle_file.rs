@@ -76,7 +76,12 @@ impl Stored {
         Ok(Self {
             handle: input::text(path)?.parse()?,
             // Another handle replaces what a link leads to, and not the link.
-            path: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
+            path: if input::is_standard(path) {
+                None
+            } else {
+                fs::canonicalize(path).ok()
+            }
+            .unwrap_or_else(|| path.to_owned()),
         })
     }
 
@@ -89,8 +94,10 @@ impl Stored {
                 "{shown} is no file, so the lease was not resumed"
             )));
         }
-        let opened = OpenOptions::new().write(true).open(&self.path);
-        opened.map(drop).map_err(Failure::io(format_args!(
+        let opened = OpenOptions::new().write(true).open(&self.path).map(drop);
+        // It is deleted again when it is dropped.
+        let opened = opened.or_else(|_| NewFile::create(&self.new_path()).map(drop));
+        opened.map_err(Failure::io(format_args!(
             "cannot write {shown}, so the lease was not resumed"
         )))
     }
@@ -108,9 +115,7 @@ impl Stored {
     }
 
     fn replace_whole(&self, handle: &LeaseHandle) -> io::Result<()> {
-        let mut name = OsString::from(&self.path);
-        name.push(".new");
-        let path = PathBuf::from(name);
+        let path = self.new_path();
         // A process that was killed may have left it. Only the holder of the lease writes it.
         let _ = fs::remove_file(&path);
         let mut new = NewFile::create(&path)?;
@@ -118,6 +123,13 @@ impl Stored {
         fs::rename(&path, &self.path)?;
         new.keep();
         sync_directory(&self.path)
+    }
+
+    /// The file that replaces the present one.
+    fn new_path(&self) -> PathBuf {
+        let mut name = OsString::from(&self.path);
+        name.push(".new");
+        PathBuf::from(name)
     }
 
     fn overwrite(&self, handle: &LeaseHandle) -> io::Result<()> {
@@ -130,8 +142,8 @@ impl Stored {
 
     /// Deletes the file, unless another command has written another handle into it meanwhile. Standard input has none.
     pub(crate) fn delete(&self) -> Result<(), Failure> {
-        if input::is_standard(&self.path) || Self::read(&self.path).is_ok_and(|now| now.handle != self.handle)
-        {
+        let is_own = || Self::read(&self.path).is_ok_and(|now| now.handle == self.handle);
+        if input::is_standard(&self.path) || !is_own() {
             return Ok(());
         }
         match fs::remove_file(&self.path) {

@@ -5,12 +5,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use mongodb::bson::{Bson, Document, Timestamp, doc};
+use mongodb::bson::{Document, Timestamp, doc};
+use mongodb::change_stream::event::ResumeToken;
 use mongodb::error::Error;
 use mongolock::{LockInfo, LockState};
 use tokio::time::timeout;
 
-use crate::connection::{Collections, now};
+use crate::connection::Collections;
 use crate::ids;
 
 /// How far back renewals are looked for: a lease that lasts for longer may be renewed more rarely.
@@ -28,19 +29,12 @@ pub(crate) struct LastRenewals {
 
 impl LastRenewals {
     /// Those of the last minutes. None is known where there are no change streams, or the user may not open one.
-    pub(crate) async fn read(collections: &Collections) -> Self {
-        let Ok(now) = now(collections).await else {
+    pub(crate) async fn read_unless(as_json: bool, collections: &Collections) -> Self {
+        if as_json {
             return Self::default();
-        };
-        let now = now.timestamp_millis() / 1000;
-        let at = timeout(LIMIT, read(collections, now))
-            .await
-            .ok()
-            .and_then(Result::ok);
-        Self {
-            at: at.unwrap_or_default(),
-            now,
         }
+        let read = timeout(LIMIT, read(collections)).await;
+        read.ok().and_then(Result::ok).flatten().unwrap_or_default()
     }
 
     /// For how long the lease of a lock that is held has not been renewed, if that is more than half of its expiry. A holder renews
@@ -56,7 +50,8 @@ impl LastRenewals {
         let at = *self.at.get(&id)?;
         let silent = self.now - at;
         let expiry = info.expires_at.timestamp_millis() / 1000 - at;
-        let is_missing = silent > expiry / 2;
+        // Both times are whole seconds.
+        let is_missing = 2 * (silent - 1) > expiry + 1;
         is_missing.then(|| Duration::from_secs(u64::try_from(silent).unwrap_or(0)))
     }
 }
@@ -66,32 +61,48 @@ pub(crate) fn no_renewal(time: Duration) -> String {
     format!("no renewal for {} s", time.as_secs())
 }
 
-async fn read(collections: &Collections, now: i64) -> Result<HashMap<String, i64>, Error> {
-    let begin = u32::try_from(now).unwrap_or(u32::MAX).saturating_sub(WINDOW);
+/// Reads the renewals up to the last write of the primary; `None` where it does not tell that, as the router of a sharded cluster.
+async fn read(collections: &Collections) -> Result<Option<LastRenewals>, Error> {
+    let hello = collections.database.run_command(doc! { "hello": 1 }).await?;
+    let last = hello
+        .get_document("lastWrite")
+        .and_then(|last| last.get_document("opTime"));
+    let last = last.and_then(|last| last.get_timestamp("ts"));
+    let (Ok(last), Ok(now)) = (last, hello.get_datetime("localTime")) else {
+        return Ok(None);
+    };
+    let now = now.timestamp_millis() / 1000;
+    let time = u32::try_from(now).unwrap_or(u32::MAX).saturating_sub(WINDOW);
     let changes = doc! { "$match": { "$or": [
         { "updateDescription.updatedFields.expiresAt": { "$exists": true } },
         { "operationType": { "$in": ["insert", "replace"] } },
     ] } };
     let names = doc! { "$project": { "documentKey": 1, "clusterTime": 1 } };
     let stream = collections.locks.watch().pipeline([changes, names]);
-    let stream = stream.start_at_operation_time(Timestamp {
-        time: begin,
-        increment: 1,
-    });
+    let stream = stream.start_at_operation_time(Timestamp { time, increment: 1 });
     // At the end of the oplog the server would wait for a change.
     let stream = stream.max_await_time(Duration::from_millis(1)).await?;
     let mut stream = stream.with_type::<Document>();
     let mut at = HashMap::new();
-    while let Some(change) = stream.next_if_any().await? {
-        let id = change
+    loop {
+        let Some(change) = stream.next_if_any().await? else {
+            // A batch may be empty before the end, and what is read in part would call a living holder dead.
+            if stream.resume_token().and_then(|token| seconds(&token)) >= Some(last.time) {
+                return Ok(Some(LastRenewals { at, now }));
+            }
+            continue;
+        };
+        let key = change
             .get_document("documentKey")
-            .ok()
-            .and_then(|key| key.get("_id"))
-            .and_then(Bson::as_str);
-        let time = change.get_timestamp("clusterTime");
-        if let (Some(id), Ok(time)) = (id, time) {
+            .and_then(|key| key.get_str("_id"));
+        if let (Ok(id), Ok(time)) = (key, change.get_timestamp("clusterTime")) {
             at.insert(id.to_owned(), i64::from(time.time));
         }
     }
-    Ok(at)
+}
+
+/// The time of a resume token in seconds since 1970: the first number in it, behind a byte with its type.
+fn seconds(token: &ResumeToken) -> Option<u32> {
+    let token = serde_json::to_value(token).ok()?;
+    u32::from_str_radix(token.get("_data")?.as_str()?.get(2..10)?, 16).ok()
 }

@@ -24,7 +24,8 @@ pub(crate) async fn ls(
 ) -> Result<Ending, Failure> {
     let collections = connection.collections().await?;
     let mut locks = collections.provider.admin().stream(filter(&arguments));
-    let mut list = List::new(arguments.json, LastRenewals::read(&collections).await);
+    let renewals = LastRenewals::read_unless(arguments.json, &collections).await;
+    let mut list = List::new(arguments.json, renewals);
     while let Some(found) = locks.next().await {
         match found {
             Ok(info) => list.lock(&info)?,

@@ -21,7 +21,7 @@ pub(crate) async fn show(
     if found.is_empty() {
         return Err(no_lock("", &arguments.name, &collections));
     }
-    let renewals = LastRenewals::read(&collections).await;
+    let renewals = LastRenewals::read_unless(arguments.json, &collections).await;
     let mut output = Output::new();
     for (index, info) in found.iter().enumerate() {
         if arguments.json {

@@ -16,7 +16,7 @@ pub(crate) struct Wanted {
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// One more lock; its name may begin with a dash
-    #[arg(long = "name", value_name = "NAME", allow_hyphen_values = true)]
+    #[arg(long = "name", value_name = "NAME", require_equals = true)]
     dashed: Vec<String>,
     /// Hold one of N permits of the name instead of the lock
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -4,20 +4,25 @@
 use std::time::{Duration, Instant};
 
 use mongodb::bson::{DateTime, Document, doc, oid::ObjectId};
-use mongodb::error::Error;
-use mongodb::options::WriteConcern;
+use mongodb::error::{Error, ErrorKind, WriteFailure};
+use mongodb::options::{Acknowledgment, ReadConcern, WriteConcern};
 use mongodb::{ClientSession, Collection};
 use tokio::time::timeout;
 
 use super::Finding;
-use crate::codes::{NO_TRANSACTIONS, UNAUTHORIZED, code};
+use crate::codes::{UNAUTHORIZED, code};
 use crate::connection::Collections;
-use crate::failure::Failure;
+use crate::driver;
 use crate::text::{difference, short};
 
 /// How long a majority may take to confirm the write. The limits of the library's requests are not much longer.
 const LIMIT: Duration = Duration::from_secs(5);
-const LIMIT_MILLIS: i32 = 5000;
+
+/// The codes of a write that no majority has confirmed in time, or can confirm.
+const UNCONFIRMED: [i32; 2] = [64, 100];
+
+/// The codes with which a collection refuses a document: a validator, a unique index.
+const REFUSED: [i32; 2] = [121, 11000];
 
 /// By how much a reply may be later than the limit that the server was given.
 const REPLY: Duration = Duration::from_secs(1);
@@ -26,24 +31,33 @@ const REPLY: Duration = Duration::from_secs(1);
 pub(super) async fn majority(collections: &Collections) -> Finding {
     let check = "majority write";
     let matches_nothing = doc! { "_id": { "$in": [] } };
-    let command = doc! {
-        "update": collections.locks.name(),
-        "updates": [{ "q": matches_nothing, "u": [{ "$set": { "expiresAt": "$$NOW" } }], "multi": true }],
-        "writeConcern": { "w": "majority", "wtimeout": LIMIT_MILLIS },
-    };
+    let update = vec![doc! { "$set": { "expiresAt": "$$NOW" } }];
+    let concern = WriteConcern::builder()
+        .w(Acknowledgment::Majority)
+        .w_timeout(LIMIT)
+        .build();
+    let write = collections
+        .locks
+        .update_many(matches_nothing, update)
+        .write_concern(concern);
     let begun = Instant::now();
-    let Ok(reply) = timeout(LIMIT + REPLY, collections.database.run_command(command)).await else {
+    let Ok(reply) = timeout(LIMIT + REPLY, write.into_future()).await else {
         return unconfirmed(check, "no reply");
     };
-    match reply {
-        Ok(reply) => match reply.get_document("writeConcernError") {
-            Ok(error) => unconfirmed(check, error.get_str("errmsg").unwrap_or_default()),
-            Err(_) => Finding::ok(check, format!("confirmed within {}", difference(begun.elapsed()))),
-        },
-        Err(error) if code(&error) == Some(UNAUTHORIZED) => {
-            Finding::unknown(check, "this user may not write, so it was not tried")
+    let Err(error) = reply else {
+        return Finding::ok(check, format!("confirmed within {}", difference(begun.elapsed())));
+    };
+    match (&*error.kind, code(&error)) {
+        (ErrorKind::Write(WriteFailure::WriteConcernError(error)), _)
+            if UNCONFIRMED.contains(&error.code) =>
+        {
+            unconfirmed(check, &error.message)
         }
-        Err(error) => Finding::refused(check, "a write is refused: ", error.into()),
+        (ErrorKind::Write(WriteFailure::WriteConcernError(_)), _) => {
+            Finding::unknown(check, driver::text(&error))
+        }
+        (_, Some(UNAUTHORIZED)) => Finding::unknown(check, "this user may not write, so it was not tried"),
+        _ => Finding::refused(check, "a write is refused: ", error.into()),
     }
 }
 
@@ -63,27 +77,22 @@ fn unconfirmed(check: &'static str, reason: &str) -> Finding {
 /// aborted; `None` where that cannot be tried. Other findings tell of a missing right.
 pub(super) async fn documents(collections: &Collections) -> Option<Finding> {
     let mut session = collections.database.client().start_session().await.ok()?;
-    // The abortion must not wait for a majority.
+    // The abortion must not wait for a majority, and the string may have a read concern that transactions do not.
     let begun = session.start_transaction().write_concern(WriteConcern::nodes(1));
-    begun.await.ok()?;
-    let tried = try_documents(&collections.locks, &mut session).await;
+    begun.read_concern(ReadConcern::local()).await.ok()?;
+    let tried = timeout(LIMIT, try_documents(&collections.locks, &mut session))
+        .await
+        .ok()?;
     // The server aborts it by itself if this does not arrive.
-    let _ = session.abort_transaction().await;
+    let _ = timeout(REPLY, session.abort_transaction().into_future()).await;
     let check = "write of locks";
     match tried {
         Ok(()) => Some(Finding::ok(check, "a lock can be acquired, released and marked")),
-        Err((_, error)) if matches!(code(&error), Some(UNAUTHORIZED | NO_TRANSACTIONS)) => None,
-        Err((what, error)) if error.contains_label(mongodb::error::TRANSIENT_TRANSACTION_ERROR) => {
-            Some(Finding::unknown(
-                check,
-                format!("{what} could not be tried: {}", Failure::from(error)),
-            ))
-        }
-        Err((what, error)) => Some(Finding::refused(
-            check,
-            &format!("{what} is refused: "),
-            error.into(),
-        )),
+        Err((what, error)) if code(&error).is_some_and(|code| REFUSED.contains(&code)) => Some(
+            Finding::refused(check, &format!("{what} is refused: "), error.into()),
+        ),
+        // There are servers without transactions.
+        Err(_) => None,
     }
 }
 

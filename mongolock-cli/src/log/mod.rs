@@ -34,6 +34,9 @@ const SECOND: i64 = 1000;
 /// The time without an event after which a line says that the past is still being read.
 const SILENCE: Duration = Duration::from_secs(10);
 
+/// The time without an event after which the past is given up: the server needs less for the largest oplogs.
+const LONGEST_SILENCE: Duration = Duration::from_secs(60 * 60);
+
 /// How long a majority may take to confirm what was written, and the pause between two looks at it.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(100);
@@ -144,7 +147,7 @@ async fn read(
     let admin = collections.provider.admin();
     let mut events = admin.events(filter.clone()).since(since).to_present();
     let mut turns = Turns::default();
-    let begun = Instant::now();
+    let (begun, mut silent) = (Instant::now(), Duration::ZERO);
     loop {
         let event = match timeout(SILENCE, events.next()).await {
             Ok(Some(event)) => event,
@@ -152,10 +155,15 @@ async fn read(
             // The server reads what does not concern these locks, or it waits for a majority.
             Err(_) => {
                 until_confirmed(collections).await?;
+                silent += SILENCE;
+                if silent > LONGEST_SILENCE {
+                    return Err(Failure::new("the server sends no event, and no end of the past"));
+                }
                 warn(format_args!("reading the past for {}", short(begun.elapsed())));
                 continue;
             }
         };
+        silent = Duration::ZERO;
         match event {
             Ok(event) if event.kind == LockEventKind::Gap => return Ok(None),
             Err(error) if is_history_lost(&error) => return Ok(None),

@@ -23,7 +23,7 @@ pub(crate) async fn watch(
     // Where there are no streams the library reads the locks once a second, and what is shorter would be missing here.
     let Some(stream) = collections.open_stream().await else {
         return Err(Failure::new(
-            "the server opens no change stream: no majority of the replica set confirms writes",
+            "the server opens no change stream within 5 s; perhaps no majority of the replica set confirms writes",
         )
         .help("`mongolock doctor` says which members are missing or late."));
     };

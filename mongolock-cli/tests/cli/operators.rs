@@ -534,7 +534,7 @@ async fn a_name_may_begin_with_a_dash() {
     let (code, _, said) = ran(&["run", "-x", "--", "true"]);
     assert!(code == Some(125) && said.contains("write --name=NAME"), "{said}");
     let show = r#"test "$MONGOLOCK_NAME" = "$0""#;
-    for (arguments, names) in [(&["--name=-x"][..], "-x"), (&["a", "--name", "--y"], "a,--y")] {
+    for (arguments, names) in [(&["--name=-x"][..], "-x"), (&["a", "--name=--y"], "a,--y")] {
         let (code, _, said) = ran(&[&["run"], arguments, &["--", "sh", "-c", show, names]].concat());
         assert_eq!(code, Some(0), "{said}");
     }
@@ -545,7 +545,7 @@ async fn a_name_may_begin_with_a_dash() {
     let (code, _, said) = ran(&["run", "--name=-x", "--no-wait", "--", "true"]);
     assert_eq!(code, Some(75), "{said}");
     assert!(
-        said.contains("`mongolock release --done -- -x` clears the mark"),
+        said.contains("`mongolock release --done ") && said.contains(" -- -x` clears the mark"),
         "{said}"
     );
     assert_eq!(ran(&["release", "--yes", "--done", "--", "-x"]).0, Some(0));

@@ -20,7 +20,7 @@ struct Known {
 }
 
 const TLS_IS_OFF: &str = "`tls=false` stands beside other options of TLS";
-const TLS_OPTIONS: &str = "Remove `tls=false`, or all options that begin with `tls`.";
+const TLS_OPTIONS: &str = "Remove `tls=false`: the other options are those of a connection with TLS.";
 
 const KNOWN: [Known; 11] = [
     Known {
@@ -122,17 +122,20 @@ pub(crate) fn refused(uri: &str, error: Error) -> LockError {
 /// The words of a connection string that may be secret: those before the hosts, and those of some options.
 fn secret_words(uri: &str) -> HashSet<String> {
     let (_, rest) = uri.split_once("://").unwrap_or(("", uri));
-    // Without an `@` the user name and the password may stand in the place of the host.
+    // The user name and the password may stand in the place of the host; a number there is a part of an address.
+    let is_host = !rest.contains('@');
     let (user, rest) = rest
         .rsplit_once('@')
         .or_else(|| rest.split_once(['/', '?']))
         .unwrap_or((rest, ""));
+    let all_words = |text: &str| -> Vec<String> { words(text).chain(words(&decoded(text))).collect() };
+    let is_number = |word: &String| word.chars().all(|c| c.is_ascii_digit());
+    let user = all_words(user)
+        .into_iter()
+        .filter(|word| !(is_host && is_number(word)));
     let options = rest.split_once('?').map_or("", |(_, options)| options);
     let secrets = options.split(['&', ';']).filter(|option| is_secret(option));
-    let secrets: Vec<&str> = secrets.chain([user]).collect();
-    let decoded: Vec<String> = secrets.iter().map(|secret| decoded(secret)).collect();
-    let all = secrets.into_iter().chain(decoded.iter().map(String::as_str));
-    all.flat_map(words).collect()
+    secrets.flat_map(all_words).chain(user).collect()
 }
 
 /// Whether an option may have a secret in it. Text without a `=` may be the rest of a value with an unescaped `&`.
@@ -182,8 +185,8 @@ pub(crate) fn check_options(options: &ClientOptions) -> Result<(), LockError> {
         return Ok(());
     }
     let reason = "MONGODB-OIDC needs `authMechanismProperties`".to_owned();
-    let help = "Add `authMechanismProperties=ENVIRONMENT:azure`, `gcp` or `k8s`, with a `TOKEN_RESOURCE` for the first two. A Rust \
-                program can also make a client with a callback of its own.";
+    let help = "Add `authMechanismProperties=ENVIRONMENT:k8s`. A Rust program can also make a client with a callback of its own, or \
+                switch on the features `azure-oidc` and `gcp-oidc` of the crate `mongodb`.";
     Err(Failure::ConnectionString { reason, help }.into_error())
 }
 
@@ -201,7 +204,8 @@ pub(crate) fn of_files(options: &ClientOptions) -> Option<Failure> {
 /// Why a file cannot be used that must have this kind of part; `None` if it has one.
 fn of_file(option: &str, path: &Path, part: &str) -> Option<Failure> {
     let shown = path.display();
-    let (reason, help) = match fs::read_to_string(path) {
+    let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let (reason, help) = match text {
         Err(error) => (
             format!("the file {shown} of `{option}` cannot be read: {error}"),
             "Correct the path, and let this user read the file.",
@@ -380,6 +384,7 @@ mod tests {
                 "multiple seeds with directConnection=true",
             ),
             ("mongodb://anna:pw@host:port/", "host:port"),
+            ("mongodb://127.0.0.1:27017/?heartbeatFrequencyMS=1", "500"),
         ] {
             let error = LockProvider::connect(uri).await.expect_err(uri).to_string();
             assert!(error.contains(message), "{uri}: {error}");

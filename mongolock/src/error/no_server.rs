@@ -13,11 +13,16 @@ struct Known {
     help: &'static str,
 }
 
-const KNOWN: [Known; 9] = [
+const KNOWN: [Known; 10] = [
     Known {
         words: "reports wire version",
         said: Some("it is older than MongoDB 4.4"),
         help: "Use MongoDB 4.4 or newer.",
+    },
+    Known {
+        words: "requires wire version",
+        said: Some("it is newer than this version of the driver"),
+        help: "Update mongolock and the driver.",
     },
     Known {
         words: "apiVersion parameter is required",
@@ -28,7 +33,7 @@ const KNOWN: [Known; 9] = [
     Known {
         words: "tls handshake eof",
         said: Some("it does not answer in TLS"),
-        help: "Remove `tls=true` from the connection string if the server has no TLS, or else look into the server's log.",
+        help: "Switch on TLS at the server (`net.tls.mode`), or look into its log: without `tls=true` all data can be read on the way.",
     },
     Known {
         words: "unexpected end of file",
