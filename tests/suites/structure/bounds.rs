@@ -24,7 +24,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("blocking", 157),
     ("commit", 265),
     ("context", 273),
-    ("error", 1276),
+    ("error", 1285),
     ("fenced", 747),
     ("guard", 182),
     ("guide", 30),
