@@ -35,7 +35,7 @@ const SECOND: i64 = 1000;
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// The time without an event after which the past is given up: the server needs less for the largest oplogs.
-const LONGEST_SILENCE: Duration = Duration::from_secs(60 * 60);
+const LONGEST_SILENCE: Duration = Duration::from_secs(10 * 60);
 
 /// How long a majority may take to confirm what was written, and the pause between two looks at it.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);

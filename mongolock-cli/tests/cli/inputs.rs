@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mongodb::bson::{DateTime, Document, RawDocumentBuf, doc};
-use mongolock_tests::{LentServer, Server, ServerOptions, Set, TestDb, must, test_db};
+use mongolock_tests::{FailPoint, LentServer, Server, ServerOptions, Set, TestDb, must, test_db};
 
 use crate::fixture::{at, output};
 
@@ -381,4 +381,33 @@ async fn the_string_does_not_change_what_is_read() {
         );
     }
     set.run(1, doc! { "fsyncUnlock": 1 }).await;
+}
+
+/// Servers of other makers refuse what they do not know in one of these ways.
+#[tokio::test]
+async fn a_server_that_does_not_know_the_commands() {
+    let server = must(LentServer::single().await);
+    let db = test_db().await;
+    for code in [9, 59, 115, 40324] {
+        let point = FailPoint::on(&["findAndModify", "update"])
+            .always()
+            .error_code(code);
+        let point = must(point.enable(&server.uri()).await);
+        let (exit, _, said) = output(at(
+            &server.uri(),
+            &db,
+            &["run", "a", "--wait", "1m", "--", "true"],
+        ));
+        assert_eq!(exit, Some(125), "{code}: {said}");
+        assert!(
+            said.contains("needs MongoDB 4.4 or newer") && said.contains("Amazon DocumentDB"),
+            "{code}: {said}"
+        );
+        let (exit, out, _) = output(at(&server.uri(), &db, &["doctor"]));
+        assert!(
+            exit == Some(1) && out.contains("WRONG    majority write  a write is refused: "),
+            "{code}: {out}"
+        );
+        must(point.clear().await);
+    }
 }
