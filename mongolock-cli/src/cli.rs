@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Arg, Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(crate) use self::acquiring::{AcquireArguments, ExtendArguments, HoldArguments, RunArguments, Wanted};
@@ -33,26 +33,40 @@ pub(crate) struct Cli {
 }
 
 impl Command {
-    /// The names of a command that acquires, as one list.
+    /// Puts all names of a command that acquires into one list.
     pub(crate) fn gather_names(&mut self) {
-        match self {
-            Self::Run(RunArguments { wanted, .. })
-            | Self::Acquire(AcquireArguments { wanted, .. })
-            | Self::Hold(HoldArguments { wanted, .. }) => wanted.gather_names(),
-            _ => {}
+        if let Self::Run(RunArguments { wanted, .. })
+        | Self::Acquire(AcquireArguments { wanted, .. })
+        | Self::Hold(HoldArguments { wanted, .. }) = self
+        {
+            wanted.names.append(&mut wanted.dashed);
         }
     }
 }
 
-/// Whether the first command that a command line names, which may be wrong, is `run`.
+/// Whether a command line, which may be wrong, names the command `run`: with its first argument that is neither an option
+/// nor the value of one.
 pub(crate) fn is_run(arguments: impl IntoIterator<Item = OsString>) -> bool {
     let program = Cli::command();
-    let is_command = |word: &OsString| word == "help" || program.find_subcommand(word).is_some();
-    arguments
-        .into_iter()
-        .skip(1)
-        .find(is_command)
-        .is_some_and(|word| word == "run")
+    let takes_value = |option: &str| {
+        let known = program
+            .get_arguments()
+            .filter(|known| known.get_action().takes_values());
+        known
+            .filter_map(Arg::get_long)
+            .any(|long| option.strip_prefix("--") == Some(long))
+    };
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        let argument = argument.to_string_lossy();
+        if !argument.starts_with('-') {
+            return argument == "run";
+        }
+        if takes_value(&argument) {
+            arguments.next();
+        }
+    }
+    false
 }
 
 /// The collection of the locks, unless another one is named.
@@ -271,7 +285,7 @@ mod tests {
 
     #[test]
     fn run_is_found_behind_options_and_their_values() {
-        let is_run = |line: &str| is_run(format!("mongolock {line}").split(' ').map(OsString::from));
+        let is_run = |line: &str| is_run(line.split(' ').map(OsString::from));
         for line in [
             "run --bogus",
             "--database run run a",
@@ -282,7 +296,8 @@ mod tests {
         }
         for line in [
             "show run --bogus",
-            "--database=run show a",
+            "--database run show a",
+            "--uri-file run",
             "--bogus",
             "help run --bogus",
         ] {

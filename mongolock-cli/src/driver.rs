@@ -100,7 +100,6 @@ fn sentence(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     /// The server repeats the refused command with all of its documents.

@@ -73,16 +73,13 @@ pub(crate) struct Stored {
 impl Stored {
     /// Reads a handle from a file, or from standard input if the path is `-`.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        Ok(Self {
-            handle: input::text(path)?.parse()?,
-            // Another handle replaces what a link leads to, and not the link.
-            path: if input::is_standard(path) {
-                None
-            } else {
-                fs::canonicalize(path).ok()
-            }
-            .unwrap_or_else(|| path.to_owned()),
-        })
+        let handle = input::text(path)?.parse()?;
+        // Another handle replaces what a link leads to, and not the link.
+        let path = match fs::canonicalize(path) {
+            Ok(whole) if !input::is_standard(path) => whole,
+            _ => path.to_owned(),
+        };
+        Ok(Self { handle, path })
     }
 
     /// Finds out whether another handle can be written, before the lease of this one is touched.

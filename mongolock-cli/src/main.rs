@@ -48,7 +48,7 @@ use crate::failure::Failure;
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return exit::usage(error, cli::is_run(std::env::args_os())),
+        Err(error) => return exit::usage(error, cli::is_run(std::env::args_os().skip(1))),
     };
     match dispatch(cli) {
         Ok(ending) => ending.exit(),

@@ -5,6 +5,7 @@ pub(crate) mod driver_text;
 mod error_type;
 pub(crate) mod failure;
 mod help;
+mod known;
 mod no_server;
 mod text;
 
@@ -369,7 +370,7 @@ impl From<mongodb::error::Error> for LockError {
     fn from(error: mongodb::error::Error) -> Self {
         match error.get_custom::<Self>() {
             Some(own) => own.clone(),
-            None => match failure::Failure::of_selection(&error) {
+            None => match failure::Failure::of_unusable_server(&error) {
                 Some(failure) => failure.into_error(),
                 None => Self::Mongo(error),
             },

@@ -17,7 +17,7 @@ pub(crate) struct Wanted {
     pub(crate) names: Vec<String>,
     /// One more lock; its name may begin with a dash
     #[arg(long = "name", value_name = "NAME", require_equals = true)]
-    dashed: Vec<String>,
+    pub(super) dashed: Vec<String>,
     /// Hold one of N permits of the name instead of the lock
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) permits: Option<u32>,
@@ -30,13 +30,6 @@ pub(crate) struct Wanted {
     /// The exit code if others hold the lock
     #[arg(short = 'E', long, value_name = "CODE", default_value_t = crate::exit::BUSY)]
     pub(crate) busy_code: u8,
-}
-
-impl Wanted {
-    /// The names as one list.
-    pub(crate) fn gather_names(&mut self) {
-        self.names.append(&mut self.dashed);
-    }
 }
 
 /// The arguments of which one is needed.

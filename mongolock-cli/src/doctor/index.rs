@@ -51,7 +51,7 @@ async fn foreign(collections: &Collections) -> Vec<Finding> {
         let field = index.get_document("key").ok()?.keys().next()?;
         let name = index.get_str("name").unwrap_or_default();
         let said = format!(
-            "the index `{name}` deletes documents {after} s after their `{field}`, also those of held locks"
+            "the index `{name}` deletes documents {after} s after their `{field}`, whether the lock is held or not"
         );
         let mend = format!("db.getCollection({locks:?}).dropIndex({name:?})");
         (field != "expiresAt").then(|| Finding::wrong("TTL index", said, mend))

@@ -34,7 +34,7 @@ const SECOND: i64 = 1000;
 /// The time without an event after which a line says that the past is still being read.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// The time without an event after which the past is given up: the server needs less for the largest oplogs.
+/// The time without an event after which the past is given up: the router of a sharded cluster does not tell what a majority has.
 const LONGEST_SILENCE: Duration = Duration::from_secs(10 * 60);
 
 /// How long a majority may take to confirm what was written, and the pause between two looks at it.

@@ -1,10 +1,11 @@
 //! Deployments on which no lock can be acquired, or held locks get lost, although a server answers: `doctor` says so.
 
-use mongodb::bson::{DateTime, Document, doc};
-use mongodb::options::IndexOptions;
-use mongodb::{IndexModel, bson::Bson};
-use mongolock_tests::{AMPLE, LentServer, Set, TestDb, eventually, locks, must, test_db};
 use std::time::Duration;
+
+use mongodb::IndexModel;
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::options::IndexOptions;
+use mongolock_tests::{AMPLE, LentServer, Set, TestDb, eventually, locks, must, test_db};
 
 use crate::fixture::{at, mongolock, output, provider};
 

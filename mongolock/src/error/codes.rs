@@ -3,11 +3,7 @@
 //! A code that is not in [`FINAL`] passes: it is repeated while there is time. The names are those of the server's
 //! `error_codes.yml`; an error without a name there has a description in parentheses.
 
-/// A value that the server does not know.
 pub(crate) const BAD_VALUE: i32 = 2;
-/// The codes of a server that does not know a command, a stage or a variable: `FailedToParse`, `CommandNotFound`,
-/// `CommandNotSupported`, `InvalidPipelineOperator`, and two without a name for `$$NOW` and for a stage.
-pub(crate) const UNSUPPORTED: [i32; 6] = [9, 59, 115, 168, 17276, 40324];
 pub(crate) const UNAUTHORIZED: i32 = 13;
 pub(crate) const AUTHENTICATION_FAILED: i32 = 18;
 /// Atlas refuses a log-in or a right with a code of its own.
@@ -41,6 +37,8 @@ pub(crate) enum Final {
     User,
     /// The document, the collection or the request has to be changed.
     Request,
+    /// The server does not know the command, or a part of it.
+    Unsupported,
 }
 
 /// The codes of refusals that do not pass by themselves, with the name of each and the reason.
@@ -48,7 +46,7 @@ const FINAL: [(i32, Final); 23] = [
     // BadValue: the server is too old for a value of the command, or too new.
     (BAD_VALUE, Final::Request),
     // FailedToParse: the server is too old for the command.
-    (UNSUPPORTED[0], Final::Request),
+    (9, Final::Unsupported),
     // UserNotFound: the user does not exist.
     (11, Final::User),
     // Unauthorized: the user lacks a right.
@@ -58,17 +56,17 @@ const FINAL: [(i32, Final); 23] = [
     // AuthenticationFailed: the log-in is refused.
     (AUTHENTICATION_FAILED, Final::User),
     // CommandNotFound: the server is too old for the command.
-    (UNSUPPORTED[1], Final::Request),
+    (59, Final::Unsupported),
     // InvalidNamespace: the name of the collection is invalid.
     (73, Final::Request),
     // CommandNotSupported: the server has no such command, or not in its role.
-    (UNSUPPORTED[2], Final::Request),
+    (115, Final::Unsupported),
     // DocumentValidationFailure: a validator refuses the document.
     (DOCUMENT_VALIDATION_FAILURE, Final::Request),
     // CommandNotSupportedOnView: the collection is a view.
     (166, Final::Request),
     // InvalidPipelineOperator: the server is too old for the update.
-    (UNSUPPORTED[3], Final::Request),
+    (168, Final::Unsupported),
     // APIStrictError: the client allows only commands that the library does not need.
     (323, Final::Request),
     // AtlasError: Atlas refuses the log-in or the right.
@@ -86,11 +84,11 @@ const FINAL: [(i32, Final); 23] = [
     // (not a date): a field of the document is damaged.
     (WRONG_TYPE[2], Final::Request),
     // (undefined variable): the server is too old for `$$NOW`.
-    (UNSUPPORTED[4], Final::Request),
+    (17276, Final::Unsupported),
     // KeyTooLong: the name of the lock is too long for the index.
     (17280, Final::Request),
     // (unrecognized stage): the server is too old for the update.
-    (UNSUPPORTED[5], Final::Request),
+    (40324, Final::Unsupported),
 ];
 
 /// Why a request that has ended with this code is not repeated; `None` for a code that passes.

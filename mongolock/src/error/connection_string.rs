@@ -9,94 +9,114 @@ use mongodb::error::{Error, ErrorKind};
 use mongodb::options::{AuthMechanism, ClientOptions, Credential, Tls};
 
 use super::failure::Failure;
+use super::known::{self, Known};
 use crate::LockError;
-
-/// A refusal of the driver whose words hide the reason.
-struct Known {
-    /// What stands in the driver's text.
-    words: &'static str,
-    reason: &'static str,
-    help: &'static str,
-}
 
 const TLS_IS_OFF: &str = "`tls=false` stands beside other options of TLS";
 const TLS_OPTIONS: &str = "Remove `tls=false`: the other options are those of a connection with TLS.";
-
-const KNOWN: [Known; 11] = [
-    Known {
-        words: "byte order mark",
-        reason: "it begins with a byte order mark",
-        help: "Save the text as UTF-8 without a byte order mark.",
-    },
-    Known {
-        words: "more than one line",
-        reason: "it has more than one line",
-        help: "Write the connection string on one line, and nothing else beside it.",
-    },
-    Known {
-        words: "compressors is an invalid option",
-        reason: "`compressors` is not built in",
-        help: "Remove `compressors`: nothing of a lock needs it. A feature of the crate `mongodb`, such as \
-               `zstd-compression`, adds it to a Rust program.",
-    },
-    Known {
-        words: "tlsallowinvalidhostnames is an invalid option",
-        reason: "`tlsAllowInvalidHostnames` is not supported",
-        help: "Remove it, and connect to a host name that the server's certificate has.",
-    },
-    Known {
-        words: "timeoutms is an invalid option. An option with a similar name exists: wtimeoutms",
-        reason: "`timeoutMS` is not supported",
-        help: "Remove it: the requests of mongolock have limits of their own, and `serverSelectionTimeoutMS` says how long a \
-               server is looked for.",
-    },
-    Known {
-        words: "if other TLS options are set",
-        reason: TLS_IS_OFF,
-        help: TLS_OPTIONS,
-    },
-    Known {
-        words: "TLS is disabled",
-        reason: TLS_IS_OFF,
-        help: TLS_OPTIONS,
-    },
-    Known {
-        words: "can't be set if tls=false",
-        reason: TLS_IS_OFF,
-        help: TLS_OPTIONS,
-    },
-    Known {
-        words: "maxPoolSize=0",
-        reason: "`maxPoolSize` is 0",
-        help: "Set `maxPoolSize` to 1 or more, or remove it: the driver's default is 10.",
-    },
-    Known {
-        words: "aws-auth feature",
-        reason: "the mechanism MONGODB-AWS is not built in",
-        help: "Log in with a password or with MONGODB-X509. The feature `aws-auth` of the crate `mongodb` adds MONGODB-AWS to a \
-               Rust program.",
-    },
-    Known {
-        words: "cert-key-password feature",
-        reason: "`tlsCertificateKeyFilePassword` is not built in, and encrypted keys cannot be used",
-        help: DECRYPT,
-    },
-];
 
 const DECRYPT: &str = "Decrypt the key into a file that only the program can read: `openssl pkey -in FILE -out FILE.key`, and put the \
                        certificate behind it. The feature `cert-key-password` of the crate `mongodb` reads encrypted keys in a Rust \
                        program.";
 
+/// The refusals of the driver, those first whose words stand in the words of another one as well.
+const KNOWN: [Known; 13] = [
+    Known {
+        words: &["compressors is an invalid option"],
+        meaning: Some("`compressors` is not built in"),
+        help: "Remove `compressors`: nothing of a lock needs it. A feature of the crate `mongodb`, such as \
+               `zstd-compression`, adds it to a Rust program.",
+    },
+    Known {
+        words: &["tlsallowinvalidhostnames is an invalid option"],
+        meaning: Some("`tlsAllowInvalidHostnames` is not supported"),
+        help: "Remove it, and connect to a host name that the server's certificate has.",
+    },
+    Known {
+        words: &["timeoutms is an invalid option. An option with a similar name exists: wtimeoutms"],
+        meaning: Some("`timeoutMS` is not supported"),
+        help: "Remove it: the requests of mongolock have limits of their own, and `serverSelectionTimeoutMS` says how long a \
+               server is looked for.",
+    },
+    Known {
+        words: &[
+            "if other TLS options are set",
+            "TLS is disabled",
+            "can't be set if tls=false",
+        ],
+        meaning: Some(TLS_IS_OFF),
+        help: TLS_OPTIONS,
+    },
+    Known {
+        words: &["maxPoolSize=0"],
+        meaning: Some("`maxPoolSize` is 0"),
+        help: "Set `maxPoolSize` to 1 or more, or remove it: the driver's default is 10.",
+    },
+    Known {
+        words: &["aws-auth feature"],
+        meaning: Some("the mechanism MONGODB-AWS is not built in"),
+        help: "Log in with a password or with MONGODB-X509. The feature `aws-auth` of the crate `mongodb` adds MONGODB-AWS to a \
+               Rust program.",
+    },
+    Known {
+        words: &["cert-key-password feature"],
+        meaning: Some("`tlsCertificateKeyFilePassword` is not built in, and encrypted keys cannot be used"),
+        help: DECRYPT,
+    },
+    Known {
+        words: &["'dns-resolver' feature"],
+        meaning: None,
+        help: "Switch on the feature `dns-resolver`, or name the servers in a string that begins with `mongodb://`.",
+    },
+    Known {
+        words: &["scheme"],
+        meaning: None,
+        help: "Begin the connection string with `mongodb://` or `mongodb+srv://`.",
+    },
+    Known {
+        words: &["URL encoded", "unescaped %"],
+        meaning: None,
+        help: "Percent-encode special characters in the user name, the password and the name of the database.",
+    },
+    Known {
+        words: &["database name"],
+        meaning: None,
+        help: "Correct the name of the database, which stands between the hosts and the options.",
+    },
+    Known {
+        words: &[
+            "server address",
+            "a port cannot",
+            "exactly one host",
+            "unix sockets",
+        ],
+        meaning: None,
+        help: "Correct the hosts: `host` or `host:port`, separated by commas. A `mongodb+srv` string has one host without a port.",
+    },
+    Known {
+        words: &["username", "password", "mechanism", "authSource"],
+        meaning: None,
+        help: "Correct the user name, the password, or the options `authSource` and `authMechanism` of the connection string.",
+    },
+];
+
 /// Refuses a text that is no single line, or begins with a mark of its encoding: the driver would not say so.
 pub(crate) fn check_text(uri: &str) -> Result<(), LockError> {
-    let wrong = if uri.starts_with('\u{feff}') {
-        known("byte order mark")
-    } else if uri.trim().contains(['\n', '\r']) {
-        known("more than one line")
-    } else {
-        None
-    };
-    wrong.map_or(Ok(()), |failure| Err(failure.into_error()))
+    if uri.starts_with('\u{feff}') {
+        let help = "Save the text as UTF-8 without a byte order mark.";
+        return Err(invalid("it begins with a byte order mark", help));
+    }
+    if uri.trim().contains(['\n', '\r']) {
+        let help = "Write the connection string on one line, and nothing else beside it.";
+        return Err(invalid("it has more than one line", help));
+    }
+    Ok(())
+}
+
+/// The error for a connection string that cannot be used.
+fn invalid(reason: impl Into<String>, help: &'static str) -> LockError {
+    let reason = reason.into();
+    Failure::ConnectionString { reason, help }.into_error()
 }
 
 /// The error for a connection string that the driver has refused. Its message may quote a part of the string, and a part
@@ -105,18 +125,25 @@ pub(crate) fn refused(uri: &str, error: Error) -> LockError {
     let ErrorKind::InvalidArgument { message, .. } = &*error.kind else {
         return error.into();
     };
-    let failure = known(message).unwrap_or_else(|| {
-        let secret = secret_words(uri);
-        let reason = if words(message).any(|word| secret.contains(&word)) {
-            "the driver's message is left out, because it quotes a part of the string that may be secret"
-                .to_owned()
-        } else {
-            message.clone()
-        };
-        let help = help(&reason);
-        Failure::ConnectionString { reason, help }
-    });
-    failure.into_error()
+    let known = known::find(&KNOWN, message);
+    if let Some(Known {
+        meaning: Some(meaning),
+        help,
+        ..
+    }) = known
+    {
+        return invalid(*meaning, help);
+    }
+    let secret = secret_words(uri);
+    if words(message).any(|word| secret.contains(&word)) {
+        return invalid(
+            "the driver's message is left out, because it quotes a part of the string that may be secret",
+            "Correct the connection string: percent-encode special characters in the user name and the password; a port is \
+             a number from 1 to 65535, and an option is `name=value`.",
+        );
+    }
+    let other = "Correct or remove the option of the connection string that the message names.";
+    invalid(message.as_str(), known.map_or(other, |known| known.help))
 }
 
 /// The words of a connection string that may be secret: those before the hosts, and those of some options.
@@ -167,15 +194,6 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The failure for a refusal in the driver's words, if they hide the reason. It quotes nothing of the string.
-fn known(message: &str) -> Option<Failure> {
-    let known = KNOWN.iter().find(|known| message.contains(known.words))?;
-    Some(Failure::ConnectionString {
-        reason: known.reason.to_owned(),
-        help: known.help,
-    })
-}
-
 /// Refuses options that only a log-in would refuse.
 pub(crate) fn check_options(options: &ClientOptions) -> Result<(), LockError> {
     let is_incomplete = |credential: &Credential| {
@@ -184,14 +202,15 @@ pub(crate) fn check_options(options: &ClientOptions) -> Result<(), LockError> {
     if !options.credential.as_ref().is_some_and(is_incomplete) {
         return Ok(());
     }
-    let reason = "MONGODB-OIDC needs `authMechanismProperties`".to_owned();
-    let help = "Add `authMechanismProperties=ENVIRONMENT:k8s`. A Rust program can also make a client with a callback of its own, or \
-                switch on the features `azure-oidc` and `gcp-oidc` of the crate `mongodb`.";
-    Err(Failure::ConnectionString { reason, help }.into_error())
+    Err(invalid(
+        "MONGODB-OIDC needs `authMechanismProperties`",
+        "Add `authMechanismProperties=ENVIRONMENT:k8s`. A Rust program can also make a client with a callback of its own, or \
+         switch on the features `azure-oidc` and `gcp-oidc` of the crate `mongodb`.",
+    ))
 }
 
-/// The file of the TLS options that cannot be used.
-pub(crate) fn of_files(options: &ClientOptions) -> Option<Failure> {
+/// The error for a file of the TLS options that cannot be used.
+pub(crate) fn of_files(options: &ClientOptions) -> Option<LockError> {
     let Some(Tls::Enabled(tls)) = &options.tls else {
         return None;
     };
@@ -202,7 +221,7 @@ pub(crate) fn of_files(options: &ClientOptions) -> Option<Failure> {
 }
 
 /// Why a file cannot be used that must have this kind of part; `None` if it has one.
-fn of_file(option: &str, path: &Path, part: &str) -> Option<Failure> {
+fn of_file(option: &str, path: &Path, part: &str) -> Option<LockError> {
     let shown = path.display();
     let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let (reason, help) = match text {
@@ -220,35 +239,7 @@ fn of_file(option: &str, path: &Path, part: &str) -> Option<Failure> {
             "Name a file in PEM format. That of `tlsCertificateKeyFile` has the certificate and its key.",
         ),
     };
-    Some(Failure::ConnectionString { reason, help })
-}
-
-/// What to do about a refusal in the driver's words.
-fn help(reason: &str) -> &'static str {
-    let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
-    if says(&["is left out"]) {
-        "Correct the connection string: percent-encode special characters in the user name and the password; a port is \
-         a number from 1 to 65535, and an option is `name=value`."
-    } else if says(&["'dns-resolver' feature"]) {
-        "Switch on the feature `dns-resolver`, or name the servers in a string that begins with `mongodb://`."
-    } else if says(&["scheme"]) {
-        "Begin the connection string with `mongodb://` or `mongodb+srv://`."
-    } else if says(&["URL encoded", "unescaped %"]) {
-        "Percent-encode special characters in the user name, the password and the name of the database."
-    } else if says(&["database name"]) {
-        "Correct the name of the database, which stands between the hosts and the options."
-    } else if says(&[
-        "server address",
-        "a port cannot",
-        "exactly one host",
-        "unix sockets",
-    ]) {
-        "Correct the hosts: `host` or `host:port`, separated by commas. A `mongodb+srv` string has one host without a port."
-    } else if says(&["username", "password", "mechanism", "authSource"]) {
-        "Correct the user name, the password, or the options `authSource` and `authMechanism` of the connection string."
-    } else {
-        "Correct or remove the option of the connection string that the message names."
-    }
+    Some(invalid(reason, help))
 }
 
 #[cfg(test)]
@@ -402,8 +393,7 @@ mod tests {
             ("-----BEGIN PRIVATE KEY-----", None),
         ] {
             fs::write(&path, text).unwrap();
-            let found =
-                of_file("tlsCertificateKeyFile", &path, "PRIVATE KEY").map(|failure| failure.to_string());
+            let found = of_file("tlsCertificateKeyFile", &path, "PRIVATE KEY").map(|error| error.to_string());
             assert_eq!(found.is_some(), wanted.is_some(), "{text}");
             assert!(
                 found.is_none_or(|found| found.ends_with(wanted.unwrap_or_default())),

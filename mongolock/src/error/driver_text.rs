@@ -2,7 +2,7 @@
 
 use mongodb::error::{Error, ErrorKind, SYSTEM_OVERLOADED_ERROR, WriteFailure};
 
-use super::codes::{BAD_VALUE, OVERLOADED, UNAUTHORIZED, UNSUPPORTED};
+use super::codes::{BAD_VALUE, Final, OVERLOADED, UNAUTHORIZED, finality};
 use super::no_server;
 
 /// The longest text of the server that is repeated, in characters.
@@ -26,7 +26,8 @@ pub(crate) fn is_without_user(error: &Error) -> bool {
 /// Whether the server does not know a command of this library, or an expression in it.
 pub(crate) fn is_unsupported(error: &Error) -> bool {
     coded(error).is_some_and(|(code, _, message)| {
-        UNSUPPORTED.contains(&code) || (code == BAD_VALUE && message.contains("NOW"))
+        // A value that is wrong has many reasons.
+        finality(code) == Some(Final::Unsupported) || code == BAD_VALUE && message.contains("NOW")
     })
 }
 

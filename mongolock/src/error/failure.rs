@@ -125,7 +125,7 @@ impl Failure {
     }
 
     /// The failure for a server that the driver refuses to use, as it says when it selects a server.
-    pub(super) fn of_selection(error: &Error) -> Option<Self> {
+    pub(super) fn of_unusable_server(error: &Error) -> Option<Self> {
         let ErrorKind::ServerSelection { message, .. } = &*error.kind else {
             return None;
         };

@@ -1,76 +1,70 @@
 //! Why a server takes no requests: what the driver's words for it mean, and what to do.
 
+use super::known::{self, Known};
+
 /// What to do about a server of which nothing else is known.
 pub(super) const CHECK: &str = "Check the host and the port in the connection string, that MongoDB runs, and that this host may connect \
                                 to it (firewall, bind address, TLS).";
 
-/// A reason that the driver's words hide.
-struct Known {
-    /// What stands in the driver's text.
-    words: &'static str,
-    /// What it means for the server; `None` if the server was not reached, and the driver's words say why.
-    said: Option<&'static str>,
-    help: &'static str,
-}
-
 const KNOWN: [Known; 10] = [
     Known {
-        words: "reports wire version",
-        said: Some("it is older than MongoDB 4.4"),
+        words: &["reports wire version"],
+        meaning: Some("it is older than MongoDB 4.4"),
         help: "Use MongoDB 4.4 or newer.",
     },
     Known {
-        words: "requires wire version",
-        said: Some("it is newer than this version of the driver"),
+        words: &["requires wire version"],
+        meaning: Some("it is newer than this version of the driver"),
         help: "Update mongolock and the driver.",
     },
     Known {
-        words: "apiVersion parameter is required",
-        said: Some("it requires an API version"),
+        words: &["apiVersion parameter is required"],
+        meaning: Some("it requires an API version"),
         help: "Set the server parameter `requireApiVersion` to false. A Rust program can also make a client with \
                `ServerApi` of its own.",
     },
     Known {
-        words: "tls handshake eof",
-        said: Some("it does not answer in TLS"),
+        words: &["tls handshake eof"],
+        meaning: Some("it does not answer in TLS"),
         help: "Switch on TLS at the server (`net.tls.mode`), or look into its log: without `tls=true` all data can be read on the way.",
     },
     Known {
-        words: "unexpected end of file",
-        said: Some("it closed the connection"),
+        words: &["unexpected end of file"],
+        meaning: Some("it closed the connection"),
         help: "Add `tls=true` to the connection string if the server requires TLS, or else look into the server's log.",
     },
     Known {
-        words: "without sending TLS close_notify",
-        said: Some("it closed the connection after the TLS handshake"),
+        words: &["without sending TLS close_notify"],
+        meaning: Some("it closed the connection after the TLS handshake"),
         help: "If the server requires a client certificate, name a file with a certificate and its key with `tlsCertificateKeyFile` in the \
                connection string. Its log says more.",
     },
     Known {
-        words: "UnknownIssuer",
-        said: Some("its certificate is from an authority that is not trusted here"),
+        words: &["UnknownIssuer"],
+        meaning: Some("its certificate is from an authority that is not trusted here"),
         help: "Name the file with the certificate of that authority with `tlsCAFile` in the connection string.",
     },
     Known {
-        words: "not valid for name",
-        said: Some("its certificate is for other host names"),
+        words: &["not valid for name"],
+        meaning: Some("its certificate is for other host names"),
         help: "Connect to a host name that the certificate has, or give the server a certificate for this name.",
     },
     Known {
-        words: "invalid peer certificate",
-        said: Some("its certificate is refused"),
+        words: &["invalid peer certificate"],
+        meaning: Some("its certificate is refused"),
         help: "Give the server a certificate that is valid, from the authority that `tlsCAFile` names.",
     },
     Known {
-        words: "failed to lookup address",
-        said: None,
+        words: &["failed to lookup address"],
+        meaning: None,
         help: "Make the host name resolve on this host. The members of a replica set are found by the names in its \
                configuration (`rs.conf()`), whatever hosts the connection string names.",
     },
 ];
 
-fn known(text: &str) -> Option<&'static Known> {
-    KNOWN.iter().find(|known| text.contains(known.words))
+/// What the driver's words say of a server that was reached; `None` if it was not, or they are not known.
+fn meaning(text: &str) -> Option<&'static str> {
+    known::find(&KNOWN, text)?.meaning
 }
 
 /// What is said about a server whose last heartbeat failed for a reason in the driver's words, and that so many others have failed.
@@ -80,8 +74,8 @@ pub(super) fn said(address: &str, reason: &str, others: usize) -> String {
         1 => " (nor can the other server)".to_owned(),
         others => format!(" (nor can the {others} other servers)"),
     };
-    match known(reason).and_then(|known| known.said) {
-        Some(said) => format!("MongoDB at {address} cannot be used: {said}{also}"),
+    match meaning(reason) {
+        Some(meaning) => format!("MongoDB at {address} cannot be used: {meaning}{also}"),
         None => format!("MongoDB at {address} cannot be reached: {reason}{also}"),
     }
 }
@@ -98,10 +92,9 @@ pub(super) fn of_selection(message: &str) -> String {
         },
         [(address, reason)] if is_outage => said(address, reason, 0),
         servers => {
-            let each = servers.iter().map(|(address, reason)| {
-                let known = known(reason).and_then(|known| known.said);
-                format!("{address} ({})", known.unwrap_or(reason))
-            });
+            let each = servers
+                .iter()
+                .map(|(address, reason)| format!("{address} ({})", meaning(reason).unwrap_or(reason)));
             let each = each.collect::<Vec<_>>().join(", ");
             let what = if is_outage {
                 "cannot be reached"
@@ -152,7 +145,7 @@ fn after<'a>(message: &'a str, text: &str) -> Option<&'a str> {
 
 /// What to do about a server for which the driver has these words; `None` if they are not known.
 pub(super) fn help(text: &str) -> Option<&'static str> {
-    known(text).map(|known| known.help)
+    known::find(&KNOWN, text).map(|known| known.help)
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use super::admission::DEFAULT_POOL;
 use super::reachability::Reachability;
 use crate::LockError;
 use crate::error::connection_string;
-use crate::error::failure::Failure;
 use crate::timing::CLIENT_LIMIT;
 
 /// A client that this library has made, with what its monitoring says. Providers that are made from one another share it,
@@ -56,8 +55,7 @@ pub(crate) async fn connect(uri: &str, selection: Option<Duration>) -> Result<Ar
     options.server_selection_timeout = options.server_selection_timeout.or(selection);
     let servers = Reachability::observe(uri, &mut options);
     let made = Client::with_options(options.clone());
-    let of_files =
-        |error| connection_string::of_files(&options).map_or_else(|| refused(error), Failure::into_error);
+    let of_files = |error| connection_string::of_files(&options).unwrap_or_else(|| refused(error));
     let client = made.map_err(of_files)?;
     Ok(Arc::new(Connection {
         client,

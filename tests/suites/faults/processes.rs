@@ -61,7 +61,7 @@ async fn kill_the_holder(act: Act) {
 #[tokio::test]
 async fn a_stopped_holder_notices_its_loss_before_its_next_step() {
     let db = test_db().await;
-    let mut holder = holder(&db, Duration::from_secs(2), &[]);
+    let mut holder = holder(&db, Duration::from_secs(4), &[]);
     let old: i64 = holder.until("held").await.parse().unwrap();
     holder.until("step").await;
     holder.signal(Signal::STOP);

@@ -40,7 +40,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("queue", 767),
     ("run", 568),
     ("single files", 1331),
-    ("store", 3619),
+    ("store", 3572),
     ("store/admission", 496),
     ("store/gather", 286),
     ("store/memory", 706),
