@@ -51,6 +51,15 @@ impl BoxedFuture {
     }
 }
 
+/// Whether the value of a body is the call of `Box::pin`, `.boxed()` or `.boxed_local()`.
+pub(crate) fn ends_in_a_box(body: &Group) -> bool {
+    let tokens: Vec<TokenTree> = body.stream().into_iter().collect();
+    let [.., TokenTree::Ident(called), TokenTree::Group(_)] = tokens.as_slice() else {
+        return false;
+    };
+    ["pin", "boxed", "boxed_local"].iter().any(|word| called == word)
+}
+
 /// Whether the tokens are `Box::pin`, or `::std::boxed::Box::pin` as `#[tracing::instrument]` writes it.
 fn is_box_pin(tokens: &[TokenTree]) -> bool {
     let path: String = tokens.iter().map(ToString::to_string).collect();

@@ -180,7 +180,7 @@ impl<'a> Scope<'a> {
             }
         }
         if declares(self.function.body.stream(), root) {
-            return placeholder::local_variable(written, root);
+            return placeholder::local_variable(written, root, !self.function.signature.inputs.is_empty());
         }
         let function = &self.function.name();
         let nameable = Nameable {

@@ -5,6 +5,8 @@ use std::fmt;
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
 
+use crate::written::without_invisible_groups;
+
 /// The mistakes of one attribute, in the order in which they were found.
 #[derive(Debug, Default)]
 pub(crate) struct Errors(Option<syn::Error>);
@@ -15,8 +17,10 @@ impl Errors {
         self.add(syn::Error::new(span, message));
     }
 
-    /// Reports a mistake that the compiler underlines from the first to the last of `tokens`.
+    /// Reports a mistake that the compiler underlines from the first to the last of `tokens`. What a caller of a
+    /// `macro_rules!` has written is underlined there.
     pub(crate) fn push_spanned(&mut self, tokens: impl ToTokens, message: impl fmt::Display) {
+        let tokens = without_invisible_groups(tokens.into_token_stream());
         self.add(syn::Error::new_spanned(tokens, message));
     }
 

@@ -112,9 +112,10 @@ fn run_body(function: &Function, lock: &Lock, returned: &Type, block: &Group) ->
     };
     let private = private_module(lock);
     let output = outcome::output(&private, returned);
+    let keywords = async_move(lock);
     let run = quote_spanned! {Span::mixed_site()=>
         acquired.run(
-            ::core::pin::pin!(#private::Body::new(async move { #anchor match () { () => #block } })),
+            ::core::pin::pin!(#private::Body::new(#keywords { #anchor match () { () => #block } })),
             #output,
         ).await
     };
@@ -136,6 +137,16 @@ fn run_body(function: &Function, lock: &Lock, returned: &Type, block: &Group) ->
             #run
         }
     }
+}
+
+/// The words of the body's future. The compiler reports there what the body uses although the name or the provider took it
+/// away, so they stand where that value is written.
+fn async_move(lock: &Lock) -> TokenStream {
+    let site = Span::mixed_site();
+    let value = lock.names.value().or(lock.provider.as_ref());
+    let (start, end) = value.map_or((site, site), first_and_last_span);
+    let (first, second) = (quote_spanned!(start=> async), quote_spanned!(end=> move));
+    quote!(#first #second)
 }
 
 /// The call with its provider and its options.

@@ -3,7 +3,7 @@
 use quote::ToTokens;
 use syn::{ReturnType, Type};
 
-use crate::async_trait::BoxedFuture;
+use crate::async_trait::{self, BoxedFuture};
 use crate::error::{Errors, target};
 use crate::function::Function;
 use crate::written::bare;
@@ -22,13 +22,14 @@ pub(crate) fn of(function: &Function, errors: &mut Errors) -> Option<Shape> {
     let signature = &function.signature;
     if signature.asyncness.is_none() {
         let Some(boxed) = BoxedFuture::recognise(function) else {
-            let future = matches!(&signature.output, ReturnType::Type(_, ty) if looks_like_a_future(ty));
-            let message = if future {
-                target::returns_a_future()
-            } else {
-                target::not_async()
-            };
-            errors.push(signature.fn_token.span, message);
+            match &signature.output {
+                ReturnType::Type(_, ty)
+                    if looks_like_a_future(ty) || async_trait::ends_in_a_box(&function.body) =>
+                {
+                    errors.push_spanned(ty, target::returns_a_future());
+                }
+                _ => errors.push(signature.fn_token.span, target::not_async()),
+            }
             return None;
         };
         return can_fail(function, &boxed.output, errors).then_some(Shape::Boxed(boxed));

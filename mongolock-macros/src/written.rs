@@ -13,6 +13,17 @@ pub(crate) fn bare(ty: &Type) -> &Type {
     }
 }
 
+/// The tokens, with those of an invisible group in its place.
+pub(crate) fn without_invisible_groups(tokens: TokenStream) -> TokenStream {
+    let inside = |token| match token {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::None => {
+            without_invisible_groups(group.stream())
+        }
+        token => token.into(),
+    };
+    tokens.into_iter().flat_map(inside).collect()
+}
+
 /// The tokens as text with the white space of formatted code: `Option<LockContext>` and not `Option < LockContext >`. It
 /// takes `<` and `>` for brackets, as they are in types and paths.
 pub(crate) fn written(tokens: TokenStream) -> String {

@@ -24,7 +24,7 @@ pub use crate::{LockOutput, Skipped};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot report a failure to take the lock",
     label = "cannot carry a `mongolock::LockError`",
-    note = "return a `Result<_, E>` where `E: From<mongolock::LockError>`: add a variant `Lock(#[from] mongolock::LockError)` to `E`, or return `anyhow::Result`",
+    note = "return a `Result<_, E>` where `E: From<mongolock::LockError>`: add a variant `Lock(#[from] mongolock::LockError)` to `E`, or return `anyhow::Result`; in place of an error type of another crate, return a type of your own that converts into it, or lock a function below and convert its error",
     note = "a type of your own that is not a `Result` implements `mongolock::LockOutput`"
 )]
 pub trait CallOutput: LockOutput {}

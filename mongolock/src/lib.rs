@@ -70,7 +70,7 @@
 //! |---|---|
 //! | `bson-2` (default), `bson-3` | the driver's feature of that name: which version of bson its types are of; without the default features choose one |
 //! | `rustls-tls` (default), `openssl-tls` | the driver's TLS implementation; one of them must be on |
-//! | `dns-resolver` | addresses that begin with `mongodb+srv` |
+//! | `dns-resolver` (default) | addresses that begin with `mongodb+srv` |
 //! | `metrics` | counters, gauges and histograms for the crate `metrics`: see [observing](guide::observing#metrics) |
 //!
 //! Spans and events of [`tracing`] need no feature. All have the target `mongolock`; names and fields are stable, and nothing

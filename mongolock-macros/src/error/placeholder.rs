@@ -2,6 +2,9 @@
 
 use crate::similar::nearest;
 
+/// What to do where another attribute, such as that of a test with cases, has made a function without arguments.
+const ABOVE: &str = "put `#[distributed_lock]` above the attribute that took the arguments away";
+
 /// What the placeholders of a function can name.
 pub(crate) struct Nameable<'a> {
     pub(crate) function: &'a str,
@@ -31,7 +34,7 @@ impl Nameable<'_> {
         let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
         match (names.is_empty(), self.receiver) {
             (true, _) => format!(
-                "`{function}` has no argument that a placeholder can name: add the argument `{root}`, or remove `{written}`"
+                "`{function}` has no argument that a placeholder can name: add the argument `{root}`, remove `{written}`, or {ABOVE}"
             ),
             (false, false) => format!(
                 "`{function}` has no argument `{root}`: it takes {}",
@@ -57,9 +60,15 @@ impl Nameable<'_> {
 }
 
 /// The message about the placeholder `written`, which names a variable of the body.
-pub(crate) fn local_variable(written: &str, name: &str) -> String {
+pub(crate) fn local_variable(written: &str, name: &str, has_arguments: bool) -> String {
+    let or_above = if has_arguments {
+        String::new()
+    } else {
+        format!(", or {ABOVE}")
+    };
     format!(
-        "`{name}` in `{written}` is a variable of the body, which runs only after its lock has a name: pass it as an argument"
+        "`{name}` in `{written}` is a variable of the body, which runs only after its lock has a name: pass it as an \
+         argument{or_above}"
     )
 }
 
@@ -102,7 +111,8 @@ mod tests {
         );
         assert_eq!(
             unknown(nameable(false, &[])),
-            "`f` has no argument that a placeholder can name: add the argument `idd`, or remove `<idd.x>`"
+            "`f` has no argument that a placeholder can name: add the argument `idd`, remove `<idd.x>`, or put \
+             `#[distributed_lock]` above the attribute that took the arguments away"
         );
     }
 }

@@ -20,14 +20,16 @@ pub(crate) fn unread_argument() -> &'static str {
     "`#[distributed_lock]` cannot read this argument: write it with a type alias, or update mongolock"
 }
 
+/// The message about a function that is not async, or no longer: another attribute may have taken the `async` away.
 pub(crate) fn not_async() -> &'static str {
-    "`#[distributed_lock]` needs an `async fn`: write `async fn` (or put `#[distributed_lock]` above the attribute that \
-     removed the `async`, such as `#[tokio::test]`; a program without async code uses \
-     `mongolock::blocking::LockProvider::with`)"
+    "`#[distributed_lock]` needs an `async fn`: put it above an attribute that takes the `async` away, such as \
+     `#[tokio::test]`; blocking code calls `mongolock::blocking::LockProvider::run`"
 }
 
+/// The message about a function that returns a future in a form that the macro does not know.
 pub(crate) fn returns_a_future() -> &'static str {
-    "`#[distributed_lock]` needs an `async fn`: write `async fn` instead of returning a future"
+    "`#[distributed_lock]` needs an `async fn`, or a boxed future in this form: the return type written out, as \
+     `Pin<Box<dyn Future<Output = Result<T, E>> + Send>>`, and `Box::pin(async move { .. })` as the whole body"
 }
 
 pub(crate) fn stacked() -> &'static str {

@@ -102,7 +102,8 @@ fn a_function_with_a_half_typed_argument_has_no_error_and_no_lock() {
     for arguments in [quote!(id:), quote!(id), quote!(id: u8, mut), quote!(id: &, x: u8)] {
         let function = crate::locked(name.clone(), quote!(async fn f(#arguments) { body }));
         let message = crate::error::target::unread_argument();
-        let expected = quote!(async fn f(#arguments) { const { ::core::panic!(#message) } { body } });
+        let expected =
+            quote!(async fn f(#arguments) { const { ::core::panic!(#message) } match () { () => { body } } });
         assert_eq!(function.to_string(), expected.to_string());
     }
     let lock = crate::locked(name, quote!(async fn f(id: , #[lock] lock: ) { body })).to_string();

@@ -206,13 +206,29 @@ fn the_function_must_be_async_and_able_to_fail() {
         quote!(
             fn f() -> Result<(), E> {}
         ),
-        "needs an `async fn`: write `async fn` (or put `#[distributed_lock]` above the attribute that removed",
+        "needs an `async fn`: put it above an attribute that takes the `async` away",
     );
     refused_item(
         quote!(
             fn f() -> impl Future<Output = Result<(), E>> {}
         ),
-        "instead of returning a future",
+        "the return type written out",
+    );
+    // Behind an alias only the body shows that it is a future.
+    for body in [
+        quote!(Box::pin(async { 1 })),
+        quote!(async move { 1 }.boxed()),
+        quote!(f().boxed_local()),
+    ] {
+        refused_item(quote!(fn f() -> Boxed { #body }), "the return type written out");
+    }
+    refused_item(
+        quote!(
+            fn f() -> X {
+                runtime.block_on(async { 1 })
+            }
+        ),
+        "blocking code calls",
     );
     refused_item(
         quote!(

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use mongolock::{LockError, distributed_lock};
+use mongolock::{LockError, LockProvider, distributed_lock};
 
 // Types.
 #[distributed_lock(name = "job:<id>")]
@@ -36,6 +36,17 @@ async fn use_after_move(id: String) -> Result<(), LockError> {
     drop(id);
     println!("{id}");
     Ok(())
+}
+
+// The provider takes the value away from the body.
+#[distributed_lock(name = "job", provider = provider_of(id))]
+async fn use_after_move_into_the_provider(id: String) -> Result<(), LockError> {
+    println!("{id}");
+    Ok(())
+}
+
+fn provider_of(_: String) -> LockProvider {
+    LockProvider::in_memory()
 }
 
 // Futures that are not `Send`.

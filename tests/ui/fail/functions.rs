@@ -45,6 +45,35 @@ fn boxed_behind_an_alias(id: u64) -> Boxed {
     Box::pin(async move { Ok(id) })
 }
 
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+#[distributed_lock(name = "job:<id>")]
+fn box_future(id: &u64) -> BoxFuture<'_, Result<u64, LockError>> {
+    Box::pin(async move { Ok(*id) })
+}
+
+#[distributed_lock(name = "job")]
+fn boxed_without_move() -> Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send>> {
+    Box::pin(async { Ok(1) })
+}
+
+#[distributed_lock(name = "job")]
+fn boxed_by_a_method() -> Boxed {
+    async move { Ok(1) }.boxed()
+}
+
+// The place is where the caller of the macro has written the type.
+macro_rules! job {
+    ($name:ident, $returned:ty) => {
+        #[distributed_lock(name = "job")]
+        fn $name() -> $returned {
+            Box::pin(async move { Ok(1) })
+        }
+    };
+}
+
+job!(made_by_a_macro, Boxed);
+
 // Items that are no functions.
 struct Service;
 

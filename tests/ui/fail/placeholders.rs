@@ -72,6 +72,18 @@ async fn local_variable(id: u64) -> Result<String, LockError> {
     Ok(tenant)
 }
 
+// What attributes of tests with cases make of a function with the argument `id`.
+#[distributed_lock(name = "job:<id>")]
+async fn case_with_a_variable() -> Result<(), LockError> {
+    let id = 1;
+    misspelt(id).await
+}
+
+#[distributed_lock(name = "job:<id>")]
+async fn case_with_a_value() -> Result<(), LockError> {
+    misspelt(1).await
+}
+
 // Types instead of their associated constants.
 trait Kind {
     const KIND: &'static str;

@@ -19,6 +19,19 @@ async fn never() -> ! {
     loop {}
 }
 
+// The place is where the caller of the macro has written the type.
+macro_rules! job {
+    ($name:ident, $returned:ty) => {
+        #[distributed_lock(name = "job")]
+        async fn $name() -> $returned {
+            todo!()
+        }
+    };
+}
+
+job!(unit_of_a_macro, ());
+job!(option_of_a_macro, Option<u64>);
+
 // Values without an error, and errors that cannot be made of a `LockError`.
 struct JobError;
 
