@@ -199,8 +199,8 @@ fn pipeline(filter: &StreamFilter) -> [Document; 2] {
             _ => drop(matching.insert("$and", vec![doc! { "$or": ids }])),
         }
     }
-    let lock_id =
-        doc! { "$ifNull": ["$fullDocument.lockId", "$updateDescription.updatedFields.lockId", Bson::Null] };
+    // MongoDB 4.4 knows only two values.
+    let lock_id = doc! { "$ifNull": ["$fullDocument.lockId", "$updateDescription.updatedFields.lockId"] };
     let kept = doc! {
         "operationType": 1, "documentKey": 1, "clusterTime": 1, "fullDocument": { "lockId": lock_id },
     };

@@ -76,7 +76,11 @@ async fn index_state_names_the_problem() {
             "{state:?}"
         );
     }
+}
 
+/// MongoDB removes no document of a capped collection by an index, and releases a lock in one since 6.0 only.
+#[tokio::test]
+async fn a_capped_collection_has_locks_and_no_index() {
     let capped = Fixture::mongodb().await;
     // The Stable API has no capped collections.
     let database = must(capped.db().without_stable_api().await);

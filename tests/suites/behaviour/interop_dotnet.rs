@@ -15,6 +15,8 @@ use crate::waiting::{acquired, waiter};
 
 /// One acquisition as the .NET library makes it: a lock is free if `expiresAt` is missing or has passed, and the token
 /// counts from 1.
+///
+/// The .NET library writes the end of a lease with `$dateAdd`, which MongoDB 4.4 does not know, and gets the same date.
 pub(crate) struct DotnetLock {
     locks: Collection<Document>,
     lock_id: String,
@@ -30,7 +32,7 @@ impl DotnetLock {
     ) -> Option<Self> {
         let free = doc! { "$lte": [{ "$ifNull": ["$expiresAt", DateTime::from_millis(0)] }, "$$NOW"] };
         let if_free = |new: Document, old: &str| doc! { "$cond": [free.clone(), new, old] };
-        let end = doc! { "$dateAdd": { "startDate": "$$NOW", "unit": "millisecond", "amount": millis } };
+        let end = doc! { "$add": ["$$NOW", millis] };
         let next = doc! { "$add": [{ "$ifNull": ["$fencingToken", 0_i64] }, 1_i64] };
         let stage = doc! { "$set": {
             "lockId": { "$cond": [free.clone(), lock_id, "$lockId"] },

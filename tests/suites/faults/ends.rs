@@ -288,7 +288,7 @@ async fn a_release_that_is_refused_for_good_is_reported() {
         } else {
             let validator = doc! { "lockId": { "$ne": "" } };
             db.set_validator(validator).await;
-            "validator"
+            "validation"
         };
         let error = guard.release().await.unwrap_err();
         assert!(
