@@ -20,6 +20,10 @@ END
 # The tests that are left out: the versions, the suite, the name of the test, and why.
 left_out() {
     cat <<'END'
+4.4.2 behaviour fenced::driver::options_are_passed_through "BSON field 'update.let' is an unknown field" (40415)
+4.4.2 behaviour stable_api::the_ordinary_client_of_the_tests_cannot_leave_the_api "BSON field 'apiStrict' is an unknown field" (51177)
+4.4.2 behaviour stable_api::the_server_refuses_no_command the same
+4.4.2,5.0.4 behaviour index::locks_of_a_capped_collection_work "Cannot change the size of a document in a capped collection" (10003)
 END
 }
 
@@ -43,7 +47,7 @@ fetch_openssl() {
     python3 -m zipfile -e "$file"/*.whl "$file"
     mkdir -p "$directory/openssl"
     cp "$file"/psycopg2_binary.libs/lib{ssl,crypto}-* "$directory/openssl"
-    (cd "$directory/openssl" && ln -s libcrypto-* libcrypto.so.1.1 && ln -s libssl-* libssl.so.1.1)
+    (cd "$directory/openssl" && ln -sf libcrypto-* libcrypto.so.1.1 && ln -sf libssl-* libssl.so.1.1)
     rm -rf "$file"
 }
 
@@ -65,15 +69,15 @@ fetch_server() {
 table=
 failed=0
 run() {
-    local version=$1 suite=$2 skip=() output
+    local version=$1 suite=$2 skip=() before=() output
     while read -r versions in name _; do
         if [[ ,$versions, == *,$version,* && $in == "$suite" ]]; then skip+=(--skip "$name"); fi
     done < <(left_out)
     printf '\n== %s on MongoDB %s\n' "$suite" "$version"
     output=$directory/$version.$suite.txt
-    [[ $version != 4.* ]] || export MONGOLOCK_TESTS_BEFORE_5_0=1
-    MONGOD=$directory/$version/mongod cargo test --workspace --test "$suite" --locked -- "${skip[@]}" 2>&1 \
-        | tee "$output" || failed=1
+    [[ $version != 4.* ]] || before=(MONGOLOCK_TESTS_BEFORE_5_0=1)
+    env -u MONGODB_URI -u MONGOLOCK_TESTS_BEFORE_5_0 "${before[@]}" MONGOD="$directory/$version/mongod" \
+        cargo test --workspace --test "$suite" --locked -- --exact "${skip[@]}" 2>&1 | tee "$output" || failed=1
     table+="$version $suite $(grep '^test result' "$output" || echo 'no result')"$'\n'
 }
 
@@ -88,5 +92,9 @@ while read -r version requirement hash; do
     fetch_server "$version" "$requirement" "$hash"
     for suite in behaviour faults; do run "$version" "$suite" </dev/null; done
 done < <(servers)
+if [[ -z $table ]]; then
+    echo "there is no server with one of these versions: ${wanted[*]}" >&2
+    exit 2
+fi
 printf '\n%s' "$table"
 exit "$failed"

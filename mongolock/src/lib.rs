@@ -78,7 +78,7 @@
 //!
 //! # Versions
 //!
-//! Rust 1.89 or later; raising it is a minor change. The driver `mongodb` 3.9.1 or later. MongoDB 4.4 or later, preferably a
+//! Rust 1.89 or later; raising it is a minor change. The driver `mongodb` 3.9.1 or later. MongoDB 4.4.2 or later, preferably a
 //! replica set: [which versions were run](guide::production#server-versions).
 
 // The documentation says which items need a feature: rustdoc labels each item under a `cfg` by itself. No public item is

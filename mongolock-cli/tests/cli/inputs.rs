@@ -247,7 +247,7 @@ async fn an_old_server_and_a_member_whose_name_does_not_resolve() {
     let db = test_db().await;
     let old = member(8, None);
     let said = format!("MongoDB at {old} cannot be used: it is older than MongoDB 4.4");
-    assert_said(&db, &format!("mongodb://{old}/"), &said, "MongoDB 4.4 or newer");
+    assert_said(&db, &format!("mongodb://{old}/"), &said, "MongoDB 4.4.2 or newer");
     // It is final: nothing is waited for.
     let begun = Instant::now();
     let (code, _, run) = output(at(
@@ -400,7 +400,7 @@ async fn a_server_that_does_not_know_the_commands() {
         ));
         assert_eq!(exit, Some(125), "{code}: {said}");
         assert!(
-            said.contains("needs MongoDB 4.4 or newer") && said.contains("Amazon DocumentDB"),
+            said.contains("needs MongoDB 4.4.2 or newer") && said.contains("Amazon DocumentDB"),
             "{code}: {said}"
         );
         let (exit, out, _) = output(at(&server.uri(), &db, &["doctor"]));

@@ -22,8 +22,8 @@ pub(crate) fn unread_argument() -> &'static str {
 
 /// The message about a function that is not async, or no longer: another attribute may have taken the `async` away.
 pub(crate) fn not_async() -> &'static str {
-    "`#[distributed_lock]` needs an `async fn`: put it above an attribute that takes the `async` away, such as \
-     `#[tokio::test]`; blocking code calls `mongolock::blocking::LockProvider::run`"
+    "`#[distributed_lock]` needs an `async fn`: if another attribute took the `async` away, such as `#[tokio::test]`, put \
+     `#[distributed_lock]` above that one; blocking code calls `mongolock::blocking::LockProvider::run`"
 }
 
 /// The message about a function that returns a future in a form that the macro does not know.

@@ -206,7 +206,7 @@ fn the_function_must_be_async_and_able_to_fail() {
         quote!(
             fn f() -> Result<(), E> {}
         ),
-        "needs an `async fn`: put it above an attribute that takes the `async` away",
+        "needs an `async fn`: if another attribute took the `async` away",
     );
     refused_item(
         quote!(

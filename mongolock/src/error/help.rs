@@ -164,7 +164,7 @@ fn mongo_help(error: &Error) -> &'static str {
 fn help_of_server(error: &Error) -> Option<&'static str> {
     if driver_text::is_unsupported(error) {
         return Some(
-            "mongolock needs MongoDB 4.4 or newer, or a server that runs update pipelines with `$$NOW`. Amazon DocumentDB, Azure \
+            "mongolock needs MongoDB 4.4.2 or newer, or a server that runs update pipelines with `$$NOW`. Amazon DocumentDB, Azure \
              Cosmos DB and FerretDB are not known to.",
         );
     }

@@ -10,7 +10,7 @@ const KNOWN: [Known; 10] = [
     Known {
         words: &["reports wire version"],
         meaning: Some("it is older than MongoDB 4.4"),
-        help: "Use MongoDB 4.4 or newer.",
+        help: "Use MongoDB 4.4.2 or newer.",
     },
     Known {
         words: &["requires wire version"],

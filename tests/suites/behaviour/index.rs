@@ -76,18 +76,25 @@ async fn index_state_names_the_problem() {
             "{state:?}"
         );
     }
+    assert_eq!(
+        capped().await.provider.admin().index_state().await,
+        IndexState::Capped
+    );
 }
 
-/// MongoDB removes no document of a capped collection by an index, and releases a lock in one since 6.0 only.
+/// A lock in a capped collection is released since MongoDB 6.0 only.
 #[tokio::test]
-async fn a_capped_collection_has_locks_and_no_index() {
+async fn locks_of_a_capped_collection_work() {
+    acquire_and_release(&capped().await.provider.lock("works")).await;
+}
+
+/// A capped collection. The Stable API has none.
+async fn capped() -> Fixture {
     let capped = Fixture::mongodb().await;
-    // The Stable API has no capped collections.
     let database = must(capped.db().without_stable_api().await);
     let creating = database.create_collection("distributed_locks");
     creating.capped(true).size(1 << 20).await.unwrap();
-    assert_eq!(capped.provider.admin().index_state().await, IndexState::Capped);
-    acquire_and_release(&capped.provider.lock("works")).await;
+    capped
 }
 
 /// If the index or a conflicting one exists, the list of indexes decides, and none is created. `listCollections` is

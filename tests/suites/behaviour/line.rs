@@ -124,7 +124,7 @@ fn any_value() -> Bson {
         3 => fastrand::f64().into(),
         4 => DateTime::from_millis(fastrand::i64(..)).into(),
         5 => "$name".into(),
-        6 => doc! { "date": "never" }.into(),
+        6 => doc! { "$ref": "never", "$id": 1 }.into(),
         _ => fastrand::i32(-1000..1000).into(),
     }
 }

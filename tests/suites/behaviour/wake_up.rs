@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use mongodb::bson::doc;
 use mongolock::{LockProvider, LockProviderBuilder};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, eventually, must, names};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::fixture::{Fixture, patient};
 use crate::servers::{guarded, standalone};
@@ -143,6 +143,7 @@ async fn waiters_poll_while_the_number_of_streams_is_limited() {
         let (provider, commands) = fixture.recorded(|builder| builder).await;
         let point = FailPoint::on(&["aggregate"]).always().error_code(code);
         let point = must(point.enable_for(fixture.db()).await);
+        let begun = Instant::now();
         for _ in 0..3 {
             let held = fixture.provider.lock("limited").await.unwrap();
             let waiter = waiter(provider.lock("limited"));
@@ -150,9 +151,14 @@ async fn waiters_poll_while_the_number_of_streams_is_limited() {
             sleep(Duration::from_millis(1500)).await;
             release_to(held, waiter, BEFORE_EXPIRY).await;
         }
-        // The pauses grow from 0.1 s to 10 s, at random; with the shortest pause it would be tried 45 times.
+        // The pauses grow from 0.1 s to 10 s, at random; with the shortest pause it would be tried 45 times in the shortest time.
         let tried = commands.count("aggregate");
-        assert!((2..=30).contains(&tried), "{tried}");
+        let shortest = Duration::from_millis(150) * u32::try_from(tried).unwrap();
+        assert!(
+            tried >= 2 && begun.elapsed() > shortest,
+            "{tried} in {:?}",
+            begun.elapsed()
+        );
         // There is room for the stream now.
         must(point.clear().await);
         let held = fixture.provider.lock("limited").await.unwrap();

@@ -195,5 +195,6 @@ async fn connections_that_are_cut_lose_no_lease_and_leave_no_lock_held() {
     );
     assert_eq!(lost, 0);
     assert!(holds > 0);
-    assert!(begun.elapsed() < BEFORE_EXPIRY, "{:?}", begun.elapsed());
+    // A release that gets no reply is sent again at once, and then after 10 s.
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }

@@ -57,11 +57,6 @@ fn boxed_without_move() -> Pin<Box<dyn Future<Output = Result<u64, LockError>> +
     Box::pin(async { Ok(1) })
 }
 
-#[distributed_lock(name = "job")]
-fn boxed_by_a_method() -> Boxed {
-    async move { Ok(1) }.boxed()
-}
-
 // The place is where the caller of the macro has written the type.
 macro_rules! job {
     ($name:ident, $returned:ty) => {
