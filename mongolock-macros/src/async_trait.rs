@@ -4,7 +4,7 @@
 //! Code before `Box::pin` would run without the lock: it could return another future, or shadow an argument that the name
 //! is made of.
 
-use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use syn::{AssocType, GenericArgument, PathArguments, ReturnType, Type, TypeParamBound};
 
 use crate::function::{Function, split_inner_attributes};
@@ -54,10 +54,8 @@ impl BoxedFuture {
 /// Whether the value of a body is the call of `Box::pin`, `.boxed()` or `.boxed_local()`.
 pub(crate) fn ends_in_a_box(body: &Group) -> bool {
     let tokens: Vec<TokenTree> = body.stream().into_iter().collect();
-    let [.., TokenTree::Ident(called), TokenTree::Group(_)] = tokens.as_slice() else {
-        return false;
-    };
-    ["pin", "boxed", "boxed_local"].iter().any(|word| called == word)
+    let is_box = |called: &Ident| ["pin", "boxed", "boxed_local"].iter().any(|word| called == word);
+    matches!(tokens.as_slice(), [.., TokenTree::Ident(called), TokenTree::Group(_)] if is_box(called))
 }
 
 /// Whether the tokens are `Box::pin`, or `::std::boxed::Box::pin` as `#[tracing::instrument]` writes it.

@@ -3,7 +3,7 @@
 use crate::similar::nearest;
 
 /// What to do where another attribute, such as that of a test with cases, has made a function without arguments.
-const ABOVE: &str = "put `#[distributed_lock]` above the attribute that took the arguments away";
+const OR_ABOVE: &str = ", or put `#[distributed_lock]` above the attribute that took the arguments away";
 
 /// What the placeholders of a function can name.
 pub(crate) struct Nameable<'a> {
@@ -34,7 +34,7 @@ impl Nameable<'_> {
         let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
         match (names.is_empty(), self.receiver) {
             (true, _) => format!(
-                "`{function}` has no argument that a placeholder can name: add the argument `{root}`, remove `{written}`, or {ABOVE}"
+                "`{function}` has no argument that a placeholder can name: add the argument `{root}`, remove `{written}`{OR_ABOVE}"
             ),
             (false, false) => format!(
                 "`{function}` has no argument `{root}`: it takes {}",
@@ -61,11 +61,7 @@ impl Nameable<'_> {
 
 /// The message about the placeholder `written`, which names a variable of the body.
 pub(crate) fn local_variable(written: &str, name: &str, has_arguments: bool) -> String {
-    let or_above = if has_arguments {
-        String::new()
-    } else {
-        format!(", or {ABOVE}")
-    };
+    let or_above = if has_arguments { "" } else { OR_ABOVE };
     format!(
         "`{name}` in `{written}` is a variable of the body, which runs only after its lock has a name: pass it as an \
          argument{or_above}"
