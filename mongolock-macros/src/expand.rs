@@ -140,11 +140,13 @@ fn run_body(function: &Function, lock: &Lock, returned: &Type, block: &Group) ->
 }
 
 /// The words of the body's future. The compiler reports there what the body uses although the name or the provider took it
-/// away, so they stand where that value is written.
+/// away, so they stand where that value is written, or at the attribute.
 fn async_move(lock: &Lock) -> TokenStream {
-    let site = Span::mixed_site();
-    let value = lock.names.value().or(lock.provider.as_ref());
-    let (start, end) = value.map_or((site, site), first_and_last_span);
+    let value = match &lock.names {
+        LockNames::One(LockName::Value(value)) => Some(value),
+        _ => lock.provider.as_ref(),
+    };
+    let (start, end) = first_and_last_span(value);
     let (first, second) = (quote_spanned!(start=> async), quote_spanned!(end=> move));
     quote!(#first #second)
 }

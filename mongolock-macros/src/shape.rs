@@ -24,7 +24,7 @@ pub(crate) fn of(function: &Function, errors: &mut Errors) -> Option<Shape> {
         let Some(boxed) = BoxedFuture::recognise(function) else {
             match &signature.output {
                 ReturnType::Type(_, ty)
-                    if looks_like_a_future(ty) || async_trait::ends_in_a_box(&function.body) =>
+                    if names_a_future(ty) || async_trait::ends_in_a_box(&function.body) =>
                 {
                     errors.push_spanned(ty, target::returns_a_future());
                 }
@@ -64,13 +64,6 @@ fn can_fail(function: &Function, returned: &Type, errors: &mut Errors) -> bool {
 }
 
 /// Whether the return type is probably a future.
-fn looks_like_a_future(returned: &Type) -> bool {
-    let outer = match returned {
-        Type::ImplTrait(_) => true,
-        Type::Path(path) => path.path.segments.last().is_some_and(|segment| {
-            segment.ident == "Pin" || segment.ident == "Box" || segment.ident.to_string().ends_with("Future")
-        }),
-        _ => false,
-    };
-    outer && returned.to_token_stream().to_string().contains("Future")
+fn names_a_future(returned: &Type) -> bool {
+    returned.to_token_stream().to_string().contains("Future")
 }

@@ -27,20 +27,6 @@ pub(crate) enum LockNames {
     Several(Vec<LockName>),
 }
 
-impl LockNames {
-    /// The first name that is a value.
-    pub(crate) fn value(&self) -> Option<&Expr> {
-        let names = match self {
-            Self::One(name) => std::slice::from_ref(name),
-            Self::Several(names) => names,
-        };
-        names.iter().find_map(|name| match name {
-            LockName::Template { .. } => None,
-            LockName::Value(value) => Some(value),
-        })
-    }
-}
-
 /// Where a lock name comes from.
 pub(crate) enum LockName {
     /// A template, with its parts in their order.
