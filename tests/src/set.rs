@@ -38,7 +38,8 @@ impl Set {
                 // 1 is primary, 2 is secondary, 7 is arbiter.
                 matches!(state, Some(1 | 2 | 7))
             });
-            (status.get_i32("myState") == Ok(1) && each.all(|is_settled| is_settled)).then_some(())
+            (status.get_i32("myState").is_ok_and(|state| state == 1) && each.all(|is_settled| is_settled))
+                .then_some(())
         };
         must(eventually(AMPLE, "a set whose first member is its primary", settled).await);
         set
