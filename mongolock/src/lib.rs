@@ -116,6 +116,7 @@ mod output;
 mod permit;
 mod permit_id;
 mod probe;
+mod protocol;
 mod provider;
 mod queue;
 mod run;

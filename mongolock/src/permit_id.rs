@@ -25,11 +25,6 @@ pub(crate) fn is_group(name: &str) -> bool {
     name.ends_with(SEPARATOR)
 }
 
-/// The semaphore of such a name.
-pub(crate) fn of_group(group: &str) -> &str {
-    group.strip_suffix(SEPARATOR).unwrap_or(group)
-}
-
 /// The least text that is greater than the ids of all permits of a semaphore.
 pub(crate) fn end_of_ids(semaphore: &str) -> String {
     format!("{semaphore}{AFTER_SEPARATOR}")
@@ -79,7 +74,6 @@ mod tests {
             assert_eq!((shown(&id), shown(name)), (name, name));
             assert_eq!(awaited(&id), &*group(name));
             assert!(is_group(awaited(&id)) && !is_group(&id));
-            assert_eq!((of_group(awaited(&id)), of_group(name)), (name, name));
             assert!(*group(name) <= *id && *id < *end_of_ids(name));
             assert!(RenderedName::new(&id).check().is_err(), "no user's lock has it");
         }

@@ -167,10 +167,6 @@ pub(crate) const OVERLOAD_MEMORY: Duration = seconds(10);
 /// have released the claim just before the hand-over, which sends no command.
 pub(crate) const HANDED_OVER_CHECK: Duration = seconds(1);
 
-/// The longest time by which a renewal leaves the end of a lease after the end that it grants itself: it is longer than
-/// any command stays in the server.
-pub(crate) const LATE_COMMAND: Duration = seconds(60);
-
 // Releases.
 
 /// The limit at the server of a release, for instance at a document that a foreign transaction blocks.

@@ -28,7 +28,7 @@ use crate::options::{OnBusy, Options};
 use crate::queue::Holder;
 use crate::store::{AdmissionClass, HeldPermits};
 use crate::timing::{LOOK_LIMIT, PERMIT_LIMIT};
-use crate::{LockError, permit_id, trace};
+use crate::{LockError, permit_id, protocol, trace};
 
 /// The number of claims after which a call pauses, because others were faster each time.
 const CLAIMS: u32 = 3;
@@ -114,7 +114,10 @@ impl Search for AcquirePermit<'_> {
         }
         claims.drawn = Some(fastrand::u32(0..self.permits));
         // It stands for the call where others compare claims; each claim has an id of its own.
-        let call_id = call.engine.mark.new_lock_id(&call.engine.owner);
+        let call_id = call
+            .engine
+            .mark
+            .new_lock_id(&call.engine.owner, protocol::Kind::Permit);
         loop {
             let pause = match claims.some().await? {
                 Claimed::Acquired(hold) => {

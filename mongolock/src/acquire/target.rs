@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::asking::Kind;
-use crate::LeaseHandle;
 use crate::engine::Engine;
 use crate::few::Few;
 use crate::lease::copies::Copies;
 use crate::store::ClaimEnd;
+use crate::{LeaseHandle, protocol};
 
 /// What a claim is for.
 #[derive(Clone)]
@@ -130,10 +130,14 @@ impl Target {
     pub(super) fn new_lock_id(&self, engine: &Engine) -> Arc<str> {
         let (mark, owner) = (&engine.mark, &engine.owner);
         match self {
-            Self::Lock | Self::Part | Self::Permit(_) => mark.new_lock_id(owner),
-            Self::Set { .. } => mark.new_set_id(owner),
+            Self::Lock | Self::Part => mark.new_lock_id(owner, protocol::Kind::Single),
+            Self::Permit(_) => mark.new_lock_id(owner, protocol::Kind::Permit),
+            Self::Set { .. } => mark.new_lock_id(owner, protocol::Kind::Set),
             // The owner stays, so that the end of its session ends this hold as well.
-            Self::Detached(lease) => mark.new_resumed_id(lease.handle.owner(), self.is_set()),
+            Self::Detached(lease) if self.is_set() => {
+                mark.new_lock_id(lease.handle.owner(), protocol::Kind::ResumedSet)
+            }
+            Self::Detached(lease) => mark.new_lock_id(lease.handle.owner(), protocol::Kind::Resumed),
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::request;
 use crate::engine::Engine;
+use crate::protocol::Value;
 use crate::store::HoldsOf;
 use crate::{FencingToken, LockError, permit_id, trace};
 
@@ -117,7 +118,7 @@ impl ForceRelease {
         let margin = engine.config.options.takeover_margin;
         let mut seen = engine.store.seen_holds(HoldsOf::Name(&name), margin).await?;
         if let Some(token) = only_if {
-            seen.retain(|hold| hold.token == Some(token.get().into()));
+            seen.retain(|hold| hold.token == Value::Long(token.get()));
         }
         let Some(seen) = seen.first() else {
             return Ok(false);

@@ -313,6 +313,7 @@ mod tests {
     use mongodb::bson::DateTime;
 
     use super::*;
+    use crate::protocol::Kind;
 
     fn waiter(provider: &str, at: i64) -> Waiter {
         Waiter {
@@ -337,14 +338,14 @@ mod tests {
         );
         line.released(now);
         assert!(line.yields_until.is_some());
-        line.held_by(now, &first.new_set_id("first"));
+        line.held_by(now, &first.new_lock_id("first", Kind::Set));
         assert_eq!(line.ahead(), 1);
         assert!(line.yields_until.is_none());
         for _ in 0..4 {
-            line.held_by(now, &last.new_set_id("last"));
+            line.held_by(now, &last.new_lock_id("last", Kind::Set));
         }
         assert_eq!(line.ahead(), 1);
-        line.held_by(now, &last.new_set_id("last"));
+        line.held_by(now, &last.new_lock_id("last", Kind::Set));
         assert_eq!(line.ahead(), 0, "six acquisitions have passed");
     }
 
@@ -359,12 +360,12 @@ mod tests {
             &[waiter(first.as_str(), 1), waiter("a", 2), waiter("own", 3)],
             "own",
         );
-        line.held_by(now, &first.new_lock_id("first"));
+        line.held_by(now, &first.new_lock_id("first", Kind::Single));
         assert_eq!(line.ahead(), 1);
         let later = now + Duration::from_secs(10);
         for text in 0..20 {
             line.held_by(later, &lock_id::detached("session", &text.to_string(), false));
-            line.held_by(later, &other.new_resumed_id("session", false));
+            line.held_by(later, &other.new_lock_id("session", Kind::Resumed));
         }
         assert_eq!(line.ahead(), 1, "nobody has been overtaken");
         assert!(

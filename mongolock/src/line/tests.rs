@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::line::{Line, PlaceRequest, Write};
 use super::{Lines, OwnAcquisition, User};
+use crate::protocol::Kind;
 use crate::queue::Rivals;
 use crate::store::{MemoryStore, ProviderMark, Store, Waiter};
 use crate::sync::lock;
@@ -83,7 +84,7 @@ impl Provider {
     }
 
     fn claim(&self) -> Arc<str> {
-        self.mark.new_lock_id("owner")
+        self.mark.new_lock_id("owner", Kind::Single)
     }
 
     fn hears_of(&self, name: &str, other: &Self) {

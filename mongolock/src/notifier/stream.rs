@@ -10,7 +10,8 @@ use super::cost::StreamReply;
 use super::{NotifierState, ReleaseNotifier};
 use crate::backoff::Backoff;
 use crate::moment::Luck;
-use crate::store::{HolderChange, LockStream, StreamFilter, driver_error};
+use crate::protocol::News;
+use crate::store::{LockStream, StreamFilter, driver_error};
 use crate::sync::lock;
 use crate::timing::{LINE_FAR, LINE_FAR_PAUSE, STREAM_IDLE, STREAM_REPLY, STREAM_UNAVAILABLE};
 use crate::{LockError, permit_id, trace};
@@ -90,20 +91,16 @@ impl ReleaseNotifier {
     }
 
     /// Notes an event of the stream, and returns whether it concerns a waiter or a line.
-    fn note_event(self: &Arc<Self>, event: &HolderChange) -> bool {
-        match event {
-            HolderChange::Released { name } => match permit_id::awaited(name) {
-                own if *own == **name => self.released(name),
-                group => self.released(&Arc::from(group)),
-            },
-            HolderChange::Acquired { name, lock_id } => match permit_id::awaited(name) {
-                own if *own == **name => self.acquired(name, lock_id),
-                // Other permits may be free: only the order of the waiters has changed.
-                group => {
-                    let group: Arc<str> = Arc::from(group);
-                    self.lines.held_by(&group, lock_id).is_in_line
-                }
-            },
+    fn note_event(self: &Arc<Self>, news: &News) -> bool {
+        let name = &news.name;
+        let awaited = permit_id::awaited(name);
+        let is_permit = *awaited != **name;
+        match news.holder() {
+            None if is_permit => self.released(&Arc::from(awaited)),
+            None => self.released(name),
+            // Other permits may be free: only the order of the waiters has changed.
+            Some(holder) if is_permit => self.lines.held_by(&Arc::from(awaited), holder).is_in_line,
+            Some(holder) => self.acquired(name, holder),
         }
     }
 

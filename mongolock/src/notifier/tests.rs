@@ -6,11 +6,11 @@ use serde::de::value::MapDeserializer;
 use tokio::time::timeout;
 
 use super::*;
+use crate::LockError;
 use crate::lease::Queues;
-use crate::once::MarkEnd;
-use crate::store::{AcquireRequest, LeaseId, MarkRequest, MemoryStore, ProviderMark, StreamFilter};
+use crate::protocol::{Then, Until};
+use crate::store::{MemoryStore, ProviderMark, StreamFilter};
 use crate::timing::{LOOKER_CHECK, STREAM_POLL_MIN, STREAM_UNAVAILABLE};
-use crate::{FencingToken, LockError};
 
 pub(super) const PAUSES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(800);
 
@@ -140,17 +140,7 @@ async fn a_waiter_whose_own_claim_has_the_lock_is_woken_by_a_look() {
         unreachable!("these tests have the store in memory")
     };
     let lock_id: Arc<str> = Arc::from("owner#own");
-    let key = LeaseId {
-        name: "n".into(),
-        lock_id: Arc::clone(&lock_id),
-    };
-    let request = AcquireRequest {
-        wants_dates: false,
-        expiry: Duration::from_secs(3600),
-        tokens: 1,
-        takeover_margin: Duration::ZERO,
-    };
-    memory.claim_one(&key, request);
+    memory.acquire("n", &lock_id);
     let waiter = subscribe(&notifier);
     waiter.set_claim(&lock_id, false);
     let begun = Instant::now();
@@ -166,17 +156,7 @@ async fn a_waiter_that_ends_with_a_mark_is_woken_by_a_look_at_one() {
     let Store::Memory(memory) = &*notifier.store else {
         unreachable!("these tests have the store in memory")
     };
-    let key = LeaseId {
-        name: "n".into(),
-        lock_id: "owner#other".into(),
-    };
-    let request = AcquireRequest {
-        wants_dates: true,
-        expiry: Duration::from_secs(3600),
-        tokens: 1,
-        takeover_margin: Duration::ZERO,
-    };
-    memory.claim_one(&key, request);
+    memory.acquire("n", "owner#other");
     let waiter = subscribe(&notifier);
     for ends_with_mark in [false, true] {
         waiter.set_claim(&"owner#own".into(), ends_with_mark);
@@ -184,11 +164,8 @@ async fn a_waiter_that_ends_with_a_mark_is_woken_by_a_look_at_one() {
         let is_woken = timeout(*PAUSES.end() * 3, waiter.woken()).await.is_ok();
         assert!(!is_woken, "another holder has the lock");
     }
-    memory.mark(&MarkRequest {
-        key,
-        token: FencingToken::new(0),
-        end: MarkEnd::After(Duration::from_secs(3600)),
-    });
+    let until = Until::After(3_600_000);
+    memory.change("n", "owner#other", Then::Mark { until });
     for ends_with_mark in [false, true] {
         waiter.set_claim(&"owner#own".into(), ends_with_mark);
         waiter.rest(None);

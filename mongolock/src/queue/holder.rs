@@ -112,6 +112,7 @@ impl Holder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Kind;
 
     fn busy(now: Instant, holder: &Holder) -> Busy {
         holder.busy(now, "n", &ProviderMark::random())
@@ -137,7 +138,7 @@ mod tests {
     fn a_hold_of_the_provider_itself_is_one_of_this_process() {
         let now = Instant::now();
         let (own, other) = (ProviderMark::random(), ProviderMark::random());
-        let holder = Holder::local(&own.new_lock_id("us"), now);
+        let holder = Holder::local(&own.new_lock_id("us", Kind::Single), now);
         assert!(holder.busy(now, "n", &own).in_this_process);
         assert!(!holder.busy(now, "n", &other).in_this_process);
         assert!(!busy(now, &Holder::default()).in_this_process);

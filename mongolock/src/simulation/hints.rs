@@ -13,7 +13,8 @@ use super::pool::Connection;
 use super::wake_ups::heard;
 use super::{chance, errors};
 use crate::LockError;
-use crate::store::{HolderChange, StreamFilter};
+use crate::protocol::News;
+use crate::store::StreamFilter;
 
 impl Link {
     pub(crate) async fn watch(self: &Arc<Self>) -> Result<Hints, LockError> {
@@ -36,7 +37,7 @@ impl Link {
 
 /// The stream of events as one process receives it.
 pub(crate) struct Hints {
-    releases: broadcast::Receiver<HolderChange>,
+    releases: broadcast::Receiver<News>,
     link: Arc<Link>,
     /// The stream keeps a connection for as long as it is open.
     _connection: Option<Connection>,
@@ -52,7 +53,7 @@ impl Hints {
     }
 
     /// The next event that this filter admits, as the server applies it.
-    pub(crate) async fn next(&mut self, filter: &StreamFilter) -> Result<Option<HolderChange>, LockError> {
+    pub(crate) async fn next(&mut self, filter: &StreamFilter) -> Result<Option<News>, LockError> {
         let event = timeout(Duration::from_secs(1), self.releases.recv()).await;
         let mut event = event.ok().and_then(Result::ok);
         if self.link.is_faulty() {
@@ -69,10 +70,10 @@ impl Hints {
                 event = None;
             }
         }
-        if let Some(HolderChange::Acquired { name, .. }) = &event {
-            self.link.process.contacts.heard_of(name);
+        if let Some(news) = event.as_ref().filter(|news| news.holder().is_some()) {
+            self.link.process.contacts.heard_of(&news.name);
         }
-        let event = event.filter(|event| filter.admits(event.name()));
+        let event = event.filter(|event| filter.admits(&event.name));
         if let Some(event) = &event {
             heard(&self.link.server, &self.link.process, event);
         }

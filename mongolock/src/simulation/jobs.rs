@@ -49,7 +49,7 @@ impl Worker {
     pub(super) async fn call_job(&mut self) -> Result<(), LockError> {
         let wish = Wish::new(&self.world.plan, &mut self.rng).uncapped();
         let job = self.job(&wish);
-        let begun = (Instant::now(), self.world.server.memory.date_now());
+        let begun = (Instant::now(), self.world.server.memory.server_time());
         let _present = self.process.contacts.call(&job.name);
         let mut lock = self
             .provider
@@ -225,7 +225,7 @@ impl Worker {
 
     /// Whether the period in which a call began is over, or that in which its process took it to begin.
     fn is_period_over(&self, job: &Job, begun: DateTime) -> bool {
-        let now = self.world.server.memory.date_now();
+        let now = self.world.server.memory.server_time();
         let blur = i64::try_from(BLUR.as_millis()).unwrap_or(0);
         let begun = DateTime::from_millis(begun.timestamp_millis() - blur);
         let end = job.once.period_end(begun);

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::knobs::Knobs;
-use super::order::{Change, Course, Order, Reply};
+use super::order::{Course, Order, is_detachment, key_of};
 use super::pool::{Connection, Pool};
 use super::process::Process;
 use super::server::{Command, Server};
@@ -17,17 +17,13 @@ use super::trip::{End, Trip};
 use super::wake_ups::Sent;
 use super::{between, chance, errors};
 use crate::few::Few;
-use crate::store::IndexState;
-use crate::store::LeaseId;
-use crate::store::Outcomes;
-use crate::store::driver_error;
+use crate::protocol::{self, Document, Ms, Name, Reply, Row, Sight, Then, Value, When};
 use crate::store::{
-    AcquireReply, AcquireRequest, Admissions, ClaimItem, Claimed, DEFAULT_POOL, Looked, MarkReply,
-    MarkRequest, MemoryStore, ReleaseItem, RenewReply, RunningLeases,
+    Admissions, DEFAULT_POOL, IndexState, LeaseId, Looked, MemoryStore, Ran, Sending, driver_error,
 };
 use crate::sync::lock;
 use crate::task::driver_call;
-use crate::{LockError, permit_id};
+use crate::{LockError, lock_id, permit_id};
 
 /// The time for which a majority read does not show a write that was not confirmed: the server writes its journal as often.
 const UNCONFIRMED: Duration = Duration::from_millis(100);
@@ -64,127 +60,115 @@ impl Link {
         &self.server.memory
     }
 
-    pub(crate) async fn claim(
+    pub(crate) async fn run(
         &self,
-        keys: &Few<LeaseId>,
-        ask: AcquireRequest,
+        sending: Sending,
+        rows: &Few<Row>,
+        order: protocol::Order,
         limit: Duration,
-    ) -> Result<Claimed, LockError> {
-        match keys {
-            Few::One([key]) => Ok(Ok(Few::one(self.claim_one(key, ask, limit).await?))),
-            Few::Several(keys) => {
-                let item = |key: &LeaseId| ClaimItem {
-                    key: key.clone(),
-                    request: ask,
-                };
-                let items: Vec<ClaimItem> = keys.iter().map(item).collect();
-                Ok(self.claim_items(&items, limit).await?.map(Few::from))
-            }
-        }
-    }
-
-    async fn claim_one(
-        &self,
-        key: &LeaseId,
-        ask: AcquireRequest,
-        limit: Duration,
-    ) -> Result<AcquireReply, LockError> {
-        let contacts = &self.process.contacts;
-        let _asking = contacts.asks(&key.name);
-        let sent = Instant::now();
-        let order = Order {
-            asks: vec![ask],
-            ..Order::new(Command::Claim, vec![key.clone()], Change::Claim, limit)
-        };
-        let mut answer = match self.request(order).await {
-            Ok(Reply::Claimed(answer)) => answer,
-            Ok(_) => unreachable!("an acquire request gets the reply to an acquire request"),
-            Err(error) if driver_error::is_blocked(&error) => {
-                contacts.note_reply_without_holder(&key.name);
-                contacts.replied(&key.name, sent);
-                return Err(driver_error::blocked(&key.name, error));
-            }
-            Err(error) => return Err(error.into()),
-        };
-        self.note_reply(key, &answer, sent);
-        self.server.works.replied(key, &answer);
-        contacts.replied(&key.name, sent);
-        // If the driver has repeated the command, the server replies from its log, without computed fields.
-        if let AcquireReply::Acquired { remaining, .. } = &mut answer
-            && *remaining == Some(ask.expiry)
-            && self.is_faulty()
-        {
-            *remaining = None;
-        }
-        Ok(answer)
-    }
-
-    /// Claims the locks with one command, whose upserts the server runs one after the other, and reads with a second one
-    /// which of them the claims have.
-    async fn claim_items(
-        &self,
-        items: &[ClaimItem],
-        limit: Duration,
-    ) -> Result<Result<Vec<AcquireReply>, LockError>, LockError> {
+    ) -> Ran {
         let (contacts, sent) = (&self.process.contacts, Instant::now());
-        let keys: Vec<LeaseId> = items.iter().map(|item| item.key.clone()).collect();
-        let _asking: Vec<_> = keys.iter().map(|key| contacts.asks(&key.name)).collect();
-        let order = |kind, change| Order {
-            asks: items.iter().map(|item| item.request).collect(),
-            ..Order::new(kind, keys.clone(), change, limit)
+        let then = &rows[0].then;
+        let kind = match then {
+            _ if sending.is_background => Command::Withdraw,
+            Then::Claim { .. } | Then::Adopt { .. } => Command::Claim,
+            Then::Renew { .. } | Then::Extend { .. } => Command::Renew,
+            _ => Command::Release,
         };
-        if let Err(error) = self.request(order(Command::Claim, Change::ClaimSeveral)).await {
-            if driver_error::is_blocked_update(&error) {
-                return Err(driver_error::blocked(&keys[0].name, error));
+        let is_claim = matches!(then, Then::Claim { .. });
+        let asks = rows.iter().filter(|_| is_claim);
+        let _asking: Vec<_> = asks.map(|row| contacts.asks(&row.name)).collect();
+        if matches!(then, Then::End { .. } | Then::Mark { .. }) {
+            rows.iter().for_each(|row| contacts.releases(&row.name));
+        }
+        let request = Order::of_rows(kind, rows, order, limit);
+        let replies = match self.request(request).await {
+            Ok(replies) => replies,
+            Err(error) => {
+                if is_claim && matches!(rows, Few::One(_)) && driver_error::is_blocked(&error) {
+                    contacts.note_reply_without_holder(&rows[0].name);
+                    contacts.replied(&rows[0].name, sent);
+                }
+                return Err(error.into());
             }
-            return Err(error.into());
-        }
-        let mut read = match self.request(order(Command::Look, Change::ReadClaims)).await {
-            Ok(Reply::ReadClaims(read)) => read,
-            Ok(_) => unreachable!("a query for claims gets its reply"),
-            Err(error) => return Ok(Err(error.into())),
         };
-        let mut replies = Vec::with_capacity(keys.len());
-        for key in &keys {
-            let reply = read.remove(key).unwrap_or(AcquireReply::HELD);
-            self.note_reply(key, &reply, sent);
-            contacts.replied(&key.name, sent);
-            replies.push(reply);
+        let replies = match self.told(sending, rows, order, limit, replies).await {
+            Ok(replies) => replies,
+            Err(error) => return Ok(Err(error)),
+        };
+        if is_claim {
+            for (row, reply) in rows.iter().zip(&replies) {
+                let key = key_of(row);
+                self.note_reply(&key, reply, sent);
+                self.server.works.replied(&key, reply);
+                contacts.replied(&key.name, sent);
+            }
         }
-        Ok(Ok(replies))
+        let mut replies = replies.into_iter();
+        Ok(Ok(rows.map(|_| Ok(replies.next().unwrap_or(Reply::UNSEEN)))))
     }
 
-    pub(crate) async fn claim_each(
+    /// The replies to several rows, of which an update tells only the number: a query finds them out.
+    async fn told(
         &self,
-        items: &[ClaimItem],
+        sending: Sending,
+        rows: &Few<Row>,
+        order: protocol::Order,
         limit: Duration,
-    ) -> Result<Outcomes<AcquireReply>, LockError> {
-        let replies = self.claim_items(items, limit).await?;
-        for (item, reply) in items.iter().zip(replies.iter().flatten()) {
-            self.server.works.replied(&item.key, reply);
+        replies: Vec<Reply>,
+    ) -> Result<Vec<Reply>, LockError> {
+        let are_all = replies.iter().all(|reply| reply.is_applied == Some(true));
+        let is_told = match rows[0].then {
+            Then::Claim { .. } => false,
+            Then::Rename { .. } => !is_detachment(&rows[0]),
+            Then::End { .. } => are_all || !sending.tells_each,
+            _ => order == protocol::Order::Each,
+        };
+        if matches!(rows, Few::One(_)) || is_told {
+            return Ok(replies);
         }
-        Ok(replies.map(|replies| replies.into_iter().map(Ok).collect()))
+        let is_end = matches!(rows[0].then, Then::End { .. });
+        let written = |row: &Row| match row.then.new_id() {
+            Some(id) => key_of(row).with_id(id),
+            None => key_of(row),
+        };
+        let keys = rows.iter().map(written).collect();
+        let mut read = self.request(Order::read(keys, !is_end, limit)).await?;
+        for (row, reply) in rows.iter().zip(&mut read) {
+            reply.is_applied = row.then.new_id().map(|id| reply.has(id));
+            if let (None, When::Own { id, .. }, false) = (&reply.sight, &row.when, is_end) {
+                reply.sight = Some(self.before(id));
+            }
+        }
+        Ok(read)
     }
 
-    pub(crate) async fn mark(&self, request: &MarkRequest, limit: Duration) -> Result<MarkReply, LockError> {
-        self.process.contacts.releases(&request.key.name);
-        let (token, end) = (request.token, request.end);
-        let (keys, change) = (vec![request.key.clone()], Change::Mark { token, end });
-        let order = Order::new(Command::Release, keys, change, limit);
-        match self.request(order).await? {
-            Reply::Marked(reply) => Ok(reply),
-            _ => unreachable!("a mark gets the reply to a mark"),
+    /// The document of the claim that had the lock before a write that is not confirmed.
+    fn before(&self, id: &Arc<str>) -> Sight {
+        let now = self.server.memory.now();
+        Sight {
+            document: Document {
+                lock_id: Value::Text(Arc::clone(id)),
+                expires_at: Value::Date(now + 1000),
+                ..Document::default()
+            },
+            now: Some(now),
         }
+    }
+
+    /// Whether a reply has no time left of the lease: if the driver has repeated the command, the server replies from its log.
+    pub(crate) fn forgets_the_rest(&self) -> bool {
+        self.is_faulty()
     }
 
     /// Looks at each of these locks. That of every permit is what a query over all of them finds.
     pub(crate) async fn look(
         &self,
         looked: Looked<'_>,
-        takeover_margin: Duration,
+        margin: Ms,
         limit: Duration,
-    ) -> Result<RunningLeases, LockError> {
-        let names: Vec<Arc<str>> = match looked {
+    ) -> Result<Vec<(Name, Sight)>, LockError> {
+        let names: Vec<Name> = match looked {
             Looked::Names(names) => names.to_vec(),
             Looked::Permits { semaphore, permits } => (0..permits)
                 .map(|number| permit_id::new(semaphore, number))
@@ -197,91 +181,20 @@ impl Link {
             name: Arc::clone(name),
             lock_id: Arc::clone(&no_id),
         });
-        let change = Change::Look { takeover_margin };
-        let order = Order::new(Command::Look, keys.collect(), change, limit);
-        let Reply::Looked(running) = self.request(order).await? else {
-            unreachable!("a look is answered by what it saw");
-        };
-        for name in &names {
-            match running.get(name) {
-                Some(lease) => self.note_held(name, lease.holder.as_ref(), sent),
+        let replies = self.request(Order::read(keys.collect(), false, limit)).await?;
+        let mut seen = Vec::new();
+        for (name, reply) in names.iter().zip(replies) {
+            match reply.sight.as_ref().filter(|sight| !sight.is_free(margin)) {
+                Some(sight) => {
+                    let holder = sight.lock_id().map(|id| Arc::from(lock_id::taken_by(id)));
+                    self.note_held(name, holder.as_ref(), sent);
+                }
                 None => contacts.note_reply_without_holder(name),
             }
             contacts.replied(name, sent);
+            seen.extend(reply.sight.map(|sight| (Arc::clone(name), sight)));
         }
-        Ok(running)
-    }
-
-    pub(crate) async fn renew(
-        &self,
-        claims: &[(LeaseId, Duration)],
-        limit: Duration,
-    ) -> Result<RenewReply, LockError> {
-        let keys = claims.iter().map(|(key, _)| key.clone()).collect();
-        let order = Order {
-            durations: claims.iter().cloned().collect(),
-            ..Order::new(Command::Renew, keys, Change::Renew, limit)
-        };
-        match self.request(order).await? {
-            Reply::Found(found) if found.len() == claims.len() => Ok(RenewReply::All),
-            Reply::Found(found) => Ok(RenewReply::Only(found)),
-            _ => unreachable!("a renewal gets the reply to a renewal"),
-        }
-    }
-
-    pub(crate) async fn release(
-        &self,
-        keys: &[LeaseId],
-        min_hold: Duration,
-        limit: Duration,
-    ) -> Result<bool, LockError> {
-        let released: Vec<_> = keys.iter().map(|key| (key.clone(), min_hold)).collect();
-        Ok(self.release_all(Command::Release, &released, limit).await? == keys.len())
-    }
-
-    pub(crate) async fn release_each(
-        &self,
-        items: &[ReleaseItem],
-        limit: Duration,
-    ) -> Result<Outcomes<bool>, LockError> {
-        let released = items.iter().map(|item| (item.key.clone(), item.min_hold));
-        let begun = Instant::now();
-        let number = self
-            .release_all(Command::Release, &released.collect::<Vec<_>>(), limit)
-            .await?;
-        if number == items.len() {
-            return Ok(Ok(items.iter().map(|_| Ok(true)).collect()));
-        }
-        let keys = items.iter().map(|item| item.key.clone()).collect();
-        let order = Order::new(Command::Look, keys, Change::ReadDocuments, limit);
-        let found = match self.request(order).await {
-            Ok(Reply::Documents(found)) => found,
-            Ok(_) => unreachable!("a query for documents gets its reply"),
-            Err(error) => return Ok(Err(error.into())),
-        };
-        let outcome = |item: &ReleaseItem| item.outcome(found.get(&item.key.name), begun.elapsed());
-        Ok(Ok(items.iter().map(outcome).collect()))
-    }
-
-    /// The number of claims that had their locks.
-    pub(super) async fn release_all(
-        &self,
-        kind: Command,
-        released: &[(LeaseId, Duration)],
-        limit: Duration,
-    ) -> Result<usize, LockError> {
-        let keys: Vec<LeaseId> = released.iter().map(|(key, _)| key.clone()).collect();
-        for key in &keys {
-            self.process.contacts.releases(&key.name);
-        }
-        let order = Order {
-            durations: released.iter().cloned().collect(),
-            ..Order::new(kind, keys, Change::Release, limit)
-        };
-        match self.request(order).await? {
-            Reply::Found(found) => Ok(found.len()),
-            _ => unreachable!("a release gets the reply to a release"),
-        }
+        Ok(seen)
     }
 
     /// Checks the index; the check may hang forever, as behind an index build that does not end.
@@ -296,12 +209,12 @@ impl Link {
         lock(&self.rng)
     }
 
-    pub(super) async fn request(&self, order: Order) -> Result<Reply, Error> {
+    pub(super) async fn request(&self, order: Order) -> Result<Vec<Reply>, Error> {
         // The library's own futures must not look large because of the simulation.
         driver_call(Box::pin(self.send(order))).await
     }
 
-    async fn send(&self, order: Order) -> Result<Reply, Error> {
+    async fn send(&self, order: Order) -> Result<Vec<Reply>, Error> {
         // A request that is dropped before it has a connection is never sent.
         let mut connection = Some(self.pool.check_out().await);
         let trip = self.trip(&order);
@@ -365,7 +278,7 @@ impl Link {
         there: Duration,
         course: Course,
         back: Duration,
-    ) -> JoinHandle<Result<Reply, Error>> {
+    ) -> JoinHandle<Result<Vec<Reply>, Error>> {
         let (server, number) = (Arc::clone(&self.server), self.process.number);
         tokio::spawn(async move {
             sleep(there).await;

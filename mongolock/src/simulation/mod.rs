@@ -6,7 +6,6 @@
 
 mod blocks;
 mod contacts;
-mod detached;
 mod disturbances;
 pub(crate) mod errors;
 mod fleet;

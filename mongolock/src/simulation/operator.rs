@@ -5,7 +5,7 @@ use tokio::time::sleep;
 
 use super::fleet::World;
 use super::{between, chance};
-use crate::store::HoldsOf;
+use crate::store::SeenHold;
 
 impl World {
     /// Ends leases by force and deletes documents, at random times.
@@ -26,17 +26,16 @@ impl World {
 
     /// Releases a lock by force: the command takes effect some time after the read.
     async fn release_by_force(self: Arc<Self>, name: String, delay: Duration) {
-        let seen = self
-            .server
-            .memory
-            .seen_holds(HoldsOf::Name(&name), Duration::ZERO);
         let now = self.server.memory.now();
+        let seen = self.server.memory.sight(now, &name);
         sleep(delay).await;
-        let Some(seen) = seen.first() else {
+        let Some(seen) = seen.filter(|sight| !sight.is_free(0)) else {
             return;
         };
         let holder = self.holder_of(&name);
-        let ended = self.server.memory.force_release_at(now, seen);
+        let hold = SeenHold::from((Arc::from(&*name), seen));
+        let reply = self.server.memory_reply(now, &hold.row());
+        let ended = reply.is_applied == Some(true);
         if ended {
             self.server.ledger.forced(&name, holder.clone());
         }

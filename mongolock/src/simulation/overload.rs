@@ -226,7 +226,7 @@ impl State {
 
 /// Whether a renewal has the short limit of one in a smaller group.
 fn is_split(order: &Order) -> bool {
-    let shortest = order.durations.values().min().copied().unwrap_or_default();
+    let shortest = Duration::from_millis(order.shortest_expiry().unsigned_abs());
     order.limit < (shortest / 6).clamp(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX)
 }
 

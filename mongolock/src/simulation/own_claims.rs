@@ -12,9 +12,10 @@ use super::plan::Scenario;
 use super::process::Process;
 use super::server::Server;
 use super::tests::in_virtual_time;
+use crate::protocol::{Kind, Then};
 use crate::provider::LockProviderBuilder;
 use crate::queue::FrontStatus;
-use crate::store::{AcquireRequest, ClaimEnd, LeaseId, ProviderMark};
+use crate::store::{ClaimEnd, ProviderMark};
 use crate::timing::LINE_MARGIN;
 use crate::{LockError, LockProvider, permit_id};
 
@@ -22,6 +23,11 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// The time after which a request is without a reply for longer than a healthy server needs.
 const SLOW: Duration = Duration::from_millis(600);
+
+const RELEASED: Then = Then::End {
+    min_hold: 0,
+    unused: 0,
+};
 
 /// The places of requests in [`Server::counts`].
 const CLAIMS: usize = 0;
@@ -43,22 +49,6 @@ pub(crate) fn silent_provider() -> LockProvider {
     LockProviderBuilder::simulated(link).with_defaults()
 }
 
-/// Has this claim acquire a lock for an hour.
-fn claim(server: &Server, name: &str, lock_id: &str) -> LeaseId {
-    let key = LeaseId {
-        name: name.into(),
-        lock_id: lock_id.into(),
-    };
-    let request = AcquireRequest {
-        wants_dates: false,
-        expiry: HOUR,
-        tokens: 1,
-        takeover_margin: Duration::ZERO,
-    };
-    server.memory.claim_one(&key, request);
-    key
-}
-
 /// Waits until another request of this kind has reached the server.
 async fn arrival(server: &Server, kind: usize) {
     let before = server.counts()[kind];
@@ -78,7 +68,7 @@ async fn ends_during_a_release(seed: u64, after: Duration) -> Option<LockError> 
         .retry_interval(pause..=pause);
     let provider = provider.with_defaults();
     let engine = provider.engine();
-    let rival = claim(&server, "n", "rival#1");
+    server.memory.acquire("n", "rival#1");
     let own: Arc<str> = Arc::from("own#1");
     let _given_up = engine
         .renewer
@@ -90,8 +80,8 @@ async fn ends_during_a_release(seed: u64, after: Duration) -> Option<LockError> 
     while !matches!(entry.front().status(), FrontStatus::Held(_)) {
         sleep(Duration::from_micros(100)).await;
     }
-    server.memory.release(&[rival], Duration::ZERO);
-    claim(&server, "n", &own);
+    server.memory.change("n", "rival#1", RELEASED);
+    server.memory.acquire("n", &own);
     arrival(&server, CLAIMS).await;
     server.silent.store(true, Relaxed);
     let error = waiting.await.unwrap().unwrap_err();
@@ -132,7 +122,7 @@ fn the_reply_to_the_first_request_answers_its_copy() {
             .wake_up(false)
             .retry_interval(HOUR..=HOUR)
             .with_defaults();
-        claim(&server, "n", "rival#1");
+        server.memory.acquire("n", "rival#1");
         let begun = Instant::now();
         let at = |millis| begun + Duration::from_millis(millis);
         server.blocks.block("n", at(2300));
@@ -156,7 +146,7 @@ fn the_reply_to_the_first_request_answers_its_copy() {
 async fn tries_during_a_give_back(seed: u64) -> Option<bool> {
     let (server, link) = world(seed);
     let provider = LockProviderBuilder::simulated(link).with_defaults();
-    claim(&server, "b", "rival#1");
+    server.memory.acquire("b", "rival#1");
     let queues = &provider.engine().queues;
     let _used = queues.join(&Arc::from("a"));
     let lock = provider.lock("a");
@@ -232,7 +222,7 @@ fn a_set_that_waits_asks_for_a_time_slot_with_its_round_trip() {
     in_virtual_time(async {
         let (server, link) = world(0);
         let provider = LockProviderBuilder::simulated(link).with_defaults();
-        claim(&server, "b", "rival#1");
+        server.memory.acquire("b", "rival#1");
         let set = provider.lock_all(["a", "b"]).acquire_timeout(Some(SLOW));
         assert!(set.acquire().await.is_err());
         let lines = server.memory.lines(&[Arc::from("b")]);
@@ -251,8 +241,8 @@ fn a_permit_that_is_found_held_says_nothing_of_the_line() {
         let (server, link) = world(0);
         let provider = LockProviderBuilder::simulated(link).with_defaults();
         for number in 0..2 {
-            let other = ProviderMark::random().new_lock_id("rival");
-            claim(&server, &permit_id::new("s", number), &other);
+            let other = ProviderMark::random().new_lock_id("rival", Kind::Permit);
+            server.memory.acquire(&permit_id::new("s", number), &other);
         }
         let group = permit_id::group("s");
         let engine = provider.engine();
@@ -283,19 +273,14 @@ async fn acquires_after_a_failed_release(seed: u64) -> Option<[Arc<str>; 2]> {
         .renewer
         .given_up
         .add(&own, &ClaimEnd::RELEASED, Instant::now());
-    let own = claim(&server, "b", &own);
+    server.memory.acquire("b", &own);
     let entry = engine.queues.join(&Arc::from("b"));
     let set = provider.lock_all(["a", "b"]).acquire_timeout(None);
     let waiting = tokio::spawn(async move { set.acquire().await });
     arrival(&server, LOOKS).await;
     server.refuses.store(true, Relaxed);
     server.silent.store(true, Relaxed);
-    let holder = || {
-        let running = server
-            .memory
-            .running_lease(server.memory.now(), "a", Duration::ZERO);
-        running?.holder
-    };
+    let holder = || server.memory.claimed_by("a");
     let round = holder();
     if entry.front().is_releasing() {
         return None;
@@ -303,7 +288,7 @@ async fn acquires_after_a_failed_release(seed: u64) -> Option<[Arc<str>; 2]> {
     while !matches!(entry.front().status(), FrontStatus::Failed(_)) {
         sleep(Duration::from_micros(100)).await;
     }
-    server.memory.release(&[own], Duration::ZERO);
+    server.memory.change("b", &own, RELEASED);
     server.silent.store(false, Relaxed);
     let _guard = waiting.await.unwrap().unwrap();
     Some([round?, holder()?])

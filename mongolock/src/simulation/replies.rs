@@ -6,7 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::link::Link;
-use crate::store::{AcquireReply, LeaseId};
+use crate::lock_id;
+use crate::protocol::{Reply, Sight};
+use crate::store::LeaseId;
 use crate::timing::{NO_REPLY, RELEASE_LIMIT};
 
 /// The time for which a call may wait for an unused claim of its own process while no release of it is sent: commands without a
@@ -16,12 +18,14 @@ const UNUSED_CLAIM_LIMIT: Duration = RELEASE_LIMIT
     .saturating_add(Duration::from_millis(500));
 
 impl Link {
-    pub(super) fn note_reply(&self, key: &LeaseId, answer: &AcquireReply, sent: Instant) {
-        self.process.contacts.wake_ups.replied(key, answer);
-        match answer {
-            AcquireReply::Acquired { .. } => self.process.contacts.note_reply_without_holder(&key.name),
-            AcquireReply::Held { holder, .. } => self.note_held(&key.name, holder.as_ref(), sent),
+    pub(super) fn note_reply(&self, key: &LeaseId, reply: &Reply, sent: Instant) {
+        self.process.contacts.wake_ups.replied(key, reply);
+        if reply.has(&key.lock_id) {
+            return self.process.contacts.note_reply_without_holder(&key.name);
         }
+        let holder = reply.sight.as_ref().and_then(Sight::lock_id);
+        let holder = holder.map(|id| Arc::from(lock_id::taken_by(id)));
+        self.note_held(&key.name, holder.as_ref(), sent);
     }
 
     pub(super) fn note_held(&self, name: &Arc<str>, holder: Option<&Arc<str>>, sent: Instant) {

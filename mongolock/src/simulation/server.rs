@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::blocks::Blocks;
 use super::handles::Handles;
 use super::ledger::Ledger;
-use super::order::Order;
+use super::order::{Order, token_in};
 use super::overload::Overload;
 use super::plan::Scenario;
 use super::process::number_in;
@@ -18,8 +18,9 @@ use super::tenure::Tenures;
 use super::turns::Turns;
 use super::works::Works;
 use crate::permit_id;
+use crate::protocol::{Ms, Reply, Row};
 use crate::store::LeaseId;
-use crate::store::{AcquireReply, AcquireRequest, MemoryStore, ProviderMark, WaiterEntry};
+use crate::store::{MemoryStore, ProviderMark, WaiterEntry, duration, millis};
 use crate::sync::lock;
 
 /// The server's clock at the beginning in milliseconds, which leaves room for jumps back.
@@ -105,12 +106,12 @@ impl Server {
         }
     }
 
-    pub(super) fn claim(&self, now: Duration, key: &LeaseId, ask: AcquireRequest) -> AcquireReply {
+    pub(super) fn claim(&self, now: Ms, row: &Row, key: &LeaseId, tokens: i64, margin: Ms) -> Reply {
         let before = self.memory.claimed_by(&key.name);
-        self.note_early_end(now, key, ask.takeover_margin);
-        let answer = self.memory.claim_at(now, key, ask);
+        self.note_early_end(now, key, margin);
+        let reply = self.memory_reply(now, row);
         self.observe(&key.name);
-        if let AcquireReply::Acquired { last_token, .. } = &answer {
+        if reply.has(&key.lock_id) {
             if permit_id::parts(&key.name).is_some() && self.memory.locks_of(&key.lock_id) > 1 {
                 self.ledger
                     .breach(format!("the claim {} has a second permit", key.lock_id));
@@ -119,19 +120,18 @@ impl Server {
                 self.ledger
                     .breach(format!("a lease of {} ran out though nothing failed", key.name));
             }
-            let last_token = last_token.get();
-            self.ledger
-                .reserve(key, last_token - (ask.tokens - 1)..=last_token);
-            self.granted(key, ask, last_token, self.memory.now().saturating_sub(now));
+            let last_token = token_in(&reply);
+            self.ledger.reserve(key, last_token - (tokens - 1)..=last_token);
+            self.granted(key, tokens, last_token, duration(self.memory.now() - now));
         }
-        answer
+        reply
     }
 
     /// Notes that a claim ends a lease early because the clock was set back after the claim had read it. Such a claim has
     /// a clock that is ahead, so it is not a fault of the protocol.
-    fn note_early_end(&self, now: Duration, key: &LeaseId, takeover_margin: Duration) {
-        let ahead = now.saturating_sub(self.memory.now());
-        let lease = self.memory.lease_of(&key.name, takeover_margin);
+    fn note_early_end(&self, now: Ms, key: &LeaseId, margin: Ms) {
+        let ahead = duration(now - self.memory.now());
+        let lease = self.memory.lease_of(&key.name, margin);
         let ended = lease.filter(|(id, lasts)| *id != key.lock_id && !lasts.is_zero() && *lasts <= ahead);
         if let Some((id, _)) = ended {
             self.ledger.forced(&key.name, Some(id));
@@ -143,19 +143,20 @@ impl Server {
         let (least, greatest) = self.takeover_margins;
         if self.has_sound_clock {
             self.ledger
-                .check_end(name, self.memory.lease_of(name, least).as_ref());
+                .check_end(name, self.memory.lease_of(name, millis(least)).as_ref());
         }
-        self.tenures.observe(name, self.memory.lease_of(name, greatest));
+        self.tenures
+            .observe(name, self.memory.lease_of(name, millis(greatest)));
     }
 
     /// Checks that a renewal leaves no lease that lasts longer than any renewal can have granted.
-    pub(super) fn check_renewal(&self, now: Duration, key: &LeaseId, expiry: Duration) {
-        let lease = self.memory.lease_of(&key.name, Duration::ZERO);
-        let end = lease.map_or(now, |(_, lasts)| self.memory.now() + lasts);
-        let lasts = end.saturating_sub(now);
-        if lasts > expiry + Duration::from_secs(60) {
+    pub(super) fn check_renewal(&self, now: Ms, key: &LeaseId, expiry: Ms) {
+        let lease = self.memory.lease_of(&key.name, 0);
+        let end = lease.map_or(now, |(_, lasts)| self.memory.now() + millis(lasts));
+        let lasts = end - now;
+        if lasts > expiry + 60_000 {
             self.ledger
-                .breach(format!("a renewal of {} leaves a lease of {lasts:?}", key.name));
+                .breach(format!("a renewal of {} leaves a lease of {lasts} ms", key.name));
         }
     }
 
@@ -187,7 +188,7 @@ impl Server {
     /// Whether every process may acquire this lock.
     pub(super) fn is_free(&self, name: &str) -> bool {
         let (_, greatest) = self.takeover_margins;
-        self.memory.lease_of(name, greatest).is_none()
+        self.memory.lease_of(name, millis(greatest)).is_none()
     }
 
     /// The time since the beginning.
@@ -295,7 +296,7 @@ impl Server {
         }
     }
 
-    fn granted(&self, key: &LeaseId, ask: AcquireRequest, last_token: i64, late: Duration) {
+    fn granted(&self, key: &LeaseId, tokens: i64, last_token: i64, late: Duration) {
         let mut grants = lock(&self.grants);
         let before = grants.get(&key.name);
         if before.is_some_and(|before| before.lock_id == key.lock_id) {
@@ -311,7 +312,7 @@ impl Server {
             }
         }
         let before = before.map_or(0, |before| before.last_token);
-        if last_token - ask.tokens < before {
+        if last_token - tokens < before {
             self.ledger.breach(format!(
                 "tokens of {} up to {last_token} after {before}",
                 key.name
@@ -324,6 +325,12 @@ impl Server {
         };
         grants.insert(Arc::clone(&key.name), grant);
     }
+}
+
+/// A token without the date at which a simulation begins.
+pub(super) fn shown_token(token: i64) -> i64 {
+    let first = (BEGINNING - 1000) * 1000;
+    if token > first { token - first } else { token }
 }
 
 /// The driver prints the labels of an error as a set, in random order: the same run must give the same digest.

@@ -15,8 +15,6 @@ use super::seeds::FAILED;
 use super::server::Server;
 use crate::LockProvider;
 use crate::provider::LockProviderBuilder;
-use crate::store::AcquireRequest;
-use crate::store::LeaseId;
 
 /// The number of seeds of a scenario: the workflow `deep` runs ten thousand over all of them.
 const SEEDS: u64 = 3;
@@ -286,19 +284,9 @@ fn a_minute_without_a_reply_ends_a_wait_without_a_limit() {
             fastrand::Rng::with_seed(0),
         );
         let provider = LockProviderBuilder::simulated(link).with_defaults();
-        let (expiry, tokens) = (Duration::from_secs(3600), 1);
+        let expiry = Duration::from_secs(3600);
         for name in ["a", "b"] {
-            let key = LeaseId {
-                name: name.into(),
-                lock_id: "rival".into(),
-            };
-            let request = AcquireRequest {
-                wants_dates: false,
-                expiry,
-                tokens,
-                takeover_margin: Duration::ZERO,
-            };
-            server.memory.claim_one(&key, request);
+            server.memory.acquire(name, "rival");
         }
         let wait = async |name: &str| {
             let begun = tokio::time::Instant::now();

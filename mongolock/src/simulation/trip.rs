@@ -5,7 +5,7 @@ use fastrand::Rng;
 use mongodb::error::{Error, ErrorKind};
 
 use super::knobs::Knobs;
-use super::order::{Change, Course, Order};
+use super::order::{Course, Order};
 use super::{between, chance, errors};
 use crate::store::driver_error;
 
@@ -119,7 +119,7 @@ impl Trip {
     }
 
     fn fail(&mut self, order: &Order, rng: &mut Rng) {
-        let is_claim = matches!(order.change, Change::Claim);
+        let is_claim = order.is_one_claim();
         let fault = if is_claim && chance(rng, 30) {
             errors::refusal()
         } else {

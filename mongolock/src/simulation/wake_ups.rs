@@ -11,7 +11,8 @@ use super::process::Process;
 use super::server::{Command, Server};
 use crate::engine::Engine;
 use crate::permit_id;
-use crate::store::{AcquireReply, HolderChange, LeaseId};
+use crate::protocol::{News, Reply};
+use crate::store::LeaseId;
 use crate::sync::lock;
 
 /// The longest time after the event of a release, or after the last reply, in which a waiter that relies on events sends a
@@ -145,9 +146,9 @@ impl WakeUps {
     }
 
     /// Notes the reply to a claim. A permit leaves the turn of its semaphore to the next caller.
-    pub(super) fn replied(&self, key: &LeaseId, reply: &AcquireReply) {
+    pub(super) fn replied(&self, key: &LeaseId, reply: &Reply) {
         let is_permit = permit_id::parts(&key.name).is_some();
-        if matches!(reply, AcquireReply::Acquired { .. }) && !is_permit {
+        if reply.has(&key.lock_id) && !is_permit {
             self.change(&key.name, |name| name.claim = Some(Arc::clone(&key.lock_id)));
         }
     }
@@ -188,19 +189,22 @@ impl WakeUps {
 }
 
 /// Notes an event that has reached a process. If it is a release, a request for the lock must follow.
-pub(super) fn heard(server: &Arc<Server>, process: &Arc<Process>, event: &HolderChange) {
-    let name = awaited(event.name());
-    let is_new = process.contacts.wake_ups.change(&name, |state| match event {
-        HolderChange::Released { name } => {
-            state.released = Some(Arc::clone(name));
-            state.since = Instant::now();
-            !std::mem::replace(&mut state.is_watched, true)
-        }
-        HolderChange::Acquired { name, .. } => {
-            state.released.take_if(|released| released == name);
-            false
-        }
-    });
+pub(super) fn heard(server: &Arc<Server>, process: &Arc<Process>, event: &News) {
+    let name = awaited(&event.name);
+    let is_new = process
+        .contacts
+        .wake_ups
+        .change(&name, |state| match event.holder() {
+            None => {
+                state.released = Some(Arc::clone(&event.name));
+                state.since = Instant::now();
+                !std::mem::replace(&mut state.is_watched, true)
+            }
+            Some(_) => {
+                state.released.take_if(|released| *released == event.name);
+                false
+            }
+        });
     if is_new {
         tokio::spawn(watch(Arc::clone(server), Arc::clone(process), name));
     }

@@ -10,6 +10,7 @@ use super::fleet::World;
 use super::ledger::{Begun, Promise, is_live};
 use super::plan::{Kind, Scenario};
 use super::process::Process;
+use super::server::shown_token;
 use super::verdict::JudgedCall;
 use super::wish::{End, How, Wish};
 use super::{between, chance, errors};
@@ -173,7 +174,7 @@ impl Worker {
         };
         let process = self.process.number;
         let begins = |key: &LeaseId| {
-            let lasts = world.server.memory.lease_of(&key.name, Duration::ZERO);
+            let lasts = world.server.memory.lease_of(&key.name, 0);
             let lasts = lasts.filter(|(id, _)| *id == key.lock_id).map(|(_, lasts)| lasts);
             world.server.overload.begins(process, lease, lasts)
         };
@@ -183,9 +184,10 @@ impl Worker {
         }
         let tokens = lease.tokens().map(|(_, token)| token.get());
         let begin = |(key, token): (&LeaseId, i64)| {
+            let shown = shown_token(token);
             world
                 .server
-                .note(|| format!("{process} begins {} {token}", key.name));
+                .note(|| format!("{process} begins {} {shown}", key.name));
             let begun = Begun {
                 process,
                 lease,

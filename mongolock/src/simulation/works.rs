@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use super::process::Process;
 use crate::lock_id;
 use crate::once::{MarkEnd, Once, OnceGrant};
-use crate::store::{AcquireReply, LeaseId, MarkReply};
+use crate::protocol::Reply;
+use crate::store::LeaseId;
 use crate::sync::lock;
 
 /// The time for which a process must have run without a pause and without a failed request to count as healthy.
@@ -44,13 +45,25 @@ struct Work {
     is_forced: bool,
 }
 
+/// Whether the lock is free since the period of a mark is over.
+fn is_released(reply: &Reply, end: MarkEnd) -> bool {
+    let ended_at = reply
+        .sight
+        .as_ref()
+        .and_then(|sight| sight.document.expires_at.date());
+    match end {
+        MarkEnd::At(end) => reply.has("") && ended_at >= Some(end.timestamp_millis()),
+        MarkEnd::After(_) => false,
+    }
+}
+
 impl Works {
     /// Notes a reply to an acquire request; the first one decides which period the call belongs to.
-    pub(super) fn replied(&self, key: &LeaseId, reply: &AcquireReply) {
-        let (AcquireReply::Acquired { dates, .. } | AcquireReply::Held { dates, .. }) = reply;
-        if let Some(dates) = dates {
+    pub(super) fn replied(&self, key: &LeaseId, reply: &Reply) {
+        if let Some(now) = reply.sight.as_ref().and_then(|sight| sight.now) {
             let first_replies = &mut lock(&self.0).first_replies;
-            first_replies.entry(Arc::clone(&key.lock_id)).or_insert(dates.now);
+            let first = first_replies.entry(Arc::clone(&key.lock_id));
+            first.or_insert(DateTime::from_millis(now));
         }
     }
 
@@ -107,14 +120,15 @@ impl Works {
     }
 
     /// Notes what the server has done with a claim that was to be marked.
-    pub(super) fn marked(&self, key: &LeaseId, reply: MarkReply, end: MarkEnd) {
+    pub(super) fn marked(&self, key: &LeaseId, reply: &Reply, end: MarkEnd) {
         let state = &mut *lock(&self.0);
-        if reply == MarkReply::Marked {
+        let is_marked = reply.has(&lock_id::mark_of(&key.lock_id));
+        if is_marked {
             state.marks.entry(Arc::clone(&key.name)).or_default().push(end);
         }
         if let Some(work) = state.works.get_mut(key) {
-            work.is_marked |= reply == MarkReply::Marked;
-            work.is_over |= reply == MarkReply::Released;
+            work.is_marked |= is_marked;
+            work.is_over |= is_released(reply, end);
         }
     }
 

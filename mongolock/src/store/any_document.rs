@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use mongodb::bson::Document;
 
-use super::admin::info;
-use super::claims::acquire_reply;
+use super::commands::acquired;
+use super::info::info;
 use super::look::running_lease;
+use super::mongo::fields::sight;
+use super::mongo::millis;
 use super::{AcquireReply, AcquireRequest, LeaseId, reply};
+use crate::protocol::Reply;
 use crate::{LockError, LockInfo};
 
 /// What a document says as the reply to an acquire request, and as a lock that an operator sees.
@@ -48,11 +51,13 @@ fn read(document: &Document, margin: Duration, wants_dates: bool) -> Read {
         takeover_margin: margin,
         wants_dates,
     };
-    running_lease(document, margin);
-    (
-        acquire_reply(&key, document, request),
-        info("n", document, margin),
-    )
+    let sight = sight(document);
+    running_lease(&sight, millis(margin));
+    let reply = Reply {
+        is_applied: None,
+        sight: Some(sight.clone()),
+    };
+    (acquired(&key, request, Ok(reply)), info("n", &sight, margin))
 }
 
 #[cfg(test)]
@@ -63,14 +68,12 @@ mod tests {
 
     use super::*;
 
-    const FIELDS: [&str; 12] = [
+    const FIELDS: [&str; 10] = [
         "_id",
         "lockId",
         "acquiredAt",
         "expiresAt",
         "fencingToken",
-        "remainingMs",
-        "free",
         "now",
         "writeErrors",
         "writeConcernError",
@@ -81,7 +84,7 @@ mod tests {
     fn sound() -> Document {
         doc! {
             "_id": "n", "lockId": OWN, "acquiredAt": DateTime::from_millis(1), "expiresAt": DateTime::from_millis(2),
-            "fencingToken": 7_i64, "remainingMs": 1_i64, "free": false, "now": DateTime::from_millis(1),
+            "fencingToken": 7_i64, "now": DateTime::from_millis(1),
         }
     }
 
@@ -160,7 +163,10 @@ mod tests {
                     prop_assert_eq!(Some(last_token.get()), document.get_i64("fencingToken").ok());
                 }
                 Ok(AcquireReply::Held { .. }) => prop_assert!(!is_own),
-                Err(LockError::CorruptDocument { .. }) => prop_assert!(is_own && !has_token),
+                Err(LockError::CorruptDocument { .. }) if is_own => prop_assert!(!has_token),
+                Err(LockError::CorruptDocument { .. }) => {
+                    prop_assert!(document.get_datetime("expiresAt").is_err());
+                }
                 Err(error) => prop_assert!(false, "{}", error),
             }
         }

@@ -10,11 +10,13 @@ use tokio::time::timeout;
 
 use super::admin::literally;
 use super::memory::MemoryStore;
+use super::mongo::fields::sight;
 use super::mongo::{MongoStore, millis, run};
 use super::stream_reader::{Begin, StreamReader, Wanted};
 use crate::meter::CommandKind;
+use crate::protocol::News;
 use crate::timing::{COMMAND_LIMIT, STREAM_AWAIT};
-use crate::{LockError, lock_id, permit_id};
+use crate::{LockError, permit_id};
 
 /// The locks that a stream reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,23 +34,6 @@ impl StreamFilter {
     }
 }
 
-/// What happens to a lock.
-#[derive(Debug, Clone)]
-pub(crate) enum HolderChange {
-    /// It was released, or its document was deleted.
-    Released { name: Arc<str> },
-    /// A claim has acquired it.
-    Acquired { name: Arc<str>, lock_id: Arc<str> },
-}
-
-impl HolderChange {
-    pub(crate) fn name(&self) -> &Arc<str> {
-        match self {
-            Self::Released { name } | Self::Acquired { name, .. } => name,
-        }
-    }
-}
-
 /// A stream of what happens to locks.
 pub(crate) struct LockStream {
     source: Source,
@@ -58,7 +43,7 @@ pub(crate) struct LockStream {
 
 enum Source {
     Mongo(Box<MongoStream>),
-    Memory(Receiver<HolderChange>),
+    Memory(Receiver<News>),
     #[cfg(test)]
     Simulated(crate::simulation::Hints),
 }
@@ -103,7 +88,7 @@ impl LockStream {
 
     /// The next event, or `None` if there was none for a while. Each call sends at most one request of the stream and must
     /// not be dropped, which would close the connection; a change of the filter takes effect between two of them.
-    pub(crate) async fn next(&mut self) -> Result<Option<HolderChange>, LockError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<News>, LockError> {
         let event = match &mut self.source {
             Source::Mongo(stream) => {
                 let (event, switched) = stream.next().await?;
@@ -120,7 +105,7 @@ impl LockStream {
             #[cfg(test)]
             Source::Simulated(hints) => hints.next(&self.filter).await?,
         };
-        Ok(event.filter(|event| self.filter.admits(event.name())))
+        Ok(event.filter(|event| self.filter.admits(&event.name)))
     }
 
     /// Has the stream report other locks from some time soon on. No event of a lock that both filters admit is missed. After an error the filter stays as it is.
@@ -138,7 +123,7 @@ impl LockStream {
 
 impl MongoStream {
     /// The next event, and the filter that the stream has from now on if that has changed.
-    async fn next(&mut self) -> Result<(Option<HolderChange>, Option<StreamFilter>), LockError> {
+    async fn next(&mut self) -> Result<(Option<News>, Option<StreamFilter>), LockError> {
         let event = self.reader.next().await?;
         // The server replies that there is no event when it has read up to the present time.
         let is_read_up_to = |at: Timestamp| {
@@ -151,7 +136,7 @@ impl MongoStream {
             Box::pin(switching).await?;
             switched = Some(switch.filter);
         }
-        Ok((event.as_ref().and_then(holder_change), switched))
+        Ok((event.as_ref().and_then(news), switched))
     }
 
     async fn begin_switch(&mut self, filter: StreamFilter) -> Result<(), LockError> {
@@ -162,18 +147,14 @@ impl MongoStream {
     }
 }
 
-/// What an event of the server says of a lock. A `lockId` that is empty, a mark or kept belongs to no holder.
-fn holder_change(event: &Document) -> Option<HolderChange> {
-    let name = event.get_document("documentKey").ok()?.get_str("_id");
-    let name = name.ok().map(Arc::from)?;
-    let document = event.get_document("fullDocument");
-    let lock_id = document.and_then(|document| document.get_str("lockId")).ok();
-    Some(match lock_id.filter(|id| lock_id::is_claim(id)) {
-        Some(lock_id) => HolderChange::Acquired {
-            name,
-            lock_id: Arc::from(lock_id),
-        },
-        None => HolderChange::Released { name },
+/// What an event of the server says of a lock.
+fn news(event: &Document) -> Option<News> {
+    let name = event.get_document("documentKey").ok()?.get_str("_id").ok()?;
+    let is_deleted = event.get_str("operationType").ok()? == "delete";
+    let document = event.get_document("fullDocument").ok().filter(|_| !is_deleted);
+    Some(News {
+        name: Arc::from(name),
+        sight: document.map(sight),
     })
 }
 
@@ -199,10 +180,13 @@ fn pipeline(filter: &StreamFilter) -> [Document; 2] {
             _ => drop(matching.insert("$and", vec![doc! { "$or": ids }])),
         }
     }
-    // MongoDB 4.4 knows only two values.
-    let lock_id = doc! { "$ifNull": ["$fullDocument.lockId", "$updateDescription.updatedFields.lockId"] };
+    // MongoDB 4.4 knows only two values. It has no time of an event by the clock; only the second of `clusterTime` is known there.
+    let either = |field: &str| doc! { "$ifNull": [format!("$fullDocument.{field}"), format!("$updateDescription.updatedFields.{field}")] };
     let kept = doc! {
-        "operationType": 1, "documentKey": 1, "clusterTime": 1, "fullDocument": { "lockId": lock_id },
+        "operationType": 1, "documentKey": 1, "clusterTime": 1, "fullDocument": {
+            "lockId": either("lockId"), "acquiredAt": either("acquiredAt"), "expiresAt": either("expiresAt"),
+            "fencingToken": either("fencingToken"), "now": "$wallTime",
+        },
     };
     [doc! { "$match": matching }, doc! { "$project": kept }]
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::{Bson, DateTime};
+use mongodb::bson::DateTime;
 
 use crate::few::Few;
 use crate::once::MarkEnd;
@@ -114,22 +114,27 @@ pub(crate) struct Dates {
     pub(crate) expires_at: DateTime,
 }
 
-/// Whose documents an operator's read looks for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum HoldsOf<'a> {
-    /// That of one lock or permit.
-    Name(&'a str),
-    /// Those of an owner's claims, also during their minimum holds; marks are none of them.
-    Owner(&'a str),
+/// A request that marks a lock as done.
+#[derive(Debug, Clone)]
+pub(crate) struct MarkRequest {
+    /// The claim that has the lock.
+    pub(crate) key: LeaseId,
+    /// The token in the document of the claim: the last one that was reserved. No other claim on the lock has it.
+    pub(crate) token: FencingToken,
+    /// Until when the mark stands.
+    pub(crate) end: MarkEnd,
 }
 
-/// What is ended by force: the document of a lock that is taken or damaged, as it was read. The fields may have any type, and
-/// may be missing.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct SeenHold {
-    pub(crate) name: Arc<str>,
-    pub(crate) lock_id: Option<Bson>,
-    pub(crate) token: Option<Bson>,
+/// The server's reply to a request that marks a lock as done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MarkReply {
+    /// The document has the mark of the claim.
+    Marked,
+    /// The claim had the lock until the end of the period, and was released after it.
+    Released,
+    /// The claim does not have the lock, and has left no mark; or the document does not tell that it had the lock until
+    /// the end of the period.
+    Gone,
 }
 
 /// The server's reply to an acquire request.

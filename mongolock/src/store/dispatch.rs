@@ -9,42 +9,30 @@ use mongodb::bson::DateTime;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::look::held_permits;
+use super::sending::{Sending, Until};
 use super::{
-    AcquireReply, AcquireRequest, Admission, AdmissionClass, Admissions, Begin, ClaimEnd, ClaimItem, Claimed,
-    Detachment, DocumentStream, Extended, GuardChange, GuardOutcome, HeldPermits, HoldsOf, IndexCheck,
-    IndexState, Lane, LeaseId, LockFilter, LockInfo, LockStream, Looked, MarkReply, MarkRequest, MongoStore,
-    Outcomes, Page, ProviderMark, ReleaseItem, RenewReply, RunningLeases, SeenHold, Store, StreamFilter,
-    TakenOrDamaged, WaiterEntry, WaitersByName, driver_error,
+    AdmissionClass, Admissions, Begin, DocumentStream, GuardChange, GuardOutcome, IndexCheck, IndexState,
+    Lane, LeaseId, LockFilter, LockStream, Looked, MongoStore, ProviderMark, Ran, Selected, Store,
+    StreamFilter, WaiterEntry, WaitersByName, driver_error,
 };
 use crate::error::failure::Failure;
 use crate::few::Few;
 use crate::meter::CommandKind;
 use crate::options::TtlOptions;
+use crate::protocol::{Ms, Name, Order, Row, Sight};
 #[cfg(test)]
 use crate::task::{with_reply_limit, within};
-use crate::timing::RELEASE_LIMIT;
-use crate::{FencingToken, LockError, permit_id};
+use crate::{LockError, permit_id};
 
 /// Sends a command by its kind, with the time for which it waits for the reply. The method of a store has the name and the
 /// values of the command; those that wait for a server get the limit as well.
 macro_rules! send {
-    // The caller gives the reply up, or the connection counts as dead.
-    ($store:ident, $kind:ident, $command:ident($($value:expr),*), $limit:ident) => {
-        send!(@ $store, run(CommandKind::$kind), $command($($value),*), [$limit],
-            |link| with_reply_limit(link.$command($($value,)* $limit)).await)
-    };
     // A hint about waiters, which is admitted here.
     ($store:ident, Line within $limit:ident, $command:ident($($value:expr),*)) => {{
         let _admission = $store.admissions().admit(AdmissionClass::Line, None).await;
         send!(@ $store, run_within($limit, CommandKind::Line), $command($($value),*), [$limit],
             |link| link.$command($($value),*).await)
     }};
-    // The server ends the command at the limit.
-    ($store:ident, $kind:ident within $limit:ident, $command:ident($($value:expr),*)) => {
-        send!(@ $store, run_within($limit, CommandKind::$kind), $command($($value),*), [$limit],
-            |link| within($limit, link.$command($($value,)* $limit)).await)
-    };
     // An operator's command. It may come after a shutdown, and has no faults in the simulation.
     ($store:ident, $command:ident($($value:expr),*)) => {
         send!(@ $store, run_always(CommandKind::Admin), $command($($value),*), [],
@@ -202,6 +190,61 @@ impl Store {
         self.admissions().note(sent, outcome);
     }
 
+    /// Runs these rows. An error of the query alone that follows an update is the inner one.
+    pub(super) async fn run(&self, sending: Sending, rows: &Few<Row>, order: Order, limit: Duration) -> Ran {
+        let sent = Instant::now();
+        let tells_each = sending.tells_each;
+        let ran = match self {
+            // The command is pinned here, because each function that took it by value would double its size.
+            Self::Mongo(store) => {
+                let command = pin!(store.run(rows, order, limit, tells_each));
+                match sending.until {
+                    Until::Reply => store.gate.run(sending.kind, command).await,
+                    Until::Limit => store.gate.run_within(limit, sending.kind, command).await,
+                    Until::Always => return store.gate.run_always(sending.kind, command).await,
+                }
+            }
+            Self::Memory(store) => Ok(Ok(store.run_at_once(rows, order))),
+            #[cfg(test)]
+            Self::Simulated(link) => {
+                let command = link.run(sending, rows, order, limit);
+                match sending.until {
+                    Until::Reply => with_reply_limit(command).await,
+                    Until::Limit => within(limit, command).await,
+                    Until::Always => return Ok(Ok(link.memory().run_at_once(rows, order))),
+                }
+            }
+        };
+        if sending.pauses {
+            self.noted_claim(sent, ran)
+        } else {
+            self.noted(sent, ran)
+        }
+    }
+
+    /// Reads the documents of these locks with one query.
+    pub(super) async fn sights(
+        &self,
+        looked: Looked<'_>,
+        _margin: Ms,
+        limit: Duration,
+    ) -> Result<Vec<(Name, Sight)>, LockError> {
+        let sent = Instant::now();
+        let seen = match self {
+            Self::Mongo(store) => {
+                let looking = pin!(store.look(looked, limit));
+                store.gate.run_within(limit, CommandKind::Look, looking).await
+            }
+            Self::Memory(store) => Ok(store.look(looked)),
+            #[cfg(test)]
+            Self::Simulated(link) => within(limit, link.look(looked, _margin, limit)).await,
+        };
+        if seen.as_ref().is_err_and(LockError::is_rejection) {
+            self.admissions().begin_pause();
+        }
+        self.noted(sent, seen)
+    }
+
     /// [`Self::note`], with the outcome.
     fn noted<T>(&self, sent: Instant, outcome: Result<T, LockError>) -> Result<T, LockError> {
         self.note(sent, &outcome);
@@ -226,128 +269,6 @@ impl Store {
         outcome
     }
 
-    /// Takes those of these locks that are free. Several keys have one id in common and different names: one command claims
-    /// their locks, and a query finds out which of them the claims have. Repeating it with the same keys is harmless. An
-    /// error of the query alone is the inner one. A claim that was admitted together with others goes in one command with
-    /// them.
-    pub(crate) async fn claim(
-        &self,
-        keys: &Few<LeaseId>,
-        request: AcquireRequest,
-        limit: Duration,
-        admission: Admission,
-    ) -> Result<Claimed, LockError> {
-        let _admission = match admission.into_member() {
-            Ok(member) => {
-                let key = keys[0].clone();
-                // It is on the heap, so that the task of a claim alone has no room for it.
-                return Box::pin(self.together(member, ClaimItem { key, request }, limit)).await;
-            }
-            Err(admission) => admission,
-        };
-        self.claim_alone(keys, request, limit).await
-    }
-
-    /// [`Self::claim`] with a command of its own.
-    pub(super) async fn claim_alone(
-        &self,
-        keys: &Few<LeaseId>,
-        request: AcquireRequest,
-        limit: Duration,
-    ) -> Result<Claimed, LockError> {
-        let sent = Instant::now();
-        self.noted_claim(sent, send!(self, Acquire, claim(keys, request), limit))
-    }
-
-    /// Takes those of these locks that are free, for different calls.
-    pub(super) async fn claim_each(
-        &self,
-        items: &[ClaimItem],
-        limit: Duration,
-    ) -> Result<Outcomes<AcquireReply>, LockError> {
-        let sent = Instant::now();
-        self.noted_claim(sent, send!(self, Acquire, claim_each(items), limit))
-    }
-
-    /// Renews these claims, each for its expiry. If not all of them have their locks, a second command finds out which do.
-    pub(crate) async fn renew(
-        &self,
-        claims: &[(LeaseId, Duration)],
-        limit: Duration,
-    ) -> Result<RenewReply, LockError> {
-        let sent = Instant::now();
-        self.noted(sent, send!(self, Renew within limit, renew(claims)))
-    }
-
-    /// Releases the claims of one hold; `false` if one of them does not have its lock. The server ends the command at the
-    /// limit, also while another transaction blocks a document. With the token of its document, a release can go in one
-    /// command with others.
-    pub(crate) async fn release(
-        &self,
-        keys: &[LeaseId],
-        min_hold: Duration,
-        limit: Duration,
-        token: Option<FencingToken>,
-    ) -> Result<bool, LockError> {
-        let lane = token.and_then(|_| self.lane());
-        let admission = self.admissions().admit(AdmissionClass::Release, lane).await;
-        let _admission = match (admission.into_member(), token) {
-            (Ok(member), Some(token)) => {
-                let key = keys[0].clone();
-                let item = ReleaseItem { key, token, min_hold };
-                return Box::pin(self.together(member, item, limit)).await;
-            }
-            (admission, _) => admission,
-        };
-        self.release_alone(keys, min_hold, limit).await
-    }
-
-    /// [`Self::release`] with a command of its own.
-    pub(super) async fn release_alone(
-        &self,
-        keys: &[LeaseId],
-        min_hold: Duration,
-        limit: Duration,
-    ) -> Result<bool, LockError> {
-        let sent = Instant::now();
-        self.noted(sent, send!(self, Release within limit, release(keys, min_hold)))
-    }
-
-    /// Releases the claims of different holds, and says of each whether it had its lock.
-    pub(super) async fn release_each(
-        &self,
-        items: &[ReleaseItem],
-        limit: Duration,
-    ) -> Result<Outcomes<bool>, LockError> {
-        let sent = Instant::now();
-        self.noted(sent, send!(self, Release, release_each(items), limit))
-    }
-
-    /// Replaces a claim by the mark that its work is done, or releases it if the period is over. It ends the hold, as a release
-    /// does. Repeating it is harmless. The caller has the admission.
-    pub(crate) async fn mark(&self, request: &MarkRequest, limit: Duration) -> Result<MarkReply, LockError> {
-        let sent = Instant::now();
-        self.noted(sent, send!(self, Release, mark(request), limit))
-    }
-
-    /// Ends those of these claims that have their locks, in the background. The caller has the admission.
-    pub(crate) async fn end_many(
-        &self,
-        keys: &[LeaseId],
-        end: &ClaimEnd,
-        limit: Duration,
-    ) -> Result<(), LockError> {
-        let sent = Instant::now();
-        self.noted(sent, send!(self, Release within limit, end_many(keys, end)))
-    }
-
-    /// Ends these claims, which this process has given up, so that a caller does not meet them.
-    pub(crate) async fn end_given_up(&self, keys: &[LeaseId], end: &ClaimEnd) -> Result<(), LockError> {
-        let admissions = self.admissions();
-        let _admission = admissions.admit(AdmissionClass::Release, None).await;
-        self.end_many(keys, end, RELEASE_LIMIT).await
-    }
-
     /// What stands in handles for the locks of this store.
     pub(crate) fn home(&self) -> String {
         match self {
@@ -356,59 +277,6 @@ impl Store {
             #[cfg(test)]
             Self::Simulated(link) => link.memory().id.clone(),
         }
-    }
-
-    /// Gives the leases of these claims the id of a handle; the replies are for the claims with that id. Repeating it is
-    /// harmless. For a set a query follows, and the inner error is that of the query. The caller has the admission.
-    pub(crate) async fn detach(
-        &self,
-        keys: &Few<LeaseId>,
-        detachment: &Detachment,
-        limit: Duration,
-    ) -> Result<Claimed, LockError> {
-        let sent = Instant::now();
-        self.noted_claim(sent, send!(self, Release, detach(keys, detachment), limit))
-    }
-
-    /// Gives these claims the lease that has the id of a handle, if it still runs. Repeating it with the same keys is harmless.
-    /// For a set a query follows, and the inner error is that of the query.
-    pub(crate) async fn resume(
-        &self,
-        keys: &Few<LeaseId>,
-        handle_id: &Arc<str>,
-        request: AcquireRequest,
-        limit: Duration,
-        _admission: Admission,
-    ) -> Result<Claimed, LockError> {
-        let sent = Instant::now();
-        self.noted_claim(
-            sent,
-            send!(self, Acquire, resume(keys, handle_id, request), limit),
-        )
-    }
-
-    /// Extends a detached lease that still runs; for a set a query follows. The caller has the admission.
-    pub(crate) async fn extend(
-        &self,
-        keys: &Few<LeaseId>,
-        ttl: Duration,
-        limit: Duration,
-    ) -> Result<Extended, LockError> {
-        let sent = Instant::now();
-        self.noted(sent, send!(self, Renew, extend(keys, ttl), limit))
-    }
-
-    /// Releases a detached lease; `false` if no lock was taken by it. The caller has the admission.
-    pub(crate) async fn release_detached(
-        &self,
-        keys: &Few<LeaseId>,
-        min_hold: Duration,
-        takeover_margin: Duration,
-        limit: Duration,
-    ) -> Result<bool, LockError> {
-        let sent = Instant::now();
-        let released = send!(self, Release within limit, release_detached(keys, min_hold, takeover_margin));
-        self.noted(sent, released)
     }
 
     /// Whether there are transactions that could have a guarding statement.
@@ -474,32 +342,14 @@ impl Store {
         read.unwrap_or_else(|error| IndexState::unknown(&error))
     }
 
-    /// A page of the locks that meet the filter: the first ones after this name, in the order of their names.
-    pub(crate) async fn page(
+    /// Reads documents for operators: a page of those after this name, at most so many, and the last name if others follow it.
+    pub(super) async fn select(
         &self,
-        filter: &LockFilter,
+        selected: Selected<'_>,
         after: Option<&str>,
-        takeover_margin: Duration,
-    ) -> Result<Page, LockError> {
-        send!(self, page(filter, after, takeover_margin))
-    }
-
-    pub(crate) async fn get(
-        &self,
-        name: &str,
-        takeover_margin: Duration,
-    ) -> Result<Option<LockInfo>, LockError> {
-        send!(self, get(name, takeover_margin))
-    }
-
-    /// The documents that name a holder or have a mark, of those that meet the name and the prefix of a filter; or only those
-    /// of them with these `_id`s.
-    pub(crate) async fn taken_locks(
-        &self,
-        filter: &LockFilter,
-        ids: Option<&[String]>,
-    ) -> Result<Vec<TakenOrDamaged>, LockError> {
-        send!(self, taken_locks(filter, ids))
+        limit: Option<u32>,
+    ) -> Result<(Vec<(Name, Sight)>, Option<Name>), LockError> {
+        send!(self, select(selected, after, limit))
     }
 
     /// The time of the server's clock.
@@ -518,52 +368,6 @@ impl Store {
             Some(store) => store.document_changes(filter, begin, ends_at_present).await,
             None => Err(driver_error::no_streams()),
         }
-    }
-
-    /// Frees a lock, if its document is as it was read, and returns whether it was.
-    pub(crate) async fn force_release(&self, hold: &SeenHold) -> Result<bool, LockError> {
-        send!(self, force_release(hold))
-    }
-
-    /// Reads the documents of locks that are taken, or damaged.
-    pub(crate) async fn seen_holds(
-        &self,
-        of: HoldsOf<'_>,
-        takeover_margin: Duration,
-    ) -> Result<Vec<SeenHold>, LockError> {
-        send!(self, seen_holds(of, takeover_margin))
-    }
-
-    /// Looks which of these locks are held, with one query that changes nothing. The caller has the admission, and may drop
-    /// the future: nothing depends on the reply.
-    pub(crate) async fn look(
-        &self,
-        looked: Looked<'_>,
-        takeover_margin: Duration,
-        limit: Duration,
-    ) -> Result<RunningLeases, LockError> {
-        let sent = Instant::now();
-        let looked = send!(self, Look within limit, look(looked, takeover_margin));
-        if looked.as_ref().is_err_and(LockError::is_rejection) {
-            self.admissions().begin_pause();
-        }
-        self.noted(sent, looked)
-    }
-
-    /// Looks at all permits of a semaphore, also at those beyond this number. The reply is only a hint, as that to a look. The
-    /// caller has the admission.
-    pub(crate) async fn held_permits(
-        &self,
-        semaphore: &str,
-        permits: u32,
-        takeover_margin: Duration,
-        limit: Duration,
-    ) -> Result<HeldPermits, LockError> {
-        let looked = Looked::Permits { semaphore, permits };
-        Ok(held_permits(
-            self.look(looked, takeover_margin, limit).await?,
-            semaphore,
-        ))
     }
 
     /// Opens the stream of the releases and deletions of these locks.

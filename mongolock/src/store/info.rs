@@ -4,8 +4,11 @@ use mongodb::bson::DateTime;
 use serde::ser::Error;
 use serde::{Serialize, Serializer};
 
-use super::takeover::until_free;
+use super::error::unfit;
+use super::look::duration;
+use super::mongo::millis;
 use crate::duration::as_seconds;
+use crate::protocol::{Sight, Value};
 use crate::{FencingToken, LockError, lock_id, permit_id};
 
 /// The first moment of the year 0 in milliseconds since 1970: RFC 3339 has no earlier one.
@@ -113,62 +116,82 @@ pub(crate) struct Page {
     pub(crate) last_name: Option<String>,
 }
 
-/// The fields of a lock document, and the server's time at which they were read.
-pub(crate) struct Seen<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) lock_id: &'a str,
-    pub(crate) acquired_at: DateTime,
-    pub(crate) expires_at: DateTime,
-    pub(crate) token: i64,
-    pub(crate) now: DateTime,
-    /// How long after its end a lease that was not released still keeps the lock taken.
-    pub(crate) takeover_margin: Duration,
+/// The fields of a sound document, and the server's time at which they were read.
+pub(super) struct Seen<'a> {
+    pub(super) lock_id: &'a str,
+    pub(super) acquired_at: DateTime,
+    pub(super) expires_at: DateTime,
+    pub(super) token: i64,
+    pub(super) now: DateTime,
 }
 
-impl From<Seen<'_>> for LockInfo {
-    fn from(seen: Seen<'_>) -> Self {
-        let left = seen
-            .expires_at
-            .timestamp_millis()
-            .saturating_sub(seen.now.timestamp_millis());
-        let taken_by = lock_id::taken_by(seen.lock_id);
-        Self {
-            name: permit_id::shown(seen.name).to_owned(),
-            permit: permit_id::number(seen.name),
-            owner: lock_id::owner(taken_by).map(str::to_owned),
-            detached: lock_id::is_detached(taken_by),
-            state: match (taken_by, left) {
-                ("", _) => LockState::Released,
-                (id, ..=0) if lock_id::is_mark(id) => LockState::Released,
-                (id, _) if lock_id::is_mark(id) => LockState::Done,
-                (_, ..=0) => LockState::Expired,
-                _ => LockState::Held,
-            },
-            fencing_token: FencingToken::new(seen.token),
-            acquired_at: seen.acquired_at,
-            expires_at: seen.expires_at,
-            remaining: until_free(Some(seen.lock_id), left, seen.takeover_margin),
-        }
-    }
+/// What a document says; an error if one of its fields has the wrong type.
+pub(super) fn seen<'a>(name: &str, sight: &'a Sight) -> Result<Seen<'a>, LockError> {
+    let document = &sight.document;
+    let date = |field, value: &Value| {
+        let date = value.date().ok_or_else(|| unfit(name, field, value, "a date"))?;
+        Ok::<_, LockError>(DateTime::from_millis(date))
+    };
+    let token = document.token.long();
+    Ok(Seen {
+        lock_id: sight
+            .lock_id()
+            .ok_or_else(|| unfit(name, "lockId", &document.lock_id, "a string"))?,
+        acquired_at: date("acquiredAt", &document.acquired_at)?,
+        expires_at: date("expiresAt", &document.expires_at)?,
+        token: token.ok_or_else(|| unfit(name, "fencingToken", &document.token, "a 64-bit integer"))?,
+        now: date("now", &sight.now.map_or(Value::Missing, Value::Date))?,
+    })
+}
+
+/// What an operator sees of a lock, to a provider with this margin.
+pub(super) fn info(name: &str, sight: &Sight, takeover_margin: Duration) -> Result<LockInfo, LockError> {
+    let seen = seen(name, sight)?;
+    let taken_by = lock_id::taken_by(seen.lock_id);
+    Ok(LockInfo {
+        name: permit_id::shown(name).to_owned(),
+        permit: permit_id::number(name),
+        owner: lock_id::owner(taken_by).map(str::to_owned),
+        detached: lock_id::is_detached(taken_by),
+        state: match (taken_by, sight.left().unwrap_or_default()) {
+            ("", _) => LockState::Released,
+            (id, ..=0) if lock_id::is_mark(id) => LockState::Released,
+            (id, _) if lock_id::is_mark(id) => LockState::Done,
+            (_, ..=0) => LockState::Expired,
+            _ => LockState::Held,
+        },
+        fencing_token: FencingToken::new(seen.token),
+        acquired_at: seen.acquired_at,
+        expires_at: seen.expires_at,
+        remaining: duration(sight.until_free(millis(takeover_margin)).unwrap_or_default()),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    use std::sync::Arc;
+
+    use crate::protocol::Document;
+
     const ACQUIRED: i64 = 1_763_764_800_123;
 
+    fn sight(lock_id: &str, expires_at: i64, now: i64) -> Sight {
+        Sight {
+            document: Document {
+                lock_id: Value::Text(Arc::from(lock_id)),
+                acquired_at: Value::Date(ACQUIRED),
+                expires_at: Value::Date(expires_at),
+                token: Value::Long(1_763_764_800_123_000),
+            },
+            now: Some(now),
+        }
+    }
+
     fn json(lock_id: &str, expires_in: i64, now_in: i64) -> String {
-        let seen = Seen {
-            name: "report:1",
-            lock_id,
-            acquired_at: DateTime::from_millis(ACQUIRED),
-            expires_at: DateTime::from_millis(ACQUIRED.saturating_add(expires_in)),
-            token: 1_763_764_800_123_000,
-            now: DateTime::from_millis(ACQUIRED + now_in),
-            takeover_margin: Duration::ZERO,
-        };
-        serde_json::to_string(&LockInfo::from(seen)).unwrap()
+        let sight = sight(lock_id, ACQUIRED.saturating_add(expires_in), ACQUIRED + now_in);
+        serde_json::to_string(&info("report:1", &sight, Duration::ZERO).unwrap()).unwrap()
     }
 
     #[test]
@@ -207,15 +230,8 @@ mod tests {
     #[test]
     fn the_margin_keeps_a_lock_taken_that_was_not_released() {
         let state = |lock_id: &str, expired_for: i64| {
-            let info = LockInfo::from(Seen {
-                name: "report:1",
-                lock_id,
-                acquired_at: DateTime::from_millis(ACQUIRED),
-                expires_at: DateTime::from_millis(ACQUIRED),
-                token: 1,
-                now: DateTime::from_millis(ACQUIRED + expired_for),
-                takeover_margin: Duration::from_secs(5),
-            });
+            let sight = sight(lock_id, ACQUIRED, ACQUIRED + expired_for);
+            let info = info("n", &sight, Duration::from_secs(5)).unwrap();
             (info.state, info.remaining.as_millis())
         };
         assert_eq!(state("a#1", -1000), (LockState::Held, 6000));

@@ -1,14 +1,11 @@
-mod detached;
 mod retention;
 #[cfg(test)]
 mod simulated;
-mod taken;
 mod waiters;
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 #[cfg(test)]
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,417 +16,200 @@ use uuid::Uuid;
 
 use self::retention::Retention;
 use self::waiters::WaiterDocuments;
-use super::{
-    AcquireReply, AcquireRequest, Admissions, ClaimItem, Claimed, Dates, HolderChange, HoldsOf, Outcomes,
-    Page, ReleaseItem, RenewReply, RunningLease, SeenHold,
-};
+use super::error::corrupt;
+use super::look::number_of;
+use super::mongo::millis;
+use super::{Admissions, Looked, Selected};
 use crate::few::Few;
-use crate::lock_id;
 use crate::options::DEFAULT_RETENTION;
-use crate::store::LeaseId;
-use crate::store::info::Seen;
-use crate::store::takeover::margin_after;
+use crate::protocol::{Document, Ms, Name, News, Order, Reply, Row, Sight, When, apply};
 use crate::sync::lock;
-use crate::timing::LATE_COMMAND;
-use crate::{FencingToken, LockFilter, LockInfo};
+use crate::{LockError, permit_id};
 
-/// The time of the store's clock at its start: tokens are derived from the time, and a token of 0 would look like no
-/// token.
-const AT_START: Duration = Duration::from_secs(1);
-
-/// The protocol without a server, by the rules of the pipelines in `claims.rs`: for tests of programs that use locks.
+/// The protocol without a server: for tests of programs that use locks.
 pub(crate) struct MemoryStore {
     /// The time at which the store's clock started.
     start: Instant,
-    /// The wall clock's time at the start, which only serves to show dates.
-    started_at: DateTime,
+    /// The wall clock's time at the start, which is the beginning of the store's clock.
+    started_at: Ms,
     /// What tells the store from all others, in the handles of its detached leases.
     pub(super) id: String,
-    documents: Mutex<HashMap<Arc<str>, Document>>,
-    /// The retention; its mutex is locked after that of the documents.
-    retention: Mutex<Retention>,
-    /// The names of released and deleted locks, for the waiters.
-    pub(super) events: broadcast::Sender<HolderChange>,
+    documents: Mutex<Documents>,
+    /// What happens to locks, for the waiters.
+    pub(super) events: broadcast::Sender<News>,
     waiters: WaiterDocuments,
     /// It admits every command at once.
     pub(super) admissions: Arc<Admissions>,
     /// The milliseconds by which the simulation has moved the clock.
     #[cfg(test)]
-    jumped: AtomicU64,
+    jumped: AtomicI64,
 }
 
-#[derive(Clone)]
-pub(super) struct Document {
-    pub(super) lock_id: Arc<str>,
-    acquired_at: Duration,
-    pub(super) expires_at: Duration,
-    pub(super) token: i64,
-}
-
-impl Document {
-    /// Whether the lock is free, by the rule of the expression in `takeover.rs`.
-    fn is_free(&self, now: Duration, takeover_margin: Duration) -> bool {
-        self.free_at(takeover_margin) <= now
-    }
-
-    /// The time at which the lock is free if it is neither renewed nor released.
-    fn free_at(&self, takeover_margin: Duration) -> Duration {
-        if self.lock_id.is_empty() {
-            return Duration::ZERO;
-        }
-        self.expires_at + margin_after(&self.lock_id, takeover_margin)
-    }
-
-    /// The end of the minimum hold, by the rule of the expression in `claims.rs`.
-    fn min_hold_end(&self, now: Duration, min_hold: Duration) -> Duration {
-        self.acquired_at.min(now) + min_hold
-    }
-
-    /// What an operator's read finds.
-    fn seen(&self, name: &Arc<str>) -> SeenHold {
-        SeenHold {
-            name: Arc::clone(name),
-            lock_id: Some(self.lock_id.as_ref().into()),
-            token: Some(self.token.into()),
-        }
-    }
-
-    /// Renews by the rule of the pipeline in `claims.rs`: a renewal that takes effect late does not shorten the lease.
-    fn renew(&mut self, now: Duration, expiry: Duration) {
-        let present = self.expires_at.min(now + expiry + LATE_COMMAND);
-        self.expires_at = present.max(now + expiry);
-    }
-
-    /// Replaces the claim by its mark.
-    pub(super) fn mark(&mut self, until: Duration) {
-        self.lock_id = Arc::from(lock_id::mark_of(&self.lock_id));
-        self.expires_at = until;
-    }
-
-    pub(super) fn end(&mut self, at: Duration) {
-        self.lock_id = Arc::from("");
-        self.expires_at = at;
-    }
-
-    /// Releases the claim, by the rule of the pipeline in `claims.rs`.
-    fn release(&mut self, now: Duration, min_hold: Duration) {
-        let until = self.min_hold_end(now, min_hold);
-        if until > now {
-            self.lock_id = Arc::from(lock_id::kept_of(&self.lock_id));
-            self.expires_at = until;
-        } else {
-            self.end(now);
-        }
-    }
+struct Documents {
+    by_name: HashMap<Name, Document>,
+    retention: Retention,
 }
 
 impl MemoryStore {
     pub(crate) fn new() -> Self {
         Self {
             start: Instant::now(),
-            started_at: DateTime::now(),
+            started_at: DateTime::now().timestamp_millis(),
             id: format!("memory {}", Uuid::new_v4()),
-            documents: Mutex::default(),
-            retention: Mutex::new(Retention::new(DEFAULT_RETENTION)),
+            documents: Mutex::new(Documents {
+                by_name: HashMap::new(),
+                retention: Retention::new(millis(DEFAULT_RETENTION)),
+            }),
             events: broadcast::Sender::new(1024),
             waiters: WaiterDocuments::default(),
             admissions: Admissions::unlimited(),
             #[cfg(test)]
-            jumped: AtomicU64::new(0),
+            jumped: AtomicI64::new(0),
         }
     }
 
     /// Keeps the documents of unused locks for this time.
     pub(crate) fn set_retention(&self, period: Duration) {
-        lock(&self.retention).set_period(period);
+        lock(&self.documents).retention.set_period(millis(period));
     }
 
-    #[expect(
-        clippy::unnecessary_wraps,
-        reason = "a server may fail where this store cannot"
-    )]
-    pub(super) fn claim(&self, keys: &Few<LeaseId>, request: AcquireRequest) -> Claimed {
-        Ok(keys.map(|key| self.claim_one(key, request)))
-    }
-
-    #[expect(
-        clippy::unnecessary_wraps,
-        reason = "a server may fail where this store cannot"
-    )]
-    pub(super) fn claim_each(&self, items: &[ClaimItem]) -> Outcomes<AcquireReply> {
-        let claim = |item: &ClaimItem| Ok(self.claim_one(&item.key, item.request));
-        Ok(items.iter().map(claim).collect())
-    }
-
-    pub(crate) fn claim_one(&self, key: &LeaseId, request: AcquireRequest) -> AcquireReply {
-        self.claim_at(self.now(), key, request)
-    }
-
-    /// [`Self::claim_one`] at the given time of the store's clock, which a command reads when it begins. Other methods have
-    /// the same form.
-    pub(crate) fn claim_at(&self, now: Duration, key: &LeaseId, request: AcquireRequest) -> AcquireReply {
-        let mut documents = lock(&self.documents);
-        let mut retention = lock(&self.retention);
-        retention.sweep(&mut documents, now);
-        let fresh = |least: i64| Document {
-            lock_id: Arc::clone(&key.lock_id),
-            acquired_at: now,
-            expires_at: now + request.expiry,
-            token: least.max(floor(now)) + (request.tokens - 1),
-        };
-        let (document, acquired) = match documents.entry(Arc::clone(&key.name)) {
-            Entry::Occupied(previous) => {
-                let document = previous.into_mut();
-                let is_free = document.is_free(now, request.takeover_margin);
-                if is_free {
-                    *document = fresh(document.token + 1);
-                }
-                (document, is_free)
+    /// Runs these rows, see [`apply`].
+    pub(crate) fn run_at_once(&self, rows: &Few<Row>, order: Order) -> Few<Result<Reply, LockError>> {
+        let (now, mut has_ended) = (self.now(), false);
+        rows.map(|row| {
+            if has_ended {
+                return Ok(self.read(now, &row.name));
             }
-            Entry::Vacant(new) => {
-                retention.add(&key.name, now);
-                (new.insert(fresh(retention.first_token())), true)
-            }
-        };
-        if acquired {
-            self.send(|| HolderChange::Acquired {
-                name: Arc::clone(&key.name),
-                lock_id: Arc::clone(&key.lock_id),
-            });
-        }
-        self.reply(now, document, key, request)
-    }
-
-    /// What this document says to a claim.
-    fn reply(
-        &self,
-        now: Duration,
-        document: &Document,
-        key: &LeaseId,
-        request: AcquireRequest,
-    ) -> AcquireReply {
-        let dates = Some(Dates {
-            now: self.date(now),
-            acquired_at: self.date(document.acquired_at),
-            expires_at: self.date(document.expires_at),
-        });
-        if document.lock_id == key.lock_id {
-            return AcquireReply::Acquired {
-                dates,
-                last_token: FencingToken::new(document.token),
-                remaining: Some(document.expires_at.saturating_sub(now)),
+            let reply = self.run_row(now, row);
+            let is_missed = |reply: &Reply| match row.then.new_id() {
+                Some(id) => !reply.has(id),
+                None => reply.is_applied == Some(false),
             };
-        }
-        AcquireReply::Held {
-            dates,
-            holder: Some(Arc::from(lock_id::taken_by(&document.lock_id))),
-            held_for: Some(now.saturating_sub(document.acquired_at)),
-            remaining: Some(document.free_at(request.takeover_margin).saturating_sub(now)),
-        }
-    }
-
-    /// What the document of a lock says to a claim.
-    pub(crate) fn read_claim(&self, now: Duration, key: &LeaseId, request: AcquireRequest) -> AcquireReply {
-        let documents = lock(&self.documents);
-        let document = documents.get(&key.name);
-        document.map_or(AcquireReply::HELD, |document| {
-            self.reply(now, document, key, request)
+            has_ended = order == Order::StopAtMiss && reply.as_ref().map_or(true, is_missed);
+            reply
         })
     }
 
-    pub(crate) fn renew(&self, claims: &[(LeaseId, Duration)]) -> RenewReply {
-        self.renew_at(self.now(), claims)
-    }
-
-    pub(crate) fn renew_at(&self, now: Duration, claims: &[(LeaseId, Duration)]) -> RenewReply {
+    /// Runs a row at this time of the store's clock, which a command reads when it begins.
+    pub(crate) fn run_row(&self, now: Ms, row: &Row) -> Result<Reply, LockError> {
         let mut documents = lock(&self.documents);
-        let mut held = std::collections::HashSet::new();
-        for (key, expiry) in claims {
-            if let Some(document) = own(&mut documents, key) {
-                document.renew(now, *expiry);
-                held.insert(key.clone());
-            }
+        let Documents { by_name, retention } = &mut *documents;
+        let may_insert = matches!(row.when, When::Free { .. });
+        if may_insert {
+            retention.sweep(by_name, now);
         }
-        if held.len() == claims.len() {
-            RenewReply::All
-        } else {
-            RenewReply::Only(held)
-        }
-    }
-
-    /// Releases these claims; `false` if one of them does not have its lock.
-    pub(crate) fn release(&self, keys: &[LeaseId], min_hold: Duration) -> bool {
-        let now = self.now();
-        let released = keys.iter().filter(|key| self.release_at(now, key, min_hold));
-        released.count() == keys.len()
-    }
-
-    #[expect(
-        clippy::unnecessary_wraps,
-        reason = "a server may fail where this store cannot"
-    )]
-    pub(super) fn release_each(&self, items: &[ReleaseItem]) -> Outcomes<bool> {
-        let release = |item: &ReleaseItem| Ok(self.release(std::slice::from_ref(&item.key), item.min_hold));
-        Ok(items.iter().map(release).collect())
-    }
-
-    pub(crate) fn release_at(&self, now: Duration, key: &LeaseId, min_hold: Duration) -> bool {
-        let mut documents = lock(&self.documents);
-        let Some(document) = own(&mut documents, key) else {
-            return false;
-        };
-        document.release(now, min_hold);
-        self.report(&key.name);
-        true
-    }
-
-    /// Changes the document of this claim, if the claim has the lock, and returns the document as it was before.
-    pub(super) fn replace_claim(
-        &self,
-        key: &LeaseId,
-        change: impl FnOnce(&mut Document),
-    ) -> Option<Document> {
-        let mut documents = lock(&self.documents);
-        let document = documents.get_mut(&key.name)?;
-        let found = document.clone();
-        if found.lock_id == key.lock_id {
-            change(document);
-            self.report(&key.name);
-        }
-        Some(found)
-    }
-
-    /// The names of all locks that have a document.
-    pub(super) fn names(&self) -> Vec<Arc<str>> {
-        lock(&self.documents).keys().cloned().collect()
-    }
-
-    /// The lease that runs on this lock at this time.
-    pub(crate) fn running_lease(
-        &self,
-        now: Duration,
-        name: &str,
-        takeover_margin: Duration,
-    ) -> Option<RunningLease> {
-        let documents = lock(&self.documents);
-        let document = documents
-            .get(name)
-            .filter(|document| !document.is_free(now, takeover_margin))?;
-        Some(RunningLease {
-            holder: Some(Arc::from(lock_id::taken_by(&document.lock_id))),
-            held_for: Some(now.saturating_sub(document.acquired_at)),
-            remaining: document.free_at(takeover_margin).saturating_sub(now),
-        })
-    }
-
-    /// All locks that meet the filter, as one page: the documents are in memory anyway.
-    pub(super) fn page(&self, filter: &LockFilter, _after: Option<&str>, takeover_margin: Duration) -> Page {
-        let now = self.now();
-        let documents = lock(&self.documents);
-        let mut documents: Vec<(&Arc<str>, &Document)> = documents.iter().collect();
-        documents.sort_unstable_by_key(|(id, _)| Arc::clone(id));
-        let mut locks: Vec<LockInfo> = documents
-            .into_iter()
-            .map(|(id, document)| self.info(id, document, now, takeover_margin))
-            .filter(|info| filter.admits(info))
-            .collect();
-        if let Some(limit) = filter.limit {
-            locks.truncate(limit as usize);
-        }
-        Page {
-            locks: locks.into_iter().map(Ok).collect(),
-            last_name: None,
-        }
-    }
-
-    pub(crate) fn get(&self, name: &str, takeover_margin: Duration) -> Option<LockInfo> {
-        let now = self.now();
-        let documents = lock(&self.documents);
-        documents
-            .get(name)
-            .map(|document| self.info(name, document, now, takeover_margin))
-    }
-
-    pub(crate) fn force_release(&self, hold: &SeenHold) -> bool {
-        self.force_release_at(self.now(), hold)
-    }
-
-    /// Frees the lock by force if the document is as it was read.
-    pub(crate) fn force_release_at(&self, now: Duration, hold: &SeenHold) -> bool {
-        let mut documents = lock(&self.documents);
-        let document = documents
-            .get_mut(&hold.name)
-            .filter(|document| *hold == document.seen(&hold.name));
+        let before = by_name.get(&row.name).cloned();
+        let is_new = before.is_none() && may_insert;
+        let mut document = before.or_else(|| is_new.then(|| retention.first()));
+        let id = document.as_ref().map(|document| document.lock_id.clone());
+        let is_applied = apply(row, &mut document, now)
+            .map_err(|_| corrupt(&row.name, "a field has the wrong type".into()))?;
         let Some(document) = document else {
-            return false;
+            return Ok(Reply::UNSEEN);
         };
-        document.end(now);
-        self.report(&hold.name);
-        true
+        let sight = Sight {
+            document: document.clone(),
+            now: Some(now),
+        };
+        if is_applied {
+            if is_new {
+                retention.add(&row.name, now);
+            }
+            if id.as_ref() != Some(&document.lock_id) {
+                self.report(&row.name, Some(&sight));
+            }
+            by_name.insert(Arc::clone(&row.name), document);
+        }
+        Ok(Reply {
+            is_applied: Some(is_applied),
+            sight: Some(sight),
+        })
     }
 
-    pub(crate) fn seen_holds(&self, of: HoldsOf<'_>, takeover_margin: Duration) -> Vec<SeenHold> {
-        let now = self.now();
+    /// What the document of a lock says.
+    pub(crate) fn read(&self, now: Ms, name: &str) -> Reply {
+        Reply {
+            is_applied: Some(false),
+            sight: self.sight(now, name),
+        }
+    }
+
+    pub(crate) fn sight(&self, now: Ms, name: &str) -> Option<Sight> {
         let documents = lock(&self.documents);
-        let wanted = documents.iter().filter(|(name, document)| {
-            let is_of = match of {
-                HoldsOf::Name(wanted) => ***name == *wanted,
-                HoldsOf::Owner(wanted) => {
-                    !lock_id::is_mark(&document.lock_id) && lock_id::owner(&document.lock_id) == Some(wanted)
-                }
-            };
-            is_of && !document.is_free(now, takeover_margin)
-        });
-        wanted.map(|(name, document)| document.seen(name)).collect()
+        let document = documents.by_name.get(name)?.clone();
+        Some(Sight {
+            document,
+            now: Some(now),
+        })
+    }
+
+    pub(super) fn look(&self, looked: Looked<'_>) -> Vec<(Name, Sight)> {
+        match looked {
+            Looked::Names(names) => {
+                let now = self.now();
+                let seen = |name: &Name| Some((Arc::clone(name), self.sight(now, name)?));
+                names.iter().filter_map(seen).collect()
+            }
+            Looked::Permits { semaphore, .. } => self.found(|name| number_of(name, semaphore).is_some()),
+        }
+    }
+
+    /// What an operator's read finds, as one page: the documents are in memory anyway.
+    pub(super) fn select(
+        &self,
+        selected: Selected<'_>,
+        _after: Option<&str>,
+        _limit: Option<u32>,
+    ) -> (Vec<(Name, Sight)>, Option<Name>) {
+        let is_meant = |name: &str| match selected {
+            Selected::Name(wanted) => name == wanted,
+            Selected::Filter(filter) => filter.admits_name(permit_id::shown(name)),
+            Selected::Taken(filter, ids) => {
+                filter.admits_name(permit_id::shown(name))
+                    && ids.is_none_or(|ids| ids.iter().any(|id| id == name))
+            }
+            Selected::Owner(_) => true,
+        };
+        (self.found(is_meant), None)
+    }
+
+    /// The documents with such names, in the order of their names.
+    fn found(&self, is_meant: impl Fn(&str) -> bool) -> Vec<(Name, Sight)> {
+        let now = Some(self.now());
+        let documents = lock(&self.documents);
+        let found = documents.by_name.iter().filter(|(name, _)| is_meant(name));
+        let sight = |document: &Document| Sight {
+            document: document.clone(),
+            now,
+        };
+        let mut found: Vec<(Name, Sight)> = found
+            .map(|(name, document)| (Arc::clone(name), sight(document)))
+            .collect();
+        found.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        found
     }
 
     /// Reports an event to the waiters; it is no error if there are none.
-    fn send(&self, event: impl FnOnce() -> HolderChange) {
+    fn report(&self, name: &Name, sight: Option<&Sight>) {
         if self.events.receiver_count() > 0 {
             // The last receiver may have left in the meantime.
-            let _ = self.events.send(event());
+            let _ = self.events.send(News {
+                name: Arc::clone(name),
+                sight: sight.cloned(),
+            });
         }
     }
 
-    fn report(&self, name: &Arc<str>) {
-        self.send(|| HolderChange::Released {
-            name: Arc::clone(name),
-        });
-    }
-
-    fn info(&self, name: &str, document: &Document, now: Duration, takeover_margin: Duration) -> LockInfo {
-        let seen = Seen {
-            name,
-            lock_id: &document.lock_id,
-            acquired_at: self.date(document.acquired_at),
-            expires_at: self.date(document.expires_at),
-            token: document.token,
-            now: self.date(now),
-            takeover_margin,
-        };
-        seen.into()
-    }
-
-    pub(super) fn date(&self, clock: Duration) -> DateTime {
-        let elapsed = i64::try_from(clock.saturating_sub(AT_START).as_millis()).unwrap_or(i64::MAX);
-        DateTime::from_millis(self.started_at.timestamp_millis().saturating_add(elapsed))
+    /// The time of the store's clock.
+    pub(crate) fn server_time(&self) -> DateTime {
+        DateTime::from_millis(self.now())
     }
 
     /// The time of the store's clock in whole milliseconds, as MongoDB keeps its dates.
-    pub(crate) fn now(&self) -> Duration {
-        let elapsed = AT_START + self.start.elapsed();
+    pub(crate) fn now(&self) -> Ms {
+        let now = self.started_at.saturating_add(millis(self.start.elapsed()));
         #[cfg(test)]
-        let elapsed = elapsed + Duration::from_millis(self.jumped.load(Relaxed));
-        Duration::new(elapsed.as_secs(), elapsed.subsec_millis() * 1_000_000)
+        let now = now.saturating_add(self.jumped.load(Relaxed));
+        now
     }
-}
-
-fn own<'a>(documents: &'a mut HashMap<Arc<str>, Document>, key: &LeaseId) -> Option<&'a mut Document> {
-    documents
-        .get_mut(&key.name)
-        .filter(|document| document.lock_id == key.lock_id)
-}
-
-fn floor(now: Duration) -> i64 {
-    i64::try_from(now.as_millis() * 1000).unwrap_or(i64::MAX)
 }

@@ -5,13 +5,13 @@ mod admission;
 #[cfg(any(test, fuzzing))]
 mod any_document;
 mod change_stream;
-mod claims;
 mod command;
+mod commands;
 mod connection;
-mod detached;
 mod dispatch;
 mod document_stream;
 pub(crate) mod driver_error;
+mod error;
 mod filter;
 mod gate;
 mod gather;
@@ -19,16 +19,14 @@ mod home;
 mod index_state;
 mod info;
 mod look;
-mod mark;
 mod memory;
 mod mongo;
+mod operators;
 mod overload;
 mod reachability;
 pub(crate) mod reply;
-mod several;
+mod sending;
 mod stream_reader;
-mod taken;
-pub(crate) mod takeover;
 mod transaction;
 mod ttl_index;
 mod waiters;
@@ -40,31 +38,31 @@ pub(crate) use admission::DEFAULT_POOL;
 pub(crate) use admission::{Admission, AdmissionClass, Admissions, Lane};
 #[cfg(fuzzing)]
 pub(crate) use any_document::read_document;
-pub(crate) use change_stream::{HolderChange, LockStream, StreamFilter};
+pub(crate) use change_stream::{LockStream, StreamFilter};
 pub(crate) use command::{
     ACQUIRE_REQUEST, AcquireReply, AcquireRequest, ClaimEnd, Claimed, Dates, Detachment, Extended,
-    GuardChange, GuardOutcome, HoldsOf, LeaseId, RenewReply, SeenHold,
+    GuardChange, GuardOutcome, LeaseId, MarkReply, MarkRequest, RenewReply,
 };
 pub(crate) use connection::{Connection, connect};
-#[cfg(test)]
-pub(crate) use detached::extended;
 pub(crate) use document_stream::{ChangeKind, DocumentChange, DocumentStream};
 pub use filter::LockFilter;
-#[cfg(test)]
-pub(crate) use gather::AfterRelease;
-pub(crate) use gather::{ClaimItem, Outcomes, ReleaseItem};
+pub(crate) use gather::{AfterRelease, ClaimItem, Outcomes, ReleaseItem};
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
 pub use info::{LockInfo, LockState};
 pub(crate) use info::{Page, as_rfc3339};
+#[cfg(test)]
+pub(crate) use look::duration;
 pub(crate) use look::{HeldPermits, Looked, RunningLease, RunningLeases};
-pub(crate) use mark::{MarkReply, MarkRequest};
 pub(crate) use memory::MemoryStore;
+#[cfg(test)]
+pub(crate) use mongo::millis;
 pub(crate) use mongo::{MongoStore, WAITERS_SUFFIX};
+pub(crate) use operators::{HoldsOf, SeenHold, Selected, TakenLock, TakenOrDamaged};
 pub(crate) use overload::Trouble;
 pub(crate) use reachability::Reachability;
+pub(crate) use sending::{Ran, Sending};
 pub(crate) use stream_reader::Begin;
-pub(crate) use taken::{TakenLock, TakenOrDamaged};
 pub(crate) use waiters::{ProviderMark, Waiter, WaiterEntry, WaitersByName};
 
 use crate::opaque::Opaque;

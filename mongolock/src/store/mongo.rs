@@ -1,8 +1,12 @@
+pub(super) mod encoder;
+pub(super) mod fields;
+mod rows;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::bson::{DateTime, Document, doc};
 use mongodb::error::Error;
 use mongodb::options::{
     Acknowledgment, CollectionOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern,
@@ -11,15 +15,18 @@ use mongodb::{Collection, Database};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout};
 
+use self::encoder::by_server;
+use self::fields::sight;
 use super::connection::Connection;
 use super::gate::Gate;
 use super::reachability::Reachability;
-use super::ttl_index::internal_key;
-use super::{AcquireReply, driver_error, reply};
+use super::ttl_index::InternalLock;
+use super::{Ran, driver_error, reply};
 use crate::LockError;
+use crate::protocol::{Name, Reply, Sight};
 use crate::sync::lock;
 use crate::task::driver_call;
-use crate::timing::{ASK_AGAIN_EXPIRY, COMMAND_LIMIT, PROBE_PRIMARY};
+use crate::timing::{ASK_AGAIN_EXPIRY, PROBE_PRIMARY};
 
 /// What is added to the name of the collection of the locks for that of their waiters.
 pub(crate) const WAITERS_SUFFIX: &str = ".waiters";
@@ -151,10 +158,13 @@ impl MongoStore {
         lock(&self.refused_release).clone()
     }
 
-    /// Notes the outcome of a release, which has ended so many claims.
-    pub(super) fn note_release(&self, outcome: &Result<u64, LockError>) {
+    /// Notes the outcome of a release: one that has ended claims is not refused any more.
+    fn note_release(&self, outcome: &Ran) {
+        let has_ended = |reply: &Result<Reply, LockError>| {
+            reply.as_ref().is_ok_and(|reply| reply.is_applied != Some(false))
+        };
         match outcome {
-            Ok(0) => {}
+            Ok(Ok(replies)) if !replies.iter().any(has_ended) => {}
             Ok(_) => *lock(&self.refused_release) = None,
             // A refusal of the user is that of acquires and renewals, too.
             Err(error) if !driver_error::is_transient(error) && !driver_error::is_refusal(error) => {
@@ -167,9 +177,9 @@ impl MongoStore {
     /// Asks for an internal lock, which shows whether the server still refuses acquires. It does not matter whether
     /// another process holds the lock.
     pub(super) async fn ask_again(&self) -> Result<(), LockError> {
-        let key = internal_key();
-        if let AcquireReply::Acquired { .. } = self.claim_internal(&key, ASK_AGAIN_EXPIRY).await? {
-            self.release(&[key], Duration::ZERO, COMMAND_LIMIT).await?;
+        let internal = InternalLock::new();
+        if internal.acquire(self, ASK_AGAIN_EXPIRY).await? {
+            internal.release(self).await?;
         }
         Ok(())
     }
@@ -253,8 +263,6 @@ pub(super) fn primary() -> SelectionCriteria {
 #[derive(Clone)]
 pub(super) struct Query {
     pub(super) filter: Document,
-    /// What it reads of each document.
-    pub(super) fields: Document,
     /// The largest number of documents that it returns.
     pub(super) most: usize,
     /// The read concern: `"local"` where the documents decide nothing, and `"majority"` where a failover could take back what
@@ -263,16 +271,16 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// Runs the query on the primary, and returns the documents that it finds.
+    /// Runs the query on the primary, and returns what it finds.
     pub(super) async fn run(
         self,
         collection: &Collection<Document>,
         limit: Duration,
-    ) -> Result<impl Iterator<Item = Document>, LockError> {
+    ) -> Result<impl Iterator<Item = (Name, Sight)>, LockError> {
         let command = doc! {
             "find": collection.name(),
             "filter": self.filter,
-            "projection": self.fields,
+            "projection": by_server().fields(),
             "batchSize": i64::try_from(self.most).unwrap_or(i64::MAX),
             "singleBatch": true,
             "readConcern": { "level": self.level },
@@ -282,9 +290,9 @@ impl Query {
         let cursor = reply.get_document_mut("cursor");
         let found = cursor.and_then(|cursor| cursor.get_array_mut("firstBatch"));
         let found = found.map(std::mem::take).unwrap_or_default();
-        Ok(found.into_iter().filter_map(|found| match found {
-            Bson::Document(document) => Some(document),
-            _ => None,
+        Ok(found.into_iter().filter_map(|found| {
+            let document = found.as_document()?;
+            Some((Arc::from(document.get_str("_id").ok()?), sight(document)))
         }))
     }
 }
@@ -294,6 +302,6 @@ fn max_time(limit: Duration) -> i64 {
     millis(limit).max(1)
 }
 
-pub(super) fn millis(duration: Duration) -> i64 {
+pub(crate) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

@@ -2,11 +2,12 @@ use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ReadConcern;
 use mongodb::{ClientSession, Collection};
 
-use super::claims::claims;
-use super::mark::mark_stage;
+use super::commands::until;
+use super::mongo::encoder::{by_server, one_of};
 use super::mongo::{MongoStore, millis};
 use super::{GuardChange, GuardOutcome};
 use crate::LockError;
+use crate::protocol::Then;
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::timing::COMMAND_LIMIT;
@@ -20,7 +21,7 @@ impl MongoStore {
     ) -> Result<GuardOutcome, LockError> {
         let updated = self
             .locks_of(session)
-            .update_many(claimed_by(keys), vec![guard_stage(&keys[0], change)])
+            .update_many(claimed_by(keys), vec![guard_stage(change)])
             .session(session)
             .await;
         match updated {
@@ -66,25 +67,26 @@ impl MongoStore {
     }
 }
 
-/// The query for the documents of these claims, as long as the claims have their locks. With a single condition a router finds
-/// the shard.
+/// The query for the documents of these claims, which have one id, as long as the claims have their locks. With a single
+/// condition a router finds the shard.
 fn claimed_by(keys: &[LeaseId]) -> Document {
-    match &mut claims(keys)[..] {
-        [query] => std::mem::take(query),
-        queries => doc! { "$or": queries.to_vec() },
-    }
+    let names = keys.iter().map(|key| &*key.name).collect();
+    doc! { "_id": one_of(names), "lockId": &*keys[0].lock_id }
 }
 
 /// The update of the guarding statement. It always changes a document, because a write without a change would not be in
 /// conflict with another one. Two renewals within one millisecond would set the same date, hence it adds a millisecond;
 /// without a renewal that is the only change.
-fn guard_stage(key: &LeaseId, change: GuardChange) -> Document {
+fn guard_stage(change: GuardChange) -> Document {
     let later = doc! { "$add": ["$expiresAt", 1_i64] };
     let end: Bson = match change {
-        GuardChange::Renew(expiry) => doc! { "$max": [{ "$add": ["$$NOW", millis(expiry)] }, later] }.into(),
+        GuardChange::Renew(expiry) => doc! { "$max": [by_server().later(millis(expiry)), later] }.into(),
         GuardChange::Keep => later.into(),
         // Work that may succeed only once has one name.
-        GuardChange::Mark(end) => return mark_stage(key, end),
+        GuardChange::Mark(end) => {
+            let mark = Then::Mark { until: until(end) };
+            return doc! { "$set": by_server().changed(&mark) };
+        }
     };
     doc! { "$set": { "expiresAt": end } }
 }

@@ -7,19 +7,19 @@ use mongodb::bson::{Document, doc};
 use mongodb::error::Error;
 use mongodb::options::{CommitQuorum, IndexOptions};
 use mongodb::{Collection, IndexModel};
-use uuid::Uuid;
 
 use listed::Listed;
 
+use super::commands::is_applied;
 use super::mongo::{MongoStore, millis};
-use super::{AcquireReply, AcquireRequest};
+use crate::LockError;
 use crate::duration::Rounded;
+use crate::few::Few;
 use crate::options::TtlOptions;
-use crate::store::LeaseId;
+use crate::protocol::{Id, Kind, LockId, Name, Order, Row, Then, When};
 use crate::store::driver_error;
 use crate::store::{IndexCheck, IndexState};
 use crate::timing::{COMMAND_LIMIT, INDEX_BUILD_LIMIT, INDEX_BUILD_PAUSE};
-use crate::{LockError, lock_id};
 
 /// The name of the index; DistributedLock.MongoDB uses the same one, so that both find one index.
 const INDEX_NAME: &str = "expiresAt_ttl";
@@ -83,8 +83,8 @@ impl MongoStore {
     /// process builds again before the pause is over.
     async fn build_alone(&self, wanted: TtlOptions) -> Result<IndexCheck, LockError> {
         let pause = Duration::from_secs(fastrand::u64(INDEX_BUILD_PAUSE));
-        let key = internal_key();
-        if let AcquireReply::Held { .. } = self.claim_internal(&key, pause).await? {
+        let internal = InternalLock::new();
+        if !internal.acquire(self, pause).await? {
             return Ok(self.built_elsewhere(wanted).await?.into());
         }
         // Another process may have built it since the last listing.
@@ -96,23 +96,8 @@ impl MongoStore {
             return Ok(IndexCheck { state, next: pause });
         }
         // A failed release does no harm: the lease expires, and the index need not be built again.
-        let _ = self.release(&[key], Duration::ZERO, COMMAND_LIMIT).await;
+        let _ = internal.release(self).await;
         Ok(state.into())
-    }
-
-    /// Takes the internal lock for this time, if it is free.
-    pub(super) async fn claim_internal(
-        &self,
-        key: &LeaseId,
-        expiry: Duration,
-    ) -> Result<AcquireReply, LockError> {
-        let request = AcquireRequest {
-            wants_dates: false,
-            expiry,
-            tokens: 1,
-            takeover_margin: Duration::ZERO,
-        };
-        self.claim_one(key, request, COMMAND_LIMIT).await
     }
 
     /// The state of the index after the build of another process has had the time that a build may take.
@@ -223,10 +208,43 @@ fn not_built() -> IndexState {
 }
 
 /// A claim on the internal lock.
-pub(super) fn internal_key() -> LeaseId {
-    LeaseId {
-        name: Arc::from(BUILD_LOCK),
-        lock_id: lock_id::new(BUILD_OWNER, Uuid::new_v4()),
+pub(super) struct InternalLock {
+    name: Name,
+    id: LockId,
+}
+
+impl InternalLock {
+    pub(super) fn new() -> Self {
+        Self {
+            name: Arc::from(BUILD_LOCK),
+            id: Id::new([0; 6], Kind::Single, 0).text(BUILD_OWNER),
+        }
+    }
+
+    /// Takes the lock for this time, if it is free, and returns whether it was.
+    pub(super) async fn acquire(&self, store: &MongoStore, expiry: Duration) -> Result<bool, LockError> {
+        let then = Then::Claim {
+            id: Arc::clone(&self.id),
+            expiry: millis(expiry),
+            tokens: 1,
+        };
+        self.run(store, When::Free { margin: 0 }, then).await
+    }
+
+    pub(super) async fn release(&self, store: &MongoStore) -> Result<bool, LockError> {
+        let then = Then::End {
+            min_hold: 0,
+            unused: 0,
+        };
+        self.run(store, When::is(&self.id), then).await
+    }
+
+    async fn run(&self, store: &MongoStore, when: When, then: Then) -> Result<bool, LockError> {
+        let name = Arc::clone(&self.name);
+        let rows = Few::one(Row { name, when, then });
+        let ran = store.run(&rows, Order::Each, COMMAND_LIMIT, true).await;
+        let replies = ran.flatten()?;
+        Ok(replies.iter().all(is_applied))
     }
 }
 

@@ -7,6 +7,7 @@ const fn is_less(one: Duration, other: Duration) -> bool {
 /// The relations between the limits that the reasons above rely on.
 const _: () = {
     // The server ends every command long before `LATE_COMMAND`.
+    const LATE_COMMAND: Duration = Duration::from_millis(crate::protocol::LATE_COMMAND.unsigned_abs());
     assert!(is_less(ACQUIRE_LIMIT, LATE_COMMAND) && is_less(RENEWAL_LIMIT_MAX, LATE_COMMAND));
     assert!(is_less(RELEASE_LIMIT, LATE_COMMAND) && is_less(COMMAND_LIMIT, LATE_COMMAND));
 

@@ -4,9 +4,8 @@ use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::Document;
+use crate::protocol::{Document, Ms, Name, Value};
 
 /// The number of documents that each acquire request checks. Two are enough for the store to shrink, because a request
 /// adds at most one document, and they bound the time that one request takes.
@@ -18,17 +17,17 @@ const SMALL: usize = 1024;
 /// Decides which documents are deleted, and which token a new document starts with.
 pub(super) struct Retention {
     /// The time for which a document is kept after the end of its lease.
-    period: Duration,
+    period: Ms,
     /// One entry for each document, the earliest first: a time on the store's clock before which its lease did not end,
     /// and its name. Renewals and releases need not change it, because they never end a lease in the past.
-    queue: BinaryHeap<Reverse<(Duration, Arc<str>)>>,
+    queue: BinaryHeap<Reverse<(Ms, Name)>>,
     /// The greatest fencing token of all deleted documents. Under contention tokens are reserved in blocks and can run
     /// ahead of the clock, so that the clock alone would not keep them rising after a deletion.
     greatest_deleted_token: i64,
 }
 
 impl Retention {
-    pub(super) fn new(period: Duration) -> Self {
+    pub(super) fn new(period: Ms) -> Self {
         Self {
             period,
             queue: BinaryHeap::new(),
@@ -36,22 +35,25 @@ impl Retention {
         }
     }
 
-    pub(super) fn set_period(&mut self, period: Duration) {
+    pub(super) fn set_period(&mut self, period: Ms) {
         self.period = period;
     }
 
-    /// The smallest token of a new document.
-    pub(super) fn first_token(&self) -> i64 {
-        self.greatest_deleted_token + 1
+    /// A new document, before its first acquisition.
+    pub(super) fn first(&self) -> Document {
+        Document {
+            token: Value::Long(self.greatest_deleted_token),
+            ..Document::default()
+        }
     }
 
     /// Registers a new document.
-    pub(super) fn add(&mut self, name: &Arc<str>, now: Duration) {
+    pub(super) fn add(&mut self, name: &Name, now: Ms) {
         self.queue.push(Reverse((now, Arc::clone(name))));
     }
 
     /// Deletes documents whose leases ended long enough ago: at most [`CHECKS`] of them at a time.
-    pub(super) fn sweep(&mut self, documents: &mut HashMap<Arc<str>, Document>, now: Duration) {
+    pub(super) fn sweep(&mut self, documents: &mut HashMap<Name, Document>, now: Ms) {
         for _ in 0..CHECKS {
             let Some(name) = self.pop_due(now) else { return };
             self.check(name, documents, now);
@@ -62,7 +64,7 @@ impl Retention {
         }
     }
 
-    fn pop_due(&mut self, now: Duration) -> Option<Arc<str>> {
+    fn pop_due(&mut self, now: Ms) -> Option<Name> {
         let first = self.queue.peek_mut()?;
         let Reverse((not_before, _)) = &*first;
         let is_due = *not_before + self.period <= now;
@@ -72,52 +74,51 @@ impl Retention {
         })
     }
 
-    fn check(&mut self, name: Arc<str>, documents: &mut HashMap<Arc<str>, Document>, now: Duration) {
+    fn check(&mut self, name: Name, documents: &mut HashMap<Name, Document>, now: Ms) {
         let Some(document) = documents.get(&name) else {
             return;
         };
-        if document.expires_at + self.period > now {
-            self.queue.push(Reverse((document.expires_at.min(now), name)));
+        let end = document.expires_at.date().unwrap_or(now);
+        if end + self.period > now {
+            self.queue.push(Reverse((end.min(now), name)));
             return;
         }
-        self.greatest_deleted_token = self.greatest_deleted_token.max(document.token);
+        let token = document.token.long().unwrap_or_default();
+        self.greatest_deleted_token = self.greatest_deleted_token.max(token);
         documents.remove(&name);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::time::{advance, sleep};
 
-    use crate::store::LeaseId;
-    use crate::store::{AcquireReply, AcquireRequest, MemoryStore};
+    use super::*;
+    use crate::few::Few;
+    use crate::protocol::{Order, Row, Then, When};
+    use crate::store::MemoryStore;
     use crate::sync::lock;
     use crate::{LockFilter, LockProvider};
 
-    use super::*;
-
     const SECOND: Duration = Duration::from_secs(1);
-
-    fn key(name: &str) -> LeaseId {
-        LeaseId {
-            name: name.into(),
-            lock_id: "one".into(),
-        }
-    }
 
     /// Acquires the lock for a second with this number of tokens, and returns the last of them.
     fn claim(store: &MemoryStore, name: &str, tokens: i64) -> i64 {
-        let expiry = SECOND;
-        let request = AcquireRequest {
-            wants_dates: false,
-            expiry,
-            tokens,
-            takeover_margin: Duration::ZERO,
+        let row = Row {
+            name: name.into(),
+            when: When::Free { margin: 0 },
+            then: Then::Claim {
+                id: "one".into(),
+                expiry: 1000,
+                tokens,
+            },
         };
-        match store.claim_one(&key(name), request) {
-            AcquireReply::Acquired { last_token, .. } => last_token.get(),
-            AcquireReply::Held { .. } => panic!("{name} is held"),
-        }
+        let replies = store.run_at_once(&Few::one(row), Order::Each);
+        let reply = replies[0].as_ref().unwrap();
+        assert_eq!(reply.is_applied, Some(true), "{name} is free");
+        reply.sight.as_ref().unwrap().document.token.long().unwrap()
     }
 
     /// Each name is used once, a hundred names a second.
@@ -169,7 +170,7 @@ mod tests {
         let before = claim(&store, "n", 1_000_000_000);
         advance(SECOND * 3).await;
         claim(&store, "other", 1);
-        assert!(store.get("n", Duration::ZERO).is_none());
+        assert!(store.sight(store.now(), "n").is_none());
         assert!(claim(&store, "n", 1) > before);
     }
 
@@ -185,9 +186,10 @@ mod tests {
             advance(SECOND * 3).await;
             claim(&store, "hot", 1);
         }
-        let (documents, retention) = (lock(&store.documents), lock(&store.retention));
-        assert_eq!((documents.len(), retention.queue.len()), (1, 1));
-        let capacities = [documents.capacity(), retention.queue.capacity()];
+        let documents = lock(&store.documents);
+        let (by_name, queue) = (&documents.by_name, &documents.retention.queue);
+        assert_eq!((by_name.len(), queue.len()), (1, 1));
+        let capacities = [by_name.capacity(), queue.capacity()];
         assert!(
             capacities.iter().all(|entries| *entries <= SMALL),
             "{capacities:?}"

@@ -7,6 +7,8 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 
 use super::MemoryStore;
+use crate::protocol::Ms;
+use crate::store::mongo::millis;
 use crate::store::{ProviderMark, Waiter, WaiterEntry, WaitersByName};
 use crate::sync::lock;
 use crate::timing::{WAITER_AHEAD, WAITER_KEPT};
@@ -17,7 +19,8 @@ pub(super) struct WaiterDocuments(Mutex<HashMap<Arc<str>, Vec<WaiterDocument>>>)
 
 struct WaiterDocument {
     waiter: Waiter,
-    until: Duration,
+    /// The time of the store's clock at which the document is removed.
+    until: Ms,
 }
 
 impl MemoryStore {
@@ -28,7 +31,7 @@ impl MemoryStore {
         }
     }
 
-    fn move_one(&self, now: Duration, entry: &WaiterEntry) {
+    fn move_one(&self, now: Ms, entry: &WaiterEntry) {
         let mut names = lock(&self.waiters.0);
         let documents = names.entry(Arc::clone(&entry.name)).or_default();
         let is_own = |document: &WaiterDocument| *document.waiter.provider == *entry.provider.as_str();
@@ -37,15 +40,12 @@ impl MemoryStore {
         let after_last = entry
             .last
             .map(|last| DateTime::from_millis(last.timestamp_millis().saturating_add(1)));
-        let date = self.date(now);
-        let latest = self.date(now + WAITER_AHEAD);
+        let date = DateTime::from_millis(now);
+        let latest = DateTime::from_millis(now + millis(WAITER_AHEAD));
         let places = [own, after_last].into_iter().flatten();
         let end = places.fold(date, DateTime::max).min(latest);
         let at = own.filter(|_| entry.keeps_place).unwrap_or(end);
-        let before = |waited: Duration| {
-            let waited = i64::try_from(waited.as_millis()).unwrap_or(i64::MAX);
-            DateTime::from_millis(date.timestamp_millis().saturating_sub(waited))
-        };
+        let before = |waited: Duration| DateTime::from_millis(now.saturating_sub(millis(waited)));
         let waiter = Waiter {
             provider: Arc::from(entry.provider.as_str()),
             owner: entry.owner.to_string(),
@@ -55,12 +55,12 @@ impl MemoryStore {
         };
         documents.push(WaiterDocument {
             waiter,
-            until: now + WAITER_KEPT,
+            until: now + millis(WAITER_KEPT),
         });
     }
 
     pub(crate) fn prolong_waits(&self, provider: &ProviderMark, of: &[Arc<str>]) {
-        let until = self.now() + WAITER_KEPT;
+        let until = self.now() + millis(WAITER_KEPT);
         let mut names = lock(&self.waiters.0);
         for name in of {
             let documents = names.get_mut(name).into_iter().flatten();

@@ -183,13 +183,17 @@ async fn a_damaged_document_is_reported_and_not_held() {
 async fn a_field_of_another_type_is_a_damaged_document() {
     let fixture = Fixture::mongodb().await;
     let (time, increment) = (u32::MAX, 0);
-    for (field, value) in [
-        ("fencingToken", Bson::from("1")),
-        ("expiresAt", Bson::MaxKey),
-        ("expiresAt", Bson::Timestamp(Timestamp { time, increment })),
+    let timestamp = Bson::Timestamp(Timestamp { time, increment });
+    for (field, value, expected) in [
+        (
+            "fencingToken",
+            Bson::from("1"),
+            "a type that the server cannot calculate with",
+        ),
+        ("expiresAt", Bson::MaxKey, "`expiresAt` is not a date"),
+        ("expiresAt", timestamp, "`expiresAt` is not a date"),
     ] {
         let problem = problem_of(&fixture, doc! { "_id": "bad", field: value.clone() }).await;
-        let expected = "a type that the server cannot calculate with";
         assert!(problem.contains(expected), "{problem}");
         let found = fixture.document("bad").await.unwrap();
         assert_eq!(found.get(field), Some(&value), "the field is unchanged");

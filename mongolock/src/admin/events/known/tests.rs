@@ -172,16 +172,16 @@ fn the_end_of_an_unknown_hold_has_no_owner() {
 
 #[test]
 fn a_lease_changes_hands() {
-    let id = |version: char, byte: &str| format!("anna#0b8e3f3a-6d0c-{version}a53-a3a4-5f0f6a5c{byte}11");
+    let id = |kind: &str, byte: &str| format!("anna#0b8e3f3a-6d0c-{kind}53-ada4-5f0f6a5c{byte}11");
     let mut scene = Scene::new();
     for (lock_id, wanted) in [
-        (id('4', "00"), Some(Acquired)),
-        (id('8', "d7"), Some(Detached)),
-        (id('8', "d7"), None),
-        (id('4', "d7"), Some(Resumed)),
-        (id('8', "01"), Some(Detached)),
-        (id('4', "01"), Some(TakenOver)),
-        ("done:".to_owned() + &id('4', "d7"), Some(Done)),
+        (id("40", "00"), Some(Acquired)),
+        (id("80", "01"), Some(Detached)),
+        (id("80", "01"), None),
+        (id("43", "02"), Some(Resumed)),
+        (id("80", "03"), Some(Detached)),
+        (id("40", "04"), Some(TakenOver)),
+        ("done:".to_owned() + &id("43", "02"), Some(Done)),
     ] {
         let event = scene.updated(10, "a", document(&lock_id, 100, 1));
         assert_eq!(kind_of(event), wanted, "{lock_id}");

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::few::Few;
 use crate::opaque::Opaque;
+use crate::protocol::Kind;
 use crate::store::{AcquireReply, AcquireRequest, LeaseId, MongoStore, ProviderMark, Store, driver_error};
 use crate::timing::COMMAND_LIMIT;
 use crate::{FencingToken, LockError};
@@ -62,7 +63,7 @@ fn request() -> AcquireRequest {
 }
 
 fn keys(names: &[&str]) -> Vec<LeaseId> {
-    let lock_id = ProviderMark::random().new_set_id("owner");
+    let lock_id = ProviderMark::random().new_lock_id("owner", Kind::Set);
     let key = |name: &&str| LeaseId {
         name: Arc::from(*name),
         lock_id: Arc::clone(&lock_id),

@@ -1,0 +1,232 @@
+//! The meaning of each row, as the pipelines of `store/mongo/encoder.rs` have it.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::document::Document;
+use super::row::{Damaged, LATE_COMMAND, LONGEST, Ms, Row, Then, Until, When};
+use super::text::{is_claim, kept_of, mark_of};
+use super::value::Value;
+
+/// Changes the document if the condition of the row holds, and returns whether it did.
+pub(crate) fn apply(row: &Row, document: &mut Option<Document>, now: Ms) -> Result<bool, Damaged> {
+    if !row.when.holds(document.as_ref(), now) {
+        return Ok(false);
+    }
+    let changed = row.then.changed(document.clone().unwrap_or_default(), now)?;
+    *document = Some(changed);
+    Ok(true)
+}
+
+/// The time for which the lock stays taken after the end in its document. A mark and a minimum hold have no holder that could
+/// still rely on a lease, and an id that is no text belongs to no claim.
+pub(super) fn margin_after(id: &Value, margin: Ms) -> Ms {
+    match id.text() {
+        Some(id) if is_claim(id) => margin,
+        _ => 0,
+    }
+}
+
+impl When {
+    fn holds(&self, document: Option<&Document>, now: Ms) -> bool {
+        match (self, document) {
+            (Self::Free { margin }, Some(document)) => document.is_free(now, *margin),
+            (Self::Free { .. }, None) => true,
+            (Self::Own { id, token, runs }, Some(document)) => {
+                let has_id = document.lock_id.text() == Some(id);
+                let has_token = token.is_none_or(|token| document.token.equals(token));
+                has_id && has_token && runs.is_none_or(|margin| !document.has_ended(now, margin))
+            }
+            (Self::AsRead { lock_id, token }, Some(document)) => {
+                document.lock_id.is_same(lock_id) && document.token.is_same(token)
+            }
+            (Self::Own { .. } | Self::AsRead { .. }, None) => false,
+        }
+    }
+}
+
+impl Document {
+    /// Whether the lock has no holder.
+    pub(super) fn is_free(&self, now: Ms, margin: Ms) -> bool {
+        self.lock_id.text().is_some_and(|id| id.is_empty()) || self.has_ended(now, margin)
+    }
+
+    fn has_ended(&self, now: Ms, margin: Ms) -> bool {
+        let latest = now.saturating_sub(margin_after(&self.lock_id, margin));
+        self.expires_at.compare(latest) != Ordering::Greater
+    }
+
+    fn released(self, now: Ms) -> Self {
+        Self {
+            lock_id: Value::Text(Arc::from("")),
+            expires_at: Value::Date(now),
+            ..self
+        }
+    }
+
+    /// With another id whose lease began now. The token is the last one of a block of this size.
+    fn granted(self, id: &Arc<str>, expiry: Ms, tokens: i64, now: Ms) -> Result<Self, Damaged> {
+        Ok(Self {
+            lock_id: Value::Text(Arc::clone(id)),
+            expires_at: Value::Date(now + expiry),
+            token: self.token.next(now)?.plus(tokens - 1)?,
+            ..self
+        })
+    }
+
+    /// The later one of this end and the present one, which may be later by this much at most.
+    fn prolonged(self, least: Ms, most: Ms) -> Self {
+        let present = match &self.expires_at {
+            end if end.is_nothing() || end.compare(least) != Ordering::Greater => least,
+            end => end.date().map_or(most, |end| end.min(most)),
+        };
+        Self {
+            expires_at: Value::Date(present.max(least)),
+            ..self
+        }
+    }
+
+    /// The end of the minimum hold, if that is later than now. A hold that begins in the future has begun by a clock that was ahead.
+    fn kept_until(&self, now: Ms, min_hold: Ms) -> Result<Option<Ms>, Damaged> {
+        let begun = match &self.acquired_at {
+            begun if begun.is_number() => return Ok(None),
+            begun if begun.is_nothing() || begun.compare(now) == Ordering::Greater => now,
+            begun => begun.date().ok_or(Damaged)?,
+        };
+        Ok(Some(begun.saturating_add(min_hold)).filter(|end| *end > now))
+    }
+}
+
+impl Then {
+    fn changed(&self, document: Document, now: Ms) -> Result<Document, Damaged> {
+        Ok(match self {
+            Self::Claim { id, expiry, tokens } => Document {
+                acquired_at: Value::Date(now),
+                ..document.granted(id, *expiry, *tokens, now)?
+            },
+            Self::Adopt { id, expiry, tokens } => document.granted(id, *expiry, *tokens, now)?,
+            Self::Renew { expiry } => document.prolonged(now + expiry, now + expiry + LATE_COMMAND),
+            Self::Extend { ttl } => document.prolonged(now + ttl, now + LONGEST + LATE_COMMAND),
+            Self::End { min_hold, unused } => {
+                let kept_until = match min_hold {
+                    0 => None,
+                    min_hold => document.kept_until(now, *min_hold)?,
+                };
+                let token = match unused {
+                    0 => document.token.clone(),
+                    unused => document.token.plus(-unused)?,
+                };
+                let id = document.lock_id.text().cloned();
+                let released = Document {
+                    token,
+                    ..document.released(now)
+                };
+                match (kept_until, id) {
+                    (Some(end), Some(id)) => Document {
+                        lock_id: Value::Text(Arc::from(kept_of(&id))),
+                        expires_at: Value::Date(end),
+                        ..released
+                    },
+                    _ => released,
+                }
+            }
+            Self::Rename { to, ttl, min_hold } => {
+                let kept_until = match min_hold {
+                    0 => None,
+                    min_hold => document.kept_until(now, *min_hold)?,
+                };
+                Document {
+                    lock_id: Value::Text(Arc::clone(to)),
+                    expires_at: Value::Date((now + ttl).max(kept_until.unwrap_or(now))),
+                    ..document
+                }
+            }
+            Self::Mark { until } => {
+                let (is_over, end) = match until {
+                    Until::At(end) => (now >= *end, *end),
+                    Until::After(kept) => (false, now + kept),
+                };
+                match document.lock_id.text() {
+                    Some(id) if !is_over => Document {
+                        lock_id: Value::Text(Arc::from(mark_of(id))),
+                        expires_at: Value::Date(end),
+                        ..document
+                    },
+                    _ => document.released(now),
+                }
+            }
+            Self::Force if document.is_sound() => document.released(now),
+            Self::Force => {
+                let token = document.token.long().unwrap_or(i64::MIN);
+                Document {
+                    acquired_at: Value::Date(now),
+                    token: Value::Long(token.max(first_token(now))),
+                    ..document.released(now)
+                }
+            }
+        })
+    }
+}
+
+/// The least token at this time: tokens rise also after the document was deleted.
+fn first_token(now: Ms) -> i64 {
+    now.saturating_mul(1000)
+}
+
+impl Value {
+    /// Whether it is the same value, by MongoDB's rule that a number which is none is equal to itself.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Double(one), Self::Double(other)) => one.total_cmp(other).is_eq(),
+            _ => self == other,
+        }
+    }
+
+    /// Whether it is this number.
+    fn equals(&self, number: i64) -> bool {
+        match self {
+            Self::Long(own) => *own == number,
+            Self::Int(own) => i64::from(*own) == number,
+            Self::Double(own) => *own == as_double(number) && is_exact(number),
+            _ => false,
+        }
+    }
+
+    /// The token after this one, which is not less than the first one of this time.
+    fn next(&self, now: Ms) -> Result<Self, Damaged> {
+        let first = first_token(now);
+        Ok(match self.plus(1)? {
+            Self::Long(next) => Self::Long(next.max(first)),
+            Self::Double(next) if next > as_double(first) => Self::Double(next),
+            // A date is greater than every number.
+            Self::Date(next) => Self::Date(next),
+            _ => Self::Long(first),
+        })
+    }
+
+    /// The sum with a number, as MongoDB calculates it.
+    fn plus(&self, more: i64) -> Result<Self, Damaged> {
+        let long = |own: i64| {
+            let sum = own.checked_add(more);
+            sum.map_or_else(|| Self::Double(as_double(own) + as_double(more)), Self::Long)
+        };
+        match self {
+            Self::Missing | Self::Null => Ok(Self::Null),
+            Self::Int(own) => Ok(long(i64::from(*own))),
+            Self::Long(own) => Ok(long(*own)),
+            Self::Double(own) => Ok(Self::Double(own + as_double(more))),
+            Self::Date(own) => Ok(Self::Date(own.checked_add(more).ok_or(Damaged)?)),
+            Self::Text(_) | Self::Other(_) => Err(Damaged),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "MongoDB loses it as well")]
+fn as_double(number: i64) -> f64 {
+    number as f64
+}
+
+/// Whether a double can have this value.
+fn is_exact(number: i64) -> bool {
+    number.unsigned_abs() <= 1 << 53
+}

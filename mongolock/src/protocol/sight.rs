@@ -1,0 +1,67 @@
+use std::sync::Arc;
+
+use super::apply::margin_after;
+use super::document::Document;
+use super::row::{Ms, Name};
+use super::text::is_claim;
+
+/// A document as a command has seen it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Sight {
+    pub(crate) document: Document,
+    /// The server's time of the command; `None` if the reply has none.
+    pub(crate) now: Option<Ms>,
+}
+
+impl Sight {
+    pub(crate) fn lock_id(&self) -> Option<&str> {
+        self.document.lock_id.text().map(AsRef::as_ref)
+    }
+
+    /// Whether the document has this id.
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.lock_id() == Some(id)
+    }
+
+    /// What is left of the lease in milliseconds: less than nothing after its end, and `None` if that is not known.
+    pub(crate) fn left(&self) -> Option<Ms> {
+        Some(self.document.expires_at.date()?.saturating_sub(self.now?))
+    }
+
+    /// The milliseconds since the lock was acquired.
+    pub(crate) fn held_for(&self) -> Option<Ms> {
+        let held = self.now?.saturating_sub(self.document.acquired_at.date()?);
+        Some(held.max(0))
+    }
+
+    /// The milliseconds until the lock is free if it is neither renewed nor released. A released lock is free whatever the end in its
+    /// document is: the clock that has set it may have been ahead.
+    pub(crate) fn until_free(&self, margin: Ms) -> Option<Ms> {
+        if self.has("") {
+            return Some(0);
+        }
+        let margin = margin_after(&self.document.lock_id, margin);
+        Some(self.left()?.saturating_add(margin).max(0))
+    }
+
+    /// Whether the lock is free at the time of the sight.
+    pub(crate) fn is_free(&self, margin: Ms) -> bool {
+        self.now.is_none_or(|now| self.document.is_free(now, margin))
+    }
+}
+
+/// What has happened to a lock. Renewals are no news.
+#[derive(Debug, Clone)]
+pub(crate) struct News {
+    pub(crate) name: Name,
+    /// The document; without `acquiredAt` if that has not changed, and `None` if it was deleted.
+    pub(crate) sight: Option<Sight>,
+}
+
+impl News {
+    /// The claim or the detached lease that has the lock now. What is released, a mark or kept has no holder.
+    pub(crate) fn holder(&self) -> Option<&Arc<str>> {
+        let id = self.sight.as_ref()?.document.lock_id.text();
+        id.filter(|id| is_claim(id))
+    }
+}

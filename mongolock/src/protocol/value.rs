@@ -1,0 +1,68 @@
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::row::Ms;
+
+/// The value of a field: the library's own types, and any other one that a damaged document or another program can have.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) enum Value {
+    /// The field does not exist.
+    #[default]
+    Missing,
+    /// Null, or undefined.
+    Null,
+    Int(i32),
+    Long(i64),
+    Double(f64),
+    Text(Arc<str>),
+    Date(Ms),
+    /// Any other type: the bytes of a BSON document that has only this value.
+    Other(Arc<[u8]>),
+}
+
+/// The place of the type byte in a BSON document.
+const TYPE_BYTE: usize = 4;
+
+/// The types that MongoDB sorts after dates: regular expressions, timestamps, code, pointers and the greatest key.
+const AFTER_DATES: [u8; 6] = [0x0b, 0x0c, 0x0d, 0x0f, 0x11, 0x7f];
+
+impl Value {
+    pub(crate) fn text(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn date(&self) -> Option<Ms> {
+        match self {
+            Self::Date(date) => Some(*date),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn long(&self) -> Option<i64> {
+        match self {
+            Self::Long(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_nothing(&self) -> bool {
+        matches!(self, Self::Missing | Self::Null)
+    }
+
+    /// How MongoDB sorts this value and a date.
+    pub(super) fn compare(&self, date: Ms) -> Ordering {
+        match self {
+            Self::Date(own) => own.cmp(&date),
+            Self::Other(bytes) if AFTER_DATES.contains(&bytes[TYPE_BYTE]) => Ordering::Greater,
+            _ => Ordering::Less,
+        }
+    }
+
+    /// Whether it is a number.
+    pub(super) fn is_number(&self) -> bool {
+        matches!(self, Self::Int(_) | Self::Long(_) | Self::Double(_))
+    }
+}

@@ -1,0 +1,592 @@
+//! The commands of claims and leases, each as rows.
+
+#[cfg(all(test, server_tests))]
+mod tests;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::DateTime;
+
+use super::error::{any_of_claims, of_change, unfit};
+use super::look::{duration, held_permits, running};
+use super::mongo::millis;
+use super::{
+    AcquireReply, AcquireRequest, Admission, AdmissionClass, AfterRelease, ClaimEnd, ClaimItem, Claimed,
+    Dates, Detachment, Extended, HeldPermits, LeaseId, Looked, MarkReply, MarkRequest, Outcomes, Ran,
+    ReleaseItem, RenewReply, RunningLeases, Sending, Store, driver_error,
+};
+use crate::few::Few;
+use crate::once::MarkEnd;
+use crate::protocol::{Order, Reply, Row, Then, Until, Value, When};
+use crate::timing::RELEASE_LIMIT;
+use crate::{FencingToken, LockError, LossReason, lock_id};
+
+impl Store {
+    /// Takes those of these locks that are free. Several keys have one id in common and different names: one command claims
+    /// their locks, and a query finds out which of them the claims have. Repeating it with the same keys is harmless. An
+    /// error of the query alone is the inner one. A claim that was admitted together with others goes in one command with
+    /// them.
+    pub(crate) async fn claim(
+        &self,
+        keys: &Few<LeaseId>,
+        request: AcquireRequest,
+        limit: Duration,
+        admission: Admission,
+    ) -> Result<Claimed, LockError> {
+        let _admission = match admission.into_member() {
+            Ok(member) => {
+                let key = keys[0].clone();
+                // It is on the heap, so that the task of a claim alone has no room for it.
+                return Box::pin(self.together(member, ClaimItem { key, request }, limit)).await;
+            }
+            Err(admission) => admission,
+        };
+        self.claim_alone(keys, request, limit).await
+    }
+
+    /// [`Self::claim`] with a command of its own.
+    pub(super) async fn claim_alone(
+        &self,
+        keys: &Few<LeaseId>,
+        request: AcquireRequest,
+        limit: Duration,
+    ) -> Result<Claimed, LockError> {
+        let rows = keys.map(|key| claim(key, request));
+        let ran = self.run(Sending::CLAIM, &rows, Order::Each, limit).await;
+        let claimed = claimed(keys, request, ran);
+        #[cfg(test)]
+        let claimed = self.simulated_log(claimed, request);
+        claimed
+    }
+
+    /// A simulated reply of a repeated command, which the server has taken from its log, without what it calculates.
+    #[cfg(test)]
+    fn simulated_log(
+        &self,
+        mut claimed: Result<Claimed, LockError>,
+        request: AcquireRequest,
+    ) -> Result<Claimed, LockError> {
+        if let (Self::Simulated(link), Ok(Ok(Few::One([AcquireReply::Acquired { remaining, .. }])))) =
+            (self, &mut claimed)
+            && *remaining == Some(request.expiry)
+            && link.forgets_the_rest()
+        {
+            *remaining = None;
+        }
+        claimed
+    }
+
+    /// Takes those of these locks that are free, for different calls.
+    pub(super) async fn claim_each(
+        &self,
+        items: &[ClaimItem],
+        limit: Duration,
+    ) -> Result<Outcomes<AcquireReply>, LockError> {
+        let rows: Vec<Row> = items.iter().map(|item| claim(&item.key, item.request)).collect();
+        let ran = self.run(Sending::CLAIM, &rows.into(), Order::Each, limit).await;
+        let names = || super::error::any_of(items.iter().map(|item| &item.key.name));
+        let replies = match ran.map_err(|error| of_change(&names(), error))? {
+            Ok(replies) => replies,
+            Err(error) => return Ok(Err(error)),
+        };
+        let outcome = |(item, reply): (&ClaimItem, &Result<Reply, LockError>)| {
+            acquired(&item.key, item.request, reply.clone())
+        };
+        Ok(Ok(items.iter().zip(replies.iter()).map(outcome).collect()))
+    }
+
+    /// Renews these claims, each for its expiry. If not all of them have their locks, a second command finds out which do.
+    pub(crate) async fn renew(
+        &self,
+        claims: &[(LeaseId, Duration)],
+        limit: Duration,
+    ) -> Result<RenewReply, LockError> {
+        let row = |(key, expiry): &(LeaseId, Duration)| {
+            let expiry = millis(*expiry);
+            own(key, Then::Renew { expiry })
+        };
+        let rows = Few::collected(claims.iter().map(row));
+        let ran = self.run(Sending::RENEWAL, &rows, Order::Each, limit).await;
+        let replies = ran.flatten()?;
+        let is_held = |(key, reply): (&LeaseId, &Result<Reply, LockError>)| {
+            let reply = reply.as_ref().ok();
+            reply.is_some_and(|reply| reply.is_applied == Some(true) || reply.has(&key.lock_id))
+        };
+        let keys = claims.iter().map(|(key, _)| key).zip(replies.iter());
+        let held: HashSet<LeaseId> = keys
+            .filter(|pair| is_held(*pair))
+            .map(|(key, _)| key.clone())
+            .collect();
+        Ok(if held.len() == claims.len() {
+            RenewReply::All
+        } else {
+            RenewReply::Only(held)
+        })
+    }
+
+    /// Releases the claims of one hold; `false` if one of them does not have its lock. The server ends the command at the
+    /// limit, also while another transaction blocks a document. With the token of its document, a release can go in one
+    /// command with others.
+    pub(crate) async fn release(
+        &self,
+        keys: &[LeaseId],
+        min_hold: Duration,
+        limit: Duration,
+        token: Option<FencingToken>,
+    ) -> Result<bool, LockError> {
+        let lane = token.and_then(|_| self.lane());
+        let admission = self.admissions().admit(AdmissionClass::Release, lane).await;
+        let _admission = match (admission.into_member(), token) {
+            (Ok(member), Some(token)) => {
+                let key = keys[0].clone();
+                let item = ReleaseItem { key, token, min_hold };
+                return Box::pin(self.together(member, item, limit)).await;
+            }
+            (admission, _) => admission,
+        };
+        self.release_alone(keys, min_hold, limit).await
+    }
+
+    /// [`Self::release`] with a command of its own.
+    pub(super) async fn release_alone(
+        &self,
+        keys: &[LeaseId],
+        min_hold: Duration,
+        limit: Duration,
+    ) -> Result<bool, LockError> {
+        let rows = ends(keys, min_hold);
+        let ran = self.run(Sending::RELEASE, &rows, Order::Each, limit).await;
+        let replies = of_release(keys, ran)?;
+        Ok(replies.iter().all(is_applied))
+    }
+
+    /// Releases the claims of different holds, and says of each whether it had its lock.
+    pub(super) async fn release_each(
+        &self,
+        items: &[ReleaseItem],
+        limit: Duration,
+    ) -> Result<Outcomes<bool>, LockError> {
+        let begun = tokio::time::Instant::now();
+        let row = |item: &ReleaseItem| own(&item.key, end(item.min_hold));
+        let rows: Vec<Row> = items.iter().map(row).collect();
+        let ran = self
+            .run(Sending::RELEASES, &rows.into(), Order::Each, limit)
+            .await?;
+        let since = begun.elapsed();
+        let outcome = |(item, reply): (&ReleaseItem, &Result<Reply, LockError>)| {
+            let reply = reply.clone()?;
+            match reply.is_applied {
+                Some(is_applied) => Ok(is_applied),
+                None => item.outcome(AfterRelease::of(&reply).as_ref(), since),
+            }
+        };
+        Ok(ran.map(|replies| items.iter().zip(replies.iter()).map(outcome).collect()))
+    }
+
+    /// Replaces a claim by the mark that its work is done, or releases it if the period is over. It ends the hold, as a release
+    /// does. Repeating it is harmless. The caller has the admission.
+    pub(crate) async fn mark(&self, request: &MarkRequest, limit: Duration) -> Result<MarkReply, LockError> {
+        let until = until(request.end);
+        let rows = Few::one(own(&request.key, Then::Mark { until }));
+        let ran = self.run(Sending::MARK, &rows, Order::Each, limit).await;
+        Ok(request.reply(&one(ran)?))
+    }
+
+    /// Ends those of these claims that have their locks, in the background. The caller has the admission.
+    pub(crate) async fn end_many(
+        &self,
+        keys: &[LeaseId],
+        end: &ClaimEnd,
+        limit: Duration,
+    ) -> Result<(), LockError> {
+        // Those of detached leases come last: a request that detaches a set while both ids are released finds the first one
+        // gone, or its own one is released after it.
+        let mut keys: Vec<&LeaseId> = keys.iter().collect();
+        keys.sort_by_key(|key| (lock_id::is_set(&key.lock_id), lock_id::is_detached(&key.lock_id)));
+        let rows = Few::collected(keys.iter().map(|key| own(key, then_of(end))));
+        let ran = self.run(Sending::IN_BACKGROUND, &rows, Order::Each, limit).await;
+        match (ran, &keys[..]) {
+            (Ok(_), _) => Ok(()),
+            (Err(error), [key]) => Err(driver_error::of_release(&key.name, error)),
+            // The claims are then released one by one.
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    /// Ends these claims, which this process has given up, so that a caller does not meet them.
+    pub(crate) async fn end_given_up(&self, keys: &[LeaseId], end: &ClaimEnd) -> Result<(), LockError> {
+        let admissions = self.admissions();
+        let _admission = admissions.admit(AdmissionClass::Release, None).await;
+        self.end_many(keys, end, RELEASE_LIMIT).await
+    }
+
+    /// Gives the leases of these claims the id of a handle; the replies are for the claims with that id. Repeating it is
+    /// harmless: a repetition finds the id of the handle and changes nothing. For a set a query follows, and the inner error is
+    /// that of the query. The caller has the admission.
+    ///
+    /// The command comes to the first lock of a set last: a call that resumes the lease too early gets nothing, and not a
+    /// part of it.
+    pub(crate) async fn detach(
+        &self,
+        keys: &Few<LeaseId>,
+        detachment: &Detachment,
+        limit: Duration,
+    ) -> Result<Claimed, LockError> {
+        let row = |(key, token): (&LeaseId, &FencingToken)| Row {
+            name: Arc::clone(&key.name),
+            when: When::Own {
+                id: Arc::clone(&key.lock_id),
+                token: Some(token.get()),
+                runs: None,
+            },
+            then: Then::Rename {
+                to: Arc::clone(&detachment.lock_id),
+                ttl: millis(detachment.ttl),
+                min_hold: millis(detachment.min_hold),
+            },
+        };
+        let mut tokens = detachment.tokens.iter();
+        let mut rows = keys.map(|key| row((key, tokens.next().unwrap_or(&FencingToken::NONE))));
+        rows.reverse();
+        let ran = self.run(Sending::DETACHMENT, &rows, Order::Each, limit).await;
+        let detached = keys.map(|key| key.with_id(&detachment.lock_id));
+        let ran = ran.map(|queried| {
+            queried.map(|mut replies| {
+                replies.reverse();
+                replies
+            })
+        });
+        let mut tokens = detachment.tokens.iter();
+        let reply = |key: &LeaseId, reply: Result<Reply, LockError>| {
+            let token = tokens.next().copied().unwrap_or(FencingToken::NONE);
+            match reply {
+                Ok(Reply {
+                    is_applied: Some(true),
+                    sight: None,
+                }) => Ok(AcquireReply::of_token(token)),
+                reply => acquired(key, AcquireRequest::plain(detachment.ttl), reply),
+            }
+        };
+        replies(&detached, ran, reply)
+    }
+
+    /// Gives these claims the lease that has the id of a handle, if it still runs. Repeating it with the same keys is harmless.
+    /// For a set a query follows, and the inner error is that of the query.
+    ///
+    /// The command stops at the first lock that has neither the id of the handle nor that of the claims. So of two calls at
+    /// the same time the one that gets the first lock gets all.
+    pub(crate) async fn resume(
+        &self,
+        keys: &Few<LeaseId>,
+        handle_id: &Arc<str>,
+        request: AcquireRequest,
+        limit: Duration,
+        _admission: Admission,
+    ) -> Result<Claimed, LockError> {
+        let row = |key: &LeaseId| Row {
+            name: Arc::clone(&key.name),
+            when: When::runs(handle_id),
+            then: Then::Adopt {
+                id: Arc::clone(&key.lock_id),
+                expiry: millis(request.expiry),
+                tokens: request.tokens,
+            },
+        };
+        let ran = self
+            .run(Sending::CLAIM, &keys.map(row), Order::StopAtMiss, limit)
+            .await;
+        claimed(keys, request, ran)
+    }
+
+    /// Has a detached lease that still runs last for this time from now on, and returns its end. It shortens no lease; that of
+    /// a set ends with the first of its locks, and the command stops at the first one whose lease is lost. For a set a query
+    /// follows. The caller has the admission.
+    pub(crate) async fn extend(
+        &self,
+        keys: &Few<LeaseId>,
+        ttl: Duration,
+        limit: Duration,
+    ) -> Result<Extended, LockError> {
+        let row = |key: &LeaseId| Row {
+            name: Arc::clone(&key.name),
+            when: When::runs(&key.lock_id),
+            then: Then::Extend { ttl: millis(ttl) },
+        };
+        let ran = self
+            .run(Sending::EXTENSION, &keys.map(row), Order::StopAtMiss, limit)
+            .await;
+        let request = AcquireRequest {
+            wants_dates: true,
+            ..AcquireRequest::plain(ttl)
+        };
+        let ends = claimed(keys, request, ran)??;
+        let ends = ends.iter().map(end_of).collect::<Result<Vec<DateTime>, _>>();
+        Ok(ends.and_then(|ends| ends.into_iter().min().ok_or(LossReason::Gone)))
+    }
+
+    /// Releases a detached lease; `false` if no lock was taken by it. The caller has the admission.
+    pub(crate) async fn release_detached(
+        &self,
+        keys: &Few<LeaseId>,
+        min_hold: Duration,
+        takeover_margin: Duration,
+        limit: Duration,
+    ) -> Result<bool, LockError> {
+        let row = |key: &LeaseId| Row {
+            name: Arc::clone(&key.name),
+            when: When::Own {
+                id: Arc::clone(&key.lock_id),
+                token: None,
+                runs: Some(millis(takeover_margin)),
+            },
+            then: end(min_hold),
+        };
+        let ran = self
+            .run(Sending::RELEASE, &keys.map(row), Order::Each, limit)
+            .await;
+        let replies = of_release(keys, ran)?;
+        let is_missed = |reply: &Result<Reply, LockError>| {
+            reply.as_ref().is_ok_and(|reply| reply.is_applied == Some(false))
+        };
+        Ok(!replies.iter().all(is_missed))
+    }
+
+    /// Looks which of these locks are held, with one query that changes nothing. The caller has the admission, and may drop
+    /// the future: nothing depends on the reply.
+    pub(crate) async fn look(
+        &self,
+        looked: Looked<'_>,
+        takeover_margin: Duration,
+        limit: Duration,
+    ) -> Result<RunningLeases, LockError> {
+        let margin = millis(takeover_margin);
+        Ok(running(self.sights(looked, margin, limit).await?, margin))
+    }
+
+    /// Looks at all permits of a semaphore, also at those beyond this number. The reply is only a hint, as that to a look. The
+    /// caller has the admission.
+    pub(crate) async fn held_permits(
+        &self,
+        semaphore: &str,
+        permits: u32,
+        takeover_margin: Duration,
+        limit: Duration,
+    ) -> Result<HeldPermits, LockError> {
+        let looked = Looked::Permits { semaphore, permits };
+        Ok(held_permits(
+            self.look(looked, takeover_margin, limit).await?,
+            semaphore,
+        ))
+    }
+}
+
+impl AcquireReply {
+    /// The reply for a claim whose document has this token, if no more is known.
+    fn of_token(last_token: FencingToken) -> Self {
+        Self::Acquired {
+            last_token,
+            remaining: None,
+            dates: None,
+        }
+    }
+}
+
+impl AfterRelease {
+    fn of(reply: &Reply) -> Option<Self> {
+        let sight = reply.sight.as_ref()?;
+        Some(Self {
+            lock_id: sight.lock_id()?.to_owned(),
+            token: sight.document.token.long()?,
+            held_for: duration(sight.held_for()?),
+        })
+    }
+}
+
+impl MarkRequest {
+    /// What became of the claim, by the document after the command.
+    ///
+    /// After the period the claim is released instead, and a repetition finds no claim. That was the release of an earlier
+    /// request only if nobody has acquired the lock since (then the token is still that of the claim) and the lease has
+    /// ended after the period: others may have ended it before.
+    pub(super) fn reply(&self, reply: &Reply) -> MarkReply {
+        let Some(sight) = &reply.sight else {
+            return MarkReply::Gone;
+        };
+        if sight.has(&lock_id::mark_of(&self.key.lock_id)) {
+            return MarkReply::Marked;
+        }
+        let was_released = match self.end {
+            MarkEnd::At(end) => {
+                sight.has("") && sight.document.expires_at.date() >= Some(end.timestamp_millis())
+            }
+            MarkEnd::After(_) => false,
+        };
+        if was_released && sight.document.token == Value::Long(self.token.get()) {
+            MarkReply::Released
+        } else {
+            MarkReply::Gone
+        }
+    }
+}
+
+pub(super) fn until(end: MarkEnd) -> Until {
+    match end {
+        MarkEnd::At(end) => Until::At(end.timestamp_millis()),
+        MarkEnd::After(kept) => Until::After(millis(kept)),
+    }
+}
+
+/// A claim of a lock that is free.
+fn claim(key: &LeaseId, request: AcquireRequest) -> Row {
+    Row {
+        name: Arc::clone(&key.name),
+        when: When::Free {
+            margin: millis(request.takeover_margin),
+        },
+        then: Then::Claim {
+            id: Arc::clone(&key.lock_id),
+            expiry: millis(request.expiry),
+            tokens: request.tokens,
+        },
+    }
+}
+
+/// A change of the document that has the id of this claim.
+fn own(key: &LeaseId, then: Then) -> Row {
+    Row {
+        name: Arc::clone(&key.name),
+        when: When::is(&key.lock_id),
+        then,
+    }
+}
+
+fn ends(keys: &[LeaseId], min_hold: Duration) -> Few<Row> {
+    Few::collected(keys.iter().map(|key| own(key, end(min_hold))))
+}
+
+fn end(min_hold: Duration) -> Then {
+    Then::End {
+        min_hold: millis(min_hold),
+        unused: 0,
+    }
+}
+
+fn then_of(end_of_claim: &ClaimEnd) -> Then {
+    match end_of_claim {
+        ClaimEnd::Released { min_hold } => end(*min_hold),
+        ClaimEnd::GivenBack {
+            lock_id,
+            ttl,
+            min_hold,
+        } => Then::Rename {
+            to: Arc::clone(lock_id),
+            ttl: millis(*ttl),
+            min_hold: millis(*min_hold),
+        },
+    }
+}
+
+pub(super) fn is_applied(reply: &Result<Reply, LockError>) -> bool {
+    reply.as_ref().is_ok_and(|reply| reply.is_applied == Some(true))
+}
+
+/// The reply to a command of one row.
+fn one(ran: Ran) -> Result<Reply, LockError> {
+    match ran.flatten()? {
+        Few::One([reply]) => reply,
+        Few::Several(_) => unreachable!("a row has one reply"),
+    }
+}
+
+fn of_release(keys: &[LeaseId], ran: Ran) -> Result<Few<Result<Reply, LockError>>, LockError> {
+    ran.flatten()
+        .map_err(|error| driver_error::of_release(&any_of_claims(keys), error))
+}
+
+/// What the documents say to claims of these keys.
+fn claimed(keys: &Few<LeaseId>, request: AcquireRequest, ran: Ran) -> Result<Claimed, LockError> {
+    replies(keys, ran, |key, reply| acquired(key, request, reply))
+}
+
+/// The replies for the claims of one call. The error of a statement that has written nothing says nothing of the others.
+fn replies(
+    keys: &Few<LeaseId>,
+    ran: Ran,
+    mut of: impl FnMut(&LeaseId, Result<Reply, LockError>) -> Result<AcquireReply, LockError>,
+) -> Result<Claimed, LockError> {
+    let queried = match ran.map_err(|error| of_change(&any_of_claims(keys), error))? {
+        Ok(queried) => queried,
+        Err(error) => return Ok(Err(error)),
+    };
+    let are_all = queried.iter().all(Result::is_err);
+    let mut replies = queried.into_values();
+    let read = keys.map(|key| match replies.next() {
+        Some(reply) => of(key, reply),
+        None => unreachable!("a row has a reply"),
+    });
+    match read.all() {
+        Ok(read) => Ok(Ok(read)),
+        Err(error) if are_all || !driver_error::wrote_nothing(&error) => Err(error),
+        Err(error) => Ok(Err(error)),
+    }
+}
+
+/// What the document of a lock says to this claim.
+pub(super) fn acquired(
+    key: &LeaseId,
+    request: AcquireRequest,
+    reply: Result<Reply, LockError>,
+) -> Result<AcquireReply, LockError> {
+    let reply = reply.map_err(|error| of_change(&key.name, error))?;
+    let Some(sight) = reply.sight else {
+        // Another client has deleted or inserted the document in the meantime.
+        return Ok(AcquireReply::HELD);
+    };
+    let document = &sight.document;
+    let unfit = |field, found, wanted| unfit(&key.name, field, found, wanted);
+    let dates = match (sight.now, document.acquired_at.date(), document.expires_at.date()) {
+        (Some(now), Some(acquired_at), Some(expires_at)) => Some(Dates {
+            now: DateTime::from_millis(now),
+            acquired_at: DateTime::from_millis(acquired_at),
+            expires_at: DateTime::from_millis(expires_at),
+        }),
+        (_, None, _) if request.wants_dates => {
+            return Err(unfit("acquiredAt", &document.acquired_at, "a date"));
+        }
+        _ => None,
+    };
+    if sight.has(&key.lock_id) {
+        let Some(last_token) = document.token.long() else {
+            return Err(unfit("fencingToken", &document.token, "a 64-bit integer"));
+        };
+        return Ok(AcquireReply::Acquired {
+            last_token: FencingToken::new(last_token),
+            // The rest of a lease that has ended is negative.
+            remaining: sight.left().map(duration),
+            dates,
+        });
+    }
+    if document.expires_at.date().is_none() && !sight.has("") {
+        return Err(unfit("expiresAt", &document.expires_at, "a date"));
+    }
+    let holder = sight.lock_id();
+    Ok(AcquireReply::Held {
+        holder: holder.map(|id| Arc::from(lock_id::taken_by(id))),
+        held_for: sight.held_for().map(duration),
+        remaining: sight.until_free(millis(request.takeover_margin)).map(duration),
+        dates,
+    })
+}
+
+/// The end of a lease that was extended.
+fn end_of(reply: &AcquireReply) -> Extended {
+    match reply {
+        AcquireReply::Acquired {
+            dates: Some(dates), ..
+        } if dates.expires_at > dates.now => Ok(dates.expires_at),
+        AcquireReply::Acquired { .. } => Err(LossReason::Expired),
+        AcquireReply::Held { .. } => Err(LossReason::Gone),
+    }
+}

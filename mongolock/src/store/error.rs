@@ -1,0 +1,58 @@
+//! Errors that name a lock and its document.
+
+use mongodb::bson::Bson;
+
+use super::LeaseId;
+use super::driver_error;
+use super::mongo::fields::bson;
+use crate::protocol::{Name, Value};
+use crate::{LockError, permit_id};
+
+/// The error of a command that changes the documents of these locks.
+pub(super) fn of_change(names: &str, error: LockError) -> LockError {
+    match error {
+        LockError::Mongo(error) if driver_error::is_wrong_type(&error) => {
+            let said = driver_error::sentence(&error);
+            let problem = format!("a field has a type that the server cannot calculate with ({said})");
+            corrupt(names, problem)
+        }
+        LockError::Mongo(error) if driver_error::is_blocked_update(&error) => {
+            driver_error::blocked(names, error)
+        }
+        error => error,
+    }
+}
+
+/// The error for a field that is missing or has the wrong type.
+pub(super) fn unfit(name: &str, field: &str, found: &Value, wanted: &str) -> LockError {
+    let found = bson(found).as_ref().map(Bson::element_type);
+    let problem = match found {
+        Some(found) => format!("`{field}` is not {wanted}: its type is {found:?}"),
+        None => format!("`{field}` is missing"),
+    };
+    corrupt(name, problem)
+}
+
+pub(super) fn corrupt(name: &str, problem: String) -> LockError {
+    LockError::CorruptDocument {
+        name: permit_id::shown(name).to_owned(),
+        problem,
+    }
+}
+
+/// The names of these claims, see [`any_of`].
+pub(super) fn any_of_claims(keys: &[LeaseId]) -> String {
+    any_of(keys.iter().map(|key| &key.name))
+}
+
+/// The names of locks for an error that is the error of one of them, which the server does not name.
+pub(super) fn any_of<'a>(names: impl ExactSizeIterator<Item = &'a Name>) -> String {
+    const SHOWN: usize = 3;
+    let number = names.len();
+    let shown: Vec<&str> = names.take(SHOWN).map(|name| &**name).collect();
+    let shown = shown.join("` or `");
+    match number.saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown}` or `{more} others"),
+    }
+}

@@ -1,0 +1,345 @@
+//! Rows as commands of MongoDB. What they mean is in `protocol/apply.rs`, and a property test compares both.
+
+use mongodb::bson::{Bson, DateTime, Document, doc};
+
+use super::fields::bson;
+use crate::lock_id::{self, KEPT_PREFIX, MARK_PREFIX};
+use crate::protocol::{LATE_COMMAND, LONGEST, LockId, Ms, Order, Row, Then, Until, Value, When};
+
+/// Makes commands by one clock: that of the server, or a literal date.
+pub(in crate::store) struct Encoder {
+    now: Bson,
+}
+
+/// The clock of the server. It stands still while a command runs.
+pub(in crate::store) fn by_server() -> Encoder {
+    Encoder { now: "$$NOW".into() }
+}
+
+/// What is left as it is.
+const SAME: &str = "$$ROOT";
+
+impl Encoder {
+    /// The encoder whose time is this date.
+    #[cfg(all(test, server_tests))]
+    pub(in crate::store) fn at(now: Ms) -> Self {
+        let date = DateTime::from_millis(now);
+        Self {
+            now: doc! { "$literal": date }.into(),
+        }
+    }
+
+    /// The command of one row. Its reply has the document: of a row that may insert it as it is then, and of any other row as it was
+    /// before, which tells whether the row was applied.
+    pub(in crate::store) fn one(&self, locks: &str, row: &Row) -> Document {
+        let is_upsert = may_insert(row);
+        doc! {
+            "findAndModify": locks,
+            "query": { "_id": &*row.name },
+            "update": [self.stage(row, Vec::new(), SAME.into())],
+            "new": is_upsert,
+            "upsert": is_upsert,
+            "fields": self.fields(),
+        }
+    }
+
+    /// The command of several rows, whose reply has only totals. Statements run in their order; those of claims go on after an
+    /// error.
+    pub(in crate::store) fn several(&self, locks: &str, rows: &[Row], order: Order) -> Document {
+        let updates: Vec<Document> = match order {
+            Order::StopAtMiss => rows.iter().map(|row| self.statement_or_stop(row)).collect(),
+            Order::Each => self.statements(rows),
+        };
+        let goes_on = order == Order::Each && rows.iter().all(may_insert);
+        doc! { "update": locks, "updates": updates, "ordered": !goes_on }
+    }
+
+    /// What is read of a document: its fields, and the time.
+    pub(in crate::store) fn fields(&self) -> Document {
+        doc! {
+            "lockId": 1, "acquiredAt": 1, "expiresAt": 1, "fencingToken": 1, "now": self.now.clone(),
+        }
+    }
+
+    /// One statement for rows that differ only in their documents, and one for each other row.
+    fn statements(&self, rows: &[Row]) -> Vec<Document> {
+        let mut groups: Vec<Vec<&Row>> = Vec::new();
+        for row in rows {
+            match groups.iter_mut().find(|group| merge(group[0], row)) {
+                Some(group) => group.push(row),
+                None => groups.push(vec![row]),
+            }
+        }
+        let statement = |group: Vec<&Row>| match group[..] {
+            [row] if may_insert(row) => doc! {
+                "q": { "_id": &*row.name }, "u": [self.stage(row, Vec::new(), SAME.into())], "upsert": true,
+            },
+            _ => doc! {
+                "q": self.query(&group), "u": [{ "$set": self.changed(&group[0].then) }], "multi": group.len() > 1,
+            },
+        };
+        groups.into_iter().map(statement).collect()
+    }
+
+    /// The documents of rows with own ids, as long as they have these ids.
+    fn query(&self, rows: &[&Row]) -> Document {
+        let (mut ids, mut tokens, mut runs) = (Vec::new(), Vec::new(), None);
+        for row in rows {
+            if let When::Own {
+                id,
+                token,
+                runs: margin,
+            } = &row.when
+            {
+                ids.push(&**id);
+                tokens.extend(*token);
+                runs = *margin;
+            }
+        }
+        ids.dedup();
+        let names = rows.iter().map(|row| &*row.name).collect();
+        let mut query = doc! { "_id": one_of(names), "lockId": one_of(ids) };
+        if !tokens.is_empty() {
+            query.insert("fencingToken", one_of(tokens));
+        }
+        if let Some(margin) = runs {
+            query.insert("$expr", self.runs(margin));
+        }
+        query
+    }
+
+    /// A row that ends the command if it does not have its document as it wants it: to the server a `$switch` without a branch is an
+    /// error.
+    fn statement_or_stop(&self, row: &Row) -> Document {
+        let is_own = |id: &LockId| doc! { "case": is_id(id), "then": SAME };
+        let own = row.then.new_id().map(is_own).into_iter().collect();
+        let never = doc! { "case": { "$literal": false }, "then": Bson::Null };
+        doc! {
+            "q": { "_id": &*row.name }, "u": [self.stage(row, own, never.into())], "upsert": may_insert(row),
+        }
+    }
+
+    /// The update of one row. All expressions read the document as it was before. (One condition for all fields costs the
+    /// server less than one for each.)
+    fn stage(&self, row: &Row, others: Vec<Document>, otherwise: Bson) -> Document {
+        let changed = doc! { "$mergeObjects": [SAME, self.changed(&row.then)] };
+        let condition = self.holds(&row.when);
+        let is_plain = matches!(otherwise, Bson::String(_));
+        let new = if is_plain {
+            doc! { "$cond": [condition, changed, otherwise] }
+        } else {
+            let first = doc! { "case": condition, "then": changed };
+            let last = otherwise.as_document().cloned();
+            let branches: Vec<Document> = [first].into_iter().chain(others).chain(last).collect();
+            doc! { "$switch": { "branches": branches } }
+        };
+        doc! { "$replaceWith": new }
+    }
+
+    /// The condition of a row, as an expression.
+    fn holds(&self, when: &When) -> Document {
+        let mut all = match when {
+            When::Free { margin } => return self.free(*margin),
+            When::AsRead { lock_id, token } => {
+                vec![is_as_read("$lockId", lock_id), is_as_read("$fencingToken", token)]
+            }
+            When::Own { id, token, runs } => [
+                Some(is_id(id)),
+                token.map(|token| doc! { "$eq": ["$fencingToken", token] }),
+                runs.map(|margin| self.runs(margin)),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+        };
+        match all.len() {
+            1 => all.remove(0),
+            _ => doc! { "$and": all },
+        }
+    }
+
+    /// Whether the lock is free. A missing `expiresAt` is less than every date, so the lock of a missing document is free.
+    pub(in crate::store) fn free(&self, margin: Ms) -> Document {
+        doc! { "$or": [{ "$eq": ["$lockId", ""] }, { "$lte": ["$expiresAt", self.latest_end(margin)] }] }
+    }
+
+    /// Whether the lease, and the margin after it, is not over.
+    pub(in crate::store) fn runs(&self, margin: Ms) -> Document {
+        doc! { "$gt": ["$expiresAt", self.latest_end(margin)] }
+    }
+
+    /// The latest `expiresAt` of a lock that is free. The margin is subtracted from the server's time and not added to
+    /// `expiresAt`, which another program may have set to a value that is no date.
+    fn latest_end(&self, margin: Ms) -> Bson {
+        if margin == 0 {
+            return self.now.clone();
+        }
+        let early = doc! { "$subtract": [&self.now, margin] };
+        doc! { "$cond": [is_claimed(), early, &self.now] }.into()
+    }
+
+    /// The fields that a row writes. Strings of callers are literals, so that they are not read as field paths.
+    pub(in crate::store) fn changed(&self, then: &Then) -> Document {
+        match then {
+            Then::Claim { id, expiry, tokens } => self.granted(id, &self.now, *expiry, *tokens),
+            Then::Adopt { id, expiry, tokens } => self.granted(id, &"$acquiredAt".into(), *expiry, *tokens),
+            Then::Renew { expiry } => self.prolonged(*expiry, *expiry + LATE_COMMAND),
+            Then::Extend { ttl } => self.prolonged(*ttl, LONGEST + LATE_COMMAND),
+            Then::End { min_hold, unused } => self.ended(*min_hold, *unused),
+            Then::Rename { to, ttl, min_hold } => {
+                let mut end = self.later(*ttl);
+                if *min_hold > 0 {
+                    end = doc! { "$max": [end, self.min_hold_end(*min_hold)] };
+                }
+                doc! { "lockId": literal(to), "expiresAt": end }
+            }
+            Then::Mark { until } => self.marked(*until),
+            Then::Force => self.forced(),
+        }
+    }
+
+    /// `$max` ignores a missing token.
+    fn granted(&self, id: &LockId, acquired_at: &Bson, expiry: Ms, tokens: i64) -> Document {
+        let next = doc! { "$max": [{ "$add": ["$fencingToken", 1_i64] }, self.first_token()] };
+        doc! {
+            "lockId": literal(id),
+            "acquiredAt": acquired_at,
+            "expiresAt": self.later(expiry),
+            "fencingToken": { "$add": [next, tokens - 1] },
+        }
+    }
+
+    fn first_token(&self) -> Document {
+        doc! { "$multiply": [{ "$toLong": &self.now }, 1000_i64] }
+    }
+
+    pub(in crate::store) fn later(&self, time: Ms) -> Document {
+        doc! { "$add": [&self.now, time] }
+    }
+
+    /// A lease that lasts for this long, or until its present end, which may be later by no more than the second time from now: the
+    /// clock is read when a command begins, and one that waited in the server takes effect after later ones.
+    fn prolonged(&self, least: Ms, most: Ms) -> Document {
+        let present = doc! { "$min": ["$expiresAt", self.later(most)] };
+        doc! { "expiresAt": { "$max": [self.later(least), present] } }
+    }
+
+    fn ended(&self, min_hold: Ms, unused: i64) -> Document {
+        let mut ended = doc! { "lockId": "", "expiresAt": &self.now };
+        if min_hold > 0 {
+            let end = self.min_hold_end(min_hold);
+            let kept = doc! { "$concat": [KEPT_PREFIX, "$lockId"] };
+            ended = doc! {
+                "lockId": { "$cond": [{ "$gt": [&end, &self.now] }, kept, ""] },
+                "expiresAt": { "$max": [&self.now, end] },
+            };
+        }
+        if unused > 0 {
+            ended.insert("fencingToken", doc! { "$subtract": ["$fencingToken", unused] });
+        }
+        ended
+    }
+
+    /// The end of the minimum hold. A hold that begins in the future has begun by a clock that was ahead.
+    fn min_hold_end(&self, min_hold: Ms) -> Document {
+        doc! { "$add": [{ "$min": ["$acquiredAt", &self.now] }, min_hold] }
+    }
+
+    fn marked(&self, until: Until) -> Document {
+        let mark = doc! { "$concat": [MARK_PREFIX, "$lockId"] };
+        match until {
+            Until::After(kept) => doc! { "lockId": mark, "expiresAt": self.later(kept) },
+            Until::At(end) => {
+                let end = DateTime::from_millis(end);
+                let is_over = doc! { "$gte": [&self.now, end] };
+                doc! {
+                    "lockId": { "$cond": [&is_over, "", mark] },
+                    "expiresAt": { "$cond": [&is_over, &self.now, end] },
+                }
+            }
+        }
+    }
+
+    /// A damaged document gets all its fields anew; a token that can be read goes on rising.
+    fn forced(&self) -> Document {
+        let token = doc! { "$cond": [is_type("$fencingToken", "long"), "$fencingToken", Bson::Null] };
+        let anew = doc! {
+            "lockId": "", "acquiredAt": &self.now, "expiresAt": &self.now,
+            "fencingToken": { "$max": [token, self.first_token()] },
+        };
+        doc! { "$cond": [is_sound(), self.ended(0, 0), anew] }
+    }
+}
+
+/// Whether the row acquires a lock that has no document yet.
+pub(in crate::store) fn may_insert(row: &Row) -> bool {
+    matches!(row.when, When::Free { .. })
+}
+
+/// Whether two rows become one statement: renewals, or ends, that write the same. The rows of a set have one id, which is not
+/// mixed with others. An array with an id matches a query, so what is compared is the number of documents.
+fn merge(one: &Row, other: &Row) -> bool {
+    let (
+        When::Own { id, token, runs },
+        When::Own {
+            id: other_id,
+            token: other_token,
+            runs: other_runs,
+        },
+    ) = (&one.when, &other.when)
+    else {
+        return false;
+    };
+    let is_of_set = lock_id::is_set(id) || lock_id::is_set(other_id);
+    matches!(one.then, Then::Renew { .. } | Then::End { .. })
+        && one.then == other.then
+        && (token.is_some(), runs) == (other_token.is_some(), other_runs)
+        && (!is_of_set || id == other_id)
+}
+
+pub(in crate::store) fn one_of<T: Into<Bson>>(mut values: Vec<T>) -> Bson {
+    match values.len() {
+        1 => values.remove(0).into(),
+        _ => doc! { "$in": values.into_iter().map(Into::into).collect::<Vec<Bson>>() }.into(),
+    }
+}
+
+fn literal(text: &str) -> Document {
+    doc! { "$literal": text }
+}
+
+/// Whether the document has this id.
+fn is_id(id: &str) -> Document {
+    doc! { "$eq": ["$lockId", literal(id)] }
+}
+
+/// Whether a field has the value that was read, of whatever type.
+fn is_as_read(field: &str, value: &Value) -> Document {
+    match bson(value) {
+        None => is_type(field, "missing"),
+        Some(value) => doc! { "$eq": [field, { "$literal": value }] },
+    }
+}
+
+fn is_type(field: &str, wanted: &str) -> Document {
+    doc! { "$eq": [{ "$type": field }, wanted] }
+}
+
+/// Whether all fields have their types.
+pub(in crate::store) fn is_sound() -> Document {
+    let types = [
+        ("$lockId", "string"),
+        ("$acquiredAt", "date"),
+        ("$expiresAt", "date"),
+        ("$fencingToken", "long"),
+    ];
+    doc! { "$and": types.map(|(field, wanted)| is_type(field, wanted)).to_vec() }
+}
+
+/// Whether the `lockId` is that of a claim, by the rule of [`lock_id::is_claim`]. An id that is no string belongs to none.
+fn is_claimed() -> Document {
+    let id = doc! { "$cond": [is_type("$lockId", "string"), "$lockId", ""] };
+    // The search for a text compares bytes, whatever the collation of the collection is.
+    let begins = |prefix: &str| doc! { "$eq": [{ "$indexOfBytes": [&id, prefix] }, 0] };
+    doc! { "$not": { "$or": [{ "$eq": [&id, ""] }, begins(MARK_PREFIX), begins(KEPT_PREFIX)] } }
+}

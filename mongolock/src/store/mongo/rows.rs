@@ -1,0 +1,209 @@
+//! Runs rows on the server: one with one command, several with one update, and with a query where its totals do not tell the
+//! outcome of each.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::{Document, doc};
+use mongodb::error::Error;
+use tokio::time::{Instant, sleep};
+
+use super::encoder::{by_server, may_insert};
+use super::fields::sight;
+use super::{MongoStore, Query, run_write};
+use crate::LockError;
+use crate::few::Few;
+use crate::protocol::{Name, Order, Reply, Row, Sight, Then, apply};
+use crate::store::error::corrupt;
+use crate::store::{Ran, driver_error, reply};
+
+impl MongoStore {
+    /// Runs these rows, which have different documents. An error of the query alone is the inner one: the rows may have been
+    /// applied. Without `tells_each` no query follows an update that has found fewer documents than there are rows.
+    pub(in crate::store) async fn run(
+        &self,
+        rows: &Few<Row>,
+        order: Order,
+        limit: Duration,
+        tells_each: bool,
+    ) -> Ran {
+        let reply = match rows {
+            Few::One([row]) if is_told_by_number(row) => self.run_counted(row, limit).await,
+            Few::One([row]) => self.run_one(row, limit).await,
+            // It is on the heap, so that the task of a single lock has no room for it.
+            Few::Several(rows) => {
+                let ran = Box::pin(self.run_several(rows, order, limit, tells_each)).await;
+                self.note(rows, &ran);
+                return ran;
+            }
+        };
+        let ran = reply.map(|reply| Ok(Few::one(Ok(reply))));
+        self.note(rows, &ran);
+        ran
+    }
+
+    /// Notes whether the server refuses acquires and renewals, or releases.
+    fn note(&self, rows: &[Row], ran: &Ran) {
+        match rows[0].then {
+            Then::Claim { .. } | Then::Renew { .. } => self.note_outcome(ran),
+            Then::End { .. } => self.note_release(ran),
+            _ => {}
+        }
+    }
+
+    /// Runs a row of which the number of documents tells all: it is one or none.
+    async fn run_counted(&self, row: &Row, limit: Duration) -> Result<Reply, LockError> {
+        let command = by_server().several(self.locks.name(), std::slice::from_ref(row), Order::Each);
+        let matched = matched(self.write(&self.locks, command, limit).await)?;
+        Ok(Reply {
+            is_applied: Some(matched > 0),
+            sight: None,
+        })
+    }
+
+    async fn run_one(&self, row: &Row, limit: Duration) -> Result<Reply, LockError> {
+        let command = by_server().one(self.locks.name(), row);
+        let reply = match self.write(&self.locks, command, limit).await {
+            // Two clients inserted the first document of a name at the same time, and the other one has the lock.
+            Err(error) if may_insert(row) && driver_error::is_duplicate_key(&error) => {
+                return Ok(Reply::UNSEEN);
+            }
+            reply => reply?,
+        };
+        let seen = reply.get_document("value").ok().map(sight);
+        match seen {
+            Some(seen) if may_insert(row) => Ok(after(row, Some(seen))),
+            Some(before) => applied(row, before),
+            // An upsert that returns the new document always has one.
+            None if may_insert(row) => {
+                let problem = "the server returned no document after an upsert";
+                Err(corrupt(&row.name, problem.into()))
+            }
+            None => Ok(Reply::UNSEEN),
+        }
+    }
+
+    async fn run_several(&self, rows: &[Row], order: Order, limit: Duration, tells_each: bool) -> Ran {
+        let by = Instant::now() + limit;
+        let command = by_server().several(self.locks.name(), rows, order);
+        let ran = run_write(&self.locks, command, doc! { "w": "majority" }, limit).await;
+        let mut failed = HashMap::new();
+        if may_insert(&rows[0]) && order == Order::Each {
+            let errors = reply::outcome_of_upserts(ran)?;
+            failed.extend(
+                errors
+                    .into_iter()
+                    .map(|(index, error)| (index, LockError::from(error))),
+            );
+            self.note_confirmed();
+            if failed.len() == rows.len() {
+                let of_row = |index| failed.remove(&index).map_or(Ok(Reply::UNSEEN), Err);
+                return Ok(Ok((0..rows.len()).map(of_row).collect::<Vec<_>>().into()));
+            }
+        } else {
+            let matched = matched(reply::outcome(ran))?;
+            self.note_confirmed();
+            let is_applied = match matched {
+                0 => Some(false),
+                matched => (matched == rows.len()).then_some(true),
+            };
+            if is_applied == Some(true) && order == Order::Each || !tells_each {
+                let told = Reply {
+                    is_applied,
+                    sight: None,
+                };
+                return Ok(Ok(rows
+                    .iter()
+                    .map(|_| Ok(told.clone()))
+                    .collect::<Vec<_>>()
+                    .into()));
+            }
+        }
+        let names = rows.iter().map(|row| &row.name);
+        let mut found = match self.read(names, limit, by).await {
+            Ok(found) => found,
+            Err(error) => return Ok(Err(error)),
+        };
+        let replies = rows
+            .iter()
+            .enumerate()
+            .map(|(index, row)| match failed.remove(&index) {
+                Some(error) => Err(error),
+                None => Ok(after(row, found.remove(&row.name))),
+            });
+        Ok(Ok(replies.collect::<Vec<_>>().into()))
+    }
+
+    /// What the documents of these locks say, confirmed by a majority: with less, a failover could take an acquisition back. The
+    /// command before it is made, so only this query is repeated until that time while the server rejects it for overload.
+    async fn read(
+        &self,
+        names: impl ExactSizeIterator<Item = &Name>,
+        limit: Duration,
+        by: Instant,
+    ) -> Result<HashMap<Name, Sight>, LockError> {
+        let most = names.len();
+        let query = Query {
+            filter: doc! { "_id": { "$in": names.map(AsRef::as_ref).collect::<Vec<&str>>() } },
+            most,
+            level: "majority",
+        };
+        loop {
+            let begun = Instant::now();
+            match query.clone().run(&self.locks, limit).await {
+                Err(error) if error.is_rejection() => {
+                    let pause = self.servers.admissions().pause_after_rejection();
+                    if by <= Instant::now() + pause + begun.elapsed().max(pause) {
+                        return Err(error);
+                    }
+                    sleep(pause).await;
+                }
+                found => return Ok(found?.collect()),
+            }
+        }
+    }
+}
+
+/// Whether all that a caller asks of this row is whether it was applied.
+fn is_told_by_number(row: &Row) -> bool {
+    matches!(row.then, Then::Renew { .. } | Then::End { .. })
+}
+
+/// The number of documents that the statements of an update have found. One that has stopped at a miss has no number.
+fn matched(ran: mongodb::error::Result<Document>) -> Result<usize, Error> {
+    match ran {
+        Err(error) if driver_error::is_without_branch(&error) => Ok(0),
+        // The matched documents count, not the modified ones: a second renewal within one millisecond changes nothing.
+        reply => Ok(reply?
+            .get_i32("n")
+            .map_or(0, |n| usize::try_from(n).unwrap_or_default())),
+    }
+}
+
+/// The reply for a row whose document was read after its command.
+fn after(row: &Row, sight: Option<Sight>) -> Reply {
+    let has = |id: &Arc<str>| sight.as_ref().is_some_and(|sight| sight.has(id));
+    Reply {
+        is_applied: row.then.new_id().map(has),
+        sight,
+    }
+}
+
+/// The reply for a row whose document was read before it, by the same clock.
+fn applied(row: &Row, before: Sight) -> Result<Reply, LockError> {
+    let Some(now) = before.now else {
+        return Err(corrupt(&row.name, "the reply has no time".into()));
+    };
+    let mut document = Some(before.document);
+    let is_applied = apply(row, &mut document, now);
+    // The server has ended the command if it cannot calculate with a field.
+    let is_applied = is_applied.map_err(|_| corrupt(&row.name, "a field has the wrong type".into()))?;
+    Ok(Reply {
+        is_applied: Some(is_applied),
+        sight: document.map(|document| Sight {
+            document,
+            now: Some(now),
+        }),
+    })
+}
