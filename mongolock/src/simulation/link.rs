@@ -104,6 +104,10 @@ impl Link {
                 contacts.replied(&key.name, sent);
             }
         }
+        let mut replies = replies;
+        if let (Few::One(_), Then::Claim { expiry, id, .. }) = (rows, then) {
+            self.forget_the_rest(&mut replies[0], id, *expiry);
+        }
         let mut replies = replies.into_iter();
         Ok(Ok(rows.map(|_| Ok(replies.next().unwrap_or(Reply::UNSEEN)))))
     }
@@ -143,6 +147,17 @@ impl Link {
         Ok(read)
     }
 
+    /// If the driver has repeated a command, the server replies from its log, without what is left of the lease.
+    fn forget_the_rest(&self, reply: &mut Reply, id: &str, expiry: Ms) {
+        if let Some(sight) = &mut reply.sight
+            && sight.has(id)
+            && sight.left() == Some(expiry)
+            && self.is_faulty()
+        {
+            sight.document.expires_at = Value::Missing;
+        }
+    }
+
     /// The document of the claim that had the lock before a write that is not confirmed.
     fn before(&self, id: &Arc<str>) -> Sight {
         let now = self.server.memory.now();
@@ -154,11 +169,6 @@ impl Link {
             },
             now: Some(now),
         }
-    }
-
-    /// Whether a reply has no time left of the lease: if the driver has repeated the command, the server replies from its log.
-    pub(crate) fn forgets_the_rest(&self) -> bool {
-        self.is_faulty()
     }
 
     /// Looks at each of these locks. That of every permit is what a query over all of them finds.

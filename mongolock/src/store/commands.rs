@@ -12,10 +12,11 @@ use mongodb::bson::DateTime;
 use super::error::{any_of_claims, of_change, unfit};
 use super::look::{duration, held_permits, running};
 use super::mongo::millis;
+use super::gather::{Gathered, was_released};
 use super::{
-    AcquireReply, AcquireRequest, Admission, AdmissionClass, AfterRelease, ClaimEnd, ClaimItem, Claimed,
-    Dates, Detachment, Extended, HeldPermits, LeaseId, Looked, MarkReply, MarkRequest, Outcomes, Ran,
-    ReleaseItem, RenewReply, RunningLeases, Sending, Store, driver_error,
+    AcquireReply, AcquireRequest, Admission, AdmissionClass, ClaimEnd, Claimed, Dates, Detachment, Extended,
+    HeldPermits, LeaseId, Looked, MarkReply, MarkRequest, Ran, RenewReply, RunningLeases, Sending, Store,
+    driver_error,
 };
 use crate::few::Few;
 use crate::once::MarkEnd;
@@ -37,9 +38,11 @@ impl Store {
     ) -> Result<Claimed, LockError> {
         let _admission = match admission.into_member() {
             Ok(member) => {
-                let key = keys[0].clone();
+                let row = claim(&keys[0], request);
                 // It is on the heap, so that the task of a claim alone has no room for it.
-                return Box::pin(self.together(member, ClaimItem { key, request }, limit)).await;
+                let answer = Box::pin(self.together(Gathered::CLAIMS, member, row, limit)).await;
+                let reply = acquired(&keys[0], request, answer.map(|(reply, _)| reply))?;
+                return Ok(Ok(Few::one(reply)));
             }
             Err(admission) => admission,
         };
@@ -55,46 +58,7 @@ impl Store {
     ) -> Result<Claimed, LockError> {
         let rows = keys.map(|key| claim(key, request));
         let ran = self.run(Sending::CLAIM, &rows, Order::Each, limit).await;
-        let claimed = claimed(keys, request, ran);
-        #[cfg(test)]
-        let claimed = self.simulated_log(claimed, request);
-        claimed
-    }
-
-    /// A simulated reply of a repeated command, which the server has taken from its log, without what it calculates.
-    #[cfg(test)]
-    fn simulated_log(
-        &self,
-        mut claimed: Result<Claimed, LockError>,
-        request: AcquireRequest,
-    ) -> Result<Claimed, LockError> {
-        if let (Self::Simulated(link), Ok(Ok(Few::One([AcquireReply::Acquired { remaining, .. }])))) =
-            (self, &mut claimed)
-            && *remaining == Some(request.expiry)
-            && link.forgets_the_rest()
-        {
-            *remaining = None;
-        }
-        claimed
-    }
-
-    /// Takes those of these locks that are free, for different calls.
-    pub(super) async fn claim_each(
-        &self,
-        items: &[ClaimItem],
-        limit: Duration,
-    ) -> Result<Outcomes<AcquireReply>, LockError> {
-        let rows: Vec<Row> = items.iter().map(|item| claim(&item.key, item.request)).collect();
-        let ran = self.run(Sending::CLAIM, &rows.into(), Order::Each, limit).await;
-        let names = || super::error::any_of(items.iter().map(|item| &item.key.name));
-        let replies = match ran.map_err(|error| of_change(&names(), error))? {
-            Ok(replies) => replies,
-            Err(error) => return Ok(Err(error)),
-        };
-        let outcome = |(item, reply): (&ClaimItem, &Result<Reply, LockError>)| {
-            acquired(&item.key, item.request, reply.clone())
-        };
-        Ok(Ok(items.iter().zip(replies.iter()).map(outcome).collect()))
+        claimed(keys, request, ran)
     }
 
     /// Renews these claims, each for its expiry. If not all of them have their locks, a second command finds out which do.
@@ -140,9 +104,9 @@ impl Store {
         let admission = self.admissions().admit(AdmissionClass::Release, lane).await;
         let _admission = match (admission.into_member(), token) {
             (Ok(member), Some(token)) => {
-                let key = keys[0].clone();
-                let item = ReleaseItem { key, token, min_hold };
-                return Box::pin(self.together(member, item, limit)).await;
+                let row = own(&keys[0], end(min_hold));
+                let answer = Box::pin(self.together(Gathered::RELEASES, member, row, limit)).await;
+                return was_released(&keys[0].lock_id, token, of_release(keys, answer)?);
             }
             (admission, _) => admission,
         };
@@ -158,31 +122,8 @@ impl Store {
     ) -> Result<bool, LockError> {
         let rows = ends(keys, min_hold);
         let ran = self.run(Sending::RELEASE, &rows, Order::Each, limit).await;
-        let replies = of_release(keys, ran)?;
+        let replies = of_release(keys, ran.flatten())?;
         Ok(replies.iter().all(is_applied))
-    }
-
-    /// Releases the claims of different holds, and says of each whether it had its lock.
-    pub(super) async fn release_each(
-        &self,
-        items: &[ReleaseItem],
-        limit: Duration,
-    ) -> Result<Outcomes<bool>, LockError> {
-        let begun = tokio::time::Instant::now();
-        let row = |item: &ReleaseItem| own(&item.key, end(item.min_hold));
-        let rows: Vec<Row> = items.iter().map(row).collect();
-        let ran = self
-            .run(Sending::RELEASES, &rows.into(), Order::Each, limit)
-            .await?;
-        let since = begun.elapsed();
-        let outcome = |(item, reply): (&ReleaseItem, &Result<Reply, LockError>)| {
-            let reply = reply.clone()?;
-            match reply.is_applied {
-                Some(is_applied) => Ok(is_applied),
-                None => item.outcome(AfterRelease::of(&reply).as_ref(), since),
-            }
-        };
-        Ok(ran.map(|replies| items.iter().zip(replies.iter()).map(outcome).collect()))
     }
 
     /// Replaces a claim by the mark that its work is done, or releases it if the period is over. It ends the hold, as a release
@@ -346,7 +287,7 @@ impl Store {
         let ran = self
             .run(Sending::RELEASE, &keys.map(row), Order::Each, limit)
             .await;
-        let replies = of_release(keys, ran)?;
+        let replies = of_release(keys, ran.flatten())?;
         let is_missed = |reply: &Result<Reply, LockError>| {
             reply.as_ref().is_ok_and(|reply| reply.is_applied == Some(false))
         };
@@ -390,17 +331,6 @@ impl AcquireReply {
             remaining: None,
             dates: None,
         }
-    }
-}
-
-impl AfterRelease {
-    fn of(reply: &Reply) -> Option<Self> {
-        let sight = reply.sight.as_ref()?;
-        Some(Self {
-            lock_id: sight.lock_id()?.to_owned(),
-            token: sight.document.token.long()?,
-            held_for: duration(sight.held_for()?),
-        })
     }
 }
 
@@ -500,9 +430,8 @@ fn one(ran: Ran) -> Result<Reply, LockError> {
     }
 }
 
-fn of_release(keys: &[LeaseId], ran: Ran) -> Result<Few<Result<Reply, LockError>>, LockError> {
-    ran.flatten()
-        .map_err(|error| driver_error::of_release(&any_of_claims(keys), error))
+fn of_release<T>(keys: &[LeaseId], ran: Result<T, LockError>) -> Result<T, LockError> {
+    ran.map_err(|error| driver_error::of_release(&any_of_claims(keys), error))
 }
 
 /// What the documents say to claims of these keys.
@@ -546,13 +475,13 @@ pub(super) fn acquired(
     };
     let document = &sight.document;
     let unfit = |field, found, wanted| unfit(&key.name, field, found, wanted);
-    let dates = match (sight.now, document.acquired_at.date(), document.expires_at.date()) {
-        (Some(now), Some(acquired_at), Some(expires_at)) => Some(Dates {
+    let dates = match (sight.now, document.acquired_at.date()) {
+        (Some(now), Some(acquired_at)) => Some(Dates {
             now: DateTime::from_millis(now),
             acquired_at: DateTime::from_millis(acquired_at),
-            expires_at: DateTime::from_millis(expires_at),
+            expires_at: DateTime::from_millis(document.expires_at.date().unwrap_or(now)),
         }),
-        (_, None, _) if request.wants_dates => {
+        (_, None) if request.wants_dates => {
             return Err(unfit("acquiredAt", &document.acquired_at, "a date"));
         }
         _ => None,

@@ -18,60 +18,40 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::admission::InFlight;
-use super::{AcquireReply, AcquireRequest, AdmissionClass, Claimed, LeaseId, Store, driver_error};
+use super::look::duration;
+use super::{AdmissionClass, Sending, Store, driver_error};
 use crate::error::failure::Failure;
 use crate::few::Few;
-use crate::meter::CommandKind;
+use crate::protocol::{Order, Reply, Row};
 use crate::sync::lock;
 use crate::timing::{GATHER_LIMIT, LANE_GRACE, TOGETHER_LIMIT};
 use crate::{FencingToken, LockError, lock_id, task, trace};
 
-/// A claim on one lock.
-#[derive(Debug, Clone)]
-pub(crate) struct ClaimItem {
-    pub(crate) key: LeaseId,
-    pub(crate) request: AcquireRequest,
+/// What requests of a group are: how one of them is sent alone, and several together.
+#[derive(Clone, Copy)]
+pub(super) struct Gathered {
+    alone: Sending,
+    together: Sending,
+    /// Among which commands another one of a group is admitted.
+    class: AdmissionClass,
 }
 
-/// A release of one lock.
-#[derive(Debug, Clone)]
-pub(crate) struct ReleaseItem {
-    pub(crate) key: LeaseId,
-    /// The token that the document has as long as nobody else has acquired the lock.
-    pub(crate) token: FencingToken,
-    pub(crate) min_hold: Duration,
+impl Gathered {
+    pub(super) const CLAIMS: Self = Self {
+        alone: Sending::CLAIM,
+        together: Sending::CLAIM,
+        class: AdmissionClass::Woken,
+    };
+    pub(super) const RELEASES: Self = Self {
+        alone: Sending::RELEASE,
+        together: Sending::RELEASES,
+        class: AdmissionClass::Release,
+    };
 }
 
-/// What a query after a release of several claims finds in the document of one of them.
-#[derive(Debug, Clone)]
-pub(crate) struct AfterRelease {
-    pub(crate) lock_id: String,
-    pub(crate) token: i64,
-    /// The time since the last acquisition, by the server's clock.
-    pub(crate) held_for: Duration,
-}
-
-impl ReleaseItem {
-    /// Whether the claim had its lock until a release of several claims that began so long ago, by the document after it. An
-    /// error sends the release again, alone: the claim has its lock still, or another one has acquired it since, perhaps after
-    /// that release, which then counts as made. One that has neither its lock nor lost it was released by that command, or by
-    /// force at the same time.
-    pub(crate) fn outcome(&self, found: Option<&AfterRelease>, since: Duration) -> Result<bool, LockError> {
-        let Some(found) = found else {
-            return Ok(false);
-        };
-        let is_released = found.lock_id.is_empty() || found.lock_id == lock_id::kept_of(&self.key.lock_id);
-        if is_released && found.token == self.token.get() {
-            return Ok(true);
-        }
-        // Dates have milliseconds.
-        let is_recent = found.held_for <= since + Duration::from_millis(1);
-        if is_recent || *found.lock_id == *self.key.lock_id {
-            return Err(unknown(LockError::no_reply("release", TOGETHER_LIMIT)));
-        }
-        Ok(false)
-    }
-}
+/// The reply to a request, and the time since its command was sent. The error of a command that may have applied it is
+/// [`unknown`].
+pub(super) type Answer = Result<(Reply, Duration), LockError>;
 
 /// Requests that were admitted together.
 pub(super) struct Group {
@@ -83,8 +63,7 @@ pub(super) struct Group {
 pub(super) struct GroupState {
     /// The number of members that have neither come nor been dropped.
     expected: usize,
-    claims: Vec<Joined<ClaimItem>>,
-    releases: Vec<Joined<ReleaseItem>>,
+    joined: Vec<Joined>,
     /// The permission for one command, until that has begun.
     in_flight: Option<InFlight>,
 }
@@ -96,106 +75,27 @@ pub(crate) struct Member {
 }
 
 /// A request that has come.
-pub(super) struct Joined<T: Gathered> {
-    item: T,
+struct Joined {
+    row: Row,
     /// The limit of the request at the server.
     limit: Duration,
-    answer: oneshot::Sender<Answer<T>>,
+    answer: oneshot::Sender<Answer>,
 }
-
-pub(super) type Answer<T> = Result<<T as Gathered>::Outcome, LockError>;
-
-/// A request that can be one of several in a command.
-pub(super) trait Gathered: Sized + Send + Sync {
-    type Outcome: Send;
-
-    /// What the command is for.
-    const KIND: CommandKind;
-
-    /// Among which commands another one of a group is admitted.
-    const CLASS: AdmissionClass;
-
-    /// Those of a group that have come.
-    fn joined(state: &mut GroupState) -> &mut Vec<Joined<Self>>;
-
-    /// Sends one command for all, which has an answer for each. An error is that of the command.
-    fn send_together(
-        items: &[Self],
-        store: &Store,
-        limit: Duration,
-    ) -> impl Future<Output = Result<Vec<Answer<Self>>, LockError>> + Send;
-
-    /// Sends a command for this request alone.
-    fn send_alone(&self, store: &Store, limit: Duration) -> impl Future<Output = Answer<Self>> + Send;
-}
-
-impl Gathered for ClaimItem {
-    type Outcome = Claimed;
-
-    const KIND: CommandKind = CommandKind::Acquire;
-    const CLASS: AdmissionClass = AdmissionClass::Woken;
-
-    fn joined(state: &mut GroupState) -> &mut Vec<Joined<Self>> {
-        &mut state.claims
-    }
-
-    async fn send_together(
-        items: &[Self],
-        store: &Store,
-        limit: Duration,
-    ) -> Result<Vec<Answer<Self>>, LockError> {
-        let replies = store.claim_each(items, limit).await?.map_err(unknown)?;
-        let outcome = |reply: Result<AcquireReply, LockError>| Ok(Ok(Few::one(reply?)));
-        Ok(replies.into_iter().map(outcome).collect())
-    }
-
-    async fn send_alone(&self, store: &Store, limit: Duration) -> Answer<Self> {
-        let key = Few::one(self.key.clone());
-        store.claim_alone(&key, self.request, limit).await
-    }
-}
-
-impl Gathered for ReleaseItem {
-    type Outcome = bool;
-
-    const KIND: CommandKind = CommandKind::Release;
-    const CLASS: AdmissionClass = AdmissionClass::Release;
-
-    fn joined(state: &mut GroupState) -> &mut Vec<Joined<Self>> {
-        &mut state.releases
-    }
-
-    async fn send_together(
-        items: &[Self],
-        store: &Store,
-        limit: Duration,
-    ) -> Result<Vec<Answer<Self>>, LockError> {
-        store.release_each(items, limit).await?.map_err(unknown)
-    }
-
-    async fn send_alone(&self, store: &Store, limit: Duration) -> Answer<Self> {
-        let keys = std::slice::from_ref(&self.key);
-        store.release_alone(keys, self.min_hold, limit).await
-    }
-}
-
-/// The outcome of each request of a command in their order; the inner error is that of the query for them.
-pub(crate) type Outcomes<T> = Result<Vec<Result<T, LockError>>, LockError>;
 
 /// What a member does that has come.
-enum Role<T: Gathered> {
+enum Role {
     /// It sends the command for all.
-    Sends(Arc<Group>, oneshot::Receiver<Answer<T>>),
+    Sends(Arc<Group>, oneshot::Receiver<Answer>),
     /// Another one sends the command.
-    Waits(oneshot::Receiver<Answer<T>>),
+    Waits(oneshot::Receiver<Answer>),
 }
 
 /// The requests of one command, which ends when this is dropped.
-struct Departure<T: Gathered> {
-    items: Vec<T>,
+struct Departure {
+    rows: Vec<Row>,
     /// The limit of the command at the server.
     limit: Duration,
-    answers: Vec<oneshot::Sender<Answer<T>>>,
+    answers: Vec<oneshot::Sender<Answer>>,
     in_flight: Option<InFlight>,
 }
 
@@ -205,8 +105,7 @@ impl Group {
         let group = Arc::new(Self {
             state: Mutex::new(GroupState {
                 expected: number,
-                claims: Vec::new(),
-                releases: Vec::new(),
+                joined: Vec::new(),
                 in_flight: Some(in_flight),
             }),
             complete: Notify::new(),
@@ -219,20 +118,20 @@ impl Group {
 
     /// Waits for the members on their way here, and takes the requests of those that have come. One whose thread is kept busy
     /// by other code keeps the others for [`GATHER_LIMIT`] at most; those that come later become another command.
-    async fn depart<T: Gathered>(&self) -> Departure<T> {
+    async fn depart(&self) -> Departure {
         if lock(&self.state).expected > 0 {
             let _ = timeout(GATHER_LIMIT, self.complete.notified()).await;
         }
         let mut state = lock(&self.state);
-        let (mut items, mut answers) = (Vec::new(), Vec::new());
+        let (mut rows, mut answers) = (Vec::new(), Vec::new());
         let mut limit = TOGETHER_LIMIT;
-        for joined in T::joined(&mut state).drain(..) {
+        for joined in state.joined.drain(..) {
             limit = limit.min(joined.limit);
-            items.push(joined.item);
+            rows.push(joined.row);
             answers.push(joined.answer);
         }
         Departure {
-            items,
+            rows,
             limit,
             answers,
             in_flight: state.in_flight.take(),
@@ -253,13 +152,12 @@ impl Group {
 }
 
 impl Member {
-    fn join<T: Gathered>(mut self, item: T, limit: Duration) -> Role<T> {
+    fn join(mut self, row: Row, limit: Duration) -> Role {
         let group = Arc::clone(&self.group);
         let mut state = lock(&group.state);
         let (answer, answered) = oneshot::channel();
-        let joined = T::joined(&mut state);
-        let is_first = joined.is_empty();
-        joined.push(Joined { item, limit, answer });
+        let is_first = state.joined.is_empty();
+        state.joined.push(Joined { row, limit, answer });
         self.has_come = true;
         group.one_less(&mut state);
         drop(state);
@@ -281,16 +179,22 @@ impl Drop for Member {
 
 impl Store {
     /// Sends a request with the others that were admitted together with it.
-    pub(super) async fn together<T: Gathered>(&self, member: Member, item: T, limit: Duration) -> Answer<T> {
-        let answered = match member.join(item, limit) {
+    pub(super) async fn together(
+        &self,
+        of: Gathered,
+        member: Member,
+        row: Row,
+        limit: Duration,
+    ) -> Answer {
+        let answered = match member.join(row, limit) {
             Role::Sends(group, answered) => {
                 // The permission of the group was for its first command.
                 let _admission = if group.has_permission() {
                     None
                 } else {
-                    Some(self.admissions().admit(T::CLASS, None).await)
+                    Some(self.admissions().admit(of.class, None).await)
                 };
-                self.send_for_all(group.depart::<T>().await).await;
+                self.send_for_all(of, group.depart().await).await;
                 answered
             }
             Role::Waits(answered) => answered,
@@ -302,26 +206,30 @@ impl Store {
     }
 
     /// Sends the command and gives each request its answer, [`LANE_GRACE`] after the limit of the command at the latest.
-    async fn send_for_all<T: Gathered>(&self, departure: Departure<T>) {
+    async fn send_for_all(&self, of: Gathered, departure: Departure) {
         let Departure {
-            items,
+            rows,
             limit,
             answers,
             in_flight,
         } = departure;
         let most = limit + LANE_GRACE;
+        let rows = Few::collected(rows);
+        let sent = Instant::now();
         // A command that still waits for a connection is kept, as a command alone is.
-        let mut sending = pin!(task::reply_within(most, self.send(&items, limit)));
+        let mut sending = pin!(task::reply_within(most, self.send(of, &rows, limit)));
         let reply = timeout(most, sending.as_mut()).await;
         drop(in_flight);
         let is_unsent = reply.is_err();
         let reply = reply.ok().flatten();
         match reply.unwrap_or_else(|| Err(LockError::no_reply("command", most))) {
-            Ok(outcomes) => answers
-                .into_iter()
-                .zip(outcomes)
-                // A caller whose task has ended needs no answer.
-                .for_each(|(answer, outcome)| drop(answer.send(outcome))),
+            Ok(replies) => {
+                let since = sent.elapsed();
+                for (answer, reply) in answers.into_iter().zip(replies.into_values()) {
+                    // A caller whose task has ended needs no answer.
+                    drop(answer.send(reply.map(|reply| (reply, since))));
+                }
+            }
             Err(error) => {
                 if answers.len() > 1 {
                     trace::split(answers.len(), &error);
@@ -336,25 +244,23 @@ impl Store {
         }
     }
 
-    /// Sends the command for these requests.
-    async fn send<T: Gathered>(&self, items: &[T], limit: Duration) -> Result<Vec<Answer<T>>, LockError> {
-        if let [item] = items {
-            return Ok(vec![Ok(item.send_alone(self, limit).await?)]);
-        }
-        self.count_gathered(T::KIND, items.len());
-        self.send_until(items, limit).await
-    }
-
-    /// Sends the command until the server does not reject it for overload: nothing was written then.
-    async fn send_until<T: Gathered>(
+    /// Sends the command for these requests; one of several until the server does not reject it for overload: nothing was written
+    /// then.
+    async fn send(
         &self,
-        items: &[T],
+        of: Gathered,
+        rows: &Few<Row>,
         limit: Duration,
-    ) -> Result<Vec<Answer<T>>, LockError> {
+    ) -> Result<Few<Result<Reply, LockError>>, LockError> {
+        if let Few::One(_) = rows {
+            return self.run(of.alone, rows, Order::Each, limit).await.flatten();
+        }
+        self.count_gathered(of.together.kind, rows.len());
         let by = Instant::now() + limit;
         loop {
             let begun = Instant::now();
-            match T::send_together(items, self, by.saturating_duration_since(begun)).await {
+            let rest = by.saturating_duration_since(begun);
+            match self.run(of.together, rows, Order::Each, rest).await {
                 Err(error) if driver_error::wrote_nothing(&error) => {
                     let pause = self.admissions().pause_after_rejection();
                     // The driver may have repeated the command after pauses of its own, and would do so again: without a reply in
@@ -364,10 +270,37 @@ impl Store {
                     }
                     sleep(pause).await;
                 }
-                reply => return reply,
+                ran => return ran?.map_err(unknown),
             }
         }
     }
+}
+
+/// Whether a claim had its lock until a release with others, which was sent so long ago, by the document after it; this is the
+/// token that the document has as long as nobody else has acquired the lock. An error sends the release again, alone: the claim has
+/// its lock still, or another one has acquired it since, perhaps after that release, which then counts as made. One that has
+/// neither its lock nor lost it was released by that command, or by force at the same time.
+pub(super) fn was_released(
+    lock_id: &str,
+    token: FencingToken,
+    (reply, since): (Reply, Duration),
+) -> Result<bool, LockError> {
+    if let Some(is_applied) = reply.is_applied {
+        return Ok(is_applied);
+    }
+    let Some(sight) = reply.sight else {
+        return Ok(false);
+    };
+    let is_released = sight.has("") || sight.has(&lock_id::kept_of(lock_id));
+    if is_released && sight.document.token.long() == Some(token.get()) {
+        return Ok(true);
+    }
+    // Dates have milliseconds.
+    let is_recent = sight.held_for().is_some_and(|held| duration(held) <= since + Duration::from_millis(1));
+    if is_recent || sight.has(lock_id) {
+        return Err(unknown(LockError::no_reply("release", TOGETHER_LIMIT)));
+    }
+    Ok(false)
 }
 
 /// The error of a command for each of its requests: one that the command may have made goes alone, and one that it cannot

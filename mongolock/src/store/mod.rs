@@ -46,7 +46,6 @@ pub(crate) use command::{
 pub(crate) use connection::{Connection, connect};
 pub(crate) use document_stream::{ChangeKind, DocumentChange, DocumentStream};
 pub use filter::LockFilter;
-pub(crate) use gather::{AfterRelease, ClaimItem, Outcomes, ReleaseItem};
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
 pub use info::{LockInfo, LockState};

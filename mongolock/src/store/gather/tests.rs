@@ -1,17 +1,17 @@
 use super::*;
-use crate::store::{Admissions, Lane};
+use crate::protocol::{Document, Sight, Then, Value, When};
+use crate::store::{Admissions, Lane, millis};
 
 const ITEM_LIMIT: Duration = Duration::from_secs(3);
 
-fn item(name: usize) -> ReleaseItem {
-    let key = LeaseId {
+fn row(name: usize) -> Row {
+    Row {
         name: Arc::from(format!("n{name}")),
-        lock_id: Arc::from(format!("owner#{name}")),
-    };
-    ReleaseItem {
-        key,
-        token: FencingToken::new(7),
-        min_hold: Duration::ZERO,
+        when: When::is(&Arc::from(format!("owner#{name}"))),
+        then: Then::End {
+            min_hold: 0,
+            unused: 0,
+        },
     }
 }
 
@@ -40,7 +40,7 @@ async fn group(members: usize) -> (Arc<Admissions>, Vec<Member>) {
 }
 
 /// What each of these members does that joins.
-fn role<T: Gathered>(role: &Role<T>) -> &'static str {
+fn role(role: &Role) -> &'static str {
     match role {
         Role::Sends(..) => "sends",
         Role::Waits(_) => "waits",
@@ -54,7 +54,7 @@ async fn the_first_that_comes_sends_for_all() {
     let roles: Vec<_> = members
         .into_iter()
         .enumerate()
-        .map(|(index, member)| member.join(item(index), ITEM_LIMIT))
+        .map(|(index, member)| member.join(row(index), ITEM_LIMIT))
         .collect();
     assert_eq!(
         roles.iter().map(role).collect::<Vec<_>>(),
@@ -64,8 +64,8 @@ async fn the_first_that_comes_sends_for_all() {
         unreachable!()
     };
     let begun = Instant::now();
-    let departure = group.depart::<ReleaseItem>().await;
-    assert_eq!((departure.items.len(), departure.limit), (3, TOGETHER_LIMIT));
+    let departure = group.depart().await;
+    assert_eq!((departure.rows.len(), departure.limit), (3, TOGETHER_LIMIT));
     assert_eq!(begun.elapsed(), Duration::ZERO);
     drop(departure);
     assert_eq!(admissions.in_flight(), 0, "the command has ended");
@@ -81,23 +81,23 @@ async fn a_member_that_does_not_come_keeps_the_others_for_a_short_time() {
     let roles: Vec<_> = members
         .into_iter()
         .zip([ITEM_LIMIT, short])
-        .map(|(member, limit)| member.join(item(0), limit))
+        .map(|(member, limit)| member.join(row(0), limit))
         .collect();
     let Role::Sends(group, _) = &roles[0] else {
         unreachable!()
     };
     let begun = Instant::now();
-    let departure = group.depart::<ReleaseItem>().await;
-    assert_eq!((departure.items.len(), departure.limit), (2, short));
+    let departure = group.depart().await;
+    assert_eq!((departure.rows.len(), departure.limit), (2, short));
     assert_eq!(begun.elapsed(), GATHER_LIMIT);
     drop(departure);
     assert_eq!(admissions.in_flight(), 0);
-    let late = late.join(item(1), ITEM_LIMIT);
+    let late = late.join(row(1), ITEM_LIMIT);
     let Role::Sends(group, _) = &late else {
         unreachable!()
     };
     assert!(!group.has_permission());
-    assert_eq!(group.depart::<ReleaseItem>().await.items.len(), 1);
+    assert_eq!(group.depart().await.rows.len(), 1);
     assert_eq!(begun.elapsed(), GATHER_LIMIT);
 }
 
@@ -119,7 +119,9 @@ async fn a_command_without_a_reply_ends_soon_after_its_limit() {
     let sent: Vec<_> = requests
         .map(|(index, member)| {
             let store = Arc::clone(&store);
-            tokio::spawn(async move { Box::pin(store.together(member, item(index), ITEM_LIMIT)).await })
+            tokio::spawn(async move {
+                Box::pin(store.together(Gathered::RELEASES, member, row(index), ITEM_LIMIT)).await
+            })
         })
         .collect();
     for request in sent {
@@ -135,14 +137,22 @@ async fn a_command_without_a_reply_ends_soon_after_its_limit() {
 #[test]
 fn the_document_says_whether_a_claim_was_released() {
     const BEGAN: Duration = Duration::from_millis(20);
-    let outcome = |holder: &str, token, held_for| {
-        let found = AfterRelease {
-            lock_id: holder.to_owned(),
-            token,
-            held_for,
+    let outcome_of = |sight| {
+        let reply = Reply {
+            is_applied: None,
+            sight,
         };
-        let outcome = item(3).outcome(Some(&found), BEGAN);
-        outcome.map_err(|error| driver_error::failed_together(&error))
+        was_released("owner#3", FencingToken::new(7), (reply, BEGAN))
+    };
+    let outcome = |holder: &str, token, held_for| {
+        let document = Document {
+            lock_id: Value::Text(Arc::from(holder)),
+            acquired_at: Value::Date(0),
+            token: Value::Long(token),
+            ..Document::default()
+        };
+        let now = Some(millis(held_for));
+        outcome_of(Some(Sight { document, now })).map_err(|error| driver_error::failed_together(&error))
     };
     let (before, after) = (BEGAN * 2, BEGAN / 2);
     assert_eq!(
@@ -169,7 +179,7 @@ fn the_document_says_whether_a_claim_was_released() {
         );
     }
     assert_eq!(
-        item(3).outcome(None, BEGAN).ok(),
+        outcome_of(None).ok(),
         Some(false),
         "the document was deleted"
     );
@@ -194,9 +204,12 @@ async fn every_request_has_its_answer() {
     let (_admissions, members) = group(5).await;
     let releases = members.into_iter().enumerate().map(|(index, member)| {
         let store = Arc::clone(&store);
-        tokio::spawn(async move { Box::pin(store.together(member, item(index), ITEM_LIMIT)).await })
+        tokio::spawn(async move {
+                Box::pin(store.together(Gathered::RELEASES, member, row(index), ITEM_LIMIT)).await
+            })
     });
     for release in releases.collect::<Vec<_>>() {
-        assert!(!release.await.unwrap().unwrap(), "no claim had its lock");
+        let (reply, _) = release.await.unwrap().unwrap();
+        assert_eq!(reply.is_applied, Some(false), "no claim had its lock");
     }
 }
