@@ -32,7 +32,7 @@ use crate::module_tree::ModuleTree;
 
 /// The layers of the runtime from the top down: a module imports from its own layer and from those below it. The first are the
 /// public API, the last the values and tools.
-const RUNTIME_LAYERS: [&str; 9] = [
+const RUNTIME_LAYERS: [&str; 11] = [
     "lib attribute provider blocking lock guard permit context commit admin run fenced guide readme \
      fuzzing",
     "acquire",
@@ -42,8 +42,10 @@ const RUNTIME_LAYERS: [&str; 9] = [
     "line",
     "queue index_task probe",
     "store",
-    "error duration token handle output name lock_id permit_id once one_line opaque options timing moment backoff few sync \
-     task meter trace",
+    "error duration token handle output name permit_id once one_line opaque options timing moment backoff few sync task meter \
+     trace",
+    "lock_id",
+    "protocol",
 ];
 
 /// The files of the runtime that decide when it acts. They read no clock, draw nothing and wait for nothing.

@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::document::Document;
-use super::row::{Damaged, LATE_COMMAND, LONGEST, Ms, Row, Then, Until, When};
-use super::text::{is_claim, kept_of, mark_of};
-use super::value::Value;
+use super::row::{Damaged, LATE_COMMAND, LONGEST, Row, Then, Until, When};
+use super::text::{kept_of, mark_of};
+use super::value::{Ms, Value};
 
 /// Changes the document if the condition of the row holds, and returns whether it did.
 pub(crate) fn apply(row: &Row, document: &mut Option<Document>, now: Ms) -> Result<bool, Damaged> {
@@ -16,15 +16,6 @@ pub(crate) fn apply(row: &Row, document: &mut Option<Document>, now: Ms) -> Resu
     let changed = row.then.changed(document.clone().unwrap_or_default(), now)?;
     *document = Some(changed);
     Ok(true)
-}
-
-/// The time for which the lock stays taken after the end in its document. A mark and a minimum hold have no holder that could
-/// still rely on a lease, and an id that is no text belongs to no claim.
-pub(super) fn margin_after(id: &Value, margin: Ms) -> Ms {
-    match id.text() {
-        Some(id) if is_claim(id) => margin,
-        _ => 0,
-    }
 }
 
 impl When {
@@ -46,16 +37,6 @@ impl When {
 }
 
 impl Document {
-    /// Whether the lock has no holder.
-    pub(super) fn is_free(&self, now: Ms, margin: Ms) -> bool {
-        self.lock_id.text().is_some_and(|id| id.is_empty()) || self.has_ended(now, margin)
-    }
-
-    fn has_ended(&self, now: Ms, margin: Ms) -> bool {
-        let latest = now.saturating_sub(margin_after(&self.lock_id, margin));
-        self.expires_at.compare(latest) != Ordering::Greater
-    }
-
     fn released(self, now: Ms) -> Self {
         Self {
             lock_id: Value::Text(Arc::from("")),
@@ -86,8 +67,49 @@ impl Document {
         }
     }
 
+    /// Released; until the end of the minimum hold the document says by which claim.
+    fn ended(self, min_hold: Ms, unused: i64, now: Ms) -> Result<Self, Damaged> {
+        let kept_until = self.kept_until(now, min_hold)?;
+        let token = match unused {
+            0 => self.token.clone(),
+            unused => self.token.plus(-unused)?,
+        };
+        let id = self.lock_id.text().cloned();
+        let released = Self {
+            token,
+            ..self.released(now)
+        };
+        Ok(match (kept_until, id) {
+            (Some(end), Some(id)) => Self {
+                lock_id: Value::Text(Arc::from(kept_of(&id))),
+                expires_at: Value::Date(end),
+                ..released
+            },
+            _ => released,
+        })
+    }
+
+    /// With the mark of its claim; released if the period of the mark is over.
+    fn marked(self, until: Until, now: Ms) -> Self {
+        let (is_over, end) = match until {
+            Until::At(end) => (now >= end, end),
+            Until::After(kept) => (false, now + kept),
+        };
+        match self.lock_id.text() {
+            Some(id) if !is_over => Self {
+                lock_id: Value::Text(Arc::from(mark_of(id))),
+                expires_at: Value::Date(end),
+                ..self
+            },
+            _ => self.released(now),
+        }
+    }
+
     /// The end of the minimum hold, if that is later than now. A hold that begins in the future has begun by a clock that was ahead.
     fn kept_until(&self, now: Ms, min_hold: Ms) -> Result<Option<Ms>, Damaged> {
+        if min_hold == 0 {
+            return Ok(None);
+        }
         let begun = match &self.acquired_at {
             begun if begun.is_number() => return Ok(None),
             begun if begun.is_nothing() || begun.compare(now) == Ordering::Greater => now,
@@ -107,54 +129,13 @@ impl Then {
             Self::Adopt { id, expiry, tokens } => document.granted(id, *expiry, *tokens, now)?,
             Self::Renew { expiry } => document.prolonged(now + expiry, now + expiry + LATE_COMMAND),
             Self::Extend { ttl } => document.prolonged(now + ttl, now + LONGEST + LATE_COMMAND),
-            Self::End { min_hold, unused } => {
-                let kept_until = match min_hold {
-                    0 => None,
-                    min_hold => document.kept_until(now, *min_hold)?,
-                };
-                let token = match unused {
-                    0 => document.token.clone(),
-                    unused => document.token.plus(-unused)?,
-                };
-                let id = document.lock_id.text().cloned();
-                let released = Document {
-                    token,
-                    ..document.released(now)
-                };
-                match (kept_until, id) {
-                    (Some(end), Some(id)) => Document {
-                        lock_id: Value::Text(Arc::from(kept_of(&id))),
-                        expires_at: Value::Date(end),
-                        ..released
-                    },
-                    _ => released,
-                }
-            }
-            Self::Rename { to, ttl, min_hold } => {
-                let kept_until = match min_hold {
-                    0 => None,
-                    min_hold => document.kept_until(now, *min_hold)?,
-                };
-                Document {
-                    lock_id: Value::Text(Arc::clone(to)),
-                    expires_at: Value::Date((now + ttl).max(kept_until.unwrap_or(now))),
-                    ..document
-                }
-            }
-            Self::Mark { until } => {
-                let (is_over, end) = match until {
-                    Until::At(end) => (now >= *end, *end),
-                    Until::After(kept) => (false, now + kept),
-                };
-                match document.lock_id.text() {
-                    Some(id) if !is_over => Document {
-                        lock_id: Value::Text(Arc::from(mark_of(id))),
-                        expires_at: Value::Date(end),
-                        ..document
-                    },
-                    _ => document.released(now),
-                }
-            }
+            Self::End { min_hold, unused } => document.ended(*min_hold, *unused, now)?,
+            Self::Rename { to, ttl, min_hold } => Document {
+                expires_at: Value::Date((now + ttl).max(document.kept_until(now, *min_hold)?.unwrap_or(now))),
+                lock_id: Value::Text(Arc::clone(to)),
+                ..document
+            },
+            Self::Mark { until } => document.marked(*until, now),
             Self::Force if document.is_sound() => document.released(now),
             Self::Force => {
                 let token = document.token.long().unwrap_or(i64::MIN);

@@ -1,4 +1,7 @@
-use super::value::Value;
+use std::cmp::Ordering;
+
+use super::text::is_claim;
+use super::value::{Ms, Value};
 
 /// The fields of a lock's document.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -21,5 +24,25 @@ impl Document {
                 token: Value::Long(_),
             }
         )
+    }
+
+    /// Whether the lock has no holder.
+    pub(crate) fn is_free(&self, now: Ms, margin: Ms) -> bool {
+        self.lock_id.text().is_some_and(|id| id.is_empty()) || self.has_ended(now, margin)
+    }
+
+    /// Whether its time, and the margin after it, is over.
+    pub(super) fn has_ended(&self, now: Ms, margin: Ms) -> bool {
+        let latest = now.saturating_sub(margin_after(&self.lock_id, margin));
+        self.expires_at.compare(latest) != Ordering::Greater
+    }
+}
+
+/// The time for which the lock stays taken after the end in its document. A mark and a minimum hold have no holder that could
+/// still rely on a lease, and an id that is no text belongs to no claim.
+pub(super) fn margin_after(id: &Value, margin: Ms) -> Ms {
+    match id.text() {
+        Some(id) if is_claim(id) => margin,
+        _ => 0,
     }
 }

@@ -14,8 +14,8 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
-use super::row::LockId;
 use super::text::claim_in;
+use super::value::LockId;
 
 /// The variant of a uuid, and the sign.
 const SIGN: u8 = 0x80 | 0x2d;

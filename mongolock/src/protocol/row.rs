@@ -3,16 +3,7 @@
 use std::sync::Arc;
 
 use super::sight::Sight;
-use super::value::Value;
-
-/// The name of a lock, which is the `_id` of its document.
-pub(crate) type Name = Arc<str>;
-
-/// The text of a `lockId`.
-pub(crate) type LockId = Arc<str>;
-
-/// Milliseconds: a time of the server's clock since 1970, or a length of time.
-pub(crate) type Ms = i64;
+use super::value::{LockId, Ms, Name, Value};
 
 /// The longest time for which a command stays in the server, in milliseconds. A renewal leaves an end that is later than its own
 /// by no more than this: only a clock that was ahead can have set a later one.

@@ -1,9 +1,8 @@
 use std::sync::Arc;
 
-use super::apply::margin_after;
-use super::document::Document;
-use super::row::{Ms, Name};
+use super::document::{Document, margin_after};
 use super::text::is_claim;
+use super::value::{Ms, Name};
 
 /// A document as a command has seen it.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,7 +1,14 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::row::Ms;
+/// The name of a lock, which is the `_id` of its document.
+pub(crate) type Name = Arc<str>;
+
+/// The text of a `lockId`.
+pub(crate) type LockId = Arc<str>;
+
+/// Milliseconds: a time of the server's clock since 1970, or a length of time.
+pub(crate) type Ms = i64;
 
 /// The value of a field: the library's own types, and any other one that a damaged document or another program can have.
 #[derive(Debug, Clone, PartialEq, Default)]

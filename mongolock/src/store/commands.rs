@@ -1,5 +1,6 @@
 //! The commands of claims and leases, each as rows.
 
+mod detached;
 #[cfg(all(test, server_tests))]
 mod tests;
 
@@ -10,19 +11,18 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 
 use super::error::{any_of_claims, of_change, unfit};
+use super::gather::{Gathered, was_released};
 use super::look::{duration, held_permits, running};
 use super::mongo::millis;
-use super::gather::{Gathered, was_released};
 use super::{
-    AcquireReply, AcquireRequest, Admission, AdmissionClass, ClaimEnd, Claimed, Dates, Detachment, Extended,
-    HeldPermits, LeaseId, Looked, MarkReply, MarkRequest, Ran, RenewReply, RunningLeases, Sending, Store,
-    driver_error,
+    AcquireReply, AcquireRequest, Admission, AdmissionClass, ClaimEnd, Claimed, Dates, HeldPermits, LeaseId,
+    Looked, MarkReply, MarkRequest, Ran, RenewReply, RunningLeases, Sending, Store, driver_error,
 };
 use crate::few::Few;
 use crate::once::MarkEnd;
 use crate::protocol::{Order, Reply, Row, Then, Until, Value, When};
 use crate::timing::RELEASE_LIMIT;
-use crate::{FencingToken, LockError, LossReason, lock_id};
+use crate::{FencingToken, LockError, lock_id};
 
 impl Store {
     /// Takes those of these locks that are free. Several keys have one id in common and different names: one command claims
@@ -163,137 +163,6 @@ impl Store {
         self.end_many(keys, end, RELEASE_LIMIT).await
     }
 
-    /// Gives the leases of these claims the id of a handle; the replies are for the claims with that id. Repeating it is
-    /// harmless: a repetition finds the id of the handle and changes nothing. For a set a query follows, and the inner error is
-    /// that of the query. The caller has the admission.
-    ///
-    /// The command comes to the first lock of a set last: a call that resumes the lease too early gets nothing, and not a
-    /// part of it.
-    pub(crate) async fn detach(
-        &self,
-        keys: &Few<LeaseId>,
-        detachment: &Detachment,
-        limit: Duration,
-    ) -> Result<Claimed, LockError> {
-        let row = |(key, token): (&LeaseId, &FencingToken)| Row {
-            name: Arc::clone(&key.name),
-            when: When::Own {
-                id: Arc::clone(&key.lock_id),
-                token: Some(token.get()),
-                runs: None,
-            },
-            then: Then::Rename {
-                to: Arc::clone(&detachment.lock_id),
-                ttl: millis(detachment.ttl),
-                min_hold: millis(detachment.min_hold),
-            },
-        };
-        let mut tokens = detachment.tokens.iter();
-        let mut rows = keys.map(|key| row((key, tokens.next().unwrap_or(&FencingToken::NONE))));
-        rows.reverse();
-        let ran = self.run(Sending::DETACHMENT, &rows, Order::Each, limit).await;
-        let detached = keys.map(|key| key.with_id(&detachment.lock_id));
-        let ran = ran.map(|queried| {
-            queried.map(|mut replies| {
-                replies.reverse();
-                replies
-            })
-        });
-        let mut tokens = detachment.tokens.iter();
-        let reply = |key: &LeaseId, reply: Result<Reply, LockError>| {
-            let token = tokens.next().copied().unwrap_or(FencingToken::NONE);
-            match reply {
-                Ok(Reply {
-                    is_applied: Some(true),
-                    sight: None,
-                }) => Ok(AcquireReply::of_token(token)),
-                reply => acquired(key, AcquireRequest::plain(detachment.ttl), reply),
-            }
-        };
-        replies(&detached, ran, reply)
-    }
-
-    /// Gives these claims the lease that has the id of a handle, if it still runs. Repeating it with the same keys is harmless.
-    /// For a set a query follows, and the inner error is that of the query.
-    ///
-    /// The command stops at the first lock that has neither the id of the handle nor that of the claims. So of two calls at
-    /// the same time the one that gets the first lock gets all.
-    pub(crate) async fn resume(
-        &self,
-        keys: &Few<LeaseId>,
-        handle_id: &Arc<str>,
-        request: AcquireRequest,
-        limit: Duration,
-        _admission: Admission,
-    ) -> Result<Claimed, LockError> {
-        let row = |key: &LeaseId| Row {
-            name: Arc::clone(&key.name),
-            when: When::runs(handle_id),
-            then: Then::Adopt {
-                id: Arc::clone(&key.lock_id),
-                expiry: millis(request.expiry),
-                tokens: request.tokens,
-            },
-        };
-        let ran = self
-            .run(Sending::CLAIM, &keys.map(row), Order::StopAtMiss, limit)
-            .await;
-        claimed(keys, request, ran)
-    }
-
-    /// Has a detached lease that still runs last for this time from now on, and returns its end. It shortens no lease; that of
-    /// a set ends with the first of its locks, and the command stops at the first one whose lease is lost. For a set a query
-    /// follows. The caller has the admission.
-    pub(crate) async fn extend(
-        &self,
-        keys: &Few<LeaseId>,
-        ttl: Duration,
-        limit: Duration,
-    ) -> Result<Extended, LockError> {
-        let row = |key: &LeaseId| Row {
-            name: Arc::clone(&key.name),
-            when: When::runs(&key.lock_id),
-            then: Then::Extend { ttl: millis(ttl) },
-        };
-        let ran = self
-            .run(Sending::EXTENSION, &keys.map(row), Order::StopAtMiss, limit)
-            .await;
-        let request = AcquireRequest {
-            wants_dates: true,
-            ..AcquireRequest::plain(ttl)
-        };
-        let ends = claimed(keys, request, ran)??;
-        let ends = ends.iter().map(end_of).collect::<Result<Vec<DateTime>, _>>();
-        Ok(ends.and_then(|ends| ends.into_iter().min().ok_or(LossReason::Gone)))
-    }
-
-    /// Releases a detached lease; `false` if no lock was taken by it. The caller has the admission.
-    pub(crate) async fn release_detached(
-        &self,
-        keys: &Few<LeaseId>,
-        min_hold: Duration,
-        takeover_margin: Duration,
-        limit: Duration,
-    ) -> Result<bool, LockError> {
-        let row = |key: &LeaseId| Row {
-            name: Arc::clone(&key.name),
-            when: When::Own {
-                id: Arc::clone(&key.lock_id),
-                token: None,
-                runs: Some(millis(takeover_margin)),
-            },
-            then: end(min_hold),
-        };
-        let ran = self
-            .run(Sending::RELEASE, &keys.map(row), Order::Each, limit)
-            .await;
-        let replies = of_release(keys, ran.flatten())?;
-        let is_missed = |reply: &Result<Reply, LockError>| {
-            reply.as_ref().is_ok_and(|reply| reply.is_applied == Some(false))
-        };
-        Ok(!replies.iter().all(is_missed))
-    }
-
     /// Looks which of these locks are held, with one query that changes nothing. The caller has the admission, and may drop
     /// the future: nothing depends on the reply.
     pub(crate) async fn look(
@@ -320,17 +189,6 @@ impl Store {
             self.look(looked, takeover_margin, limit).await?,
             semaphore,
         ))
-    }
-}
-
-impl AcquireReply {
-    /// The reply for a claim whose document has this token, if no more is known.
-    fn of_token(last_token: FencingToken) -> Self {
-        Self::Acquired {
-            last_token,
-            remaining: None,
-            dates: None,
-        }
     }
 }
 
@@ -507,15 +365,4 @@ pub(super) fn acquired(
         remaining: sight.until_free(millis(request.takeover_margin)).map(duration),
         dates,
     })
-}
-
-/// The end of a lease that was extended.
-fn end_of(reply: &AcquireReply) -> Extended {
-    match reply {
-        AcquireReply::Acquired {
-            dates: Some(dates), ..
-        } if dates.expires_at > dates.now => Ok(dates.expires_at),
-        AcquireReply::Acquired { .. } => Err(LossReason::Expired),
-        AcquireReply::Held { .. } => Err(LossReason::Gone),
-    }
 }

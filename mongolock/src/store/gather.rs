@@ -179,13 +179,7 @@ impl Drop for Member {
 
 impl Store {
     /// Sends a request with the others that were admitted together with it.
-    pub(super) async fn together(
-        &self,
-        of: Gathered,
-        member: Member,
-        row: Row,
-        limit: Duration,
-    ) -> Answer {
+    pub(super) async fn together(&self, of: Gathered, member: Member, row: Row, limit: Duration) -> Answer {
         let answered = match member.join(row, limit) {
             Role::Sends(group, answered) => {
                 // The permission of the group was for its first command.
@@ -296,7 +290,9 @@ pub(super) fn was_released(
         return Ok(true);
     }
     // Dates have milliseconds.
-    let is_recent = sight.held_for().is_some_and(|held| duration(held) <= since + Duration::from_millis(1));
+    let is_recent = sight
+        .held_for()
+        .is_some_and(|held| duration(held) <= since + Duration::from_millis(1));
     if is_recent || sight.has(lock_id) {
         return Err(unknown(LockError::no_reply("release", TOGETHER_LIMIT)));
     }

@@ -19,8 +19,8 @@ const SINGLE_FILES: &str = "single files";
 
 /// The bounds of the library's rooms: its top folders, each with the file of its name, and the folders of `store`.
 const ROOMS: &[(&str, usize)] = &[
-    ("acquire", 2674),
-    ("admin", 1048),
+    ("acquire", 2680),
+    ("admin", 1049),
     ("blocking", 157),
     ("commit", 265),
     ("context", 273),
@@ -36,24 +36,26 @@ const ROOMS: &[(&str, usize)] = &[
     ("name", 319),
     ("notifier", 1300),
     ("options", 289),
+    ("protocol", 509),
     ("provider", 551),
     ("queue", 767),
     ("run", 568),
-    ("single files", 1331),
-    ("store", 3572),
+    ("single files", 1295),
+    ("store", 2578),
     ("store/admission", 496),
-    ("store/gather", 286),
-    ("store/memory", 706),
+    ("store/commands", 446),
+    ("store/gather", 242),
+    ("store/memory", 327),
+    ("store/mongo", 728),
     ("store/reachability", 705),
-    ("store/several", 201),
-    ("store/ttl_index", 277),
-    ("store/waiters", 257),
+    ("store/ttl_index", 292),
+    ("store/waiters", 231),
     ("timing", 133),
     ("trace", 390),
 ];
 
 /// The files that are larger than [`FILE`].
-const LARGE_FILES: &[(&str, usize)] = &[("mongolock/src/store/dispatch.rs", 467)];
+const LARGE_FILES: &[(&str, usize)] = &[];
 
 /// The functions that are larger than [`FUNCTION`].
 const LONG_FUNCTIONS: &[(&str, usize)] = &[
@@ -71,7 +73,6 @@ const LONG_FUNCTIONS: &[(&str, usize)] = &[
     ("mongolock/src/error/text.rs: fmt", 68),
     ("mongolock/src/lease/release.rs: send", 71),
     ("mongolock/src/simulation/knobs.rs: faults", 137),
-    ("mongolock/src/simulation/order.rs: run", 86),
     ("mongolock/src/simulation/plan.rs: adapted", 65),
     ("tests/model/src/commit.rs: next_state", 83),
     ("tests/model/src/done.rs: next_state", 72),

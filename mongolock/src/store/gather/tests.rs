@@ -178,11 +178,7 @@ fn the_document_says_whether_a_claim_was_released() {
             "another one may have acquired the lock after the release"
         );
     }
-    assert_eq!(
-        outcome_of(None).ok(),
-        Some(false),
-        "the document was deleted"
-    );
+    assert_eq!(outcome_of(None).ok(), Some(false), "the document was deleted");
 }
 
 /// An error of the command is that of each request only if the command cannot have made it.
@@ -205,8 +201,8 @@ async fn every_request_has_its_answer() {
     let releases = members.into_iter().enumerate().map(|(index, member)| {
         let store = Arc::clone(&store);
         tokio::spawn(async move {
-                Box::pin(store.together(Gathered::RELEASES, member, row(index), ITEM_LIMIT)).await
-            })
+            Box::pin(store.together(Gathered::RELEASES, member, row(index), ITEM_LIMIT)).await
+        })
     });
     for release in releases.collect::<Vec<_>>() {
         let (reply, _) = release.await.unwrap().unwrap();

@@ -104,21 +104,21 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    /// Runs a row, and returns the token that the document has then.
+    fn run(store: &MemoryStore, name: &str, when: When, then: Then) -> i64 {
+        let name = Arc::from(name);
+        let replies = store.run_at_once(&Few::one(Row { name, when, then }), Order::Each);
+        let reply = replies[0].as_ref().unwrap();
+        assert_eq!(reply.is_applied, Some(true), "{replies:?}");
+        reply.sight.as_ref().unwrap().document.token.long().unwrap()
+    }
+
     /// Acquires the lock for a second with this number of tokens, and returns the last of them.
     fn claim(store: &MemoryStore, name: &str, tokens: i64) -> i64 {
-        let row = Row {
-            name: name.into(),
-            when: When::Free { margin: 0 },
-            then: Then::Claim {
-                id: "one".into(),
-                expiry: 1000,
-                tokens,
-            },
-        };
-        let replies = store.run_at_once(&Few::one(row), Order::Each);
-        let reply = replies[0].as_ref().unwrap();
-        assert_eq!(reply.is_applied, Some(true), "{name} is free");
-        reply.sight.as_ref().unwrap().document.token.long().unwrap()
+        let id = "one".into();
+        let expiry = 1000;
+        let then = Then::Claim { id, expiry, tokens };
+        run(store, name, When::Free { margin: 0 }, then)
     }
 
     /// Each name is used once, a hundred names a second.
@@ -172,6 +172,31 @@ mod tests {
         claim(&store, "other", 1);
         assert!(store.sight(store.now(), "n").is_none());
         assert!(claim(&store, "n", 1) > before);
+    }
+
+    /// A release gives back what was not handed out of its block, and still each hold has a greater token than the one before
+    /// it: the clock stands still, and is behind the tokens when the document is deleted.
+    #[tokio::test(start_paused = true)]
+    async fn tokens_rise_over_releases_that_give_back_the_rest_of_their_blocks() {
+        const BLOCK: i64 = 1000;
+        let store = MemoryStore::new();
+        store.set_retention(SECOND / 100);
+        let mut last = 0;
+        for _ in 0..100_000 {
+            let first = claim(&store, "n", BLOCK) - (BLOCK - 1);
+            assert!(first > last, "{first} after {last}");
+            let end = Then::End {
+                min_hold: 0,
+                unused: BLOCK - 1,
+            };
+            last = run(&store, "n", When::is(&"one".into()), end);
+            assert_eq!(last, first, "one token was handed out");
+        }
+        advance(SECOND / 50).await;
+        assert!(last > store.now() * 1000, "the tokens are ahead of the clock");
+        claim(&store, "other", 1);
+        assert!(store.sight(store.now(), "n").is_none(), "it was deleted");
+        assert!(claim(&store, "n", 1) > last);
     }
 
     #[tokio::test(start_paused = true)]

@@ -29,7 +29,6 @@ impl MongoStore {
         tells_each: bool,
     ) -> Ran {
         let reply = match rows {
-            Few::One([row]) if is_told_by_number(row) => self.run_counted(row, limit).await,
             Few::One([row]) => self.run_one(row, limit).await,
             // It is on the heap, so that the task of a single lock has no room for it.
             Few::Several(rows) => {
@@ -50,16 +49,6 @@ impl MongoStore {
             Then::End { .. } => self.note_release(ran),
             _ => {}
         }
-    }
-
-    /// Runs a row of which the number of documents tells all: it is one or none.
-    async fn run_counted(&self, row: &Row, limit: Duration) -> Result<Reply, LockError> {
-        let command = by_server().several(self.locks.name(), std::slice::from_ref(row), Order::Each);
-        let matched = matched(self.write(&self.locks, command, limit).await)?;
-        Ok(Reply {
-            is_applied: Some(matched > 0),
-            sight: None,
-        })
     }
 
     async fn run_one(&self, row: &Row, limit: Duration) -> Result<Reply, LockError> {
@@ -163,11 +152,6 @@ impl MongoStore {
             }
         }
     }
-}
-
-/// Whether all that a caller asks of this row is whether it was applied.
-fn is_told_by_number(row: &Row) -> bool {
-    matches!(row.then, Then::Renew { .. } | Then::End { .. })
 }
 
 /// The number of documents that the statements of an update have found. One that has stopped at a miss has no number.
