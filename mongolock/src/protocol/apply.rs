@@ -58,7 +58,8 @@ impl Document {
     /// The later one of this end and the present one, which may be later by this much at most.
     fn prolonged(self, least: Ms, most: Ms) -> Self {
         let present = match &self.expires_at {
-            end if end.is_nothing() || end.compare(least) != Ordering::Greater => least,
+            end if end.is_nothing() => most,
+            end if end.compare(least) != Ordering::Greater => least,
             end => end.date().map_or(most, |end| end.min(most)),
         };
         Self {
@@ -178,7 +179,7 @@ impl Value {
         let first = first_token(now);
         Ok(match self.plus(1)? {
             Self::Long(next) => Self::Long(next.max(first)),
-            Self::Double(next) if next > as_double(first) => Self::Double(next),
+            Self::Double(next) if next >= as_double(first) => Self::Double(next),
             // A date is greater than every number.
             Self::Date(next) => Self::Date(next),
             _ => Self::Long(first),

@@ -16,7 +16,7 @@ pub(crate) enum Value {
     /// The field does not exist.
     #[default]
     Missing,
-    /// Null, or undefined.
+    /// Null.
     Null,
     Int(i32),
     Long(i64),

@@ -22,7 +22,7 @@ use super::mongo::millis;
 use super::{Admissions, Looked, Selected};
 use crate::few::Few;
 use crate::options::DEFAULT_RETENTION;
-use crate::protocol::{Document, Ms, Name, News, Order, Reply, Row, Sight, When, apply};
+use crate::protocol::{Document, Ms, Name, News, Order, Reply, Row, Sight, Then, When, apply};
 use crate::sync::lock;
 use crate::{LockError, permit_id};
 
@@ -115,7 +115,8 @@ impl MemoryStore {
             if is_new {
                 retention.add(&row.name, now);
             }
-            if id.as_ref() != Some(&document.lock_id) {
+            let is_acquired = matches!(row.then, Then::Claim { .. });
+            if is_acquired || id.as_ref() != Some(&document.lock_id) {
                 self.report(&row.name, Some(&sight));
             }
             by_name.insert(Arc::clone(&row.name), document);

@@ -1,5 +1,8 @@
 //! Rows as commands of MongoDB. What they mean is in `protocol/apply.rs`, and a property test compares both.
 
+#[cfg(all(test, server_tests))]
+mod tests;
+
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::fields::bson;
@@ -109,13 +112,13 @@ impl Encoder {
     }
 
     /// A row that ends the command if it does not have its document as it wants it: to the server a `$switch` without a branch is an
-    /// error.
+    /// error. As an upsert it also meets a document that does not exist, and inserts none.
     fn statement_or_stop(&self, row: &Row) -> Document {
         let is_own = |id: &LockId| doc! { "case": is_id(id), "then": SAME };
         let own = row.then.new_id().map(is_own).into_iter().collect();
         let never = doc! { "case": { "$literal": false }, "then": Bson::Null };
         doc! {
-            "q": { "_id": &*row.name }, "u": [self.stage(row, own, never.into())], "upsert": may_insert(row),
+            "q": { "_id": &*row.name }, "u": [self.stage(row, own, never.into())], "upsert": true,
         }
     }
 
@@ -277,7 +280,8 @@ pub(in crate::store) fn may_insert(row: &Row) -> bool {
 }
 
 /// Whether two rows become one statement: renewals, or ends, that write the same. The rows of a set have one id, which is not
-/// mixed with others. An array with an id matches a query, so what is compared is the number of documents.
+/// mixed with others. A statement matches each of its documents with any of its ids and tokens: claims of the same millisecond
+/// can have equal tokens, and an array with an id counts as the id.
 fn merge(one: &Row, other: &Row) -> bool {
     let (
         When::Own { id, token, runs },

@@ -1,0 +1,182 @@
+//! The server does to documents what [`apply`] says of the rows: both run random rows on random documents.
+//!
+//! `MONGOLOCK_SEED=7` draws other ones, and `--nocapture` prints how many there are of each kind.
+
+mod case;
+mod clock;
+mod draw;
+mod mutants;
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use mongodb::Database;
+use mongodb::bson::{Bson, Document, doc};
+use mongolock_tests::test_db;
+use tokio::task::JoinSet;
+
+use self::case::{Case, Effect, shown};
+use self::draw::{DOCUMENTS, GROUPS, ROWS, SOUND, damages, seed, time};
+
+/// The least number of pairs of each kind of rows and each kind of documents.
+const PAIRS: usize = 20;
+
+/// The number of commands of several rows of each kind.
+const COMMANDS: usize = 50;
+
+/// The number of commands that run at the same time.
+const WORKERS: usize = 8;
+
+/// The collection.
+const LOCKS: &str = "locks";
+
+/// Writes the documents of these cases.
+async fn write(database: &Database, cases: &[Case]) {
+    let locks = database.collection::<Document>(LOCKS);
+    locks
+        .delete_many(doc! {})
+        .await
+        .expect("the documents of earlier cases are deleted");
+    let pairs = cases
+        .iter()
+        .flat_map(|case| case.rows.iter().zip(&case.documents));
+    let named = pairs.filter_map(|(row, document)| {
+        let mut named = doc! { "_id": &*row.name };
+        named.extend(document.clone()?);
+        Some(named)
+    });
+    let documents: Vec<Document> = named.collect();
+    if !documents.is_empty() {
+        locks
+            .insert_many(documents)
+            .await
+            .expect("the documents are written");
+    }
+}
+
+/// All documents, by their names.
+async fn read(database: &Database) -> BTreeMap<String, Document> {
+    let query = doc! { "find": LOCKS, "batchSize": i32::MAX, "singleBatch": true };
+    let mut reply = database.run_command(query).await.expect("the documents are read");
+    let cursor = reply.get_document_mut("cursor").expect("a reply has a cursor");
+    let batch = cursor
+        .get_array_mut("firstBatch")
+        .map(std::mem::take)
+        .expect("a cursor has a batch");
+    let named = batch.into_iter().filter_map(|found| match found {
+        Bson::Document(document) => Some((document.get_str("_id").ok()?.to_owned(), document)),
+        _ => None,
+    });
+    named.collect()
+}
+
+/// Runs the commands of these cases, and returns the effect of each.
+async fn run(database: &Database, cases: Vec<Case>) -> Vec<(Case, Effect)> {
+    write(database, &cases).await;
+    let mut shares: Vec<Vec<Case>> = (0..WORKERS).map(|_| Vec::new()).collect();
+    for (index, case) in cases.into_iter().enumerate() {
+        shares[index % WORKERS].push(case);
+    }
+    let mut workers = JoinSet::new();
+    for share in shares {
+        let database = database.clone();
+        workers.spawn(async move {
+            let mut ran = Vec::new();
+            for case in share {
+                let mut command = case.command.clone();
+                command.insert("writeConcern", doc! { "w": 1 });
+                let effect = case.effect_of(database.run_command(command).await);
+                ran.push((case, effect));
+            }
+            ran
+        });
+    }
+    let mut ran: Vec<(Case, Effect)> = workers.join_all().await.into_iter().flatten().collect();
+    let found = read(database).await;
+    for (case, effect) in &mut ran {
+        let names = case.rows.iter().map(|row| &*row.name);
+        effect.documents = names.map(|name| shown(found.get(name))).collect();
+    }
+    ran
+}
+
+/// Asserts that the effects are those of [`apply`].
+fn assert_agreement(ran: &[(Case, Effect)]) {
+    let differences: Vec<String> = ran
+        .iter()
+        .filter_map(|(case, effect)| case.difference(effect))
+        .collect();
+    let first = differences
+        .iter()
+        .take(3)
+        .map(String::as_str)
+        .collect::<Vec<&str>>();
+    assert!(
+        differences.is_empty(),
+        "{} of {} differ:\n{}",
+        differences.len(),
+        ran.len(),
+        first.join("\n")
+    );
+}
+
+/// Prints the number of pairs of each kind of rows and each kind of documents, and asserts that there are enough.
+fn count(ran: &[(Case, Effect)]) {
+    println!("documents: {}", DOCUMENTS.join(", "));
+    for row in ROWS {
+        let of_row = || ran.iter().filter(|(case, _)| case.kind.0 == row);
+        let pairs = DOCUMENTS.map(|document| of_row().filter(|(case, _)| case.kind.1 == document).count());
+        let damaged = of_row().filter(|(_, effect)| !effect.errors.is_empty()).count();
+        let changed = of_row()
+            .filter(|(case, effect)| effect.documents != case.unchanged())
+            .count();
+        println!("{row}: {pairs:?}, {changed} changed, {damaged} damaged");
+        assert!(
+            pairs.iter().all(|count| *count >= PAIRS) && changed >= PAIRS,
+            "{row}"
+        );
+    }
+    println!("{} pairs", ran.len());
+}
+
+#[tokio::test]
+async fn a_row_has_the_same_effect_on_the_server() {
+    let db = test_db().await;
+    let mut rng = Rng::with_seed(seed());
+    let mut cases = Vec::new();
+    for row in ROWS {
+        for (index, document) in DOCUMENTS.into_iter().enumerate() {
+            let count = if index < SOUND { PAIRS } else { damages(0).len() };
+            cases.extend(
+                (0..count).map(|number| Case::pair((row, document), number, time(&mut rng), &mut rng)),
+            );
+        }
+    }
+    let ran = run(db.database(), cases).await;
+    assert_agreement(&ran);
+    count(&ran);
+}
+
+#[tokio::test]
+async fn several_rows_have_the_same_effects_on_the_server() {
+    let db = test_db().await;
+    let mut rng = Rng::with_seed(seed());
+    let draw = |number| Case::group(number % GROUPS.len(), number, &mut rng);
+    let cases: Vec<Case> = (0..GROUPS.len() * COMMANDS).map(draw).collect();
+    let ran = run(db.database(), cases).await;
+    assert_agreement(&ran);
+    for (kind, ..) in GROUPS {
+        let of_kind = || ran.iter().filter(|(case, _)| case.kind.0 == kind);
+        let sum = |of: fn(&(Case, Effect)) -> usize| of_kind().map(of).sum::<usize>();
+        let (rows, statements) = (
+            sum(|(case, _)| case.rows.len()),
+            sum(|(case, _)| case.statements()),
+        );
+        let stopped = of_kind().filter(|(_, effect)| !effect.errors.is_empty()).count();
+        println!(
+            "{kind}: {} groups, {rows} rows, {statements} statements, {stopped} with errors",
+            of_kind().count()
+        );
+    }
+    println!("{} groups", ran.len());
+}

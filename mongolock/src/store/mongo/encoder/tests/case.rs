@@ -1,0 +1,231 @@
+//! Rows with their documents and their command, and what `apply` says of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fastrand::Rng;
+use mongodb::bson::{Bson, Document};
+
+use super::LOCKS;
+use super::draw::{GROUPS, document, document_of_group, new_id, one_code, pick, row, seed, time};
+use crate::error::codes::{NO_BRANCH, WRONG_TYPE};
+use crate::protocol::{Document as Fields, Kind, Ms, Order, Row, Sight, apply};
+use crate::store::driver_error;
+use crate::store::mongo::encoder::{Encoder, may_insert};
+use crate::store::mongo::fields::{bson, sight};
+
+/// Rows, the documents before them, and the command that runs them at this time.
+pub(super) struct Case {
+    pub(super) kind: (&'static str, &'static str),
+    pub(super) rows: Vec<Row>,
+    pub(super) documents: Vec<Option<Document>>,
+    pub(super) now: Ms,
+    /// The order of several rows; `None` if there is one row that has its own kind of command.
+    pub(super) order: Option<Order>,
+    pub(super) command: Document,
+}
+
+/// What a command has done. Its values are texts, because some of them do not equal themselves.
+#[derive(Debug, PartialEq, Default)]
+pub(super) struct Effect {
+    /// The rows that have failed, each with the code of the error.
+    pub(super) errors: Vec<(usize, i32)>,
+    /// The document in the reply, or the number of documents.
+    pub(super) reply: String,
+    /// The documents after the command.
+    pub(super) documents: Vec<String>,
+}
+
+impl Case {
+    /// A row with a command of its own, and its document.
+    pub(super) fn pair(kind: (&'static str, &'static str), number: usize, now: Ms, rng: &mut Rng) -> Self {
+        let (row_kind, document_kind) = kind;
+        let id = new_id(
+            pick(rng, &[Kind::Single, Kind::Set, Kind::Permit, Kind::Resumed]),
+            rng,
+        );
+        let document = document(document_kind, row_kind, &id, number, now, rng);
+        let name = format!("{row_kind}, {document_kind}, {number}");
+        let fits = document_kind.starts_with("damaged");
+        let seen = seen(document.as_ref()).unwrap_or_default();
+        let row = row(row_kind, &name, &seen, fits, now, rng);
+        Self {
+            kind,
+            command: Encoder::at(now).one(LOCKS, &row),
+            rows: vec![row],
+            documents: vec![document],
+            now,
+            order: None,
+        }
+    }
+
+    /// Rows of one command. Half of them are as alike as their documents allow, and half have one id in common.
+    pub(super) fn group(kind: usize, number: usize, rng: &mut Rng) -> Self {
+        let (group_kind, order, row_kinds) = GROUPS[kind];
+        let now = time(rng);
+        let (set, alike) = (new_id(Kind::Set, rng), rng.fork());
+        let (mut rows, mut documents) = (Vec::new(), Vec::new());
+        for index in 0..rng.usize(1..9) {
+            let row_kind = pick(rng, row_kinds);
+            let id = if rng.bool() {
+                Arc::clone(&set)
+            } else {
+                new_id(Kind::Single, rng)
+            };
+            let document = document_of_group(order, row_kind, &id, now, &documents, rng);
+            let name = format!("{group_kind}, {number}, {index}");
+            let mut draws = if rng.bool() { alike.clone() } else { rng.fork() };
+            let seen = seen(document.as_ref()).unwrap_or_default();
+            rows.push(row(row_kind, &name, &seen, rng.u8(..4) > 0, now, &mut draws));
+            documents.push(document);
+        }
+        Self {
+            kind: (group_kind, "several"),
+            command: Encoder::at(now).several(LOCKS, &rows, order),
+            rows,
+            documents,
+            now,
+            order: Some(order),
+        }
+    }
+
+    /// What the command has to do.
+    pub(super) fn expected(&self) -> Effect {
+        let stops = self.order == Some(Order::StopAtMiss);
+        let goes_on = self.rows.iter().all(may_insert) && !stops;
+        let (mut effect, mut applied, mut found) = (Effect::default(), 0, 0);
+        for (index, (row, document)) in self.rows.iter().zip(&self.documents).enumerate() {
+            let before = seen(document.as_ref());
+            let mut after = before.clone();
+            if goes_on || effect.errors.is_empty() {
+                let ran = apply(row, &mut after, self.now);
+                let is_own = after.as_ref().is_some_and(|after| has_new_id(row, after));
+                match ran {
+                    Err(_) => effect.errors.push((index, WRONG_TYPE[0])),
+                    Ok(false) if stops && !is_own => effect.errors.push((index, NO_BRANCH)),
+                    Ok(is_applied) => {
+                        applied += i32::from(is_applied);
+                        found += i32::from(after.is_some());
+                    }
+                }
+            }
+            if self.order.is_none() && effect.errors.is_empty() {
+                let replied = if may_insert(row) { &after } else { &before };
+                let sight = replied.clone().map(|document| Sight {
+                    document,
+                    now: Some(self.now),
+                });
+                effect.reply = format!("{sight:?}");
+            }
+            effect
+                .documents
+                .push(shown(stored(&row.name, document.as_ref(), after).as_ref()));
+        }
+        if self.order.is_some() {
+            // Only statements whose queries have the whole condition find no other documents.
+            let counts_all = stops || goes_on;
+            effect.reply = if counts_all { found } else { applied }.to_string();
+        }
+        effect
+    }
+
+    /// The documents before the command.
+    pub(super) fn unchanged(&self) -> Vec<String> {
+        let pairs = self.rows.iter().zip(&self.documents);
+        let before = |(row, document): (&Row, &Option<Document>)| {
+            let document = document.as_ref();
+            shown(stored(&row.name, document, seen(document)).as_ref())
+        };
+        pairs.map(before).collect()
+    }
+
+    /// The number of statements in a command of several rows.
+    pub(super) fn statements(&self) -> usize {
+        self.command.get_array("updates").map_or(0, Vec::len)
+    }
+
+    /// The errors and the reply of the command.
+    pub(super) fn effect_of(&self, ran: mongodb::error::Result<Document>) -> Effect {
+        let mut effect = Effect::default();
+        match ran {
+            Err(error) => {
+                let code =
+                    driver_error::code(&error).unwrap_or_else(|| panic!("no error of the server: {error}"));
+                effect.errors.push((0, one_code(code)));
+            }
+            Ok(reply) if self.order.is_none() => {
+                let sight = reply.get_document("value").ok().map(sight);
+                effect.reply = format!("{sight:?}");
+            }
+            Ok(reply) => {
+                effect.reply = reply
+                    .get_i32("n")
+                    .map_or_else(|error| error.to_string(), |n| n.to_string());
+                let errors = reply.get_array("writeErrors").into_iter().flatten();
+                for error in errors.filter_map(Bson::as_document) {
+                    let number = |field| error.get_i32(field).unwrap_or_default();
+                    let index = usize::try_from(number("index")).unwrap_or(usize::MAX);
+                    effect.errors.push((index, one_code(number("code"))));
+                }
+            }
+        }
+        effect
+    }
+
+    /// The text for an effect that is not the expected one.
+    pub(super) fn difference(&self, effect: &Effect) -> Option<String> {
+        let expected = self.expected();
+        if *effect == expected {
+            return None;
+        }
+        let documents: Vec<String> = self
+            .documents
+            .iter()
+            .map(|document| shown(document.as_ref()))
+            .collect();
+        Some(format!(
+            "MONGOLOCK_SEED={}: {:?}, {:?}\nfrom {documents:?}\nat {}\nserver {effect:?}\napply  {expected:?}\nby {}\n",
+            seed(),
+            self.kind,
+            self.rows,
+            self.now,
+            self.command
+        ))
+    }
+}
+
+pub(super) fn has_new_id(row: &Row, document: &Fields) -> bool {
+    row.then
+        .new_id()
+        .is_some_and(|id| document.lock_id.text() == Some(id))
+}
+
+pub(super) fn seen(document: Option<&Document>) -> Option<Fields> {
+    document.map(|document| sight(document).document)
+}
+
+/// The document with these fields in below of its own.
+pub(super) fn stored(name: &str, before: Option<&Document>, fields: Option<Fields>) -> Option<Document> {
+    let fields = fields?;
+    let mut document = before.cloned().unwrap_or_default();
+    document.insert("_id", name);
+    let fields = [
+        ("lockId", fields.lock_id),
+        ("acquiredAt", fields.acquired_at),
+        ("expiresAt", fields.expires_at),
+        ("fencingToken", fields.token),
+    ];
+    for (field, value) in fields {
+        match bson(&value) {
+            Some(value) => document.insert(field, value),
+            None => document.remove(field),
+        };
+    }
+    Some(document)
+}
+
+/// The fields and their values in the order of their names.
+pub(super) fn shown(document: Option<&Document>) -> String {
+    let fields = document.map(|document| document.iter().collect::<BTreeMap<&String, &Bson>>());
+    format!("{fields:?}")
+}

@@ -1,0 +1,94 @@
+//! Rows that go by the clock of the server.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use mongodb::Database;
+use mongolock_tests::test_db;
+
+use super::case::{Case, has_new_id, seen, shown, stored};
+use super::draw::{DOCUMENTS, ROWS, SOUND, seed};
+use super::{LOCKS, read, write};
+use crate::few::Few;
+use crate::opaque::Opaque;
+use crate::protocol::{Ms, Order, apply};
+use crate::store::mongo::encoder::may_insert;
+use crate::store::{MongoStore, Sending, Store};
+use crate::timing::COMMAND_LIMIT;
+
+/// The longest time from before a command to after it, in milliseconds, for which a row has gone by the server's clock.
+const NEAR: Ms = 50;
+
+/// Runs a row as the library does. Its effect must be that of the row at the time in the reply; if the reply has no time, at one
+/// between the server's times just before and just after the command. Returns whether these are near each other.
+async fn by_the_clock(
+    database: &Database,
+    store: &Store,
+    kind: (&'static str, &'static str),
+    rng: &mut Rng,
+) -> bool {
+    let clock = async || {
+        store
+            .server_time()
+            .await
+            .expect("the server has a time")
+            .timestamp_millis()
+    };
+    let case = Case::pair(kind, 0, clock().await, rng);
+    let (row, document) = (&case.rows[0], case.documents[0].as_ref());
+    write(database, std::slice::from_ref(&case)).await;
+    let begun = clock().await;
+    let ran = store
+        .run(Sending::CLAIM, &Few::one(row.clone()), Order::Each, COMMAND_LIMIT)
+        .await;
+    let ended = clock().await;
+    let context = format!("{kind:?}: {row:?} of {document:?} from {begun} to {ended}: {ran:?}");
+    let Ok(Few::One([Ok(reply)])) = ran.flatten() else {
+        panic!("{context}");
+    };
+    let found = read(database).await;
+    let found = shown(found.get(&*row.name));
+    let is_meant = |now: Ms| {
+        let mut fields = seen(document);
+        let is_applied = apply(row, &mut fields, now).expect("the document is sound");
+        let has_new_id = fields.as_ref().is_some_and(|fields| has_new_id(row, fields));
+        let is_shown = reply
+            .sight
+            .as_ref()
+            .is_none_or(|sight| Some(&sight.document) == fields.as_ref());
+        is_shown
+            && reply.is_applied == Some(if may_insert(row) { has_new_id } else { is_applied })
+            && found == shown(stored(&row.name, document, fields).as_ref())
+    };
+    match reply.sight.as_ref().map(|sight| sight.now) {
+        Some(now) => {
+            let now = now.expect("a reply that has the document has the time");
+            assert!(
+                (begun..=ended).contains(&now) && is_meant(now),
+                "{context}, {found}"
+            );
+        }
+        None => assert!((begun..=ended).any(is_meant), "{context}, {found}"),
+    }
+    ended - begun <= NEAR
+}
+
+#[tokio::test]
+async fn a_row_goes_by_the_clock_of_the_server() {
+    let db = test_db().await;
+    let mut rng = Rng::with_seed(seed());
+    let store = MongoStore::new(db.database(), LOCKS, None, Arc::default());
+    let store = Store::Mongo(Opaque::new(store));
+    let mut pairs = 0;
+    for row in ROWS {
+        for document in &DOCUMENTS[..SOUND] {
+            let mut slow = 0;
+            while !by_the_clock(db.database(), &store, (row, document), &mut rng).await {
+                slow += 1;
+                assert!(slow < 20, "the machine is too slow for {row}, {document}");
+            }
+            pairs += 1;
+        }
+    }
+    println!("{pairs} pairs by the server's clock");
+}
