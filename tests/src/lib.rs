@@ -10,7 +10,7 @@
 //!   promises to keep.
 //! - [`wrong_clock`], [`three_members_with_one_clock_ahead`] and [`one_member_with_its_clock_ahead`]: processes whose wall
 //!   clock is wrong.
-//! - [`recorded`] and [`Commands`]: a client whose commands are recorded.
+//! - [`recorded`] and [`Commands`]: a client whose commands are recorded. A [`Purpose`] says what a command does with claims.
 //! - [`locks`], [`lock_document`] and [`transaction_on`]: the documents of locks, as another program sees them.
 //! - [`eventually`], [`AMPLE`] and [`BEFORE_EXPIRY`]: waiting, and the limits of waits.
 //! - [`Actor`]: a process of a test, which can be killed, stopped and continued.
@@ -47,6 +47,7 @@ mod node;
 mod options;
 mod place;
 mod proxy;
+mod purpose;
 mod recorder;
 mod rounds;
 mod server;
@@ -78,6 +79,7 @@ pub use crate::mongod::MongodSource;
 pub use crate::node::Node;
 pub use crate::options::ServerOptions;
 pub use crate::proxy::{Direction, Fault, Injected, Proxy};
+pub use crate::purpose::{Meant, Purpose};
 pub use crate::recorder::{Commands, names, recorded, with_parameter};
 pub use crate::rounds::rounds;
 pub use crate::server::Server;

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::error::SupportError;
+use crate::purpose::{Meant, Seen};
 use fault::{Armed, Hit};
 pub use fault::{Fault, Injected};
 use relay::{relay, swallow};
@@ -40,7 +41,7 @@ pub struct Proxy {
 struct Shared {
     target: String,
     armed: Mutex<Armed>,
-    seen: Mutex<HashMap<String, u64>>,
+    seen: Mutex<HashMap<Seen, u64>>,
     /// The delay of requests, and the delay of replies.
     delays: Mutex<(Duration, Duration)>,
     frozen: watch::Sender<bool>,
@@ -113,10 +114,13 @@ impl Proxy {
         lock(&self.shared.armed).clear();
     }
 
-    /// The number of requests of this command that have arrived, including those that a fault has hit.
+    /// The number of commands of this name or of this purpose that have arrived, including those that a fault has hit.
     #[must_use]
-    pub fn seen(&self, command: &str) -> u64 {
-        lock(&self.shared.seen).get(command).copied().unwrap_or(0)
+    pub fn seen(&self, meant: impl Into<Meant>) -> u64 {
+        let meant = meant.into();
+        let seen = lock(&self.shared.seen);
+        let counts = seen.iter().filter(|(command, _)| meant.includes(command));
+        counts.map(|(_, count)| count).sum()
     }
 
     /// Delays every message in one direction from now on; zero ends it.
@@ -174,9 +178,10 @@ impl Drop for Proxy {
 
 impl Shared {
     /// Counts a request and returns the fault that applies to it.
-    fn observe(&self, command: &str) -> Option<Hit> {
-        *lock(&self.seen).entry(command.to_owned()).or_default() += 1;
-        lock(&self.armed).take(command)
+    fn observe(&self, command: Seen) -> Option<Hit> {
+        let hit = lock(&self.armed).take(&command);
+        *lock(&self.seen).entry(command).or_default() += 1;
+        hit
     }
 
     fn delay(&self, direction: Direction) -> Duration {

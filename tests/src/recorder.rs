@@ -10,6 +10,7 @@ use mongodb::{Client, Database};
 
 use crate::database::TestDb;
 use crate::error::must;
+use crate::purpose::{Meant, Seen};
 use crate::stable_api::stable_options;
 use crate::wait::{AMPLE, eventually};
 
@@ -57,22 +58,23 @@ impl Commands {
         locked(&self.sent).clone()
     }
 
-    /// The number of recorded commands of this name, as the server knows it (`findAndModify`, `update`, …).
+    /// The number of recorded commands of this name or of this purpose.
     #[must_use]
-    pub fn count(&self, name: &str) -> usize {
-        names(&locked(&self.sent))
-            .into_iter()
-            .filter(|sent| *sent == name)
-            .count()
+    pub fn count(&self, meant: impl Into<Meant>) -> usize {
+        let meant = meant.into();
+        let sent = locked(&self.sent);
+        let seen = sent.iter().filter_map(Seen::of);
+        seen.filter(|seen| meant.includes(seen)).count()
     }
 
-    /// Waits until a command of this name is recorded.
+    /// Waits until a command of this name or of this purpose is recorded.
     ///
     /// # Panics
     /// When that does not happen within [`AMPLE`].
-    pub async fn until_sent(&self, name: &str) {
-        let sent = || async { (self.count(name) > 0).then_some(()) };
-        must(eventually(AMPLE, name, sent).await);
+    pub async fn until_sent(&self, meant: impl Into<Meant>) {
+        let meant = meant.into();
+        let sent = || async { (self.count(meant.clone()) > 0).then_some(()) };
+        must(eventually(AMPLE, &format!("{meant:?} is sent"), sent).await);
     }
 }
 

@@ -26,8 +26,8 @@ async fn state(scene: &Scene) -> LockState {
 }
 
 /// The command ends while the server refuses the end of its hold, and the program has said so.
-async fn in_trouble(scene: &Scene, command: &str, what: &str) {
-    let refusing = scene.refuse(command, PASSING).await;
+async fn in_trouble(scene: &Scene, what: &str) {
+    let refusing = scene.refuse(PASSING).await;
     scene.end();
     let begun = Instant::now();
     let said = scene
@@ -41,7 +41,7 @@ async fn in_trouble(scene: &Scene, command: &str, what: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mark_is_repeated_while_the_lease_lasts() {
     let mut scene = Scene::start(&["a", "--once-per", "1d", "--expiry", "60s"], 0).await;
-    in_trouble(&scene, "findAndModify", "mark").await;
+    in_trouble(&scene, "mark").await;
     assert_eq!(scene.run.code().await, Some(0), "{}", scene.said());
     assert_eq!(state(&scene).await, LockState::Done);
 }
@@ -50,7 +50,7 @@ async fn a_mark_is_repeated_while_the_lease_lasts() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_is_repeated_while_the_lease_lasts() {
     let mut scene = Scene::start(&["a", "--expiry", "5m"], 7).await;
-    in_trouble(&scene, "update", "release").await;
+    in_trouble(&scene, "release").await;
     assert_eq!(scene.run.code().await, Some(7), "{}", scene.said());
     assert_eq!(state(&scene).await, LockState::Released);
 }
@@ -68,7 +68,7 @@ async fn a_detachment_is_repeated_while_the_lease_lasts() {
     assert_eq!(acquired.0, Some(0), "{}", acquired.2);
     let options = ["--resume", &shown, "--then-detach", "5m", "--expiry", "60s"];
     let mut scene = Scene::start_in(db, &options, 0).await;
-    in_trouble(&scene, "findAndModify", "detachment").await;
+    in_trouble(&scene, "detachment").await;
     assert_eq!(scene.run.code().await, Some(0), "{}", scene.said());
     let handle: LeaseHandle = must(must(fs::read_to_string(&file)).trim().parse());
     assert!(
@@ -81,7 +81,7 @@ async fn a_detachment_is_repeated_while_the_lease_lasts() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_signal_ends_the_wait_for_a_mark() {
     let mut scene = Scene::start(&["a", "--once-per", "1d", "--expiry", "60s"], 0).await;
-    let _refusing = scene.refuse("findAndModify", PASSING).await;
+    let _refusing = scene.refuse(PASSING).await;
     scene.end();
     scene.until_said("the mark of a is not confirmed").await;
     scene.run.signal(Signal::TERM);

@@ -47,7 +47,7 @@ async fn a_network_that_is_cut_is_told_before_the_command_ends() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_renewal_is_told_with_the_reason() {
     let mut scene = Scene::start(&["a", "--expiry", "8s"], 0).await;
-    let failing = scene.refuse("update", OPERATION_FAILED).await;
+    let failing = scene.refuse(OPERATION_FAILED).await;
     let said = scene.until_said("renewal failed, ").await;
     assert!(said.contains("error 96, OperationFailed"), "{said}");
     must(failing.clear().await);

@@ -57,9 +57,9 @@ impl Scene {
         must(fs::write(self.file("end"), ""));
     }
 
-    /// Has the server refuse this command on the locks.
-    pub(crate) async fn refuse(&self, command: &str, code: i32) -> FailPointGuard {
-        let refusing = FailPoint::on(&[command]).always().error_code(code);
+    /// Has the server refuse what the program does with its claim.
+    pub(crate) async fn refuse(&self, code: i32) -> FailPointGuard {
+        let refusing = FailPoint::on(&["findAndModify"]).always().error_code(code);
         let namespace = locks(self.db.database()).namespace().to_string();
         must(refusing.collection(&namespace).enable(self.db.uri()).await)
     }

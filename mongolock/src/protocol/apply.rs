@@ -169,7 +169,7 @@ impl Value {
         match self {
             Self::Long(own) => *own == number,
             Self::Int(own) => i64::from(*own) == number,
-            Self::Double(own) => *own == as_double(number) && is_exact(number),
+            Self::Double(own) => own.total_cmp(&as_double(number)).is_eq() && is_exact(number),
             _ => false,
         }
     }

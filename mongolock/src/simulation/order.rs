@@ -216,7 +216,7 @@ impl Server {
             Then::Renew { expiry } if is_applied => self.check_renewal(now, key, *expiry),
             Then::Renew { .. } => return reply,
             Then::Rename { to, .. } if is_detachment(row) && reply.has(to) => {
-                self.passed_on(&key.with_id(to))
+                self.passed_on(&key.with_id(to));
             }
             Then::Rename { to, .. } if is_applied => self.passed_on(&key.with_id(to)),
             Then::Adopt { tokens, .. } if reply.has(&key.lock_id) => {

@@ -191,20 +191,15 @@ impl WakeUps {
 /// Notes an event that has reached a process. If it is a release, a request for the lock must follow.
 pub(super) fn heard(server: &Arc<Server>, process: &Arc<Process>, event: &News) {
     let name = awaited(&event.name);
-    let is_new = process
-        .contacts
-        .wake_ups
-        .change(&name, |state| match event.holder() {
-            None => {
-                state.released = Some(Arc::clone(&event.name));
-                state.since = Instant::now();
-                !std::mem::replace(&mut state.is_watched, true)
-            }
-            Some(_) => {
-                state.released.take_if(|released| *released == event.name);
-                false
-            }
-        });
+    let is_new = process.contacts.wake_ups.change(&name, |state| {
+        if event.holder().is_some() {
+            state.released.take_if(|released| *released == event.name);
+            return false;
+        }
+        state.released = Some(Arc::clone(&event.name));
+        state.since = Instant::now();
+        !std::mem::replace(&mut state.is_watched, true)
+    });
     if is_new {
         tokio::spawn(watch(Arc::clone(server), Arc::clone(process), name));
     }

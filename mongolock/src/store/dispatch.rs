@@ -55,7 +55,7 @@ macro_rules! send {
 
 impl Store {
     /// The store on a server; `None` in memory and in the simulation.
-    fn mongo(&self) -> Option<&MongoStore> {
+    pub(super) fn mongo(&self) -> Option<&MongoStore> {
         match self {
             Self::Mongo(store) => Some(store),
             Self::Memory(_) => None,
@@ -226,7 +226,7 @@ impl Store {
     pub(super) async fn sights(
         &self,
         looked: Looked<'_>,
-        _margin: Ms,
+        #[cfg_attr(not(test), expect(unused_variables, reason = "only the simulation reads it"))] margin: Ms,
         limit: Duration,
     ) -> Result<Vec<(Name, Sight)>, LockError> {
         let sent = Instant::now();
@@ -237,7 +237,7 @@ impl Store {
             }
             Self::Memory(store) => Ok(store.look(looked)),
             #[cfg(test)]
-            Self::Simulated(link) => within(limit, link.look(looked, _margin, limit)).await,
+            Self::Simulated(link) => within(limit, link.look(looked, margin, limit)).await,
         };
         if seen.as_ref().is_err_and(LockError::is_rejection) {
             self.admissions().begin_pause();

@@ -25,10 +25,7 @@ impl Own {
             "update": [claim()],
             "upsert": true,
             "new": true,
-            "fields": {
-                "_id": 0, "lockId": 1, "fencingToken": 1,
-                "remainingMs": { "$subtract": ["$expiresAt", "$$NOW"] },
-            },
+            "fields": fields(),
         };
         let reply = self.run(claim).await?;
         let is_mine = reply.get_document("value")?.get_str("lockId")? == LOCK_ID;
@@ -37,16 +34,19 @@ impl Own {
     }
 
     pub(crate) async fn release(&self, name: &str) -> anyhow::Result<()> {
+        let is_mine = doc! { "$eq": ["$lockId", { "$literal": LOCK_ID }] };
+        let released = doc! { "lockId": "", "expiresAt": "$$NOW" };
         let release = doc! {
-            "update": "distributed_locks",
-            "updates": [{
-                "q": { "_id": name, "lockId": LOCK_ID },
-                "u": [{ "$set": { "lockId": "", "expiresAt": "$$NOW" } }],
-                "multi": true,
-            }],
+            "findAndModify": "distributed_locks",
+            "query": { "_id": name },
+            "update": [replaced_if(is_mine, released)],
+            "upsert": false,
+            "new": false,
+            "fields": fields(),
         };
         let reply = self.run(release).await?;
-        anyhow::ensure!(reply.get_i32("n")? == 1, "another client uses the name {name}");
+        let was_mine = reply.get_document("value")?.get_str("lockId")? == LOCK_ID;
+        anyhow::ensure!(was_mine, "another client uses the name {name}");
         Ok(())
     }
 
@@ -58,8 +58,19 @@ impl Own {
     }
 }
 
+/// What the reply says of the document: as it is after a claim, and as it was before a release.
+fn fields() -> Document {
+    doc! { "lockId": 1, "acquiredAt": 1, "expiresAt": 1, "fencingToken": 1, "now": "$$NOW" }
+}
+
+/// The stage that changes these fields if the condition holds, and nothing otherwise.
+fn replaced_if(condition: Document, changed: Document) -> Document {
+    let merged = doc! { "$mergeObjects": ["$$ROOT", changed] };
+    doc! { "$replaceWith": { "$cond": [condition, merged, "$$ROOT"] } }
+}
+
 fn claim() -> Document {
-    let free = doc! { "$lte": ["$expiresAt", "$$NOW"] };
+    let free = doc! { "$or": [{ "$eq": ["$lockId", ""] }, { "$lte": ["$expiresAt", "$$NOW"] }] };
     let next_token = doc! { "$max": [
         { "$add": ["$fencingToken", 1_i64] },
         { "$multiply": [{ "$toLong": "$$NOW" }, 1000_i64] },
@@ -70,8 +81,7 @@ fn claim() -> Document {
         "expiresAt": { "$add": ["$$NOW", EXPIRY_MILLIS] },
         "fencingToken": { "$add": [next_token, 0_i64] },
     };
-    let merged = doc! { "$mergeObjects": ["$$ROOT", taken] };
-    doc! { "$replaceWith": { "$cond": [free, merged, "$$ROOT"] } }
+    replaced_if(free, taken)
 }
 
 /// The two cheapest commands with majority write concern that any lock could use: an insert, which fails while another

@@ -8,7 +8,7 @@ use crate::handover::{Handover, Stored};
 use crate::lease::{CountsFrom, Lease};
 use crate::names::{self, Names};
 use crate::permits::{Permits, Takes};
-use crate::protocol::{DetachedLease, Release, Renewal, Rules, Tokens};
+use crate::protocol::{DetachedLease, Rules};
 use crate::shared::{Counts, IN_ORDER, ONE_HOLDER, RISES};
 
 /// One model with its bounds.
@@ -97,9 +97,9 @@ fn leases() -> Vec<Case> {
 
         "no fence, and a process that pauses": lease(2), is_fenced = false => IN_ORDER;
         "a renewal that takes back what a later one has granted":
-            late(2), rules.renewal = Renewal::Overwrites, most.renewals = 2, horizon = 3 => ONE_HOLDER;
+            late(2), rules.renewal_overwrites = true, most.renewals = 2, horizon = 3 => ONE_HOLDER;
         "a release that deletes, and tokens that count from 1":
-            lease(3), rules.release = Release::Deletes, rules.tokens = Tokens::Count => IN_ORDER;
+            lease(3), rules.is_peer = true => IN_ORDER;
         "replies before a majority has the write (w: 1)":
             lease(2), most.elections = 1, majority = false => ONE_HOLDER;
         "clocks further apart than the takeover margin":
@@ -237,7 +237,6 @@ fn held(names: usize) -> Detached {
         },
         lease: DetachedLease { ttl: 3, min_hold: 0 },
         extension: 1,
-        furthest: 6,
         names,
         is_held: true,
         processes: 3,

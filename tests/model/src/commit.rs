@@ -3,7 +3,7 @@
 
 use stateright::Model;
 
-use crate::protocol::{ClaimId, Document, LockId, Rules, Time, force_release, own};
+use crate::protocol::{ClaimId, Document, LockId, Rules, Time, own};
 use crate::shared::Counts;
 
 type Property = stateright::Property<Commit>;
@@ -156,13 +156,11 @@ impl Model for Commit {
         match action {
             Action::TimePasses => state.now += 1,
             Action::Acquire { process } => {
-                if !rules.is_free(state.document, now) {
-                    return None;
-                }
                 let claim = ClaimId(state.done.claims);
                 state.change(|at| {
                     rules.claim(at, claim, now, 1);
                 })?;
+                own(&mut state.document, claim)?;
                 state.done.claims += 1;
                 state.processes[process].hold = Some((claim, now + rules.expiry));
             }
@@ -229,7 +227,7 @@ impl Model for Commit {
             }
             Action::OperatorForcesRelease => {
                 let seen = rules.seen(state.document, now)?;
-                state.change(|at| force_release(at, seen, now))?;
+                state.change(|at| rules.force_release(at, seen, now))?;
             }
         }
         Some(state)

@@ -58,8 +58,6 @@ pub(crate) struct Detached {
     pub(crate) lease: DetachedLease,
     /// How long a lease lasts from an extension.
     pub(crate) extension: Time,
-    /// How far from an extension a present end may be at most.
-    pub(crate) furthest: Time,
     /// The number of names: one or two.
     pub(crate) names: usize,
     /// Whether the first process holds the lock from the beginning.

@@ -5,7 +5,7 @@
 
 use stateright::Model;
 
-use crate::protocol::{ClaimId, Document, Found, LockId, MarkRequest, Reply, Rules, Time, has_id, mark};
+use crate::protocol::{ClaimId, Document, LockId, Reply, Rules, Time, Token, has_id};
 use crate::shared::{Counts, take, unlike};
 
 type Property = stateright::Property<Done>;
@@ -13,7 +13,7 @@ type Property = stateright::Property<Done>;
 /// How a process finds out that its mark stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ends {
-    /// The reply has the document as it was before: a copy of the request finds the mark of the first one, or the
+    /// The reply has the document as it is then: also a copy of the request finds the mark of the first one, or the
     /// release with which it has ended a claim after the period.
     Mark,
     /// The same, but after the period a copy that finds no claim takes that for a release by the first request. Wrong:
@@ -36,6 +36,16 @@ pub(crate) struct Done {
     /// When the model ends, by the server's clock.
     pub(crate) horizon: Time,
     pub(crate) ends: Ends,
+}
+
+/// A request that marks the work of a claim as done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct MarkRequest {
+    claim: ClaimId,
+    /// The token in the document of the claim.
+    token: Token,
+    /// When the period of the work ends.
+    end: Time,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,15 +129,19 @@ impl Done {
         state.document.is_some_and(is_mark)
     }
 
-    /// What a process learns from what its request for a mark has found.
-    fn mark_reply(&self, found: Found) -> MarkReply {
-        let is_done = match self.ends {
-            Ends::MarkByClaim => found.had_claim,
-            Ends::Mark | Ends::MarkOrGoneLater | Ends::Release => found.is_complete,
-        };
+    /// Runs a request for a mark, and returns what the document tells the process then: the work is done if the mark stands, or if
+    /// the claim had the lock until the end of its period and is released.
+    fn mark(&self, at: &mut Option<Document>, request: MarkRequest, now: Time) -> MarkReply {
+        let MarkRequest { claim, token, end } = request;
+        let had_claim = self.rules.mark(at, claim, end, now);
+        let is_done = at.is_some_and(|document| match document.lock_id {
+            _ if self.ends == Ends::MarkByClaim => had_claim,
+            LockId::Released => document.token == token && document.expires_at >= end,
+            id => id == LockId::Done(claim),
+        });
         match self.ends {
             _ if is_done => MarkReply::Done,
-            Ends::MarkOrGoneLater if found.is_over => MarkReply::GoneLater,
+            Ends::MarkOrGoneLater if now >= end => MarkReply::GoneLater,
             _ => MarkReply::Gone,
         }
     }
@@ -140,7 +154,7 @@ impl Done {
                     self.rules.release(&mut state.document, request.claim, now);
                     MarkReply::Done
                 } else {
-                    self.mark_reply(mark(&mut state.document, request, now))
+                    self.mark(&mut state.document, request, now)
                 };
                 state.messages.push(Message::Marked(request.claim, reply));
             }

@@ -3,7 +3,7 @@
 
 use stateright::Model;
 
-use crate::protocol::{ClaimId, Document, Rules, Time, Token};
+use crate::protocol::{ClaimId, Document, Reply, Rules, Time, Token};
 
 type Property = stateright::Property<Handover>;
 
@@ -106,17 +106,16 @@ impl Model for Handover {
         match action {
             Action::TimePasses => state.now += 1,
             Action::Acquire { process } => {
-                if !self.rules.is_free(state.document, now) {
-                    return None;
-                }
                 let claim = ClaimId(state.claims);
                 state.claims += 1;
                 let reserved = match self.stored {
                     Stored::Last => RESERVED,
                     Stored::First => 1,
                 };
-                self.rules.claim(&mut state.document, claim, now, reserved);
-                let stored = state.document?.token;
+                let reply = self.rules.claim(&mut state.document, claim, now, reserved);
+                let Reply::Acquired { token: stored, .. } = reply else {
+                    return None;
+                };
                 let token = stored - (reserved - 1);
                 state.processes[process] = Some(Claimed {
                     claim,

@@ -7,7 +7,7 @@
 mod state;
 mod steps;
 
-use crate::protocol::{ClaimId, Document, Release, Reply, Rules, Seen, Time, Token, Tokens};
+use crate::protocol::{ClaimId, Document, Reply, Rules, Seen, Time, Token};
 use crate::shared::Counts;
 
 /// From when a holder counts its lease.
@@ -56,8 +56,7 @@ impl Lease {
         }
         Rules {
             takeover_margin: 0,
-            release: Release::Deletes,
-            tokens: Tokens::Count,
+            is_peer: true,
             ..self.rules
         }
     }
@@ -65,8 +64,7 @@ impl Lease {
     /// Whether the command would delete the document within the step in which its lease began: tokens that follow the time
     /// need a later one.
     fn is_too_early(&self, state: &State, command: &Command) -> bool {
-        let deletes =
-            command.request == Request::Release && self.rules_of(command).release == Release::Deletes;
+        let deletes = command.request == Request::Release && self.rules_of(command).is_peer;
         let begun = state.stored.document.map(|document| document.acquired_at);
         deletes && !self.deletes_at_once && begun == Some(state.server_time(self))
     }

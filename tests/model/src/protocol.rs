@@ -1,16 +1,34 @@
-//! The rules of the commands, as the pipelines of the library have them: what one command does to one document.
+//! What one command does to one document. The rules are the library's own: its `protocol/apply.rs` is compiled here as it is.
+//! Written here are the condition of each row, which is that of `store/commands.rs`, and the rules that are wrong on purpose.
 //!
-//! Each function names the one of `mongolock/src` that it mirrors. A [`Rules`] value says which rule is in force, so that a model can be run with a rule
-//! that is wrong.
+//! The documents of the models are small. For a command they become documents of the library.
+
+use std::sync::Arc;
+
+use self::library::{LATE_COMMAND, MARK_PREFIX, Ms, Row, Then, Until, Value, When};
+
+#[path = "../../../mongolock/src/protocol"]
+#[allow(dead_code, unused_imports, reason = "the models need a part of it")]
+mod library {
+    mod apply;
+    mod document;
+    mod row;
+    mod sight;
+    mod text;
+    mod value;
+
+    pub(super) use apply::apply;
+    pub(super) use document::Document;
+    pub(super) use row::{LATE_COMMAND, Row, Then, Until, When};
+    pub(super) use text::{MARK_PREFIX, mark_of};
+    pub(super) use value::{Ms, Value};
+}
 
 /// A time of a clock, in steps.
 pub(crate) type Time = i16;
 
 /// A fencing token.
-pub(crate) type Token = i16;
-
-/// The number of tokens that one step of the server's clock leaves room for; the library has 1000 in a millisecond.
-pub(crate) const TOKENS_A_STEP: Token = 16;
+pub(crate) type Token = i32;
 
 /// The id of one claim: a number that is given to one acquisition and never again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,33 +58,6 @@ pub(crate) struct Document {
     pub(crate) token: Token,
 }
 
-/// How a renewal sets the end of a lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Renewal {
-    /// It takes the later one of the present end and its own.
-    TakesTheLater,
-    /// It sets its own end. Wrong: a command that takes effect late takes back what a later one has granted.
-    Overwrites,
-}
-
-/// What a release does to the document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Release {
-    /// It ends the lease and keeps the document.
-    Keeps,
-    /// It deletes the document, as DistributedLock.MongoDB does.
-    Deletes,
-}
-
-/// Where tokens begin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tokens {
-    /// They are at least the server's time.
-    FollowTheTime,
-    /// They count on from the document, and from 1 without one, as those of DistributedLock.MongoDB do.
-    Count,
-}
-
 /// The rules of one client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
@@ -74,14 +65,14 @@ pub(crate) struct Rules {
     pub(crate) expiry: Time,
     /// For how long after its end a claim that was not released keeps the lock taken.
     pub(crate) takeover_margin: Time,
-    /// How long a command may stay in the server.
+    /// How long a command may stay in the server: so many steps are the [`LATE_COMMAND`] of the library.
     pub(crate) late_command: Time,
-    /// How a renewal sets the end of a lease.
-    pub(crate) renewal: Renewal,
-    /// What a release does to the document.
-    pub(crate) release: Release,
-    /// Where tokens begin.
-    pub(crate) tokens: Tokens,
+    /// Whether a renewal sets its own end, even if the present one is later. Wrong: a command that takes effect late takes back
+    /// what a later one has granted.
+    pub(crate) renewal_overwrites: bool,
+    /// Whether a release deletes the document, and tokens count on from it, and from 1 without one, as DistributedLock.MongoDB
+    /// does. Those of the library are at least the server's time.
+    pub(crate) is_peer: bool,
 }
 
 /// The reply to an acquire request.
@@ -98,163 +89,8 @@ pub(crate) enum Reply {
     Held,
 }
 
-impl Rules {
-    /// The rules of the library, for leases of this length.
-    pub(crate) const fn with_expiry(expiry: Time) -> Self {
-        Self {
-            expiry,
-            takeover_margin: 0,
-            late_command: 2,
-            renewal: Renewal::TakesTheLater,
-            release: Release::Keeps,
-            tokens: Tokens::FollowTheTime,
-        }
-    }
-
-    /// Whether the lock is free at this time of the server: `store::takeover::free`.
-    pub(crate) fn is_free(&self, document: Option<Document>, now: Time) -> bool {
-        document.is_none_or(|document| {
-            let margin = match document.lock_id {
-                LockId::Released => return true,
-                LockId::Claim(_) => self.takeover_margin,
-                LockId::Done(_) => 0,
-            };
-            document.expires_at <= now - margin
-        })
-    }
-
-    /// An acquire request that reserves tokens: `claim_stage` and `acquire_reply` of `store/claims.rs`. `now` is the
-    /// server's time when the command began.
-    pub(crate) fn claim(
-        &self,
-        at: &mut Option<Document>,
-        claim: ClaimId,
-        now: Time,
-        reserved: Token,
-    ) -> Reply {
-        if self.is_free(*at, now) {
-            let last = at.map_or(0, |document| document.token);
-            let next = self.next_token(last, now);
-            *at = Some(Document {
-                lock_id: LockId::Claim(claim),
-                acquired_at: now,
-                expires_at: now + self.expiry,
-                token: next + (reserved - 1),
-            });
-        }
-        own(at, claim).map_or(Reply::Held, |document| Reply::Acquired {
-            token: document.token,
-            remaining: document.expires_at - now,
-        })
-    }
-
-    /// Replaces the id of a handle whose lease runs by the id of a new hold, `resume_stage` of `store/detached.rs`; `false` if
-    /// the new hold does not have the lock.
-    pub(crate) fn resume(&self, at: &mut Option<Document>, handle: ClaimId, new: ClaimId, now: Time) -> bool {
-        if let Some(document) = own(at, handle)
-            && document.expires_at > now
-        {
-            document.lock_id = LockId::Claim(new);
-            document.expires_at = now + self.expiry;
-            document.token = self.next_token(document.token, now);
-        }
-        own(at, new).is_some()
-    }
-
-    fn next_token(&self, last: Token, now: Time) -> Token {
-        match self.tokens {
-            Tokens::FollowTheTime => (last + 1).max(now * TOKENS_A_STEP),
-            Tokens::Count => last + 1,
-        }
-    }
-
-    /// A renewal, `renewal_stage` of `store/claims.rs`; `false` if the claim does not have the lock.
-    pub(crate) fn renew(&self, at: &mut Option<Document>, claim: ClaimId, now: Time) -> bool {
-        let granted = now + self.expiry;
-        let document = own(at, claim).map(|document| {
-            document.expires_at = match self.renewal {
-                Renewal::TakesTheLater => document.expires_at.min(granted + self.late_command).max(granted),
-                Renewal::Overwrites => granted,
-            };
-        });
-        document.is_some()
-    }
-
-    /// A release, `release_stage` of `store/claims.rs`.
-    pub(crate) fn release(&self, at: &mut Option<Document>, claim: ClaimId, now: Time) {
-        match (own(at, claim), self.release) {
-            (None, _) => {}
-            (Some(document), Release::Keeps) => end(document, now),
-            (Some(_), Release::Deletes) => *at = None,
-        }
-    }
-
-    /// The hold that an operator's read finds at this time of the server, `seen_holds`.
-    pub(crate) fn seen(&self, at: Option<Document>, now: Time) -> Option<Seen> {
-        let taken = at.filter(|_| !self.is_free(at, now))?;
-        Some((taken.lock_id, taken.token))
-    }
-}
-
 /// What an operator's read has found of a hold.
 pub(crate) type Seen = (LockId, Token);
-
-/// A forced release by an operator, `force_release`: of the hold that was read, whenever that began.
-pub(crate) fn force_release(at: &mut Option<Document>, seen: Seen, now: Time) {
-    let is_seen = |document: &&mut Document| (document.lock_id, document.token) == seen;
-    if let Some(document) = at.as_mut().filter(is_seen) {
-        end(document, now);
-    }
-}
-
-/// A request that marks the work of a claim as done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct MarkRequest {
-    /// The claim that has the lock.
-    pub(crate) claim: ClaimId,
-    /// The token in the document of the claim.
-    pub(crate) token: Token,
-    /// When the period of the work ends.
-    pub(crate) end: Time,
-}
-
-/// What a request for a mark has found in the document.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Found {
-    /// The claim had the lock.
-    pub(crate) had_claim: bool,
-    /// The mark of the claim stands, or the claim had the lock until the end of its period and is released.
-    pub(crate) is_complete: bool,
-    /// The period was over.
-    pub(crate) is_over: bool,
-}
-
-/// Replaces a claim by the mark of its work, or releases it after its period: `mark_stage` and `MarkRequest::reply`.
-pub(crate) fn mark(at: &mut Option<Document>, request: MarkRequest, now: Time) -> Found {
-    let MarkRequest { claim, token, end } = request;
-    let (is_over, before) = (now >= end, *at);
-    let (had_claim, had_mark) = (
-        has_id(before, LockId::Claim(claim)),
-        has_id(before, LockId::Done(claim)),
-    );
-    let was_released = before.is_some_and(|document| {
-        document.lock_id == LockId::Released && document.token == token && document.expires_at >= end
-    });
-    if let Some(document) = own(at, claim) {
-        if is_over {
-            self::end(document, now);
-        } else {
-            document.lock_id = LockId::Done(claim);
-            document.expires_at = end;
-        }
-    }
-    let is_last = before.is_some_and(|document| document.token == token);
-    Found {
-        had_claim,
-        is_complete: had_mark || was_released || (had_claim && (!is_over || is_last)),
-        is_over,
-    }
-}
 
 /// How long a detached lease lasts.
 #[derive(Debug, Clone, Copy)]
@@ -265,35 +101,181 @@ pub(crate) struct DetachedLease {
     pub(crate) min_hold: Time,
 }
 
-/// Replaces the id of a hold by the id of a handle, `MongoStore::detach`. With a token it is only the hold of this token: a late
-/// acquire request can give the lock to the claim once more.
-pub(crate) fn detach(
-    at: &mut Option<Document>,
-    (old, token): (ClaimId, Option<Token>),
-    handle: ClaimId,
-    lease: DetachedLease,
-    now: Time,
-) {
-    let is_hold = |document: &&mut Document| token.is_none_or(|token| document.token == token);
-    if let Some(document) = own(at, old).filter(is_hold) {
-        document.lock_id = LockId::Claim(handle);
-        let begun = document.acquired_at.min(now);
-        document.expires_at = (now + lease.ttl).max(begun + lease.min_hold);
+impl Rules {
+    /// The rules of the library, for leases of this length.
+    pub(crate) const fn with_expiry(expiry: Time) -> Self {
+        Self {
+            expiry,
+            takeover_margin: 0,
+            late_command: 2,
+            renewal_overwrites: false,
+            is_peer: false,
+        }
+    }
+
+    /// An acquire request that reserves tokens. `now` is the server's time when the command began.
+    pub(crate) fn claim(
+        self,
+        at: &mut Option<Document>,
+        claim: ClaimId,
+        now: Time,
+        reserved: Token,
+    ) -> Reply {
+        let last = at.map_or(0, |document| document.token);
+        let margin = self.ms(self.takeover_margin);
+        let then = Then::Claim {
+            id: claim.text(),
+            expiry: self.ms(self.expiry),
+            tokens: reserved.into(),
+        };
+        let is_claimed = self.apply(at, When::Free { margin }, then, now);
+        own(at, claim).map_or(Reply::Held, |document| {
+            if is_claimed && self.is_peer {
+                document.token = last + reserved;
+            }
+            Reply::Acquired {
+                token: document.token,
+                remaining: document.expires_at - now,
+            }
+        })
+    }
+
+    /// A renewal; `false` if the claim does not have the lock.
+    pub(crate) fn renew(self, at: &mut Option<Document>, claim: ClaimId, now: Time) -> bool {
+        if self.renewal_overwrites {
+            let (ttl, min_hold) = (self.expiry, 0);
+            return self.rename(at, (claim, None), claim, DetachedLease { ttl, min_hold }, now);
+        }
+        let expiry = self.ms(self.expiry);
+        self.apply(at, When::is(&claim.text()), Then::Renew { expiry }, now)
+    }
+
+    /// A release.
+    pub(crate) fn release(self, at: &mut Option<Document>, claim: ClaimId, now: Time) {
+        let (min_hold, unused) = (0, 0);
+        let then = Then::End { min_hold, unused };
+        if self.apply(at, When::is(&claim.text()), then, now) && self.is_peer {
+            *at = None;
+        }
+    }
+
+    /// Replaces a claim by the mark of its work, or releases it if the period of the mark is over; `false` if the claim does not
+    /// have the lock.
+    pub(crate) fn mark(self, at: &mut Option<Document>, claim: ClaimId, end: Time, now: Time) -> bool {
+        let until = Until::At(self.ms(end));
+        self.apply(at, When::is(&claim.text()), Then::Mark { until }, now)
+    }
+
+    /// Replaces the id of a hold by the id of a handle: the hold is detached, or a resumption that was given up is given back. With
+    /// a token it is only the hold of this token: a late acquire request can give the lock to the claim once more.
+    pub(crate) fn rename(
+        self,
+        at: &mut Option<Document>,
+        (id, token): (ClaimId, Option<Token>),
+        handle: ClaimId,
+        lease: DetachedLease,
+        now: Time,
+    ) -> bool {
+        let when = When::Own {
+            id: id.text(),
+            token: token.map(i64::from),
+            runs: None,
+        };
+        let then = Then::Rename {
+            to: handle.text(),
+            ttl: self.ms(lease.ttl),
+            min_hold: self.ms(lease.min_hold),
+        };
+        self.apply(at, when, then, now)
+    }
+
+    /// Replaces the id of a handle whose lease runs by the id of a new hold.
+    pub(crate) fn resume(self, at: &mut Option<Document>, handle: ClaimId, new: ClaimId, now: Time) {
+        let then = Then::Adopt {
+            id: new.text(),
+            expiry: self.ms(self.expiry),
+            tokens: 1,
+        };
+        self.apply(at, When::runs(&handle.text()), then, now);
+    }
+
+    /// Sets a later end of a detached lease that runs.
+    pub(crate) fn extend(self, at: &mut Option<Document>, handle: ClaimId, ttl: Time, now: Time) {
+        let ttl = self.ms(ttl);
+        self.apply(at, When::runs(&handle.text()), Then::Extend { ttl }, now);
+    }
+
+    /// The hold that an operator's read finds at this time of the server.
+    pub(crate) fn seen(self, at: Option<Document>, now: Time) -> Option<Seen> {
+        let (now, margin) = (self.ms(now), self.ms(self.takeover_margin));
+        let document = at.filter(|document| !self.in_ms(*document).is_free(now, margin))?;
+        Some((document.lock_id, document.token))
+    }
+
+    /// A forced release by an operator: of the hold that was read, whenever that began.
+    pub(crate) fn force_release(self, at: &mut Option<Document>, (id, token): Seen, now: Time) {
+        let (lock_id, token) = (Value::Text(id.text()), Value::Long(token.into()));
+        self.apply(at, When::AsRead { lock_id, token }, Then::Force, now);
+    }
+
+    /// Runs a row that began at this time of the server, and returns whether its condition held.
+    fn apply(self, at: &mut Option<Document>, when: When, then: Then, now: Time) -> bool {
+        let name = Arc::default();
+        let mut document = at.map(|document| self.in_ms(document));
+        let applied = library::apply(&Row { name, when, then }, &mut document, self.ms(now));
+        *at = document.map(|document| self.in_steps(&document).expect("a model has such documents"));
+        applied.expect("no field is damaged")
+    }
+
+    /// The milliseconds of these steps.
+    fn ms(self, steps: Time) -> Ms {
+        Ms::from(steps) * (LATE_COMMAND / Ms::from(self.late_command))
+    }
+
+    /// The document of the library.
+    fn in_ms(self, document: Document) -> library::Document {
+        library::Document {
+            lock_id: Value::Text(document.lock_id.text()),
+            acquired_at: Value::Date(self.ms(document.acquired_at)),
+            expires_at: Value::Date(self.ms(document.expires_at)),
+            token: Value::Long(document.token.into()),
+        }
+    }
+
+    /// The document of the models; `None` for one that no row of theirs writes.
+    fn in_steps(self, document: &library::Document) -> Option<Document> {
+        let steps = |date: &Value| Time::try_from(date.date()? / self.ms(1)).ok();
+        Some(Document {
+            lock_id: LockId::of(document.lock_id.text()?)?,
+            acquired_at: steps(&document.acquired_at)?,
+            expires_at: steps(&document.expires_at)?,
+            token: document.token.long()?.try_into().ok()?,
+        })
     }
 }
 
-/// Replaces the id of a resumption that was given up by the id of its handle, `Store::end_given_up`.
-pub(crate) fn give_back(at: &mut Option<Document>, new: ClaimId, handle: ClaimId, ttl: Time, now: Time) {
-    if let Some(document) = own(at, new) {
-        document.lock_id = LockId::Claim(handle);
-        document.expires_at = now + ttl;
+impl ClaimId {
+    fn text(self) -> Arc<str> {
+        self.0.to_string().into()
     }
 }
 
-/// Sets a later end of a detached lease that runs, `extend_stage`, but none later than `most` from now.
-pub(crate) fn extend(at: &mut Option<Document>, handle: ClaimId, ttl: Time, most: Time, now: Time) {
-    if let Some(document) = own(at, handle).filter(|document| document.expires_at > now) {
-        document.expires_at = document.expires_at.min(now + most).max(now + ttl);
+impl LockId {
+    fn text(self) -> Arc<str> {
+        match self {
+            Self::Released => Arc::default(),
+            Self::Claim(claim) => claim.text(),
+            Self::Done(claim) => library::mark_of(&claim.text()).into(),
+        }
+    }
+
+    fn of(text: &str) -> Option<Self> {
+        let claim = |number: &str| number.parse().ok().map(ClaimId);
+        match text.strip_prefix(MARK_PREFIX) {
+            _ if text.is_empty() => Some(Self::Released),
+            Some(number) => claim(number).map(Self::Done),
+            None => claim(text).map(Self::Claim),
+        }
     }
 }
 
@@ -306,9 +288,4 @@ pub(crate) fn has_id(document: Option<Document>, id: LockId) -> bool {
 pub(crate) fn own(at: &mut Option<Document>, claim: ClaimId) -> Option<&mut Document> {
     at.as_mut()
         .filter(|document| document.lock_id == LockId::Claim(claim))
-}
-
-fn end(document: &mut Document, now: Time) {
-    document.lock_id = LockId::Released;
-    document.expires_at = now;
 }

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::error::SupportError;
+use crate::purpose::{Meant, Seen};
 
 /// The background commands of every client: they do not count for a fault without a command name.
 const BACKGROUND: [&str; 7] = [
@@ -24,7 +25,7 @@ const BACKGROUND: [&str; 7] = [
 #[must_use]
 pub struct Fault {
     action: Action,
-    command: Option<String>,
+    meant: Option<Meant>,
     times: u32,
 }
 
@@ -80,15 +81,15 @@ impl Fault {
     fn new(action: Action) -> Self {
         Self {
             action,
-            command: None,
+            meant: None,
             times: 1,
         }
     }
 
-    /// Hits only commands of this name, as the server knows it: `findAndModify`, `update`, `find`, and so on. Without
-    /// it the fault hits any command except the driver's own background traffic (handshakes, pings, log-ins).
-    pub fn command(mut self, name: &str) -> Self {
-        self.command = Some(name.to_owned());
+    /// Hits only commands of this name or of this purpose. Without it the fault hits any command except the driver's own
+    /// background traffic (handshakes, pings, log-ins).
+    pub fn command(mut self, meant: impl Into<Meant>) -> Self {
+        self.meant = Some(meant.into());
         self
     }
 
@@ -98,10 +99,11 @@ impl Fault {
         self
     }
 
-    fn applies_to(&self, command: &str) -> bool {
-        self.command
-            .as_deref()
-            .map_or(!BACKGROUND.contains(&command), |wanted| wanted == command)
+    fn applies_to(&self, command: &Seen) -> bool {
+        match &self.meant {
+            Some(meant) => meant.includes(command),
+            None => !BACKGROUND.contains(&&*command.name),
+        }
     }
 }
 
@@ -156,7 +158,7 @@ impl Armed {
     }
 
     /// The fault for this request or its reply: the oldest one that applies, whose count is reduced by one.
-    pub(super) fn take(&mut self, command: &str) -> Option<Hit> {
+    pub(super) fn take(&mut self, command: &Seen) -> Option<Hit> {
         let index = self
             .0
             .iter()

@@ -2,7 +2,10 @@
 
 use std::io;
 
+use mongodb::bson::{Document, RawDocument};
 use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::purpose::Seen;
 
 /// The length of the header of a message, in bytes.
 const HEADER: usize = 16;
@@ -42,8 +45,8 @@ impl Frame {
         int(&self.0, 8)
     }
 
-    /// The first key of the command's document. The old form of the first handshake (`OP_QUERY`) has none.
-    pub(super) fn command(&self) -> Option<&str> {
+    /// The command of a request. The old form of the first handshake (`OP_QUERY`) has none.
+    pub(super) fn command(&self) -> Option<Seen> {
         if int(&self.0, 12) != Some(OP_MSG) {
             return None;
         }
@@ -54,10 +57,9 @@ impl Frame {
                 .ok()
                 .filter(|length| *length > 0)?;
         }
-        // The kind, the document's length and the type of its first element stand before the key.
-        let key = self.0.get(at + 6..)?;
-        let end = key.iter().position(|byte| *byte == 0)?;
-        str::from_utf8(&key[..end]).ok()
+        let length = usize::try_from(int(&self.0, at + 1)?).ok()?;
+        let document = RawDocument::from_bytes(self.0.get(at + 1..)?.get(..length)?).ok()?;
+        Seen::of(&Document::try_from(document).ok()?)
     }
 }
 
@@ -87,7 +89,7 @@ mod tests {
                 .ok()
                 .flatten()
                 .expect("a whole frame");
-            assert_eq!(frame.command(), Some("ping"));
+            assert_eq!(frame.command().expect("a command").name, "ping");
             assert_eq!((frame.request_id(), frame.response_to()), (Some(7), Some(3)));
             assert_eq!(frame.bytes(), bytes);
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use mongolock::{DistributedLock, LockContext, LockError, LockProvider};
-use mongolock_tests::{AMPLE, recorded};
+use mongolock_tests::{AMPLE, Purpose, recorded};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -285,7 +285,7 @@ async fn a_set_is_renewed_with_one_command() {
     let single = provider.lock("single").await.unwrap();
     commands.clear();
     sleep(Duration::from_secs(5)).await;
-    let (renewals, queries) = (commands.count("update"), commands.count("find"));
+    let (renewals, queries) = (commands.count(Purpose::Renew), commands.count("find"));
     assert!((4..=20).contains(&renewals), "{renewals} in five intervals");
     assert_eq!(queries, 0, "each renewal has matched all documents");
     assert!(!guard.is_lost() && !single.is_lost());

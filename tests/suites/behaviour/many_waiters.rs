@@ -6,8 +6,8 @@ use std::time::Duration;
 use mongodb::bson::{Bson, DateTime, Document, Timestamp, doc};
 use mongolock::{IndexState, LockError, LockProvider, LockProviderBuilder};
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, Commands, FailPoint, FailPointGuard, Proxy, change_lock, claim, eventually, must,
-    names, with_parameter,
+    AMPLE, BEFORE_EXPIRY, Commands, FailPoint, Fault, Injected, Proxy, Purpose, change_lock, claim,
+    eventually, must, names, with_parameter,
 };
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -73,7 +73,11 @@ fn claims(commands: &Commands) -> usize {
         let updates = command.get_array("updates");
         updates.map_or(0, |updates| updates.iter().filter(is_claim).count())
     };
-    commands.count("findAndModify") + commands.all().iter().map(gathered).sum::<usize>()
+    let sent = commands.all();
+    let alone = |command: &&Document| {
+        command.contains_key("findAndModify") && Purpose::of(command) == Some(Purpose::Acquire)
+    };
+    sent.iter().filter(alone).count() + sent.iter().map(gathered).sum::<usize>()
 }
 
 /// A provider that only looks, and the commands that it sends.
@@ -129,13 +133,10 @@ async fn a_lease_that_ends_is_noticed_when_it_ends() {
     assert!(commands.count("find") > 0);
 }
 
-/// A provider with a client of its own, whose acquire requests the server answers late.
+/// A provider with a client of its own, whose acquire requests reach the server late.
 struct AnsweredLate {
     provider: LockProvider,
-    late: FailPointGuard,
-    /// The number of acquire requests that were sent before.
-    before: u64,
-    /// It counts the requests.
+    late: Injected,
     proxy: Proxy,
 }
 
@@ -143,25 +144,22 @@ impl AnsweredLate {
     /// The client has a pool of this size.
     async fn start(fixture: &Fixture, pool: usize) -> Self {
         let proxy = must(fixture.db().proxy().await);
-        let app_name = format!("appName={}", fixture.db().name());
-        let pool_size = format!("maxPoolSize={pool}");
-        let uri = with_parameter(&with_parameter(&proxy.uri(), &app_name), &pool_size);
+        let uri = with_parameter(&proxy.uri(), &format!("maxPoolSize={pool}"));
         let connected = LockProvider::connect(uri).await.unwrap();
         let builder = connected.to_builder().database(fixture.db().name());
         let provider = builder.acquire_timeout(AMPLE).build().unwrap();
         assert_eq!(provider.admin().index_state().await, IndexState::Ready);
-        let late = FailPoint::on(&["findAndModify"]).always().block(LATE);
+        let late = Fault::delay_request(LATE).command(Purpose::Acquire);
         Self {
             provider,
-            late: must(late.enable_for(fixture.db()).await),
-            before: proxy.seen("findAndModify"),
+            late: proxy.inject(late.times(u32::MAX)),
             proxy,
         }
     }
 
     /// Waits until the first requests are in flight, and returns their number shortly before the first reply.
     async fn in_flight(&self) -> usize {
-        let sent = || must(usize::try_from(self.proxy.seen("findAndModify") - self.before));
+        let sent = || must(usize::try_from(self.late.hits()));
         let begun = || async { (sent() >= IN_LANE).then_some(()) };
         must(eventually(AMPLE, "the first requests", begun).await);
         sleep(LATE / 2).await;
@@ -178,7 +176,7 @@ async fn first_requests_are_sent_a_few_at_a_time() {
         let it = AnsweredLate::start(&fixture, pool).await;
         let waiters = wait_for(&it.provider, 0..ADMITTED * 2);
         let most = it.in_flight().await;
-        must(it.late.clear().await);
+        it.proxy.clear_faults();
         all_served(waiters, AMPLE).await;
         assert!(most <= admitted, "{most} over a pool of {pool}");
     }
@@ -194,7 +192,7 @@ async fn a_call_that_was_never_sent_is_not_busy() {
     let late = it.provider.lock("late").acquire_timeout(LATE / 10);
     let error = late.acquire().await.unwrap_err();
     assert!(matches!(error, LockError::Mongo(_)), "{error}");
-    must(it.late.clear().await);
+    it.proxy.clear_faults();
     all_served(waiters, AMPLE).await;
 }
 

@@ -39,6 +39,17 @@ async fn fail(db: &TestDb, point: FailPoint) -> FailPointGuard {
     must(point.enable_for(db).await)
 }
 
+/// A fault of the next commands for single claims, so many of them.
+fn next(commands: u32) -> FailPoint {
+    FailPoint::on(&["findAndModify"]).times(commands)
+}
+
+/// Runs a body under the lock that sets a fail point: it hits the release, and not the acquisition.
+async fn run_before(lock: &DistributedLock, db: &TestDb, point: FailPoint) -> FailPointGuard {
+    let body = async |_| Ok::<_, LockError>(fail(db, point).await);
+    lock.run(body).await.unwrap()
+}
+
 /// A call that skips must not skip because of the release of the call before.
 async fn a_try_after_the_call_is_never_busy(fixture: Fixture) {
     #[distributed_lock(name = "job", on_busy = "skip", release = "background", provider = provider)]
@@ -116,9 +127,8 @@ async fn the_call_does_not_wait_for_the_reply() {
     let fixture = Fixture::mongodb().await;
     fixture.until_indexed().await;
     let lock = unawaited(&fixture.provider, "slow").min_hold(Duration::from_millis(1));
-    let _point = fail(fixture.db(), FailPoint::on(&["update"]).times(1).block(DELAY)).await;
     let begun = Instant::now();
-    run_once(&lock).await.unwrap();
+    let _point = run_before(&lock, fixture.db(), next(1).block(DELAY)).await;
     assert!(begun.elapsed() < DELAY, "{:?}", begun.elapsed());
     let tried = lock.try_acquire().await.unwrap();
     assert!(tried.is_some(), "a try waits for the release");
@@ -131,8 +141,7 @@ async fn a_release_without_a_reply_is_an_error_of_the_next_try() {
     let fixture = Fixture::mongodb().await;
     fixture.until_indexed().await;
     let lock = unawaited(&fixture.provider, "silent").min_hold(Duration::from_millis(1));
-    let _point = fail(fixture.db(), FailPoint::on(&["update"]).times(2).block(DELAY)).await;
-    run_once(&lock).await.unwrap();
+    let _point = run_before(&lock, fixture.db(), next(2).block(DELAY)).await;
     let limit = Duration::from_secs(1);
     let tried = lock.clone().acquire_timeout(limit).try_acquire().await;
     assert!(matches!(tried, Err(LockError::Mongo(_))), "{tried:?}");
@@ -145,9 +154,8 @@ async fn a_release_without_a_reply_is_an_error_of_the_next_try() {
 async fn a_failed_release_is_repeated() {
     let fixture = Fixture::mongodb().await;
     fixture.until_indexed().await;
-    let failing = FailPoint::on(&["update"]).times(3).error_code(189);
-    let _point = fail(fixture.db(), failing).await;
-    run_once(&unawaited(&fixture.provider, "failing")).await.unwrap();
+    let lock = unawaited(&fixture.provider, "failing");
+    let _point = run_before(&lock, fixture.db(), next(3).error_code(189)).await;
     assert_released(&fixture.rival().lock("failing")).await;
 }
 
@@ -181,7 +189,7 @@ async fn a_guard_always_waits() {
     let fixture = Fixture::mongodb().await;
     fixture.until_indexed().await;
     let guard = unawaited(&fixture.provider, "guard").acquire().await.unwrap();
-    let _point = fail(fixture.db(), FailPoint::on(&["update"]).times(1).block(DELAY)).await;
+    let _point = fail(fixture.db(), next(1).block(DELAY)).await;
     let begun = Instant::now();
     guard.release().await.unwrap();
     assert!(begun.elapsed() >= DELAY);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mongodb::bson::doc;
 use mongolock::{LockProvider, LockProviderBuilder};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, eventually, must, names};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, Purpose, eventually, must, names};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::fixture::{Fixture, patient};
@@ -229,7 +229,7 @@ async fn adaptive_pauses_send_fewer_commands_than_fixed_ones() {
     let attempts = async |options: fn(LockProviderBuilder) -> LockProviderBuilder| {
         let (provider, commands) = fixture.recorded(options).await;
         wait_without_success(&provider, "counted", Duration::from_secs(4)).await;
-        commands.count("findAndModify")
+        commands.count(Purpose::Acquire)
     };
     let fixed = attempts(|b| b.wake_up(false).retry_interval(OFTEN)).await;
     let adaptive = attempts(|b| b.wake_up(false)).await;

@@ -6,8 +6,8 @@ use futures_util::future::join_all;
 use mongodb::bson::{Document, doc};
 use mongolock::{LockError, LockProvider, distributed_lock};
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, FailPoint, LentServer, change_lock, eventually, must, recorded, test_db,
-    with_parameter,
+    AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, LentServer, Purpose, TestDb, change_lock, eventually,
+    must, recorded, test_db, with_parameter,
 };
 use tokio::time::{Instant, timeout};
 
@@ -101,6 +101,12 @@ async fn access_control_errors_end_a_wait_after_ten_seconds() {
     assert_free(&writer, "open").await;
 }
 
+/// Makes every renewal and every release of one claim fail with a transient error, as well as every claim.
+async fn refuse(db: &TestDb) -> FailPointGuard {
+    let point = FailPoint::on(&["findAndModify"]).always();
+    fail(db, point.error_code(STEPPED_DOWN)).await
+}
+
 /// A release that fails is repeated. B10: the caller gets the body's own error.
 #[tokio::test]
 async fn a_failed_release_is_repeated_and_keeps_the_result_of_the_body() {
@@ -113,26 +119,28 @@ async fn a_failed_release_is_repeated_and_keeps_the_result_of_the_body() {
     }
 
     #[distributed_lock(name = "failing")]
-    async fn failing() -> Result<(), AppError> {
+    async fn failing(db: &TestDb, refusing: &mut Option<FailPointGuard>) -> Result<(), AppError> {
+        *refusing = Some(refuse(db).await);
         Err(AppError::Body)
     }
 
     #[distributed_lock(name = "failing")]
-    async fn working() -> Result<u32, AppError> {
+    async fn working(db: &TestDb, refusing: &mut Option<FailPointGuard>) -> Result<u32, AppError> {
+        *refusing = Some(refuse(db).await);
         Ok(7)
     }
 
     let db = test_db().await;
     let provider = patient(db.database());
-    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
-    assert!(matches!(provider.scope(failing()).await, Err(AppError::Body)));
-    must(point.clear().await);
+    let mut refusing = None;
+    let failed = provider.scope(failing(&db, &mut refusing)).await;
+    assert!(matches!(failed, Err(AppError::Body)));
+    must(refusing.take().unwrap().clear().await);
     assert_free(&LockProvider::new(db.database()), "failing").await;
 
-    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
     // The body ran under the lock.
-    assert_eq!(provider.scope(working()).await.unwrap(), 7);
-    must(point.clear().await);
+    assert_eq!(provider.scope(working(&db, &mut refusing)).await.unwrap(), 7);
+    must(refusing.take().unwrap().clear().await);
     assert_free(&LockProvider::new(db.database()), "failing").await;
 }
 
@@ -143,9 +151,10 @@ async fn a_lock_that_cannot_be_renewed_is_lost_in_time() {
     let provider = patient(db.database());
     let lock = provider.lock("unrenewable").expiry(Duration::from_secs(1));
     let guard = lock.acquire().await.unwrap();
-    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
-    let rival = patient(&db.connect_again().await.unwrap());
-    let taking = take_over(&rival, &guard);
+    let point = refuse(&db).await;
+    // The fail point does not hit the rival, which has another application name.
+    let rival = connect(db.uri(), "rival").await.client().database(db.name());
+    let taking = take_over(&patient(&rival), &guard);
     guard.lost().await;
     assert!(taking.await.unwrap().fencing_token() > guard.fencing_token());
     must(point.clear().await);
@@ -160,14 +169,16 @@ async fn renewals_that_run_out_of_time_are_repeated_with_pauses() {
         .lock("slow")
         .await
         .unwrap();
-    let point = FailPoint::on(&["update"]).always().error_code(MAX_TIME_EXPIRED);
+    let point = FailPoint::on(&["findAndModify"])
+        .always()
+        .error_code(MAX_TIME_EXPIRED);
     // The fail point does not hit the rival, which has another application name.
     let point = must(point.app_name("app").enable(&it.uri()).await);
     let rival = connect(&it.uri(), "rival").await.client().database("app");
-    let (begun, before) = (Instant::now(), it.proxy.seen("update"));
+    let (begun, before) = (Instant::now(), it.proxy.seen(Purpose::Renew));
     let lost = async {
         guard.lost().await;
-        (it.proxy.seen("update") - before, begun.elapsed().as_secs())
+        (it.proxy.seen(Purpose::Renew) - before, begun.elapsed().as_secs())
     };
     let taking = take_over(&patient(&rival), &guard);
     let ((renewals, seconds), next) = tokio::join!(lost, taking);
@@ -208,7 +219,9 @@ async fn renewal_ends_with_the_hold() {
     until_none_is_held(db.database(), AMPLE).await;
     commands.clear();
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(commands.count("update"), 0);
+    for purpose in [Purpose::Renew, Purpose::Release] {
+        assert_eq!(commands.count(purpose), 0, "{purpose:?}");
+    }
 }
 
 /// A foreign transaction has changed the document of one lock. The bulk renewal waits for it, and no other lock is
@@ -260,7 +273,10 @@ async fn blocked_releases_do_not_use_up_the_connections() {
     commands.clear();
     drop(guards);
     // A repeated release is for one claim only, and has a limit of 1 s at the server.
-    let is_repeat = |sent: &Document| sent.contains_key("update") && sent.get_i64("maxTimeMS") == Ok(1000);
+    let is_repeat = |sent: &Document| {
+        let is_single = sent.contains_key("findAndModify") && sent.get_i64("maxTimeMS") == Ok(1000);
+        is_single && Purpose::of(sent) == Some(Purpose::Release)
+    };
     let repeats = || commands.all().into_iter().filter(is_repeat).count();
     let all_tried = async || (repeats() >= 2 * names.len()).then_some(());
     must(eventually(AMPLE, "each release is repeated several times", all_tried).await);

@@ -7,7 +7,7 @@ use mongodb::bson::{Document, doc};
 use mongodb::options::ReturnDocument;
 use mongodb::{Collection, Database};
 use mongolock::{Detach, LeaseHandle, LockError, LockProvider, LossReason};
-use mongolock_tests::{AMPLE, Fault, TestDb, eventually, must, rounds, say, test_db};
+use mongolock_tests::{AMPLE, Fault, Purpose, TestDb, eventually, must, rounds, say, test_db};
 use rustix::process::Signal;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -48,7 +48,7 @@ async fn a_late_resumption_is_given_back() {
         let handle = direct.lock("n").await.unwrap().detach(HOUR).await.unwrap();
         let late = server
             .proxy
-            .inject(Fault::late_request(Duration::from_secs(1)).command("findAndModify"));
+            .inject(Fault::late_request(Duration::from_secs(1)).command(Purpose::Resume));
         let given_up = timeout(Duration::from_millis(300), provider.resume(&handle)).await;
         assert!(given_up.is_err());
         must(late.happened(AMPLE).await);
@@ -78,7 +78,7 @@ async fn a_late_detachment_leaves_no_lease() {
     let handle = detaching.handle();
     let late = server
         .proxy
-        .inject(Fault::late_request(Duration::from_millis(700)).command("findAndModify"));
+        .inject(Fault::late_request(Duration::from_millis(700)).command(Purpose::Detach));
     assert!(timeout(Duration::from_millis(300), detaching).await.is_err());
     must(late.happened(AMPLE).await);
     let begun = Instant::now();

@@ -78,7 +78,14 @@ async fn a_mark_and_a_detachment_outlast_a_refusal_of_seconds() {
 async fn a_release_goes_on_after_its_caller() {
     let (db, provider) = provider().await;
     let guard = provider.lock("job").acquire().await.unwrap();
-    let released = refused(&db, "update", PASSING[0], Duration::from_secs(8), guard.release()).await;
+    let released = refused(
+        &db,
+        "findAndModify",
+        PASSING[0],
+        Duration::from_secs(8),
+        guard.release(),
+    )
+    .await;
     assert!(matches!(released, Err(LockError::Mongo(_))), "{released:?}");
     let next = patient(&db.connect_again().await.unwrap());
     timeout(BEFORE_EXPIRY, assert_free(&next, "job")).await.unwrap();
@@ -199,6 +206,8 @@ async fn a_mark_that_is_always_refused_ends() {
     let provider = with_expiry(db.database(), Duration::from_secs(5));
     warm_up(&provider).await;
     let guard = provider.lock("job").once().acquire().await.unwrap();
+    // Renewals of two leases are an `update`, which is not refused.
+    let _other = provider.lock("other").acquire().await.unwrap();
     let _refusing = fail(
         &db,
         FailPoint::on(&["findAndModify"]).always().error_code(PASSING[0]),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use mongodb::bson::{Document, doc};
 use mongolock::{LockGuard, LockProvider};
-use mongolock_tests::{AMPLE, Commands, FailPoint, TestDb, recorded, test_db};
+use mongolock_tests::{AMPLE, Commands, FailPoint, Purpose, TestDb, recorded, test_db};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -66,7 +66,9 @@ fn statements(commands: &[Document]) -> Vec<usize> {
 
 /// The number of claims among these commands that were sent alone.
 fn alone(commands: &[Document]) -> usize {
-    let is_alone = |command: &&Document| command.contains_key("findAndModify");
+    let is_alone = |command: &&Document| {
+        command.contains_key("findAndModify") && Purpose::of(command) == Some(Purpose::Acquire)
+    };
     commands.iter().filter(is_alone).count()
 }
 
@@ -101,7 +103,7 @@ async fn calls_that_wait_for_room_cost_few_commands() {
     );
 
     assert_eq!(release(guards).await, CALLS);
-    let sent = commands.count("update");
+    let sent = commands.count(Purpose::Release);
     assert!(sent < CALLS / 4, "{sent} releases");
     assert_all_free(&db).await;
     provider.shutdown().await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mongodb::Database;
 use mongolock::{LockError, LockGuard, LockProvider};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Fault, eventually, must, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Fault, Purpose, eventually, must, test_db};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -83,7 +83,7 @@ async fn releasing_a_hold_with_other_options_does_not_exceed_the_limit() {
         (begun.elapsed(), outcome)
     });
     sleep(Duration::from_millis(50)).await;
-    proxy.inject(Fault::swallow_request().command("update"));
+    proxy.inject(Fault::swallow_request().command(Purpose::Release));
     blocker.release().await.unwrap();
     // On a slow machine the hold is not handed over. This release is then the one without a reply, and takes 6 s.
     let _ = first.await.unwrap().unwrap().release().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::Database;
 use mongolock::{DistributedLock, LockError, LockGuard, LockProvider};
 use mongolock_tests::{
-    AMPLE, FailPoint, Fault, LentServer, Proxy, eventually, must, test_db, transaction_on,
+    AMPLE, FailPoint, Fault, LentServer, Proxy, Purpose, eventually, must, test_db, transaction_on,
 };
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -90,7 +90,8 @@ async fn a_late_renewal_does_not_shorten_the_lease_while_later_ones_hang() {
     let foreign = connect(&server.uri(), "rival").await;
     let foreign = foreign.client().database("holder");
     let hanging = async {
-        let point = FailPoint::on(&["update"]).always().block(EXPIRY);
+        let point = FailPoint::on(&["update", "findAndModify"]);
+        let point = point.always().block(EXPIRY);
         point.app_name("holder").enable(&server.uri()).await.unwrap()
     };
     let (next, point) = assert_lease_is_not_shortened(&database, &foreign, |lock| lock, hanging).await;
@@ -110,7 +111,7 @@ async fn late_request_leaves_no_claim(proxy: &Proxy, late: &Database, direct: &D
     assert_free(&provider, "warm").await;
     let guard = acquire_soon(&rival, "late").await;
 
-    let fault = Fault::late_request(LATE).command("findAndModify");
+    let fault = Fault::late_request(LATE).command(Purpose::Acquire);
     let late = proxy.inject(fault);
     let lock = provider.lock("late").acquire_timeout(Duration::from_millis(600));
     let outcome = if is_try {
@@ -162,7 +163,7 @@ async fn a_request_repeated_by_the_library_leaves_no_claim() {
 #[tokio::test]
 async fn a_request_that_arrives_after_the_release_makes_no_try_busy() {
     let it = Proxied::start(LONG_EXPIRY).await;
-    let fault = Fault::late_request(Duration::from_secs(5)).command("findAndModify");
+    let fault = Fault::late_request(Duration::from_secs(5)).command(Purpose::Acquire);
     let late = it.proxy.inject(fault);
     assert_free(&it.provider, "late").await;
     assert_eq!(late.hits(), 1);
@@ -183,7 +184,7 @@ async fn a_forced_release_that_arrives_late_ends_no_later_hold() {
         let seen = rival.lock("late").acquire().await.unwrap();
         let late = it
             .proxy
-            .inject(Fault::delay_request(LATE * 3).command("findAndModify"));
+            .inject(Fault::delay_request(LATE * 3).command(Purpose::Release));
         let admin = it.provider.admin();
         let releasing = tokio::spawn(async move {
             if by_owner {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mongodb::Database;
 use mongolock::LockProvider;
-use mongolock_tests::{Fault, Proxy, TestDb, must, test_db, with_parameter};
+use mongolock_tests::{Fault, Proxy, Purpose, TestDb, must, test_db, with_parameter};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::callers::{hold_all, release_all};
@@ -53,9 +53,9 @@ async fn a_reply_during_the_release_ends_no_minimum_hold() {
     for provider in &providers {
         warm_up(provider).await;
     }
-    let late = Fault::delay_reply(Duration::from_millis(2030)).command("findAndModify");
+    let late = Fault::delay_reply(Duration::from_millis(2030)).command(Purpose::Acquire);
     let late = proxy.inject(late.times(LOCKS));
-    let slow = Fault::delay_request(Duration::from_millis(200)).command("update");
+    let slow = Fault::delay_request(Duration::from_millis(200)).command(Purpose::Release);
     let slow = proxy.inject(slow.times(LOCKS));
     let rounds = providers.iter().zip(0..).map(|(provider, number)| async move {
         let lock = provider.lock(name(number)).min_hold(MIN_HOLD);
@@ -77,13 +77,13 @@ async fn a_repeated_release_does_not_overtake_the_first_one() {
     let (db, proxy, database) = with_many_connections().await;
     let provider = LockProvider::new(&database);
     warm_up(&provider).await;
-    let slow_reply = Fault::delay_reply(Duration::from_millis(700)).command("findAndModify");
+    let slow_reply = Fault::delay_reply(Duration::from_millis(700)).command(Purpose::Acquire);
     let slow_reply = proxy.inject(slow_reply.times(LOCKS));
     let sent = Instant::now();
     let guards = hold_all((0..LOCKS).map(|number| provider.lock(name(number)).min_hold(MIN_HOLD))).await;
     assert_eq!(slow_reply.hits(), LOCKS);
     sleep_until(sent + Duration::from_millis(9800)).await;
-    let slow = Fault::delay_request(Duration::from_secs(1)).command("update");
+    let slow = Fault::delay_request(Duration::from_secs(1)).command(Purpose::Release);
     proxy.inject(slow.times(LOCKS));
     release_all(guards).await;
     assert_minimum_holds(&db).await;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{AMPLE, Actor, FailPoint, Fault, History, eventually, must, test_db};
+use mongolock_tests::{AMPLE, Actor, FailPoint, Fault, History, Purpose, eventually, must, test_db};
 use rustix::process::Signal;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -123,9 +123,9 @@ async fn a_late_give_back_does_not_end_the_next_rounds_lease() {
     warm_up(&provider).await;
     let rival = LockProvider::new(db.database());
     let held = rival.lock("b").await.unwrap();
-    // The rival keeps its claim. The first update is the claim of the first round, and the second one gives back what it has got.
-    proxy.inject(Fault::delay_request(Duration::from_millis(1)).command("update"));
-    let late = proxy.inject(Fault::late_request(Duration::from_millis(1500)).command("update"));
+    // The rival keeps its claim: the first release gives back what the first round has got.
+    let late = Fault::late_request(Duration::from_millis(1500)).command(Purpose::Release);
+    let late = proxy.inject(late);
     let set = provider.lock_all(ALL);
     let waiting = tokio::spawn(async move { set.acquire().await });
     must(late.happened(AMPLE).await);

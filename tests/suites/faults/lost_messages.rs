@@ -6,24 +6,26 @@ use futures_util::future::join_all;
 use mongodb::Database;
 use mongodb::bson::doc;
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{AMPLE, Fault, Proxy, eventually, locks, must};
+use mongolock_tests::{AMPLE, Fault, Meant, Proxy, Purpose, eventually, locks, must};
 use tokio::time::timeout;
 
 use crate::act::Act;
 use crate::detached::{HOUR, detach, resume};
 use crate::{LONG_EXPIRY, Proxied, Standalone, assert_stores_its_tokens, claims, until_none_is_held};
 
-/// What is acquired, with the number of its claims, and the commands that acquire it.
-const ACTS: [(Act, u64, &[&str]); 3] = [
-    (Act::Lock, 1, &["findAndModify"]),
-    (Act::Set, 3, &["update", "find"]),
-    (Act::Permit(3), 1, &["findAndModify"]),
-];
+/// What is acquired, with the number of its claims.
+const ACTS: [(Act, u64); 3] = [(Act::Lock, 1), (Act::Set, 3), (Act::Permit(3), 1)];
+
+/// The commands that acquire it: that of the claims, and for a set a query that finds out which of them have their locks.
+fn commands(act: Act) -> Vec<Meant> {
+    let query = (act == Act::Set).then(|| "find".into());
+    [Purpose::Acquire.into()].into_iter().chain(query).collect()
+}
 
 /// The outcome of a call during which a command meets this fault.
 async fn under<T>(
     fault: Fault,
-    command: &str,
+    command: impl Into<Meant>,
     proxy: &Proxy,
     call: impl IntoFuture<Output = Result<T, LockError>>,
 ) -> T {
@@ -36,29 +38,31 @@ async fn under<T>(
 /// Loses each message of each step of this provider, whose connections go through the proxy: those of an acquisition so many
 /// times in a row, and the others once.
 async fn lose_each_message(losses: u32, provider: LockProvider, proxy: &Proxy, direct: &Database) {
-    for (act, count, commands) in ACTS {
+    for (act, count) in ACTS {
         for fault in [Fault::drop_reply, Fault::drop_request] {
             let of_act = doc! { "_id": { "$regex": "^n" } };
             locks(direct).delete_many(of_act.clone()).await.unwrap();
-            for command in commands {
+            for command in commands(act) {
                 let lost = fault().times(losses);
                 let held = under(lost, command, proxy, act.acquire(&provider, "n")).await;
                 assert_eq!(claims(direct).await, count, "{act:?}");
                 assert_stores_its_tokens(direct, &held.context()).await;
-                under(fault(), "update", proxy, held.release()).await;
+                under(fault(), Purpose::Release, proxy, held.release()).await;
                 assert_eq!(claims(direct).await, 0, "{act:?}");
-                if *command == "findAndModify" {
+                if act != Act::Set {
                     // A claim that was repeated for another permit, and then given back, would leave a second document.
                     let made = locks(direct).count_documents(of_act.clone()).await.unwrap();
                     assert_eq!(made, count, "{act:?}");
                 }
             }
             let held = act.acquire(&provider, "n").await.unwrap();
-            let handle = under(fault(), commands[0], proxy, detach(held, HOUR)).await;
-            under(fault(), commands[0], proxy, provider.extend(&handle, 2 * HOUR)).await;
-            let held = under(fault(), commands[0], proxy, resume(&provider, &handle)).await;
+            let handle = under(fault(), Purpose::Detach, proxy, detach(held, HOUR)).await;
+            let extending = provider.extend(&handle, 2 * HOUR);
+            under(fault(), Purpose::Renew, proxy, extending).await;
+            let resuming = resume(&provider, &handle);
+            let held = under(fault(), Purpose::Resume, proxy, resuming).await;
             let handle = detach(held, HOUR).await.unwrap();
-            assert!(under(fault(), "update", proxy, provider.release(&handle)).await);
+            assert!(under(fault(), Purpose::Release, proxy, provider.release(&handle)).await);
             assert_eq!(claims(direct).await, 0, "{act:?}");
         }
     }
@@ -81,9 +85,9 @@ async fn a_lost_message_changes_no_outcome_on_a_replica_set() {
 /// B2: the request arrives after the call has ended and its claims were released for the first time.
 #[tokio::test]
 async fn a_request_that_arrives_late_leaves_no_claim() {
-    join_all(ACTS.map(|(act, count, commands)| async move {
+    join_all(ACTS.map(|(act, count)| async move {
         let (server, provider) = Standalone::with_provider(LONG_EXPIRY).await;
-        let fault = Fault::late_request(Duration::from_millis(1500)).command(commands[0]);
+        let fault = Fault::late_request(Duration::from_millis(1500)).command(Purpose::Acquire);
         let late = server.proxy.inject(fault);
         let hurried = provider.to_builder().acquire_timeout(Duration::from_millis(300));
         assert!(act.acquire(&hurried.build().unwrap(), "n").await.is_err());

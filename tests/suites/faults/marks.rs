@@ -8,7 +8,8 @@ use mongodb::bson::doc;
 use mongodb::error::ErrorKind;
 use mongolock::{DistributedLock, LockError, LockGuard, LockProvider, LockState, distributed_lock};
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, FailPoint, Fault, Proxy, TestDb, change_lock, eventually, must, order, say, test_db,
+    AMPLE, BEFORE_EXPIRY, FailPoint, Fault, Proxy, Purpose, TestDb, change_lock, eventually, must, order,
+    recorded, say, test_db,
 };
 use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
@@ -90,13 +91,13 @@ async fn a_mark_whose_reply_was_lost_is_recognised() {
     let (db, proxy, provider) = worker().await;
     let guard = tick(&provider).acquire().await.unwrap();
     let context = guard.context();
-    let lost = proxy.inject(Fault::swallow_reply().command("findAndModify"));
-    let renewals = proxy.seen("update");
+    let lost = proxy.inject(Fault::swallow_reply().command(Purpose::Mark));
+    let renewals = proxy.seen(Purpose::Renew);
     let watching = tokio::spawn(async move { context.lost().await });
     guard.done().await.expect("the repetition finds the mark");
     assert_eq!(lost.hits(), 1);
     assert!(
-        proxy.seen("update") > renewals + 1,
+        proxy.seen(Purpose::Renew) > renewals + 1,
         "the lease was renewed meanwhile"
     );
     timeout(AMPLE, watching).await.unwrap().unwrap();
@@ -112,7 +113,7 @@ async fn a_hold_is_renewed_until_its_mark_is_confirmed() {
     let guard = tick(&provider).acquire().await.unwrap();
     let waiting = tick(&owned(db.database(), "other"));
     let waiting = tokio::spawn(async move { waiting.acquire().await });
-    let lost = proxy.inject(Fault::swallow_request().command("findAndModify").times(2));
+    let lost = proxy.inject(Fault::swallow_request().command(Purpose::Mark).times(2));
     guard.done().await.unwrap();
     assert_eq!(lost.hits(), 2);
     let outcome = timeout(BEFORE_EXPIRY, waiting).await.unwrap().unwrap();
@@ -127,7 +128,7 @@ async fn a_hold_is_renewed_until_its_mark_is_confirmed() {
 async fn a_shutdown_waits_for_a_mark_and_releases_nothing() {
     let (db, proxy, provider) = worker().await;
     let guard = tick(&provider).acquire().await.unwrap();
-    let lost = proxy.inject(Fault::swallow_request().command("findAndModify"));
+    let lost = proxy.inject(Fault::swallow_request().command(Purpose::Mark));
     let done = timeout(Duration::from_millis(100), guard.done()).await;
     assert!(done.is_err(), "the caller leaves before the reply");
     timeout(AMPLE, provider.shutdown()).await.unwrap();
@@ -140,7 +141,7 @@ async fn a_shutdown_waits_for_a_mark_and_releases_nothing() {
 async fn a_run_whose_mark_is_repeated_succeeds() {
     let (db, proxy, provider) = worker().await;
     let body = async |_| {
-        proxy.inject(Fault::drop_reply().command("findAndModify"));
+        proxy.inject(Fault::drop_reply().command(Purpose::Mark));
         Ok::<_, LockError>(7)
     };
     assert_eq!(tick(&provider).run(body).await.unwrap(), 7);
@@ -155,7 +156,7 @@ async fn a_release_at_the_end_of_the_period_is_no_loss() {
     let period = Duration::from_secs(1);
     let guard = provider.lock("tick").once_per(period).acquire().await.unwrap();
     sleep(period + Duration::from_millis(50)).await;
-    let lost = proxy.inject(Fault::swallow_reply().command("findAndModify"));
+    let lost = proxy.inject(Fault::swallow_reply().command(Purpose::Mark));
     guard
         .done()
         .await
@@ -174,7 +175,7 @@ async fn taken_away(provider: &LockProvider, other: &LockProvider) -> LockGuard 
 
 /// The first request for the mark is lost, and the reply to its repetition is that the lock was lost.
 async fn assert_repeated_mark_is_lost(proxy: &Proxy, guard: LockGuard) {
-    let lost = proxy.inject(Fault::drop_request().command("findAndModify"));
+    let lost = proxy.inject(Fault::drop_request().command(Purpose::Mark));
     let outcome = guard.done().await;
     assert_eq!(lost.hits(), 1);
     assert!(matches!(outcome, Err(LockError::Lost { .. })), "{outcome:?}");
@@ -227,19 +228,20 @@ async fn a_mark_that_the_server_refuses_for_good_ends_the_hold() {
     let context = guard.context();
     let validator = doc! { "lockId": { "$not": { "$regex": "^done:" } } };
     db.set_validator(validator).await;
-    let requests = proxy.seen("findAndModify");
+    let requests = proxy.seen(Purpose::Mark);
     let outcome = guard.done().await;
     assert!(is_refused(&outcome, DOCUMENT_VALIDATION), "{outcome:?}");
     assert!(context.is_lost());
     assert_free(&owned(db.database(), "other"), "tick").await;
-    assert_eq!(proxy.seen("findAndModify"), requests + 1);
+    assert_eq!(proxy.seen(Purpose::Mark), requests + 1);
 }
 
 /// The work has succeeded, and another instance will do it again: the call does not hide that.
 #[tokio::test]
 async fn a_run_whose_mark_is_refused_is_no_success() {
     let db = test_db().await;
-    let provider = owned(db.database(), "worker");
+    let (database, commands) = recorded(&db, &[]).await;
+    let provider = owned(&database, "worker");
     warm_up(&provider).await;
     let refusal = || FailPoint::on(&["findAndModify"]).times(1);
     let refuse = async || fail(&db, refusal().error_code(INVALID_NAMESPACE)).await;
@@ -254,16 +256,23 @@ async fn a_run_whose_mark_is_refused_is_no_success() {
     assert!(is_refused(&outcome, INVALID_NAMESPACE), "{outcome:?}");
 
     for fails in [false, true] {
+        commands.clear();
         let mut refusing = None;
-        let outcome = continued(&provider, async || refusing = Some(refuse().await), fails).await;
-        let hits = must(refusing.unwrap().hits().await);
+        let before_end = async || {
+            // The next command of a body that has failed is its release.
+            if !fails {
+                refusing = Some(refuse().await);
+            }
+        };
+        let outcome = continued(&provider, before_end, fails).await;
+        drop(refusing);
+        let requests = commands.count(Purpose::Mark);
         if fails {
-            // No mark is requested: the next command is the release, which is an `update`.
             assert!(matches!(outcome, Err(LockError::NoProvider)), "{outcome:?}");
-            assert_eq!(hits, 0);
+            assert_eq!(requests, 0);
         } else {
             assert!(is_refused(&outcome, INVALID_NAMESPACE), "{outcome:?}");
-            assert_eq!(hits, 1);
+            assert_eq!(requests, 1);
         }
     }
 }
@@ -283,7 +292,7 @@ async fn continued(
 async fn a_run_waits_for_a_mark_that_is_late() {
     let (_db, proxy, provider) = worker().await;
     let body = async |_| {
-        proxy.inject(Fault::swallow_request().command("findAndModify").times(100));
+        proxy.inject(Fault::swallow_request().command(Purpose::Mark).times(100));
         Ok::<_, LockError>(())
     };
     let lock = provider.lock("tick").once();
@@ -341,7 +350,7 @@ async fn a_late_claim_is_released(commits: bool) {
     let period = Duration::from_secs(5);
     // The request is repeated after two seconds, and no lock is granted after the period.
     until_next_period(&owned(db.database(), "other"), period).await;
-    let late = proxy.inject(Fault::late_request(Duration::from_secs(8)).command("findAndModify"));
+    let late = proxy.inject(Fault::late_request(Duration::from_secs(8)).command(Purpose::Acquire));
     let lock = provider
         .lock("tick")
         .once_per(period)
@@ -376,7 +385,7 @@ async fn a_grant_after_the_end_of_the_period_is_released() {
     until_next_period(&direct, period).await;
 
     let holder = direct.lock("tick").acquire().await.unwrap();
-    let late = proxy.inject(Fault::delay_reply(Duration::from_millis(1900)).command("findAndModify"));
+    let late = proxy.inject(Fault::delay_reply(Duration::from_millis(1900)).command(Purpose::Acquire));
     let lock = provider.lock("tick").once_per(period);
     let waiting = tokio::spawn(async move { lock.run(async |_| Ok::<_, LockError>(())).await });
     until_next_period(&direct, period).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{AMPLE, Fault, eventually, must, test_db, with_parameter};
+use mongolock_tests::{AMPLE, Fault, Purpose, eventually, must, test_db, with_parameter};
 use tokio::time::{Instant, timeout};
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 async fn a_reply_after_the_timeout_leaves_no_claim() {
     let it = Proxied::start(DEFAULT_EXPIRY).await;
     let fault = Fault::delay_reply(Duration::from_secs(3));
-    let late = it.proxy.inject(fault.command("findAndModify"));
+    let late = it.proxy.inject(fault.command(Purpose::Acquire));
     let begun = Instant::now();
     let lock = it.provider.lock("late");
     let short = lock.acquire_timeout(Duration::from_millis(700));
@@ -37,7 +37,7 @@ async fn a_late_copy_of_a_successful_request_leaves_no_claim() {
     let (server, provider) = Standalone::with_provider(DEFAULT_EXPIRY).await;
     let late = server
         .proxy
-        .inject(Fault::late_request(Duration::from_secs(2)).command("findAndModify"));
+        .inject(Fault::late_request(Duration::from_secs(2)).command(Purpose::Acquire));
     assert_free(&provider, "late").await;
     must(late.happened(AMPLE).await);
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -59,8 +59,10 @@ async fn a_shutdown_releases_a_lease_that_a_late_renewal_extended() {
         *stored.get_datetime("expiresAt").unwrap()
     };
     let first_end = ends().await;
-    let replies = Fault::delay_reply(Duration::from_secs(4)).command("update");
-    proxy.inject(replies.times(u32::MAX));
+    for purpose in [Purpose::Renew, Purpose::Release] {
+        let replies = Fault::delay_reply(Duration::from_secs(4)).command(purpose);
+        proxy.inject(replies.times(u32::MAX));
+    }
     let prolonged = async || (ends().await > first_end).then_some(());
     must(eventually(AMPLE, "the server has renewed the lease", prolonged).await);
     must(timeout(AMPLE, guard.lost()).await);
@@ -137,10 +139,10 @@ async fn renewals_go_on_after_failures() {
     let it = Proxied::start(Duration::from_secs(3)).await;
     let (proxy, guard) = (&it.proxy, it.provider.lock("kept").await.unwrap());
     for _ in 0..3 {
-        let failed = proxy.inject(Fault::drop_request().command("update"));
+        let failed = proxy.inject(Fault::drop_request().command(Purpose::Renew));
         must(failed.happened(AMPLE).await);
-        let before = proxy.seen("update");
-        let again = async || (proxy.seen("update") > before).then_some(());
+        let before = proxy.seen(Purpose::Renew);
+        let again = async || (proxy.seen(Purpose::Renew) > before).then_some(());
         must(eventually(AMPLE, "the renewal is repeated", again).await);
     }
     assert!(!guard.is_lost());
@@ -154,7 +156,7 @@ async fn a_release_without_a_reply_blocks_no_waiter() {
     for waits_for_it in [true, false] {
         let it = Proxied::start(LONG_EXPIRY * 4).await;
         let guard = acquire_soon(&it.provider, "silent").await;
-        let fault = Fault::delay_request(AMPLE * 2).command("update");
+        let fault = Fault::delay_request(AMPLE * 2).command(Purpose::Release);
         let silent = it.proxy.inject(fault);
         if waits_for_it {
             let error = guard.release().await.unwrap_err();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use mongolock::LockProvider;
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, Fault, Proxy, must, recorded, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, Fault, Proxy, Purpose, must, recorded, test_db};
 use tokio::time::{Instant, sleep};
 
 use crate::callers::{Callers, hold, lost, use_connections};
@@ -144,7 +144,7 @@ async fn silent_connections_do_not_stop_a_client_of_connect() {
     let callers = callers(&provider);
     sleep(Duration::from_secs(3)).await;
     proxy.accept_connections();
-    let cut = proxy.inject(Fault::drop_reply().command("findAndModify"));
+    let cut = proxy.inject(Fault::drop_reply().command(Purpose::Acquire));
     must(cut.happened(AMPLE).await);
     let begun = Instant::now();
     assert_free(&provider, "again").await;

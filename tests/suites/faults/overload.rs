@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, recorded, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, Purpose, recorded, test_db};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::callers::{Callers, LEASE, hold, release_all};
@@ -37,7 +37,7 @@ async fn acquire_requests_give_way_and_calls_say_why_they_fail() {
     let sent = commands.take();
     let claims = sent
         .iter()
-        .filter(|sent| sent.contains_key("findAndModify"))
+        .filter(|sent| sent.contains_key("findAndModify") && Purpose::of(sent) == Some(Purpose::Acquire))
         .count();
     // Fifteen acquire requests a second, and some at the edges. Each call that ends releases what has no reply yet.
     assert!(claims <= 72 && sent.len() <= 200, "{claims}, {}", sent.len());
@@ -106,17 +106,15 @@ async fn a_commit_that_is_rejected_until_the_lease_ends_is_not_made() {
     let builder = LockProvider::builder(database).acquire_timeout(AMPLE);
     let provider = builder.expiry(expiry).renew_interval(never).build().unwrap();
     until_indexed(&provider).await;
-    // The locks have two leases, and the statement for the first one is run.
-    let point = fail(
-        &db,
-        FailPoint::rejecting(&["update", "abortTransaction"]).after(1),
-    )
-    .await;
     let guard = provider.lock("first").await.unwrap();
     let both = provider.lock_all(["first", "second"]);
     let mut session = transaction(database).await;
     let (ends, ended) = tokio::sync::oneshot::channel();
+    let mut refusing = None;
     let call = both.run(async |context| {
+        // The locks have two leases, and the statement for the first one is run. Renewals are rejected as well.
+        let point = FailPoint::rejecting(&["update", "findAndModify", "abortTransaction"]);
+        refusing = Some(fail(&db, point.after(1)).await);
         // The loss cancels the body, and not the commit.
         tokio::spawn(async move { ends.send(context.commit(&mut session).await) });
         std::future::pending::<Result<(), LockError>>().await
@@ -125,7 +123,7 @@ async fn a_commit_that_is_rejected_until_the_lease_ends_is_not_made() {
     assert!(matches!(lost, Err(LockError::Lost { .. })), "{lost:?}");
     let committed = timeout(AMPLE, ended).await.unwrap().unwrap();
     assert!(matches!(committed, Err(LockError::Lost { .. })), "{committed:?}");
-    point.clear().await.unwrap();
+    refusing.unwrap().clear().await.unwrap();
     assert_eq!(committed_documents(database).await, 0);
     drop(guard);
     // No transaction blocks the lock.

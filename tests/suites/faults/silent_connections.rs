@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mongolock::{LockError, LockGuard, LockProvider};
-use mongolock_tests::{AMPLE, Fault, Injected, eventually, must};
+use mongolock_tests::{AMPLE, Fault, Injected, Purpose, eventually, must};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -21,13 +21,13 @@ const ONE_REPEAT: Duration = Duration::from_secs(6);
 const FREED: Duration = Duration::from_secs(15);
 
 impl Proxied {
-    fn swallow_reply(&self, command: &str, times: u32) -> Injected {
-        let fault = Fault::swallow_reply().command(command);
+    fn swallow_reply(&self, purpose: Purpose, times: u32) -> Injected {
+        let fault = Fault::swallow_reply().command(purpose);
         self.proxy.inject(fault.times(times))
     }
 
-    fn swallow_request(&self, command: &str, times: u32) -> Injected {
-        let fault = Fault::swallow_request().command(command);
+    fn swallow_request(&self, purpose: Purpose, times: u32) -> Injected {
+        let fault = Fault::swallow_request().command(purpose);
         self.proxy.inject(fault.times(times))
     }
 
@@ -61,12 +61,7 @@ async fn swallowed_messages_do_not_fail_a_wait() {
     ];
     join_all(cases.map(|(act, fault, times, limit)| async move {
         let it = Proxied::start(DEFAULT_EXPIRY).await;
-        let command = if act == Act::Set {
-            "update"
-        } else {
-            "findAndModify"
-        };
-        let swallowed = it.proxy.inject(fault.command(command).times(times));
+        let swallowed = it.proxy.inject(fault.command(Purpose::Acquire).times(times));
         let builder = it.provider.to_builder();
         let provider = builder.acquire_timeout(Duration::from_secs(limit)).build();
         let begun = Instant::now();
@@ -85,7 +80,7 @@ async fn swallowed_messages_do_not_fail_a_wait() {
 #[tokio::test]
 async fn requests_without_a_reply_do_not_stop_other_names() {
     let it = Proxied::start(DEFAULT_EXPIRY).await;
-    let swallowed = it.swallow_request("findAndModify", 5);
+    let swallowed = it.swallow_request(Purpose::Acquire, 5);
     let mut callers = JoinSet::new();
     for number in 0..5 {
         let lock = it.provider.lock(format!("silent:{number}"));
@@ -107,7 +102,7 @@ async fn requests_without_a_reply_do_not_stop_other_names() {
 #[tokio::test]
 async fn a_try_repeats_a_request_without_a_reply() {
     let it = Proxied::start(DEFAULT_EXPIRY).await;
-    let swallowed = it.swallow_reply("findAndModify", 1);
+    let swallowed = it.swallow_reply(Purpose::Acquire, 1);
     let lock = it
         .provider
         .lock("silent")
@@ -125,7 +120,7 @@ async fn a_try_repeats_a_request_without_a_reply() {
 async fn a_claim_that_was_given_up_is_released() {
     for (is_rival, limit) in [(true, FREED), (false, Duration::from_secs(5))] {
         let it = Proxied::start(LONG_EXPIRY).await;
-        let swallowed = it.swallow_reply("findAndModify", 1);
+        let swallowed = it.swallow_reply(Purpose::Acquire, 1);
         let begun = Instant::now();
         let error = it.acquire("silent", Duration::from_secs(2)).await.unwrap_err();
         assert!(matches!(error, LockError::Mongo(_)), "{error}");
@@ -141,8 +136,8 @@ async fn a_claim_that_was_given_up_is_released() {
 #[tokio::test]
 async fn a_claim_that_was_given_up_is_released_although_releases_are_swallowed() {
     let it = Proxied::start(LONG_EXPIRY * 2).await;
-    let claim = it.swallow_reply("findAndModify", 1);
-    let releases = it.swallow_request("update", 2);
+    let claim = it.swallow_reply(Purpose::Acquire, 1);
+    let releases = it.swallow_request(Purpose::Release, 2);
     let error = it.acquire("silent", Duration::from_secs(2)).await.unwrap_err();
     assert!(matches!(error, LockError::Mongo(_)), "{error}");
     let begun = Instant::now();
@@ -158,7 +153,7 @@ async fn a_claim_that_was_given_up_is_released_although_releases_are_swallowed()
 async fn a_request_without_a_reply_delays_a_shutdown_for_seconds_only() {
     async fn shut_down_after(fault: Fault) {
         let it = Proxied::start(DEFAULT_EXPIRY).await;
-        let swallowed = it.proxy.inject(fault.command("findAndModify"));
+        let swallowed = it.proxy.inject(fault.command(Purpose::Acquire));
         assert_free(&it.provider, "silent").await;
         assert_eq!(swallowed.hits(), 1);
         let begun = Instant::now();
@@ -178,7 +173,7 @@ async fn a_swallowed_renewal_loses_no_lock() {
         [Fault::swallow_reply(), Fault::swallow_request()].map(|fault| async move {
             let it = Proxied::start(Duration::from_secs(6)).await;
             let guard = acquire_soon(&it.provider, "kept").await;
-            let swallowed = it.proxy.inject(fault.command("update"));
+            let swallowed = it.proxy.inject(fault.command(Purpose::Renew));
             must(swallowed.happened(AMPLE).await);
             // Longer than the lease that the server granted with the swallowed reply.
             sleep(Duration::from_secs(7)).await;
@@ -199,7 +194,7 @@ async fn a_swallowed_release_is_repeated() {
     ] {
         let it = Proxied::start(LONG_EXPIRY).await;
         let guard = acquire_soon(&it.provider, name).await;
-        let swallowed = it.proxy.inject(fault.command("update"));
+        let swallowed = it.proxy.inject(fault.command(Purpose::Release));
         drop(guard);
         must(swallowed.happened(AMPLE).await);
         let begun = Instant::now();
@@ -221,11 +216,13 @@ async fn dead_connections_do_not_delay_the_repetitions_of_releases() {
     let (silent, failed) = (guards.pop(), guards.pop());
     // Released one after the other, so that each has a connection of its own.
     for guard in guards {
-        let swallowed = it.proxy.inject(Fault::swallow_request().command("update"));
+        let swallowed = it
+            .proxy
+            .inject(Fault::swallow_request().command(Purpose::Release));
         drop(guard);
         must(swallowed.happened(AMPLE).await);
     }
-    let repeats = Fault::swallow_request().command("update").times(3);
+    let repeats = Fault::swallow_request().command(Purpose::Release).times(3);
     must(it.proxy.inject(repeats).happened(AMPLE).await);
 
     // The silent release comes first: it is repeated after some seconds, and the failed one at once.
@@ -233,7 +230,7 @@ async fn dead_connections_do_not_delay_the_repetitions_of_releases() {
         (silent, Fault::swallow_request()),
         (failed, Fault::drop_request()),
     ] {
-        let hit = it.proxy.inject(fault.command("update"));
+        let hit = it.proxy.inject(fault.command(Purpose::Release));
         drop(guard);
         must(hit.happened(AMPLE).await);
     }

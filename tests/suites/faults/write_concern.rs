@@ -114,7 +114,7 @@ async fn an_unconfirmed_renewal_does_not_count() {
     for code in CODES {
         let guard = provider.lock("kept").expiry(expiry).acquire().await.unwrap();
         let begun = Instant::now();
-        let point = unconfirmed(&server, FailPoint::on(&["update"]).always(), code).await;
+        let point = unconfirmed(&server, FailPoint::on(&["findAndModify"]).always(), code).await;
         must(timeout(AMPLE, guard.lost()).await);
         assert!(begun.elapsed() < expiry * 4, "{code}: {:?}", begun.elapsed());
         assert!(guard.remaining().is_zero());
@@ -134,7 +134,9 @@ async fn an_unconfirmed_renewal_is_repeated() {
             .lock(format!("kept:{code}"))
             .expiry(Duration::from_secs(3));
         let guard = lock.acquire().await.unwrap();
-        let _point = unconfirmed(&server, FailPoint::on(&["update"]).times(2), code).await;
+        // The locks of the rounds before have renewals as well, alone or together with this one.
+        let point = FailPoint::on(&["update", "findAndModify"]).times(2);
+        let _point = unconfirmed(&server, point, code).await;
         tokio::time::sleep(Duration::from_millis(3300)).await;
         assert!(!guard.is_lost(), "{code}");
         guards.push(guard);
@@ -176,7 +178,7 @@ async fn an_unconfirmed_release_is_repeated_until_it_is_confirmed() {
         for is_awaited in [true, false] {
             let guard = acquire_soon(&provider, "released").await;
             // The fail point hits more often than the driver and the library repeat a release at once.
-            let point = FailPoint::on(&["update"]).times(4);
+            let point = FailPoint::on(&["findAndModify"]).times(4);
             let point = unconfirmed(&server, point, code).await;
             confirmed.store(0, Ordering::SeqCst);
             if is_awaited {

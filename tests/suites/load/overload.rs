@@ -16,7 +16,7 @@ use mongolock_tests::{
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::traffic::{Kind, LEASE, Traffic};
+use crate::traffic::{Kind, LEASE, Traffic, renewed};
 
 /// All commands of mongolock and of transactions.
 const REJECTED_COMMANDS: [&str; 7] = [
@@ -510,17 +510,6 @@ const COMMANDS: [&str; 3] = ["update", "findAndModify", "find"];
 /// So few leases share one command.
 const FEW: usize = 300;
 
-/// The number of names in a command that renews leases; zero for a command of another kind.
-fn names(command: &Document) -> usize {
-    let statements = command.get_array("updates").into_iter().flatten();
-    let of_statement = |statement: &mongodb::bson::Bson| {
-        let filter = statement.as_document().unwrap().get_document("q").unwrap();
-        let ids = filter.get_document("_id").and_then(|id| id.get_array("$in"));
-        ids.map_or(1, Vec::len)
-    };
-    statements.map(of_statement).sum()
-}
-
 /// B9: nine of ten commands are rejected for longer than a lease lasts. The rejected renewals are repeated whole.
 #[tokio::test]
 async fn leases_last_while_most_commands_are_rejected() {
@@ -536,12 +525,13 @@ async fn leases_last_while_most_commands_are_rejected() {
     let together = || async {
         assert_eq!(lost(&guards), 0, "before the fault");
         let sent = commands.take();
-        sent.iter().any(|sent| names(sent) == FEW).then_some(())
+        sent.iter().any(|sent| renewed(sent).len() == FEW).then_some(())
     };
     must(eventually(AMPLE, "a common renewal", together).await);
     let point = must(FailPoint::rejecting(&COMMANDS).part(0.9).enable_for(&db).await);
     sleep(expiry * 3 / 2).await;
-    let renewals: Vec<usize> = commands.take().iter().map(names).collect();
+    let sent = commands.take();
+    let renewals: Vec<usize> = sent.iter().map(|sent| renewed(sent).len()).collect();
     assert_eq!((lost(&guards), renewals.contains(&1)), (0, false));
     assert!(renewals.contains(&FEW));
     assert!(provider.health().await.overloaded_since.is_some());

@@ -7,6 +7,7 @@ use mongodb::bson::{Bson, Document};
 use mongodb::event::EventHandler;
 use mongodb::event::command::CommandEvent;
 use mongodb::options::ClientOptions;
+use mongolock_tests::Purpose;
 use tokio::time::Instant;
 
 /// How the names of the leases begin.
@@ -15,7 +16,7 @@ pub(super) const LEASE: &str = "lease:";
 /// What a command is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Acquire requests: `findAndModify`, or an `update` with upserts.
+    /// Acquire requests.
     Claim,
     Renewal,
     /// The renewal of one lease alone, of those that last.
@@ -71,42 +72,32 @@ impl Traffic {
 }
 
 fn kind(command: &Document) -> Kind {
-    let updates = command.get_array("updates").into_iter().flatten();
-    let updates: Vec<&Document> = updates.filter_map(Bson::as_document).collect();
-    let is_line = command
-        .get_str("update")
-        .is_ok_and(|name| name.ends_with(".waiters"));
-    match updates.first() {
+    match Purpose::of(command) {
         _ if command.contains_key("autocommit") => Kind::Transaction,
-        _ if command.contains_key("findAndModify") => Kind::Claim,
         _ if command.contains_key("find") => Kind::Query,
-        Some(update) if update.get_bool("upsert") == Ok(true) && !is_line => Kind::Claim,
-        Some(update) if !is_line && is_renewal(update) => {
-            let names: Vec<&Bson> = updates.iter().copied().flat_map(names).collect();
-            let lasts = |name: &&Bson| name.as_str().is_some_and(|name| name.starts_with(LEASE));
-            if names.len() == 1 && names.iter().all(lasts) {
-                Kind::LoneRenewal
-            } else {
-                Kind::Renewal
-            }
-        }
-        Some(_) if !is_line => Kind::Release,
+        Some(Purpose::Acquire) => Kind::Claim,
+        Some(Purpose::Renew) => match renewed(command)[..] {
+            [name] if name.as_str().is_some_and(|name| name.starts_with(LEASE)) => Kind::LoneRenewal,
+            _ => Kind::Renewal,
+        },
+        Some(Purpose::Release) => Kind::Release,
         _ => Kind::Other,
     }
 }
 
-/// A renewal sets nothing but the end of the lease.
-fn is_renewal(update: &Document) -> bool {
-    let stages = update.get_array("u").into_iter().flatten();
-    let mut sets = stages.filter_map(|stage| stage.as_document()?.get_document("$set").ok());
-    sets.any(|set| set.keys().eq(["expiresAt"]))
+/// The names of the leases that a command renews, which are none for another command.
+pub(super) fn renewed(command: &Document) -> Vec<&Bson> {
+    if Purpose::of(command) != Some(Purpose::Renew) {
+        return Vec::new();
+    }
+    let statements = command.get_array("updates").into_iter().flatten();
+    let of_statements = statements.filter_map(|statement| statement.as_document()?.get_document("q").ok());
+    let queries = command.get_document("query").into_iter().chain(of_statements);
+    queries.flat_map(names).collect()
 }
 
-/// The names in one statement of a renewal.
-fn names(update: &Document) -> Vec<&Bson> {
-    let Ok(query) = update.get_document("q") else {
-        return Vec::new();
-    };
+/// The names in a query.
+fn names(query: &Document) -> Vec<&Bson> {
     let of_many = query.get_document("_id").and_then(|id| id.get_array("$in"));
     of_many.map_or_else(
         |_| query.get("_id").into_iter().collect(),

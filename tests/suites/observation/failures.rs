@@ -62,7 +62,7 @@ fn failing_renewals_and_releases_are_found() {
         let provider = renewing(&LockProvider::new(db.database()), Duration::from_millis(100));
         let guard = provider.lock("failing").await.unwrap();
         // "InvalidNamespace": a refusal that cannot pass.
-        let failing = FailPoint::on(&["update"]).always().error_code(73);
+        let failing = FailPoint::on(&["findAndModify"]).always().error_code(73);
         let point = failing.enable_for(&db).await.unwrap();
         until_logged(&notes, "mongolock.renewal_failed").await;
         assert!(matches!(guard.release().await, Err(LockError::Mongo(_))));

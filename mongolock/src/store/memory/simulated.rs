@@ -117,17 +117,17 @@ impl MemoryStore {
             return false;
         }
         let token = previous.and_then(|document| document.token.long());
-        let taken = Document {
+        let acquired = Document {
             lock_id: Value::Text(Arc::clone(id)),
             acquired_at: Value::Date(now),
             expires_at: Value::Date(now + millis(expiry)),
             token: Value::Long(token.unwrap_or_default() + 1),
         };
-        documents.by_name.insert(Arc::clone(name), taken.clone());
+        documents.by_name.insert(Arc::clone(name), acquired.clone());
         self.report(
             name,
             Some(&Sight {
-                document: taken,
+                document: acquired,
                 now: Some(now),
             }),
         );

@@ -155,9 +155,10 @@ impl Encoder {
             .flatten()
             .collect(),
         };
-        match all.len() {
-            1 => all.remove(0),
-            _ => doc! { "$and": all },
+        if all.len() == 1 {
+            all.remove(0)
+        } else {
+            doc! { "$and": all }
         }
     }
 

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use mongodb::error::Error;
+use mongodb::error::{Error, ErrorKind};
 use tokio::time::{Instant, sleep};
 
 use super::encoder::{by_server, may_insert};
 use super::fields::sight;
 use super::{MongoStore, Query, run_write};
 use crate::LockError;
+use crate::error::driver_text::coded;
 use crate::few::Few;
 use crate::protocol::{Name, Order, Reply, Row, Sight, Then, apply};
 use crate::store::error::corrupt;
@@ -58,7 +59,7 @@ impl MongoStore {
             Err(error) if may_insert(row) && driver_error::is_duplicate_key(&error) => {
                 return Ok(Reply::UNSEEN);
             }
-            reply => reply?,
+            reply => reply.map_err(with_rule)?,
         };
         let seen = reply.get_document("value").ok().map(sight);
         match seen {
@@ -163,6 +164,18 @@ fn matched(ran: mongodb::error::Result<Document>) -> Result<usize, Error> {
             .get_i32("n")
             .map_or(0, |n| usize::try_from(n).unwrap_or_default())),
     }
+}
+
+/// A refusal with the rule of the validator, which the server has beside its message as for a statement of an update.
+fn with_rule(mut error: Error) -> Error {
+    let reply = error.server_response().map(|reply| Document::try_from(&**reply));
+    if let (ErrorKind::Command(command), Some(Ok(reply))) = (&mut *error.kind, reply)
+        && let Err(refused) = reply::outcome(Ok(doc! { "writeErrors": [reply] }))
+        && let Some((.., message)) = coded(&refused)
+    {
+        message.clone_into(&mut command.message);
+    }
+    error
 }
 
 /// The reply for a row whose document was read after its command.

@@ -3,7 +3,7 @@
 use super::{
     About, Changed, Command, Detached, Hold, Name, Order, Origin, Owed, Phase, Reply, Request, Stage, State,
 };
-use crate::protocol::{ClaimId, Document, LockId, Rules, Time, detach, extend, give_back, has_id};
+use crate::protocol::{ClaimId, Document, LockId, Rules, Time, has_id};
 
 impl Phase {
     /// The request that a process has sent, and may send again.
@@ -82,7 +82,7 @@ impl Detached {
             let expiry = self.extension;
             Rules { expiry, ..self.rules }.renew(at, id, now);
         } else {
-            extend(at, id, self.extension, self.furthest, now);
+            self.rules.extend(at, id, self.extension, now);
         }
     }
 }
@@ -222,11 +222,12 @@ impl State {
             Request::Acquire(_) => drop(rules.claim(at, id, now, 1)),
             Request::Renew(_) => drop(rules.renew(at, id, now)),
             Request::Release(_) => rules.release(at, id, now),
-            Request::Detach { .. } => detach(at, (id, token), new, model.lease, now),
-            Request::GiveBack { .. } => give_back(at, id, new, model.lease.ttl, now),
+            Request::Detach { .. } => drop(rules.rename(at, (id, token), new, model.lease, now)),
+            Request::GiveBack { .. } => drop(rules.rename(at, (id, None), new, model.lease, now)),
             Request::Extend(_) => model.extend(at, id, now),
             Request::Resume { .. } => {
-                goes_on = rules.resume(at, id, new, now) || model.changed == Changed::Unordered;
+                rules.resume(at, id, new, now);
+                goes_on = has_id(*at, LockId::Claim(new)) || model.changed == Changed::Unordered;
                 if let (Changed::ResumeKeepsToken, Some(after), Some(old)) =
                     (model.changed, at, before.document)
                 {

@@ -6,7 +6,7 @@ use super::{
     Action, Changed, Command, Detached, Hold, Name, Origin, Owed, Phase, Property, Request, Stage, State,
     Wrongs,
 };
-use crate::protocol::{ClaimId, Document, LockId, TOKENS_A_STEP};
+use crate::protocol::ClaimId;
 use crate::shared::{Counts, take, unlike};
 
 impl Detached {
@@ -138,14 +138,9 @@ impl Model for Detached {
         if self.is_held {
             let hold = state.new_hold(self, Origin::Claim);
             let deadline = 1 + self.rules.expiry;
-            name.document = Some(Document {
-                lock_id: LockId::Claim(ClaimId(0)),
-                acquired_at: 1,
-                expires_at: deadline,
-                token: TOKENS_A_STEP,
-            });
+            self.rules.claim(&mut name.document, ClaimId(0), 1, 1);
             name.hold = Some(hold);
-            state.holds[0].tokens = [TOKENS_A_STEP; 2];
+            state.holds[0].tokens = [name.document.map_or(0, |document| document.token); 2];
             state.processes[0] = Phase::Holding { hold, deadline };
         }
         state.names = vec![name; self.names];

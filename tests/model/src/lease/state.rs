@@ -1,7 +1,7 @@
 //! What the steps of the model change in a state.
 
 use super::{Action, Command, CountsFrom, Lease, Phase, Process, Request, Stage, State, Stored, Write};
-use crate::protocol::{ClaimId, LockId, Reply, Time, Token, force_release};
+use crate::protocol::{ClaimId, LockId, Reply, Time, Token};
 
 impl State {
     /// Whether this process relies on the lock.
@@ -85,7 +85,7 @@ impl State {
                 None
             }
             Request::ForceRelease(seen) => {
-                force_release(at, seen, now);
+                rules.force_release(at, seen, now);
                 None
             }
         };

@@ -42,7 +42,7 @@ impl Kind {
             has_token: true,
             acquire: &["findAndModify"],
             busy: &["findAndModify"],
-            release: &["update"],
+            release: &["findAndModify"],
             detach: &["findAndModify"],
             resume: &["findAndModify"],
         };
@@ -50,6 +50,7 @@ impl Kind {
             names: &["a", "b", "c"],
             acquire: &["update", "find"],
             busy: &["update", "find"],
+            release: &["update"],
             detach: &["update"],
             resume: &["update", "find"],
             ..lock
@@ -59,6 +60,7 @@ impl Kind {
             // Its handle names one lock.
             Self::SetOfOne => Expectation {
                 names: &["one"],
+                release: lock.release,
                 resume: lock.resume,
                 ..set
             },

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongolock::{IndexState, LockError, LockProvider};
-use mongolock_tests::{AMPLE, FailPoint, eventually, must, names, recorded};
+use mongolock_tests::{AMPLE, FailPoint, Purpose, eventually, must, names, recorded};
 use tokio::time::{Instant, sleep};
 
 use crate::fixture::{Fixture, acquire_and_release, renewing};
@@ -24,13 +24,73 @@ async fn a_hold_costs_two_commands() {
         acquire_and_release(&provider.lock("hot")).await;
     }
     let sent = commands.take();
+    let purposes: Vec<Purpose> = sent.iter().filter_map(Purpose::of).collect();
+    assert_eq!(purposes, [Purpose::Acquire, Purpose::Release].repeat(10));
     let (looks, own): (Vec<&str>, Vec<&str>) = names(&sent)
         .into_iter()
         .filter(|name| *name != "listCollections")
         .partition(|name| *name == "find");
-    assert_eq!(own, ["findAndModify", "update"].repeat(10));
+    assert_eq!(own, ["findAndModify"; 20]);
     let seconds = usize::try_from(begun.elapsed().as_secs()).unwrap();
     assert!(looks.len() <= seconds + 4, "{} looks", looks.len());
+}
+
+/// A command of one claim is a `findAndModify`, whatever it does, and one of several claims is an `update`.
+#[tokio::test]
+async fn each_command_has_its_name_and_purpose() {
+    use Purpose::{Acquire, Detach, Mark, Release, Renew, Resume};
+    let fixture = Fixture::mongodb().await;
+    let (provider, commands) = fixture.recorded_patient().await;
+    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+    let sent = || {
+        let sent = commands.take().into_iter();
+        let sent = sent.filter_map(|sent| {
+            Some((
+                names(std::slice::from_ref(&sent))[0].to_owned(),
+                Purpose::of(&sent)?,
+            ))
+        });
+        let (names, mut purposes): (Vec<String>, Vec<Purpose>) = sent.unzip();
+        purposes.dedup();
+        (names, purposes)
+    };
+    let often = renewing(&provider, Duration::from_millis(200));
+    for (of_one, name) in [(true, "findAndModify"), (false, "update")] {
+        let acquire = async |provider: &LockProvider| {
+            let one = provider.lock("one").min_hold(Duration::from_millis(1));
+            let acquired = if of_one {
+                one.acquire().await
+            } else {
+                provider.lock_all(["a", "b"]).await
+            };
+            acquired.unwrap()
+        };
+        commands.clear();
+        let guard = acquire(&often).await;
+        commands.until_sent(Renew).await;
+        let handle = guard.detach(AMPLE).await.unwrap();
+        provider.extend(&handle, AMPLE * 2).await.unwrap();
+        provider.resume(&handle).await.unwrap().release().await.unwrap();
+        let (names, purposes) = sent();
+        assert_eq!(purposes, [Acquire, Renew, Detach, Renew, Resume, Release]);
+        assert!(names.iter().all(|sent| sent == name), "{names:?}");
+        let handle = acquire(&provider).await.detach(AMPLE).await.unwrap();
+        assert!(provider.release(&handle).await.unwrap());
+        acquire(&provider).await.release().await.unwrap();
+        let (names, purposes) = sent();
+        assert_eq!(purposes, [Acquire, Detach, Release, Acquire, Release]);
+        assert!(names.iter().all(|sent| sent == name), "{names:?}");
+    }
+    for once in [
+        provider.lock("done").once(),
+        provider.lock("period").once_per(AMPLE),
+    ] {
+        once.acquire().await.unwrap().done().await.unwrap();
+        assert_eq!(sent(), (vec!["findAndModify".to_owned(); 2], vec![Acquire, Mark]));
+    }
+    let _held = fixture.rival().lock("forced").await.unwrap();
+    assert!(provider.admin().force_release("forced").await.unwrap());
+    assert_eq!(sent(), (vec!["findAndModify".to_owned()], vec![Release]));
 }
 
 /// S0.7, S1.17: a failed attempt leaves the document as it is, to the byte, and writes nothing to the oplog.
@@ -66,7 +126,7 @@ async fn majority_and_primary_are_set_on_every_command() {
     let provider = renewing(&LockProvider::new(&database), Duration::from_millis(200));
     let lock = provider.lock("safe");
     let guard = lock.acquire().await.unwrap();
-    commands.until_sent("update").await;
+    commands.until_sent(Purpose::Renew).await;
     guard.release().await.unwrap();
     drop(lock.acquire().await.unwrap());
     let released = async || lock.try_acquire().await.unwrap().map(drop);
@@ -113,7 +173,7 @@ async fn waiters_of_one_process_send_one_attempt_at_a_time() {
         waiters.spawn(async move { lock.acquire().await.unwrap().release().await });
     }
     sleep(pause * 10).await;
-    let asked = commands.count("findAndModify");
+    let asked = commands.count(Purpose::Acquire);
     assert!((2..=11).contains(&asked), "{asked} attempts in ten pauses");
     held.release().await.unwrap();
     while let Some(done) = waiters.join_next().await {
@@ -130,7 +190,7 @@ async fn many_locks_are_renewed_together() {
     commands.clear();
     sleep(Duration::from_secs(5)).await;
     // Five intervals have passed.
-    let renewals = commands.count("update");
+    let renewals = commands.count(Purpose::Renew);
     assert!((4..=20).contains(&renewals), "{renewals}");
     for guard in guards {
         assert!(!guard.is_lost());
@@ -149,7 +209,7 @@ async fn a_repeated_mark_is_found() {
     let point = FailPoint::on(&["findAndModify"]).write_concern_error(64, "injected");
     let _point = must(point.enable_for(fixture.db()).await);
     guard.done().await.expect("the repetition finds the mark");
-    assert_eq!(commands.count("findAndModify"), 2);
+    assert_eq!(commands.count(Purpose::Mark), 2);
     let next = lock.acquire().await;
     assert!(matches!(next, Err(LockError::Done { .. })), "{:?}", next.err());
 }

@@ -6,7 +6,7 @@ use mongodb::IndexModel;
 use mongodb::bson::{Bson, DateTime, Document, Timestamp, doc};
 use mongodb::options::IndexOptions;
 use mongolock::{FencingToken, LockError};
-use mongolock_tests::{AMPLE, change_lock, eventually, must};
+use mongolock_tests::{AMPLE, Purpose, change_lock, eventually, must};
 use tokio::time::sleep;
 
 use crate::fixture::{Fixture, acquire_and_release, renewing};
@@ -267,7 +267,7 @@ async fn a_renewal_keeps_the_end_of_a_later_one() {
         let end = doc! { "$set": { "expiresAt": DateTime::from_millis(set) } };
         change_lock(fixture.database(), "renewed", end).await;
         commands.clear();
-        let renewals = async || (commands.count("update") >= 3).then_some(());
+        let renewals = async || (commands.count(Purpose::Renew) >= 3).then_some(());
         must(eventually(AMPLE, "two renewals have ended", renewals).await);
         let end = fixture.millis("renewed", "expiresAt").await;
         assert_eq!(end == set, is_kept, "{end} instead of {set}");
