@@ -5,7 +5,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mongodb::bson::doc;
 use mongolock::{LockError, LockProvider, LockState};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, FailPoint, LentServer, TestDb, locks, must, test_db};
+use mongolock_tests::{
+    AMPLE, BEFORE_EXPIRY, FailPoint, LentServer, Purpose, TestDb, locks, must, recorded, test_db,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{LONG_EXPIRY, assert_free, connect, fail, patient, warm_up, with_expiry};
@@ -175,7 +177,10 @@ async fn a_right_that_is_given_back_in_time_ends_nothing() {
 /// A lost right ends the mark after 10 s, and the lock is released at once.
 #[tokio::test]
 async fn a_right_that_is_lost_ends_a_mark_after_ten_seconds() {
-    let (db, provider) = provider().await;
+    let db = test_db().await;
+    let (database, commands) = recorded(&db, &[]).await;
+    let provider = with_expiry(&database, LONG_EXPIRY);
+    warm_up(&provider).await;
     let guard = provider.lock("job").once().acquire().await.unwrap();
     let refusing = fail(
         &db,
@@ -184,6 +189,7 @@ async fn a_right_that_is_lost_ends_a_mark_after_ten_seconds() {
             .error_code(UNAUTHORIZED),
     )
     .await;
+    commands.clear();
     let begun = Instant::now();
     let error = guard.done().await.unwrap_err();
     let waited = begun.elapsed();
@@ -192,6 +198,8 @@ async fn a_right_that_is_lost_ends_a_mark_after_ten_seconds() {
         "{waited:?}"
     );
     assert!(error.to_string().contains("its work will run again"), "{error}");
+    let released = timeout(BEFORE_EXPIRY, commands.until_sent(Purpose::Release));
+    released.await.expect("the release is sent at once");
     must(refusing.clear().await);
     timeout(BEFORE_EXPIRY, assert_free(&provider, "job"))
         .await

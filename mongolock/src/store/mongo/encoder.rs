@@ -112,13 +112,14 @@ impl Encoder {
     }
 
     /// A row that ends the command if it does not have its document as it wants it: to the server a `$switch` without a branch is an
-    /// error. As an upsert it also meets a document that does not exist, and inserts none.
+    /// error. A document that does not exist is not met, and does not end the command: an upsert would meet it, but needs the right to
+    /// insert. What follows is decided by the query.
     fn statement_or_stop(&self, row: &Row) -> Document {
         let is_own = |id: &LockId| doc! { "case": is_id(id), "then": SAME };
         let own = row.then.new_id().map(is_own).into_iter().collect();
         let never = doc! { "case": { "$literal": false }, "then": Bson::Null };
         doc! {
-            "q": { "_id": &*row.name }, "u": [self.stage(row, own, never.into())], "upsert": true,
+            "q": { "_id": &*row.name }, "u": [self.stage(row, own, never.into())], "upsert": may_insert(row),
         }
     }
 

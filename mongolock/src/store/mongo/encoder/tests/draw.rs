@@ -360,7 +360,8 @@ pub(super) fn then(kind: &str, seen: &Fields, now: Ms, rng: &mut Rng) -> Then {
 }
 
 /// The document of a row in a command of several; mostly the row is applied to it. Its token is its own, because a merged statement
-/// does not compare ids and tokens in pairs. Left out is a merged statement that fails, which may have changed other documents before.
+/// does not compare ids and tokens in pairs. Left out are a missing document that the row cannot insert, where the server does not
+/// stop and `apply` does, and a merged statement that fails, which may have changed other documents before.
 pub(super) fn document_of_group(
     order: Order,
     row_kind: &str,
@@ -373,6 +374,7 @@ pub(super) fn document_of_group(
     let wanted = if is_claim { "expired" } else { "held" };
     let kind = match pick(rng, &DOCUMENTS) {
         _ if rng.bool() => wanted,
+        "missing" if !is_claim && order == Order::StopAtMiss => wanted,
         "damaged acquiredAt" | "damaged fencingToken" if !is_claim && order == Order::Each => wanted,
         kind => kind,
     };
