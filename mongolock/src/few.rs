@@ -33,10 +33,10 @@ impl<T> Few<T> {
 
     /// One value or several, of which there is at least one.
     pub(crate) fn collected(values: impl IntoIterator<Item = T>) -> Self {
-        let mut values: Vec<T> = values.into_iter().collect();
-        match values.len() {
-            1 => Self::One([values.remove(0)]),
-            _ => Self::from(values),
+        let mut values = values.into_iter();
+        match (values.next(), values.next()) {
+            (Some(one), None) => Self::one(one),
+            (first, second) => Self::Several(first.into_iter().chain(second).chain(values).collect()),
         }
     }
 }
