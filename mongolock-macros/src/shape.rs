@@ -21,11 +21,10 @@ pub(crate) enum Shape {
 pub(crate) fn of(function: &Function, errors: &mut Errors) -> Option<Shape> {
     let signature = &function.signature;
     if signature.asyncness.is_none() {
+        let is_future = |ty: &Type| ty.to_token_stream().to_string().contains("Future");
         let Some(boxed) = BoxedFuture::recognise(function) else {
             match &signature.output {
-                ReturnType::Type(_, ty)
-                    if names_a_future(ty) || async_trait::ends_in_a_box(&function.body) =>
-                {
+                ReturnType::Type(_, ty) if is_future(ty) || async_trait::ends_in_a_box(&function.body) => {
                     errors.push_spanned(ty, target::returns_a_future());
                 }
                 _ => errors.push(signature.fn_token.span, target::not_async()),
@@ -61,9 +60,4 @@ fn can_fail(function: &Function, returned: &Type, errors: &mut Errors) -> bool {
         errors.push(function.signature.ident.span(), message);
     }
     false
-}
-
-/// Whether the return type is probably a future.
-fn names_a_future(returned: &Type) -> bool {
-    returned.to_token_stream().to_string().contains("Future")
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use mongodb::bson::DateTime;
 
+use crate::protocol::Until;
+
 /// A call within this part of a period before or after a boundary is close to the boundary.
 const CLOSE_PART: i64 = 100;
 
@@ -16,15 +18,6 @@ pub(crate) enum Once {
     Kept(Duration),
 }
 
-/// Until when a mark stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MarkEnd {
-    /// Until this time: if it has passed when the work is done, the lock is released instead.
-    At(DateTime),
-    /// For this time, counted from the mark.
-    After(Duration),
-}
-
 /// When the work under a lease is due again.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OnceGrant {
@@ -34,15 +27,15 @@ pub(crate) struct OnceGrant {
     /// delayed in the server, and found the lock acquired by a later copy of it.
     pub(crate) requested_at: DateTime,
     /// Until when the mark stands.
-    pub(crate) mark_end: MarkEnd,
+    pub(crate) mark_end: Until,
 }
 
 impl Once {
     /// When work is due again whose lock was acquired at this time of the server, by the reply to a request of that time.
     pub(crate) fn grant(self, acquired_at: DateTime, requested_at: DateTime) -> OnceGrant {
         let mark_end = match self {
-            Self::PerPeriod(period) => MarkEnd::At(end_of_period(period, acquired_at)),
-            Self::Kept(retention) => MarkEnd::After(retention),
+            Self::PerPeriod(period) => Until::At(end_of_period(period, acquired_at).timestamp_millis()),
+            Self::Kept(retention) => Until::After(millis(retention)),
         };
         OnceGrant {
             acquired_at,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::LockError;
 use crate::lock_id::{KEPT_PREFIX, MARK_PREFIX};
 use crate::once::Once;
+use crate::protocol::LONGEST;
 use crate::timing::{END_LIMIT, TRY_LIMIT};
 
 /// The time for which MongoDB keeps the document of an unused lock if the provider sets no other.
@@ -15,7 +16,7 @@ pub(crate) const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60)
 /// The shortest expiry: a shorter lease would often end during a slow reply of a healthy server.
 const MIN_EXPIRY: Duration = Duration::from_millis(100);
 /// The upper bound of all durations of a lock: a longer one is almost certainly a mistake in the unit.
-pub(crate) const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+pub(crate) const WEEK: Duration = Duration::from_millis(LONGEST.unsigned_abs());
 
 /// The shortest period: the clocks of servers differ by parts of it.
 const MIN_PERIOD: Duration = Duration::from_secs(1);

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use mongodb::bson::DateTime;
 use tokio::time::{Instant, sleep};
 
 use super::call::{BusyLock, Call, Search, release_handed_over};
@@ -19,9 +20,10 @@ use crate::few::Few;
 use crate::lease::{Entry, Hold, Turn};
 use crate::moment::Moment;
 use crate::name::RenderedName;
-use crate::once::{MarkEnd, Once};
+use crate::once::Once;
 use crate::opaque::boxed;
 use crate::options::{OnBusy, Options};
+use crate::protocol::Until;
 use crate::queue::{Holder, Period, SetNames};
 use crate::{LockError, trace};
 
@@ -219,14 +221,13 @@ impl<'a> Acquire<'a> {
     fn deliver(&self, hold: Hold, entry: &Entry, turn: Turn) -> Hold {
         let lease = hold.lease();
         let period = lease.once.and_then(|once| match once.mark_end {
-            MarkEnd::At(end) => {
-                let left = end
-                    .timestamp_millis()
-                    .saturating_sub(once.acquired_at.timestamp_millis());
+            Until::At(end) => {
+                let left = end.saturating_sub(once.acquired_at.timestamp_millis());
                 let ends = Instant::now() + Duration::from_millis(u64::try_from(left).unwrap_or_default());
+                let end = DateTime::from_millis(end);
                 Some(Period { end, ends })
             }
-            MarkEnd::After(_) => None,
+            Until::After(_) => None,
         });
         let holder = Holder::local(&lease.key().lock_id, lease.acquired);
         entry.front().set_held(holder.in_period(period));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::request;
 use crate::engine::Engine;
 use crate::protocol::Value;
-use crate::store::HoldsOf;
+use crate::store::Selected;
 use crate::{FencingToken, LockError, permit_id, trace};
 
 /// A request that releases a lock by force; made by [`LockAdmin::force_release`](crate::LockAdmin::force_release).
@@ -116,7 +116,7 @@ impl ForceRelease {
             (semaphore, Some(number)) => permit_id::new(&semaphore, number).to_string(),
         };
         let margin = engine.config.options.takeover_margin;
-        let mut seen = engine.store.seen_holds(HoldsOf::Name(&name), margin).await?;
+        let mut seen = engine.store.seen_holds(Selected::Name(&name), margin).await?;
         if let Some(token) = only_if {
             seen.retain(|hold| hold.token == Value::Long(token.get()));
         }

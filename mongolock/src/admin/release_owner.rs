@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::request;
 use crate::engine::Engine;
-use crate::store::{HoldsOf, SeenHold};
+use crate::store::{SeenHold, Selected};
 use crate::{LockError, task, trace};
 
 /// The number of locks that are released at the same time.
@@ -48,7 +48,7 @@ impl ReleaseOwner {
     async fn send(self) -> Result<u64, LockError> {
         let Self { engine, owner } = self;
         let margin = engine.config.options.takeover_margin;
-        let holds = engine.store.seen_holds(HoldsOf::Owner(&owner), margin).await?;
+        let holds = engine.store.seen_holds(Selected::Owner(&owner), margin).await?;
         let (mut count, mut failed) = (0, Ok(()));
         for holds in holds.chunks(AT_ONCE) {
             let releases = holds.iter().map(|hold| end(&engine, hold.clone()));

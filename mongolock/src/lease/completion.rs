@@ -16,13 +16,13 @@ use super::renewer::Renewer;
 use super::repeated::{Command, Requests};
 use super::state::LeaseState;
 use crate::error::failure::HoldEnd;
-use crate::once::MarkEnd;
+use crate::protocol::Until;
 use crate::store::{MarkReply, MarkRequest, Store, driver_error};
 use crate::timing::MARK_LIMIT;
 use crate::{LockError, LossReason, task, trace};
 
 /// Begins to complete a lease; the completion goes on if the caller is cancelled. A lease that has ended before is lost.
-pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>, end: MarkEnd) -> BegunRelease {
+pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>, end: Until) -> BegunRelease {
     if !lease.begin_marking() {
         return release::begin(renewer, lease);
     }
@@ -58,7 +58,7 @@ impl Drop for Completing {
 }
 
 /// Sends requests until one of them is confirmed, and returns whether the claim had the lock until then.
-async fn complete(completing: Completing, end: MarkEnd) -> Result<bool, LockError> {
+async fn complete(completing: Completing, end: Until) -> Result<bool, LockError> {
     let Completing { renewer, lease } = &completing;
     lease.begin_claim_release();
     let mut releases = ClaimRelease::of_lease(lease);

@@ -88,6 +88,21 @@ pub(crate) struct Reply {
     pub(crate) sight: Option<Sight>,
 }
 
+impl Row {
+    /// Whether the row acquires a lock that may have no document yet.
+    pub(crate) fn may_insert(&self) -> bool {
+        matches!(self.when, When::Free { .. })
+    }
+
+    /// Whether a command that stops at a miss ends with this row.
+    pub(crate) fn is_missed(&self, reply: &Reply) -> bool {
+        match self.then.new_id() {
+            Some(id) => !reply.has(id),
+            None => reply.is_applied == Some(false),
+        }
+    }
+}
+
 impl Reply {
     /// The reply for a document that the command did not tell.
     pub(crate) const UNSEEN: Self = Self {

@@ -8,8 +8,7 @@ use super::errors;
 use super::process::number_in;
 use super::server::{Command, Server};
 use crate::few::Few;
-use crate::once::MarkEnd;
-use crate::protocol::{self, Ms, Reply, Row, Then, Until, When};
+use crate::protocol::{self, Ms, Reply, Row, Then, When};
 use crate::store::LeaseId;
 
 /// A command on its way to the server.
@@ -179,8 +178,7 @@ impl Server {
                 Content::Rows(rows, protocol::Order::StopAtMiss) => {
                     let row = &rows[place];
                     replies[place] = self.apply(now, row);
-                    let id = row.then.new_id().unwrap_or(&key.lock_id);
-                    if !replies[place].has(id) {
+                    if row.is_missed(&replies[place]) {
                         break;
                     }
                 }
@@ -224,7 +222,7 @@ impl Server {
                 self.ledger.reserve(key, last_token - (tokens - 1)..=last_token);
                 self.resumed(key, last_token);
             }
-            Then::Mark { until } => self.works.marked(key, &reply, mark_end(*until)),
+            Then::Mark { until } => self.works.marked(key, &reply, *until),
             _ => {}
         }
         self.observe(&key.name);
@@ -260,11 +258,4 @@ pub(super) fn token_in(reply: &Reply) -> i64 {
     sight
         .and_then(|sight| sight.document.token.long())
         .unwrap_or_default()
-}
-
-fn mark_end(until: Until) -> MarkEnd {
-    match until {
-        Until::At(end) => MarkEnd::At(mongodb::bson::DateTime::from_millis(end)),
-        Until::After(kept) => MarkEnd::After(Duration::from_millis(kept.unsigned_abs())),
-    }
 }

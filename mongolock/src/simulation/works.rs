@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::process::Process;
 use crate::lock_id;
-use crate::once::{MarkEnd, Once, OnceGrant};
-use crate::protocol::Reply;
+use crate::once::{Once, OnceGrant};
+use crate::protocol::{Reply, Until};
 use crate::store::LeaseId;
 use crate::sync::lock;
 
@@ -29,7 +29,7 @@ struct WorksState {
     /// The time of the server in the first reply to each claim that reached its process.
     first_replies: HashMap<Arc<str>, DateTime>,
     /// The ends of the marks, which the server has written for each name.
-    marks: HashMap<Arc<str>, Vec<MarkEnd>>,
+    marks: HashMap<Arc<str>, Vec<Until>>,
 }
 
 /// One work, from the beginning of its body.
@@ -46,14 +46,14 @@ struct Work {
 }
 
 /// Whether the lock is free since the period of a mark is over.
-fn is_released(reply: &Reply, end: MarkEnd) -> bool {
+fn is_released(reply: &Reply, end: Until) -> bool {
     let ended_at = reply
         .sight
         .as_ref()
         .and_then(|sight| sight.document.expires_at.date());
     match end {
-        MarkEnd::At(end) => reply.has("") && ended_at >= Some(end.timestamp_millis()),
-        MarkEnd::After(_) => false,
+        Until::At(end) => reply.has("") && ended_at >= Some(end),
+        Until::After(_) => false,
     }
 }
 
@@ -81,8 +81,8 @@ impl Works {
             |what: &str| breaches.push(format!("the work of {} by {} {what}", key.name, key.lock_id));
         let first_reply = state.first_replies.get(&key.lock_id);
         let due = first_reply.and_then(|now| of.period_end(*now));
-        if let (MarkEnd::At(end), Some(due)) = (once.mark_end, due)
-            && end > due
+        if let (Until::At(end), Some(due)) = (once.mark_end, due)
+            && end > due.timestamp_millis()
         {
             breach("begins in a later period than that of its call");
         }
@@ -120,7 +120,7 @@ impl Works {
     }
 
     /// Notes what the server has done with a claim that was to be marked.
-    pub(super) fn marked(&self, key: &LeaseId, reply: &Reply, end: MarkEnd) {
+    pub(super) fn marked(&self, key: &LeaseId, reply: &Reply, end: Until) {
         let state = &mut *lock(&self.0);
         let is_marked = reply.has(&lock_id::mark_of(&key.lock_id));
         if is_marked {
@@ -138,8 +138,8 @@ impl Works {
     pub(super) fn released(&self, key: &LeaseId, granted: Option<Instant>, now: DateTime) -> Option<String> {
         let state = lock(&self.0);
         let is_over = |work: &&Work| match work.once.mark_end {
-            MarkEnd::At(end) => end <= now,
-            MarkEnd::After(_) => false,
+            Until::At(end) => end <= now.timestamp_millis(),
+            Until::After(_) => false,
         };
         let work = state
             .works
@@ -187,16 +187,16 @@ impl Works {
         let state = lock(&self.0);
         let mut marks = state.marks.get(name).into_iter().flatten();
         marks.any(|end| match end {
-            MarkEnd::At(end) => *end == until,
-            MarkEnd::After(_) => true,
+            Until::At(end) => *end == until.timestamp_millis(),
+            Until::After(_) => true,
         })
     }
 }
 
 /// Whether two works of one name are the same one: in one period, or of a tick, which is in the name.
-fn is_same(one: MarkEnd, other: MarkEnd) -> bool {
+fn is_same(one: Until, other: Until) -> bool {
     match (one, other) {
-        (MarkEnd::At(one), MarkEnd::At(other)) => one == other,
+        (Until::At(one), Until::At(other)) => one == other,
         _ => true,
     }
 }

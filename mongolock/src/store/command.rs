@@ -7,7 +7,7 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 
 use crate::few::Few;
-use crate::once::MarkEnd;
+use crate::protocol::{Row, Then, Until, When};
 use crate::{FencingToken, LeaseHandle, LockError, LossReason};
 
 /// What errors call an acquire request.
@@ -29,6 +29,12 @@ impl LeaseId {
             name: Arc::clone(id),
             lock_id: Arc::clone(handle.lock_id()),
         }))
+    }
+
+    /// A change of the lock's document.
+    pub(super) fn row(&self, when: When, then: Then) -> Row {
+        let name = Arc::clone(&self.name);
+        Row { name, when, then }
     }
 
     /// Another claim on the same lock.
@@ -122,7 +128,7 @@ pub(crate) struct MarkRequest {
     /// The token in the document of the claim: the last one that was reserved. No other claim on the lock has it.
     pub(crate) token: FencingToken,
     /// Until when the mark stands.
-    pub(crate) end: MarkEnd,
+    pub(crate) end: Until,
 }
 
 /// The server's reply to a request that marks a lock as done.
@@ -207,7 +213,7 @@ pub(crate) enum GuardChange {
     /// It renews the claim for this time.
     Renew(Duration),
     /// It replaces the claim by the mark that its work is done, or releases it if the period is over.
-    Mark(MarkEnd),
+    Mark(Until),
 }
 
 /// The outcome of the statement that guards a commit.

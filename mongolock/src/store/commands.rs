@@ -12,14 +12,13 @@ use mongodb::bson::DateTime;
 
 use super::error::{any_of_claims, of_change, unfit};
 use super::gather::{Gathered, was_released};
-use super::look::{duration, held_permits, running};
+use super::look::{duration, held_permits};
 use super::mongo::millis;
 use super::{
     AcquireReply, AcquireRequest, Admission, AdmissionClass, ClaimEnd, Claimed, Dates, HeldPermits, LeaseId,
-    Looked, MarkReply, MarkRequest, Ran, RenewReply, RunningLeases, Sending, Store, driver_error,
+    Looked, MarkReply, MarkRequest, Ran, RenewReply, Sending, Store, driver_error,
 };
 use crate::few::Few;
-use crate::once::MarkEnd;
 use crate::protocol::{Order, Reply, Row, Then, Until, Value, When};
 use crate::timing::RELEASE_LIMIT;
 use crate::{FencingToken, LockError, lock_id};
@@ -120,7 +119,7 @@ impl Store {
         min_hold: Duration,
         limit: Duration,
     ) -> Result<bool, LockError> {
-        let rows = ends(keys, min_hold);
+        let rows = Few::collected(keys.iter().map(|key| own(key, end(min_hold))));
         let ran = self.run(Sending::RELEASE, &rows, Order::Each, limit).await;
         let replies = of_release(keys, ran.flatten())?;
         Ok(replies.iter().all(is_applied))
@@ -129,8 +128,7 @@ impl Store {
     /// Replaces a claim by the mark that its work is done, or releases it if the period is over. It ends the hold, as a release
     /// does. Repeating it is harmless. The caller has the admission.
     pub(crate) async fn mark(&self, request: &MarkRequest, limit: Duration) -> Result<MarkReply, LockError> {
-        let until = until(request.end);
-        let rows = Few::one(own(&request.key, Then::Mark { until }));
+        let rows = Few::one(own(&request.key, Then::Mark { until: request.end }));
         let ran = self.run(Sending::MARK, &rows, Order::Each, limit).await;
         Ok(request.reply(&one(ran)?))
     }
@@ -161,18 +159,6 @@ impl Store {
         let admissions = self.admissions();
         let _admission = admissions.admit(AdmissionClass::Release, None).await;
         self.end_many(keys, end, RELEASE_LIMIT).await
-    }
-
-    /// Looks which of these locks are held, with one query that changes nothing. The caller has the admission, and may drop
-    /// the future: nothing depends on the reply.
-    pub(crate) async fn look(
-        &self,
-        looked: Looked<'_>,
-        takeover_margin: Duration,
-        limit: Duration,
-    ) -> Result<RunningLeases, LockError> {
-        let margin = millis(takeover_margin);
-        Ok(running(self.sights(looked, margin, limit).await?, margin))
     }
 
     /// Looks at all permits of a semaphore, also at those beyond this number. The reply is only a hint, as that to a look. The
@@ -206,10 +192,8 @@ impl MarkRequest {
             return MarkReply::Marked;
         }
         let was_released = match self.end {
-            MarkEnd::At(end) => {
-                sight.has("") && sight.document.expires_at.date() >= Some(end.timestamp_millis())
-            }
-            MarkEnd::After(_) => false,
+            Until::At(end) => sight.has("") && sight.document.expires_at.date() >= Some(end),
+            Until::After(_) => false,
         };
         if was_released && sight.document.token == Value::Long(self.token.get()) {
             MarkReply::Released
@@ -219,39 +203,22 @@ impl MarkRequest {
     }
 }
 
-pub(super) fn until(end: MarkEnd) -> Until {
-    match end {
-        MarkEnd::At(end) => Until::At(end.timestamp_millis()),
-        MarkEnd::After(kept) => Until::After(millis(kept)),
-    }
-}
-
 /// A claim of a lock that is free.
 fn claim(key: &LeaseId, request: AcquireRequest) -> Row {
-    Row {
-        name: Arc::clone(&key.name),
-        when: When::Free {
-            margin: millis(request.takeover_margin),
-        },
-        then: Then::Claim {
-            id: Arc::clone(&key.lock_id),
-            expiry: millis(request.expiry),
-            tokens: request.tokens,
-        },
-    }
+    let free = When::Free {
+        margin: millis(request.takeover_margin),
+    };
+    let claim = Then::Claim {
+        id: Arc::clone(&key.lock_id),
+        expiry: millis(request.expiry),
+        tokens: request.tokens,
+    };
+    key.row(free, claim)
 }
 
 /// A change of the document that has the id of this claim.
 fn own(key: &LeaseId, then: Then) -> Row {
-    Row {
-        name: Arc::clone(&key.name),
-        when: When::is(&key.lock_id),
-        then,
-    }
-}
-
-fn ends(keys: &[LeaseId], min_hold: Duration) -> Few<Row> {
-    Few::collected(keys.iter().map(|key| own(key, end(min_hold))))
+    key.row(When::is(&key.lock_id), then)
 }
 
 fn end(min_hold: Duration) -> Then {

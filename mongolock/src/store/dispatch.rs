@@ -9,17 +9,19 @@ use mongodb::bson::DateTime;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::sending::{Sending, Until};
+use super::look::running;
+use super::mongo::millis;
+use super::sending::{Sending, Waits};
 use super::{
     AdmissionClass, Admissions, Begin, DocumentStream, GuardChange, GuardOutcome, IndexCheck, IndexState,
-    Lane, LeaseId, LockFilter, LockStream, Looked, MongoStore, ProviderMark, Ran, Selected, Store,
-    StreamFilter, WaiterEntry, WaitersByName, driver_error,
+    Lane, LeaseId, LockFilter, LockStream, Looked, MongoStore, ProviderMark, Ran, RunningLeases, Selected,
+    Store, StreamFilter, WaiterEntry, WaitersByName, driver_error,
 };
 use crate::error::failure::Failure;
 use crate::few::Few;
 use crate::meter::CommandKind;
 use crate::options::TtlOptions;
-use crate::protocol::{Ms, Name, Order, Row, Sight};
+use crate::protocol::{Name, Order, Row, Sight};
 #[cfg(test)]
 use crate::task::{with_reply_limit, within};
 use crate::{LockError, permit_id};
@@ -55,7 +57,7 @@ macro_rules! send {
 
 impl Store {
     /// The store on a server; `None` in memory and in the simulation.
-    pub(super) fn mongo(&self) -> Option<&MongoStore> {
+    fn mongo(&self) -> Option<&MongoStore> {
         match self {
             Self::Mongo(store) => Some(store),
             Self::Memory(_) => None,
@@ -198,20 +200,20 @@ impl Store {
             // The command is pinned here, because each function that took it by value would double its size.
             Self::Mongo(store) => {
                 let command = pin!(store.run(rows, order, limit, tells_each));
-                match sending.until {
-                    Until::Reply => store.gate.run(sending.kind, command).await,
-                    Until::Limit => store.gate.run_within(limit, sending.kind, command).await,
-                    Until::Always => return store.gate.run_always(sending.kind, command).await,
+                match sending.waits {
+                    Waits::Reply => store.gate.run(sending.kind, command).await,
+                    Waits::Limit => store.gate.run_within(limit, sending.kind, command).await,
+                    Waits::Always => return store.gate.run_always(sending.kind, command).await,
                 }
             }
             Self::Memory(store) => Ok(Ok(store.run_at_once(rows, order))),
             #[cfg(test)]
             Self::Simulated(link) => {
                 let command = link.run(sending, rows, order, limit);
-                match sending.until {
-                    Until::Reply => with_reply_limit(command).await,
-                    Until::Limit => within(limit, command).await,
-                    Until::Always => return Ok(Ok(link.memory().run_at_once(rows, order))),
+                match sending.waits {
+                    Waits::Reply => with_reply_limit(command).await,
+                    Waits::Limit => within(limit, command).await,
+                    Waits::Always => return Ok(Ok(link.memory().run_at_once(rows, order))),
                 }
             }
         };
@@ -222,14 +224,15 @@ impl Store {
         }
     }
 
-    /// Reads the documents of these locks with one query.
-    pub(super) async fn sights(
+    /// Looks which of these locks are held, with one query that changes nothing. The caller has the admission, and may drop
+    /// the future: nothing depends on the reply.
+    pub(crate) async fn look(
         &self,
         looked: Looked<'_>,
-        #[cfg_attr(not(test), expect(unused_variables, reason = "only the simulation reads it"))] margin: Ms,
+        takeover_margin: Duration,
         limit: Duration,
-    ) -> Result<Vec<(Name, Sight)>, LockError> {
-        let sent = Instant::now();
+    ) -> Result<RunningLeases, LockError> {
+        let (sent, margin) = (Instant::now(), millis(takeover_margin));
         let seen = match self {
             Self::Mongo(store) => {
                 let looking = pin!(store.look(looked, limit));
@@ -242,7 +245,7 @@ impl Store {
         if seen.as_ref().is_err_and(LockError::is_rejection) {
             self.admissions().begin_pause();
         }
-        self.noted(sent, seen)
+        Ok(running(self.noted(sent, seen)?, margin))
     }
 
     /// [`Self::note`], with the outcome.

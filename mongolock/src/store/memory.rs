@@ -20,11 +20,11 @@ use super::error::corrupt;
 use super::look::number_of;
 use super::mongo::millis;
 use super::{Admissions, Looked, Selected};
+use crate::LockError;
 use crate::few::Few;
 use crate::options::DEFAULT_RETENTION;
-use crate::protocol::{Document, Ms, Name, News, Order, Reply, Row, Sight, Then, When, apply};
+use crate::protocol::{Document, Ms, Name, News, Order, Reply, Row, Sight, Then, apply};
 use crate::sync::lock;
-use crate::{LockError, permit_id};
 
 /// The protocol without a server: for tests of programs that use locks.
 pub(crate) struct MemoryStore {
@@ -81,11 +81,8 @@ impl MemoryStore {
                 return Ok(self.read(now, &row.name));
             }
             let reply = self.run_row(now, row);
-            let is_missed = |reply: &Reply| match row.then.new_id() {
-                Some(id) => !reply.has(id),
-                None => reply.is_applied == Some(false),
-            };
-            has_ended = order == Order::StopAtMiss && reply.as_ref().map_or(true, is_missed);
+            let is_missed = reply.as_ref().map_or(true, |reply| row.is_missed(reply));
+            has_ended = order == Order::StopAtMiss && is_missed;
             reply
         })
     }
@@ -94,12 +91,11 @@ impl MemoryStore {
     pub(crate) fn run_row(&self, now: Ms, row: &Row) -> Result<Reply, LockError> {
         let mut documents = lock(&self.documents);
         let Documents { by_name, retention } = &mut *documents;
-        let may_insert = matches!(row.when, When::Free { .. });
-        if may_insert {
+        if row.may_insert() {
             retention.sweep(by_name, now);
         }
         let before = by_name.get(&row.name).cloned();
-        let is_new = before.is_none() && may_insert;
+        let is_new = before.is_none() && row.may_insert();
         let mut document = before.or_else(|| is_new.then(|| retention.first()));
         let id = document.as_ref().map(|document| document.lock_id.clone());
         let is_applied = apply(row, &mut document, now)
@@ -115,6 +111,7 @@ impl MemoryStore {
             if is_new {
                 retention.add(&row.name, now);
             }
+            // A claim can acquire the lock again after its lease has ended.
             let is_acquired = matches!(row.then, Then::Claim { .. });
             if is_acquired || id.as_ref() != Some(&document.lock_id) {
                 self.report(&row.name, Some(&sight));
@@ -160,18 +157,12 @@ impl MemoryStore {
         &self,
         selected: Selected<'_>,
         _after: Option<&str>,
-        _limit: Option<u32>,
+        limit: Option<u32>,
     ) -> (Vec<(Name, Sight)>, Option<Name>) {
-        let is_meant = |name: &str| match selected {
-            Selected::Name(wanted) => name == wanted,
-            Selected::Filter(filter) => filter.admits_name(permit_id::shown(name)),
-            Selected::Taken(filter, ids) => {
-                filter.admits_name(permit_id::shown(name))
-                    && ids.is_none_or(|ids| ids.iter().any(|id| id == name))
-            }
-            Selected::Owner(_) => true,
-        };
-        (self.found(is_meant), None)
+        let mut found = self.found(|_| true);
+        found.retain(|(name, sight)| selected.admits(name, sight));
+        found.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
+        (found, None)
     }
 
     /// The documents with such names, in the order of their names.

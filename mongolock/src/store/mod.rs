@@ -57,7 +57,7 @@ pub(crate) use memory::MemoryStore;
 #[cfg(test)]
 pub(crate) use mongo::millis;
 pub(crate) use mongo::{MongoStore, WAITERS_SUFFIX};
-pub(crate) use operators::{HoldsOf, SeenHold, Selected, TakenLock, TakenOrDamaged};
+pub(crate) use operators::{SeenHold, Selected, TakenLock, TakenOrDamaged};
 pub(crate) use overload::Trouble;
 pub(crate) use reachability::Reachability;
 pub(crate) use sending::{Ran, Sending};

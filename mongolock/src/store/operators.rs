@@ -11,7 +11,7 @@ use super::{LockFilter, LockInfo, Page, Sending, Store};
 use crate::few::Few;
 use crate::protocol::{Name, Order, Row, Sight, Then, Value, When};
 use crate::timing::COMMAND_LIMIT;
-use crate::{LockError, lock_id};
+use crate::{LockError, lock_id, permit_id};
 
 /// The documents that an operator's read returns.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +23,7 @@ pub(crate) enum Selected<'a> {
     /// Those that meet the name and the prefix of a filter, and name a holder or have a mark; or only those of them with these
     /// `_id`s.
     Taken(&'a LockFilter, Option<&'a [String]>),
-    /// Those of an owner's claims, also during their minimum holds.
+    /// Those of an owner's claims, also during their minimum holds; marks are none of them.
     Owner(&'a str),
 }
 
@@ -34,15 +34,6 @@ pub(crate) struct SeenHold {
     pub(crate) name: Name,
     pub(crate) lock_id: Value,
     pub(crate) token: Value,
-}
-
-/// Whose documents are looked for to be ended by force.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum HoldsOf<'a> {
-    /// That of one lock or permit.
-    Name(&'a str),
-    /// Those of an owner's claims, also during their minimum holds; marks are none of them.
-    Owner(&'a str),
 }
 
 /// A document that names a holder or has a mark, at the time of a read.
@@ -59,6 +50,23 @@ pub(crate) struct TakenLock {
 
 /// What a read has found: a taken lock, or the `_id` of a document that cannot be read as a lock.
 pub(crate) type TakenOrDamaged = Result<TakenLock, String>;
+
+impl Selected<'_> {
+    /// Whether a document is one of these, by the rules of the queries in `admin.rs`.
+    pub(super) fn admits(self, name: &str, sight: &Sight) -> bool {
+        match self {
+            Self::Name(wanted) => name == wanted,
+            Self::Filter(filter) => info(name, sight, Duration::ZERO).is_ok_and(|info| filter.admits(&info)),
+            Self::Taken(filter, ids) => {
+                filter.admits_name(permit_id::shown(name))
+                    && ids.is_none_or(|ids| ids.iter().any(|id| id == name))
+            }
+            Self::Owner(owner) => sight
+                .lock_id()
+                .is_some_and(|id| !lock_id::is_mark(id) && lock_id::owner(id) == Some(owner)),
+        }
+    }
+}
 
 impl TakenLock {
     /// Whether the lease, or the period of the mark, was over at the time of the read.
@@ -79,13 +87,8 @@ impl Store {
         let infos = seen
             .iter()
             .map(|(name, sight)| info(name, sight, takeover_margin));
-        // The query of a server has the whole filter.
-        let is_filtered = self.mongo().is_some();
-        let wanted =
-            infos.filter(|info| is_filtered || info.as_ref().map_or(true, |info| filter.admits(info)));
-        let most = filter.limit.map_or(usize::MAX, |limit| limit as usize);
         Ok(Page {
-            locks: wanted.take(most).collect(),
+            locks: infos.collect(),
             last_name: last_name.map(|name| name.to_string()),
         })
     }
@@ -113,27 +116,17 @@ impl Store {
         Ok(found.iter().filter_map(taken).collect())
     }
 
-    /// Reads the documents of locks that are taken, or damaged.
+    /// Reads the documents of a selection whose locks are taken, or damaged.
     pub(crate) async fn seen_holds(
         &self,
-        of: HoldsOf<'_>,
+        selected: Selected<'_>,
         takeover_margin: Duration,
     ) -> Result<Vec<SeenHold>, LockError> {
-        let found = match of {
-            HoldsOf::Name(name) => self.select(Selected::Name(name), None, Some(1)).await?.0,
-            HoldsOf::Owner(owner) => self.select_all(Selected::Owner(owner)).await?,
-        };
         let margin = millis(takeover_margin);
-        let is_meant = |sight: &Sight| match (of, sight.lock_id()) {
-            (HoldsOf::Owner(owner), id) => {
-                id.is_some_and(|id| !lock_id::is_mark(id) && lock_id::owner(id) == Some(owner))
-            }
-            (HoldsOf::Name(_), _) => true,
-        };
         let is_stuck = |sight: &Sight| !sight.document.is_sound() || !sight.is_free(margin);
-        let stuck = found
-            .into_iter()
-            .filter(|(_, sight)| is_meant(sight) && is_stuck(sight));
+        let found = self.select_all(selected).await?.into_iter();
+        // An owner that begins like a mark is none, though the query may find what looks like it.
+        let stuck = found.filter(|(name, sight)| selected.admits(name, sight) && is_stuck(sight));
         Ok(stuck.map(SeenHold::from).collect())
     }
 

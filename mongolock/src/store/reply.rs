@@ -71,6 +71,17 @@ fn with_details(mut error: Document) -> Document {
     error
 }
 
+/// The error of a command with the rule of the validator, as that of a statement has it.
+pub(super) fn with_rule(mut error: Error) -> Error {
+    let reply = error.server_response().map(|reply| Document::try_from(&**reply));
+    if let (ErrorKind::Command(command), Some(Ok(reply))) = (&mut *error.kind, reply)
+        && let Ok(message) = with_details(reply).get_str("errmsg")
+    {
+        message.clone_into(&mut command.message);
+    }
+    error
+}
+
 /// Whether a reply says that something may have been written although it is an error: a write concern error beside
 /// `ok: 0` is what a batch gives that ran out of time half-way.
 pub(crate) fn may_be_applied(reply: &Document) -> bool {

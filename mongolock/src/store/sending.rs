@@ -15,7 +15,7 @@ pub(crate) type Ran = Result<Replies, LockError>;
 pub(crate) struct Sending {
     /// What metrics call it.
     pub(super) kind: CommandKind,
-    pub(super) until: Until,
+    pub(super) waits: Waits,
     /// Whether the outcome of each row has to be known.
     pub(crate) tells_each: bool,
     /// Whether the next command of its kind makes a pause after a rejection for overload.
@@ -25,9 +25,9 @@ pub(crate) struct Sending {
     pub(crate) is_background: bool,
 }
 
-/// How long a command is kept.
+/// How long the reply to a command is waited for.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Until {
+pub(super) enum Waits {
     /// Until its reply, for as long as its connection can be alive.
     Reply,
     /// Until its limit at the server, and a little longer.
@@ -37,32 +37,37 @@ pub(super) enum Until {
 }
 
 impl Sending {
+    /// Acquires locks, or resumes a detached lease.
     pub(super) const CLAIM: Self = Self {
         kind: CommandKind::Acquire,
-        until: Until::Reply,
+        waits: Waits::Reply,
         tells_each: true,
         pauses: true,
         is_background: false,
     };
     pub(super) const RENEWAL: Self = Self {
         kind: CommandKind::Renew,
-        until: Until::Limit,
+        waits: Waits::Limit,
         pauses: false,
         ..Self::CLAIM
     };
+    /// Extends a detached lease.
     pub(super) const EXTENSION: Self = Self {
-        until: Until::Reply,
+        waits: Waits::Reply,
         ..Self::RENEWAL
     };
+    /// Releases the claims of one hold.
     pub(super) const RELEASE: Self = Self {
         kind: CommandKind::Release,
         tells_each: false,
         ..Self::RENEWAL
     };
+    /// Ends claims that are no longer needed.
     pub(super) const IN_BACKGROUND: Self = Self {
         is_background: true,
         ..Self::RELEASE
     };
+    /// Releases the claims of different calls.
     pub(super) const RELEASES: Self = Self {
         kind: CommandKind::Release,
         ..Self::EXTENSION
@@ -74,7 +79,7 @@ impl Sending {
     };
     pub(super) const OPERATOR: Self = Self {
         kind: CommandKind::Admin,
-        until: Until::Always,
+        waits: Waits::Always,
         pauses: false,
         ..Self::CLAIM
     };

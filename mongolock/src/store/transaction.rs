@@ -2,7 +2,6 @@ use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ReadConcern;
 use mongodb::{ClientSession, Collection};
 
-use super::commands::until;
 use super::mongo::encoder::{by_server, one_of};
 use super::mongo::{MongoStore, millis};
 use super::{GuardChange, GuardOutcome};
@@ -84,7 +83,7 @@ fn guard_stage(change: GuardChange) -> Document {
         GuardChange::Keep => later.into(),
         // Work that may succeed only once has one name.
         GuardChange::Mark(end) => {
-            let mark = Then::Mark { until: until(end) };
+            let mark = Then::Mark { until: end };
             return doc! { "$set": by_server().changed(&mark) };
         }
     };

@@ -9,7 +9,7 @@ use mongodb::bson::DateTime;
 
 use super::{acquired, claimed, end, of_release, replies};
 use crate::few::Few;
-use crate::protocol::{Order, Reply, Row, Then, When};
+use crate::protocol::{Order, Reply, Then, When};
 use crate::store::mongo::millis;
 use crate::store::{
     AcquireReply, AcquireRequest, Admission, Claimed, Detachment, Extended, LeaseId, Sending, Store,
@@ -29,30 +29,26 @@ impl Store {
         detachment: &Detachment,
         limit: Duration,
     ) -> Result<Claimed, LockError> {
-        let row = |(key, token): (&LeaseId, &FencingToken)| Row {
-            name: Arc::clone(&key.name),
-            when: When::Own {
-                id: Arc::clone(&key.lock_id),
-                token: Some(token.get()),
-                runs: None,
-            },
-            then: Then::Rename {
-                to: Arc::clone(&detachment.lock_id),
-                ttl: millis(detachment.ttl),
-                min_hold: millis(detachment.min_hold),
-            },
+        let then = Then::Rename {
+            to: Arc::clone(&detachment.lock_id),
+            ttl: millis(detachment.ttl),
+            min_hold: millis(detachment.min_hold),
         };
         let mut tokens = detachment.tokens.iter();
-        let mut rows = keys.map(|key| row((key, tokens.next().unwrap_or(&FencingToken::NONE))));
-        rows.reverse();
-        let ran = self.run(Sending::DETACHMENT, &rows, Order::Each, limit).await;
-        let detached = keys.map(|key| key.with_id(&detachment.lock_id));
-        let ran = ran.map(|queried| {
-            queried.map(|mut replies| {
-                replies.reverse();
-                replies
-            })
+        let mut rows = keys.map(|key| {
+            let own = When::Own {
+                id: Arc::clone(&key.lock_id),
+                token: tokens.next().map(|token| token.get()),
+                runs: None,
+            };
+            key.row(own, then.clone())
         });
+        rows.reverse();
+        let mut ran = self.run(Sending::DETACHMENT, &rows, Order::Each, limit).await;
+        if let Ok(Ok(replies)) = &mut ran {
+            replies.reverse();
+        }
+        let detached = keys.map(|key| key.with_id(&detachment.lock_id));
         let mut tokens = detachment.tokens.iter();
         let reply = |key: &LeaseId, reply: Result<Reply, LockError>| {
             let token = tokens.next().copied().unwrap_or(FencingToken::NONE);
@@ -80,14 +76,10 @@ impl Store {
         limit: Duration,
         _admission: Admission,
     ) -> Result<Claimed, LockError> {
-        let row = |key: &LeaseId| Row {
-            name: Arc::clone(&key.name),
-            when: When::runs(handle_id),
-            then: Then::Adopt {
-                id: Arc::clone(&key.lock_id),
-                expiry: millis(request.expiry),
-                tokens: request.tokens,
-            },
+        let row = |key: &LeaseId| {
+            let id = Arc::clone(&key.lock_id);
+            let (expiry, tokens) = (millis(request.expiry), request.tokens);
+            key.row(When::runs(handle_id), Then::Adopt { id, expiry, tokens })
         };
         let ran = self
             .run(Sending::CLAIM, &keys.map(row), Order::StopAtMiss, limit)
@@ -104,11 +96,8 @@ impl Store {
         ttl: Duration,
         limit: Duration,
     ) -> Result<Extended, LockError> {
-        let row = |key: &LeaseId| Row {
-            name: Arc::clone(&key.name),
-            when: When::runs(&key.lock_id),
-            then: Then::Extend { ttl: millis(ttl) },
-        };
+        let extended = Then::Extend { ttl: millis(ttl) };
+        let row = |key: &LeaseId| key.row(When::runs(&key.lock_id), extended.clone());
         let ran = self
             .run(Sending::EXTENSION, &keys.map(row), Order::StopAtMiss, limit)
             .await;
@@ -129,14 +118,13 @@ impl Store {
         takeover_margin: Duration,
         limit: Duration,
     ) -> Result<bool, LockError> {
-        let row = |key: &LeaseId| Row {
-            name: Arc::clone(&key.name),
-            when: When::Own {
+        let row = |key: &LeaseId| {
+            let taken = When::Own {
                 id: Arc::clone(&key.lock_id),
                 token: None,
                 runs: Some(millis(takeover_margin)),
-            },
-            then: end(min_hold),
+            };
+            key.row(taken, end(min_hold))
         };
         let ran = self
             .run(Sending::RELEASE, &keys.map(row), Order::Each, limit)

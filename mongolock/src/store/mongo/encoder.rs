@@ -35,11 +35,11 @@ impl Encoder {
     /// The command of one row. Its reply has the document: of a row that may insert it as it is then, and of any other row as it was
     /// before, which tells whether the row was applied.
     pub(in crate::store) fn one(&self, locks: &str, row: &Row) -> Document {
-        let is_upsert = may_insert(row);
+        let is_upsert = row.may_insert();
         doc! {
             "findAndModify": locks,
             "query": { "_id": &*row.name },
-            "update": [self.stage(row, Vec::new(), SAME.into())],
+            "update": [self.stage(row)],
             "new": is_upsert,
             "upsert": is_upsert,
             "fields": self.fields(),
@@ -53,7 +53,7 @@ impl Encoder {
             Order::StopAtMiss => rows.iter().map(|row| self.statement_or_stop(row)).collect(),
             Order::Each => self.statements(rows),
         };
-        let goes_on = order == Order::Each && rows.iter().all(may_insert);
+        let goes_on = order == Order::Each && rows.iter().all(Row::may_insert);
         doc! { "update": locks, "updates": updates, "ordered": !goes_on }
     }
 
@@ -74,8 +74,8 @@ impl Encoder {
             }
         }
         let statement = |group: Vec<&Row>| match group[..] {
-            [row] if may_insert(row) => doc! {
-                "q": { "_id": &*row.name }, "u": [self.stage(row, Vec::new(), SAME.into())], "upsert": true,
+            [row] if row.may_insert() => doc! {
+                "q": { "_id": &*row.name }, "u": [self.stage(row)], "upsert": true,
             },
             _ => doc! {
                 "q": self.query(&group), "u": [{ "$set": self.changed(&group[0].then) }], "multi": group.len() > 1,
@@ -115,29 +115,28 @@ impl Encoder {
     /// error. A document that does not exist is not met, and does not end the command: an upsert would meet it, but needs the right to
     /// insert. What follows is decided by the query.
     fn statement_or_stop(&self, row: &Row) -> Document {
-        let is_own = |id: &LockId| doc! { "case": is_id(id), "then": SAME };
-        let own = row.then.new_id().map(is_own).into_iter().collect();
-        let never = doc! { "case": { "$literal": false }, "then": Bson::Null };
+        let mut branches = vec![doc! { "case": self.holds(&row.when), "then": self.new(row) }];
+        branches.extend(
+            row.then
+                .new_id()
+                .map(|id| doc! { "case": is_id(id), "then": SAME }),
+        );
         doc! {
-            "q": { "_id": &*row.name }, "u": [self.stage(row, own, never.into())], "upsert": may_insert(row),
+            "q": { "_id": &*row.name },
+            "u": [{ "$replaceWith": { "$switch": { "branches": branches } } }],
+            "upsert": row.may_insert(),
         }
     }
 
     /// The update of one row. All expressions read the document as it was before. (One condition for all fields costs the
     /// server less than one for each.)
-    fn stage(&self, row: &Row, others: Vec<Document>, otherwise: Bson) -> Document {
-        let changed = doc! { "$mergeObjects": [SAME, self.changed(&row.then)] };
-        let condition = self.holds(&row.when);
-        let is_plain = matches!(otherwise, Bson::String(_));
-        let new = if is_plain {
-            doc! { "$cond": [condition, changed, otherwise] }
-        } else {
-            let first = doc! { "case": condition, "then": changed };
-            let last = otherwise.as_document().cloned();
-            let branches: Vec<Document> = [first].into_iter().chain(others).chain(last).collect();
-            doc! { "$switch": { "branches": branches } }
-        };
-        doc! { "$replaceWith": new }
+    fn stage(&self, row: &Row) -> Document {
+        doc! { "$replaceWith": { "$cond": [self.holds(&row.when), self.new(row), SAME] } }
+    }
+
+    /// The document after a row.
+    fn new(&self, row: &Row) -> Document {
+        doc! { "$mergeObjects": [SAME, self.changed(&row.then)] }
     }
 
     /// The condition of a row, as an expression.
@@ -274,11 +273,6 @@ impl Encoder {
         };
         doc! { "$cond": [is_sound(), self.ended(0, 0), anew] }
     }
-}
-
-/// Whether the row acquires a lock that has no document yet.
-pub(in crate::store) fn may_insert(row: &Row) -> bool {
-    matches!(row.when, When::Free { .. })
 }
 
 /// Whether two rows become one statement: renewals, or ends, that write the same. The rows of a set have one id, which is not

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use mongodb::error::{Error, ErrorKind};
+use mongodb::error::Error;
 use tokio::time::{Instant, sleep};
 
-use super::encoder::{by_server, may_insert};
+use super::encoder::by_server;
 use super::fields::sight;
 use super::{MongoStore, Query, run_write};
 use crate::LockError;
-use crate::error::driver_text::coded;
 use crate::few::Few;
 use crate::protocol::{Name, Order, Reply, Row, Sight, Then, apply};
 use crate::store::error::corrupt;
@@ -29,44 +28,36 @@ impl MongoStore {
         limit: Duration,
         tells_each: bool,
     ) -> Ran {
-        let reply = match rows {
-            Few::One([row]) => self.run_one(row, limit).await,
+        let ran = match rows {
+            Few::One([row]) => self
+                .run_one(row, limit)
+                .await
+                .map(|reply| Ok(Few::one(Ok(reply)))),
             // It is on the heap, so that the task of a single lock has no room for it.
-            Few::Several(rows) => {
-                let ran = Box::pin(self.run_several(rows, order, limit, tells_each)).await;
-                self.note(rows, &ran);
-                return ran;
-            }
+            Few::Several(rows) => Box::pin(self.run_several(rows, order, limit, tells_each)).await,
         };
-        let ran = reply.map(|reply| Ok(Few::one(Ok(reply))));
-        self.note(rows, &ran);
-        ran
-    }
-
-    /// Notes whether the server refuses acquires and renewals, or releases.
-    fn note(&self, rows: &[Row], ran: &Ran) {
         match rows[0].then {
-            Then::Claim { .. } | Then::Renew { .. } => self.note_outcome(ran),
-            Then::End { .. } => self.note_release(ran),
+            Then::Claim { .. } | Then::Renew { .. } => self.note_outcome(&ran),
+            Then::End { .. } => self.note_release(&ran),
             _ => {}
         }
+        ran
     }
 
     async fn run_one(&self, row: &Row, limit: Duration) -> Result<Reply, LockError> {
         let command = by_server().one(self.locks.name(), row);
         let reply = match self.write(&self.locks, command, limit).await {
             // Two clients inserted the first document of a name at the same time, and the other one has the lock.
-            Err(error) if may_insert(row) && driver_error::is_duplicate_key(&error) => {
+            Err(error) if row.may_insert() && driver_error::is_duplicate_key(&error) => {
                 return Ok(Reply::UNSEEN);
             }
-            reply => reply.map_err(with_rule)?,
+            reply => reply.map_err(reply::with_rule)?,
         };
-        let seen = reply.get_document("value").ok().map(sight);
-        match seen {
-            Some(seen) if may_insert(row) => Ok(after(row, Some(seen))),
+        match reply.get_document("value").ok().map(sight) {
+            Some(seen) if row.may_insert() => Ok(after(row, Some(seen))),
             Some(before) => applied(row, before),
             // An upsert that returns the new document always has one.
-            None if may_insert(row) => {
+            None if row.may_insert() => {
                 let problem = "the server returned no document after an upsert";
                 Err(corrupt(&row.name, problem.into()))
             }
@@ -79,7 +70,7 @@ impl MongoStore {
         let command = by_server().several(self.locks.name(), rows, order);
         let ran = run_write(&self.locks, command, doc! { "w": "majority" }, limit).await;
         let mut failed = HashMap::new();
-        if may_insert(&rows[0]) && order == Order::Each {
+        if rows[0].may_insert() && order == Order::Each {
             let errors = reply::outcome_of_upserts(ran)?;
             failed.extend(
                 errors
@@ -164,18 +155,6 @@ fn matched(ran: mongodb::error::Result<Document>) -> Result<usize, Error> {
             .get_i32("n")
             .map_or(0, |n| usize::try_from(n).unwrap_or_default())),
     }
-}
-
-/// A refusal with the rule of the validator, which the server has beside its message as for a statement of an update.
-fn with_rule(mut error: Error) -> Error {
-    let reply = error.server_response().map(|reply| Document::try_from(&**reply));
-    if let (ErrorKind::Command(command), Some(Ok(reply))) = (&mut *error.kind, reply)
-        && let Err(refused) = reply::outcome(Ok(doc! { "writeErrors": [reply] }))
-        && let Some((.., message)) = coded(&refused)
-    {
-        message.clone_into(&mut command.message);
-    }
-    error
 }
 
 /// The reply for a row whose document was read after its command.

@@ -11,7 +11,7 @@ use super::draw::{GROUPS, document, document_of_group, new_id, one_code, pick, r
 use crate::error::codes::{NO_BRANCH, WRONG_TYPE};
 use crate::protocol::{Document as Fields, Kind, Ms, Order, Row, Sight, apply};
 use crate::store::driver_error;
-use crate::store::mongo::encoder::{Encoder, may_insert};
+use crate::store::mongo::encoder::Encoder;
 use crate::store::mongo::fields::{bson, sight};
 
 /// Rows, the documents before them, and the command that runs them at this time.
@@ -92,7 +92,7 @@ impl Case {
     /// What the command has to do.
     pub(super) fn expected(&self) -> Effect {
         let stops = self.order == Some(Order::StopAtMiss);
-        let goes_on = self.rows.iter().all(may_insert) && !stops;
+        let goes_on = self.rows.iter().all(Row::may_insert) && !stops;
         let (mut effect, mut applied, mut found) = (Effect::default(), 0, 0);
         for (index, (row, document)) in self.rows.iter().zip(&self.documents).enumerate() {
             let before = seen(document.as_ref());
@@ -110,7 +110,7 @@ impl Case {
                 }
             }
             if self.order.is_none() && effect.errors.is_empty() {
-                let replied = if may_insert(row) { &after } else { &before };
+                let replied = if row.may_insert() { &after } else { &before };
                 let sight = replied.clone().map(|document| Sight {
                     document,
                     now: Some(self.now),

@@ -12,7 +12,6 @@ use super::{LOCKS, read, write};
 use crate::few::Few;
 use crate::opaque::Opaque;
 use crate::protocol::{Ms, Order, apply};
-use crate::store::mongo::encoder::may_insert;
 use crate::store::{MongoStore, Sending, Store};
 use crate::timing::COMMAND_LIMIT;
 
@@ -57,7 +56,7 @@ async fn by_the_clock(
             .as_ref()
             .is_none_or(|sight| Some(&sight.document) == fields.as_ref());
         is_shown
-            && reply.is_applied == Some(if may_insert(row) { has_new_id } else { is_applied })
+            && reply.is_applied == Some(if row.may_insert() { has_new_id } else { is_applied })
             && found == shown(stored(&row.name, document, fields).as_ref())
     };
     match reply.sight.as_ref().map(|sight| sight.now) {
