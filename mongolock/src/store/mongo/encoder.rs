@@ -115,7 +115,7 @@ impl Encoder {
     /// error. A document that does not exist is not met, and does not end the command: an upsert would meet it, but needs the right to
     /// insert. What follows is decided by the query.
     fn statement_or_stop(&self, row: &Row) -> Document {
-        let mut branches = vec![doc! { "case": self.holds(&row.when), "then": self.new(row) }];
+        let mut branches = vec![doc! { "case": self.holds(&row.when), "then": self.updated(row) }];
         branches.extend(
             row.then
                 .new_id()
@@ -131,11 +131,11 @@ impl Encoder {
     /// The update of one row. All expressions read the document as it was before. (One condition for all fields costs the
     /// server less than one for each.)
     fn stage(&self, row: &Row) -> Document {
-        doc! { "$replaceWith": { "$cond": [self.holds(&row.when), self.new(row), SAME] } }
+        doc! { "$replaceWith": { "$cond": [self.holds(&row.when), self.updated(row), SAME] } }
     }
 
     /// The document after a row.
-    fn new(&self, row: &Row) -> Document {
+    fn updated(&self, row: &Row) -> Document {
         doc! { "$mergeObjects": [SAME, self.changed(&row.then)] }
     }
 
