@@ -91,6 +91,9 @@ mod backoff;
 pub mod blocking;
 mod commit;
 mod context;
+#[cfg(feature = "next")]
+#[allow(dead_code, unused_imports, reason = "the engine that drives it is built next")]
+mod core;
 mod duration;
 mod engine;
 mod error;

@@ -44,12 +44,30 @@ impl Id {
     /// The id of a new claim. Its random bytes come from the operating system, because a process that was copied must not repeat an
     /// id of its past.
     pub(crate) fn new(mark: [u8; 6], kind: Kind, time_slot: u8) -> Self {
-        let mut bytes = Uuid::new_v4().into_bytes();
+        let random = Uuid::new_v4().as_u64_pair().1;
+        Self::drawn(mark, kind, time_slot, random)
+    }
+
+    /// The id with these random bits, of which it has the lower 56.
+    pub(crate) fn drawn(mark: [u8; 6], kind: Kind, time_slot: u8, random: u64) -> Self {
+        let mut bytes = [0; 16];
         bytes[..6].copy_from_slice(&mark);
         bytes[6] = CLAIM << 4 | kind as u8;
         bytes[7] = time_slot;
+        bytes[8..].copy_from_slice(&random.to_be_bytes());
         bytes[8] = SIGN;
         Self(bytes)
+    }
+
+    /// The mark of the provider that has made the claim.
+    pub(crate) fn mark(self) -> [u8; 6] {
+        let [a, b, c, d, e, f, ..] = self.0;
+        [a, b, c, d, e, f]
+    }
+
+    /// The time slot that this provider needs, in milliseconds.
+    pub(crate) fn time_slot(self) -> u8 {
+        self.0[7]
     }
 
     /// The id of the detached lease whose handle has this text, which cannot be found from the id.

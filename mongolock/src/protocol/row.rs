@@ -59,7 +59,7 @@ pub(crate) enum Then {
 }
 
 /// Until when a mark stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Until {
     /// Until this time.
     At(Ms),
@@ -68,7 +68,7 @@ pub(crate) enum Until {
 }
 
 /// Whether the rows of a command depend on those before them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Order {
     Each,
     /// The first row that does not have its document as it wants it ends the command.

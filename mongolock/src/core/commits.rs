@@ -1,0 +1,168 @@
+//! Transactions that commit only if the lock is still held. Their last statement changes the document of the lock, so no other claim
+//! can acquire it between the statement and the commit.
+//!
+//! | event | held | held, a commit is under way | held, the outcome of a mark is unknown | being ended |
+//! |---|---|---|---|---|
+//! | a commit begins | it is under way | one more is | it is under way | nothing: it cannot commit |
+//! | it was made | – | one less | – | – |
+//! | it was made, with the mark | – | the hold has ended with its mark | – | the release finds the mark |
+//! | it was not made, or nobody knows of one without a mark | – | one less; a renewal that was missed is repeated | – | – |
+//! | the outcome of one with a mark is unknown | – | a renewal is sent, which decides | – | the release finds the claim or the mark |
+//! | the holder is done | handed over or released | after the last commit; not handed over if one is unknown | released | – |
+//! | a renewal is due | together with others | alone: it waits for the transaction | alone | alone |
+//! | a renewal finds the claim | renewed | renewed | renewed; the transaction was not made, if it was sent after its end | renewed |
+//! | a renewal finds the mark | – | the hold has ended with its mark | the same; the transaction was made | nothing |
+//! | a renewal finds another id | lost | lost; with a mark under way it decides nothing | lost | nothing |
+//! | the lease ends | lost | lost; with a mark under way after that commit | lost, the outcome stays unknown | – |
+//! | shutdown | lost | lost; with a mark under way after that commit | lost, the outcome stays unknown | it goes on |
+//! | the claim is to be released | – | the release waits in the server for the transaction, and is repeated | – | – |
+//!
+//! A commit without a mark leaves the id as it is, so its outcome is of no concern to the lock. A set has each event for all of its
+//! claims, and one that is lost is lost as a whole. A commit in a joined context is one of the hold that it has joined. A permit has no
+//! token that data could refuse, so nothing commits under it.
+
+use super::event::{Ended, Hold, Loss, Notice};
+use super::lanes::Flight;
+use super::limits::{LIMIT, NO_REPLY};
+use super::slab::Key;
+use super::state::{Core, Due, Postponed, Stage, Unknown};
+use super::time::Time;
+use crate::protocol::Reply;
+use crate::protocol::text::mark_of;
+
+impl<C: Clone> Core<C> {
+    pub(super) fn commit_begins(&mut self, hold: Hold, marks: bool) {
+        for key in self.claims_of(hold) {
+            if let Some(claim) = self.claims.get_mut(key).filter(|claim| claim.is_held()) {
+                claim.commits.open += 1;
+                claim.commits.marks |= marks;
+            }
+        }
+    }
+
+    /// A commit has ended, or its caller waits no longer. The first claim answers the caller.
+    pub(super) fn commit_ends(
+        &mut self,
+        now: Time,
+        hold: Hold,
+        marks: bool,
+        was_made: Option<bool>,
+        awaited: Option<C>,
+    ) {
+        let mut awaited = awaited;
+        for key in self.claims_of(hold) {
+            let Some(claim) = self
+                .claims
+                .get_mut(key)
+                .filter(|claim| claim.is_held() && claim.commits.open > 0)
+            else {
+                continue;
+            };
+            claim.commits.open -= 1;
+            let is_last = claim.commits.open == 0;
+            claim.commits.marks &= !is_last;
+            match was_made {
+                Some(true) if marks => {
+                    self.finish(now, key, Ended::Marked);
+                    continue;
+                }
+                None if marks => {
+                    claim.commits.unknown = Some(Unknown {
+                        awaited: awaited.take(),
+                        limit: now + (LIMIT + NO_REPLY),
+                        since: now,
+                    });
+                    self.arm(Due::Claim(key), now + (LIMIT + NO_REPLY));
+                    self.renew(now, key);
+                }
+                _ if marks => self.renew(now, key),
+                _ => {}
+            }
+            if is_last {
+                self.end_postponed(now, key);
+            }
+        }
+        if let Some(cell) = awaited {
+            self.notify(cell, Notice::Committed(Err(None)));
+        }
+    }
+
+    /// What was to happen to the hold while a commit was under way.
+    fn end_postponed(&mut self, now: Time, key: Key) {
+        let Some(claim) = self.claims.get_mut(key) else {
+            return;
+        };
+        match claim.commits.postponed.take() {
+            Some(Postponed::Ending(awaited)) => {
+                let token = claim.token;
+                self.end(now, key, token, awaited, &[]);
+            }
+            Some(Postponed::Loss(loss)) => self.lose(now, key, loss),
+            None => {}
+        }
+    }
+
+    /// A renewal does not find the claim.
+    pub(super) fn renewal_missed(
+        &mut self,
+        now: Time,
+        flight: &Flight,
+        key: Key,
+        reply: Result<&Reply, &super::Fault>,
+    ) {
+        let Some(claim) = self.claims.get_mut(key) else {
+            return;
+        };
+        let sight = reply.ok().and_then(|reply| reply.sight.as_ref());
+        let is_marked = claim
+            .id
+            .as_deref()
+            .zip(sight)
+            .is_some_and(|(id, sight)| sight.has(&mark_of(id)));
+        if is_marked {
+            self.commit_decided(now, flight, key, true);
+            self.finish(now, key, Ended::Marked);
+        } else if claim.commits.open > 0 && claim.commits.marks {
+            // The end of the commit sends another one.
+            if let Stage::Held { lease, .. } = &mut claim.stage {
+                lease.renew_at = lease.until;
+                let at = lease.until;
+                self.arm(Due::Claim(key), at);
+            }
+        } else {
+            self.lose(now, key, Loss::Gone);
+        }
+    }
+
+    /// A renewal says whether a transaction was made whose outcome was unknown.
+    pub(super) fn commit_decided(&mut self, now: Time, flight: &Flight, key: Key, was_made: bool) {
+        let Some(claim) = self.claims.get_mut(key) else {
+            return;
+        };
+        let decides =
+            |unknown: &mut Unknown<C>| was_made || flight.sent >= unknown.since && now >= unknown.since;
+        if let Some(unknown) = claim.commits.unknown.take_if(decides)
+            && let Some(cell) = unknown.awaited
+        {
+            self.notify(cell, Notice::Committed(Ok(was_made)));
+        }
+    }
+
+    /// The caller does not wait for longer than a command can take.
+    pub(super) fn commit_due(&mut self, now: Time, key: Key) {
+        let Some(claim) = self.claims.get_mut(key) else {
+            return;
+        };
+        let Some(unknown) = &mut claim.commits.unknown else {
+            return;
+        };
+        if unknown.limit <= now {
+            if let Some(cell) = unknown.awaited.take() {
+                self.notify(cell, Notice::Committed(Err(None)));
+            }
+        } else {
+            let at = unknown.limit;
+            self.arm(Due::Claim(key), at);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The change stream: for which locks it is open.
+
+use super::event::Effect;
+use super::limits::{FILTER_MOST, STREAM_CLOSED_PAUSE, STREAM_RETRY, STREAM_UNAVAILABLE};
+use super::slab::Key;
+use super::state::{Core, Due};
+use super::time::Time;
+
+impl<C: Clone> Core<C> {
+    /// The change stream shall report this lock.
+    pub(super) fn listen(&mut self, now: Time, key: Key) {
+        let Some(room) = self.rooms.get_mut(key) else {
+            return;
+        };
+        let stream = &mut self.stream;
+        if room.filter.is_some() || !stream.is_possible && stream.retry_at > now {
+            return;
+        }
+        stream.listening += 1;
+        stream.listeners.push(key);
+        // The next filter has it, unless the present one has all locks.
+        room.filter = Some(stream.all_from.unwrap_or(stream.number + 1));
+        if !stream.reports(room.filter) {
+            stream.is_wanting = true;
+            self.open_stream(now);
+        }
+    }
+
+    /// Opens a stream with a new filter, if one is wanted and none is being opened.
+    pub(super) fn open_stream(&mut self, now: Time) {
+        let (rooms, stream) = (&self.rooms, &mut self.stream);
+        if stream.opening.is_some() || !stream.is_wanting || stream.retry_at > now {
+            return;
+        }
+        stream.is_wanting = false;
+        stream.number += 1;
+        let number = stream.number;
+        stream.opening = Some(number);
+        stream.listeners.retain(|key| rooms.get(*key).is_some());
+        let is_of_all = stream.listeners.len() > FILTER_MOST;
+        stream.all_from = is_of_all.then_some(number);
+        let name_of = |key: &Key| rooms.get(*key).map(|room| room.name.clone());
+        let names = (!is_of_all).then(|| stream.listeners.iter().filter_map(name_of).collect());
+        self.effects.push(Effect::Watch { number, names });
+    }
+
+    pub(super) fn opened(&mut self, now: Time, number: u32) {
+        if self.stream.opening != Some(number) {
+            return;
+        }
+        self.stream.before = self.stream.open.replace(number);
+        (self.stream.opening, self.stream.opened_at) = (None, now);
+        self.stream.is_possible = true;
+        let before = self.stream.before;
+        for key in self.few_listeners() {
+            let Some(room) = self.rooms.get_mut(key) else {
+                continue;
+            };
+            let was_reported =
+                before.is_some_and(|before| room.filter.is_some_and(|filter| before >= filter));
+            if !self.stream.reports(room.filter) || was_reported {
+                continue;
+            }
+            // What has happened before was not reported.
+            if !room.order.yields() {
+                (room.pause_until, room.looks) = (now, false);
+            }
+            let claim = room.turn.and_then(|turn| self.claims.get(turn));
+            room.is_outdated = claim.is_some_and(|claim| claim.flights > 0);
+            self.touch(now, key);
+        }
+        self.open_stream(now);
+    }
+
+    pub(super) fn closed(&mut self, now: Time, is_lasting: bool) {
+        let pause = if is_lasting {
+            STREAM_UNAVAILABLE
+        } else {
+            STREAM_RETRY
+        };
+        let stream = &mut self.stream;
+        stream.is_possible = !is_lasting;
+        (stream.open, stream.opening, stream.all_from, stream.before) = (None, None, None, None);
+        (stream.is_wanting, stream.retry_at) = (stream.listening > 0, now + pause);
+        self.arm(Due::Stream, now + pause);
+        for key in self.few_listeners() {
+            if let Some(room) = self.rooms.get_mut(key) {
+                room.pause_until = room.pause_until.min(now + STREAM_CLOSED_PAUSE);
+                self.touch(now, key);
+            }
+        }
+    }
+
+    /// The rooms that ask when the stream has changed. Many do not: each asks once more in any case when its pause is over.
+    fn few_listeners(&self) -> Vec<Key> {
+        if self.stream.listening > FILTER_MOST {
+            return Vec::new();
+        }
+        self.stream.listeners.clone()
+    }
+
+    /// A room is gone that has listened.
+    pub(super) fn listens_no_longer(&mut self) {
+        let stream = &mut self.stream;
+        stream.listening -= 1;
+        if stream.listening == 0 && (stream.open.is_some() || stream.opening.is_some()) {
+            (stream.open, stream.opening, stream.all_from) = (None, None, None);
+            stream.listeners.clear();
+            stream.is_wanting = false;
+            self.effects.push(Effect::Unwatch);
+        }
+    }
+}

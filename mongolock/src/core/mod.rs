@@ -1,0 +1,141 @@
+//! The machine inside: it decides, and does nothing. It reads no clock, waits for nothing, and knows no task, driver or text of an
+//! error.
+//!
+//! [`Core::handle`] takes an event, first does what is due by then, and appends the effects that the engine performs. An event only
+//! notes what has happened. [`Core::touch`] then does what follows for a lock, so that each rule stands in one place. A key of something
+//! that is gone finds nothing, so no late reply and no timer needs to be cancelled.
+//!
+//! | concept | file |
+//! |---|---|
+//! | what happens, and what is to be done | `event.rs` |
+//! | all that is known: calls, rooms, claims, sets | `state.rs` |
+//! | callers that wait, and why they end | `calls.rs` |
+//! | when the first caller of a lock asks | `rooms.rs` |
+//! | what replies and the change stream say of a lock that others have | `news.rs`, `order.rs`, `stream.rs`, `listening.rs` |
+//! | the replies to claims | `claims.rs` |
+//! | holds: delivery, hand-over, renewal, loss | `leases.rs` |
+//! | releases, also of claims that may be late | `releases.rs` |
+//! | marks, detachment, resumption | `renaming.rs`, `resuming.rs`, `once.rs` |
+//! | transactions under a hold | `commits.rs` |
+//! | several locks, and permits | `sets.rs`, `permits.rs`, `permit_list.rs` |
+//! | which command is sent when, with which rows, and what its failure means | `lanes.rs`, `places.rs`, `sending.rs`, `replies.rs` |
+//! | limits | `limits.rs` |
+
+mod calls;
+mod claims;
+mod commits;
+mod event;
+mod lanes;
+mod leases;
+pub(crate) mod limits;
+mod listening;
+mod news;
+mod once;
+mod order;
+mod permit_list;
+mod permits;
+mod places;
+mod releases;
+mod renaming;
+mod replies;
+mod resuming;
+mod rooms;
+mod sending;
+mod sets;
+mod slab;
+mod state;
+mod stream;
+mod time;
+
+pub(crate) use event::{
+    Cause, Effect, Ended, Ending, Event, Failure, Fault, FaultKind, Hold, Join, Lane, Look, Loss, Notice,
+    Rules, Saw, Seen, Waiter,
+};
+pub(crate) use once::Once;
+pub(crate) use places::Places;
+pub(crate) use slab::Key;
+pub(crate) use state::{Conf, Core, Luck};
+pub(crate) use time::{MS, Span, Time};
+
+use limits::AT_ONCE;
+use state::{Due, Phase};
+
+impl<C: Clone> Core<C> {
+    /// Takes an event. A call that waits gets a key.
+    pub(crate) fn handle(&mut self, now: Time, luck: &mut dyn Luck, event: Event<C>) -> Option<Waiter> {
+        self.seed(luck.chance());
+        self.tick(now);
+        let waiter = self.take(now, event);
+        self.pump(now, luck);
+        if self.phase == Phase::Closed && self.is_idle() {
+            self.effects.push(Effect::Idle);
+        }
+        waiter
+    }
+
+    fn take(&mut self, now: Time, event: Event<C>) -> Option<Waiter> {
+        match event {
+            Event::Join { name, join } => return self.join(now, name, 0, join),
+            Event::JoinPermits { name, width, join } => return self.join(now, name, width, join),
+            Event::JoinAll { names, join } => return self.join_all(now, names, join),
+            Event::Resume { leases, rest, join } => return self.resume(now, leases, rest, join),
+            Event::Leave(Waiter::One(call)) => self.leave(now, call),
+            Event::Leave(Waiter::Set(set)) => self.leave_set(now, set),
+            Event::End { hold, how, awaited } => self.end_hold(now, hold, how, awaited),
+            Event::CommitBegins { hold, marks } => self.commit_begins(hold, marks),
+            Event::CommitEnds {
+                hold,
+                marks,
+                was_made,
+                awaited,
+            } => self.commit_ends(now, hold, marks, was_made, awaited),
+            Event::Discard { leases } => self.discard(now, leases),
+            Event::Ran { flight, result } => self.ran(now, flight, result),
+            Event::Looked { flight, result } => self.looked(now, flight, result),
+            Event::Opened(number) => self.opened(now, number),
+            Event::Closed { is_lasting } => self.closed(now, is_lasting),
+            Event::News(news) => self.news(now, &news),
+            Event::Tick => {}
+            Event::Shutdown { is_closed } => self.shut_down(now, is_closed),
+        }
+        None
+    }
+
+    /// Does what is due. A great number is done in parts: the rest is due again at once.
+    fn tick(&mut self, now: Time) {
+        for _ in 0..AT_ONCE {
+            let Some((_, due)) = self.due.first().copied().filter(|(at, _)| *at <= now) else {
+                return;
+            };
+            self.due.pop_first();
+            if let Some(armed) = self.due_of(due) {
+                *armed = None;
+            }
+            match due {
+                Due::Call(key) => self.call_due(now, key),
+                Due::Claim(key) => self.claim_due(now, key),
+                Due::Set(key) => self.set_due(now, key),
+                Due::Room(key) => self.touch(now, key),
+                Due::Flight(key) => self.flight_due(key),
+                Due::Lanes => {}
+                Due::Stream => self.open_stream(now),
+            }
+        }
+    }
+
+    fn shut_down(&mut self, now: Time, is_closed: bool) {
+        self.phase = if is_closed { Phase::Closed } else { Phase::Draining };
+        if !is_closed {
+            return;
+        }
+        for set in self.sets.keys() {
+            self.fail_set(now, set, Cause::ShutDown);
+        }
+        for call in self.calls.keys() {
+            self.fail_call(now, call, Cause::ShutDown);
+        }
+        for claim in self.claims.keys() {
+            self.lose(now, claim, Loss::ShutDown);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! How often the work under a lock may succeed.
+
+use super::time::{MS, Span, Time};
+use crate::protocol::{Ms, Until};
+
+/// How often the work under a lock may succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Once {
+    /// Once in each period: the periods are multiples of this time since 1970-01-01 UTC by the server's clock.
+    PerPeriod(Ms),
+    /// Once until the mark ends, this time after the success.
+    Kept(Ms),
+}
+
+/// The period that a call belongs to: the one in which it began, by the server's first reply to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Period {
+    /// Its end by the server's clock.
+    end: Ms,
+    /// Its end by the clock of this process.
+    pub(super) ends: Time,
+}
+
+impl Once {
+    /// Until when the mark of work stands whose lock was acquired at this time of the server.
+    pub(crate) fn mark_until(self, acquired_at: Ms) -> Until {
+        match self {
+            Self::PerPeriod(period) => Until::At(end_of_period(period, acquired_at)),
+            Self::Kept(retention) => Until::After(retention),
+        }
+    }
+
+    /// The period of a call that had waited for this long before the request whose reply, with this time of the server, comes now.
+    pub(super) fn period(self, now: Time, server: Ms, waited: Span) -> Option<Period> {
+        let Self::PerPeriod(length) = self else {
+            return None;
+        };
+        let end = end_of_period(length, server.saturating_sub(waited / MS));
+        let ends = now + (end.saturating_sub(server)).max(0).saturating_mul(MS);
+        Some(Period { end, ends })
+    }
+}
+
+impl Period {
+    /// Whether it is over this long after this time of the server.
+    pub(super) fn is_over(self, server: Ms, later: Span) -> bool {
+        self.end.saturating_sub(server).saturating_mul(MS) <= later
+    }
+}
+
+fn end_of_period(length: Ms, now: Ms) -> Ms {
+    let length = length.max(1);
+    now.div_euclid(length).saturating_add(1).saturating_mul(length)
+}

@@ -1,0 +1,193 @@
+//! The order between processes, by what the change stream reports: the process that acquired least recently goes first. It is a
+//! hint: nothing here keeps a process from a free lock for longer than a few time slots.
+
+use super::limits::{
+    ALONE_FOR, ALONE_PAUSE, LATE_AFTER, OVERTAKEN, PASSES, PASSES_LEAST, REMEMBER, RIVALS, SLOT, SLOTS_MOST,
+    YIELD_LEAST, YIELD_UNKNOWN,
+};
+use super::time::{MS, Span, Time};
+
+/// A provider by its mark, or all other programs as one.
+pub(super) type Mark = Option<[u8; 6]>;
+
+#[derive(Debug, Clone, Hash)]
+pub(super) struct Order {
+    /// Those that were seen to acquire, the least recent first. Those from the place `active` on have let too many time slots pass.
+    rivals: Vec<Rival>,
+    active: usize,
+    /// The number of active rivals that go before this process; `None` before its first turn.
+    ahead: Option<usize>,
+    /// The time within which a newcomer asks, because others were faster.
+    window: Span,
+    /// The rivals that have acquired since this process waits, and how often one of them did so again.
+    overtaken_by: Vec<Mark>,
+    overtaken: u32,
+    rival_seen: Time,
+    alone_since: Time,
+    released_at: Time,
+    /// The lock was released here and is left to others.
+    yields: bool,
+}
+
+#[derive(Debug, Clone, Copy, Hash)]
+struct Rival {
+    mark: Mark,
+    slot: Span,
+    /// The time slots in a row that it has let pass.
+    passes: u8,
+}
+
+impl Order {
+    pub(super) fn new(now: Time) -> Self {
+        Self {
+            rivals: Vec::new(),
+            active: 0,
+            ahead: None,
+            window: 0,
+            overtaken_by: Vec::new(),
+            overtaken: 0,
+            rival_seen: Time::LONG_AGO,
+            alone_since: now,
+            released_at: Time::LONG_AGO,
+            yields: false,
+        }
+    }
+
+    /// Another process, which needs this time slot, has acquired the lock, while calls wait here or not.
+    pub(super) fn acquired_by(&mut self, now: Time, (mark, slot): (Mark, Span), waits: bool) {
+        let is_of_mark = |rival: &Rival| rival.mark == mark;
+        let place = self.rivals.iter().position(is_of_mark);
+        if self.ahead.is_some_and(|ahead| ahead > 0) && place != Some(0) {
+            self.let_pass(0);
+        }
+        if waits {
+            self.note_overtaken(mark);
+        }
+        if let Some(place) = self.rivals.iter().position(is_of_mark) {
+            self.rivals.remove(place);
+            self.active -= usize::from(place < self.active);
+            if let Some(ahead) = &mut self.ahead {
+                *ahead -= usize::from(place < *ahead);
+            }
+        }
+        let passes = 0;
+        self.rivals.insert(self.active, Rival { mark, slot, passes });
+        self.active += 1;
+        self.rivals.truncate(RIVALS.max(self.active));
+        (self.rival_seen, self.alone_since, self.yields) = (now, now, false);
+    }
+
+    /// Another process was faster: a newcomer spreads its next requests over a longer time, and over a shorter one if the same
+    /// process was faster again.
+    fn note_overtaken(&mut self, mark: Mark) {
+        if self.overtaken_by.contains(&mark) {
+            self.window = if self.window > MS { self.window / 2 } else { 0 };
+            self.overtaken += 1;
+        } else {
+            self.window = (self.window * 2).clamp(3 * MS / 2, SLOTS_MOST);
+            self.overtaken_by.push(mark);
+        }
+    }
+
+    /// This process has acquired the lock.
+    pub(super) fn acquired(&mut self, now: Time) {
+        for place in (0..self.ahead.unwrap_or(0)).rev() {
+            self.let_pass(place);
+        }
+        self.ahead = Some(self.active);
+        (self.window, self.overtaken, self.yields) = (0, 0, false);
+        self.overtaken_by.clear();
+        if now - self.released_at > 100 * MS {
+            self.alone_since = now;
+        }
+    }
+
+    /// This process has released the lock. Returns the time from which it asks again.
+    pub(super) fn released(&mut self, now: Time, luck: f64) -> Time {
+        self.released_at = now;
+        let pause = if self.has_rivals(now) {
+            self.yields = true;
+            match self.active {
+                0 => YIELD_UNKNOWN,
+                _ => (self.slots(self.active) + SLOT).max(YIELD_LEAST),
+            }
+        } else if now - self.alone_since > ALONE_FOR {
+            (self.yields, self.alone_since) = (true, now);
+            part_of(ALONE_PAUSE, luck)
+        } else {
+            0
+        };
+        now + pause
+    }
+
+    /// The time is over for which it left the lock to others.
+    pub(super) fn ends_yielding(&mut self, now: Time) {
+        if std::mem::take(&mut self.yields) && now - self.released_at > 8 * MS {
+            for place in (0..self.active).rev() {
+                self.let_pass(place);
+            }
+        }
+    }
+
+    pub(super) fn yields(&self) -> bool {
+        self.yields
+    }
+
+    pub(super) fn released_lately(&self, now: Time) -> bool {
+        now - self.released_at < REMEMBER
+    }
+
+    pub(super) fn has_rivals(&self, now: Time) -> bool {
+        self.active > 0 || now - self.rival_seen < REMEMBER
+    }
+
+    /// For how long it leaves a free lock to those before it, or a free one of this number.
+    pub(super) fn time_slot(&self, luck: f64, free: usize) -> Span {
+        match self.ahead {
+            // Where several are free, as many processes need not wait for each other.
+            Some(ahead) => self.slots((ahead + 1).saturating_sub(free)),
+            None => part_of((0, self.window), luck) / Span::try_from(free).unwrap_or(1).max(1),
+        }
+    }
+
+    /// Whether each of those that are known may have one of this number.
+    pub(super) fn is_enough(&self, free: usize) -> bool {
+        free > self.active
+    }
+
+    /// Whether this process is too far away to be in time for an event, after it has waited for this long.
+    pub(super) fn is_far(&self, waited: Span) -> bool {
+        self.overtaken >= OVERTAKEN && waited > LATE_AFTER
+    }
+
+    fn slots(&self, number: usize) -> Span {
+        let slots = self.rivals[..number].iter().map(|rival| rival.slot);
+        slots.sum::<Span>().min(SLOTS_MOST)
+    }
+
+    /// This rival has not used its time slot. After some of those it no longer counts until it is seen again.
+    fn let_pass(&mut self, place: usize) {
+        let gone = (self.rivals.len() - self.active).min(3);
+        let most = PASSES_LEAST.max(PASSES >> gone);
+        let rival = &mut self.rivals[place];
+        rival.passes += 1;
+        if rival.passes >= most {
+            let rival = self.rivals.remove(place);
+            self.rivals.push(rival);
+            self.active -= 1;
+            if let Some(ahead) = &mut self.ahead {
+                *ahead -= usize::from(place < *ahead);
+            }
+        }
+    }
+}
+
+/// The length of time between these bounds that luck chooses.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "a part of a short time"
+)]
+pub(super) fn part_of((least, most): (Span, Span), luck: f64) -> Span {
+    least + ((most - least) as f64 * luck) as Span
+}

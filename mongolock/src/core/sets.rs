@@ -1,0 +1,271 @@
+//! Several locks for one caller: it takes them in the order of their names, as many with one command as are free, and keeps those that
+//! it has while it waits for the next one. For each lock it is a caller as any other.
+
+use super::event::{Cause, Ended, Join, Lane, Notice, Waiter};
+use super::limits::TOKENS;
+use super::slab::Key;
+use super::state::{Call, Core, Set, Stage};
+use super::time::{Span, Time};
+use crate::protocol::{LockId, Name};
+
+impl<C> Set<C> {
+    pub(super) fn new(now: Time, names: Vec<Name>, join: Join<C>) -> Self {
+        Self {
+            cell: join.cell,
+            names,
+            rules: join.rules,
+            begun: now,
+            deadline: join.limit.map(|limit| now + limit),
+            is_try: join.is_try,
+            won: Vec::new(),
+            calls: Vec::new(),
+            parts: Vec::new(),
+            detached: Vec::new(),
+            fault: None,
+            due: None,
+        }
+    }
+
+    pub(super) fn has_some(&self) -> bool {
+        !self.won.is_empty()
+    }
+
+    /// The call for one of its locks.
+    fn call(&self, key: Key, room: Key) -> Call<C>
+    where
+        C: Clone,
+    {
+        let limit: Option<Span> = self.deadline.map(|deadline| deadline - self.begun);
+        let join = Join {
+            rules: self.rules,
+            limit,
+            is_try: self.is_try,
+            is_inside_hold: false,
+            cell: self.cell.clone(),
+        };
+        let call = Call::new(self.begun, room, 0, join);
+        Call {
+            set: Some(key),
+            ..call
+        }
+    }
+}
+
+impl<C: Clone> Core<C> {
+    pub(super) fn join_all(&mut self, now: Time, names: Vec<Name>, join: Join<C>) -> Option<Waiter> {
+        let join = self.unless_shut_down(join)?;
+        let set = self.sets.insert(Set::new(now, names, join));
+        self.advance(now, set);
+        Some(Waiter::Set(set))
+    }
+
+    /// Waits for the next lock, and asks with it for those behind it for which no call waits here.
+    fn advance(&mut self, now: Time, key: Key) {
+        let Some(set) = self.sets.get(key).cloned() else {
+            return;
+        };
+        let first = set.won.len();
+        let mut claims = Vec::new();
+        for (place, name) in set.names.iter().enumerate().skip(first) {
+            let room_key = self.room_of(now, name.clone());
+            let is_free = self.may_be_free(room_key);
+            if place > first && !is_free {
+                break;
+            }
+            let Some(call) = self.enter(now, set.call(key, room_key)) else {
+                return;
+            };
+            if let Some(set) = self.sets.get_mut(key) {
+                set.calls.push(call);
+            }
+            if !is_free {
+                return self.touch(now, room_key);
+            }
+            if let Some(claim) = self.new_claim(now, room_key, place > first) {
+                self.give_turn(room_key, claim);
+                claims.push(claim);
+            }
+        }
+        for claim in &claims {
+            if let Some(claim) = self.claims.get_mut(*claim) {
+                claim.in_lane = Some(Lane::Claims);
+            }
+        }
+        match claims[..] {
+            [claim] => self.lanes[Lane::Claims].waiting.push_back(claim),
+            _ => self.lanes[Lane::Claims].sets.push_back(claims),
+        }
+    }
+
+    /// Whether no call of this process waits for it, and it is not left to another process.
+    fn may_be_free(&self, key: Key) -> bool {
+        let Some(room) = self.rooms.get(key) else {
+            return false;
+        };
+        let is_idle = room.turn.is_none() && room.queue.is_empty() && !room.order.yields();
+        is_idle && !(self.stream.reports(room.filter) && room.time_slot(0.0) > 0)
+    }
+
+    /// A set has got one of its locks.
+    pub(super) fn set_won(&mut self, now: Time, key: Key, claim: Key, call: Key) {
+        let room = self
+            .claims
+            .get(claim)
+            .and_then(|claim| self.rooms.get(claim.room));
+        let name = room.map(|room| room.name.clone());
+        let fits = |set: &&mut Set<C>| set.names.get(set.won.len()) == name.as_ref();
+        let Some(set) = self.sets.get_mut(key).filter(fits) else {
+            return self.release(now, claim, None, true);
+        };
+        set.won.push(claim);
+        set.calls.retain(|other| *other != call);
+        let (has_all, asks) = (set.won.len() == set.names.len(), set.calls.is_empty());
+        if has_all {
+            self.begin_turns(key, claim);
+            self.notify_held_all(key);
+        } else if asks {
+            self.advance(now, key);
+        }
+    }
+
+    /// The turn of a lock that no call has had yet begins when the set has its last one.
+    fn begin_turns(&mut self, key: Key, last: Key) {
+        let Some(since) = self.claims.get(last).map(|claim| claim.turn_since) else {
+            return;
+        };
+        for claim in self.sets.get(key).map(|set| set.won.clone()).unwrap_or_default() {
+            if let Some(claim) = self.claims.get_mut(claim)
+                && claim.last - claim.token == TOKENS - 1
+            {
+                claim.turn_since = claim.turn_since.max(since);
+            }
+        }
+    }
+
+    /// The caller has all locks.
+    pub(super) fn notify_held_all(&mut self, key: Key) {
+        let (Some(set), Some(until)) = (self.sets.get(key), self.until(key)) else {
+            return;
+        };
+        let token = |claim: &Key| Some(self.claims.get(*claim)?.token);
+        let tokens = set.won.iter().filter_map(token).collect();
+        let cell = set.cell.clone();
+        self.notify(
+            cell,
+            Notice::HeldAll {
+                set: key,
+                tokens,
+                until,
+            },
+        );
+    }
+
+    /// A lock behind the one that was missed is left to others: the set may have it only in its order.
+    pub(super) fn withdraw(&mut self, now: Time, claim: Key) {
+        let Some(claim) = self.claims.get_mut(claim) else {
+            return;
+        };
+        if !std::mem::take(&mut claim.is_later) {
+            return;
+        }
+        let room_key = claim.room;
+        let Some(room) = self.rooms.get(room_key) else {
+            return;
+        };
+        let Some(call) = room.queue.front().copied() else {
+            return;
+        };
+        let Some(key) = self.calls.get(call).and_then(|call| call.set) else {
+            return;
+        };
+        let is_next = |set: &Set<C>| set.names.get(set.won.len()) == Some(&room.name);
+        if self.sets.get(key).is_some_and(is_next) {
+            return;
+        }
+        let is_last = self.sets.get_mut(key).is_some_and(|set| {
+            set.calls.retain(|other| *other != call);
+            set.calls.is_empty()
+        });
+        self.leave(now, call);
+        // Its other locks came by another command.
+        if is_last {
+            self.advance(now, key);
+        }
+    }
+
+    /// When the first lease of a set ends.
+    pub(super) fn until(&self, key: Key) -> Option<Time> {
+        let until = |claim: &Key| match self.claims.get(*claim)?.stage {
+            Stage::Held { lease, .. } => Some(lease.until),
+            _ => None,
+        };
+        self.sets.get(key)?.won.iter().filter_map(until).min()
+    }
+
+    /// The caller of a set waits no longer.
+    pub(super) fn leave_set(&mut self, now: Time, key: Key) {
+        let Some(set) = self.sets.get(key) else { return };
+        if self.resumes(set) {
+            return self.give_back(now, key);
+        }
+        let calls = self.sets.get_mut(key).map(|set| std::mem::take(&mut set.calls));
+        for call in calls.unwrap_or_default() {
+            self.leave(now, call);
+        }
+        self.end_set(now, key, None);
+    }
+
+    /// The holder of a set is done. The release of its last lock answers it.
+    pub(super) fn end_set(&mut self, now: Time, key: Key, awaited: Option<C>) {
+        let mut awaited = awaited;
+        let won = self.sets.remove(key).map(|set| set.won).unwrap_or_default();
+        for (place, claim) in won.iter().enumerate() {
+            let token = self.claims.get(*claim).map_or(0, |claim| claim.token);
+            let awaited = if place + 1 == won.len() {
+                awaited.take()
+            } else {
+                None
+            };
+            self.end(now, *claim, token, awaited, &won);
+        }
+        self.notify_ended(awaited, Ok(Ended::Lost));
+    }
+
+    /// A lease of a set is lost. One that is complete is lost as a whole; another one begins anew.
+    pub(super) fn set_lost(&mut self, now: Time, key: Key, lost: Key) {
+        let Some(set) = self.sets.get_mut(key) else { return };
+        if !set.parts.is_empty() {
+            return self.fail_set(now, key, Cause::Gone);
+        }
+        if set.won.len() == set.names.len() {
+            return;
+        }
+        let (calls, won) = (std::mem::take(&mut set.calls), std::mem::take(&mut set.won));
+        for call in calls {
+            self.leave(now, call);
+        }
+        for claim in won.into_iter().filter(|claim| *claim != lost) {
+            let token = self.claims.get(claim).map_or(0, |claim| claim.token);
+            self.end(now, claim, token, None, &[]);
+        }
+        self.advance(now, key);
+    }
+
+    /// One claim of a set has become a detached lease, or has not. When the last one has, the caller is notified; if one has not, nobody
+    /// has the handle of the others.
+    pub(super) fn part_detached(&mut self, now: Time, key: Key, part: Key, lease: Option<(Name, LockId)>) {
+        let Some(set) = self.sets.get_mut(key) else { return };
+        set.parts.retain(|other| *other != part);
+        set.detached.extend(lease);
+        if !set.parts.is_empty() {
+            return;
+        }
+        let Some(set) = self.sets.remove(key) else { return };
+        if set.detached.len() == set.names.len() {
+            self.notify(set.cell, Notice::Ended(Ok(Ended::Detached)));
+        } else {
+            self.notify(set.cell, Notice::Ended(Ok(Ended::Lost)));
+            self.discard(now, set.detached);
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! What the core knows.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use super::event::{Effect, Fault, Hold, Lane, Loss, Notice, Rules, Seen};
+use super::lanes::{Flight, Lanes};
+use super::once::Period;
+use super::order::{Order, part_of};
+use super::permit_list::PermitList;
+use super::places::Places;
+use super::slab::{Key, Slab};
+use super::stream::Stream;
+use super::time::{Span, Time};
+use crate::protocol::{LockId, Ms, Name, Until};
+
+/// What a provider tells its core once.
+#[derive(Debug, Clone)]
+pub(crate) struct Conf {
+    /// The mark of the provider, in its ids.
+    pub(crate) mark: [u8; 6],
+    pub(crate) owner: Arc<str>,
+    /// Whether a change stream may wake calls.
+    pub(crate) may_listen: bool,
+    /// For how long a lock stays taken whose lease was not released.
+    pub(crate) margin: Ms,
+    /// The shortest and the longest pause between two claims of a call without a change stream.
+    pub(crate) retry: (Span, Span),
+    pub(crate) places: Places,
+}
+
+/// Where random numbers come from.
+pub(crate) trait Luck {
+    /// The random part of an id. It is drawn when the first row of a claim is made, so that a core that was copied with its process
+    /// never has an id that its copy has as well.
+    fn id(&mut self) -> u64;
+
+    /// Bits for pauses, once for each event.
+    fn chance(&mut self) -> u64;
+}
+
+/// The machine: see [`handle`](Self::handle).
+#[derive(Debug, Clone)]
+pub(crate) struct Core<C> {
+    pub(super) conf: Conf,
+    pub(super) rooms: Slab<Room>,
+    pub(super) names: HashMap<Name, Key>,
+    pub(super) calls: Slab<Call<C>>,
+    pub(super) claims: Slab<Claim<C>>,
+    pub(super) sets: Slab<Set<C>>,
+    pub(super) flights: Slab<Flight>,
+    pub(super) lanes: Lanes,
+    pub(super) stream: Stream,
+    /// What is due without an event, by its time. Each object knows its own time here.
+    pub(super) due: BTreeSet<(Time, Due)>,
+    pub(super) lanes_due: Option<Time>,
+    pub(super) phase: Phase,
+    /// The number of calls that a reply can end: single tries, and those for work that may succeed once.
+    pub(super) asking: usize,
+    /// The state of the random numbers of the event that is being handled.
+    luck: u64,
+    /// The time of one command, without those that were slow, and how many have said so.
+    pub(super) trip: Span,
+    pub(super) trips: u8,
+    pub(super) effects: Vec<Effect<C>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Due {
+    Call(Key),
+    Claim(Key),
+    Set(Key),
+    Room(Key),
+    Flight(Key),
+    Lanes,
+    Stream,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Phase {
+    Open,
+    /// No call begins, except under a hold.
+    Draining,
+    Closed,
+}
+
+/// A caller that waits for a lock or for a permit.
+#[derive(Debug, Clone, Hash)]
+pub(super) struct Call<C> {
+    pub(super) room: Key,
+    /// It takes any of the first permits; 0 for a lock.
+    pub(super) width: u32,
+    pub(super) rules: Rules,
+    pub(super) begun: Time,
+    pub(super) deadline: Option<Time>,
+    pub(super) period: Option<Period>,
+    pub(super) is_try: bool,
+    /// The first command for the lock that was sent since it began, if a reply can end it.
+    pub(super) asked: Option<Key>,
+    /// The set that waits with it for one of its locks.
+    pub(super) set: Option<Key>,
+    pub(super) cell: C,
+    pub(super) due: Option<Time>,
+}
+
+/// A lock, or all permits of a semaphore, in this process.
+#[derive(Debug, Clone, Hash)]
+pub(super) struct Room {
+    pub(super) name: Name,
+    pub(super) queue: VecDeque<Key>,
+    /// All claims for it, also those for which no call waits.
+    pub(super) claims: Vec<Key>,
+    /// The claim that asks for the lock, holds it or is being released. Of a semaphore: the claim that asks.
+    pub(super) turn: Option<Key>,
+    /// The first call does not ask before this time, and then it looks first if nothing was heard.
+    pub(super) pause_until: Time,
+    pub(super) looks: bool,
+    /// When its claim in flight is sent once more.
+    pub(super) copy_at: Time,
+    /// The number of replies in a row that said that another process has it.
+    pub(super) misses: u32,
+    /// It was released while a command was in flight, whose reply is old.
+    pub(super) is_outdated: bool,
+    /// What the server said last, and how the last command failed.
+    pub(super) seen: Option<(Time, Seen)>,
+    pub(super) fault: Option<(Time, Fault)>,
+    /// The time of the last reply, of the last command that asks, and of the last use.
+    pub(super) replied: Time,
+    pub(super) asked: Time,
+    pub(super) used: Time,
+    pub(super) order: Order,
+    pub(super) permits: PermitList,
+    /// The claims that ask for other permits beside that of the turn.
+    pub(super) beside: Vec<Key>,
+    /// The first filter of the change stream that has it, if the stream shall report it.
+    pub(super) filter: Option<u32>,
+    pub(super) due: Option<Time>,
+}
+
+/// An id that has a lock, or may get one.
+#[derive(Debug, Clone, Hash)]
+pub(super) struct Claim<C> {
+    /// `None` before its first command.
+    pub(super) id: Option<LockId>,
+    pub(super) room: Key,
+    /// The permit that it is for.
+    pub(super) permit: Option<u32>,
+    pub(super) rules: Rules,
+    pub(super) stage: Stage<C>,
+    /// The token of the present hold, and the last one of those that the claim has reserved.
+    pub(super) token: i64,
+    pub(super) last: i64,
+    /// Until when the mark of its work stands.
+    pub(super) mark_until: Option<Until>,
+    /// It resumes a detached lease with this id, which gets it back, for this long, if the resumption is given up.
+    pub(super) resumes: Option<(LockId, Ms)>,
+    /// When the turn of its hand-overs began, and how many calls of that time have not had it.
+    pub(super) turn_since: Time,
+    pub(super) turn_left: usize,
+    /// The lane in which it waits. Another one there finds nothing.
+    pub(super) in_lane: Option<Lane>,
+    /// Whether it also waits for a renewal.
+    pub(super) renews: bool,
+    /// The number of its claims in flight, and when the last one was sent.
+    pub(super) flights: u8,
+    pub(super) sent: Time,
+    /// Whether a claim may take effect that has ended without a reply. After `dead_at` none can.
+    pub(super) is_unclear: bool,
+    pub(super) dead_at: Time,
+    pub(super) commits: Commits<C>,
+    /// The set that has it, and whether it may be had only after others of that set.
+    pub(super) set: Option<Key>,
+    pub(super) is_later: bool,
+    pub(super) due: Option<Time>,
+}
+
+#[derive(Debug, Clone, Hash)]
+pub(super) enum Stage<C> {
+    /// For the first call of its room, whichever that is when the reply comes; or it resumes a lease for its set.
+    Asking,
+    Held {
+        cell: C,
+        lease: Lease,
+    },
+    /// The work is done, and the claim gets another id: it becomes a mark or a detached lease. It is renewed meanwhile.
+    Renaming {
+        change: Change,
+        lease: Lease,
+        closing: Closing<C>,
+    },
+    /// `in_turn`: the next call waits for the reply. `is_acquired_again`: a late claim has got the lock meanwhile.
+    Releasing {
+        min_hold: Ms,
+        in_turn: bool,
+        is_acquired_again: bool,
+        closing: Closing<C>,
+    },
+    /// It is released once more when its last claim can no longer take effect.
+    Released,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Lease {
+    /// Its end as the holder knows it.
+    pub(super) until: Time,
+    pub(super) renew_at: Time,
+    /// It is not renewed after this time.
+    pub(super) renewable_until: Time,
+}
+
+/// The other id of a claim.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Change {
+    Mark(Until),
+    Detach { id: LockId, ttl: Ms },
+}
+
+/// The command that ends a hold.
+#[derive(Debug, Clone, Hash)]
+pub(super) struct Closing<C> {
+    pub(super) awaited: Option<C>,
+    /// How often it was sent and may have been applied.
+    pub(super) tries: u8,
+    /// When it is sent next, and after what time not again.
+    pub(super) due: Time,
+    pub(super) stop: Time,
+    pub(super) fault: Option<Fault>,
+}
+
+/// The transactions that commit only under this claim.
+#[derive(Debug, Clone, Default, Hash)]
+pub(super) struct Commits<C> {
+    /// The number of those under way.
+    pub(super) open: u8,
+    /// Whether one of them marks the work as done: then a renewal that finds another id decides nothing.
+    pub(super) marks: bool,
+    /// One that marks has an unknown outcome.
+    pub(super) unknown: Option<Unknown<C>>,
+    /// The hold has ended while one was under way, and what is to be done after it.
+    pub(super) postponed: Option<Postponed<C>>,
+}
+
+/// A transaction with an unknown outcome. A renewal decides it: it is a write that changes nothing else, and waits in the server for
+/// the end of the transaction. What a read says could be rolled back.
+#[derive(Debug, Clone, Hash)]
+pub(super) struct Unknown<C> {
+    /// The caller that waits for the outcome, until the limit.
+    pub(super) awaited: Option<C>,
+    pub(super) limit: Time,
+    /// Only a renewal that was sent later decides.
+    pub(super) since: Time,
+}
+
+/// What ends a hold after its commits.
+#[derive(Debug, Clone, Hash)]
+pub(super) enum Postponed<C> {
+    Ending(Option<C>),
+    Loss(Loss),
+}
+
+/// Several locks of one caller: it takes them in the order of their names, and keeps those that it has while it waits for the next.
+#[derive(Debug, Clone, Hash)]
+pub(super) struct Set<C> {
+    pub(super) cell: C,
+    pub(super) names: Vec<Name>,
+    pub(super) rules: Rules,
+    pub(super) begun: Time,
+    pub(super) deadline: Option<Time>,
+    pub(super) is_try: bool,
+    /// The claims that it has, of the first names.
+    pub(super) won: Vec<Key>,
+    /// The calls that wait for the next ones.
+    pub(super) calls: Vec<Key>,
+    /// The claims that resume its leases, or are being detached, in the order of the names.
+    pub(super) parts: Vec<Key>,
+    /// The leases that its claims have become.
+    pub(super) detached: Vec<(Name, LockId)>,
+    pub(super) fault: Option<(Time, Fault)>,
+    pub(super) due: Option<Time>,
+}
+
+impl<C: Clone> Core<C> {
+    pub(crate) fn new(conf: Conf, now: Time) -> Self {
+        Self {
+            rooms: Slab::default(),
+            names: HashMap::new(),
+            calls: Slab::default(),
+            claims: Slab::default(),
+            sets: Slab::default(),
+            flights: Slab::default(),
+            lanes: Lanes::new(conf.places),
+            stream: Stream::new(conf.may_listen, now),
+            due: BTreeSet::new(),
+            lanes_due: None,
+            phase: Phase::Open,
+            asking: 0,
+            luck: 0,
+            trip: 0,
+            trips: 0,
+            effects: Vec::new(),
+            conf,
+        }
+    }
+
+    /// The time at which something is due without an event.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// What is to be done since the last call.
+    pub(crate) fn take_effects(&mut self) -> std::vec::Drain<'_, Effect<C>> {
+        self.effects.drain(..)
+    }
+
+    /// Whether nothing is held, awaited or being released. What may be released once more later does not count.
+    pub(crate) fn is_idle(&self) -> bool {
+        let mut claims = self.claims.iter();
+        self.calls.is_empty() && claims.all(|(_, claim)| matches!(claim.stage, Stage::Released))
+    }
+
+    /// Whether nothing is left but what is known of locks.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.claims.is_empty() && self.sets.is_empty()
+    }
+
+    pub(super) fn due_of(&mut self, due: Due) -> Option<&mut Option<Time>> {
+        match due {
+            Due::Call(key) => self.calls.get_mut(key).map(|call| &mut call.due),
+            Due::Claim(key) => self.claims.get_mut(key).map(|claim| &mut claim.due),
+            Due::Set(key) => self.sets.get_mut(key).map(|set| &mut set.due),
+            Due::Room(key) => self.rooms.get_mut(key).map(|room| &mut room.due),
+            Due::Flight(key) => self.flights.get_mut(key).map(|flight| &mut flight.due),
+            Due::Lanes => Some(&mut self.lanes_due),
+            Due::Stream => Some(&mut self.stream.due),
+        }
+    }
+
+    /// It is due at this time, or at an earlier one for which it is due already: what is early arms itself again.
+    pub(super) fn arm(&mut self, due: Due, at: Time) {
+        let Some(armed) = self.due_of(due) else { return };
+        let before = *armed;
+        if before.is_none_or(|before| before > at) {
+            *armed = Some(at);
+            if let Some(before) = before {
+                self.due.remove(&(before, due));
+            }
+            self.due.insert((at, due));
+        }
+    }
+
+    pub(super) fn disarm(&mut self, due: Due) {
+        if let Some(at) = self.due_of(due).and_then(Option::take) {
+            self.due.remove(&(at, due));
+        }
+    }
+
+    /// Takes new random bits, for one event.
+    pub(super) fn seed(&mut self, bits: u64) {
+        self.luck = bits;
+    }
+
+    /// A random number from 0 to 1.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
+    pub(super) fn draw(&mut self) -> f64 {
+        self.luck ^= self.luck << 13;
+        self.luck ^= self.luck >> 7;
+        self.luck ^= self.luck << 17;
+        (self.luck >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    pub(super) fn draw_between(&mut self, bounds: (Span, Span)) -> Span {
+        part_of(bounds, self.draw())
+    }
+
+    /// Whether a claim of this core has this id, whatever the id looks like.
+    pub(super) fn is_own(&self, room: &Room, id: &str) -> bool {
+        let has = |key: &Key| self.claims.get(*key).is_some_and(|claim| claim.has_id(id));
+        room.claims.iter().any(has)
+    }
+
+    /// The claims of a hold.
+    pub(super) fn claims_of(&self, hold: Hold) -> Vec<Key> {
+        match hold {
+            Hold::One { claim, token } => {
+                let is_present = |claim: &Claim<C>| claim.token == token;
+                self.claims
+                    .get(claim)
+                    .filter(|own| is_present(own))
+                    .map_or_else(Vec::new, |_| vec![claim])
+            }
+            Hold::Set(set) => self.sets.get(set).map_or_else(Vec::new, |set| set.won.clone()),
+        }
+    }
+
+    /// The first call of a room.
+    pub(super) fn first(&self, room: &Room) -> Option<&Call<C>> {
+        self.calls.get(*room.queue.front()?)
+    }
+
+    pub(super) fn notify(&mut self, cell: C, notice: Notice) {
+        self.effects.push(Effect::Notify { cell, notice });
+    }
+}
+
+impl<C> Claim<C> {
+    pub(super) fn has_id(&self, id: &str) -> bool {
+        self.id.as_deref() == Some(id)
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        matches!(self.stage, Stage::Asking)
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.stage, Stage::Held { .. })
+    }
+
+    pub(super) fn lease_mut(&mut self) -> Option<&mut Lease> {
+        match &mut self.stage {
+            Stage::Held { lease, .. } | Stage::Renaming { lease, .. } => Some(lease),
+            _ => None,
+        }
+    }
+
+    pub(super) fn closing_mut(&mut self) -> Option<&mut Closing<C>> {
+        match &mut self.stage {
+            Stage::Renaming { closing, .. } | Stage::Releasing { closing, .. } => Some(closing),
+            _ => None,
+        }
+    }
+}
+
+impl<C> Call<C> {
+    /// Whether a reply can end it.
+    pub(super) fn can_end_by_reply(&self) -> bool {
+        self.is_try || self.rules.once.is_some()
+    }
+}
+
+/// What differs only in random numbers and in the order of timers is the same situation.
+impl<C: Hash> Hash for Core<C> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.rooms.hash(state);
+        self.calls.hash(state);
+        self.claims.hash(state);
+        self.sets.hash(state);
+        self.flights.hash(state);
+        self.lanes.hash(state);
+        self.stream.hash(state);
+        self.phase.hash(state);
+        (self.trip, self.trips).hash(state);
+    }
+}

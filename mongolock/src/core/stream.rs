@@ -1,0 +1,58 @@
+//! Which locks the change stream reports.
+
+use super::slab::Key;
+use super::time::Time;
+
+/// The filters of the change stream have numbers. A lock has the number of the first filter that reports it.
+#[derive(Debug, Clone, Hash)]
+pub(super) struct Stream {
+    /// Whether there may be one.
+    pub(super) is_possible: bool,
+    /// It is not opened before this time.
+    pub(super) retry_at: Time,
+    /// The last filter, the one whose stream is being opened, and the one whose stream is open since then.
+    pub(super) number: u32,
+    pub(super) opening: Option<u32>,
+    pub(super) open: Option<u32>,
+    pub(super) opened_at: Time,
+    /// The filter whose stream was open until then.
+    pub(super) before: Option<u32>,
+    /// From this filter on all locks are reported.
+    pub(super) all_from: Option<u32>,
+    /// The rooms that listen, with some that are gone; and how many there are.
+    pub(super) listeners: Vec<Key>,
+    pub(super) listening: usize,
+    /// Whether a new filter is to be opened.
+    pub(super) is_wanting: bool,
+    pub(super) due: Option<Time>,
+}
+
+impl Stream {
+    pub(super) fn new(is_possible: bool, now: Time) -> Self {
+        Self {
+            is_possible,
+            retry_at: if is_possible { now } else { Time::NEVER },
+            number: 0,
+            opening: None,
+            open: None,
+            opened_at: now,
+            before: None,
+            all_from: None,
+            listeners: Vec::new(),
+            listening: 0,
+            is_wanting: false,
+            due: None,
+        }
+    }
+
+    /// Whether the open stream reports a lock that has this filter.
+    pub(super) fn reports(&self, filter: Option<u32>) -> bool {
+        filter.is_some_and(|filter| self.open.is_some_and(|open| open >= filter))
+    }
+
+    /// Whether it has done so since then. A new stream is opened while the one before is open.
+    pub(super) fn reports_since(&self, filter: Option<u32>, since: Time) -> bool {
+        let was_reported = || filter.is_some_and(|filter| self.before.is_some_and(|before| before >= filter));
+        self.reports(filter) && (since >= self.opened_at || was_reported())
+    }
+}
