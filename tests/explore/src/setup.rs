@@ -1,78 +1,201 @@
 //! The bounds of one search or of one random run.
 
-use std::time::Duration;
+use std::sync::Arc;
+
+use crate::core::{Join, MS, Once, Rules, Span};
+use crate::network::Cell;
+use crate::protocol::{Ms, Name};
 
 /// What is explored.
-#[derive(Debug, Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+#[derive(Debug, Clone)]
 pub(crate) struct Setup {
-    pub(crate) processes: u8,
-    pub(crate) callers: usize,
-    /// Whether the change stream reports the lock, own releases included; a waiter polls otherwise.
-    pub(crate) stream: bool,
-    /// Whether the waiters stand in line.
-    pub(crate) has_line: bool,
-    pub(crate) expiry: Duration,
-    /// Whether the second caller of each process has a deadline, 3 s after its call.
-    pub(crate) deadlines: bool,
-    /// Whether the last caller of each process makes a single try.
-    pub(crate) tries: bool,
-    /// Whether a call may return before its release is confirmed.
-    pub(crate) unawaited: bool,
-    /// Whether each caller comes again, for ever.
-    pub(crate) again: bool,
+    /// The callers of each process.
+    pub(crate) processes: Vec<Vec<Caller>>,
+    /// The names that each of them wants; of a semaphore its name, with the separator at its end.
+    names: Vec<Vec<Arc<[Name]>>>,
+    pub(crate) start: Start,
     /// How many faults of each kind there may be.
     pub(crate) faults: Faults,
-    /// The longest time for which the lock may be free while a caller waits.
-    pub(crate) most_free: Duration,
-    /// The longest time for which a claim that its process has given up may keep the lock while a caller of this process waits.
-    pub(crate) most_given_up: Duration,
-    /// The rule that is taken out.
-    pub(crate) mutant: Option<Mutant>,
+    /// Whether a caller comes again, for ever.
+    pub(crate) again: bool,
+    /// The longest time for which a lock may be free while a caller waits for it.
+    pub(crate) most_free: Span,
+    /// The greatest number of ends at which a claim without a user has a lock.
+    pub(crate) most_ghosts: u64,
 }
 
-/// A rule that can be taken out: the explorer must notice it. The files of the library stay as they are. The glue withholds a call
-/// or a result of theirs, or leaves a rule of a shell out.
+/// One caller and what it does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caller {
+    pub(crate) wants: Wants,
+    pub(crate) limit: Option<Span>,
+    pub(crate) is_try: bool,
+    pub(crate) expiry: Ms,
+    pub(crate) once: Option<Once>,
+    pub(crate) min_hold: Ms,
+    /// How its hold may end.
+    pub(crate) ends: &'static [Finish],
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mutant {
-    NoLateReleases,
-    SlowReplyCountsAsCertain,
-    ReplyDuringReleaseIsIgnored,
-    CancelledClaimIsNotReleased,
-    NoCopy,
-    TurnStaysAfterFailedRelease,
-    HeldStaysValid,
-    ReleaseInFlightIsForgotten,
-    NoLookAfterSubscription,
-    UnawaitedReleaseIsNotSent,
-    HandoverReusesToken,
-    LeaseThatIsOverIsDelivered,
-    HeldBeforeFirstReply,
-    GivenUpIdsAreNotRecognised,
+pub(crate) enum Wants {
+    /// All of these locks.
+    Locks(&'static [&'static str]),
+    /// Any of so many permits.
+    Permit(u32),
+    /// The lease that another caller has detached.
+    Lease,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Finish {
+    Release,
+    Done,
+    Detach,
+    /// A transaction commits under the hold, and may mark the work as done. The hold is released afterwards.
+    Commit {
+        marks: bool,
+    },
+}
+
+/// How a run begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    Plain,
+    /// The first caller has the lock by a copy of its claim, and the claim itself is on its way for as long as it likes.
+    Copied,
+    /// The same; then an operator has released the lock, another process has had it, and the late claim has it again.
+    Freed,
 }
 
 /// The number of faults that may still occur, by their kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Faults {
-    /// A message is lost.
+    /// A command or a reply is lost.
     pub(crate) lost: u16,
-    /// A command ends with an unclear error, before it was applied or after that.
+    /// A command ends with an unclear error: it was applied, or may be later.
     pub(crate) unclear: u16,
-    /// A command ends because another operation blocks the document.
+    /// A command ends at its limit at the server, applied in part.
     pub(crate) blocked: u16,
-    /// The driver repeats an acquire request whose reply is slow, and both copies of it may arrive.
-    pub(crate) repeated: u16,
+    /// A command is rejected because of the server's load, or its reply says that a part of it was.
+    pub(crate) rejected: u16,
+    /// A command arrives twice.
+    pub(crate) doubled: u16,
     /// Time passes while messages are on their way.
     pub(crate) slow: u16,
     pub(crate) cancelled: u16,
     pub(crate) crashes: u16,
-    pub(crate) stopped_streams: u16,
-    /// Not a fault: time passes while a caller holds the lock.
+    pub(crate) lost_events: u16,
+    /// An event arrives a second time, from the stream before.
+    pub(crate) doubled_events: u16,
+    pub(crate) closed_streams: u16,
+    /// An operator releases a lock by force.
+    pub(crate) forced: u16,
+    /// The document of a released lock is deleted.
+    pub(crate) deleted: u16,
+    /// A process drains, and then closes.
+    pub(crate) shutdowns: u16,
+    /// A transaction is aborted.
+    pub(crate) aborts: u16,
+    /// Not a fault: time passes while a caller holds a lock.
     pub(crate) holds: u16,
 }
 
+pub(crate) const NONE: Faults = Faults {
+    lost: 0,
+    unclear: 0,
+    blocked: 0,
+    rejected: 0,
+    doubled: 0,
+    slow: 0,
+    cancelled: 0,
+    crashes: 0,
+    lost_events: 0,
+    doubled_events: 0,
+    closed_streams: 0,
+    forced: 0,
+    deleted: 0,
+    shutdowns: 0,
+    aborts: 0,
+    holds: 0,
+};
+
+/// A caller that waits for a lock without a limit.
+pub(crate) const PLAIN: Caller = Caller {
+    wants: Wants::Locks(&["n"]),
+    limit: None,
+    is_try: false,
+    expiry: 30_000,
+    once: None,
+    min_hold: 0,
+    ends: &[Finish::Release],
+};
+
+pub(crate) const TRY: Caller = Caller {
+    limit: Some(10_000 * MS),
+    is_try: true,
+    ..PLAIN
+};
+
+pub(crate) const DEADLINE: Caller = Caller {
+    limit: Some(3000 * MS),
+    ..PLAIN
+};
+
+pub(crate) const fn set(names: &'static [&'static str]) -> Caller {
+    Caller {
+        wants: Wants::Locks(names),
+        ..PLAIN
+    }
+}
+
+impl Caller {
+    pub(crate) fn join(&self, is_inside_hold: bool, cell: Cell) -> Join<Cell> {
+        Join {
+            rules: Rules {
+                expiry: self.expiry,
+                renew_every: self.expiry / 3,
+                max_hold: None,
+                min_hold: self.min_hold,
+                once: self.once,
+            },
+            limit: self.limit,
+            is_try: self.is_try,
+            is_inside_hold,
+            cell,
+        }
+    }
+
+    pub(crate) fn short(self, expiry: Ms) -> Self {
+        Self { expiry, ..self }
+    }
+}
+
 impl Setup {
-    pub(crate) fn has(&self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
+    pub(crate) fn new(processes: Vec<Vec<Caller>>, faults: Faults) -> Self {
+        let name = |text: &&str| Name::from(*text);
+        let names = |caller: &Caller| match caller.wants {
+            Wants::Locks(names) => names.iter().map(name).collect(),
+            Wants::Permit(_) => Arc::new([Name::from("s\u{1f}")]) as Arc<[Name]>,
+            Wants::Lease => Arc::new([]),
+        };
+        let of_process = |callers: &Vec<Caller>| callers.iter().map(names).collect();
+        Self {
+            names: processes.iter().map(of_process).collect(),
+            processes,
+            start: Start::Plain,
+            faults,
+            again: false,
+            most_free: 1300 * MS,
+            most_ghosts: 0,
+        }
+    }
+
+    pub(crate) fn caller(&self, process: usize, caller: usize) -> &Caller {
+        &self.processes[process][caller]
+    }
+
+    pub(crate) fn names(&self, process: usize, caller: usize) -> &Arc<[Name]> {
+        &self.names[process][caller]
     }
 }
