@@ -72,24 +72,15 @@ impl<C: Clone> Core<C> {
             if place > first && !is_free {
                 break;
             }
-            let Some(call) = self.enter(now, set.call(key, room_key)) else {
-                return;
-            };
-            if let Some(set) = self.sets.get_mut(key) {
-                set.calls.push(call);
-            }
+            let call = self.enter(now, set.call(key, room_key));
+            self.sets[key].calls.push(call);
             if !is_free {
                 return self.touch(now, room_key);
             }
-            if let Some(claim) = self.new_claim(now, room_key, place > first) {
-                self.give_turn(room_key, claim);
-                claims.push(claim);
-            }
-        }
-        for claim in &claims {
-            if let Some(claim) = self.claims.get_mut(*claim) {
-                claim.in_lane = Some(Lane::Claims);
-            }
+            let claim = self.new_claim(now, room_key, place > first);
+            self.give_turn(room_key, claim);
+            self.claims[claim].in_lane = Some(Lane::Claims);
+            claims.push(claim);
         }
         match claims[..] {
             [claim] => self.lanes[Lane::Claims].waiting.push_back(claim),
@@ -99,21 +90,15 @@ impl<C: Clone> Core<C> {
 
     /// Whether no call of this process waits for it, and it is not left to another process.
     fn may_be_free(&self, key: Key) -> bool {
-        let Some(room) = self.rooms.get(key) else {
-            return false;
-        };
+        let room = &self.rooms[key];
         let is_idle = room.turn.is_none() && room.queue.is_empty() && !room.order.yields();
         is_idle && !(self.stream.reports(room.filter) && room.time_slot(0.0) > 0)
     }
 
     /// A set has got one of its locks.
     pub(super) fn set_won(&mut self, now: Time, key: Key, claim: Key, call: Key) {
-        let room = self
-            .claims
-            .get(claim)
-            .and_then(|claim| self.rooms.get(claim.room));
-        let name = room.map(|room| room.name.clone());
-        let fits = |set: &&mut Set<C>| set.names.get(set.won.len()) == name.as_ref();
+        let name = &self.rooms[self.claims[claim].room].name;
+        let fits = |set: &&mut Set<C>| set.names.get(set.won.len()) == Some(name);
         let Some(set) = self.sets.get_mut(key).filter(fits) else {
             return self.release(now, claim, None, true);
         };
@@ -130,13 +115,10 @@ impl<C: Clone> Core<C> {
 
     /// The turn of a lock that no call has had yet begins when the set has its last one.
     fn begin_turns(&mut self, key: Key, last: Key) {
-        let Some(since) = self.claims.get(last).map(|claim| claim.turn_since) else {
-            return;
-        };
-        for claim in self.sets.get(key).map(|set| set.won.clone()).unwrap_or_default() {
-            if let Some(claim) = self.claims.get_mut(claim)
-                && claim.last - claim.token == TOKENS - 1
-            {
+        let since = self.claims[last].turn_since;
+        for claim in &self.sets[key].won {
+            let claim = &mut self.claims[*claim];
+            if claim.last - claim.token == TOKENS - 1 {
                 claim.turn_since = claim.turn_since.max(since);
             }
         }
@@ -144,20 +126,15 @@ impl<C: Clone> Core<C> {
 
     /// The caller has all locks.
     pub(super) fn notify_held_all(&mut self, key: Key) {
-        let (Some(set), Some(until)) = (self.sets.get(key), self.until(key)) else {
-            return;
+        let Some(until) = self.until(key) else { return };
+        let set = &self.sets[key];
+        let tokens = set.won.iter().map(|claim| self.claims[*claim].token).collect();
+        let held = Notice::HeldAll {
+            set: key,
+            tokens,
+            until,
         };
-        let token = |claim: &Key| Some(self.claims.get(*claim)?.token);
-        let tokens = set.won.iter().filter_map(token).collect();
-        let cell = set.cell.clone();
-        self.notify(
-            cell,
-            Notice::HeldAll {
-                set: key,
-                tokens,
-                until,
-            },
-        );
+        self.notify(set.cell.clone(), held);
     }
 
     /// A lock behind the one that was missed is left to others: the set may have it only in its order.
@@ -168,24 +145,16 @@ impl<C: Clone> Core<C> {
         if !std::mem::take(&mut claim.is_later) {
             return;
         }
-        let room_key = claim.room;
-        let Some(room) = self.rooms.get(room_key) else {
-            return;
-        };
-        let Some(call) = room.queue.front().copied() else {
-            return;
-        };
-        let Some(key) = self.calls.get(call).and_then(|call| call.set) else {
-            return;
-        };
-        let is_next = |set: &Set<C>| set.names.get(set.won.len()) == Some(&room.name);
-        if self.sets.get(key).is_some_and(is_next) {
+        let room = &self.rooms[claim.room];
+        let call = room.queue.front().copied();
+        let of_set = call.and_then(|call| Some((call, self.calls[call].set?)));
+        let Some((call, key)) = of_set else { return };
+        let set = &mut self.sets[key];
+        if set.names.get(set.won.len()) == Some(&room.name) {
             return;
         }
-        let is_last = self.sets.get_mut(key).is_some_and(|set| {
-            set.calls.retain(|other| *other != call);
-            set.calls.is_empty()
-        });
+        set.calls.retain(|other| *other != call);
+        let is_last = set.calls.is_empty();
         self.leave(now, call);
         // Its other locks came by another command.
         if is_last {
@@ -205,11 +174,10 @@ impl<C: Clone> Core<C> {
     /// The caller of a set waits no longer.
     pub(super) fn leave_set(&mut self, now: Time, key: Key) {
         let Some(set) = self.sets.get(key) else { return };
-        if self.resumes(set) {
+        if self.is_resuming(set) {
             return self.give_back(now, key);
         }
-        let calls = self.sets.get_mut(key).map(|set| std::mem::take(&mut set.calls));
-        for call in calls.unwrap_or_default() {
+        for call in std::mem::take(&mut self.sets[key].calls) {
             self.leave(now, call);
         }
         self.end_set(now, key, None);
@@ -221,11 +189,8 @@ impl<C: Clone> Core<C> {
         let won = self.sets.remove(key).map(|set| set.won).unwrap_or_default();
         for (place, claim) in won.iter().enumerate() {
             let token = self.claims.get(*claim).map_or(0, |claim| claim.token);
-            let awaited = if place + 1 == won.len() {
-                awaited.take()
-            } else {
-                None
-            };
+            let is_last = place + 1 == won.len();
+            let awaited = awaited.take_if(|_| is_last);
             self.end(now, *claim, token, awaited, &won);
         }
         self.notify_ended(awaited, Ok(Ended::Lost));
@@ -261,10 +226,10 @@ impl<C: Clone> Core<C> {
             return;
         }
         let Some(set) = self.sets.remove(key) else { return };
-        if set.detached.len() == set.names.len() {
-            self.notify(set.cell, Notice::Ended(Ok(Ended::Detached)));
-        } else {
-            self.notify(set.cell, Notice::Ended(Ok(Ended::Lost)));
+        let is_whole = set.detached.len() == set.names.len();
+        let ended = if is_whole { Ended::Detached } else { Ended::Lost };
+        self.notify(set.cell, Notice::Ended(Ok(ended)));
+        if !is_whole {
             self.discard(now, set.detached);
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::event::{Effect, Fault, Hold, Lane, Loss, Notice, Rules, Seen};
+use super::event::{Cause, Effect, Failure, Fault, Hold, Lane, Loss, Notice, Rules, Seen};
 use super::lanes::{Flight, Lanes};
 use super::once::Period;
 use super::order::{Order, part_of};
@@ -213,7 +213,8 @@ pub(super) struct Lease {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Change {
     Mark(Until),
-    Detach { id: LockId, ttl: Ms },
+    /// To a lease with this id, for this long.
+    Detach(LockId, Ms),
 }
 
 /// The command that ends a hold.
@@ -375,19 +376,15 @@ impl<C: Clone> Core<C> {
 
     /// Whether a claim of this core has this id, whatever the id looks like.
     pub(super) fn is_own(&self, room: &Room, id: &str) -> bool {
-        let has = |key: &Key| self.claims.get(*key).is_some_and(|claim| claim.has_id(id));
-        room.claims.iter().any(has)
+        room.claims.iter().any(|key| self.claims[*key].has_id(id))
     }
 
     /// The claims of a hold.
     pub(super) fn claims_of(&self, hold: Hold) -> Vec<Key> {
         match hold {
             Hold::One { claim, token } => {
-                let is_present = |claim: &Claim<C>| claim.token == token;
-                self.claims
-                    .get(claim)
-                    .filter(|own| is_present(own))
-                    .map_or_else(Vec::new, |_| vec![claim])
+                let is_present = self.claims.get(claim).is_some_and(|own| own.token == token);
+                is_present.then_some(claim).into_iter().collect()
             }
             Hold::Set(set) => self.sets.get(set).map_or_else(Vec::new, |set| set.won.clone()),
         }
@@ -395,11 +392,21 @@ impl<C: Clone> Core<C> {
 
     /// The first call of a room.
     pub(super) fn first(&self, room: &Room) -> Option<&Call<C>> {
-        self.calls.get(*room.queue.front()?)
+        room.queue.front().map(|call| &self.calls[*call])
     }
 
     pub(super) fn notify(&mut self, cell: C, notice: Notice) {
         self.effects.push(Effect::Notify { cell, notice });
+    }
+
+    pub(super) fn notify_failed(
+        &mut self,
+        cell: C,
+        cause: Cause,
+        seen: Option<(Span, Seen)>,
+        fault: Option<(Span, Fault)>,
+    ) {
+        self.notify(cell, Notice::Failed(Failure { cause, seen, fault }));
     }
 }
 
