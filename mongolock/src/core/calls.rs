@@ -1,38 +1,37 @@
 //! Callers that wait: how a call begins, and why it ends without the lock.
 
-use super::event::{Cause, Failure, Join, Notice, Seen, Waiter};
+use super::event::{Cause, Failure, Join, Notice, Seen, Waiter, Wanted};
 use super::lanes::Flight;
 use super::limits::UNANSWERED;
 use super::slab::Key;
-use super::state::{Call, Core, Due, Phase, Room};
+use super::state::{Call, Caller, Core, Due, Phase, Room};
 use super::time::Time;
-use crate::protocol::{Ms, Name};
+use crate::protocol::Ms;
 
 impl<C: Clone> Core<C> {
-    /// A call for a lock, or for one of so many permits.
-    pub(super) fn join(&mut self, now: Time, name: Name, width: u32, join: Join<C>) -> Option<Waiter> {
-        let join = self.unless_shut_down(join)?;
-        let room = self.room_of(now, name);
-        if width > 0 {
-            self.rooms[room].permits.widen(width);
-        }
-        let call = self.enter(now, Call::new(now, room, width, join));
-        self.touch(now, room);
-        Some(Waiter::One(call))
-    }
-
-    /// The call, unless it begins too late: then it fails.
-    pub(super) fn unless_shut_down(&mut self, join: Join<C>) -> Option<Join<C>> {
+    /// A call begins. One that begins too late fails.
+    pub(super) fn join(&mut self, now: Time, wanted: Wanted, join: Join<C>) -> Option<Waiter> {
         let may_begin = match self.phase {
             Phase::Open => true,
             Phase::Draining => join.is_inside_hold,
             Phase::Closed => false,
         };
-        if may_begin {
-            return Some(join);
+        if !may_begin {
+            self.notify(join.cell, Notice::Failed(Cause::ShutDown.into()));
+            return None;
         }
-        self.notify_failed(join.cell, Cause::ShutDown, None, None);
-        None
+        let caller = Caller::new(now, join);
+        let (name, width) = match wanted {
+            Wanted::Lock(name) => (name, 0),
+            Wanted::Permit(name, width) => (name, width),
+            Wanted::All(names) => return Some(self.join_all(now, names, caller)),
+            Wanted::Leases(leases, rest) => return Some(self.resume(now, leases, rest, caller)),
+        };
+        let room = self.room_of(now, name);
+        self.rooms[room].permits.widen(width);
+        let call = self.enter(now, Call::new(caller, room, width));
+        self.touch(now, room);
+        Some(Waiter::One(call))
     }
 
     /// The call goes to the end of the queue. `touch` follows.
@@ -43,7 +42,7 @@ impl<C: Clone> Core<C> {
             let is_reported = self.stream.reports(room.filter);
             room.pause_until = now + if is_reported { room.time_slot(0.0) } else { 0 };
         }
-        let due = call.deadline.unwrap_or(now + UNANSWERED);
+        let due = call.caller.deadline.unwrap_or(now + UNANSWERED);
         self.asking += usize::from(call.can_end_by_reply());
         let key = self.calls.insert(call);
         room.queue.push_back(key);
@@ -77,7 +76,7 @@ impl<C: Clone> Core<C> {
         let seen = seen.map(|(at, seen)| (now - at, seen));
         let fault = fault.map(|(at, fault)| (now - at, fault));
         let failure = Failure { cause, seen, fault };
-        self.notify(call.cell, Notice::Failed(failure));
+        self.notify(call.caller.cell, Notice::Failed(failure));
     }
 
     /// The same, with what follows for the lock.
@@ -90,8 +89,8 @@ impl<C: Clone> Core<C> {
 
     pub(super) fn call_due(&mut self, now: Time, key: Key) {
         let call = &self.calls[key];
-        let replied = self.rooms[call.room].replied.max(call.begun);
-        let limit = match call.deadline {
+        let replied = self.rooms[call.room].replied.max(call.caller.begun);
+        let limit = match call.caller.deadline {
             Some(deadline) => (deadline, Cause::Timeout),
             None => (replied + UNANSWERED, Cause::Unanswered),
         };
@@ -113,8 +112,8 @@ impl<C: Clone> Core<C> {
         }
         for key in self.rooms[room].queue.clone() {
             let call = &mut self.calls[key];
-            let waited = (flight.sent - call.begun).max(0);
-            if let (None, Some(once)) = (call.period, call.rules.once)
+            let waited = (flight.sent - call.caller.begun).max(0);
+            if let (None, Some(once)) = (call.period, call.caller.rules.once)
                 && let Some(period) = once.period(now, server, waited)
             {
                 call.period = Some(period);
@@ -137,7 +136,7 @@ impl<C: Clone> Core<C> {
                 .owners(width)
                 .is_some_and(|mut owners| owners.all(is_held)),
         };
-        let cause = |call: &Call<C>| (call.is_try && is_busy(call)).then_some(Cause::Busy);
+        let cause = |call: &Call<C>| (call.caller.is_try && is_busy(call)).then_some(Cause::Busy);
         self.fail_calls(now, self.calls_in(room, cause));
     }
 
@@ -156,10 +155,10 @@ impl<C: Clone> Core<C> {
         }
         let is_mark = seen.is_some_and(Seen::is_mark);
         let cause = |call: &Call<C>| {
-            let is_new = call.asked == Some(flight.key) || call.begun < flight.sent;
-            let cause = match call.rules.once {
+            let is_new = call.asked == Some(flight.key) || call.caller.begun < flight.sent;
+            let cause = match call.caller.rules.once {
                 Some(_) if is_mark => Cause::Done,
-                _ if call.is_try => Cause::Busy,
+                _ if call.caller.is_try => Cause::Busy,
                 _ => return None,
             };
             (is_new && is_full(call.width)).then_some(cause)
@@ -180,13 +179,13 @@ impl<C: Clone> Core<C> {
 
     /// Whether a single try waits.
     pub(super) fn has_tries(&self, room: &Room) -> bool {
-        self.asking > 0 && room.queue.iter().any(|call| self.calls[*call].is_try)
+        self.asking > 0 && room.queue.iter().any(|call| self.calls[*call].caller.is_try)
     }
 
     /// A single try leaves out the pause once, whichever call is before it: it waits for what one command says that is sent after its
     /// beginning.
     pub(super) fn asks_at_once(&self, room: &Room) -> bool {
-        let is_new = |call: &Call<C>| call.is_try && call.asked.is_none();
+        let is_new = |call: &Call<C>| call.caller.is_try && call.asked.is_none();
         self.asking > 0 && room.queue.iter().any(|call| is_new(&self.calls[*call]))
     }
 
@@ -201,19 +200,27 @@ impl<C: Clone> Core<C> {
     }
 }
 
-impl<C> Call<C> {
-    pub(super) fn new(now: Time, room: Key, width: u32, join: Join<C>) -> Self {
+impl<C> Caller<C> {
+    fn new(now: Time, join: Join<C>) -> Self {
         Self {
-            room,
-            width,
+            cell: join.cell,
             rules: join.rules,
             begun: now,
             deadline: join.limit.map(|limit| now + limit),
-            period: None,
             is_try: join.is_try,
+        }
+    }
+}
+
+impl<C> Call<C> {
+    pub(super) fn new(caller: Caller<C>, room: Key, width: u32) -> Self {
+        Self {
+            caller,
+            room,
+            width,
+            period: None,
             asked: None,
             set: None,
-            cell: join.cell,
             due: None,
         }
     }

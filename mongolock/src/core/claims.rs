@@ -68,13 +68,8 @@ impl<C: Clone> Core<C> {
                 self.withdraw(now, key);
             }
             // An operator has released the lock, and a late claim has acquired it again, with other tokens.
-            (Stage::Held { .. }, Some((_, last))) if last > claim.last => self.lose(now, key, Loss::Gone),
-            (
-                Stage::Releasing {
-                    is_acquired_again, ..
-                },
-                Some(_),
-            ) => *is_acquired_again = true,
+            (Stage::Held(..), Some((_, last))) if last > claim.last => self.lose(now, key, Loss::Gone),
+            (Stage::Releasing(closing), Some(_)) => closing.is_acquired_again = true,
             (Stage::Released, Some(_)) => self.release(now, key, None, false),
             (Stage::Released, None) => self.end_released(now, key),
             _ => {}
@@ -140,7 +135,7 @@ impl<C: Clone> Core<C> {
     pub(super) fn fits(&self, key: Key) -> bool {
         let claim = &self.claims[key];
         self.first(&self.rooms[claim.room]).is_some_and(|call| {
-            call.rules == claim.rules && claim.permit.is_none_or(|number| number < call.width)
+            call.caller.rules == claim.rules && claim.permit.is_none_or(|number| number < call.width)
         })
     }
 

@@ -17,20 +17,13 @@ impl<C: Clone> Core<C> {
         let Some(call) = self.remove_call(first) else {
             return;
         };
-        self.hold(now, key, call.cell.clone(), lease);
+        self.hold(now, key, call.caller.cell.clone(), lease);
         let claim = &mut self.claims[key];
         claim.set = call.set;
         let (token, until) = (claim.token, lease.until);
         match call.set {
             Some(set) => self.set_won(now, set, key, first),
-            None => self.notify(
-                call.cell,
-                Notice::Held {
-                    claim: key,
-                    token,
-                    until,
-                },
-            ),
+            None => self.notify(call.caller.cell, Notice::Held(Hold::One(key, token), until)),
         }
     }
 
@@ -43,16 +36,16 @@ impl<C: Clone> Core<C> {
             renewable_until,
             ..lease
         };
-        claim.stage = Stage::Held { cell, lease };
+        claim.stage = Stage::Held(cell, lease);
         self.arm(Due::Claim(key), lease.next_due());
     }
 
     /// A holder is done.
     pub(super) fn end_hold(&mut self, now: Time, hold: Hold, how: Ending, awaited: Option<C>) {
         match (hold, how) {
-            (Hold::One { claim, token }, Ending::Release) => self.end(now, claim, token, awaited, &[]),
+            (Hold::One(claim, token), Ending::Release) => self.end(now, claim, token, awaited, &[]),
             (Hold::Set(set), Ending::Release) => self.end_set(now, set, awaited),
-            (hold, how) => self.rename(now, hold, how, awaited),
+            (hold, how) => self.rename(now, hold, &how, awaited),
         }
     }
 
@@ -91,7 +84,7 @@ impl<C: Clone> Core<C> {
     /// Whether the next call gets the claim as it is: it has the same options, and the turn of this process is not over.
     fn may_hand_over(&self, now: Time, key: Key, with: &[Key]) -> bool {
         let claim = &self.claims[key];
-        let Stage::Held { lease, .. } = claim.stage else {
+        let Stage::Held(_, lease) = claim.stage else {
             return false;
         };
         let has_time = lease.until - now > claim.rules.expiry * MS / 2;
@@ -155,14 +148,13 @@ impl<C: Clone> Core<C> {
 
     pub(super) fn report(&mut self, key: Key, lane: Lane, fault: &Fault) {
         let name = self.rooms[self.claims[key].room].name.clone();
-        let fault = fault.clone();
-        self.effects.push(Effect::Report { name, lane, fault });
+        self.effects.push(Effect::Report(name, lane, fault.clone()));
     }
 
     /// The holder learns of the later end; of a set that of its first lease.
     fn notify_extended(&mut self, key: Key) {
         let claim = &self.claims[key];
-        if let Stage::Held { cell, lease } = &claim.stage {
+        if let Stage::Held(cell, lease) = &claim.stage {
             let (cell, own) = (cell.clone(), lease.until);
             let until = claim.set.and_then(|set| self.until(set)).unwrap_or(own);
             self.notify(cell, Notice::Extended(until));
@@ -178,7 +170,7 @@ impl<C: Clone> Core<C> {
     /// The lease ends before its holder is done. A transaction that may mark the work decides first.
     pub(super) fn lose(&mut self, now: Time, key: Key, loss: Loss) {
         let claim = &mut self.claims[key];
-        let Stage::Held { cell, .. } = &claim.stage else {
+        let Stage::Held(cell, _) = &claim.stage else {
             return;
         };
         if claim.commits.open > 0 && claim.commits.marks {
@@ -213,12 +205,12 @@ impl<C: Clone> Core<C> {
         match claim.stage {
             Stage::Asking if claim.resumes.is_some() => self.resumption_due(now, key),
             Stage::Asking => {}
-            Stage::Held { .. } => self.lease_due(now, key),
-            Stage::Renaming { .. } => {
+            Stage::Held(..) => self.lease_due(now, key),
+            Stage::Renaming(..) => {
                 self.lease_due(now, key);
                 self.renaming_due(now, key);
             }
-            Stage::Releasing { .. } => self.release_due(now, key),
+            Stage::Releasing(..) => self.release_due(now, key),
             Stage::Released => self.released_due(now, key),
         }
     }
@@ -229,9 +221,10 @@ impl<C: Clone> Core<C> {
         let (is_held, renews) = (claim.is_held(), claim.renews);
         let Some(lease) = claim.lease_mut() else { return };
         if lease.until <= now {
-            return if is_held {
-                self.lose(now, key, Loss::Expired)
-            };
+            if is_held {
+                self.lose(now, key, Loss::Expired);
+            }
+            return;
         }
         if lease.renewable_until <= now {
             lease.renew_at = lease.until;
@@ -250,9 +243,10 @@ impl<C: Clone> Core<C> {
         lease.renew_at = now + limits::LIMIT;
         claim.renews = true;
         let queue = &mut self.lanes[Lane::Renewals];
-        match is_alone {
-            true => queue.apart.push_back(vec![key]),
-            false => queue.waiting.push_back(key),
+        if is_alone {
+            queue.apart.push_back(vec![key]);
+        } else {
+            queue.waiting.push_back(key);
         }
     }
 
@@ -272,7 +266,7 @@ impl<C: Clone> Core<C> {
         let next: Vec<Key> = next.take(limits::group_of(Lane::Renewals)).collect();
         for other in next {
             let claim = &self.claims[other];
-            if let Stage::Held { lease, .. } = claim.stage
+            if let Stage::Held(_, lease) = claim.stage
                 && claim.rules.expiry == expiry
                 && !claim.renews
                 && lease.renew_at <= soon

@@ -38,7 +38,7 @@ impl<C: Clone> Core<C> {
         stream.all_from = is_of_all.then_some(number);
         let name_of = |key: &Key| rooms.get(*key).map(|room| room.name.clone());
         let names = (!is_of_all).then(|| stream.listeners.iter().filter_map(name_of).collect());
-        self.effects.push(Effect::Watch { number, names });
+        self.effects.push(Effect::Watch(number, names));
     }
 
     pub(super) fn opened(&mut self, now: Time, number: u32) {

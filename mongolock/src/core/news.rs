@@ -70,7 +70,8 @@ impl<C: Clone> Core<C> {
 
     /// For how long the first call of a room has waited.
     pub(super) fn waited(&self, now: Time, key: Key) -> Span {
-        self.first(&self.rooms[key]).map_or(0, |call| now - call.begun)
+        self.first(&self.rooms[key])
+            .map_or(0, |call| now - call.caller.begun)
     }
 
     /// What a look says of a lock.

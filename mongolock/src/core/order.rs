@@ -7,7 +7,7 @@ use super::time::{MS, Span, Time};
 /// A provider by its mark, or all other programs as one.
 pub(super) type Mark = Option<[u8; 6]>;
 
-#[derive(Debug, Clone, Hash)]
+#[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Order {
     /// Those that were seen to acquire, the least recent first. Those from the place `active` on have let too many time slots pass.
     rivals: Vec<Rival>,
@@ -36,17 +36,10 @@ struct Rival {
 
 impl Order {
     pub(super) fn new(now: Time) -> Self {
+        let alone_since = now;
         Self {
-            rivals: Vec::new(),
-            active: 0,
-            ahead: None,
-            window: 0,
-            overtaken_by: Vec::new(),
-            overtaken: 0,
-            rival_seen: Time::LONG_AGO,
-            alone_since: now,
-            released_at: Time::LONG_AGO,
-            yields: false,
+            alone_since,
+            ..Self::default()
         }
     }
 

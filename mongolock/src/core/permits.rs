@@ -43,9 +43,10 @@ impl<C: Clone> Core<C> {
         self.give_up_surplus(now, key);
         let room = &self.rooms[key];
         let Some(width) = self.first(room).map(|call| call.width) else {
-            return if room.claims.is_empty() {
-                self.linger(now, key)
-            };
+            if room.claims.is_empty() {
+                self.linger(now, key);
+            }
+            return;
         };
         let asks_now = room.pause_until <= now || self.asks_at_once(room);
         match room.turn {
@@ -106,12 +107,11 @@ impl<C: Clone> Core<C> {
             return self.push(turn, Lane::Claims);
         }
         // Looks because of silence wait for others; this one is for a call that may have a permit now.
-        match std::mem::take(&mut self.rooms[key].looks) {
-            true => self.push(turn, Lane::Looks),
-            false => {
-                self.claims[turn].in_lane = Some(Lane::Looks);
-                self.lanes[Lane::Looks].apart.push_back(vec![turn]);
-            }
+        if std::mem::take(&mut self.rooms[key].looks) {
+            self.push(turn, Lane::Looks);
+        } else {
+            self.claims[turn].in_lane = Some(Lane::Looks);
+            self.lanes[Lane::Looks].apart.push_back(vec![turn]);
         }
     }
 

@@ -13,14 +13,13 @@ impl<C: Clone> Core<C> {
     pub(super) fn release(&mut self, now: Time, key: Key, awaited: Option<C>, in_turn: bool) {
         let claim = &mut self.claims[key];
         let was_held = claim.lease_mut().is_some();
-        let closing = Closing::new(now, awaited, now + claim.rules.expiry * MS);
-        let due = closing.due;
-        claim.stage = Stage::Releasing {
-            min_hold: if was_held { claim.rules.min_hold } else { 0 },
+        let closing = Closing {
             in_turn,
-            is_acquired_again: false,
-            closing,
+            min_hold: if was_held { claim.rules.min_hold } else { 0 },
+            ..Closing::new(now, awaited, now + claim.rules.expiry * MS)
         };
+        let due = closing.due;
+        claim.stage = Stage::Releasing(closing);
         self.push(key, Lane::Ends);
         self.arm(Due::Claim(key), due);
     }
@@ -30,7 +29,7 @@ impl<C: Clone> Core<C> {
         let pause = self.draw_between(limits::PAUSE);
         let claim = &mut self.claims[key];
         let room = claim.room;
-        let is_renaming = matches!(claim.stage, Stage::Renaming { .. });
+        let is_renaming = matches!(claim.stage, Stage::Renaming(..));
         let Some(closing) = claim.closing_mut() else {
             return;
         };
@@ -40,11 +39,9 @@ impl<C: Clone> Core<C> {
             .tries
             .saturating_sub(u8::from(fault.kind == FaultKind::NotApplied));
         (closing.due, closing.fault) = (now + pause, Some(fault.clone()));
+        closing.in_turn &= !is_repeated;
         self.report(key, Lane::Ends, fault);
         if is_repeated {
-            if let Stage::Releasing { in_turn, .. } = &mut self.claims[key].stage {
-                *in_turn = false;
-            }
             self.arm(Due::Claim(key), now + pause);
             // The next call asks for itself, and finds out whether the server works.
             self.pass_turn(now, room, key);
@@ -59,11 +56,11 @@ impl<C: Clone> Core<C> {
     pub(super) fn end_replied(&mut self, now: Time, key: Key, reply: &Reply) {
         let claim = &self.claims[key];
         match claim.stage {
-            Stage::Renaming { .. } => self.finish(now, key, claim.renamed_by(reply)),
-            Stage::Releasing { .. } if claim.is_released_by(reply) => {
+            Stage::Renaming(..) => self.finish(now, key, claim.renamed_by(reply)),
+            Stage::Releasing(..) if claim.is_released_by(reply) => {
                 self.release_ended(now, key, Ok(Ended::Released));
             }
-            Stage::Releasing { .. } => self.release_ended(now, key, Ok(Ended::Lost)),
+            Stage::Releasing(..) => self.release_ended(now, key, Ok(Ended::Lost)),
             _ => {}
         }
     }
@@ -71,16 +68,11 @@ impl<C: Clone> Core<C> {
     fn release_ended(&mut self, now: Time, key: Key, ended: Result<Ended, Option<Fault>>) {
         let claim = &mut self.claims[key];
         let room = claim.room;
-        let Stage::Releasing {
-            in_turn,
-            is_acquired_again,
-            closing,
-            ..
-        } = &mut claim.stage
-        else {
+        let Stage::Releasing(closing) = &mut claim.stage else {
             return;
         };
-        let (in_turn, is_acquired_again, awaited) = (*in_turn, *is_acquired_again, closing.awaited.take());
+        let (in_turn, is_acquired_again) = (closing.in_turn, closing.is_acquired_again);
+        let awaited = closing.awaited.take();
         let is_free = ended == Ok(Ended::Released);
         self.notify_ended(awaited, ended);
         if is_acquired_again {
@@ -88,9 +80,10 @@ impl<C: Clone> Core<C> {
         }
         self.free_permit(key, is_free);
         self.end_released(now, key);
-        match in_turn {
-            true => self.released(now, room, key),
-            false => self.was_in_the_way(now, room),
+        if in_turn {
+            self.released(now, room, key);
+        } else {
+            self.was_in_the_way(now, room);
         }
     }
 
@@ -124,9 +117,10 @@ impl<C: Clone> Core<C> {
 
     /// No call waits for this claim any longer.
     pub(super) fn give_up(&mut self, now: Time, key: Key) {
-        match self.claims[key].is_unclear {
-            true => self.release(now, key, None, false),
-            false => self.remove_claim(key),
+        if self.claims[key].is_unclear {
+            self.release(now, key, None, false);
+        } else {
+            self.remove_claim(key);
         }
     }
 
@@ -227,7 +221,7 @@ impl<C> Claim<C> {
 
     /// Whether the lock was released until this reply, or the lease given back that the claim resumes.
     fn is_released_by(&self, reply: &Reply) -> bool {
-        let Stage::Releasing { closing, .. } = &self.stage else {
+        let Stage::Releasing(closing) = &self.stage else {
             return false;
         };
         // A repetition finds another document where an earlier command has released.
@@ -237,13 +231,11 @@ impl<C> Claim<C> {
         let (Some(sight), Some(id)) = (&reply.sight, &self.id) else {
             return false;
         };
-        match &self.resumes {
-            Some((handle, _)) => sight.has(handle),
-            None => {
-                let is_ended = sight.has("") || sight.has(&kept_of(id));
-                is_ended && sight.document.token.long() == Some(self.token)
-            }
+        if let Some((handle, _)) = &self.resumes {
+            return sight.has(handle);
         }
+        let is_ended = sight.has("") || sight.has(&kept_of(id));
+        is_ended && sight.document.token.long() == Some(self.token)
     }
 }
 
@@ -255,6 +247,9 @@ impl<C> Closing<C> {
             due: now + limits::LIMIT,
             stop,
             fault: None,
+            in_turn: false,
+            is_acquired_again: false,
+            min_hold: 0,
         }
     }
 }

@@ -13,12 +13,12 @@ use crate::protocol::{LockId, Name, Reply};
 
 impl<C: Clone> Core<C> {
     /// The holder is done, and its work is marked or its lease is detached.
-    pub(super) fn rename(&mut self, now: Time, hold: Hold, how: Ending, awaited: Option<C>) {
+    pub(super) fn rename(&mut self, now: Time, hold: Hold, how: &Ending, awaited: Option<C>) {
         let mut awaited = awaited;
         let claims = self.claims_of(hold);
         let changes = claims.iter().enumerate();
         let changes: Option<Vec<_>> = changes
-            .map(|(place, key)| self.change(now, place, *key, &how))
+            .map(|(place, key)| self.change(now, place, *key, how))
             .collect();
         let Some(changes) = changes.filter(|changes| !changes.is_empty()) else {
             self.notify_ended(awaited, Ok(Ended::Lost));
@@ -27,22 +27,19 @@ impl<C: Clone> Core<C> {
         if let Hold::Set(set) = hold {
             let set = &mut self.sets[set];
             set.parts = std::mem::take(&mut set.won);
-            set.cell = awaited.take().unwrap_or_else(|| set.cell.clone());
+            let cell = &mut set.caller.cell;
+            *cell = awaited.take().unwrap_or_else(|| cell.clone());
         }
         for (key, (change, lease)) in claims.iter().zip(changes) {
             let closing = Closing::new(now, awaited.take(), Time::NEVER);
             let due = closing.due.min(lease.next_due());
             let claim = &mut self.claims[*key];
-            claim.stage = Stage::Renaming {
-                change,
-                lease,
-                closing,
-            };
+            claim.stage = Stage::Renaming(change, lease, closing);
             claim.in_lane = Some(Lane::Ends);
             self.arm(Due::Claim(*key), due);
         }
         match hold {
-            Hold::One { claim, .. } => self.lanes[Lane::Ends].waiting.push_back(claim),
+            Hold::One(claim, _) => self.lanes[Lane::Ends].waiting.push_back(claim),
             Hold::Set(_) => self.lanes[Lane::Ends].sets.push_back(claims),
         }
     }
@@ -50,12 +47,12 @@ impl<C: Clone> Core<C> {
     /// What becomes of the claim in this place; `None` if it has no lease any more.
     fn change(&self, now: Time, place: usize, key: Key, how: &Ending) -> Option<(Change, Lease)> {
         let claim = self.claims.get(key)?;
-        let Stage::Held { lease, .. } = claim.stage else {
+        let Stage::Held(_, lease) = claim.stage else {
             return None;
         };
         let change = match how {
             Ending::Done => Change::Mark(claim.mark_until?),
-            Ending::Detach { ids, ttl } => Change::Detach(ids.get(place)?.clone(), *ttl),
+            Ending::Detach(ids, ttl) => Change::Detach(ids.get(place)?.clone(), *ttl),
             Ending::Release => return None,
         };
         let renewable_until = now + claim.rules.expiry.max(KEPT_LEAST) * MS;
@@ -75,8 +72,8 @@ impl<C: Clone> Core<C> {
         claim.in_lane = None;
         let postponed = claim.commits.postponed.take();
         match stage {
-            Stage::Held { cell, .. } => self.notify(cell, Notice::Ended(Ok(ended))),
-            Stage::Renaming { closing, .. } => self.notify_ended(closing.awaited, Ok(ended)),
+            Stage::Held(cell, _) => self.notify(cell, Notice::Ended(Ok(ended))),
+            Stage::Renaming(_, _, closing) => self.notify_ended(closing.awaited, Ok(ended)),
             _ => {}
         }
         if let Some(Postponed::Ending(awaited)) = postponed {
@@ -119,10 +116,7 @@ impl<C: Clone> Core<C> {
     fn detached_lease(&self, key: Key) -> Option<(Name, LockId)> {
         let claim = &self.claims[key];
         match &claim.stage {
-            Stage::Renaming {
-                change: Change::Detach(id, _),
-                ..
-            } => Some((self.document_of(claim), id.clone())),
+            Stage::Renaming(Change::Detach(id, _), ..) => Some((self.document_of(claim), id.clone())),
             _ => None,
         }
     }
@@ -140,7 +134,7 @@ impl<C: Clone> Core<C> {
 impl<C> Claim<C> {
     /// What the command, or an earlier one, has done to the document.
     pub(super) fn renamed_by(&self, reply: &Reply) -> Ended {
-        let (Stage::Renaming { change, .. }, Some(id), Some(sight)) = (&self.stage, &self.id, &reply.sight)
+        let (Stage::Renaming(change, ..), Some(id), Some(sight)) = (&self.stage, &self.id, &reply.sight)
         else {
             return Ended::Lost;
         };

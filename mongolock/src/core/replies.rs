@@ -178,8 +178,8 @@ impl<C> Claim<C> {
     fn waits_again(&mut self, lane: Lane) {
         let fits = match lane {
             Lane::Claims | Lane::Looks => self.is_asking(),
-            Lane::Ends => matches!(self.stage, Stage::Releasing { .. } | Stage::Renaming { .. }),
-            Lane::Renewals => matches!(self.stage, Stage::Held { .. } | Stage::Renaming { .. }),
+            Lane::Ends => matches!(self.stage, Stage::Releasing(_) | Stage::Renaming(..)),
+            Lane::Renewals => matches!(self.stage, Stage::Held(..) | Stage::Renaming(..)),
         };
         if fits && lane == Lane::Renewals {
             self.renews = true;

@@ -1,11 +1,11 @@
 //! Resuming a detached lease: each of its claims replaces the id that the lease has. A resumption that is given up gives the lease
 //! back, because it is still that of its handle.
 
-use super::event::{Cause, Fault, FaultKind, Join, Lane, Waiter};
+use super::event::{Cause, Failure, Fault, FaultKind, Lane, Notice, Waiter};
 use super::limits::{COPIES, COPY, PAUSE, UNANSWERED};
 use super::permit_list::Permit;
 use super::slab::Key;
-use super::state::{Claim, Core, Due, Lease, Set, Stage};
+use super::state::{Caller, Claim, Core, Due, Lease, Set, Stage};
 use super::time::Time;
 use crate::protocol::{LockId, Ms, Name, Reply};
 
@@ -16,12 +16,11 @@ impl<C: Clone> Core<C> {
         now: Time,
         leases: Vec<(Name, LockId)>,
         rest: Ms,
-        join: Join<C>,
-    ) -> Option<Waiter> {
-        let join = self.unless_shut_down(join)?;
-        let (rules, due) = (join.rules, now + join.limit.unwrap_or(UNANSWERED));
+        caller: Caller<C>,
+    ) -> Waiter {
+        let (rules, due) = (caller.rules, caller.deadline.unwrap_or(now + UNANSWERED));
         let names = leases.iter().map(|(name, _)| name.clone()).collect();
-        let set = self.sets.insert(Set::new(now, names, join));
+        let set = self.sets.insert(Set::new(names, caller));
         for (name, id) in leases {
             let (room, permit) = self.room_of_document(now, &name);
             let key = self.add_claim(Claim {
@@ -43,7 +42,7 @@ impl<C: Clone> Core<C> {
             parts => self.lanes[Lane::Claims].sets.push_back(parts.to_vec()),
         }
         self.arm(Due::Set(set), due);
-        Some(Waiter::Set(set))
+        Waiter::Set(set)
     }
 
     /// A claim has its lease. The caller gets all of them together.
@@ -51,7 +50,7 @@ impl<C: Clone> Core<C> {
         let Some(set) = self.claims[key].set else {
             return self.release(now, key, None, false);
         };
-        let cell = self.sets[set].cell.clone();
+        let cell = self.sets[set].caller.cell.clone();
         self.hold(now, key, cell, lease);
         if lease.until <= now {
             return self.fail_set(now, set, Cause::Gone);
@@ -120,7 +119,7 @@ impl<C: Clone> Core<C> {
     }
 
     pub(super) fn set_due(&mut self, now: Time, key: Key) {
-        let cause = match self.sets[key].deadline {
+        let cause = match self.sets[key].caller.deadline {
             Some(_) => Cause::Timeout,
             None => Cause::Unanswered,
         };
@@ -133,9 +132,10 @@ impl<C: Clone> Core<C> {
         if let Some(call) = set.calls.first() {
             self.fail_call(now, *call, cause);
         } else if self.is_resuming(set) {
-            let cell = set.cell.clone();
+            let cell = set.caller.cell.clone();
             let fault = set.fault.as_ref().map(|(at, fault)| (now - *at, fault.clone()));
-            self.notify_failed(cell, cause, None, fault);
+            let seen = None;
+            self.notify(cell, Notice::Failed(Failure { cause, seen, fault }));
             self.give_back(now, key);
         }
     }
@@ -156,7 +156,7 @@ impl<C: Clone> Core<C> {
             claim.is_unclear |= claim.flights > 0;
             let room = claim.room;
             match claim.stage {
-                Stage::Held { .. } => self.release(now, part, None, false),
+                Stage::Held(..) => self.release(now, part, None, false),
                 Stage::Asking => self.give_up(now, part),
                 _ => {}
             }

@@ -3,7 +3,6 @@
 use super::event::{Lane, Rules};
 use super::limits::{self, COPY};
 use super::order::{Order, part_of};
-use super::permit_list::PermitList;
 use super::slab::Key;
 use super::state::{Claim, Commits, Core, Due, Room, Stage};
 use super::time::{Span, Time};
@@ -40,15 +39,14 @@ impl<C: Clone> Core<C> {
             return;
         }
         let is_in_flight = claim.flights > 0;
-        if !room.queue.is_empty() {
-            return match is_in_flight {
-                true => self.send_copy(now, key, turn),
-                false => self.ask_in_time(now, key, turn),
-            };
-        }
-        if is_in_flight && room.copy_at > now {
-            let at = room.copy_at;
-            return self.arm(Due::Room(key), at);
+        match (room.queue.is_empty(), is_in_flight) {
+            (false, true) => return self.send_copy(now, key, turn),
+            (false, false) => return self.ask_in_time(now, key, turn),
+            (true, true) if room.copy_at > now => {
+                let at = room.copy_at;
+                return self.arm(Due::Room(key), at);
+            }
+            _ => {}
         }
         // Without a reply by now it may have the lock, and no call wants it.
         claim.is_unclear |= is_in_flight;
@@ -115,7 +113,7 @@ impl<C: Clone> Core<C> {
 
     /// A claim for the first call. Its id is drawn when it is sent.
     pub(super) fn new_claim(&mut self, now: Time, key: Key, is_later: bool) -> Key {
-        let rules = self.calls[self.rooms[key].queue[0]].rules;
+        let rules = self.calls[self.rooms[key].queue[0]].caller.rules;
         let claim = Claim::new(now, key, rules);
         self.add_claim(Claim { is_later, ..claim })
     }
@@ -165,24 +163,11 @@ impl Room {
     fn new(now: Time, name: Name) -> Self {
         Self {
             name,
-            queue: std::collections::VecDeque::new(),
-            claims: Vec::new(),
-            turn: None,
             pause_until: now,
-            looks: false,
             copy_at: now,
-            misses: 0,
-            is_outdated: false,
-            seen: None,
-            fault: None,
-            replied: Time::LONG_AGO,
-            asked: Time::LONG_AGO,
             used: now,
             order: Order::new(now),
-            permits: PermitList::default(),
-            beside: Vec::new(),
-            filter: None,
-            due: None,
+            ..Self::default()
         }
     }
 

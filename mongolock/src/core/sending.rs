@@ -8,12 +8,6 @@ use super::state::{Change, Claim, Core, Due, Luck, Stage};
 use super::time::{MS, Span, Time};
 use crate::protocol::{Id, Kind, LockId, Ms, Order, Row, Then, When};
 
-/// What a command has for one claim.
-enum Part {
-    Row(Row),
-    Look(Look),
-}
-
 impl<C: Clone> Core<C> {
     /// Sends what may be sent.
     pub(super) fn pump(&mut self, now: Time, luck: &mut dyn Luck) {
@@ -72,15 +66,12 @@ impl<C: Clone> Core<C> {
             limits::limit_of(lane)
         };
         let (mut rows, mut looks) = (Vec::new(), Vec::new());
-        claims.retain(|key| {
-            let part = self.part(now, luck, lane, *key, &mut limit);
-            let is_wanted = part.is_some();
-            match part {
-                Some(Part::Row(row)) => rows.push(row),
-                Some(Part::Look(look)) => looks.push(look),
-                None => {}
-            }
-            is_wanted
+        claims.retain(|key| match lane {
+            Lane::Looks => self.look(now, *key).map(|look| looks.push(look)).is_some(),
+            _ => self
+                .row(now, luck, lane, *key, &mut limit)
+                .map(|row| rows.push(row))
+                .is_some(),
         });
         if claims.is_empty() {
             return;
@@ -103,13 +94,8 @@ impl<C: Clone> Core<C> {
             self.sent(now, flight, lane, key, limit);
         }
         self.effects.push(match lane {
-            Lane::Looks => Effect::Look { flight, looks, limit },
-            _ => Effect::Run {
-                flight,
-                rows,
-                order,
-                limit,
-            },
+            Lane::Looks => Effect::Look(flight, looks, limit),
+            _ => Effect::Run(flight, rows, order, limit),
         });
     }
 
@@ -141,23 +127,18 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// What the command has for this claim, if it is still wanted.
-    fn part(
-        &mut self,
-        now: Time,
-        luck: &mut dyn Luck,
-        lane: Lane,
-        key: Key,
-        limit: &mut Span,
-    ) -> Option<Part> {
+    /// The row of this claim, if it is still wanted.
+    fn row(&mut self, now: Time, luck: &mut dyn Luck, lane: Lane, key: Key, limit: &mut Span) -> Option<Row> {
         let claim = self.claims.get_mut(key)?;
-        if lane == Lane::Renewals {
-            std::mem::take(&mut claim.renews).then_some(())?;
-        } else {
-            claim.in_lane.take_if(|own| *own == lane)?;
+        let is_wanted = match lane {
+            Lane::Renewals => std::mem::take(&mut claim.renews),
+            _ => claim.in_lane.take_if(|own| *own == lane).is_some(),
+        };
+        if !is_wanted {
+            return None;
         }
         let (when, then) = match lane {
-            Lane::Looks => return self.look(now, key),
+            Lane::Looks => return None,
             Lane::Claims => self.claim_row(now, luck, key, limit)?,
             Lane::Ends => self.end_row(key)?,
             Lane::Renewals => {
@@ -169,23 +150,24 @@ impl<C: Clone> Core<C> {
             }
         };
         let name = self.document_of(&self.claims[key]);
-        Some(Part::Row(Row { name, when, then }))
+        Some(Row { name, when, then })
     }
 
-    fn look(&mut self, now: Time, key: Key) -> Option<Part> {
-        let claim = self.claims.get(key).filter(|claim| claim.is_asking())?;
+    fn look(&mut self, now: Time, key: Key) -> Option<Look> {
+        let claim = self.claims.get_mut(key)?;
+        claim.in_lane.take_if(|own| *own == Lane::Looks)?;
         let room = &mut self.rooms[claim.room];
-        if room.queue.is_empty() {
+        if room.queue.is_empty() || !claim.is_asking() {
             return None;
         }
         (room.pause_until, room.asked) = (now + limits::COPY, now);
         let name = room.name.clone();
-        let is_of_lock = room.permits.is_of_lock();
-        Some(Part::Look(if is_of_lock {
-            Look::Lock(name)
+        let look = if room.permits.is_of_lock() {
+            Look::Lock
         } else {
-            Look::Permits(name)
-        }))
+            Look::Permits
+        };
+        Some(look(name))
     }
 
     fn claim_row(
@@ -200,8 +182,8 @@ impl<C: Clone> Core<C> {
         let call = room.queue.front().map(|call| &self.calls[*call]);
         let resumption = claim.set.filter(|_| claim.resumes.is_some());
         let deadline = match resumption {
-            Some(set) => self.sets[set].deadline,
-            None => call?.deadline,
+            Some(set) => self.sets[set].caller.deadline,
+            None => call?.caller.deadline,
         };
         if let Some(deadline) = deadline {
             *limit = (*limit).min(((deadline - now) * 4 / 5).max(limits::LIMIT_LEAST));
@@ -242,23 +224,13 @@ impl<C: Clone> Core<C> {
             min_hold,
         };
         Some(match (&claim.stage, &claim.resumes) {
-            (
-                Stage::Renaming {
-                    change: Change::Mark(until),
-                    ..
-                },
-                _,
-            ) => (claim.runs()?, Then::Mark { until: *until }),
-            (
-                Stage::Renaming {
-                    change: Change::Detach(to, ttl),
-                    ..
-                },
-                _,
-            ) => (claim.runs()?, rename((to, *ttl), claim.rules.min_hold)),
-            (Stage::Releasing { .. }, Some((to, ttl))) => (When::is(id), rename((to, *ttl), 0)),
-            (Stage::Releasing { min_hold, .. }, None) => {
-                let (min_hold, unused) = (*min_hold, claim.last - claim.token);
+            (Stage::Renaming(Change::Mark(until), ..), _) => (claim.runs()?, Then::Mark { until: *until }),
+            (Stage::Renaming(Change::Detach(to, ttl), ..), _) => {
+                (claim.runs()?, rename((to, *ttl), claim.rules.min_hold))
+            }
+            (Stage::Releasing(_), Some((to, ttl))) => (When::is(id), rename((to, *ttl), 0)),
+            (Stage::Releasing(closing), None) => {
+                let (min_hold, unused) = (closing.min_hold, claim.last - claim.token);
                 (When::is(id), Then::End { min_hold, unused })
             }
             _ => return None,

@@ -1,22 +1,18 @@
 //! Several locks for one caller: it takes them in the order of their names, as many with one command as are free, and keeps those that
 //! it has while it waits for the next one. For each lock it is a caller as any other.
 
-use super::event::{Cause, Ended, Join, Lane, Notice, Waiter};
+use super::event::{Cause, Ended, Hold, Lane, Notice, Waiter};
 use super::limits::TOKENS;
 use super::slab::Key;
-use super::state::{Call, Core, Set, Stage};
-use super::time::{Span, Time};
+use super::state::{Call, Caller, Core, Set, Stage};
+use super::time::Time;
 use crate::protocol::{LockId, Name};
 
 impl<C> Set<C> {
-    pub(super) fn new(now: Time, names: Vec<Name>, join: Join<C>) -> Self {
+    pub(super) fn new(names: Vec<Name>, caller: Caller<C>) -> Self {
         Self {
-            cell: join.cell,
+            caller,
             names,
-            rules: join.rules,
-            begun: now,
-            deadline: join.limit.map(|limit| now + limit),
-            is_try: join.is_try,
             won: Vec::new(),
             calls: Vec::new(),
             parts: Vec::new(),
@@ -29,34 +25,13 @@ impl<C> Set<C> {
     pub(super) fn has_some(&self) -> bool {
         !self.won.is_empty()
     }
-
-    /// The call for one of its locks.
-    fn call(&self, key: Key, room: Key) -> Call<C>
-    where
-        C: Clone,
-    {
-        let limit: Option<Span> = self.deadline.map(|deadline| deadline - self.begun);
-        let join = Join {
-            rules: self.rules,
-            limit,
-            is_try: self.is_try,
-            is_inside_hold: false,
-            cell: self.cell.clone(),
-        };
-        let call = Call::new(self.begun, room, 0, join);
-        Call {
-            set: Some(key),
-            ..call
-        }
-    }
 }
 
 impl<C: Clone> Core<C> {
-    pub(super) fn join_all(&mut self, now: Time, names: Vec<Name>, join: Join<C>) -> Option<Waiter> {
-        let join = self.unless_shut_down(join)?;
-        let set = self.sets.insert(Set::new(now, names, join));
+    pub(super) fn join_all(&mut self, now: Time, names: Vec<Name>, caller: Caller<C>) -> Waiter {
+        let set = self.sets.insert(Set::new(names, caller));
         self.advance(now, set);
-        Some(Waiter::Set(set))
+        Waiter::Set(set)
     }
 
     /// Waits for the next lock, and asks with it for those behind it for which no call waits here.
@@ -72,7 +47,9 @@ impl<C: Clone> Core<C> {
             if place > first && !is_free {
                 break;
             }
-            let call = self.enter(now, set.call(key, room_key));
+            let call = Call::new(set.caller.clone(), room_key, 0);
+            let of_set = Some(key);
+            let call = self.enter(now, Call { set: of_set, ..call });
             self.sets[key].calls.push(call);
             if !is_free {
                 return self.touch(now, room_key);
@@ -129,12 +106,8 @@ impl<C: Clone> Core<C> {
         let Some(until) = self.until(key) else { return };
         let set = &self.sets[key];
         let tokens = set.won.iter().map(|claim| self.claims[*claim].token).collect();
-        let held = Notice::HeldAll {
-            set: key,
-            tokens,
-            until,
-        };
-        self.notify(set.cell.clone(), held);
+        let held = Notice::HeldAll(Hold::Set(key), tokens, until);
+        self.notify(set.caller.cell.clone(), held);
     }
 
     /// A lock behind the one that was missed is left to others: the set may have it only in its order.
@@ -165,7 +138,7 @@ impl<C: Clone> Core<C> {
     /// When the first lease of a set ends.
     pub(super) fn until(&self, key: Key) -> Option<Time> {
         let until = |claim: &Key| match self.claims.get(*claim)?.stage {
-            Stage::Held { lease, .. } => Some(lease.until),
+            Stage::Held(_, lease) => Some(lease.until),
             _ => None,
         };
         self.sets.get(key)?.won.iter().filter_map(until).min()
@@ -228,7 +201,7 @@ impl<C: Clone> Core<C> {
         let Some(set) = self.sets.remove(key) else { return };
         let is_whole = set.detached.len() == set.names.len();
         let ended = if is_whole { Ended::Detached } else { Ended::Lost };
-        self.notify(set.cell, Notice::Ended(Ok(ended)));
+        self.notify(set.caller.cell, Notice::Ended(Ok(ended)));
         if !is_whole {
             self.discard(now, set.detached);
         }
