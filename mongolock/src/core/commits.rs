@@ -75,10 +75,10 @@ impl<C: Clone> Core<C> {
     }
 
     /// A renewal decides whether a transaction was made.
-    fn ask_for_commit(&mut self, now: Time, key: Key, awaited: Option<C>) {
+    fn ask_for_commit(&mut self, now: Time, key: Key, waiter: Option<C>) {
         let limit = now + (LIMIT + NO_REPLY);
         self.claims[key].commits.unknown = Some(Unknown {
-            awaited,
+            waiter,
             limit,
             since: now,
         });
@@ -121,7 +121,7 @@ impl<C: Clone> Core<C> {
         let decides =
             |unknown: &mut Unknown<C>| was_made || flight.sent >= unknown.since && now >= unknown.since;
         let unknown = self.claims[key].commits.unknown.take_if(decides);
-        if let Some(cell) = unknown.and_then(|unknown| unknown.awaited) {
+        if let Some(cell) = unknown.and_then(|unknown| unknown.waiter) {
             self.notify(cell, Notice::Committed(Ok(was_made)));
         }
     }
@@ -134,7 +134,7 @@ impl<C: Clone> Core<C> {
         if unknown.limit > now {
             let at = unknown.limit;
             self.arm(Due::Claim(key), at);
-        } else if let Some(cell) = unknown.awaited.take() {
+        } else if let Some(cell) = unknown.waiter.take() {
             self.notify(cell, Notice::Committed(Err(None)));
         }
     }

@@ -4,7 +4,6 @@ use std::error::Error;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::limits::LONG;
 use super::once::Once;
 use super::slab::Key;
 use super::time::{Span, Time};
@@ -24,17 +23,6 @@ pub(crate) struct Rules {
     pub(crate) min_hold: Ms,
     /// How often the work under the lock may succeed; `None` is any number of times.
     pub(crate) once: Option<Once>,
-}
-
-impl Rules {
-    /// Those of a detached lease, for its releases.
-    pub(super) const OF_DETACHED: Self = Self {
-        expiry: LONG + 1,
-        renew_every: LONG,
-        max_hold: None,
-        min_hold: 0,
-        once: None,
-    };
 }
 
 /// A call.

@@ -180,7 +180,7 @@ impl<C: Clone> Core<C> {
         let (cell, room, set) = (cell.clone(), claim.room, claim.set);
         // The server keeps the lease a little longer.
         let later = now + margin(claim.rules.expiry);
-        if let Some(waiting) = claim.commits.unknown.take().and_then(|unknown| unknown.awaited) {
+        if let Some(waiting) = claim.commits.unknown.take().and_then(|unknown| unknown.waiter) {
             self.notify(waiting, Notice::Committed(Err(None)));
         }
         self.notify(cell, Notice::Lost(loss));

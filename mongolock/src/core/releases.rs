@@ -8,6 +8,15 @@ use super::time::{MS, Time};
 use crate::protocol::text::kept_of;
 use crate::protocol::{Id, LockId, Name, Reply};
 
+/// The rules of a detached lease, for its releases.
+const OF_DETACHED: Rules = Rules {
+    expiry: limits::LONG + 1,
+    renew_every: limits::LONG,
+    max_hold: None,
+    min_hold: 0,
+    once: None,
+};
+
 impl<C: Clone> Core<C> {
     /// Sends a release. In its turn the next call waits for the reply or for the first failure.
     pub(super) fn release(&mut self, now: Time, key: Key, awaited: Option<C>, in_turn: bool) {
@@ -72,7 +81,7 @@ impl<C: Clone> Core<C> {
             return;
         };
         let (in_turn, is_acquired_again) = (closing.in_turn, closing.is_acquired_again);
-        let awaited = closing.awaited.take();
+        let awaited = closing.waiter.take();
         let is_free = ended == Ok(Ended::Released);
         self.notify_ended(awaited, ended);
         if is_acquired_again {
@@ -205,7 +214,7 @@ impl<C: Clone> Core<C> {
                 // A late command may make the lease once more.
                 is_unclear: true,
                 dead_at: now + (limits::LIMIT + limits::NO_REPLY),
-                ..Claim::new(now, room, Rules::OF_DETACHED)
+                ..Claim::new(now, room, OF_DETACHED)
             });
             self.release(now, claim, None, false);
         }
@@ -240,9 +249,9 @@ impl<C> Claim<C> {
 }
 
 impl<C> Closing<C> {
-    pub(super) fn new(now: Time, awaited: Option<C>, stop: Time) -> Self {
+    pub(super) fn new(now: Time, waiter: Option<C>, stop: Time) -> Self {
         Self {
-            awaited,
+            waiter,
             tries: 0,
             due: now + limits::LIMIT,
             stop,

@@ -73,7 +73,7 @@ impl<C: Clone> Core<C> {
         let postponed = claim.commits.postponed.take();
         match stage {
             Stage::Held(cell, _) => self.notify(cell, Notice::Ended(Ok(ended))),
-            Stage::Renaming(_, _, closing) => self.notify_ended(closing.awaited, Ok(ended)),
+            Stage::Renaming(_, _, closing) => self.notify_ended(closing.waiter, Ok(ended)),
             _ => {}
         }
         if let Some(Postponed::Ending(awaited)) = postponed {
@@ -100,7 +100,7 @@ impl<C: Clone> Core<C> {
         let claim = &mut self.claims[key];
         let (room, set) = (claim.room, claim.set);
         if let Some(closing) = claim.closing_mut() {
-            let (awaited, fault) = (closing.awaited.take(), closing.fault.take());
+            let (awaited, fault) = (closing.waiter.take(), closing.fault.take());
             self.notify_ended(awaited, Err(fault));
         }
         self.release(now, key, None, false);

@@ -213,7 +213,7 @@ pub(super) enum Change {
 /// The command that ends a hold.
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Closing<C> {
-    pub(super) awaited: Option<C>,
+    pub(super) waiter: Option<C>,
     /// How often it was sent and may have been applied.
     pub(super) tries: u8,
     /// When it is sent next, and after what time not again.
@@ -246,7 +246,7 @@ pub(super) struct Commits<C> {
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Unknown<C> {
     /// The caller that waits for the outcome, until the limit.
-    pub(super) awaited: Option<C>,
+    pub(super) waiter: Option<C>,
     pub(super) limit: Time,
     /// Only a renewal that was sent later decides.
     pub(super) since: Time,
