@@ -44,7 +44,7 @@ const RUNTIME_LAYERS: [&str; 11] = [
     "store",
     "error duration token handle output name permit_id once one_line opaque options timing moment backoff few sync task meter \
      trace",
-    "lock_id",
+    "lock_id core",
     "protocol",
 ];
 
@@ -107,6 +107,20 @@ fn the_modules_of_a_folder_form_no_cycle() {
 #[test]
 fn the_runtime_imports_from_the_top_down() {
     assert_none(&Graph::of_folders(&read("mongolock")).violations(&RUNTIME_LAYERS));
+}
+
+#[test]
+fn the_core_is_pure() {
+    let folder = workspace().join("mongolock/src/core");
+    let files = std::fs::read_dir(&folder).expect("the core is there");
+    let refused: Vec<String> = files
+        .flat_map(|file| {
+            let path = file.expect("a file").path();
+            let source = std::fs::read_to_string(&path).expect("a source");
+            decisions::impure(&path.display().to_string(), &source)
+        })
+        .collect();
+    assert_none(&refused);
 }
 
 #[test]

@@ -1,60 +1,53 @@
 //! Callers that wait: how a call begins, and why it ends without the lock.
 
-use super::event::{Cause, Failure, Join, Notice, Seen, Waiter};
+use super::event::{Cause, Failure, Join, Notice, Seen, Waiter, Wanted};
 use super::lanes::Flight;
 use super::limits::UNANSWERED;
 use super::slab::Key;
-use super::state::{Call, Core, Due, Phase, Room};
-use super::time::{MS, Time};
-use crate::protocol::{Ms, Name};
+use super::state::{Call, Caller, Core, Due, Phase, Room};
+use super::time::Time;
+use crate::protocol::Ms;
 
 impl<C: Clone> Core<C> {
-    /// A call for a lock, or for one of so many permits.
-    pub(super) fn join(&mut self, now: Time, name: Name, width: u32, join: Join<C>) -> Option<Waiter> {
-        let join = self.unless_shut_down(join)?;
-        let room = self.room_of(now, name);
-        if width > 0 {
-            self.rooms.get_mut(room)?.permits.widen(width);
-        }
-        let call = self.enter(now, Call::new(now, room, width, join))?;
-        self.touch(now, room);
-        Some(Waiter::One(call))
-    }
-
-    /// The call, unless it begins too late: then it fails.
-    pub(super) fn unless_shut_down(&mut self, join: Join<C>) -> Option<Join<C>> {
+    /// A call begins. One that begins too late fails.
+    pub(super) fn join(&mut self, now: Time, wanted: Wanted, join: Join<C>) -> Option<Waiter> {
         let may_begin = match self.phase {
             Phase::Open => true,
             Phase::Draining => join.is_inside_hold,
             Phase::Closed => false,
         };
-        if may_begin {
-            return Some(join);
+        if !may_begin {
+            self.notify(join.cell, Notice::Failed(Cause::ShutDown.into()));
+            return None;
         }
-        let (seen, fault) = (None, None);
-        let cause = Cause::ShutDown;
-        self.notify(join.cell, Notice::Failed(Failure { cause, seen, fault }));
-        None
+        let caller = Caller::new(now, join);
+        let (name, width) = match wanted {
+            Wanted::Lock(name) => (name, 0),
+            Wanted::Permit(name, width) => (name, width),
+            Wanted::All(names) => return Some(self.join_all(now, names, caller)),
+            Wanted::Leases(leases, rest) => return Some(self.resume(now, leases, rest, caller)),
+        };
+        let room = self.room_of(now, name);
+        self.rooms[room].permits.widen(width);
+        let call = self.enter(now, Call::new(caller, room, width));
+        self.touch(now, room);
+        Some(Waiter::One(call))
     }
 
     /// The call goes to the end of the queue. `touch` follows.
-    pub(super) fn enter(&mut self, now: Time, call: Call<C>) -> Option<Key> {
-        let (key, due) = (call.room, call.deadline.unwrap_or(now + UNANSWERED));
-        self.asking += usize::from(call.can_end_by_reply());
-        let call = self.calls.insert(call);
-        self.arm(Due::Call(call), due);
-        let is_reported = self
-            .rooms
-            .get(key)
-            .is_some_and(|room| self.stream.reports(room.filter));
-        let room = self.rooms.get_mut(key)?;
+    pub(super) fn enter(&mut self, now: Time, call: Call<C>) -> Key {
+        let room = &mut self.rooms[call.room];
         room.used = now;
         if room.queue.is_empty() && room.turn.is_none() && !room.order.yields() {
-            let slot = if is_reported { room.time_slot(0.0) } else { 0 };
-            room.pause_until = now + slot;
+            let is_reported = self.stream.reports(room.filter);
+            room.pause_until = now + if is_reported { room.time_slot(0.0) } else { 0 };
         }
-        room.queue.push_back(call);
-        Some(call)
+        let due = call.caller.deadline.unwrap_or(now + UNANSWERED);
+        self.asking += usize::from(call.can_end_by_reply());
+        let key = self.calls.insert(call);
+        room.queue.push_back(key);
+        self.arm(Due::Call(key), due);
+        key
     }
 
     /// The caller waits no longer.
@@ -68,48 +61,43 @@ impl<C: Clone> Core<C> {
         self.disarm(Due::Call(key));
         let call = self.calls.remove(key)?;
         self.asking -= usize::from(call.can_end_by_reply());
-        if let Some(room) = self.rooms.get_mut(call.room) {
-            room.queue.retain(|other| *other != key);
-        }
+        self.rooms[call.room].queue.retain(|other| *other != key);
         Some(call)
     }
 
-    /// The call ends without the lock.
+    /// The call, and the set that waits with it, ends without the lock. `touch` follows.
+    pub(super) fn fail(&mut self, now: Time, key: Key, cause: Cause) {
+        let Some(call) = self.remove_call(key) else { return };
+        let room = &self.rooms[call.room];
+        let (seen, fault) = (room.seen.clone(), room.fault.clone());
+        if let Some(set) = call.set {
+            self.leave_set(now, set);
+        }
+        let seen = seen.map(|(at, seen)| (now - at, seen));
+        let fault = fault.map(|(at, fault)| (now - at, fault));
+        let failure = Failure { cause, seen, fault };
+        self.notify(call.caller.cell, Notice::Failed(failure));
+    }
+
+    /// The same, with what follows for the lock.
     pub(super) fn fail_call(&mut self, now: Time, key: Key, cause: Cause) {
-        if let Some(room) = self.fail(now, key, cause) {
+        if let Some(room) = self.calls.get(key).map(|call| call.room) {
+            self.fail(now, key, cause);
             self.touch(now, room);
         }
     }
 
-    /// The same, without what follows for the lock, which is returned. The set of the call ends with it.
-    pub(super) fn fail(&mut self, now: Time, key: Key, cause: Cause) -> Option<Key> {
-        let call = self.remove_call(key)?;
-        let room = self.rooms.get(call.room)?;
-        let seen = room.seen.as_ref().map(|(at, seen)| (now - *at, seen.clone()));
-        let fault = room.fault.as_ref().map(|(at, fault)| (now - *at, fault.clone()));
-        if let Some(set) = call.set {
-            self.leave_set(now, set);
-        }
-        self.notify(call.cell, Notice::Failed(Failure { cause, seen, fault }));
-        Some(call.room)
-    }
-
     pub(super) fn call_due(&mut self, now: Time, key: Key) {
-        let Some(call) = self.calls.get(key) else { return };
-        let replied = self
-            .rooms
-            .get(call.room)
-            .map_or(call.begun, |room| room.replied.max(call.begun));
-        let limit = match call.deadline {
+        let call = &self.calls[key];
+        let replied = self.rooms[call.room].replied.max(call.caller.begun);
+        let limit = match call.caller.deadline {
             Some(deadline) => (deadline, Cause::Timeout),
             None => (replied + UNANSWERED, Cause::Unanswered),
         };
-        let period = call.period.map(|period| (period.ends, Cause::PeriodOver));
-        let (at, cause) = period
-            .into_iter()
-            .chain([limit])
-            .min_by_key(|(at, _)| *at)
-            .unwrap_or(limit);
+        let (at, cause) = match call.period {
+            Some(period) if period.ends < limit.0 => (period.ends, Cause::PeriodOver),
+            _ => limit,
+        };
         if at > now {
             self.arm(Due::Call(key), at);
         } else {
@@ -119,16 +107,16 @@ impl<C: Clone> Core<C> {
 
     /// Calls for work that may succeed once in each period belong to the period in which they began, by the server's first reply.
     pub(super) fn note_period(&mut self, now: Time, flight: &Flight, room: Key, server: Ms) {
-        let Some(room) = self.rooms.get(room).filter(|_| self.asking > 0) else {
+        if self.asking == 0 {
             return;
-        };
-        for key in room.queue.clone() {
-            let Some(call) = self.calls.get_mut(key).filter(|call| call.period.is_none()) else {
-                continue;
-            };
-            let waited = (flight.sent - call.begun).max(0);
-            call.period = call.rules.once.and_then(|once| once.period(now, server, waited));
-            if let Some(period) = call.period {
+        }
+        for key in self.rooms[room].queue.clone() {
+            let call = &mut self.calls[key];
+            let waited = (flight.sent - call.caller.begun).max(0);
+            if let (None, Some(once)) = (call.period, call.caller.rules.once)
+                && let Some(period) = once.period(now, server, waited)
+            {
+                call.period = Some(period);
                 self.arm(Due::Call(key), period.ends);
             }
         }
@@ -136,10 +124,11 @@ impl<C: Clone> Core<C> {
 
     /// A single try ends as soon as this process has the lock, or all of its permits.
     pub(super) fn answer_tries(&mut self, now: Time, key: Key) {
-        let Some(room) = self.rooms.get(key).filter(|_| self.asking > 0) else {
+        if self.asking == 0 {
             return;
-        };
-        let is_held = |key: Key| self.claims.get(key).is_some_and(|claim| claim.is_held());
+        }
+        let room = &self.rooms[key];
+        let is_held = |key: Key| self.claims[key].is_held();
         let is_busy = |call: &Call<C>| match call.width {
             0 => room.turn.is_some_and(is_held),
             width => room
@@ -147,8 +136,8 @@ impl<C: Clone> Core<C> {
                 .owners(width)
                 .is_some_and(|mut owners| owners.all(is_held)),
         };
-        let tries = self.calls_in(room, |call| (call.is_try && is_busy(call)).then_some(Cause::Busy));
-        self.fail_calls(now, tries);
+        let cause = |call: &Call<C>| (call.caller.is_try && is_busy(call)).then_some(Cause::Busy);
+        self.fail_calls(now, self.calls_in(room, cause));
     }
 
     /// The same for a reply to a command that was sent after the call had begun: another claim has the lock, or so many permits. What
@@ -161,24 +150,24 @@ impl<C: Clone> Core<C> {
         seen: Option<&Seen>,
         is_full: impl Fn(u32) -> bool,
     ) {
-        let Some(room) = self.rooms.get(key).filter(|_| self.asking > 0) else {
+        if self.asking == 0 {
             return;
-        };
+        }
         let is_mark = seen.is_some_and(Seen::is_mark);
-        let calls = self.calls_in(room, |call| {
-            let is_new = call.asked == Some(flight.key) || call.begun < flight.sent;
-            let cause = match () {
-                () if is_mark && call.rules.once.is_some() => Cause::Done,
-                () if call.is_try => Cause::Busy,
-                () => return None,
+        let cause = |call: &Call<C>| {
+            let is_new = call.asked == Some(flight.key) || call.caller.begun < flight.sent;
+            let cause = match call.caller.rules.once {
+                Some(_) if is_mark => Cause::Done,
+                _ if call.caller.is_try => Cause::Busy,
+                _ => return None,
             };
             (is_new && is_full(call.width)).then_some(cause)
-        });
-        self.fail_calls(now, calls);
+        };
+        self.fail_calls(now, self.calls_in(&self.rooms[key], cause));
     }
 
     fn calls_in(&self, room: &Room, cause: impl Fn(&Call<C>) -> Option<Cause>) -> Vec<(Key, Cause)> {
-        let ends = |key: &Key| Some((*key, cause(self.calls.get(*key)?)?));
+        let ends = |key: &Key| Some((*key, cause(&self.calls[*key])?));
         room.queue.iter().filter_map(ends).collect()
     }
 
@@ -188,59 +177,51 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// Whether a single try waits for one of these permits.
-    pub(super) fn has_tries(&self, key: Key) -> bool {
-        let is_try = |call: &Key| self.calls.get(*call).is_some_and(|call| call.is_try);
-        self.asking > 0
-            && self
-                .rooms
-                .get(key)
-                .is_some_and(|room| room.queue.iter().any(is_try))
+    /// Whether a single try waits.
+    pub(super) fn has_tries(&self, room: &Room) -> bool {
+        self.asking > 0 && room.queue.iter().any(|call| self.calls[*call].caller.is_try)
     }
 
     /// A single try leaves out the pause once, whichever call is before it: it waits for what one command says that is sent after its
     /// beginning.
     pub(super) fn asks_at_once(&self, room: &Room) -> bool {
-        let is_new = |call: &Key| {
-            self.calls
-                .get(*call)
-                .is_some_and(|call| call.is_try && call.asked.is_none())
-        };
-        self.asking > 0 && room.queue.iter().any(is_new)
+        let is_new = |call: &Call<C>| call.caller.is_try && call.asked.is_none();
+        self.asking > 0 && room.queue.iter().any(|call| is_new(&self.calls[*call]))
     }
 
     /// A command that asks is sent for this lock: its reply can end the calls that have begun.
     pub(super) fn note_asked(&mut self, flight: Key, room: Key) {
-        let Some(room) = self.rooms.get(room).filter(|_| self.asking > 0) else {
+        if self.asking == 0 {
             return;
-        };
-        for call in &room.queue {
-            if let Some(call) = self.calls.get_mut(*call).filter(|call| call.can_end_by_reply()) {
-                call.asked.get_or_insert(flight);
-            }
+        }
+        for call in &self.rooms[room].queue {
+            self.calls[*call].asked.get_or_insert(flight);
+        }
+    }
+}
+
+impl<C> Caller<C> {
+    fn new(now: Time, join: Join<C>) -> Self {
+        Self {
+            cell: join.cell,
+            rules: join.rules,
+            begun: now,
+            deadline: join.limit.map(|limit| now + limit),
+            is_try: join.is_try,
         }
     }
 }
 
 impl<C> Call<C> {
-    pub(super) fn new(now: Time, room: Key, width: u32, join: Join<C>) -> Self {
+    pub(super) fn new(caller: Caller<C>, room: Key, width: u32) -> Self {
         Self {
+            caller,
             room,
             width,
-            rules: join.rules,
-            begun: now,
-            deadline: join.limit.map(|limit| now + limit),
             period: None,
-            is_try: join.is_try,
             asked: None,
             set: None,
-            cell: join.cell,
             due: None,
         }
-    }
-
-    /// The rest of its time, in milliseconds.
-    pub(super) fn left(&self, now: Time) -> Option<Ms> {
-        self.deadline.map(|deadline| (deadline - now) / MS)
     }
 }

@@ -25,7 +25,7 @@ use super::event::{Ended, Hold, Loss, Notice};
 use super::lanes::Flight;
 use super::limits::{LIMIT, NO_REPLY};
 use super::slab::Key;
-use super::state::{Core, Due, Postponed, Stage, Unknown};
+use super::state::{Core, Due, Postponed, Unknown};
 use super::time::Time;
 use crate::protocol::Reply;
 use crate::protocol::text::mark_of;
@@ -33,7 +33,8 @@ use crate::protocol::text::mark_of;
 impl<C: Clone> Core<C> {
     pub(super) fn commit_begins(&mut self, hold: Hold, marks: bool) {
         for key in self.claims_of(hold) {
-            if let Some(claim) = self.claims.get_mut(key).filter(|claim| claim.is_held()) {
+            let claim = &mut self.claims[key];
+            if claim.is_held() {
                 claim.commits.open += 1;
                 claim.commits.marks |= marks;
             }
@@ -51,32 +52,18 @@ impl<C: Clone> Core<C> {
     ) {
         let mut awaited = awaited;
         for key in self.claims_of(hold) {
-            let Some(claim) = self
-                .claims
-                .get_mut(key)
-                .filter(|claim| claim.is_held() && claim.commits.open > 0)
-            else {
+            let claim = &mut self.claims[key];
+            if !claim.is_held() || claim.commits.open == 0 {
                 continue;
-            };
+            }
             claim.commits.open -= 1;
             let is_last = claim.commits.open == 0;
             claim.commits.marks &= !is_last;
             match was_made {
-                Some(true) if marks => {
-                    self.finish(now, key, Ended::Marked);
-                    continue;
-                }
-                None if marks => {
-                    claim.commits.unknown = Some(Unknown {
-                        awaited: awaited.take(),
-                        limit: now + (LIMIT + NO_REPLY),
-                        since: now,
-                    });
-                    self.arm(Due::Claim(key), now + (LIMIT + NO_REPLY));
-                    self.renew(now, key);
-                }
-                _ if marks => self.renew(now, key),
-                _ => {}
+                _ if !marks => {}
+                Some(true) => self.finish(now, key, Ended::Marked),
+                Some(false) => self.renew(now, key),
+                None => self.ask_for_commit(now, key, awaited.take()),
             }
             if is_last {
                 self.end_postponed(now, key);
@@ -87,82 +74,68 @@ impl<C: Clone> Core<C> {
         }
     }
 
+    /// A renewal decides whether a transaction was made.
+    fn ask_for_commit(&mut self, now: Time, key: Key, waiter: Option<C>) {
+        let limit = now + (LIMIT + NO_REPLY);
+        self.claims[key].commits.unknown = Some(Unknown {
+            waiter,
+            limit,
+            since: now,
+        });
+        self.arm(Due::Claim(key), limit);
+        self.renew(now, key);
+    }
+
     /// What was to happen to the hold while a commit was under way.
     fn end_postponed(&mut self, now: Time, key: Key) {
         let Some(claim) = self.claims.get_mut(key) else {
             return;
         };
+        let token = claim.token;
         match claim.commits.postponed.take() {
-            Some(Postponed::Ending(awaited)) => {
-                let token = claim.token;
-                self.end(now, key, token, awaited, &[]);
-            }
+            Some(Postponed::Ending(awaited)) => self.end(now, key, token, awaited, &[]),
             Some(Postponed::Loss(loss)) => self.lose(now, key, loss),
             None => {}
         }
     }
 
     /// A renewal does not find the claim.
-    pub(super) fn renewal_missed(
-        &mut self,
-        now: Time,
-        flight: &Flight,
-        key: Key,
-        reply: Result<&Reply, &super::Fault>,
-    ) {
-        let Some(claim) = self.claims.get_mut(key) else {
-            return;
-        };
-        let sight = reply.ok().and_then(|reply| reply.sight.as_ref());
-        let is_marked = claim
-            .id
-            .as_deref()
-            .zip(sight)
-            .is_some_and(|(id, sight)| sight.has(&mark_of(id)));
-        if is_marked {
+    pub(super) fn renewal_missed(&mut self, now: Time, flight: &Flight, key: Key, reply: &Reply) {
+        let claim = &mut self.claims[key];
+        let is_marked = reply.sight.as_ref().zip(claim.id.as_ref());
+        if is_marked.is_some_and(|(sight, id)| sight.has(&mark_of(id))) {
             self.commit_decided(now, flight, key, true);
             self.finish(now, key, Ended::Marked);
-        } else if claim.commits.open > 0 && claim.commits.marks {
-            // The end of the commit sends another one.
-            if let Stage::Held { lease, .. } = &mut claim.stage {
-                lease.renew_at = lease.until;
-                let at = lease.until;
-                self.arm(Due::Claim(key), at);
-            }
-        } else {
+        } else if !(claim.commits.open > 0 && claim.commits.marks) {
             self.lose(now, key, Loss::Gone);
+        } else if let Some(lease) = claim.lease_mut() {
+            // The end of the commit sends another one.
+            let at = lease.until;
+            lease.renew_at = at;
+            self.arm(Due::Claim(key), at);
         }
     }
 
     /// A renewal says whether a transaction was made whose outcome was unknown.
     pub(super) fn commit_decided(&mut self, now: Time, flight: &Flight, key: Key, was_made: bool) {
-        let Some(claim) = self.claims.get_mut(key) else {
-            return;
-        };
         let decides =
             |unknown: &mut Unknown<C>| was_made || flight.sent >= unknown.since && now >= unknown.since;
-        if let Some(unknown) = claim.commits.unknown.take_if(decides)
-            && let Some(cell) = unknown.awaited
-        {
+        let unknown = self.claims[key].commits.unknown.take_if(decides);
+        if let Some(cell) = unknown.and_then(|unknown| unknown.waiter) {
             self.notify(cell, Notice::Committed(Ok(was_made)));
         }
     }
 
     /// The caller does not wait for longer than a command can take.
     pub(super) fn commit_due(&mut self, now: Time, key: Key) {
-        let Some(claim) = self.claims.get_mut(key) else {
+        let Some(unknown) = &mut self.claims[key].commits.unknown else {
             return;
         };
-        let Some(unknown) = &mut claim.commits.unknown else {
-            return;
-        };
-        if unknown.limit <= now {
-            if let Some(cell) = unknown.awaited.take() {
-                self.notify(cell, Notice::Committed(Err(None)));
-            }
-        } else {
+        if unknown.limit > now {
             let at = unknown.limit;
             self.arm(Due::Claim(key), at);
+        } else if let Some(cell) = unknown.waiter.take() {
+            self.notify(cell, Notice::Committed(Err(None)));
         }
     }
 }

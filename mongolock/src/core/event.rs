@@ -38,30 +38,27 @@ pub(crate) struct Join<C> {
     pub(crate) cell: C,
 }
 
+/// What a call waits for.
+#[derive(Debug, Clone)]
+pub(crate) enum Wanted {
+    Lock(Name),
+    /// One permit of a semaphore that has this number of permits.
+    Permit(Name, u32),
+    /// All these locks, in the order of their names and without any twice.
+    All(Vec<Name>),
+    /// These detached leases: their names with the ids that they have. One that is given up gets its id back, for this long.
+    Leases(Vec<(Name, LockId)>, Ms),
+}
+
 /// What happens.
 #[derive(Debug, Clone)]
 pub(crate) enum Event<C> {
-    /// A call for this lock.
-    Join { name: Name, join: Join<C> },
-    /// A call for one permit of a semaphore that has this number of permits.
-    JoinPermits { name: Name, width: u32, join: Join<C> },
-    /// A call for all these locks, in the order of their names and without any twice.
-    JoinAll { names: Vec<Name>, join: Join<C> },
-    /// A call resumes a detached lease: its names with the ids that they have. One that is given up gets its ids back, for this
-    /// long.
-    Resume {
-        leases: Vec<(Name, LockId)>,
-        rest: Ms,
-        join: Join<C>,
-    },
+    /// A call begins.
+    Join(Wanted, Join<C>),
     /// The caller waits no longer.
     Leave(Waiter),
     /// The holder is done. The cell is notified when its hold has ended.
-    End {
-        hold: Hold,
-        how: Ending,
-        awaited: Option<C>,
-    },
+    End(Hold, Ending, Option<C>),
     /// A transaction that commits only if the lock is still held is about to change the documents. If it `marks`, it also marks the
     /// work as done.
     CommitBegins { hold: Hold, marks: bool },
@@ -73,17 +70,11 @@ pub(crate) enum Event<C> {
         awaited: Option<C>,
     },
     /// These ids of detached leases have no handle that anybody has.
-    Discard { leases: Vec<(Name, LockId)> },
+    Discard(Vec<(Name, LockId)>),
     /// A command has its replies, one for each row, or has failed.
-    Ran {
-        flight: Key,
-        result: Result<Vec<Reply>, Fault>,
-    },
+    Ran(Key, Result<Vec<Reply>, Fault>),
     /// The same of a look.
-    Looked {
-        flight: Key,
-        result: Result<Vec<Saw>, Fault>,
-    },
+    Looked(Key, Result<Vec<Saw>, Fault>),
     /// A change stream with this number is open.
     Opened(u32),
     /// There is no change stream now; with `is_lasting` there will be none for long.
@@ -106,7 +97,7 @@ pub(crate) enum Waiter {
 /// A hold: a claim with a token, because its claim may be handed over to the next hold, or a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Hold {
-    One { claim: Key, token: i64 },
+    One(Key, i64),
     Set(Key),
 }
 
@@ -116,43 +107,22 @@ pub(crate) enum Ending {
     Release,
     /// The work has succeeded, and need not be done again for a time.
     Done,
-    /// The lease lasts on with these ids, one for each name.
-    Detach {
-        ids: Vec<LockId>,
-        ttl: Ms,
-    },
+    /// The lease lasts on with these ids, one for each name, for this long.
+    Detach(Vec<LockId>, Ms),
 }
 
 /// What is to be done, in this order.
 #[derive(Debug, Clone)]
 pub(crate) enum Effect<C> {
-    Run {
-        flight: Key,
-        rows: Vec<Row>,
-        order: Order,
-        limit: Span,
-    },
-    Look {
-        flight: Key,
-        looks: Vec<Look>,
-        limit: Span,
-    },
-    Notify {
-        cell: C,
-        notice: Notice,
-    },
+    /// Send a command with this limit at the server.
+    Run(Key, Vec<Row>, Order, Span),
+    Look(Key, Vec<Look>, Span),
+    Notify(C, Notice),
     /// Open the change stream with this number, for these locks or for all, and then close the one before.
-    Watch {
-        number: u32,
-        names: Option<Vec<Name>>,
-    },
+    Watch(u32, Option<Vec<Name>>),
     Unwatch,
     /// A command for this lock has failed.
-    Report {
-        name: Name,
-        lane: Lane,
-        fault: Fault,
-    },
+    Report(Name, Lane, Fault),
     /// After a shutdown nothing is held, awaited or being released.
     Idle,
 }
@@ -187,9 +157,9 @@ pub(crate) enum Saw {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Notice {
     /// It has the lock; the lease lasts until this time.
-    Held { claim: Key, token: i64, until: Time },
+    Held(Hold, Time),
     /// It has all locks of its set, or the lease that it resumes, with a token for each name.
-    HeldAll { set: Key, tokens: Vec<i64>, until: Time },
+    HeldAll(Hold, Vec<i64>, Time),
     /// The lease was renewed.
     Extended(Time),
     /// The hold is lost.
@@ -303,6 +273,13 @@ impl Eq for Fault {}
 impl Hash for Fault {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.kind.hash(state);
+    }
+}
+
+impl From<Cause> for Failure {
+    fn from(cause: Cause) -> Self {
+        let (seen, fault) = (None, None);
+        Self { cause, seen, fault }
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Lanes {
 }
 
 /// The claims that wait in a lane. Their rows are made when they are sent.
-#[derive(Debug, Clone, Hash)]
+#[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Queue {
     /// Those that may go together.
     pub(super) waiting: VecDeque<Key>,
@@ -56,7 +56,7 @@ pub(super) struct Flight {
 impl Lanes {
     pub(super) fn new(places: Places) -> Self {
         Self {
-            queues: std::array::from_fn(|_| Queue::new()),
+            queues: Default::default(),
             places,
         }
     }
@@ -76,35 +76,25 @@ impl Lanes {
         self[lane].alone_in_flight < self.places.alone
     }
 
-    pub(super) fn take_place(&mut self, lane: Lane, is_alone: bool) {
-        match is_alone {
-            true => self[lane].alone_in_flight += 1,
-            false => self[lane].in_flight += 1,
+    fn number(&mut self, lane: Lane, is_alone: bool) -> &mut usize {
+        let queue = &mut self[lane];
+        if is_alone {
+            &mut queue.alone_in_flight
+        } else {
+            &mut queue.in_flight
         }
     }
 
+    pub(super) fn take_place(&mut self, lane: Lane, is_alone: bool) {
+        *self.number(lane, is_alone) += 1;
+    }
+
     pub(super) fn leave_place(&mut self, lane: Lane, is_alone: bool) {
-        match is_alone {
-            true => self[lane].alone_in_flight -= 1,
-            false => self[lane].in_flight -= 1,
-        }
+        *self.number(lane, is_alone) -= 1;
     }
 }
 
 impl Queue {
-    fn new() -> Self {
-        Self {
-            waiting: VecDeque::new(),
-            apart: VecDeque::new(),
-            sets: VecDeque::new(),
-            ready_at: Time::LONG_AGO,
-            resumes_at: Time::LONG_AGO,
-            pause: 0,
-            in_flight: 0,
-            alone_in_flight: 0,
-        }
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.apart.is_empty() && self.sets.is_empty()
     }

@@ -1,7 +1,7 @@
 //! The change stream: for which locks it is open.
 
 use super::event::Effect;
-use super::limits::{FILTER_MOST, STREAM_CLOSED_PAUSE, STREAM_RETRY, STREAM_UNAVAILABLE};
+use super::limits;
 use super::slab::Key;
 use super::state::{Core, Due};
 use super::time::Time;
@@ -9,10 +9,7 @@ use super::time::Time;
 impl<C: Clone> Core<C> {
     /// The change stream shall report this lock.
     pub(super) fn listen(&mut self, now: Time, key: Key) {
-        let Some(room) = self.rooms.get_mut(key) else {
-            return;
-        };
-        let stream = &mut self.stream;
+        let (room, stream) = (&mut self.rooms[key], &mut self.stream);
         if room.filter.is_some() || !stream.is_possible && stream.retry_at > now {
             return;
         }
@@ -37,11 +34,11 @@ impl<C: Clone> Core<C> {
         let number = stream.number;
         stream.opening = Some(number);
         stream.listeners.retain(|key| rooms.get(*key).is_some());
-        let is_of_all = stream.listeners.len() > FILTER_MOST;
+        let is_of_all = stream.listeners.len() > limits::FILTER_MOST;
         stream.all_from = is_of_all.then_some(number);
         let name_of = |key: &Key| rooms.get(*key).map(|room| room.name.clone());
         let names = (!is_of_all).then(|| stream.listeners.iter().filter_map(name_of).collect());
-        self.effects.push(Effect::Watch { number, names });
+        self.effects.push(Effect::Watch(number, names));
     }
 
     pub(super) fn opened(&mut self, now: Time, number: u32) {
@@ -74,9 +71,9 @@ impl<C: Clone> Core<C> {
 
     pub(super) fn closed(&mut self, now: Time, is_lasting: bool) {
         let pause = if is_lasting {
-            STREAM_UNAVAILABLE
+            limits::STREAM_UNAVAILABLE
         } else {
-            STREAM_RETRY
+            limits::STREAM_RETRY
         };
         let stream = &mut self.stream;
         stream.is_possible = !is_lasting;
@@ -85,7 +82,7 @@ impl<C: Clone> Core<C> {
         self.arm(Due::Stream, now + pause);
         for key in self.few_listeners() {
             if let Some(room) = self.rooms.get_mut(key) {
-                room.pause_until = room.pause_until.min(now + STREAM_CLOSED_PAUSE);
+                room.pause_until = room.pause_until.min(now + limits::STREAM_CLOSED_PAUSE);
                 self.touch(now, key);
             }
         }
@@ -93,7 +90,7 @@ impl<C: Clone> Core<C> {
 
     /// The rooms that ask when the stream has changed. Many do not: each asks once more in any case when its pause is over.
     fn few_listeners(&self) -> Vec<Key> {
-        if self.stream.listening > FILTER_MOST {
+        if self.stream.listening > limits::FILTER_MOST {
             return Vec::new();
         }
         self.stream.listeners.clone()

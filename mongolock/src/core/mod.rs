@@ -75,13 +75,10 @@ impl<C: Clone> Core<C> {
 
     fn take(&mut self, now: Time, event: Event<C>) -> Option<Waiter> {
         match event {
-            Event::Join { name, join } => return self.join(now, name, 0, join),
-            Event::JoinPermits { name, width, join } => return self.join(now, name, width, join),
-            Event::JoinAll { names, join } => return self.join_all(now, names, join),
-            Event::Resume { leases, rest, join } => return self.resume(now, leases, rest, join),
+            Event::Join(wanted, join) => return self.join(now, wanted, join),
             Event::Leave(Waiter::One(call)) => self.leave(now, call),
             Event::Leave(Waiter::Set(set)) => self.leave_set(now, set),
-            Event::End { hold, how, awaited } => self.end_hold(now, hold, how, awaited),
+            Event::End(hold, how, awaited) => self.end_hold(now, hold, how, awaited),
             Event::CommitBegins { hold, marks } => self.commit_begins(hold, marks),
             Event::CommitEnds {
                 hold,
@@ -89,9 +86,9 @@ impl<C: Clone> Core<C> {
                 was_made,
                 awaited,
             } => self.commit_ends(now, hold, marks, was_made, awaited),
-            Event::Discard { leases } => self.discard(now, leases),
-            Event::Ran { flight, result } => self.ran(now, flight, result),
-            Event::Looked { flight, result } => self.looked(now, flight, result),
+            Event::Discard(leases) => self.discard(now, leases),
+            Event::Ran(flight, result) => self.ran(now, flight, result),
+            Event::Looked(flight, result) => self.looked(now, flight, result),
             Event::Opened(number) => self.opened(now, number),
             Event::Closed { is_lasting } => self.closed(now, is_lasting),
             Event::News(news) => self.news(now, &news),

@@ -1,9 +1,10 @@
 //! What replies and the change stream say of a lock that others have.
 
-use super::event::{Cause, Fault, FaultKind, Saw, Seen};
+use super::event::{Cause, Fault, FaultKind, Lane, Saw, Seen};
 use super::lanes::Flight;
-use super::limits::{FIRST_PAUSE, FIRST_PAUSES, PAUSE, SILENCE, SPREAD};
+use super::limits;
 use super::order::{Mark, part_of};
+use super::permits::parts;
 use super::slab::Key;
 use super::state::{Core, Room};
 use super::time::{MS, Span, Time};
@@ -13,38 +14,26 @@ use crate::protocol::{Id, News, Value};
 /// The mark of the provider that has this id, and the time slot that it needs; `None` if the id does not say who has acquired the lock
 /// last. All other programs are one.
 fn rival(lock_id: &str) -> Option<(Mark, Span)> {
-    if !is_claim(lock_id) {
-        return None;
-    }
     match Id::parse(lock_id) {
+        _ if !is_claim(lock_id) => None,
         Some(id) if id.has_changed_hands() => None,
         Some(id) => Some((Some(id.mark()), Span::from(id.time_slot()) * MS)),
         None => Some((None, 0)),
     }
 }
 
-/// The pause of a lock about which nothing is heard: calls of many processes do not ask together.
-fn silence(luck: f64) -> Span {
-    part_of((SILENCE * 8 / 10, SILENCE * 12 / 10), luck)
-}
-
 impl<C: Clone> Core<C> {
     /// Another claim has the lock, says a reply.
     pub(super) fn missed(&mut self, now: Time, flight: &Flight, key: Key, seen: Seen) {
-        let Some(room) = self.rooms.get(key) else { return };
-        let is_own = self.is_own(room, &seen.lock_id);
-        if !is_own && room.permits.is_of_lock() {
+        let is_own = self.is_own(&self.rooms[key], &seen.lock_id);
+        if !is_own && self.rooms[key].permits.is_of_lock() {
             self.answer_by_reply(now, flight, key, Some(&seen), |_| true);
         }
-        let luck = self.draw();
-        let Some(room) = self.rooms.get(key) else { return };
+        let (luck, first) = (self.draw(), self.draw_between(limits::FIRST_PAUSE));
+        let waited = self.waited(now, key);
+        let room = &mut self.rooms[key];
         // What was asked before the stream was open does not say what it has reported since.
         let is_reported = self.stream.reports_since(room.filter, room.asked);
-        let waited = self.first(room).map_or(0, |call| now - call.begun);
-        let pause = self.pause_after_miss(now, key, is_reported, waited, luck);
-        let Some(room) = self.rooms.get_mut(key) else {
-            return;
-        };
         let is_same = room
             .seen
             .as_ref()
@@ -55,41 +44,34 @@ impl<C: Clone> Core<C> {
             && !is_same
             && let Some(rival) = rival(&seen.lock_id)
         {
-            let waits = !room.queue.is_empty();
-            room.order.acquired_by(now, rival, waits);
+            room.order.acquired_by(now, rival, !room.queue.is_empty());
         }
-        let left = seen.left;
-        room.seen = Some((now, seen));
         room.misses += 1;
-        if std::mem::take(&mut room.is_outdated) {
-            (room.pause_until, room.looks) = (now, false);
-            return;
-        }
-        let spread = part_of((0, SPREAD), luck);
-        let free = left.map_or(pause, |left| {
-            (left + 1).saturating_mul(MS) + room.time_slot(luck) + spread
-        });
-        room.pause_until = now + pause.min(free);
-        room.looks = is_reported && !room.order.is_far(waited) && pause <= free;
-        if room.misses >= 2 || room.order.released_lately(now) {
+        let (least, most) = self.conf.retry;
+        let pause = match () {
+            () if is_reported => None,
+            () if self.stream.is_possible => Some(first * Span::from(room.misses.min(limits::FIRST_PAUSES))),
+            () => Some(part_of(
+                (
+                    least,
+                    (least << room.misses.min(20)).clamp(least, most.max(least)),
+                ),
+                luck,
+            )),
+        };
+        let is_outdated = std::mem::take(&mut room.is_outdated);
+        room.pause(now, seen, pause, waited, luck);
+        if is_outdated {
+            self.ask_now(now, key);
+        } else if room.misses >= 2 || room.order.released_lately(now) {
             self.listen(now, key);
         }
     }
 
-    fn pause_after_miss(&mut self, now: Time, key: Key, is_reported: bool, waited: Span, luck: f64) -> Span {
-        let first = self.draw_between(FIRST_PAUSE);
-        let (least, most) = self.conf.retry;
-        let Some(room) = self.rooms.get(key) else { return 0 };
-        let misses = room.misses + 1;
-        match () {
-            () if is_reported && room.order.is_far(waited) => room.late_poll(now, luck),
-            () if is_reported => silence(luck),
-            () if self.stream.is_possible => first * Span::from(misses.min(FIRST_PAUSES)),
-            () => part_of(
-                (least, (least << misses.min(20)).clamp(least, most.max(least))),
-                luck,
-            ),
-        }
+    /// For how long the first call of a room has waited.
+    pub(super) fn waited(&self, now: Time, key: Key) -> Span {
+        self.first(&self.rooms[key])
+            .map_or(0, |call| now - call.caller.begun)
     }
 
     /// What a look says of a lock.
@@ -110,38 +92,29 @@ impl<C: Clone> Core<C> {
 
     /// The lock may be free: the next command is a claim, at once.
     pub(super) fn ask_now(&mut self, now: Time, key: Key) {
-        if let Some(room) = self.rooms.get_mut(key) {
-            (room.pause_until, room.looks) = (now, false);
-        }
+        let room = &mut self.rooms[key];
+        (room.pause_until, room.looks) = (now, false);
     }
 
     /// A command for the lock has failed.
     pub(super) fn note_fault(&mut self, now: Time, key: Key, fault: &Fault) {
-        let pause = self.draw_between(PAUSE);
-        let Some(room) = self.rooms.get_mut(key) else {
-            return;
-        };
+        let pause = self.draw_between(limits::PAUSE);
+        let room = &mut self.rooms[key];
         room.fault = Some((now, fault.clone()));
         (room.pause_until, room.looks) = (room.pause_until.max(now + pause), false);
-        if fault.kind == FaultKind::Lasting
-            && let Some(first) = room.queue.front().copied()
-        {
+        if let (FaultKind::Lasting, Some(first)) = (fault.kind, room.queue.front().copied()) {
             self.fail(now, first, Cause::Refused);
         }
     }
 
     /// The change stream reports a lock. That changes when a call asks and, if the lock was acquired, which process goes first.
     pub(super) fn news(&mut self, now: Time, news: &News) {
-        let (name, number) = super::permits::parts(&news.name);
+        let (name, number) = parts(&news.name);
         let Some(key) = self.names.get(name).copied() else {
             return;
         };
-        let margin = self.conf.margin;
-        let Some((sight, seen)) = news
-            .sight
-            .as_ref()
-            .and_then(|sight| Some((sight, Seen::of(sight, margin)?)))
-        else {
+        let sight = news.sight.as_ref();
+        let Some(seen) = sight.and_then(|sight| Seen::of(sight, self.conf.margin)) else {
             return match number {
                 Some(number) => self.permit_freed(now, key, number),
                 None => self.freed(now, key),
@@ -152,89 +125,82 @@ impl<C: Clone> Core<C> {
         if rival.is_some_and(|(mark, _)| mark == Some(self.conf.mark)) {
             return;
         }
-        let rival = rival.filter(|_| sight.document.acquired_at != Value::Missing);
+        let is_acquired = sight.is_some_and(|sight| sight.document.acquired_at != Value::Missing);
+        let is_held = self.rooms[key]
+            .turn
+            .is_some_and(|turn| self.claims[turn].is_held());
+        let room = &mut self.rooms[key];
+        if let Some(rival) = rival.filter(|_| is_acquired) {
+            room.order
+                .acquired_by(now, rival, !room.queue.is_empty() && !is_held);
+        }
         match number {
-            Some(number) => self.permit_taken(now, key, number, seen, rival),
-            None => self.taken(now, key, seen, rival),
+            Some(number) => self.permit_taken(now, key, number, seen),
+            None if is_held => {}
+            None => self.taken(now, key, seen),
         }
     }
 
-    fn taken(&mut self, now: Time, key: Key, seen: Seen, rival: Option<(Mark, Span)>) {
-        let luck = self.draw();
-        let waited = self
-            .rooms
-            .get(key)
-            .and_then(|room| self.first(room))
-            .map_or(0, |call| now - call.begun);
-        let Some(room) = self.rooms.get_mut(key) else {
-            return;
-        };
-        let claim = room.turn.and_then(|turn| self.claims.get_mut(turn));
-        let is_held = claim.as_ref().is_some_and(|claim| claim.is_held());
-        let waits = !room.queue.is_empty() && !is_held;
-        if let Some(rival) = rival {
-            room.order.acquired_by(now, rival, waits);
-        }
-        if is_held {
-            return;
-        }
+    fn taken(&mut self, now: Time, key: Key, seen: Seen) {
+        let (luck, waited) = (self.draw(), self.waited(now, key));
+        let room = &mut self.rooms[key];
         room.is_outdated = false;
-        room.rest_after_news(now, seen, waited, luck);
+        room.pause(now, seen, None, waited, luck);
         // A claim that was about to be sent would find the lock held.
-        if let Some(claim) = claim
-            && claim.is_asking()
+        if let Some(turn) = room.turn
+            && self.claims[turn].is_asking()
         {
-            claim.in_lane = None;
+            self.claims[turn].in_lane = None;
         }
         self.touch(now, key);
     }
 
     fn freed(&mut self, now: Time, key: Key) {
-        let luck = self.draw();
-        let begun = self
-            .rooms
-            .get(key)
-            .and_then(|room| self.first(room))
-            .map(|call| call.begun);
-        let Some(room) = self.rooms.get_mut(key) else {
-            return;
-        };
-        let claim = room.turn.and_then(|turn| self.claims.get_mut(turn));
-        if claim.as_ref().is_some_and(|claim| !claim.is_asking()) {
+        let room = &mut self.rooms[key];
+        let claim = room.turn.map(|turn| &self.claims[turn]);
+        if claim.is_some_and(|claim| !claim.is_asking()) {
             return;
         }
         room.seen = None;
-        if claim.as_ref().is_some_and(|claim| claim.flights > 0) {
+        if claim.is_some_and(|claim| claim.flights > 0) {
             room.is_outdated = true;
+        } else if !room.queue.is_empty() {
+            self.ask_in_slot(now, key);
+            self.touch(now, key);
+        }
+    }
+
+    /// The lock is free: the first call asks in the time slot of this process, and does not look first.
+    pub(super) fn ask_in_slot(&mut self, now: Time, key: Key) {
+        let (luck, waited) = (self.draw(), self.waited(now, key));
+        let room = &mut self.rooms[key];
+        if room.order.yields() || room.order.is_far(waited) {
             return;
         }
-        let Some(begun) = begun else { return };
-        if !room.order.yields() && !room.order.is_far(now - begun) {
-            room.pause_until = now + room.time_slot(luck);
-            room.looks = false;
-            if let Some(claim) = claim {
-                claim.in_lane.take_if(|lane| *lane == super::event::Lane::Looks);
-            }
-            self.touch(now, key);
+        (room.pause_until, room.looks) = (now + room.time_slot(luck), false);
+        if let Some(turn) = room.turn {
+            self.claims[turn].in_lane.take_if(|lane| *lane == Lane::Looks);
         }
     }
 }
 
 impl Room {
-    /// Another process has it, says the change stream, which will report its release.
-    pub(super) fn rest_after_news(&mut self, now: Time, seen: Seen, waited: Span, luck: f64) {
-        let is_far = self.order.is_far(waited);
-        let left = seen
-            .left
-            .map(|left| (left + 1).saturating_mul(MS) + part_of((0, SPREAD), luck));
-        let pause = if is_far {
-            self.late_poll(now, luck)
-        } else {
-            silence(luck)
+    /// Another claim has it: the first call asks after this pause, or when the lease ends. Without a pause of its own the change stream
+    /// reports the release: then the call looks after a long silence, or asks often if it is too far away for an event.
+    pub(super) fn pause(&mut self, now: Time, seen: Seen, pause: Option<Span>, waited: Span, luck: f64) {
+        let silence = part_of((limits::SILENCE * 8 / 10, limits::SILENCE * 12 / 10), luck);
+        let is_silent = pause.is_none() && !self.order.is_far(waited);
+        let pause = match pause {
+            Some(pause) => pause,
+            None if is_silent => silence,
+            None => self.late_poll(now, luck),
         };
-        let free = left.map_or(pause, |left| left + self.time_slot(luck));
+        let spread = self.time_slot(luck) + part_of((0, limits::SPREAD), luck);
+        let free = seen
+            .left
+            .map_or(pause, |left| (left + 1).saturating_mul(MS).saturating_add(spread));
         self.pause_until = now + pause.min(free);
-        self.looks = !is_far && pause <= free;
+        self.looks = is_silent && pause <= free;
         self.seen = Some((now, seen));
     }
 }

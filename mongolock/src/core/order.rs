@@ -1,16 +1,13 @@
 //! The order between processes, by what the change stream reports: the process that acquired least recently goes first. It is a
 //! hint: nothing here keeps a process from a free lock for longer than a few time slots.
 
-use super::limits::{
-    ALONE_FOR, ALONE_PAUSE, LATE_AFTER, OVERTAKEN, PASSES, PASSES_LEAST, REMEMBER, RIVALS, SLOT, SLOTS_MOST,
-    YIELD_LEAST, YIELD_UNKNOWN,
-};
+use super::limits;
 use super::time::{MS, Span, Time};
 
 /// A provider by its mark, or all other programs as one.
 pub(super) type Mark = Option<[u8; 6]>;
 
-#[derive(Debug, Clone, Hash)]
+#[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Order {
     /// Those that were seen to acquire, the least recent first. Those from the place `active` on have let too many time slots pass.
     rivals: Vec<Rival>,
@@ -39,17 +36,10 @@ struct Rival {
 
 impl Order {
     pub(super) fn new(now: Time) -> Self {
+        let alone_since = now;
         Self {
-            rivals: Vec::new(),
-            active: 0,
-            ahead: None,
-            window: 0,
-            overtaken_by: Vec::new(),
-            overtaken: 0,
-            rival_seen: Time::LONG_AGO,
-            alone_since: now,
-            released_at: Time::LONG_AGO,
-            yields: false,
+            alone_since,
+            ..Self::default()
         }
     }
 
@@ -73,7 +63,7 @@ impl Order {
         let passes = 0;
         self.rivals.insert(self.active, Rival { mark, slot, passes });
         self.active += 1;
-        self.rivals.truncate(RIVALS.max(self.active));
+        self.rivals.truncate(limits::RIVALS.max(self.active));
         (self.rival_seen, self.alone_since, self.yields) = (now, now, false);
     }
 
@@ -84,7 +74,7 @@ impl Order {
             self.window = if self.window > MS { self.window / 2 } else { 0 };
             self.overtaken += 1;
         } else {
-            self.window = (self.window * 2).clamp(3 * MS / 2, SLOTS_MOST);
+            self.window = (self.window * 2).clamp(3 * MS / 2, limits::SLOTS_MOST);
             self.overtaken_by.push(mark);
         }
     }
@@ -108,12 +98,12 @@ impl Order {
         let pause = if self.has_rivals(now) {
             self.yields = true;
             match self.active {
-                0 => YIELD_UNKNOWN,
-                _ => (self.slots(self.active) + SLOT).max(YIELD_LEAST),
+                0 => limits::YIELD_UNKNOWN,
+                _ => (self.slots(self.active) + limits::SLOT).max(limits::YIELD_LEAST),
             }
-        } else if now - self.alone_since > ALONE_FOR {
+        } else if now - self.alone_since > limits::ALONE_FOR {
             (self.yields, self.alone_since) = (true, now);
-            part_of(ALONE_PAUSE, luck)
+            part_of(limits::ALONE_PAUSE, luck)
         } else {
             0
         };
@@ -134,11 +124,11 @@ impl Order {
     }
 
     pub(super) fn released_lately(&self, now: Time) -> bool {
-        now - self.released_at < REMEMBER
+        now - self.released_at < limits::REMEMBER
     }
 
     pub(super) fn has_rivals(&self, now: Time) -> bool {
-        self.active > 0 || now - self.rival_seen < REMEMBER
+        self.active > 0 || now - self.rival_seen < limits::REMEMBER
     }
 
     /// For how long it leaves a free lock to those before it, or a free one of this number.
@@ -157,18 +147,18 @@ impl Order {
 
     /// Whether this process is too far away to be in time for an event, after it has waited for this long.
     pub(super) fn is_far(&self, waited: Span) -> bool {
-        self.overtaken >= OVERTAKEN && waited > LATE_AFTER
+        self.overtaken >= limits::OVERTAKEN && waited > limits::LATE_AFTER
     }
 
     fn slots(&self, number: usize) -> Span {
         let slots = self.rivals[..number].iter().map(|rival| rival.slot);
-        slots.sum::<Span>().min(SLOTS_MOST)
+        slots.sum::<Span>().min(limits::SLOTS_MOST)
     }
 
     /// This rival has not used its time slot. After some of those it no longer counts until it is seen again.
     fn let_pass(&mut self, place: usize) {
         let gone = (self.rivals.len() - self.active).min(3);
-        let most = PASSES_LEAST.max(PASSES >> gone);
+        let most = limits::PASSES_LEAST.max(limits::PASSES >> gone);
         let rival = &mut self.rivals[place];
         rival.passes += 1;
         if rival.passes >= most {

@@ -4,11 +4,10 @@
 use super::event::{Lane, Seen};
 use super::lanes::Flight;
 use super::limits::{COPY, FIRST_PAUSE};
-use super::order::Mark;
 use super::permit_list::Permit;
 use super::slab::Key;
 use super::state::{Claim, Core, Due};
-use super::time::{Span, Time};
+use super::time::Time;
 use crate::protocol::Name;
 
 /// The character between the name of a semaphore and the number of a permit. A name that ends with it stands for all permits.
@@ -31,39 +30,36 @@ impl<C: Clone> Core<C> {
     }
 
     /// The name of the document of a claim.
-    pub(super) fn document_of(&self, claim: &Claim<C>) -> Option<Name> {
-        let name = &self.rooms.get(claim.room)?.name;
-        Some(match claim.permit {
+    pub(super) fn document_of(&self, claim: &Claim<C>) -> Name {
+        let name = &self.rooms[claim.room].name;
+        match claim.permit {
             Some(number) => format!("{name}{number}").into(),
-            None => name.clone(),
-        })
+            None => Name::clone(name),
+        }
     }
 
     /// Does what follows for a semaphore from what has happened.
     pub(super) fn touch_permits(&mut self, now: Time, key: Key) {
         self.give_up_surplus(now, key);
-        let Some(room) = self.rooms.get(key) else { return };
+        let room = &self.rooms[key];
         let Some(width) = self.first(room).map(|call| call.width) else {
             if room.claims.is_empty() {
                 self.linger(now, key);
             }
             return;
         };
-        let asks_at_once = self.asks_at_once(room);
-        let claim = room.turn.and_then(|turn| Some((turn, self.claims.get(turn)?)));
-        match claim {
-            Some((turn, claim)) if claim.flights > 0 => self.send_copy(now, key, turn),
-            Some((_, claim)) if claim.in_lane.is_some() => {}
-            _ if room.pause_until > now && !asks_at_once => {
+        let asks_now = room.pause_until <= now || self.asks_at_once(room);
+        match room.turn {
+            Some(turn) if self.claims[turn].flights > 0 => self.send_copy(now, key, turn),
+            Some(turn) if self.claims[turn].in_lane.is_some() => {}
+            _ if !asks_now => {
                 let at = room.pause_until;
                 return self.arm(Due::Room(key), at);
             }
-            claim => {
-                let has_permit = claim.is_some_and(|(_, claim)| claim.permit.is_some());
+            turn => {
+                let has_permit = turn.is_some_and(|turn| self.claims[turn].permit.is_some());
                 let is_all_own = room.permits.owners(width).is_some();
-                if let Some(room) = self.rooms.get_mut(key) {
-                    room.order.ends_yielding(now);
-                }
+                self.rooms[key].order.ends_yielding(now);
                 if !has_permit && is_all_own {
                     return;
                 }
@@ -75,104 +71,92 @@ impl<C: Clone> Core<C> {
 
     /// Claims that ask although fewer calls wait are given up.
     fn give_up_surplus(&mut self, now: Time, key: Key) {
-        while let Some(room) = self.rooms.get(key)
-            && room.queue.len() < room.beside.len() + usize::from(room.turn.is_some())
-        {
+        loop {
+            let room = &self.rooms[key];
+            if room.queue.len() >= room.beside.len() + usize::from(room.turn.is_some()) {
+                return;
+            }
             // Without a reply by then it may have the permit, and no call wants it.
-            let may_end = |key: &Key| {
-                let claim = self.claims.get(*key);
-                claim.is_none_or(|claim| claim.flights == 0 || claim.sent + COPY <= now)
-            };
-            let beside = room.beside.iter().copied().rfind(&may_end);
+            let claims = &self.claims;
+            let may_end = |key: &Key| claims[*key].flights == 0 || claims[*key].sent + COPY <= now;
+            let beside = room.beside.iter().copied().rfind(may_end);
             let turn = room.turn.filter(|turn| room.queue.is_empty() && may_end(turn));
-            let Some(key_of_claim) = beside.or(turn) else {
+            let Some(surplus) = beside.or(turn) else {
                 let asking = room.beside.iter().chain(&room.turn);
-                let sent = asking.filter_map(|key| Some(self.claims.get(*key)?.sent)).min();
-                if let Some(sent) = sent {
+                if let Some(sent) = asking.map(|key| claims[*key].sent).min() {
                     self.arm(Due::Room(key), sent + COPY);
                 }
                 return;
             };
-            if let Some(claim) = self.claims.get_mut(key_of_claim) {
-                claim.is_unclear |= claim.flights > 0;
-            }
-            self.stops_asking(key_of_claim);
-            self.give_up(now, key_of_claim);
+            self.claims[surplus].is_unclear |= self.claims[surplus].flights > 0;
+            self.stops_asking(surplus);
+            self.give_up(now, surplus);
         }
     }
 
     /// The turn asks for a permit that may be free, or looks for one.
     fn seek(&mut self, now: Time, key: Key, width: u32) {
-        if self.rooms.get(key).is_some_and(|room| room.turn.is_none()) {
-            let Some(claim) = self.new_claim(now, key, false) else {
-                return;
-            };
-            self.give_turn(key, claim);
-        }
-        let start = self.draw_permit(width);
-        let Some(room) = self.rooms.get_mut(key) else {
-            return;
-        };
-        let claim = room
+        let turn = self.rooms[key]
             .turn
-            .and_then(|turn| Some((turn, self.claims.get_mut(turn)?)));
-        let Some((turn, claim)) = claim else { return };
-        room.is_outdated = false;
-        if claim.permit.is_none() {
-            claim.permit = room.permits.choose(width, room.misses == 0, start);
+            .unwrap_or_else(|| self.new_claim(now, key, false));
+        if self.rooms[key].turn.is_none() {
+            self.give_turn(key, turn);
         }
-        if let Some(number) = claim.permit {
-            room.permits.set(number, Permit::Own(turn));
+        self.rooms[key].is_outdated = false;
+        if self.claims[turn].permit.is_some() || self.choose(key, turn, width) {
             return self.push(turn, Lane::Claims);
         }
-        claim.in_lane = Some(Lane::Looks);
         // Looks because of silence wait for others; this one is for a call that may have a permit now.
-        match std::mem::take(&mut room.looks) {
-            true => self.lanes[Lane::Looks].waiting.push_back(turn),
-            false => self.lanes[Lane::Looks].apart.push_back(vec![turn]),
+        if std::mem::take(&mut self.rooms[key].looks) {
+            self.push(turn, Lane::Looks);
+        } else {
+            self.claims[turn].in_lane = Some(Lane::Looks);
+            self.lanes[Lane::Looks].apart.push_back(vec![turn]);
         }
     }
 
+    /// The claim is for a permit that may be free, from a random one on; `false` if there is none.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a number below the width"
+        reason = "it is below the width"
     )]
-    fn draw_permit(&mut self, width: u32) -> u32 {
-        (f64::from(width) * self.draw()) as u32
+    fn choose(&mut self, key: Key, claim: Key, width: u32) -> bool {
+        let start = (f64::from(width) * self.draw()) as u32;
+        let room = &mut self.rooms[key];
+        let chosen = room.permits.choose(width, room.misses == 0, start);
+        if let Some(number) = chosen {
+            self.claims[claim].permit = Some(number);
+            room.permits.set(number, Permit::Own(claim));
+        }
+        chosen.is_some()
     }
 
     /// While the turn asks for a permit, the calls behind it ask for others that may be free.
     fn seek_beside(&mut self, now: Time, key: Key) {
-        while let Some(room) = self.rooms.get(key)
-            && let Some(turn) = room.turn.and_then(|turn| self.claims.get(turn))
-            && turn.permit.is_some()
-            && let Some(call) = room.queue.get(room.beside.len() + 1)
-            && let Some(width) = self.calls.get(*call).map(|call| call.width)
-        {
-            let start = self.draw_permit(width);
-            let Some(room) = self.rooms.get(key) else { return };
-            let Some(number) = room.permits.choose(width, room.misses == 0, start) else {
+        loop {
+            let room = &self.rooms[key];
+            let asks = room.turn.is_some_and(|turn| self.claims[turn].permit.is_some());
+            let Some(call) = room.queue.get(room.beside.len() + 1).filter(|_| asks) else {
                 return;
             };
-            let Some(key_of_claim) = self.new_claim(now, key, false) else {
+            let width = self.calls[*call].width;
+            if room.permits.is_full() {
                 return;
-            };
-            if let (Some(room), Some(claim)) = (self.rooms.get_mut(key), self.claims.get_mut(key_of_claim)) {
-                claim.permit = Some(number);
-                room.permits.set(number, Permit::Own(key_of_claim));
-                room.beside.push(key_of_claim);
-                self.push(key_of_claim, Lane::Claims);
             }
+            let claim = self.new_claim(now, key, false);
+            if !self.choose(key, claim, width) {
+                return self.give_up(now, claim);
+            }
+            self.rooms[key].beside.push(claim);
+            self.push(claim, Lane::Claims);
         }
     }
 
     /// The turn of a claim for a permit is over, whether it has got it or not.
     pub(super) fn stops_asking(&mut self, key: Key) {
-        if let Some(claim) = self.claims.get(key)
-            && let Some(room) = self.rooms.get_mut(claim.room)
-            && !room.permits.is_of_lock()
-        {
+        let room = &mut self.rooms[self.claims[key].room];
+        if !room.permits.is_of_lock() {
             room.turn.take_if(|turn| *turn == key);
             room.beside.retain(|other| *other != key);
         }
@@ -181,22 +165,15 @@ impl<C: Clone> Core<C> {
     /// Another claim has the permit, or its document is blocked.
     pub(super) fn permit_missed(&mut self, now: Time, flight: &Flight, key: Key, seen: Option<Seen>) {
         let pause = self.draw_between(FIRST_PAUSE);
-        let Some(claim) = self.claims.get_mut(key) else {
-            return;
-        };
+        let claim = &mut self.claims[key];
         let room_key = claim.room;
-        let Some(room) = self.rooms.get_mut(room_key) else {
-            return;
-        };
+        let room = &mut self.rooms[room_key];
         let has_turn = room.turn == Some(key);
         if let Some(number) = claim.permit {
             // It may have been released while the command was in flight.
             let is_taken = seen.is_some() && !room.is_outdated;
-            room.permits.set_if_of(
-                number,
-                key,
-                if is_taken { Permit::Taken } else { Permit::Unknown },
-            );
+            let permit = if is_taken { Permit::Taken } else { Permit::Unknown };
+            room.permits.set_if_of(number, key, permit);
         }
         claim.is_unclear |= claim.flights > 0;
         if has_turn && !claim.is_unclear {
@@ -205,14 +182,12 @@ impl<C: Clone> Core<C> {
             self.stops_asking(key);
             self.give_up(now, key);
         }
-        if let Some(seen) = &seen {
-            self.answer_by_reply(now, flight, room_key, Some(seen), |width| width == 1);
+        if seen.is_some() {
+            self.answer_by_reply(now, flight, room_key, seen.as_ref(), |width| width == 1);
         }
         // Whether all are held, only a look can tell a single try.
-        let has_tries = self.has_tries(room_key);
-        let Some(room) = self.rooms.get_mut(room_key) else {
-            return;
-        };
+        let has_tries = self.has_tries(&self.rooms[room_key]);
+        let room = &mut self.rooms[room_key];
         let is_reported = self.stream.reports_since(room.filter, room.asked);
         let is_known = room.permits.is_full() && (is_reported || room.permits.are_others_own());
         if let Some(seen) = seen.filter(|_| is_known && !has_tries) {
@@ -232,14 +207,12 @@ impl<C: Clone> Core<C> {
     /// What a look at all permits says.
     pub(super) fn looked_at_permits(&mut self, now: Time, flight: &Flight, key: Key, held: &[(u32, Seen)]) {
         self.answer_by_look(now, flight, key, held);
-        let Some(room) = self.rooms.get_mut(key) else {
-            return;
-        };
-        room.permits.set_taken(held.iter().map(|(number, _)| *number));
-        let Some(room) = self.rooms.get(key) else { return };
+        self.rooms[key]
+            .permits
+            .set_taken(held.iter().map(|(number, _)| *number));
+        let room = &self.rooms[key];
         let of_others = held.iter().filter(|(_, seen)| !self.is_own(room, &seen.lock_id));
-        let first = of_others.min_by_key(|(_, seen)| seen.left).or(held.first());
-        match first {
+        match of_others.min_by_key(|(_, seen)| seen.left).or(held.first()) {
             Some((_, seen)) if room.permits.is_full() && !room.is_outdated => {
                 self.missed(now, flight, key, seen.clone());
             }
@@ -249,61 +222,35 @@ impl<C: Clone> Core<C> {
 
     /// A single try ends if all of its permits are held. One that is only on its way back to this process is not.
     fn answer_by_look(&mut self, now: Time, flight: &Flight, key: Key, held: &[(u32, Seen)]) {
-        let Some(room) = self.rooms.get(key) else { return };
+        let own = self.rooms[key].claims.iter().map(|key| &self.claims[*key]);
         let is_held = |seen: &Seen| {
-            let own = room.claims.iter().filter_map(|key| self.claims.get(*key));
-            own.filter(|claim| claim.has_id(&seen.lock_id))
+            own.clone()
+                .filter(|claim| claim.has_id(&seen.lock_id))
                 .all(Claim::is_held)
         };
-        let numbers = held
-            .iter()
-            .filter(|(_, seen)| is_held(seen))
-            .map(|(number, _)| *number);
-        let numbers: Vec<u32> = numbers.collect();
+        let held = held.iter().filter(|(_, seen)| is_held(seen));
+        let numbers: Vec<u32> = held.map(|(number, _)| *number).collect();
         let is_full = |width: u32| numbers.iter().filter(|number| **number < width).count() >= width as usize;
         self.answer_by_reply(now, flight, key, None, is_full);
     }
 
     /// A claim of this process has left its permit, or has never had it.
     pub(super) fn free_permit(&mut self, key: Key, is_free: bool) {
-        if let Some(claim) = self.claims.get(key)
-            && let Some(number) = claim.permit
-            && let Some(room) = self.rooms.get_mut(claim.room)
-        {
+        let claim = &self.claims[key];
+        if let Some(number) = claim.permit {
             let permit = if is_free { Permit::Free } else { Permit::Unknown };
-            room.permits.set_if_of(number, key, permit);
+            self.rooms[claim.room].permits.set_if_of(number, key, permit);
         }
     }
 
     /// The change stream reports that another process has a permit.
-    pub(super) fn permit_taken(
-        &mut self,
-        now: Time,
-        key: Key,
-        number: u32,
-        seen: Seen,
-        rival: Option<(Mark, Span)>,
-    ) {
-        let luck = self.draw();
-        let Some(room) = self.rooms.get_mut(key) else {
-            return;
-        };
-        if let Some(rival) = rival {
-            let waits = !room.queue.is_empty();
-            room.order.acquired_by(now, rival, waits);
-        }
+    pub(super) fn permit_taken(&mut self, now: Time, key: Key, number: u32, seen: Seen) {
         self.take_back_claim(now, key, number);
-        let waited = self
-            .rooms
-            .get(key)
-            .and_then(|room| self.first(room))
-            .map_or(0, |call| now - call.begun);
-        let Some(room) = self.rooms.get_mut(key) else {
-            return;
-        };
+        let (luck, waited) = (self.draw(), self.waited(now, key));
+        let room = &mut self.rooms[key];
         room.permits.set_unless_own(number, Permit::Taken);
         if room.permits.is_full() {
-            room.rest_after_news(now, seen, waited, luck);
+            room.pause(now, seen, None, waited, luck);
         } else {
             room.pause_until = room.pause_until.min(now + room.time_slot(luck));
         }
@@ -312,15 +259,11 @@ impl<C: Clone> Core<C> {
 
     /// A claim that was about to be sent would find the permit held.
     fn take_back_claim(&mut self, now: Time, key: Key, number: u32) {
-        let Some(room) = self.rooms.get_mut(key) else {
-            return;
-        };
+        let room = &mut self.rooms[key];
         let Some(Permit::Own(owner)) = room.permits.get(number) else {
             return;
         };
-        let Some(claim) = self.claims.get_mut(owner) else {
-            return;
-        };
+        let claim = &mut self.claims[owner];
         if !claim.is_asking() || claim.flights > 0 || claim.is_unclear || claim.resumes.is_some() {
             return;
         }
@@ -335,24 +278,12 @@ impl<C: Clone> Core<C> {
 
     /// The change stream reports that a permit was released.
     pub(super) fn permit_freed(&mut self, now: Time, key: Key, number: u32) {
-        let luck = self.draw();
-        let begun = self
-            .rooms
-            .get(key)
-            .and_then(|room| self.first(room))
-            .map(|call| call.begun);
-        let Some(room) = self.rooms.get_mut(key) else {
-            return;
-        };
+        let room = &mut self.rooms[key];
         room.permits.set_unless_own(number, Permit::Free);
         (room.seen, room.is_outdated) = (None, room.turn.is_some());
-        let Some(begun) = begun else { return };
-        if !room.order.yields() && !room.order.is_far(now - begun) {
-            (room.pause_until, room.looks) = (now + room.time_slot(luck), false);
-            if let Some(claim) = room.turn.and_then(|turn| self.claims.get_mut(turn)) {
-                claim.in_lane.take_if(|lane| *lane == Lane::Looks);
-            }
+        if !room.queue.is_empty() {
+            self.ask_in_slot(now, key);
+            self.touch(now, key);
         }
-        self.touch(now, key);
     }
 }

@@ -45,33 +45,29 @@ impl<C: Clone> Core<C> {
 
     pub(super) fn looked(&mut self, now: Time, key: Key, result: Result<Vec<Saw>, Fault>) {
         let Some(flight) = self.landed(key) else { return };
-        match result {
-            Ok(found) => {
-                self.ends_pause(flight.lane);
-                for (claim, saw) in flight.claims.iter().zip(&found) {
-                    let Some(room_key) = self.claims.get(*claim).map(|claim| claim.room) else {
-                        continue;
-                    };
-                    if let Some(room) = self.rooms.get_mut(room_key) {
-                        room.replied = now;
-                    }
-                    self.looked_at(now, &flight, room_key, saw);
-                    self.touch(now, room_key);
-                }
-            }
+        let found = match result {
+            Ok(found) => found.into_iter().map(Ok).collect(),
             Err(fault) if matches!(fault.kind, FaultKind::Overloaded { .. }) => {
-                self.rejected(now, &flight, &fault)
+                return self.rejected(now, &flight, &fault);
             }
-            Err(fault) => {
-                for claim in &flight.claims {
-                    let Some(room) = self.claims.get(*claim).map(|claim| claim.room) else {
-                        continue;
-                    };
+            Err(fault) => vec![Err(fault); flight.claims.len()],
+        };
+        for (claim, saw) in flight.claims.iter().zip(found) {
+            let Some(room) = self.claims.get(*claim).map(|claim| claim.room) else {
+                continue;
+            };
+            match saw {
+                Ok(saw) => {
+                    self.ends_pause(flight.lane);
+                    self.rooms[room].replied = now;
+                    self.looked_at(now, &flight, room, &saw);
+                }
+                Err(fault) => {
                     self.ask_now(now, room);
                     self.note_fault(now, room, &fault);
-                    self.touch(now, room);
                 }
             }
+            self.touch(now, room);
         }
     }
 
@@ -168,14 +164,12 @@ impl<C: Clone> Core<C> {
             closing.fault = Some(fault.clone());
         }
         claim.waits_again(flight.lane);
-        let (room_key, set) = (claim.room, claim.set.filter(|_| claim.resumes.is_some()));
+        let (room, set) = (claim.room, claim.set);
         if let Some(set) = set.and_then(|set| self.sets.get_mut(set)) {
             set.fault = Some((now, fault.clone()));
         }
-        if let Some(room) = self.rooms.get_mut(room_key) {
-            room.fault = Some((now, fault.clone()));
-        }
-        self.touch(now, room_key);
+        self.rooms[room].fault = Some((now, fault.clone()));
+        self.touch(now, room);
     }
 }
 
@@ -184,8 +178,8 @@ impl<C> Claim<C> {
     fn waits_again(&mut self, lane: Lane) {
         let fits = match lane {
             Lane::Claims | Lane::Looks => self.is_asking(),
-            Lane::Ends => matches!(self.stage, Stage::Releasing { .. } | Stage::Renaming { .. }),
-            Lane::Renewals => matches!(self.stage, Stage::Held { .. } | Stage::Renaming { .. }),
+            Lane::Ends => matches!(self.stage, Stage::Releasing(_) | Stage::Renaming(..)),
+            Lane::Renewals => matches!(self.stage, Stage::Held(..) | Stage::Renaming(..)),
         };
         if fits && lane == Lane::Renewals {
             self.renews = true;

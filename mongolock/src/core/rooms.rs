@@ -1,9 +1,8 @@
 //! A lock in this process: when the first call asks, and for how long what is known is kept.
 
 use super::event::{Lane, Rules};
-use super::limits::{COPIES, COPY, LATE_POLL, LINGER, LINGER_LISTENING};
+use super::limits::{self, COPY};
 use super::order::{Order, part_of};
-use super::permit_list::PermitList;
 use super::slab::Key;
 use super::state::{Claim, Commits, Core, Due, Room, Stage};
 use super::time::{Span, Time};
@@ -21,53 +20,47 @@ impl<C: Clone> Core<C> {
 
     /// Does what follows for a lock from what has happened.
     pub(super) fn touch(&mut self, now: Time, key: Key) {
-        self.answer_tries(now, key);
-        let Some(room) = self.rooms.get(key) else { return };
-        if !room.permits.is_of_lock() {
-            return self.touch_permits(now, key);
+        if self.rooms.get(key).is_none() {
+            return;
         }
+        self.answer_tries(now, key);
+        let room = &self.rooms[key];
         match room.turn {
-            Some(turn) if self.claims.get(turn).is_some() => self.touch_turn(now, key, turn),
-            _ => self.begin_turn(now, key),
+            _ if !room.permits.is_of_lock() => self.touch_permits(now, key),
+            Some(turn) => self.touch_turn(now, key, turn),
+            None => self.begin_turn(now, key),
         }
     }
 
     /// The claim that has the turn asks if it is time to, or is given up if no call waits for it.
     fn touch_turn(&mut self, now: Time, key: Key, turn: Key) {
-        let (Some(room), Some(claim)) = (self.rooms.get_mut(key), self.claims.get_mut(turn)) else {
-            return;
-        };
+        let (room, claim) = (&mut self.rooms[key], &mut self.claims[turn]);
         if !claim.is_asking() {
             return;
         }
         let is_in_flight = claim.flights > 0;
-        if room.queue.is_empty() {
-            // Without a reply by then it may have the lock, and no call wants it.
-            let is_missing = is_in_flight && room.copy_at <= now;
-            if !is_in_flight || is_missing {
-                claim.is_unclear |= is_missing;
-                room.turn = None;
-                self.give_up(now, turn);
-                self.begin_turn(now, key);
-            } else {
+        match (room.queue.is_empty(), is_in_flight) {
+            (false, true) => return self.send_copy(now, key, turn),
+            (false, false) => return self.ask_in_time(now, key, turn),
+            (true, true) if room.copy_at > now => {
                 let at = room.copy_at;
-                self.arm(Due::Room(key), at);
+                return self.arm(Due::Room(key), at);
             }
-        } else if is_in_flight {
-            self.send_copy(now, key, turn);
-        } else {
-            self.ask_in_time(now, key, turn);
+            _ => {}
         }
+        // Without a reply by now it may have the lock, and no call wants it.
+        claim.is_unclear |= is_in_flight;
+        room.turn = None;
+        self.give_up(now, turn);
+        self.begin_turn(now, key);
     }
 
     /// Sends a claim once more that has no reply.
     pub(super) fn send_copy(&mut self, now: Time, key: Key, turn: Key) {
-        let (Some(room), Some(claim)) = (self.rooms.get_mut(key), self.claims.get_mut(turn)) else {
-            return;
-        };
+        let (room, claim) = (&mut self.rooms[key], &mut self.claims[turn]);
         if room.copy_at <= now {
             room.copy_at = now + COPY;
-            if claim.flights < COPIES && claim.in_lane.is_none() && !claim.is_later {
+            if claim.flights < limits::COPIES && claim.in_lane.is_none() && !claim.is_later {
                 claim.in_lane = Some(Lane::Claims);
                 self.lanes[Lane::Claims].apart.push_back(vec![turn]);
             }
@@ -77,10 +70,8 @@ impl<C: Clone> Core<C> {
     }
 
     fn ask_in_time(&mut self, now: Time, key: Key, turn: Key) {
-        let asks_at_once = self.rooms.get(key).is_some_and(|room| self.asks_at_once(room));
-        let (Some(room), Some(claim)) = (self.rooms.get_mut(key), self.claims.get_mut(turn)) else {
-            return;
-        };
+        let asks_at_once = self.asks_at_once(&self.rooms[key]);
+        let (room, claim) = (&mut self.rooms[key], &mut self.claims[turn]);
         if asks_at_once {
             room.looks = false;
             claim.in_lane.take_if(|lane| *lane == Lane::Looks);
@@ -89,35 +80,26 @@ impl<C: Clone> Core<C> {
             let at = room.pause_until;
             self.arm(Due::Room(key), at);
         } else if claim.in_lane.is_none() {
-            let lane = if std::mem::take(&mut room.looks) {
-                Lane::Looks
-            } else {
-                Lane::Claims
-            };
-            claim.in_lane = Some(lane);
-            self.lanes[lane].waiting.push_back(turn);
+            let looks = std::mem::take(&mut room.looks);
+            self.push(turn, if looks { Lane::Looks } else { Lane::Claims });
         }
     }
 
     /// No claim has the turn: the first call gets one, once its pause is over.
     fn begin_turn(&mut self, now: Time, key: Key) {
-        let asks_at_once = self.rooms.get(key).is_some_and(|room| self.asks_at_once(room));
-        let Some(room) = self.rooms.get_mut(key) else {
-            return;
-        };
-        let waits = !room.queue.is_empty();
-        if waits && room.pause_until > now && !asks_at_once {
-            let at = room.pause_until;
+        let asks_at_once = self.asks_at_once(&self.rooms[key]);
+        let room = &mut self.rooms[key];
+        let (waits, at) = (!room.queue.is_empty(), room.pause_until);
+        if waits && at > now && !asks_at_once {
             return self.arm(Due::Room(key), at);
         }
-        if room.pause_until <= now {
+        if at <= now {
             room.order.ends_yielding(now);
         }
         if waits {
-            if let Some(claim) = self.new_claim(now, key, false) {
-                self.give_turn(key, claim);
-                self.push(claim, Lane::Claims);
-            }
+            let claim = self.new_claim(now, key, false);
+            self.give_turn(key, claim);
+            self.push(claim, Lane::Claims);
         } else if room.claims.is_empty() {
             self.linger(now, key);
         }
@@ -125,61 +107,54 @@ impl<C: Clone> Core<C> {
 
     /// The claim waits in this lane.
     pub(super) fn push(&mut self, key: Key, lane: Lane) {
-        if let Some(claim) = self.claims.get_mut(key) {
-            claim.in_lane = Some(lane);
-            self.lanes[lane].waiting.push_back(key);
-        }
+        self.claims[key].in_lane = Some(lane);
+        self.lanes[lane].waiting.push_back(key);
     }
 
     /// A claim for the first call. Its id is drawn when it is sent.
-    pub(super) fn new_claim(&mut self, now: Time, key: Key, is_later: bool) -> Option<Key> {
-        let rules = self.first(self.rooms.get(key)?)?.rules;
+    pub(super) fn new_claim(&mut self, now: Time, key: Key, is_later: bool) -> Key {
+        let rules = self.calls[self.rooms[key].queue[0]].caller.rules;
         let claim = Claim::new(now, key, rules);
         self.add_claim(Claim { is_later, ..claim })
     }
 
-    pub(super) fn add_claim(&mut self, claim: Claim<C>) -> Option<Key> {
-        let room = self.rooms.get_mut(claim.room)?;
+    pub(super) fn add_claim(&mut self, claim: Claim<C>) -> Key {
+        let room = &mut self.rooms[claim.room];
         let key = self.claims.insert(claim);
         room.claims.push(key);
-        Some(key)
+        key
     }
 
     pub(super) fn give_turn(&mut self, key: Key, claim: Key) {
-        if let Some(room) = self.rooms.get_mut(key) {
-            (room.turn, room.is_outdated, room.looks) = (Some(claim), false, false);
-        }
+        let room = &mut self.rooms[key];
+        (room.turn, room.is_outdated, room.looks) = (Some(claim), false, false);
     }
 
     /// The claim does not keep the next call from asking.
     pub(super) fn pass_turn(&mut self, now: Time, key: Key, claim: Key) {
-        if let Some(room) = self.rooms.get_mut(key) {
-            room.turn.take_if(|turn| *turn == claim);
-            room.used = now;
-        }
+        let room = &mut self.rooms[key];
+        room.turn.take_if(|turn| *turn == claim);
+        room.used = now;
     }
 
     /// No call waits, and nothing is held: what is known is kept for a while.
     pub(super) fn linger(&mut self, now: Time, key: Key) {
-        let Some(room) = self.rooms.get(key) else { return };
-        let linger = if room.filter.is_some() {
-            LINGER_LISTENING
-        } else {
-            LINGER
-        };
-        match room.used + linger {
-            at if at > now => self.arm(Due::Room(key), at),
-            _ => self.forget(key),
+        let room = &self.rooms[key];
+        let is_reported = room.filter.is_some();
+        let at = room.used
+            + if is_reported {
+                limits::LINGER_LISTENING
+            } else {
+                limits::LINGER
+            };
+        if at > now {
+            return self.arm(Due::Room(key), at);
         }
-    }
-
-    fn forget(&mut self, key: Key) {
         self.disarm(Due::Room(key));
-        if let Some(room) = self.rooms.remove(key) {
-            self.names.remove(&room.name);
-            if room.filter.is_some() {
-                self.listens_no_longer();
-            }
+        self.names.remove(&self.rooms[key].name);
+        self.rooms.remove(key);
+        if is_reported {
+            self.listens_no_longer();
         }
     }
 }
@@ -188,24 +163,11 @@ impl Room {
     fn new(now: Time, name: Name) -> Self {
         Self {
             name,
-            queue: std::collections::VecDeque::new(),
-            claims: Vec::new(),
-            turn: None,
             pause_until: now,
-            looks: false,
             copy_at: now,
-            misses: 0,
-            is_outdated: false,
-            seen: None,
-            fault: None,
-            replied: Time::LONG_AGO,
-            asked: Time::LONG_AGO,
             used: now,
             order: Order::new(now),
-            permits: PermitList::default(),
-            beside: Vec::new(),
-            filter: None,
-            due: None,
+            ..Self::default()
         }
     }
 
@@ -217,7 +179,8 @@ impl Room {
     /// Events come too late to this process: it asks at times that do not depend on them.
     pub(super) fn late_poll(&self, now: Time, luck: f64) -> Span {
         let asked = self.copy_at + -COPY;
-        (asked + part_of((LATE_POLL * 8 / 10, LATE_POLL * 12 / 10), luck) - now).max(0)
+        let every = limits::LATE_POLL;
+        (asked + part_of((every * 8 / 10, every * 12 / 10), luck) - now).max(0)
     }
 }
 

@@ -2,20 +2,11 @@
 
 use super::event::{Effect, Lane, Look};
 use super::lanes::{BY_WEIGHT, Flight};
-use super::limits::{
-    COPY, LIMIT_LEAST, LIMIT_OF_PERMIT, LIMIT_TOGETHER, LOOK_EVERY, PLACE, RENEWAL_LIMIT, RENEWAL_LIMIT_PART,
-    SLOT, TOKENS, group_of, least_together, limit_of,
-};
+use super::limits;
 use super::slab::Key;
-use super::state::{Change, Core, Due, Luck, Stage};
+use super::state::{Change, Claim, Core, Due, Luck, Stage};
 use super::time::{MS, Span, Time};
-use crate::protocol::{Id, Kind, Order, Row, Then, When};
-
-/// What a command has for one claim.
-enum Part {
-    Row(Row),
-    Look(Look),
-}
+use crate::protocol::{Id, Kind, LockId, Ms, Order, Row, Then, When};
 
 impl<C: Clone> Core<C> {
     /// Sends what may be sent.
@@ -48,11 +39,11 @@ impl<C: Clone> Core<C> {
             }
             let queue = &mut self.lanes[lane];
             if lane == Lane::Looks {
-                queue.ready_at = now + LOOK_EVERY;
+                queue.ready_at = now + limits::LOOK_EVERY;
             }
             let number = match queue.waiting.len() {
-                few if few < least_together(lane) && queue.pause == 0 => 1,
-                number => number.min(group_of(lane)),
+                few if few < limits::least_together(lane) && queue.pause == 0 => 1,
+                number => number.min(limits::group_of(lane)),
             };
             let claims = queue.waiting.drain(..number).collect();
             self.send(now, luck, lane, claims, false, Order::Each);
@@ -70,21 +61,17 @@ impl<C: Clone> Core<C> {
     ) {
         let is_together = claims.len() > 1 && lane != Lane::Looks;
         let mut limit = if is_together {
-            LIMIT_TOGETHER
+            limits::LIMIT_TOGETHER
         } else {
-            limit_of(lane)
+            limits::limit_of(lane)
         };
         let (mut rows, mut looks) = (Vec::new(), Vec::new());
-        claims.retain(|key| match self.part(now, luck, lane, *key, &mut limit) {
-            Some(Part::Row(row)) => {
-                rows.push(row);
-                true
-            }
-            Some(Part::Look(look)) => {
-                looks.push(look);
-                true
-            }
-            None => false,
+        claims.retain(|key| match lane {
+            Lane::Looks => self.look(now, *key).map(|look| looks.push(look)).is_some(),
+            _ => self
+                .row(now, luck, lane, *key, &mut limit)
+                .map(|row| rows.push(row))
+                .is_some(),
         });
         if claims.is_empty() {
             return;
@@ -101,112 +88,86 @@ impl<C: Clone> Core<C> {
             has_place: true,
             due: None,
         });
-        if let Some(own) = self.flights.get_mut(flight) {
-            own.key = flight;
-        }
-        self.arm(Due::Flight(flight), now + PLACE);
+        self.flights[flight].key = flight;
+        self.arm(Due::Flight(flight), now + limits::PLACE);
         for key in claims {
             self.sent(now, flight, lane, key, limit);
         }
         self.effects.push(match lane {
-            Lane::Looks => Effect::Look { flight, looks, limit },
-            _ => Effect::Run {
-                flight,
-                rows,
-                order,
-                limit,
-            },
+            Lane::Looks => Effect::Look(flight, looks, limit),
+            _ => Effect::Run(flight, rows, order, limit),
         });
     }
 
     /// The timers of what has been sent.
     fn sent(&mut self, now: Time, flight: Key, lane: Lane, key: Key, limit: Span) {
-        let Some(claim) = self.claims.get_mut(key) else {
-            return;
-        };
-        let room = claim.room;
-        let next = now + COPY;
+        let claim = &mut self.claims[key];
+        let (room, next) = (claim.room, now + limits::COPY);
         match lane {
-            Lane::Ends => {
-                if let Some(closing) = claim.closing_mut() {
-                    (closing.due, closing.tries) = (next, closing.tries.saturating_add(1));
-                }
-                self.arm(Due::Claim(key), next);
-            }
             Lane::Renewals => {
                 if let Some(lease) = claim.lease_mut() {
                     lease.renew_at = now + limit + 100 * MS;
                 }
+                return;
             }
-            Lane::Claims => {
-                claim.flights += 1;
-                claim.sent = now;
-                let due = if claim.resumes.is_some() {
-                    Due::Claim(key)
-                } else {
-                    Due::Room(room)
-                };
-                self.arm(due, next);
-                if due == Due::Room(room) {
-                    self.note_asked(flight, room);
+            Lane::Ends => {
+                if let Some(closing) = claim.closing_mut() {
+                    (closing.due, closing.tries) = (next, closing.tries.saturating_add(1));
                 }
+                return self.arm(Due::Claim(key), next);
             }
-            Lane::Looks => {
-                self.arm(Due::Room(room), next);
-                self.note_asked(flight, room);
-            }
+            Lane::Claims => (claim.flights, claim.sent) = (claim.flights + 1, now),
+            Lane::Looks => {}
+        }
+        if claim.resumes.is_some() {
+            self.arm(Due::Claim(key), next);
+        } else {
+            self.arm(Due::Room(room), next);
+            self.note_asked(flight, room);
         }
     }
 
-    /// What the command has for this claim, if it is still wanted.
-    fn part(
-        &mut self,
-        now: Time,
-        luck: &mut dyn Luck,
-        lane: Lane,
-        key: Key,
-        limit: &mut Span,
-    ) -> Option<Part> {
+    /// The row of this claim, if it is still wanted.
+    fn row(&mut self, now: Time, luck: &mut dyn Luck, lane: Lane, key: Key, limit: &mut Span) -> Option<Row> {
         let claim = self.claims.get_mut(key)?;
-        if lane == Lane::Renewals {
-            std::mem::take(&mut claim.renews).then_some(())?;
-        } else {
-            claim.in_lane.take_if(|own| *own == lane)?;
+        let is_wanted = match lane {
+            Lane::Renewals => std::mem::take(&mut claim.renews),
+            _ => claim.in_lane.take_if(|own| *own == lane).is_some(),
+        };
+        if !is_wanted {
+            return None;
         }
         let (when, then) = match lane {
-            Lane::Looks => return self.look(now, key),
+            Lane::Looks => return None,
             Lane::Claims => self.claim_row(now, luck, key, limit)?,
             Lane::Ends => self.end_row(key)?,
             Lane::Renewals => {
-                let id = claim.id.clone()?;
-                let expiry = claim.rules.expiry;
-                let when = When::Own {
-                    id,
-                    token: Some(claim.last),
-                    runs: Some(0),
-                };
                 claim.lease_mut()?;
-                let (least, most) = RENEWAL_LIMIT;
-                *limit = (*limit).min((expiry * MS / RENEWAL_LIMIT_PART).clamp(least, most));
-                (when, Then::Renew { expiry })
+                let expiry = claim.rules.expiry;
+                let (least, most) = limits::RENEWAL_LIMIT;
+                *limit = (*limit).min((expiry * MS / limits::RENEWAL_LIMIT_PART).clamp(least, most));
+                (claim.runs()?, Then::Renew { expiry })
             }
         };
-        let name = self.document_of(self.claims.get(key)?)?;
-        Some(Part::Row(Row { name, when, then }))
+        let name = self.document_of(&self.claims[key]);
+        Some(Row { name, when, then })
     }
 
-    fn look(&mut self, now: Time, key: Key) -> Option<Part> {
-        let claim = self.claims.get(key).filter(|claim| claim.is_asking())?;
-        let room = self
-            .rooms
-            .get_mut(claim.room)
-            .filter(|room| !room.queue.is_empty())?;
-        (room.pause_until, room.asked) = (now + COPY, now);
+    fn look(&mut self, now: Time, key: Key) -> Option<Look> {
+        let claim = self.claims.get_mut(key)?;
+        claim.in_lane.take_if(|own| *own == Lane::Looks)?;
+        let room = &mut self.rooms[claim.room];
+        if room.queue.is_empty() || !claim.is_asking() {
+            return None;
+        }
+        (room.pause_until, room.asked) = (now + limits::COPY, now);
         let name = room.name.clone();
-        Some(Part::Look(match room.permits.is_of_lock() {
-            true => Look::Lock(name),
-            false => Look::Permits(name),
-        }))
+        let look = if room.permits.is_of_lock() {
+            Look::Lock
+        } else {
+            Look::Permits
+        };
+        Some(look(name))
     }
 
     fn claim_row(
@@ -216,76 +177,71 @@ impl<C: Clone> Core<C> {
         key: Key,
         limit: &mut Span,
     ) -> Option<(When, Then)> {
-        let claim = self.claims.get(key).filter(|claim| claim.is_asking())?;
-        let (permit, expiry, resumes) = (claim.permit, claim.rules.expiry, claim.resumes.clone());
-        let room = self.rooms.get(claim.room)?;
-        let call = self.first(room);
-        let deadline = match claim.set.filter(|_| resumes.is_some()) {
-            Some(set) => self.sets.get(set)?.deadline,
-            None => call?.deadline,
+        let claim = self.claims.get_mut(key).filter(|claim| claim.is_asking())?;
+        let room = &mut self.rooms[claim.room];
+        let call = room.queue.front().map(|call| &self.calls[*call]);
+        let resumption = claim.set.filter(|_| claim.resumes.is_some());
+        let deadline = match resumption {
+            Some(set) => self.sets[set].caller.deadline,
+            None => call?.caller.deadline,
         };
         if let Some(deadline) = deadline {
-            *limit = (*limit).min(((deadline - now) * 4 / 5).max(LIMIT_LEAST));
+            *limit = (*limit).min(((deadline - now) * 4 / 5).max(limits::LIMIT_LEAST));
         }
-        if permit.is_some() && call.is_some_and(|call| call.width > 1) {
-            *limit = (*limit).min(LIMIT_OF_PERMIT);
+        if claim.permit.is_some() && call.is_some_and(|call| call.width > 1) {
+            *limit = (*limit).min(limits::LIMIT_OF_PERMIT);
         }
         let kind = match call {
-            _ if resumes.is_some() => Kind::Resumed,
-            _ if permit.is_some() => Kind::Permit,
+            _ if resumption.is_some() => Kind::Resumed,
+            _ if claim.permit.is_some() => Kind::Permit,
             Some(call) if call.set.is_some() => Kind::Set,
             _ => Kind::Single,
         };
-        let room = self.rooms.get_mut(claim.room)?;
         if room.turn == Some(key) {
-            (room.copy_at, room.asked) = (now + COPY, now);
+            (room.copy_at, room.asked) = (now + limits::COPY, now);
         }
-        let slot = u8::try_from((SLOT + self.trip) / MS).unwrap_or(u8::MAX);
+        let slot = u8::try_from((limits::SLOT + self.trip) / MS).unwrap_or(u8::MAX);
         let conf = &self.conf;
         let new_id = || Id::drawn(conf.mark, kind, slot, luck.id()).text(&conf.owner);
-        let id = self.claims.get_mut(key)?.id.get_or_insert_with(new_id).clone();
-        let tokens = TOKENS;
-        Some(match resumes {
-            Some((lease, _)) => (When::runs(&lease), Then::Adopt { id, expiry, tokens }),
-            None => {
-                let margin = self.conf.margin;
-                (When::Free { margin }, Then::Claim { id, expiry, tokens })
-            }
+        let id = claim.id.get_or_insert_with(new_id).clone();
+        let (expiry, tokens) = (claim.rules.expiry, limits::TOKENS);
+        Some(match &claim.resumes {
+            Some((lease, _)) => (When::runs(lease), Then::Adopt { id, expiry, tokens }),
+            None => (
+                When::Free { margin: conf.margin },
+                Then::Claim { id, expiry, tokens },
+            ),
         })
     }
 
     /// What ends a hold. What was given up of a resumption gets back the id of the lease.
     fn end_row(&self, key: Key) -> Option<(When, Then)> {
-        let claim = self.claims.get(key)?;
+        let claim = &self.claims[key];
         let id = claim.id.as_ref()?;
-        Some(match &claim.stage {
-            Stage::Renaming { change, .. } => {
-                let when = When::Own {
-                    id: id.clone(),
-                    token: Some(claim.last),
-                    runs: Some(0),
-                };
-                let then = match change {
-                    Change::Mark(until) => Then::Mark { until: *until },
-                    Change::Detach { id, ttl } => Then::Rename {
-                        to: id.clone(),
-                        ttl: *ttl,
-                        min_hold: claim.rules.min_hold,
-                    },
-                };
-                (when, then)
+        let rename = |(to, ttl): (&LockId, Ms), min_hold| Then::Rename {
+            to: to.clone(),
+            ttl,
+            min_hold,
+        };
+        Some(match (&claim.stage, &claim.resumes) {
+            (Stage::Renaming(Change::Mark(until), ..), _) => (claim.runs()?, Then::Mark { until: *until }),
+            (Stage::Renaming(Change::Detach(to, ttl), ..), _) => {
+                (claim.runs()?, rename((to, *ttl), claim.rules.min_hold))
             }
-            Stage::Releasing { min_hold, .. } => {
-                let then = match claim.resumes.clone() {
-                    Some((to, ttl)) => Then::Rename { to, ttl, min_hold: 0 },
-                    None => Then::End {
-                        min_hold: *min_hold,
-                        unused: claim.last - claim.token,
-                    },
-                };
-                (When::is(id), then)
+            (Stage::Releasing(_), Some((to, ttl))) => (When::is(id), rename((to, *ttl), 0)),
+            (Stage::Releasing(closing), None) => {
+                let (min_hold, unused) = (closing.min_hold, claim.last - claim.token);
+                (When::is(id), Then::End { min_hold, unused })
             }
             _ => return None,
         })
+    }
+}
+
+impl<C> Claim<C> {
+    /// It has a lease that runs, with the tokens that it has reserved.
+    fn runs(&self) -> Option<When> {
+        let (id, token, runs) = (self.id.clone()?, Some(self.last), Some(0));
+        Some(When::Own { id, token, runs })
     }
 }

@@ -1,22 +1,18 @@
 //! Several locks for one caller: it takes them in the order of their names, as many with one command as are free, and keeps those that
 //! it has while it waits for the next one. For each lock it is a caller as any other.
 
-use super::event::{Cause, Ended, Join, Lane, Notice, Waiter};
+use super::event::{Cause, Ended, Hold, Lane, Notice, Waiter};
 use super::limits::TOKENS;
 use super::slab::Key;
-use super::state::{Call, Core, Set, Stage};
-use super::time::{Span, Time};
+use super::state::{Call, Caller, Core, Set, Stage};
+use super::time::Time;
 use crate::protocol::{LockId, Name};
 
 impl<C> Set<C> {
-    pub(super) fn new(now: Time, names: Vec<Name>, join: Join<C>) -> Self {
+    pub(super) fn new(names: Vec<Name>, caller: Caller<C>) -> Self {
         Self {
-            cell: join.cell,
+            caller,
             names,
-            rules: join.rules,
-            begun: now,
-            deadline: join.limit.map(|limit| now + limit),
-            is_try: join.is_try,
             won: Vec::new(),
             calls: Vec::new(),
             parts: Vec::new(),
@@ -29,34 +25,13 @@ impl<C> Set<C> {
     pub(super) fn has_some(&self) -> bool {
         !self.won.is_empty()
     }
-
-    /// The call for one of its locks.
-    fn call(&self, key: Key, room: Key) -> Call<C>
-    where
-        C: Clone,
-    {
-        let limit: Option<Span> = self.deadline.map(|deadline| deadline - self.begun);
-        let join = Join {
-            rules: self.rules,
-            limit,
-            is_try: self.is_try,
-            is_inside_hold: false,
-            cell: self.cell.clone(),
-        };
-        let call = Call::new(self.begun, room, 0, join);
-        Call {
-            set: Some(key),
-            ..call
-        }
-    }
 }
 
 impl<C: Clone> Core<C> {
-    pub(super) fn join_all(&mut self, now: Time, names: Vec<Name>, join: Join<C>) -> Option<Waiter> {
-        let join = self.unless_shut_down(join)?;
-        let set = self.sets.insert(Set::new(now, names, join));
+    pub(super) fn join_all(&mut self, now: Time, names: Vec<Name>, caller: Caller<C>) -> Waiter {
+        let set = self.sets.insert(Set::new(names, caller));
         self.advance(now, set);
-        Some(Waiter::Set(set))
+        Waiter::Set(set)
     }
 
     /// Waits for the next lock, and asks with it for those behind it for which no call waits here.
@@ -72,24 +47,17 @@ impl<C: Clone> Core<C> {
             if place > first && !is_free {
                 break;
             }
-            let Some(call) = self.enter(now, set.call(key, room_key)) else {
-                return;
-            };
-            if let Some(set) = self.sets.get_mut(key) {
-                set.calls.push(call);
-            }
+            let call = Call::new(set.caller.clone(), room_key, 0);
+            let of_set = Some(key);
+            let call = self.enter(now, Call { set: of_set, ..call });
+            self.sets[key].calls.push(call);
             if !is_free {
                 return self.touch(now, room_key);
             }
-            if let Some(claim) = self.new_claim(now, room_key, place > first) {
-                self.give_turn(room_key, claim);
-                claims.push(claim);
-            }
-        }
-        for claim in &claims {
-            if let Some(claim) = self.claims.get_mut(*claim) {
-                claim.in_lane = Some(Lane::Claims);
-            }
+            let claim = self.new_claim(now, room_key, place > first);
+            self.give_turn(room_key, claim);
+            self.claims[claim].in_lane = Some(Lane::Claims);
+            claims.push(claim);
         }
         match claims[..] {
             [claim] => self.lanes[Lane::Claims].waiting.push_back(claim),
@@ -99,21 +67,15 @@ impl<C: Clone> Core<C> {
 
     /// Whether no call of this process waits for it, and it is not left to another process.
     fn may_be_free(&self, key: Key) -> bool {
-        let Some(room) = self.rooms.get(key) else {
-            return false;
-        };
+        let room = &self.rooms[key];
         let is_idle = room.turn.is_none() && room.queue.is_empty() && !room.order.yields();
         is_idle && !(self.stream.reports(room.filter) && room.time_slot(0.0) > 0)
     }
 
     /// A set has got one of its locks.
     pub(super) fn set_won(&mut self, now: Time, key: Key, claim: Key, call: Key) {
-        let room = self
-            .claims
-            .get(claim)
-            .and_then(|claim| self.rooms.get(claim.room));
-        let name = room.map(|room| room.name.clone());
-        let fits = |set: &&mut Set<C>| set.names.get(set.won.len()) == name.as_ref();
+        let name = &self.rooms[self.claims[claim].room].name;
+        let fits = |set: &&mut Set<C>| set.names.get(set.won.len()) == Some(name);
         let Some(set) = self.sets.get_mut(key).filter(fits) else {
             return self.release(now, claim, None, true);
         };
@@ -130,13 +92,10 @@ impl<C: Clone> Core<C> {
 
     /// The turn of a lock that no call has had yet begins when the set has its last one.
     fn begin_turns(&mut self, key: Key, last: Key) {
-        let Some(since) = self.claims.get(last).map(|claim| claim.turn_since) else {
-            return;
-        };
-        for claim in self.sets.get(key).map(|set| set.won.clone()).unwrap_or_default() {
-            if let Some(claim) = self.claims.get_mut(claim)
-                && claim.last - claim.token == TOKENS - 1
-            {
+        let since = self.claims[last].turn_since;
+        for claim in &self.sets[key].won {
+            let claim = &mut self.claims[*claim];
+            if claim.last - claim.token == TOKENS - 1 {
                 claim.turn_since = claim.turn_since.max(since);
             }
         }
@@ -144,20 +103,11 @@ impl<C: Clone> Core<C> {
 
     /// The caller has all locks.
     pub(super) fn notify_held_all(&mut self, key: Key) {
-        let (Some(set), Some(until)) = (self.sets.get(key), self.until(key)) else {
-            return;
-        };
-        let token = |claim: &Key| Some(self.claims.get(*claim)?.token);
-        let tokens = set.won.iter().filter_map(token).collect();
-        let cell = set.cell.clone();
-        self.notify(
-            cell,
-            Notice::HeldAll {
-                set: key,
-                tokens,
-                until,
-            },
-        );
+        let Some(until) = self.until(key) else { return };
+        let set = &self.sets[key];
+        let tokens = set.won.iter().map(|claim| self.claims[*claim].token).collect();
+        let held = Notice::HeldAll(Hold::Set(key), tokens, until);
+        self.notify(set.caller.cell.clone(), held);
     }
 
     /// A lock behind the one that was missed is left to others: the set may have it only in its order.
@@ -168,24 +118,16 @@ impl<C: Clone> Core<C> {
         if !std::mem::take(&mut claim.is_later) {
             return;
         }
-        let room_key = claim.room;
-        let Some(room) = self.rooms.get(room_key) else {
-            return;
-        };
-        let Some(call) = room.queue.front().copied() else {
-            return;
-        };
-        let Some(key) = self.calls.get(call).and_then(|call| call.set) else {
-            return;
-        };
-        let is_next = |set: &Set<C>| set.names.get(set.won.len()) == Some(&room.name);
-        if self.sets.get(key).is_some_and(is_next) {
+        let room = &self.rooms[claim.room];
+        let call = room.queue.front().copied();
+        let of_set = call.and_then(|call| Some((call, self.calls[call].set?)));
+        let Some((call, key)) = of_set else { return };
+        let set = &mut self.sets[key];
+        if set.names.get(set.won.len()) == Some(&room.name) {
             return;
         }
-        let is_last = self.sets.get_mut(key).is_some_and(|set| {
-            set.calls.retain(|other| *other != call);
-            set.calls.is_empty()
-        });
+        set.calls.retain(|other| *other != call);
+        let is_last = set.calls.is_empty();
         self.leave(now, call);
         // Its other locks came by another command.
         if is_last {
@@ -196,7 +138,7 @@ impl<C: Clone> Core<C> {
     /// When the first lease of a set ends.
     pub(super) fn until(&self, key: Key) -> Option<Time> {
         let until = |claim: &Key| match self.claims.get(*claim)?.stage {
-            Stage::Held { lease, .. } => Some(lease.until),
+            Stage::Held(_, lease) => Some(lease.until),
             _ => None,
         };
         self.sets.get(key)?.won.iter().filter_map(until).min()
@@ -205,11 +147,10 @@ impl<C: Clone> Core<C> {
     /// The caller of a set waits no longer.
     pub(super) fn leave_set(&mut self, now: Time, key: Key) {
         let Some(set) = self.sets.get(key) else { return };
-        if self.resumes(set) {
+        if self.is_resuming(set) {
             return self.give_back(now, key);
         }
-        let calls = self.sets.get_mut(key).map(|set| std::mem::take(&mut set.calls));
-        for call in calls.unwrap_or_default() {
+        for call in std::mem::take(&mut self.sets[key].calls) {
             self.leave(now, call);
         }
         self.end_set(now, key, None);
@@ -221,11 +162,8 @@ impl<C: Clone> Core<C> {
         let won = self.sets.remove(key).map(|set| set.won).unwrap_or_default();
         for (place, claim) in won.iter().enumerate() {
             let token = self.claims.get(*claim).map_or(0, |claim| claim.token);
-            let awaited = if place + 1 == won.len() {
-                awaited.take()
-            } else {
-                None
-            };
+            let is_last = place + 1 == won.len();
+            let awaited = awaited.take_if(|_| is_last);
             self.end(now, *claim, token, awaited, &won);
         }
         self.notify_ended(awaited, Ok(Ended::Lost));
@@ -261,10 +199,10 @@ impl<C: Clone> Core<C> {
             return;
         }
         let Some(set) = self.sets.remove(key) else { return };
-        if set.detached.len() == set.names.len() {
-            self.notify(set.cell, Notice::Ended(Ok(Ended::Detached)));
-        } else {
-            self.notify(set.cell, Notice::Ended(Ok(Ended::Lost)));
+        let is_whole = set.detached.len() == set.names.len();
+        let ended = if is_whole { Ended::Detached } else { Ended::Lost };
+        self.notify(set.caller.cell, Notice::Ended(Ok(ended)));
+        if !is_whole {
             self.discard(now, set.detached);
         }
     }

@@ -1,6 +1,7 @@
 //! Values under keys that are never used twice: a key of something that is gone finds nothing.
 
 use std::hash::{Hash, Hasher};
+use std::ops::{Index, IndexMut};
 
 /// The key of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,6 +114,21 @@ impl<T> Slab<T> {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+/// The value of a key that another value keeps: each claim and each call keeps its room, and each room its claims and calls.
+impl<T> Index<Key> for Slab<T> {
+    type Output = T;
+
+    fn index(&self, key: Key) -> &T {
+        self.get(key).expect("what has the key keeps its value")
+    }
+}
+
+impl<T> IndexMut<Key> for Slab<T> {
+    fn index_mut(&mut self, key: Key) -> &mut T {
+        self.get_mut(key).expect("what has the key keeps its value")
     }
 }
 

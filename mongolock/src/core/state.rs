@@ -85,27 +85,33 @@ pub(super) enum Phase {
     Closed,
 }
 
-/// A caller that waits for a lock or for a permit.
+/// A caller that waits.
 #[derive(Debug, Clone, Hash)]
-pub(super) struct Call<C> {
-    pub(super) room: Key,
-    /// It takes any of the first permits; 0 for a lock.
-    pub(super) width: u32,
+pub(super) struct Caller<C> {
+    pub(super) cell: C,
     pub(super) rules: Rules,
     pub(super) begun: Time,
     pub(super) deadline: Option<Time>,
-    pub(super) period: Option<Period>,
     pub(super) is_try: bool,
+}
+
+/// A caller that waits for a lock or for a permit.
+#[derive(Debug, Clone, Hash)]
+pub(super) struct Call<C> {
+    pub(super) caller: Caller<C>,
+    pub(super) room: Key,
+    /// It takes any of the first permits; 0 for a lock.
+    pub(super) width: u32,
+    pub(super) period: Option<Period>,
     /// The first command for the lock that was sent since it began, if a reply can end it.
     pub(super) asked: Option<Key>,
     /// The set that waits with it for one of its locks.
     pub(super) set: Option<Key>,
-    pub(super) cell: C,
     pub(super) due: Option<Time>,
 }
 
 /// A lock, or all permits of a semaphore, in this process.
-#[derive(Debug, Clone, Hash)]
+#[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Room {
     pub(super) name: Name,
     pub(super) queue: VecDeque<Key>,
@@ -179,23 +185,10 @@ pub(super) struct Claim<C> {
 pub(super) enum Stage<C> {
     /// For the first call of its room, whichever that is when the reply comes; or it resumes a lease for its set.
     Asking,
-    Held {
-        cell: C,
-        lease: Lease,
-    },
+    Held(C, Lease),
     /// The work is done, and the claim gets another id: it becomes a mark or a detached lease. It is renewed meanwhile.
-    Renaming {
-        change: Change,
-        lease: Lease,
-        closing: Closing<C>,
-    },
-    /// `in_turn`: the next call waits for the reply. `is_acquired_again`: a late claim has got the lock meanwhile.
-    Releasing {
-        min_hold: Ms,
-        in_turn: bool,
-        is_acquired_again: bool,
-        closing: Closing<C>,
-    },
+    Renaming(Change, Lease, Closing<C>),
+    Releasing(Closing<C>),
     /// It is released once more when its last claim can no longer take effect.
     Released,
 }
@@ -213,19 +206,26 @@ pub(super) struct Lease {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Change {
     Mark(Until),
-    Detach { id: LockId, ttl: Ms },
+    /// To a lease with this id, for this long.
+    Detach(LockId, Ms),
 }
 
 /// The command that ends a hold.
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Closing<C> {
-    pub(super) awaited: Option<C>,
+    pub(super) waiter: Option<C>,
     /// How often it was sent and may have been applied.
     pub(super) tries: u8,
     /// When it is sent next, and after what time not again.
     pub(super) due: Time,
     pub(super) stop: Time,
     pub(super) fault: Option<Fault>,
+    /// The next call waits for the reply to the release.
+    pub(super) in_turn: bool,
+    /// A late claim has got the lock since the release began.
+    pub(super) is_acquired_again: bool,
+    /// The minimum hold of what is released.
+    pub(super) min_hold: Ms,
 }
 
 /// The transactions that commit only under this claim.
@@ -246,7 +246,7 @@ pub(super) struct Commits<C> {
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Unknown<C> {
     /// The caller that waits for the outcome, until the limit.
-    pub(super) awaited: Option<C>,
+    pub(super) waiter: Option<C>,
     pub(super) limit: Time,
     /// Only a renewal that was sent later decides.
     pub(super) since: Time,
@@ -262,12 +262,8 @@ pub(super) enum Postponed<C> {
 /// Several locks of one caller: it takes them in the order of their names, and keeps those that it has while it waits for the next.
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Set<C> {
-    pub(super) cell: C,
+    pub(super) caller: Caller<C>,
     pub(super) names: Vec<Name>,
-    pub(super) rules: Rules,
-    pub(super) begun: Time,
-    pub(super) deadline: Option<Time>,
-    pub(super) is_try: bool,
     /// The claims that it has, of the first names.
     pub(super) won: Vec<Key>,
     /// The calls that wait for the next ones.
@@ -375,19 +371,15 @@ impl<C: Clone> Core<C> {
 
     /// Whether a claim of this core has this id, whatever the id looks like.
     pub(super) fn is_own(&self, room: &Room, id: &str) -> bool {
-        let has = |key: &Key| self.claims.get(*key).is_some_and(|claim| claim.has_id(id));
-        room.claims.iter().any(has)
+        room.claims.iter().any(|key| self.claims[*key].has_id(id))
     }
 
     /// The claims of a hold.
     pub(super) fn claims_of(&self, hold: Hold) -> Vec<Key> {
         match hold {
-            Hold::One { claim, token } => {
-                let is_present = |claim: &Claim<C>| claim.token == token;
-                self.claims
-                    .get(claim)
-                    .filter(|own| is_present(own))
-                    .map_or_else(Vec::new, |_| vec![claim])
+            Hold::One(claim, token) => {
+                let is_present = self.claims.get(claim).is_some_and(|own| own.token == token);
+                is_present.then_some(claim).into_iter().collect()
             }
             Hold::Set(set) => self.sets.get(set).map_or_else(Vec::new, |set| set.won.clone()),
         }
@@ -395,11 +387,11 @@ impl<C: Clone> Core<C> {
 
     /// The first call of a room.
     pub(super) fn first(&self, room: &Room) -> Option<&Call<C>> {
-        self.calls.get(*room.queue.front()?)
+        room.queue.front().map(|call| &self.calls[*call])
     }
 
     pub(super) fn notify(&mut self, cell: C, notice: Notice) {
-        self.effects.push(Effect::Notify { cell, notice });
+        self.effects.push(Effect::Notify(cell, notice));
     }
 }
 
@@ -413,19 +405,19 @@ impl<C> Claim<C> {
     }
 
     pub(super) fn is_held(&self) -> bool {
-        matches!(self.stage, Stage::Held { .. })
+        matches!(self.stage, Stage::Held(..))
     }
 
     pub(super) fn lease_mut(&mut self) -> Option<&mut Lease> {
         match &mut self.stage {
-            Stage::Held { lease, .. } | Stage::Renaming { lease, .. } => Some(lease),
+            Stage::Held(_, lease) | Stage::Renaming(_, lease, _) => Some(lease),
             _ => None,
         }
     }
 
     pub(super) fn closing_mut(&mut self) -> Option<&mut Closing<C>> {
         match &mut self.stage {
-            Stage::Renaming { closing, .. } | Stage::Releasing { closing, .. } => Some(closing),
+            Stage::Renaming(_, _, closing) | Stage::Releasing(closing) => Some(closing),
             _ => None,
         }
     }
@@ -434,7 +426,7 @@ impl<C> Claim<C> {
 impl<C> Call<C> {
     /// Whether a reply can end it.
     pub(super) fn can_end_by_reply(&self) -> bool {
-        self.is_try || self.rules.once.is_some()
+        self.caller.is_try || self.caller.rules.once.is_some()
     }
 }
 

@@ -4,7 +4,7 @@ use super::slab::Key;
 use super::time::Time;
 
 /// The filters of the change stream have numbers. A lock has the number of the first filter that reports it.
-#[derive(Debug, Clone, Hash)]
+#[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Stream {
     /// Whether there may be one.
     pub(super) is_possible: bool,
@@ -32,16 +32,8 @@ impl Stream {
         Self {
             is_possible,
             retry_at: if is_possible { now } else { Time::NEVER },
-            number: 0,
-            opening: None,
-            open: None,
             opened_at: now,
-            before: None,
-            all_from: None,
-            listeners: Vec::new(),
-            listening: 0,
-            is_wanting: false,
-            due: None,
+            ..Self::default()
         }
     }
 

@@ -21,6 +21,12 @@ impl Time {
     pub(crate) const NEVER: Self = Self(1_000_000_000_000_000);
 }
 
+impl Default for Time {
+    fn default() -> Self {
+        Self::LONG_AGO
+    }
+}
+
 /// As the only number of 128 bits in the core, so that a hasher can take times relative to the present: two situations that differ
 /// only in their time are then the same one.
 impl Hash for Time {

@@ -61,8 +61,9 @@ impl Id {
 
     /// The mark of the provider that has made the claim.
     pub(crate) fn mark(self) -> [u8; 6] {
-        let [a, b, c, d, e, f, ..] = self.0;
-        [a, b, c, d, e, f]
+        let mut mark = [0; 6];
+        mark.copy_from_slice(&self.0[..6]);
+        mark
     }
 
     /// The time slot that this provider needs, in milliseconds.
