@@ -194,7 +194,7 @@ impl World<'_> {
         let Some((process, claim, _)) = &self.deceived else {
             return false;
         };
-        *process == number && matches!(holds.hold, Hold::One { claim: own, .. } if own == *claim)
+        *process == number && matches!(holds.hold, Hold::One(own, _) if own == *claim)
     }
 
     /// A caller gets what it wants.

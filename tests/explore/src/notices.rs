@@ -11,13 +11,14 @@ impl World<'_> {
         let caller = usize::from(cell.caller);
         let is_present = self.processes[number].rounds[caller] == cell.round;
         match notice {
-            Notice::Held { claim, token, until } => {
-                let hold = Hold::One { claim, token };
-                self.got(number, cell, hold, vec![token], until);
+            Notice::Held(hold, until) => {
+                let tokens = match hold {
+                    Hold::One(_, token) => vec![token],
+                    Hold::Set(_) => Vec::new(),
+                };
+                self.got(number, cell, hold, tokens, until);
             }
-            Notice::HeldAll { set, tokens, until } => {
-                self.got(number, cell, Hold::Set(set), tokens, until);
-            }
+            Notice::HeldAll(hold, tokens, until) => self.got(number, cell, hold, tokens, until),
             Notice::Extended(end) => {
                 if let State::Holds(holds) = &mut self.process(number).callers[caller]
                     && is_present

@@ -30,26 +30,11 @@ pub(crate) struct Found {
 
 /// What is on the path of a search.
 struct Frame<'a> {
-    world: World<'a>,
+    /// Without it once its last step has been made.
+    world: Option<World<'a>>,
     steps: Vec<Step>,
     next: usize,
     fingerprint: u64,
-}
-
-impl<'a> Frame<'a> {
-    fn new(world: World<'a>, fingerprint: u64) -> Self {
-        let steps = if world.is_over() {
-            Vec::new()
-        } else {
-            world.steps()
-        };
-        Self {
-            world,
-            steps,
-            next: 0,
-            fingerprint,
-        }
-    }
 }
 
 impl Found {
@@ -66,12 +51,17 @@ impl Found {
 pub(crate) fn search(setup: &Setup, most: usize) -> Found {
     let begun = Instant::now();
     let mut found = Found::default();
-    let world = World::new(setup);
+    let mut world = World::new(setup);
     let first = world.fingerprint();
     let (mut seen, mut on_path) = (HashSet::new(), HashSet::new());
     seen.insert(first);
     on_path.insert(first);
-    let mut path = vec![Frame::new(world, first)];
+    let mut path = vec![Frame {
+        steps: world.steps(),
+        world: Some(world),
+        next: 0,
+        fingerprint: first,
+    }];
     while let Some(frame) = path.last_mut() {
         if seen.len() >= most {
             break;
@@ -82,31 +72,47 @@ pub(crate) fn search(setup: &Setup, most: usize) -> Found {
             continue;
         };
         frame.next += 1;
-        let mut after = frame.world.clone();
+        let is_last = frame.next == frame.steps.len();
+        let Some(mut after) = (if is_last {
+            frame.world.take()
+        } else {
+            frame.world.clone()
+        }) else {
+            break;
+        };
         after.apply(step);
         let fingerprint = after.fingerprint();
-        let comes_again = on_path.contains(&fingerprint);
-        if comes_again {
+        if on_path.contains(&fingerprint) {
             after.judge.fails("a situation comes again on its own path");
         }
         if after.judge.breach.is_none() && !seen.insert(fingerprint) {
             found.note(setup, &after);
             continue;
         }
-        let mut frame = Frame::new(after, fingerprint);
-        if frame.steps.is_empty() {
-            found.ends += 1;
-            frame.world.judge_end();
-            found.ghosts += frame.world.judge.ghosts;
-        }
         if path.len() > LONGEST_PATH {
-            frame.world.judge.fails("a run never ends");
+            after.judge.fails("a run never ends");
         }
-        if let Some(breach) = found.note(setup, &frame.world) {
+        let steps = if after.is_over() {
+            Vec::new()
+        } else {
+            after.steps()
+        };
+        if steps.is_empty() {
+            found.ends += 1;
+            after.judge_end();
+            found.ghosts += after.judge.ghosts;
+        }
+        if let Some(breach) = found.note(setup, &after) {
             let steps = path.iter().map(|frame| (frame.steps[frame.next - 1], 0));
             found.breach = Some((breach, steps.collect()));
             break;
         }
+        let frame = Frame {
+            world: Some(after),
+            steps,
+            next: 0,
+            fingerprint,
+        };
         on_path.insert(fingerprint);
         path.push(frame);
     }

@@ -37,7 +37,7 @@ impl World<'_> {
                     .filter_map(|reply| reply.sight.as_ref());
                 self.hears(&message, sights.cloned().collect());
                 let result = result.clone().map(|replies| replies.to_vec());
-                self.feed(number, Event::Ran { flight, result });
+                self.feed(number, Event::Ran(flight, result));
                 if *learns && is_reply {
                     self.deceived = None;
                 }
@@ -49,7 +49,7 @@ impl World<'_> {
                 let sights = result.iter().flat_map(|saw| saw.iter()).flat_map(sights_of);
                 self.hears(&message, sights.collect());
                 let result = result.clone().map(|saw| saw.to_vec());
-                self.feed(number, Event::Looked { flight, result });
+                self.feed(number, Event::Looked(flight, result));
             }
             Body::Watch(filter, names) => {
                 if self.processes[number].is_alive() {

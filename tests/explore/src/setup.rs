@@ -166,7 +166,7 @@ impl Caller {
         }
     }
 
-    pub(crate) fn short(self, expiry: Ms) -> Self {
+    pub(crate) fn expiring(self, expiry: Ms) -> Self {
         Self { expiry, ..self }
     }
 }
@@ -186,7 +186,7 @@ impl Setup {
             start: Start::Plain,
             faults,
             again: false,
-            most_free: 1300 * MS,
+            most_free: 1_000_000 * MS,
             most_ghosts: 0,
         }
     }

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::core::limits::NO_REPLY;
-use crate::core::{Effect, Ending, Event, FaultKind, Hold, Key, MS, Time, Waiter};
+use crate::core::{Effect, Ending, Event, FaultKind, Hold, Key, MS, Time, Waiter, Wanted};
 use crate::hash::Relative;
 use crate::judge::Judge;
 use crate::network::{Body, Cell, Message, Role, fault};
@@ -26,6 +26,8 @@ pub(crate) struct World<'a> {
     pub(crate) now: Time,
     pub(crate) documents: BTreeMap<Name, Document>,
     pub(crate) processes: Vec<Arc<Process>>,
+    /// The fingerprints of the processes that have not changed since, at that time.
+    prints: Vec<Option<(Time, u64)>>,
     pub(crate) network: Vec<Message>,
     pub(crate) left: Faults,
     /// The commands that the engines keep until then.
@@ -67,6 +69,7 @@ impl<'a> World<'a> {
             now: BEGIN,
             documents: BTreeMap::new(),
             processes: setup.processes.iter().enumerate().map(process).collect(),
+            prints: vec![None; setup.processes.len()],
             network: Vec::new(),
             left: setup.faults,
             kept: Vec::new(),
@@ -90,6 +93,7 @@ impl<'a> World<'a> {
     }
 
     pub(crate) fn process(&mut self, number: usize) -> &mut Process {
+        self.prints[number] = None;
         Arc::make_mut(&mut self.processes[number])
     }
 
@@ -135,12 +139,7 @@ impl<'a> World<'a> {
 
     fn perform(&mut self, number: usize, effect: Effect<Cell>) {
         match effect {
-            Effect::Run {
-                flight,
-                rows,
-                order,
-                limit,
-            } => {
+            Effect::Run(flight, rows, order, limit) => {
                 let mut hasher = Relative::new(self.now);
                 format!("{rows:?}{order:?}").hash(&mut hasher);
                 self.send(
@@ -150,14 +149,11 @@ impl<'a> World<'a> {
                     Body::Rows(rows.into(), order, hasher.finish()),
                 );
             }
-            Effect::Look { flight, looks, limit } => {
+            Effect::Look(flight, looks, limit) => {
                 self.send(number, flight, limit, Body::Looks(looks.into()));
             }
-            Effect::Notify { cell, notice } => self.notified(number, cell, notice),
-            Effect::Watch {
-                number: filter,
-                names,
-            } => {
+            Effect::Notify(cell, notice) => self.notified(number, cell, notice),
+            Effect::Watch(filter, names) => {
                 self.post(number, Key::NONE, Body::Watch(filter, names.map(Into::into)));
             }
             Effect::Unwatch => {
@@ -167,7 +163,7 @@ impl<'a> World<'a> {
                 self.network
                     .retain(|message| message.process != number || !matches!(message.body, Body::Watch(..)));
             }
-            Effect::Report { .. } => {}
+            Effect::Report(..) => {}
             Effect::Idle => {
                 let process = self.process(number);
                 process.is_idle = true;
@@ -237,31 +233,13 @@ impl<'a> World<'a> {
         self.judge.progress = now;
         self.judge_waits();
         let join = options.join(false, cell);
-        let waiter = self.feed(
-            number,
-            match options.wants {
-                Wants::Lease => Event::Resume {
-                    leases,
-                    rest: TTL,
-                    join,
-                },
-                Wants::Permit(width) => Event::JoinPermits {
-                    name: names[0].clone(),
-                    width,
-                    join,
-                },
-                Wants::Locks(_) => match &names[..] {
-                    [name] => Event::Join {
-                        name: name.clone(),
-                        join,
-                    },
-                    names => Event::JoinAll {
-                        names: names.to_vec(),
-                        join,
-                    },
-                },
-            },
-        );
+        let wanted = match (options.wants, &names[..]) {
+            (Wants::Lease, _) => Wanted::Leases(leases, TTL),
+            (Wants::Permit(width), [name, ..]) => Wanted::Permit(name.clone(), width),
+            (_, [name]) => Wanted::Lock(name.clone()),
+            (_, names) => Wanted::All(names.to_vec()),
+        };
+        let waiter = self.feed(number, Event::Join(wanted, join));
         if let State::Waits(waits) = &mut self.process(number).callers[caller] {
             waits.waiter = waiter;
         }
@@ -288,8 +266,7 @@ impl<'a> World<'a> {
             }
             State::Holds(holds) => {
                 self.drop_transaction(number, caller, holds.hold);
-                let (hold, how, awaited) = (holds.hold, Ending::Release, None);
-                self.feed(number, Event::End { hold, how, awaited });
+                self.feed(number, Event::End(holds.hold, Ending::Release, None));
             }
             State::Outside | State::Gone => {}
         }
@@ -311,14 +288,7 @@ impl<'a> World<'a> {
         let was_lost = self.is_lost(&holds);
         let cell = self.processes[number].cell(caller, Role::End);
         self.process(number).awaited.push((cell, false));
-        self.feed(
-            number,
-            Event::End {
-                hold: holds.hold,
-                how,
-                awaited: Some(cell),
-            },
-        );
+        self.feed(number, Event::End(holds.hold, how, Some(cell)));
         // What is handed over at once cannot be known to be lost.
         for (own, lost) in &mut self.process(number).awaited {
             *lost |= *own == cell && was_lost;
@@ -337,7 +307,7 @@ impl<'a> World<'a> {
             is_delivered: false,
             is_taken: false,
         });
-        Ending::Detach { ids, ttl: TTL }
+        Ending::Detach(ids, TTL)
     }
 
     pub(crate) fn next_time(&self) -> Option<Time> {
@@ -372,14 +342,8 @@ impl<'a> World<'a> {
             self.feed(
                 process,
                 match is_look {
-                    true => Event::Looked {
-                        flight,
-                        result: Err(fault),
-                    },
-                    false => Event::Ran {
-                        flight,
-                        result: Err(fault),
-                    },
+                    true => Event::Looked(flight, Err(fault)),
+                    false => Event::Ran(flight, Err(fault)),
                 },
             );
         }
@@ -398,10 +362,20 @@ impl<'a> World<'a> {
         }
     }
 
-    pub(crate) fn fingerprint(&self) -> u64 {
+    pub(crate) fn fingerprint(&mut self) -> u64 {
         let mut hasher = Relative::new(self.now);
-        self.documents.hash(&mut hasher);
-        (&self.processes, &self.network, &self.left, &self.kept).hash(&mut hasher);
+        for (process, print) in self.processes.iter().zip(&mut self.prints) {
+            let print = match *print {
+                Some((at, print)) if at == self.now => print,
+                _ => {
+                    let mut hasher = Relative::new(self.now);
+                    process.hash(&mut hasher);
+                    print.insert((self.now, hasher.finish())).1
+                }
+            };
+            print.hash(&mut hasher);
+        }
+        (&self.documents, &self.network, &self.left, &self.kept).hash(&mut hasher);
         (&self.handle, &self.transactions, &self.deceived, &self.judge).hash(&mut hasher);
         hasher.finish()
     }
@@ -449,7 +423,7 @@ impl<'a> World<'a> {
         let id = document.lock_id.text()?;
         let held = |(number, process): (usize, &Process)| {
             process.holds().find_map(|holds| match holds.hold {
-                Hold::One { claim, .. } if holds.ids.iter().any(|(own, _)| own == id) => {
+                Hold::One(claim, _) if holds.ids.iter().any(|(own, _)| own == id) => {
                     Some((number, claim, Arc::clone(id)))
                 }
                 _ => None,
