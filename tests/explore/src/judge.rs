@@ -287,7 +287,10 @@ impl World<'_> {
     fn has_no_user(&self, id: &str) -> bool {
         match Id::parse(id) {
             Some(id) => self.alive().any(|(number, _)| id.mark() == mark_of(number)),
-            None => self.handle.as_ref().is_some_and(|handle| !handle.is_delivered),
+            None => self
+                .handle
+                .as_ref()
+                .is_some_and(|handle| !handle.is_delivered && self.processes[handle.process].is_alive()),
         }
     }
 }

@@ -29,8 +29,12 @@ impl World<'_> {
             }
             Notice::Lost(_) => {
                 // A set that waits is notified of each lock that it has lost, and begins anew.
-                if is_present && matches!(self.processes[number].callers[caller], State::Holds(_)) {
-                    self.goes(number, caller);
+                if let State::Holds(holds) = &self.processes[number].callers[caller]
+                    && is_present
+                {
+                    let hold = holds.hold;
+                    self.judge.progress = self.now;
+                    self.process(number).callers[caller] = State::Lost(hold);
                 }
             }
             Notice::Ended(ended) => self.ended(number, cell, &ended),

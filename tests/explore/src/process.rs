@@ -46,6 +46,8 @@ pub(crate) enum State {
     Outside,
     Waits(Waits),
     Holds(Holds),
+    /// Its hold is lost, and it is not done yet.
+    Lost(Hold),
     Gone,
 }
 

@@ -38,7 +38,8 @@ impl World<'_> {
                 self.hears(&message, sights.cloned().collect());
                 let result = result.clone().map(|replies| replies.to_vec());
                 self.feed(number, Event::Ran(flight, result));
-                if *learns && is_reply {
+                // While a transaction is under way that may mark the work, a renewal decides nothing.
+                if *learns && is_reply && !self.transactions_of(number) {
                     self.deceived = None;
                 }
             }

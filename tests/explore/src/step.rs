@@ -140,6 +140,7 @@ impl World<'_> {
                     };
                     steps.extend(ends.iter().map(|finish| Step::End(number, caller, *finish)));
                 }
+                State::Lost(_) => steps.push(Step::End(number, caller, Finish::Release)),
                 _ => {}
             }
         }

@@ -103,6 +103,12 @@ impl World<'_> {
         self.transactions.iter().any(is_open)
     }
 
+    /// The same for any caller of the process.
+    pub(crate) fn transactions_of(&self, number: usize) -> bool {
+        let mut callers = 0..self.processes[number].callers.len();
+        callers.any(|caller| self.has_transaction(number, caller))
+    }
+
     pub(crate) fn transact(&mut self, index: usize, part: Part) {
         let mut transaction = self.transactions[index].clone();
         match (part, transaction.stage) {

@@ -53,6 +53,8 @@ pub(crate) struct Kept {
 /// The handle of a detached lease.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct Handle {
+    /// The process that has detached it.
+    pub(crate) process: usize,
     pub(crate) leases: Vec<(Name, LockId)>,
     /// The caller that has detached it knows that.
     pub(crate) is_delivered: bool,
@@ -258,17 +260,14 @@ impl<'a> World<'a> {
 
     /// The future of a caller is dropped that waits, or whose transaction is under way.
     pub(crate) fn leave(&mut self, number: usize, caller: usize) {
-        match self.goes(number, caller) {
-            State::Waits(waits) => {
-                if let Some(waiter) = waits.waiter {
-                    self.feed(number, Event::Leave(waiter));
-                }
-            }
-            State::Holds(holds) => {
-                self.drop_transaction(number, caller, holds.hold);
-                self.feed(number, Event::End(holds.hold, Ending::Release, None));
-            }
-            State::Outside | State::Gone => {}
+        if let State::Waits(waits) = &self.processes[number].callers[caller]
+            && let Some(waiter) = waits.waiter
+        {
+            self.feed(number, Event::Leave(waiter));
+        }
+        if let State::Holds(holds) = self.goes(number, caller) {
+            self.drop_transaction(number, caller, holds.hold);
+            self.feed(number, Event::End(holds.hold, Ending::Release, None));
         }
     }
 
@@ -277,25 +276,28 @@ impl<'a> World<'a> {
         if let Finish::Commit { marks } = finish {
             return self.begin_transaction(number, caller, marks);
         }
-        let State::Holds(holds) = self.goes(number, caller) else {
-            return;
+        let (hold, how, was_lost) = match self.goes(number, caller) {
+            State::Holds(holds) => {
+                let was_lost = self.is_lost(&holds);
+                match finish {
+                    Finish::Done => (holds.hold, Ending::Done, was_lost),
+                    Finish::Detach => (holds.hold, self.detach(number, &holds), was_lost),
+                    _ => (holds.hold, Ending::Release, was_lost),
+                }
+            }
+            State::Lost(hold) => (hold, Ending::Release, true),
+            _ => return,
         };
-        let how = match finish {
-            Finish::Done => Ending::Done,
-            Finish::Detach => self.detach(&holds),
-            _ => Ending::Release,
-        };
-        let was_lost = self.is_lost(&holds);
         let cell = self.processes[number].cell(caller, Role::End);
         self.process(number).awaited.push((cell, false));
-        self.feed(number, Event::End(holds.hold, how, Some(cell)));
+        self.feed(number, Event::End(hold, how, Some(cell)));
         // What is handed over at once cannot be known to be lost.
         for (own, lost) in &mut self.process(number).awaited {
             *lost |= *own == cell && was_lost;
         }
     }
 
-    fn detach(&mut self, holds: &Holds) -> Ending {
+    fn detach(&mut self, number: usize, holds: &Holds) -> Ending {
         let ids: Vec<LockId> = holds
             .names
             .iter()
@@ -303,6 +305,7 @@ impl<'a> World<'a> {
             .collect();
         let leases = holds.names.iter().cloned().zip(ids.iter().cloned()).collect();
         self.handle = Some(Handle {
+            process: number,
             leases,
             is_delivered: false,
             is_taken: false,
