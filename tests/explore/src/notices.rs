@@ -2,7 +2,8 @@
 
 use crate::core::{Cause, Ended, Fault, Hold, Notice, Time};
 use crate::network::{Cell, Role};
-use crate::process::{Holds, State};
+use crate::process::{Before, Holds, State};
+use crate::protocol::Name;
 use crate::setup::Wants;
 use crate::world::World;
 
@@ -101,13 +102,28 @@ impl World<'_> {
         let Some(place) = process.awaited.iter().position(|(own, _)| *own == cell) else {
             return self.judge.fails("the end of a hold is told twice");
         };
-        let (_, was_lost) = process.awaited.remove(place);
+        let (_, before) = process.awaited.remove(place);
         match ended {
-            Ok(Ended::Released) if was_lost => {
+            Ok(Ended::Released) if self.shows_loss(&before) => {
                 self.judge.fails("a hold is called released that was lost before")
             }
             Ok(Ended::Detached) => self.detached(),
             _ => {}
+        }
+    }
+
+    /// Whether a release finds that the hold was lost. It cannot know that if another claim has had the lock since.
+    fn shows_loss(&self, before: &Before) -> bool {
+        let is_released = |(name, token): &(Name, i64)| {
+            self.documents.get(name).is_some_and(|document| {
+                let is_empty = document.lock_id.text().is_some_and(|id| id.is_empty());
+                is_empty && document.token.long() == Some(*token)
+            })
+        };
+        match before {
+            Before::Held => false,
+            Before::Lost => true,
+            Before::Replaced(documents) => documents.iter().any(is_released),
         }
     }
 

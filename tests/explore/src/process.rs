@@ -21,7 +21,7 @@ pub(crate) struct Process {
     pub(crate) stream: Option<(u32, Option<Arc<[Name]>>)>,
     pub(crate) events: VecDeque<Told>,
     /// Who waits for the end of a hold or for the outcome of a transaction, and whether the hold was lost before.
-    pub(crate) awaited: Vec<(Cell, bool)>,
+    pub(crate) awaited: Vec<(Cell, Before)>,
     /// The number of ids that were drawn. What differs only in it is the same situation.
     ids: u64,
 }
@@ -32,6 +32,16 @@ pub(crate) enum Phase {
     Draining,
     Closed,
     Dead,
+}
+
+/// What has become of a hold before its end.
+#[derive(Debug, Clone, Hash)]
+pub(crate) enum Before {
+    Held,
+    /// It was lost, and its holder knows that.
+    Lost,
+    /// Other documents have replaced those in which it had these tokens.
+    Replaced(Vec<(Name, i64)>),
 }
 
 /// What a change stream tells a process.

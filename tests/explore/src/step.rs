@@ -127,6 +127,7 @@ impl World<'_> {
                 }
                 State::Waits(_) if self.left.cancelled > 0 => steps.push(Step::Leave(number, caller)),
                 State::Holds(_) if self.has_transaction(number, caller) => {
+                    steps.push(Step::End(number, caller, Finish::Release));
                     if self.left.cancelled > 0 {
                         steps.push(Step::Leave(number, caller));
                     }

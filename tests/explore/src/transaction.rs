@@ -2,7 +2,7 @@
 
 use crate::core::{Event, Hold};
 use crate::network::Role;
-use crate::process::State;
+use crate::process::{Before, State};
 use crate::protocol::{LockId, Name, Row, Then, When};
 use crate::world::World;
 
@@ -39,6 +39,13 @@ pub(crate) enum Part {
 }
 
 impl Transaction {
+    /// Its caller has gone before its last statement: it is not made.
+    fn never_begins(&mut self) {
+        if self.stage == Stage::Begun {
+            self.stage = Stage::Over { was_made: false };
+        }
+    }
+
     /// Whether nothing of it is on its way.
     pub(crate) fn is_over(&self) -> bool {
         self.is_ended && matches!(self.stage, Stage::Over { .. })
@@ -156,7 +163,7 @@ impl World<'_> {
         let awaited = (was_made.is_none() && transaction.marks).then_some(cell);
         self.process(number)
             .awaited
-            .extend(awaited.map(|cell| (cell, false)));
+            .extend(awaited.map(|cell| (cell, Before::Held)));
         let (hold, marks) = (transaction.hold, transaction.marks);
         self.feed(
             number,
@@ -207,6 +214,7 @@ impl World<'_> {
             let own = &mut self.transactions[index];
             if (own.process, own.caller) == (number, caller) && !own.is_ended {
                 own.is_ended = true;
+                own.never_begins();
                 let (marks, was_made, awaited) = (own.marks, None, None);
                 self.feed(
                     number,
@@ -225,6 +233,7 @@ impl World<'_> {
         let own = self.transactions.iter_mut();
         for transaction in own.filter(|transaction| transaction.process == number) {
             transaction.is_ended = true;
+            transaction.never_begins();
         }
     }
 

@@ -9,7 +9,8 @@ use crate::core::{Effect, Ending, Event, FaultKind, Hold, Key, MS, Time, Waiter,
 use crate::hash::Relative;
 use crate::judge::Judge;
 use crate::network::{Body, Cell, Message, Role, fault};
-use crate::process::{Holds, Phase, Process, State, Waits};
+use crate::process::{Before, Holds, Phase, Process, State, Waits};
+use crate::protocol::text::mark_of;
 use crate::protocol::{Document, LockId, Ms, Name};
 use crate::setup::{Caller, Faults, Finish, Setup, Start, Wants};
 use crate::transaction::Transaction;
@@ -116,8 +117,10 @@ impl<'a> World<'a> {
         are_told && self.network.iter().all(is_late) && self.transactions.iter().all(Transaction::is_over)
     }
 
+    /// Whether a caller is not done with its hold.
     pub(crate) fn holds_any(&self) -> bool {
-        self.alive().any(|(_, process)| process.holds().next().is_some())
+        let holds = |state: &State| matches!(state, State::Holds(_) | State::Lost(_));
+        self.alive().any(|(_, process)| process.callers.iter().any(holds))
     }
 
     pub(crate) fn waits_any(&self) -> bool {
@@ -276,24 +279,25 @@ impl<'a> World<'a> {
         if let Finish::Commit { marks } = finish {
             return self.begin_transaction(number, caller, marks);
         }
-        let (hold, how, was_lost) = match self.goes(number, caller) {
+        let (hold, how, before) = match self.goes(number, caller) {
             State::Holds(holds) => {
-                let was_lost = self.is_lost(&holds);
-                match finish {
-                    Finish::Done => (holds.hold, Ending::Done, was_lost),
-                    Finish::Detach => (holds.hold, self.detach(number, &holds), was_lost),
-                    _ => (holds.hold, Ending::Release, was_lost),
-                }
+                let how = match finish {
+                    Finish::Done => Ending::Done,
+                    Finish::Detach => self.detach(number, &holds),
+                    _ => Ending::Release,
+                };
+                (holds.hold, how, self.before_end(&holds))
             }
-            State::Lost(hold) => (hold, Ending::Release, true),
+            State::Lost(hold) => (hold, Ending::Release, Before::Lost),
             _ => return,
         };
         let cell = self.processes[number].cell(caller, Role::End);
-        self.process(number).awaited.push((cell, false));
+        self.process(number).awaited.push((cell, Before::Held));
         self.feed(number, Event::End(hold, how, Some(cell)));
         // What is handed over at once cannot be known to be lost.
-        for (own, lost) in &mut self.process(number).awaited {
-            *lost |= *own == cell && was_lost;
+        let mut awaited = self.process(number).awaited.iter_mut();
+        if let Some((_, own)) = awaited.find(|(own, _)| *own == cell) {
+            *own = before;
         }
     }
 
@@ -407,14 +411,24 @@ impl<'a> World<'a> {
         self.drop_transactions_of(number);
     }
 
-    /// Whether the lock of this hold is lost, whether the holder knows that or not.
-    fn is_lost(&self, holds: &Holds) -> bool {
-        let has = |(name, (id, token)): (&Name, &(LockId, i64))| {
-            self.documents.get(name).is_some_and(|document| {
-                document.lock_id.text() == Some(id) && document.token.long() == Some(*token)
+    /// What has become of a hold, whether its holder knows that or not.
+    fn before_end(&self, holds: &Holds) -> Before {
+        let is_replaced = |(name, (id, token)): &(&Name, &(LockId, i64))| {
+            let has_id = |own: &LockId| own == id || **own == *mark_of(id);
+            let document = self.documents.get(*name);
+            !document.is_some_and(|document| {
+                document.lock_id.text().is_some_and(has_id) && document.token.long() == Some(*token)
             })
         };
-        !holds.names.iter().zip(&holds.ids).all(has)
+        let replaced = holds.names.iter().zip(&holds.ids).filter(is_replaced);
+        let replaced: Vec<_> = replaced
+            .map(|(name, (_, token))| (name.clone(), *token))
+            .collect();
+        if replaced.is_empty() {
+            Before::Held
+        } else {
+            Before::Replaced(replaced)
+        }
     }
 
     /// The claim that has the lock which an operator may release.
