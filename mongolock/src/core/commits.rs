@@ -110,6 +110,18 @@ impl<C: Clone> Core<C> {
             self.lose(now, key, Loss::Gone);
         } else if let Some(lease) = claim.lease_mut() {
             // The end of the commit sends another one.
+    /// The claim leaves its hold. Who waits for the outcome of a commit, or for its own end after one, waits no longer.
+    pub(super) fn leave_commits(&mut self, key: Key, ended: Ended) {
+        let commits = &mut self.claims[key].commits;
+        let (unknown, postponed) = (commits.unknown.take(), commits.postponed.take());
+        if let Some(waiting) = unknown.and_then(|unknown| unknown.waiter) {
+            self.notify(waiting, Notice::Committed(Err(None)));
+        }
+        if let Some(Postponed::Ending(awaited)) = postponed {
+            self.notify_ended(awaited, Ok(ended));
+        }
+    }
+
             let at = lease.until;
             lease.renew_at = at;
             self.arm(Due::Claim(key), at);

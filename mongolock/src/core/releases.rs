@@ -20,6 +20,7 @@ const OF_DETACHED: Rules = Rules {
 impl<C: Clone> Core<C> {
     /// Sends a release. In its turn the next call waits for the reply or for the first failure.
     pub(super) fn release(&mut self, now: Time, key: Key, awaited: Option<C>, in_turn: bool) {
+        self.leave_commits(key, Ended::Lost);
         let claim = &mut self.claims[key];
         let was_held = claim.lease_mut().is_some();
         let closing = Closing {

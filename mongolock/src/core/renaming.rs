@@ -6,7 +6,7 @@
 use super::event::{Ended, Ending, Hold, Lane, Notice};
 use super::limits::KEPT_LEAST;
 use super::slab::Key;
-use super::state::{Change, Claim, Closing, Core, Due, Lease, Postponed, Stage};
+use super::state::{Change, Claim, Closing, Core, Due, Lease, Stage};
 use super::time::{MS, Time};
 use crate::protocol::text::mark_of;
 use crate::protocol::{LockId, Name, Reply};
@@ -70,15 +70,12 @@ impl<C: Clone> Core<C> {
         let (room, set) = (claim.room, claim.set);
         let stage = std::mem::replace(&mut claim.stage, Stage::Released);
         claim.in_lane = None;
-        let postponed = claim.commits.postponed.take();
         match stage {
             Stage::Held(cell, _) => self.notify(cell, Notice::Ended(Ok(ended))),
             Stage::Renaming(_, _, closing) => self.notify_ended(closing.waiter, Ok(ended)),
             _ => {}
         }
-        if let Some(Postponed::Ending(awaited)) = postponed {
-            self.notify_ended(awaited, Ok(ended));
-        }
+        self.leave_commits(key, ended);
         match ended {
             // A late claim may have acquired the lock again.
             Ended::Lost => self.release(now, key, None, false),
