@@ -91,6 +91,7 @@ impl<C: Clone> Core<C> {
         let Some(claim) = self.claims.get_mut(key) else {
             return;
         };
+            asked: None,
         let token = claim.token;
         match claim.commits.postponed.take() {
             Some(Postponed::Ending(awaited)) => self.end(now, key, token, awaited, &[]),
@@ -99,17 +100,6 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// A renewal does not find the claim.
-    pub(super) fn renewal_missed(&mut self, now: Time, flight: &Flight, key: Key, reply: &Reply) {
-        let claim = &mut self.claims[key];
-        let is_marked = reply.sight.as_ref().zip(claim.id.as_ref());
-        if is_marked.is_some_and(|(sight, id)| sight.has(&mark_of(id))) {
-            self.commit_decided(now, flight, key, true);
-            self.finish(now, key, Ended::Marked);
-        } else if !(claim.commits.open > 0 && claim.commits.marks) {
-            self.lose(now, key, Loss::Gone);
-        } else if let Some(lease) = claim.lease_mut() {
-            // The end of the commit sends another one.
     /// The claim leaves its hold. Who waits for the outcome of a commit, or for its own end after one, waits no longer.
     pub(super) fn leave_commits(&mut self, key: Key, ended: Ended) {
         let commits = &mut self.claims[key].commits;
@@ -129,9 +119,21 @@ impl<C: Clone> Core<C> {
     }
 
     /// A renewal says whether a transaction was made whose outcome was unknown.
-    pub(super) fn commit_decided(&mut self, now: Time, flight: &Flight, key: Key, was_made: bool) {
-        let decides =
-            |unknown: &mut Unknown<C>| was_made || flight.sent >= unknown.since && now >= unknown.since;
+    pub(super) fn commit_decided(&mut self, flight: &Flight, key: Key, was_made: bool) {
+        let decides = |unknown: &mut Unknown<C>| {
+            was_made || unknown.asked == Some(flight.key) || flight.sent > unknown.since
+        };
+    /// A renewal does not find the claim.
+    pub(super) fn renewal_missed(&mut self, now: Time, flight: &Flight, key: Key, reply: &Reply) {
+        let claim = &mut self.claims[key];
+        let is_marked = reply.sight.as_ref().zip(claim.id.as_ref());
+        if is_marked.is_some_and(|(sight, id)| sight.has(&mark_of(id))) {
+            self.commit_decided(flight, key, true);
+            self.finish(now, key, Ended::Marked);
+        } else if !(claim.commits.open > 0 && claim.commits.marks) {
+            self.lose(now, key, Loss::Gone);
+        } else if let Some(lease) = claim.lease_mut() {
+            // The end of the commit sends another one.
         let unknown = self.claims[key].commits.unknown.take_if(decides);
         if let Some(cell) = unknown.and_then(|unknown| unknown.waiter) {
             self.notify(cell, Notice::Committed(Ok(was_made)));

@@ -129,7 +129,7 @@ impl<C: Clone> Core<C> {
             lease.until = lease.until.max(flight.sent + relied_on(rules.expiry));
             lease.renew_at = flight.sent + rules.renew_every * MS;
             self.notify_extended(key);
-            self.commit_decided(now, flight, key, false);
+            self.commit_decided(flight, key, false);
             self.arm_lease(key);
         } else if is_held {
             self.renewal_missed(now, flight, key, reply);

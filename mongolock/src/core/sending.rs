@@ -108,6 +108,9 @@ impl<C: Clone> Core<C> {
                 if let Some(lease) = claim.lease_mut() {
                     lease.renew_at = now + limit + 100 * MS;
                 }
+                if let Some(unknown) = &mut claim.commits.unknown {
+                    unknown.asked.get_or_insert(flight);
+                }
                 return;
             }
             Lane::Ends => {

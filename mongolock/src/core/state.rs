@@ -248,8 +248,9 @@ pub(super) struct Unknown<C> {
     /// The caller that waits for the outcome, until the limit.
     pub(super) waiter: Option<C>,
     pub(super) limit: Time,
-    /// Only a renewal that was sent later decides.
+    /// Only a renewal that was sent later decides: this one, which is the first one since then, or a later one.
     pub(super) since: Time,
+    pub(super) asked: Option<Key>,
 }
 
 /// What ends a hold after its commits.
