@@ -51,7 +51,12 @@ impl<C: Clone> Core<C> {
         awaited: Option<C>,
     ) {
         let mut awaited = awaited;
-        for key in self.claims_of(hold) {
+        let claims = match hold {
+            // The hold of the set has ended meanwhile, and its claims wait for this.
+            Hold::Set(set) if self.sets.get(set).is_none() => self.claims_after(set),
+            _ => self.claims_of(hold),
+        };
+        for key in claims {
             let claim = &mut self.claims[key];
             if !claim.is_held() || claim.commits.open == 0 {
                 continue;
@@ -72,6 +77,11 @@ impl<C: Clone> Core<C> {
         if let Some(cell) = awaited {
             self.notify(cell, Notice::Committed(Err(None)));
         }
+    }
+
+    fn claims_after(&self, set: Key) -> Vec<Key> {
+        let own = self.claims.iter().filter(|(_, claim)| claim.set == Some(set));
+        own.map(|(key, _)| key).collect()
     }
 
     /// A renewal decides whether a transaction was made.
