@@ -91,6 +91,7 @@ impl<C: Clone> Core<C> {
             waiter,
             limit,
             since: now,
+            asked: None,
         });
         self.arm(Due::Claim(key), limit);
         self.renew(now, key);
@@ -101,7 +102,6 @@ impl<C: Clone> Core<C> {
         let Some(claim) = self.claims.get_mut(key) else {
             return;
         };
-            asked: None,
         let token = claim.token;
         match claim.commits.postponed.take() {
             Some(Postponed::Ending(awaited)) => self.end(now, key, token, awaited, &[]),
@@ -122,17 +122,6 @@ impl<C: Clone> Core<C> {
         }
     }
 
-            let at = lease.until;
-            lease.renew_at = at;
-            self.arm(Due::Claim(key), at);
-        }
-    }
-
-    /// A renewal says whether a transaction was made whose outcome was unknown.
-    pub(super) fn commit_decided(&mut self, flight: &Flight, key: Key, was_made: bool) {
-        let decides = |unknown: &mut Unknown<C>| {
-            was_made || unknown.asked == Some(flight.key) || flight.sent > unknown.since
-        };
     /// A renewal does not find the claim.
     pub(super) fn renewal_missed(&mut self, now: Time, flight: &Flight, key: Key, reply: &Reply) {
         let claim = &mut self.claims[key];
@@ -144,6 +133,17 @@ impl<C: Clone> Core<C> {
             self.lose(now, key, Loss::Gone);
         } else if let Some(lease) = claim.lease_mut() {
             // The end of the commit sends another one.
+            let at = lease.until;
+            lease.renew_at = at;
+            self.arm(Due::Claim(key), at);
+        }
+    }
+
+    /// A renewal says whether a transaction was made whose outcome was unknown.
+    pub(super) fn commit_decided(&mut self, flight: &Flight, key: Key, was_made: bool) {
+        let decides = |unknown: &mut Unknown<C>| {
+            was_made || unknown.asked == Some(flight.key) || flight.sent > unknown.since
+        };
         let unknown = self.claims[key].commits.unknown.take_if(decides);
         if let Some(cell) = unknown.and_then(|unknown| unknown.waiter) {
             self.notify(cell, Notice::Committed(Ok(was_made)));

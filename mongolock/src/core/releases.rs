@@ -231,7 +231,7 @@ impl<C> Claim<C> {
 
     /// Whether the lock was released until this reply, or the lease given back that the claim resumes.
     fn is_released_by(&self, reply: &Reply) -> bool {
-        let Stage::Releasing(closing) = &self.stage else {
+        let (Stage::Releasing(closing), Some(id)) = (&self.stage, &self.id) else {
             return false;
         };
         let Some(sight) = &reply.sight else {

@@ -1,9 +1,9 @@
 //! What is run: searches of every order, and random runs.
 
-use crate::core::{MS, Once};
+use crate::core::{MS, Once, Span};
 use crate::random;
 use crate::search::{self, Found};
-use crate::setup::{Caller, DEADLINE, Faults, Finish, NONE, PLAIN, Setup, Start, TRY, Wants, set};
+use crate::setup::{Caller, DEADLINE, Faults, Finish, PLAIN, Setup, Start, TRY, Wants, set};
 
 /// One search, or one set of random runs.
 pub(crate) struct Case {
@@ -31,14 +31,12 @@ impl Case {
 
 /// Everything that is run.
 pub(crate) fn all(is_long: bool) -> Vec<Case> {
-    let mut list = List {
-        is_long,
-        cases: Vec::new(),
-    };
+    let cases = Vec::new();
+    let mut list = List { is_long, cases };
     list.locks();
-    list.rejections();
     list.leases_that_end();
     list.forced_releases();
+    list.groups();
     list.sets();
     list.permits();
     list.work_that_succeeds_once();
@@ -55,740 +53,271 @@ struct List {
     cases: Vec<Case>,
 }
 
-/// The faults with their names.
-type Named = (&'static str, Faults);
+/// The callers of each process.
+type Processes = Vec<Vec<Caller>>;
 
-const LOST: Named = ("lost", Faults { lost: 1, ..NONE });
-const UNCLEAR: Named = ("unclear", Faults { unclear: 1, ..NONE });
-const BLOCKED: Named = ("blocked", Faults { blocked: 1, ..NONE });
-const DOUBLED: Named = ("doubled", Faults { doubled: 1, ..NONE });
-const LATE: Named = ("late", Faults { slow: 2, ..NONE });
-const EVENT: Named = (
-    "lost event",
-    Faults {
-        lost_events: 1,
-        holds: 1,
-        ..NONE
-    },
-);
-const CRASH: Named = ("crash", Faults { crashes: 1, ..NONE });
-const CANCEL: Named = ("cancel", Faults { cancelled: 1, ..NONE });
-const HOLD: Named = ("hold", Faults { holds: 2, ..NONE });
-const REJECTED: Named = ("rejected", Faults { rejected: 2, ..NONE });
-const LOST_HOLD: Named = (
-    "lost+hold",
-    Faults {
-        lost: 1,
-        holds: 2,
-        ..NONE
-    },
-);
-const CANCEL_LOST: Named = (
-    "cancel+lost",
-    Faults {
-        cancelled: 1,
-        lost: 1,
-        ..NONE
-    },
-);
-const CANCEL_UNCLEAR: Named = (
-    "cancel+unclear",
-    Faults {
-        cancelled: 1,
-        unclear: 1,
-        ..NONE
-    },
-);
-const CANCEL_LATE: Named = (
-    "cancel+late",
-    Faults {
-        cancelled: 1,
-        slow: 2,
-        ..NONE
-    },
-);
+/// Each fault alone.
+const ONE: [&str; 10] = [
+    "", "lost", "unclear", "blocked", "doubled", "late*2", "crash", "cancel", "hold*2", "rejected*2",
+];
+
+const TWO: [&str; 5] = ["lost hold*2", "cancel lost", "cancel unclear", "cancel late*2", "lost-event hold"];
 
 impl List {
-    fn add(&mut self, name: impl Into<String>, processes: Vec<Vec<Caller>>, faults: Faults) -> &mut Setup {
-        let most = if self.is_long { 3_000_000 } else { 60_000 };
-        self.cases.push(Case {
-            name: name.into(),
-            setup: Setup::new(processes, faults),
-            kind: Kind::Search(most),
-        });
+    /// A search with these faults. The longest ones are cut in the usual run.
+    fn add(&mut self, label: &str, processes: &Processes, faults: &str) -> &mut Setup {
+        let most = if self.is_long { 1_000_000 } else { 20_000 };
+        let mut setup = Setup::new(processes.clone(), Faults::of(faults));
+        setup.most_free = most_free(&setup.faults);
+        let name = format!("{label}: {faults}");
+        let kind = Kind::Search(most);
+        self.cases.push(Case { name, setup, kind });
         let last = self.cases.len() - 1;
         &mut self.cases[last].setup
     }
 
-    fn locks(&mut self) {
-        self.add("plain 1x3", vec![vec![PLAIN; 3]], NONE);
-        self.add("plain 3x1", vec![vec![PLAIN]; 3], NONE);
-        self.add("plain 2x2", vec![vec![PLAIN; 2]; 2], NONE);
-        self.add("plain 2x2 try", vec![vec![PLAIN, TRY]; 2], NONE);
-        self.add("plain 2x2 deadline", vec![vec![PLAIN, DEADLINE]; 2], NONE);
-        let late = ("late", Faults { slow: 3, ..NONE });
-        let hold = ("hold", Faults { holds: 3, ..NONE });
-        let deleted = (
-            "deleted",
-            Faults {
-                deleted: 1,
-                holds: 2,
-                ..NONE
-            },
-        );
-        for (name, faults) in [
-            LOST,
-            UNCLEAR,
-            BLOCKED,
-            DOUBLED,
-            late,
-            EVENT,
-            CRASH,
-            CANCEL,
-            hold,
-            deleted,
-            LOST_HOLD,
-            CANCEL_LOST,
-            CANCEL_UNCLEAR,
-            CANCEL_LATE,
-        ] {
-            self.add(format!("{name} 2x1"), vec![vec![PLAIN]; 2], faults);
-            self.add(
-                format!("{name} 1x2 deadline"),
-                vec![vec![PLAIN, DEADLINE]],
-                faults,
-            );
-            self.add(format!("{name} 1x2 try"), vec![vec![PLAIN, TRY]], faults);
-            self.add(format!("{name} 1x3"), vec![vec![PLAIN; 3]], faults);
-        }
-        for (name, faults) in [CRASH, LOST, CANCEL] {
-            self.add(format!("{name} 3x1"), vec![vec![PLAIN]; 3], faults);
-            self.add(format!("{name} 2x2"), vec![vec![PLAIN; 2]; 2], faults);
-        }
-        let overdue = Faults {
-            slow: 8,
-            cancelled: 1,
-            ..NONE
-        };
-        for (name, caller) in [("overdue", PLAIN), ("overdue long", PLAIN.expiring(120_000))] {
-            self.add(format!("{name} 1x1"), vec![vec![caller]], overdue);
-            self.add(format!("{name} 1x2"), vec![vec![caller; 2]], overdue);
+    /// Each of these with each of the faults.
+    fn each(&mut self, processes: &[(&str, Processes)], faults: &[&[&str]]) {
+        for faults in faults.iter().flat_map(|faults| faults.iter()) {
+            for (label, processes) in processes {
+                self.add(label, processes, faults);
+            }
         }
     }
 
-    /// The server rejects commands because of its load.
-    fn rejections(&mut self) {
-        for (name, faults) in [
-            ("one", Faults { rejected: 1, ..NONE }),
-            ("three", Faults { rejected: 3, ..NONE }),
-            (
-                "hold",
-                Faults {
-                    rejected: 2,
-                    holds: 2,
-                    ..NONE
-                },
-            ),
-            (
-                "cancel",
-                Faults {
-                    rejected: 2,
-                    cancelled: 1,
-                    ..NONE
-                },
-            ),
-            (
-                "lost",
-                Faults {
-                    rejected: 1,
-                    lost: 1,
-                    ..NONE
-                },
-            ),
-            (
-                "unclear",
-                Faults {
-                    rejected: 2,
-                    unclear: 1,
-                    ..NONE
-                },
-            ),
-            (
-                "late",
-                Faults {
-                    rejected: 1,
-                    slow: 2,
-                    ..NONE
-                },
-            ),
-        ] {
-            self.add(format!("rejected {name} 2x1"), vec![vec![PLAIN]; 2], faults);
-            self.add(
-                format!("rejected {name} 1x2 deadline"),
-                vec![vec![PLAIN, DEADLINE]],
-                faults,
-            );
-            self.add(format!("rejected {name} 1x2 try"), vec![vec![PLAIN, TRY]], faults);
-            self.add(format!("rejected {name} 2x2"), vec![vec![PLAIN; 2]; 2], faults);
+    fn locks(&mut self) {
+        let few = [
+            ("lock 2x1", vec![vec![PLAIN]; 2]),
+            ("lock 1x2 deadline", vec![vec![PLAIN, DEADLINE]]),
+            ("lock 1x2 try", vec![vec![PLAIN, TRY]]),
+            ("lock 1x3", vec![vec![PLAIN; 3]]),
+        ];
+        self.each(&few, &[&ONE, &TWO, &["late*3", "hold*3", "deleted hold*2", "lost-event hold*4"]]);
+        let many = [
+            ("lock 2x2", vec![vec![PLAIN; 2]; 2]),
+            ("lock 2x2 try", vec![vec![PLAIN, TRY]; 2]),
+            ("lock 2x2 deadline", vec![vec![PLAIN, DEADLINE]; 2]),
+            ("lock 3x1", vec![vec![PLAIN]; 3]),
+        ];
+        self.each(&many, &[&["", "crash", "lost", "cancel"]]);
+        let rejected = ["rejected", "rejected*3", "rejected*2 hold*2", "rejected*2 cancel", "rejected lost",
+            "rejected*2 unclear", "rejected late*2"];
+        self.each(&few[..3], &[&rejected]);
+        self.each(&many[..1], &[&rejected]);
+        for (label, caller) in [("overdue", PLAIN), ("overdue long", PLAIN.expiring(120_000))] {
+            for number in [1, 2] {
+                self.add(&format!("{label} 1x{number}"), &vec![vec![caller; number]], "late*8 cancel");
+            }
         }
     }
 
     /// Renewals are lost, and replies come late.
     fn leases_that_end(&mut self) {
-        let short = PLAIN.expiring(3000);
-        for (name, faults) in [
-            (
-                "lost",
-                Faults {
-                    lost: 2,
-                    slow: 1,
-                    holds: 5,
-                    ..NONE
-                },
-            ),
-            (
-                "slow",
-                Faults {
-                    slow: 4,
-                    holds: 1,
-                    ..NONE
-                },
-            ),
-            (
-                "doubled",
-                Faults {
-                    doubled: 1,
-                    slow: 3,
-                    holds: 1,
-                    ..NONE
-                },
-            ),
-            (
-                "crash",
-                Faults {
-                    crashes: 1,
-                    slow: 1,
-                    holds: 2,
-                    ..NONE
-                },
-            ),
-        ] {
-            self.add(format!("short {name} 2x1"), vec![vec![short]; 2], faults);
-        }
+        let short = [("short 2x1", vec![vec![PLAIN.expiring(3000)]; 2])];
+        self.each(&short, &[&["lost*2 late hold*5", "late*4 hold", "doubled late*3 hold", "crash late hold*2"]]);
     }
 
     /// An operator releases the lock while a copy of the holder's claim is on its way.
     fn forced_releases(&mut self) {
         let short = PLAIN.expiring(3000);
-        let forced = Faults {
-            forced: 1,
-            holds: 4,
-            ..NONE
-        };
-        for (name, start, faults) in [
-            ("plain", Start::Plain, forced),
-            ("late copy", Start::Plain, Faults { slow: 3, ..forced }),
-            (
-                "lost",
-                Start::Plain,
-                Faults {
-                    lost: 1,
-                    slow: 2,
-                    ..forced
-                },
-            ),
-            (
-                "cancel",
-                Start::Plain,
-                Faults {
-                    cancelled: 1,
-                    slow: 2,
-                    ..forced
-                },
-            ),
-            ("copy", Start::Copied, forced),
-            ("copy lost", Start::Copied, Faults { lost: 1, ..forced }),
-            (
-                "copy cancel",
-                Start::Copied,
-                Faults {
-                    cancelled: 1,
-                    ..forced
-                },
-            ),
-            ("copy freed", Start::Freed, forced),
-            ("copy freed lost", Start::Freed, Faults { lost: 1, ..forced }),
+        for (label, start, faults) in [
+            ("forced", Start::Plain, ""),
+            ("forced", Start::Plain, "late*3"),
+            ("forced", Start::Plain, "lost late*2"),
+            ("forced", Start::Plain, "cancel late*2"),
+            ("forced copy", Start::Copied, ""),
+            ("forced copy", Start::Copied, "lost"),
+            ("forced copy", Start::Copied, "cancel"),
+            ("forced copy freed", Start::Freed, ""),
+            ("forced copy freed", Start::Freed, "lost"),
         ] {
             for callers in [[1, 1], [2, 1], [1, 2]] {
+                let label = format!("{label} {callers:?}");
                 let processes = callers.map(|number| vec![short; number]).to_vec();
-                self.add(format!("forced {name} {callers:?}"), processes, faults)
-                    .start = start;
+                self.add(&label, &processes, &format!("{faults} forced hold*4")).start = start;
             }
+        }
+    }
+
+    /// Several claims, releases and renewals in one command.
+    fn groups(&mut self) {
+        let locks: Vec<Caller> = [&["a"], &["b"], &["c"], &["d"], &["e"]].map(|name| set(name)).to_vec();
+        for faults in ONE {
+            self.add("group 1x5", &vec![locks.clone()], faults).pool = 3;
+            self.add("group 1x3", &vec![locks[..3].to_vec()], &format!("{faults} hold*3")).pool = 3;
         }
     }
 
     fn sets(&mut self) {
         let (ab, bc, a, b) = (set(&["a", "b"]), set(&["b", "c"]), set(&["a"]), set(&["b"]));
-        for (name, faults) in [
-            ("plain", NONE),
-            LOST,
-            UNCLEAR,
-            BLOCKED,
-            LATE,
-            CRASH,
-            CANCEL,
-            HOLD,
-            REJECTED,
-            CANCEL_LOST,
-            EVENT,
-        ] {
-            self.add(format!("set {name} ab, ab"), vec![vec![ab], vec![ab]], faults);
-            self.add(format!("set {name} ab, bc"), vec![vec![ab], vec![bc]], faults);
-            self.add(format!("set {name} ab, b"), vec![vec![ab], vec![b]], faults);
-            self.add(format!("set {name} b ab"), vec![vec![b, ab]], faults);
-            self.add(format!("set {name} ab ab"), vec![vec![ab, ab]], faults);
-            self.add(
-                format!("set {name} ab, a, b"),
-                vec![vec![ab], vec![a], vec![b]],
-                faults,
-            );
-        }
-        self.add(
-            "set short ab, b",
-            vec![vec![ab.expiring(3000)], vec![b]],
-            Faults {
-                lost: 1,
-                holds: 4,
-                ..NONE
-            },
-        );
-        self.add("set plain ab b, a b", vec![vec![ab, b], vec![a, b]], NONE);
-        self.add("set plain ab ab, ab", vec![vec![ab, ab], vec![ab]], NONE);
-        for (name, faults) in [CANCEL, LOST, CRASH] {
-            self.add(
-                format!("set {name} ab ab, b"),
-                vec![vec![ab, ab], vec![b]],
-                faults,
-            );
-            self.add(
-                format!("set {name} ab b, b b"),
-                vec![vec![ab, b], vec![b, b]],
-                faults,
-            );
-            self.add(
-                format!("set {name} ab a, b a"),
-                vec![vec![ab, a], vec![b, a]],
-                faults,
-            );
-        }
-        let all = Caller {
-            is_try: true,
-            limit: TRY.limit,
-            ..ab
-        };
-        self.add("set plain try ab, b", vec![vec![all], vec![b]], NONE);
-        self.add("set lost try ab b", vec![vec![all, b]], LOST.1);
+        let few = [
+            ("set ab, ab", vec![vec![ab], vec![ab]]),
+            ("set ab, bc", vec![vec![ab], vec![bc]]),
+            ("set ab, b", vec![vec![ab], vec![b]]),
+            ("set b ab", vec![vec![b, ab]]),
+            ("set ab ab", vec![vec![ab, ab]]),
+            ("set ab, a, b", vec![vec![ab], vec![a], vec![b]]),
+            ("set ab try, b", vec![vec![Caller { is_try: true, limit: TRY.limit, ..ab }], vec![b]]),
+        ];
+        let two = ["crash hold", "crash lost", "cancel hold", "rejected*2 cancel"];
+        self.each(&few, &[&ONE, &TWO, &two]);
+        let many = [
+            ("set ab b, a b", vec![vec![ab, b], vec![a, b]]),
+            ("set ab ab, ab", vec![vec![ab, ab], vec![ab]]),
+            ("set ab ab, b", vec![vec![ab, ab], vec![b]]),
+            ("set ab b, b b", vec![vec![ab, b], vec![b, b]]),
+            ("set ab a, b a", vec![vec![ab, a], vec![b, a]]),
+        ];
+        self.each(&many, &[&["", "cancel", "lost", "crash", "rejected*2", "late"]]);
+        self.add("set ab short, b", &vec![vec![ab.expiring(3000)], vec![b]], "lost hold*4");
     }
 
     fn permits(&mut self) {
-        for width in [1, 2] {
-            let permit = Caller {
-                wants: Wants::Permit(width),
-                ..PLAIN
-            };
-            let attempt = Caller {
-                wants: Wants::Permit(width),
-                ..TRY
-            };
-            let label = format!("permits of {width}");
-            self.add(format!("{label} plain 1x3"), vec![vec![permit; 3]], NONE);
-            self.add(format!("{label} plain 2x2"), vec![vec![permit; 2]; 2], NONE);
-            self.add(
-                format!("{label} plain 2x2 try"),
-                vec![vec![permit, attempt]; 2],
-                NONE,
-            );
-            for (name, faults) in [
-                LOST,
-                UNCLEAR,
-                BLOCKED,
-                REJECTED,
-                EVENT,
-                LATE,
-                CRASH,
-                CANCEL,
-                HOLD,
-                LOST_HOLD,
-                CANCEL_LOST,
-                CANCEL_UNCLEAR,
-            ] {
-                self.add(format!("{label} {name} 2x1"), vec![vec![permit]; 2], faults);
-                self.add(format!("{label} {name} 1x2"), vec![vec![permit; 2]], faults);
-                self.add(format!("{label} {name} 2x2"), vec![vec![permit; 2]; 2], faults);
-                self.add(
-                    format!("{label} {name} 1x3 try"),
-                    vec![vec![permit, permit, attempt]],
-                    faults,
-                );
-            }
+        for (width, [two, pair, try_of_three, three, four, tries]) in [
+            (1, ["permits of 1 2x1", "permits of 1 1x2", "permits of 1 1x3 try", "permits of 1 1x3", "permits of 1 2x2", "permits of 1 2x2 try"]),
+            (2, ["permits of 2 2x1", "permits of 2 1x2", "permits of 2 1x3 try", "permits of 2 1x3", "permits of 2 2x2", "permits of 2 2x2 try"]),
+        ] {
+            let wants = Wants::Permit(width);
+            let (permit, attempt) = (Caller { wants, ..PLAIN }, Caller { wants, ..TRY });
+            let few = [
+                (two, vec![vec![permit]; 2]),
+                (pair, vec![vec![permit; 2]]),
+                (try_of_three, vec![vec![permit, permit, attempt]]),
+                (four, vec![vec![permit; 2]; 2]),
+            ];
+            self.each(&few, &[&ONE, &TWO]);
+            self.each(&[(three, vec![vec![permit; 3]]), (tries, vec![vec![permit, attempt]; 2])], &[&[""]]);
         }
     }
 
     fn work_that_succeeds_once(&mut self) {
         let ends = &[Finish::Done, Finish::Release];
-        let per_period = Caller {
-            once: Some(Once::PerPeriod(3000)),
-            ends,
-            ..PLAIN
-        };
-        let kept = Caller {
-            once: Some(Once::Kept(5000)),
-            ends,
-            ..PLAIN
-        };
-        for (label, caller) in [("once per period", per_period), ("once kept", kept)] {
-            let attempt = Caller {
-                is_try: true,
-                limit: TRY.limit,
-                ..caller
-            };
-            for (name, faults) in [
-                ("plain", NONE),
-                LOST,
-                UNCLEAR,
-                DOUBLED,
-                LATE,
-                CRASH,
-                CANCEL,
-                HOLD,
-                LOST_HOLD,
-                CANCEL_LOST,
-                EVENT,
-                REJECTED,
-            ] {
-                self.add(format!("{label} {name} 2x1"), vec![vec![caller]; 2], faults);
-                self.add(
-                    format!("{label} {name} 1x2 try"),
-                    vec![vec![caller, attempt]],
-                    faults,
-                );
-            }
-            self.add(format!("{label} plain 2x2"), vec![vec![caller; 2]; 2], NONE);
-            self.add(
-                format!("{label} plain beside others"),
-                vec![vec![caller], vec![PLAIN]],
-                HOLD.1,
-            );
-            let short = caller.expiring(3000);
-            self.add(
-                format!("{label} short 2x1"),
-                vec![vec![short]; 2],
-                Faults {
-                    lost: 2,
-                    holds: 3,
-                    ..NONE
-                },
-            );
-        }
-        let least = Caller {
-            min_hold: 2000,
-            ..PLAIN
-        };
-        for (name, faults) in [("plain", NONE), LOST, LATE, CRASH] {
-            self.add(format!("least hold {name} 2x1"), vec![vec![least]; 2], faults);
-        }
+        let of = |once| Caller { once: Some(once), ends, ..PLAIN };
+        let (period, kept) = (of(Once::PerPeriod(3000)), of(Once::Kept(5000)));
+        let attempt = |caller| Caller { is_try: true, limit: TRY.limit, ..caller };
+        let least = Caller { min_hold: 2000, ..PLAIN };
+        let few = [
+            ("once per period 2x1", vec![vec![period]; 2]),
+            ("once per period 1x2 try", vec![vec![period, attempt(period)]]),
+            ("once kept 2x1", vec![vec![kept]; 2]),
+            ("once kept 1x2 try", vec![vec![kept, attempt(kept)]]),
+            ("least hold 2x1", vec![vec![least]; 2]),
+        ];
+        self.each(&few, &[&ONE, &TWO]);
+        let many = [
+            ("once per period 2x2", vec![vec![period; 2]; 2]),
+            ("once kept 2x2", vec![vec![kept; 2]; 2]),
+            ("once kept, plain", vec![vec![kept], vec![PLAIN]]),
+        ];
+        self.each(&many, &[&["", "hold*2"]]);
+        let short = [
+            ("once per period short 2x1", vec![vec![period.expiring(3000)]; 2]),
+            ("once kept short 2x1", vec![vec![kept.expiring(3000)]; 2]),
+        ];
+        self.each(&short, &[&["lost*2 hold*3", "late*3 hold*2"]]);
     }
 
     fn detached_leases(&mut self) {
-        let detach = Caller {
-            ends: &[Finish::Detach],
-            ..PLAIN
-        };
-        let resume = Caller {
-            wants: Wants::Lease,
-            limit: Some(5000 * MS),
-            ..PLAIN
-        };
-        let pair = Caller {
-            wants: Wants::Locks(&["a", "b"]),
-            ..detach
-        };
-        for (name, faults) in [
-            ("plain", NONE),
-            LOST,
-            UNCLEAR,
-            BLOCKED,
-            DOUBLED,
-            LATE,
-            CRASH,
-            CANCEL,
-            HOLD,
-            REJECTED,
-            CANCEL_LOST,
-            CANCEL_UNCLEAR,
-        ] {
-            self.add(
-                format!("detach {name} 1, 1x1"),
-                vec![vec![detach], vec![resume]],
-                faults,
-            );
-            self.add(
-                format!("detach {name} 1, 2x1"),
-                vec![vec![detach], vec![resume], vec![resume]],
-                faults,
-            );
-            self.add(
-                format!("detach {name} 1, 1x2"),
-                vec![vec![detach], vec![resume, resume]],
-                faults,
-            );
-            self.add(
-                format!("detach {name} and a caller"),
-                vec![vec![detach, resume], vec![PLAIN]],
-                faults,
-            );
-            self.add(
-                format!("detach {name} ab"),
-                vec![vec![pair], vec![resume, resume]],
-                faults,
-            );
-        }
+        let detach = Caller { ends: &[Finish::Detach], ..PLAIN };
+        let resume = Caller { wants: Wants::Lease, limit: Some(5000 * MS), ..PLAIN };
+        let pair = Caller { wants: Wants::Locks(&["a", "b"]), ..detach };
+        let few = [
+            ("detach, resume", vec![vec![detach], vec![resume]]),
+            ("detach, resume, resume", vec![vec![detach], vec![resume], vec![resume]]),
+            ("detach, resume resume", vec![vec![detach], vec![resume, resume]]),
+            ("detach resume, plain", vec![vec![detach, resume], vec![PLAIN]]),
+            ("detach ab, resume resume", vec![vec![pair], vec![resume, resume]]),
+        ];
+        self.each(&few, &[&ONE, &TWO[..4]]);
     }
 
     /// Transactions that commit only under the hold.
     fn transactions(&mut self) {
-        let ends = &[Finish::Commit { marks: false }];
-        let plain = Caller { ends, ..PLAIN };
+        let plain = Caller { ends: &[Finish::Commit { marks: false }], ..PLAIN };
         let ends = &[Finish::Commit { marks: true }, Finish::Release];
-        let marking = Caller {
-            once: Some(Once::Kept(5000)),
-            ends,
-            ..PLAIN
-        };
-        let two = Faults {
-            unclear: 1,
-            lost: 1,
-            aborts: 1,
-            ..NONE
-        };
-        for (name, faults) in [
-            ("plain", Faults { aborts: 1, ..NONE }),
-            LOST_HOLD,
-            (
-                "unclear",
-                Faults {
-                    unclear: 1,
-                    aborts: 1,
-                    holds: 1,
-                    ..NONE
-                },
-            ),
-            ("unclear+lost", two),
-            (
-                "late",
-                Faults {
-                    slow: 2,
-                    holds: 1,
-                    aborts: 1,
-                    ..NONE
-                },
-            ),
-            (
-                "unclear+late",
-                Faults {
-                    slow: 2,
-                    holds: 1,
-                    unclear: 1,
-                    ..NONE
-                },
-            ),
-            (
-                "cancel",
-                Faults {
-                    cancelled: 1,
-                    aborts: 1,
-                    slow: 1,
-                    ..NONE
-                },
-            ),
-            (
-                "crash",
-                Faults {
-                    crashes: 1,
-                    aborts: 1,
-                    ..NONE
-                },
-            ),
-            (
-                "shutdown",
-                Faults {
-                    shutdowns: 1,
-                    aborts: 1,
-                    unclear: 1,
-                    ..NONE
-                },
-            ),
-            (
-                "forced",
-                Faults {
-                    forced: 1,
-                    holds: 2,
-                    ..NONE
-                },
-            ),
-        ] {
-            for (label, caller) in [("commit", plain), ("commit done", marking)] {
-                self.add(format!("{label} {name} 2x1"), vec![vec![caller]; 2], faults);
-                let short = caller.expiring(3000);
-                self.add(
-                    format!("{label} short {name} 1x2"),
-                    vec![vec![short, caller]],
-                    faults,
-                );
-            }
-            let pair = Caller {
-                wants: Wants::Locks(&["a", "b"]),
-                ..marking
-            };
-            self.add(format!("commit done ab {name}"), vec![vec![pair]], faults);
-        }
+        // The mark stands for longer than the lease.
+        let marking = Caller { once: Some(Once::Kept(60_000)), ends, ..PLAIN };
+        let pair = Caller { wants: Wants::Locks(&["a", "b"]), ..marking };
+        let cases = [
+            ("commit 2x1", vec![vec![plain]; 2]),
+            ("commit short 1x2", vec![vec![plain.expiring(3000), plain]]),
+            ("commit done 2x1", vec![vec![marking]; 2]),
+            ("commit done short 1x2", vec![vec![marking.expiring(3000), marking]]),
+            ("commit done ab", vec![vec![pair]]),
+        ];
+        self.each(&cases, &[&[
+            "abort", "lost hold*2", "unclear abort hold", "unclear lost abort", "late*2 hold abort",
+            "unclear late*2 hold", "cancel abort late", "crash abort", "shutdown abort unclear", "forced hold*2",
+        ]]);
     }
 
     fn shutdowns(&mut self) {
-        let ends = &[Finish::Done, Finish::Release];
-        let once = Caller {
-            once: Some(Once::Kept(5000)),
-            ends,
-            ..PLAIN
-        };
-        let detach = Caller {
-            ends: &[Finish::Detach],
-            ..PLAIN
-        };
-        let resume = Caller {
-            wants: Wants::Lease,
-            limit: Some(5000 * MS),
-            ..PLAIN
-        };
-        let permit = Caller {
-            wants: Wants::Permit(2),
-            ..PLAIN
-        };
+        let once = Caller { once: Some(Once::Kept(5000)), ends: &[Finish::Done, Finish::Release], ..PLAIN };
+        let detach = Caller { ends: &[Finish::Detach], ..PLAIN };
+        let resume = Caller { wants: Wants::Lease, limit: Some(5000 * MS), ..PLAIN };
+        let permit = Caller { wants: Wants::Permit(2), ..PLAIN };
         let ab = set(&["a", "b"]);
-        for (label, processes) in [
-            ("a lock", vec![vec![PLAIN; 2], vec![PLAIN]]),
-            ("a set", vec![vec![ab, ab], vec![ab]]),
-            ("permits", vec![vec![permit; 2], vec![permit]]),
-            ("work once", vec![vec![once; 2], vec![once]]),
-            ("detachment", vec![vec![detach, resume], vec![resume]]),
-        ] {
-            for (name, faults) in [("plain", NONE), LOST, UNCLEAR, LATE, CANCEL] {
-                let faults = Faults {
-                    shutdowns: 1,
-                    ..faults
-                };
-                self.add(format!("shutdown {label} {name}"), processes.clone(), faults);
-            }
-        }
+        let cases = [
+            ("shutdown, locks", vec![vec![PLAIN; 2], vec![PLAIN]]),
+            ("shutdown, sets", vec![vec![ab, ab], vec![ab]]),
+            ("shutdown, permits", vec![vec![permit; 2], vec![permit]]),
+            ("shutdown, once", vec![vec![once; 2], vec![once]]),
+            ("shutdown, leases", vec![vec![detach, resume], vec![resume]]),
+        ];
+        self.each(&cases, &[&[
+            "shutdown", "shutdown lost", "shutdown unclear", "shutdown late*2", "shutdown cancel", "shutdown rejected*2",
+        ]]);
     }
 
     /// Change streams that lose, repeat or end.
     fn streams(&mut self) {
-        let permit = Caller {
-            wants: Wants::Permit(1),
-            ..PLAIN
-        };
-        for (label, caller) in [("lock", PLAIN), ("permit", permit), ("set", set(&["a", "b"]))] {
-            for (name, faults) in [
-                (
-                    "lost",
-                    Faults {
-                        lost_events: 1,
-                        holds: 4,
-                        ..NONE
-                    },
-                ),
-                (
-                    "doubled",
-                    Faults {
-                        doubled_events: 2,
-                        holds: 2,
-                        ..NONE
-                    },
-                ),
-                (
-                    "closed",
-                    Faults {
-                        closed_streams: 1,
-                        holds: 3,
-                        ..NONE
-                    },
-                ),
-            ] {
-                self.add(
-                    format!("events {name} {label} 2x1"),
-                    vec![vec![caller]; 2],
-                    faults,
-                );
-                let faults = Faults { holds: 1, ..faults };
-                self.add(
-                    format!("events {name} {label} 2x2"),
-                    vec![vec![caller; 2]; 2],
-                    faults,
-                );
-            }
-        }
+        let permit = Caller { wants: Wants::Permit(1), ..PLAIN };
+        let ab = set(&["a", "b"]);
+        let few = [
+            ("events lock 2x1", vec![vec![PLAIN]; 2]),
+            ("events permit 2x1", vec![vec![permit]; 2]),
+            ("events set 2x1", vec![vec![ab]; 2]),
+        ];
+        self.each(&few, &[&["lost-event hold*4", "doubled-event*2 hold*2", "closed-stream hold*3"]]);
+        let many = [
+            ("events lock 2x2", vec![vec![PLAIN; 2]; 2]),
+            ("events permit 2x2", vec![vec![permit; 2]; 2]),
+            ("events set 2x2", vec![vec![ab; 2]; 2]),
+        ];
+        self.each(&many, &[&["lost-event hold", "doubled-event*2 hold", "closed-stream hold"]]);
     }
 
     /// Many faults, and callers that come again.
     fn random_runs(&mut self) {
-        let (ab, b) = (set(&["a", "b"]), set(&["b"]));
-        let permit = Caller {
-            wants: Wants::Permit(2),
-            ..PLAIN
-        };
-        let done = &[Finish::Done, Finish::Release, Finish::Commit { marks: true }];
-        let once = Caller {
-            once: Some(Once::Kept(2000)),
-            ends: done,
-            ..PLAIN
-        };
-        let commit = Caller {
-            ends: &[Finish::Release, Finish::Commit { marks: false }],
-            ..PLAIN
-        };
-        let faults = Faults {
-            lost: 50,
-            unclear: 50,
-            blocked: 50,
-            rejected: 50,
-            doubled: 50,
-            slow: 200,
-            cancelled: 100,
-            crashes: 1,
-            lost_events: 30,
-            doubled_events: 30,
-            closed_streams: 20,
-            deleted: 50,
-            shutdowns: 0,
-            aborts: 20,
-            forced: 0,
-            holds: u16::MAX,
-        };
-        for (name, processes) in [
-            ("locks 3x4", vec![vec![PLAIN, DEADLINE, TRY, commit]; 3]),
-            ("short leases 3x3", vec![vec![PLAIN.expiring(3000); 3]; 3]),
-            ("sets 3x4", vec![vec![ab, b, ab, set(&["a"])]; 3]),
-            ("permits 3x4", vec![vec![permit; 4]; 3]),
-            ("work once 3x3", vec![vec![once; 3]; 3]),
+        let (ab, a, b) = (set(&["a", "b"]), set(&["a"]), set(&["b"]));
+        let permit = Caller { wants: Wants::Permit(2), ..PLAIN };
+        let ends = &[Finish::Done, Finish::Release, Finish::Commit { marks: true }];
+        let once = Caller { once: Some(Once::Kept(40_000)), ends, ..PLAIN };
+        let commit = Caller { ends: &[Finish::Release, Finish::Commit { marks: false }], ..PLAIN };
+        let length = 2000;
+        let seeds = if self.is_long { 1000 } else { 10 };
+        let faults = "lost*50 unclear*50 blocked*50 rejected*50 doubled*50 late*200 cancel*100 crash lost-event*30 \
+             doubled-event*30 closed-stream*20 deleted*50 abort*20 hold*60000";
+        for (label, processes) in [
+            ("random locks 3x4", vec![vec![PLAIN, DEADLINE, TRY, commit]; 3]),
+            ("random short leases 3x3", vec![vec![PLAIN.expiring(3000); 3]; 3]),
+            ("random sets 3x4", vec![vec![ab, b, ab, a]; 3]),
+            ("random permits 3x4", vec![vec![permit; 4]; 3]),
+            ("random work once 3x3", vec![vec![once; 3]; 3]),
         ] {
-            let setup = self.add(format!("random {name}"), processes, faults);
-            setup.again = true;
-            let length = 2000;
-            let seeds = if self.is_long { 1000 } else { 10 };
+            self.add(label, &processes, faults).again = true;
             if let Some(case) = self.cases.last_mut() {
                 case.kind = Kind::Random { seeds, length };
             }
         }
     }
+}
+
+/// The longest time for which a caller may wait for what is free, with these faults.
+fn most_free(faults: &Faults) -> Span {
+    let ms = match faults {
+        Faults { lost: 0, slow: 0, lost_events: 0, closed_streams: 0, .. } => 150,
+        _ => 40_000,
+    };
+    ms * MS
 }

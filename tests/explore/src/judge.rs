@@ -222,7 +222,8 @@ impl World<'_> {
 
     /// A call ends without what it wants.
     pub(crate) fn judge_failure(&mut self, number: usize, waits: &Waits, cause: Cause) {
-        let holds_any = self.processes[number].holds().next().is_some();
+        // A hold that ends while a transaction is under way is kept until that ends.
+        let holds_any = self.processes[number].holds().next().is_some() || self.transactions_of(number);
         let breach = match cause {
             Cause::Busy if waits.was_free => "busy, and the lock was free from begin to end",
             Cause::Busy if !waits.has_heard && !holds_any => "busy, and nothing has said so",

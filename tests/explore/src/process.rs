@@ -104,14 +104,14 @@ impl Luck for Counter<'_> {
 }
 
 impl Process {
-    pub(crate) fn new(number: usize, callers: usize, now: Time) -> Self {
+    pub(crate) fn new(number: usize, callers: usize, pool: usize, now: Time) -> Self {
         let conf = Conf {
             mark: mark_of(number),
             owner: format!("p{number}").into(),
-            may_listen: true,
+            may_listen: Places::may_listen(pool),
             margin: 0,
             retry: (50 * MS, 1000 * MS),
-            places: Places::of_pool(16),
+            places: Places::of_pool(pool),
         };
         Self {
             core: Core::new(conf, now),

@@ -14,6 +14,8 @@ pub(crate) struct Setup {
     /// The names that each of them wants; of a semaphore its name, with the separator at its end.
     names: Vec<Vec<Arc<[Name]>>>,
     pub(crate) start: Start,
+    /// The size of each process's connection pool.
+    pub(crate) pool: usize,
     /// How many faults of each kind there may be.
     pub(crate) faults: Faults,
     /// Whether a caller comes again, for ever.
@@ -101,24 +103,39 @@ pub(crate) struct Faults {
     pub(crate) holds: u16,
 }
 
-pub(crate) const NONE: Faults = Faults {
-    lost: 0,
-    unclear: 0,
-    blocked: 0,
-    rejected: 0,
-    doubled: 0,
-    slow: 0,
-    cancelled: 0,
-    crashes: 0,
-    lost_events: 0,
-    doubled_events: 0,
-    closed_streams: 0,
-    forced: 0,
-    deleted: 0,
-    shutdowns: 0,
-    aborts: 0,
-    holds: 0,
-};
+impl Faults {
+    /// The faults of these words; `hold*3` stands for three of a kind.
+    pub(crate) fn of(words: &str) -> Self {
+        let mut faults = Self::default();
+        for word in words.split_whitespace() {
+            let (word, number) = word.split_once('*').unwrap_or((word, "1"));
+            *faults.named(word) += number.parse().unwrap_or(u16::MAX);
+        }
+        faults
+    }
+
+    fn named(&mut self, word: &str) -> &mut u16 {
+        match word {
+            "lost" => &mut self.lost,
+            "unclear" => &mut self.unclear,
+            "blocked" => &mut self.blocked,
+            "rejected" => &mut self.rejected,
+            "doubled" => &mut self.doubled,
+            "late" => &mut self.slow,
+            "cancel" => &mut self.cancelled,
+            "crash" => &mut self.crashes,
+            "lost-event" => &mut self.lost_events,
+            "doubled-event" => &mut self.doubled_events,
+            "closed-stream" => &mut self.closed_streams,
+            "forced" => &mut self.forced,
+            "deleted" => &mut self.deleted,
+            "shutdown" => &mut self.shutdowns,
+            "abort" => &mut self.aborts,
+            "hold" => &mut self.holds,
+            word => panic!("no fault is called {word}"),
+        }
+    }
+}
 
 /// A caller that waits for a lock without a limit.
 pub(crate) const PLAIN: Caller = Caller {
@@ -184,6 +201,7 @@ impl Setup {
             names: processes.iter().map(of_process).collect(),
             processes,
             start: Start::Plain,
+            pool: 16,
             faults,
             again: false,
             most_free: 1_000_000 * MS,

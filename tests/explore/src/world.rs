@@ -66,7 +66,7 @@ pub(crate) struct Handle {
 impl<'a> World<'a> {
     pub(crate) fn new(setup: &'a Setup) -> Self {
         let process =
-            |(number, callers): (usize, &Vec<Caller>)| Arc::new(Process::new(number, callers.len(), BEGIN));
+            |(number, callers): (usize, &Vec<Caller>)| Arc::new(Process::new(number, callers.len(), setup.pool, BEGIN));
         let world = Self {
             setup,
             now: BEGIN,
@@ -214,15 +214,13 @@ impl<'a> World<'a> {
             Wants::Lease => leases.iter().map(|(name, _)| name.clone()).collect(),
             _ => Arc::clone(self.setup.names(number, caller)),
         };
-        for message in self
-            .network
-            .iter_mut()
-            .filter(|message| message.process == number)
-        {
-            message.too_old_for |= 1 << caller;
+        let can_end_by_reply = options.is_try || options.once.is_some();
+        for message in self.network.iter_mut().filter(|_| can_end_by_reply) {
+            message.too_old_for |= u8::from(message.process == number) << caller;
         }
         let now = self.now;
         let process = self.process(number);
+        let is_inside_hold = process.holds().next().is_some();
         process.rounds[caller] = process.rounds[caller].wrapping_add(1);
         let cell = process.cell(caller, Role::Call);
         process.callers[caller] = State::Waits(Waits {
@@ -237,7 +235,7 @@ impl<'a> World<'a> {
         });
         self.judge.progress = now;
         self.judge_waits();
-        let join = options.join(false, cell);
+        let join = options.join(is_inside_hold, cell);
         let wanted = match (options.wants, &names[..]) {
             (Wants::Lease, _) => Wanted::Leases(leases, TTL),
             (Wants::Permit(width), [name, ..]) => Wanted::Permit(name.clone(), width),
