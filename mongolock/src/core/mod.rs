@@ -49,7 +49,7 @@ mod time;
 
 pub(crate) use event::{
     Cause, Effect, Ended, Ending, Event, Failure, Fault, FaultKind, Hold, Join, Lane, Look, Loss, Notice,
-    Rules, Saw, Seen, Waiter,
+    Rules, Saw, Seen, Waiter, Wanted,
 };
 pub(crate) use once::Once;
 pub(crate) use places::Places;
