@@ -124,20 +124,18 @@ impl<C: Clone> Core<C> {
 
     /// A single try ends as soon as this process has the lock, or all of its permits.
     pub(super) fn answer_tries(&mut self, now: Time, key: Key) {
-        if self.asking == 0 {
-            return;
-        }
-        let room = &self.rooms[key];
-        let is_held = |key: Key| self.claims[key].is_held();
-        let is_busy = |call: &Call<C>| match call.width {
-            0 => room.turn.is_some_and(is_held),
-            width => room
-                .permits
-                .owners(width)
-                .is_some_and(|mut owners| owners.all(is_held)),
-        };
-        let cause = |call: &Call<C>| (call.caller.is_try && is_busy(call)).then_some(Cause::Busy);
-        self.fail_calls(now, self.calls_in(room, cause));
+        self.fail_calls(now, key, |core, call| {
+            let room = &core.rooms[key];
+            let is_held = |key: Key| core.claims[key].is_held();
+            let is_busy = match call.width {
+                0 => room.turn.is_some_and(is_held),
+                width => room
+                    .permits
+                    .owners(width)
+                    .is_some_and(|mut owners| owners.all(is_held)),
+            };
+            (call.caller.is_try && is_busy).then_some(Cause::Busy)
+        });
     }
 
     /// The same for a reply to a command that was sent after the call had begun: another claim has the lock, or so many permits. What
@@ -150,11 +148,8 @@ impl<C: Clone> Core<C> {
         seen: Option<&Seen>,
         is_full: impl Fn(u32) -> bool,
     ) {
-        if self.asking == 0 {
-            return;
-        }
         let is_mark = seen.is_some_and(Seen::is_mark);
-        let cause = |call: &Call<C>| {
+        self.fail_calls(now, key, |_, call| {
             let is_new = call.asked == Some(flight.key) || call.caller.begun < flight.sent;
             let cause = match call.caller.rules.once {
                 Some(_) if is_mark => Cause::Done,
@@ -162,24 +157,25 @@ impl<C: Clone> Core<C> {
                 _ => return None,
             };
             (is_new && is_full(call.width)).then_some(cause)
-        };
-        self.fail_calls(now, self.calls_in(&self.rooms[key], cause));
+        });
     }
 
-    fn calls_in(&self, room: &Room, cause: impl Fn(&Call<C>) -> Option<Cause>) -> Vec<(Key, Cause)> {
-        let ends = |key: &Key| Some((*key, cause(&self.calls[*key])?));
-        room.queue.iter().filter_map(ends).collect()
-    }
-
-    fn fail_calls(&mut self, now: Time, calls: Vec<(Key, Cause)>) {
-        for (call, cause) in calls {
+    fn fail_calls(&mut self, now: Time, room: Key, cause: impl Fn(&Self, &Call<C>) -> Option<Cause>) {
+        if self.asking == 0 {
+            return;
+        }
+        let calls = self.rooms[room].queue.iter();
+        let cause = |key: &Key| Some((*key, cause(self, &self.calls[*key])?));
+        let ends: Vec<(Key, Cause)> = calls.filter_map(cause).collect();
+        for (call, cause) in ends {
             self.fail(now, call, cause);
         }
     }
 
     /// Whether a single try waits.
     pub(super) fn has_tries(&self, room: &Room) -> bool {
-        self.asking > 0 && room.queue.iter().any(|call| self.calls[*call].caller.is_try)
+        let is_try = |call: &Key| self.calls[*call].caller.is_try;
+        self.asking > 0 && room.queue.iter().any(is_try)
     }
 
     /// A single try leaves out the pause once, whichever call is before it: it waits for what one command says that is sent after its

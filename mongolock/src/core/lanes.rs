@@ -64,16 +64,30 @@ impl Lanes {
     /// Whether one more command of this lane may be sent. While leases are being renewed, the other lanes keep the server busy with
     /// one command each; and a lane with a pause sends one at a time.
     pub(super) fn have_room(&self, lane: Lane) -> bool {
-        let is_single = self[lane].pause > 0 || lane != Lane::Renewals && self[Lane::Renewals].in_flight > 0;
-        let in_flight = self.queues.each_ref().map(|queue| queue.in_flight);
-        let alone = self.queues.iter().map(|queue| queue.alone_in_flight).sum();
-        let may_send = !is_single || self[lane].in_flight == 0;
-        may_send && self.places.have_room(lane, in_flight, alone)
+        let is_busy = lane != Lane::Renewals && self[Lane::Renewals].in_flight > 0;
+        let is_single = is_busy || self[lane].pause > 0;
+        let places = if is_single { 1 } else { self.places.of(lane) };
+        let is_shared = matches!(lane, Lane::Claims | Lane::Ends) && self[lane].in_flight > 0;
+        let shared = self[Lane::Claims].in_flight + self[Lane::Ends].in_flight;
+        let has_share = !is_shared || shared < self.places.claims_and_ends;
+        self[lane].in_flight < places && has_share && self.have_connection(lane)
     }
 
     /// Whether one more command may go alone.
     pub(super) fn have_room_alone(&self, lane: Lane) -> bool {
-        self[lane].alone_in_flight < self.places.alone
+        self[lane].alone_in_flight < self.places.alone && self.have_connection(lane)
+    }
+
+    /// Whether a connection is free. Other lanes leave those of renewals free, unless there is only one for all.
+    fn have_connection(&self, lane: Lane) -> bool {
+        let in_flight = |queue: &Queue| queue.in_flight + queue.alone_in_flight;
+        let all: usize = self.queues.iter().map(in_flight).sum();
+        let is_reserved = lane != Lane::Renewals && self.places.total > 1;
+        let renewals = self
+            .places
+            .of(Lane::Renewals)
+            .saturating_sub(self[Lane::Renewals].in_flight);
+        all + if is_reserved { renewals } else { 0 } < self.places.total
     }
 
     fn number(&mut self, lane: Lane, is_alone: bool) -> &mut usize {

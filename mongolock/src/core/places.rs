@@ -8,11 +8,11 @@ pub(crate) struct Places {
     /// Of the lanes, in the order of [`Lane`].
     lanes: [usize; 4],
     /// Of claims and ends together; each has one in any case.
-    claims_and_ends: usize,
+    pub(super) claims_and_ends: usize,
     /// Of rows that have failed together and go alone, in each lane.
     pub(super) alone: usize,
     /// Of all together.
-    total: usize,
+    pub(super) total: usize,
 }
 
 /// What a change stream and an operator's query take of the pool.
@@ -47,20 +47,7 @@ impl Places {
         pool >= 3
     }
 
-    /// Whether one more command of this lane may be sent while these are in flight.
-    pub(super) fn have_room(&self, lane: Lane, in_flight: [usize; 4], alone: usize) -> bool {
-        let own = in_flight[lane as usize];
-        let renewals = Lane::Renewals as usize;
-        // Others leave the places of renewals free, unless there is only one for all.
-        let reserved = match lane {
-            Lane::Renewals => 0,
-            _ if self.total == 1 => 0,
-            _ => self.lanes[renewals].saturating_sub(in_flight[renewals]),
-        };
-        let all = in_flight.iter().sum::<usize>() + alone + reserved;
-        let is_shared = matches!(lane, Lane::Claims | Lane::Ends);
-        let shared = in_flight[Lane::Claims as usize] + in_flight[Lane::Ends as usize];
-        let fits_together = !is_shared || own == 0 || shared < self.claims_and_ends;
-        own < self.lanes[lane as usize] && fits_together && all < self.total
+    pub(super) fn of(self, lane: Lane) -> usize {
+        self.lanes[lane as usize]
     }
 }

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Takes a rule out of the core, or turns it round, and looks whether the explorer notices it.
+
+    tests/explore/mutants.py                 # all of them, a table at the end; some 15 minutes
+    tests/explore/mutants.py "no new token"  # those whose names contain these words
+
+Each mutant is a replacement in a file of the core, in a copy of the repository. It has to make a named case fail.
+"""
+import os, re, shutil, subprocess, sys, tempfile
+from pathlib import Path
+
+# What is wrong, the file, the text that is replaced, its replacement, and the case that must fail.
+MUTANTS = [
+    ("a key of something that is gone finds what is there now", "slab.rs",
+     "slot.value.as_mut().filter(|_| slot.generation == key.generation)", "slot.value.as_mut()", "cancel"),
+    ("a claim that waits for a command is not taken back", "sending.rs",
+     "_ => claim.in_lane.take_if(|own| *own == lane).is_some(),", "_ => true,", "cancel"),
+    ("no copy of a claim without a reply", "rooms.rs",
+     "self.lanes[Lane::Claims].apart.push_back(vec![turn]);", "claim.in_lane = None;", "lost"),
+    ("a claim that is given up without a reply is not released", "releases.rs",
+     "if self.claims[key].is_unclear {\n            self.release(now, key, None, false);\n        } else {", "{", "cancel+unclear"),
+    ("no release when a late claim can no longer arrive", "releases.rs",
+     "if claim.flights == 0 && !(claim.is_unclear && claim.dead_at > now) {", "if claim.flights == 0 {", "overdue"),
+    ("no release 90 s after a claim with a long lease", "releases.rs",
+     "self.rules.expiry > limits::LONG || self.resumes.is_some()", "false", "overdue long"),
+    ("a claim that gets the lock during its release is not released again", "claims.rs",
+     "closing.is_acquired_again = true,", "closing.is_acquired_again = false,", "cancel"),
+    ("a claim that gets the lock after its release is not released again", "claims.rs",
+     "(Stage::Released, Some(_)) => self.release(now, key, None, false),", "(Stage::Released, Some(_)) => self.end_released(now, key),", "overdue"),
+    ("a grant is believed that comes too late", "claims.rs",
+     "if lease.until <= now || !fits", "if !fits", "short"),
+    ("a lease counts from its reply", "claims.rs",
+     "until: flight.sent + relied_on(left),", "until: now + relied_on(left),", "short"),
+    ("a renewal counts from its reply", "leases.rs",
+     "lease.until.max(flight.sent + relied_on(rules.expiry))", "lease.until.max(now + relied_on(rules.expiry))", "short"),
+    ("a holder relies on more than its lease", "claims.rs",
+     "    lasts * MS - margin(lasts)", "    lasts * MS + margin(lasts)", "short"),
+    ("a claim is delivered to a call with other options", "claims.rs",
+     "call.caller.rules == claim.rules && ", "", "beside others"),
+    ("a claim of another period is believed", "claims.rs",
+     "if period.is_some_and(|(period, at)| period.is_over(at, now - flight.sent)) {", "if false && period.is_some() {", "once per period"),
+    ("the period counts from the last reply", "calls.rs",
+     "let waited = (flight.sent - call.caller.begun).max(0);", "let waited = 0;\n            call.period = None;", "once per period"),
+    ("no new token for the next holder", "leases.rs",
+     "        claim.token += 1;\n", "", "plain 2x2"),
+    ("work that may succeed once is handed over", "leases.rs",
+     "claim.rules.min_hold == 0 && claim.rules.once.is_none()", "claim.rules.min_hold == 0", "once"),
+    ("a minimum hold is handed over", "leases.rs",
+     "claim.rules.min_hold == 0 && claim.rules.once", "claim.rules.once", "least hold"),
+    ("a claim whose commit is under way is handed over", "leases.rs",
+     "if claim.commits.open > 0 {\n            claim.commits.postponed", "if false {\n            claim.commits.postponed", "commit"),
+    ("a claim whose commit is unknown is handed over", "leases.rs",
+     " && claim.commits.unknown.is_none();", ";", "commit"),
+    ("a claim that was handed over is renewed late", "leases.rs",
+     "let renew_at = lease.renew_at.min(now + limits::HANDED_OVER_CHECK);", "let renew_at = lease.renew_at;", "forced"),
+    ("a renewal that misses is no loss", "commits.rs",
+     "            self.lose(now, key, Loss::Gone);\n        } else if let Some(lease)", "        } else if let Some(lease)", "forced"),
+    ("a renewal without the token", "sending.rs",
+     "(self.id.clone()?, Some(self.last), Some(0))", "(self.id.clone()?, None, Some(0))", "forced"),
+    ("a renewal that misses during a detachment is a loss", "leases.rs",
+     "} else if is_held {\n            self.renewal_missed", "} else {\n            self.renewal_missed", "once"),
+    ("a lost lease is not released", "leases.rs",
+     "        self.release(now, key, None, loss == Loss::ShutDown);\n", "        self.end_released(now, key);\n", "forced"),
+    ("a failed release keeps the turn", "releases.rs",
+     "            self.pass_turn(now, room, key);\n        } else if is_renaming", "        } else if is_renaming", "lost"),
+    ("a failed release is not repeated", "releases.rs",
+     "let is_repeated = fault.kind != FaultKind::Lasting", "let is_repeated = fault.kind == FaultKind::Lasting", "unclear"),
+    ("a command that was rejected is forgotten", "replies.rs",
+     "        claim.waits_again(flight.lane);\n        let (room, set)", "        let (room, set)", "rejected"),
+    ("a rejection is taken for a failure before the command", "replies.rs",
+     "claim.landed(now, flight, may_be_applied);", "claim.landed(now, flight, false);", "rejected"),
+    ("a command that has failed together was not applied", "replies.rs",
+     "claim.landed(now, flight, fault.kind != FaultKind::NotApplied);", "claim.landed(now, flight, false);", "permits"),
+    ("what has failed together does not go apart", "replies.rs",
+     "self.lanes[flight.lane].apart.extend(parts);", "drop(parts);", "permits"),
+    ("a release that is reported during a claim is forgotten", "news.rs",
+     "            room.is_outdated = true;\n", "", "plain 2x2"),
+    ("what was asked before the stream was open is not asked again", "listening.rs",
+     "room.is_outdated = claim.is_some_and(|claim| claim.flights > 0);", "", "plain"),
+    ("a room is forgotten although its claim has to be released", "rooms.rs",
+     "} else if room.claims.is_empty() {", "} else {", "cancel"),
+    ("an old reply answers a single try", "calls.rs",
+     "let is_new = call.asked == Some(flight.key) || call.caller.begun < flight.sent;", "let is_new = true;", "try"),
+    ("a claim of this process answers a single try", "news.rs",
+     "if !is_own && self.rooms[key].permits.is_of_lock() {", "if self.rooms[key].permits.is_of_lock() {", "try"),
+    ("a set keeps what it may have only later", "claims.rs",
+     "                self.withdraw(now, key);\n            }\n            // An operator", "            }\n            // An operator", "set"),
+    ("a set that has lost a lock goes on", "leases.rs",
+     "            self.set_lost(now, set, key);", "            let _ = set;", "set short"),
+    ("a permit of another process counts as free", "permits.rs",
+     "let permit = if is_taken { Permit::Taken } else { Permit::Unknown };", "let permit = if is_taken { Permit::Free } else { Permit::Unknown };", "permits"),
+    ("claims for permits that no call waits for go on", "permits.rs",
+     "        self.give_up_surplus(now, key);\n", "", "permits"),
+    ("a released permit is not reported", "permits.rs",
+     "room.permits.set_unless_own(number, Permit::Free);\n        (room.seen", "(room.seen", "permits"),
+    ("a mark is not repeated", "releases.rs",
+     "            if !is_waiting {\n                self.push(key, Lane::Ends);", "            if false && !is_waiting {\n                self.push(key, Lane::Ends);", "once"),
+    ("a detached lease without a handle stays", "renaming.rs",
+     "        self.discard(now, lease.into_iter().collect());\n", "", "detach"),
+    ("a resumption that is given up is released", "sending.rs",
+     "(Stage::Releasing(_), Some((to, ttl))) => (When::is(id), rename((to, *ttl), 0)),", "(Stage::Releasing(_), Some(_)) => (When::is(id), Then::End { min_hold: 0, unused: 0 }),", "detach"),
+    ("a resumption that is given up is forgotten", "resuming.rs",
+     "                Stage::Asking => self.give_up(now, part),\n", "                Stage::Asking => {}\n", "detach"),
+    ("no renewal decides an unknown commit", "commits.rs",
+     "        self.arm(Due::Claim(key), limit);\n        self.renew(now, key);", "        self.arm(Due::Claim(key), limit);", "commit"),
+    ("a renewal before the end of a commit decides it", "commits.rs",
+     "was_made || flight.sent >= unknown.since && now >= unknown.since", "was_made || now >= unknown.since", "commit"),
+    ("a lease with a commit under way ends at once", "leases.rs",
+     "if claim.commits.open > 0 && claim.commits.marks {", "if false && claim.commits.marks {", "commit"),
+    ("a shutdown leaves calls", "mod.rs",
+     "            self.fail_call(now, call, Cause::ShutDown);", "            let _ = call;", "shutdown"),
+    ("a shutdown leaves holds", "mod.rs",
+     "            self.lose(now, claim, Loss::ShutDown);", "            let _ = claim;", "shutdown"),
+    ("ids come from the core's own state", "sending.rs",
+     "luck.id()).text", "u64::from(self.trips)).text", "copies"),
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(copy, case):
+    """What the explorer says of the cases with these words: how many failed, and the first breach."""
+    command = ["cargo", "test", "--quiet", "-p", "mongolock-explore", "--locked", "--", case]
+    environment = dict(os.environ, CARGO_TARGET_DIR=str(ROOT / "target" / "mutants"))
+    ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=1800)
+    failed = re.search(r"(\d+) failed", ran.stdout)
+    if not failed:
+        # A panic of the core, an endless loop that was ended, or a mutant that does not compile.
+        lines = [line for line in ran.stderr.splitlines() if "panicked at" in line or line.startswith("error")]
+        return (1, lines[0]) if lines and "panicked" in lines[0] else (0, lines[0] if lines else "nothing was said")
+    breach = re.search(r"steps: (.*)", ran.stdout)
+    return int(failed[1]), breach[1] if breach else ""
+
+
+def main():
+    words = sys.argv[1] if len(sys.argv) > 1 else ""
+    wanted = [mutant for mutant in MUTANTS if words in mutant[0]]
+    missed = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns("target", ".git"))
+        print("| wrong | case | what is found |\n|---|---|---|", flush=True)
+        for name, file, before, after, case in wanted:
+            path = copy / "mongolock/src/core" / file
+            source = path.read_text()
+            if source.count(before) != 1:
+                missed.append(name)
+                print(f"| {name} | | its text is {source.count(before)} times in {file} |", flush=True)
+                continue
+            path.write_text(source.replace(before, after))
+            failed, breach = run(copy, case)
+            path.write_text(source)
+            if not failed:
+                missed.append(name)
+            print(f"| {name} | {case} | {breach if failed else f'**nothing** {breach}'} |", flush=True)
+    print(f"{len(wanted) - len(missed)} of {len(wanted)} are found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
