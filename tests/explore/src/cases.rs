@@ -58,17 +58,32 @@ type Processes = Vec<Vec<Caller>>;
 
 /// Each fault alone.
 const ONE: [&str; 10] = [
-    "", "lost", "unclear", "blocked", "doubled", "late*2", "crash", "cancel", "hold*2", "rejected*2",
+    "",
+    "lost",
+    "unclear",
+    "blocked",
+    "doubled",
+    "late*2",
+    "crash",
+    "cancel",
+    "hold*2",
+    "rejected*2",
 ];
 
-const TWO: [&str; 5] = ["lost hold*2", "cancel lost", "cancel unclear", "cancel late*2", "lost-event hold"];
+const TWO: [&str; 5] = [
+    "lost hold*2",
+    "cancel lost",
+    "cancel unclear",
+    "cancel late*2",
+    "lost-event hold",
+];
 
 impl List {
     /// A search with these faults. The longest ones are cut in the usual run.
     fn add(&mut self, label: &str, processes: &Processes, faults: &str) -> &mut Setup {
         let most = if self.is_long { 1_000_000 } else { 20_000 };
         let mut setup = Setup::new(processes.clone(), Faults::of(faults));
-        setup.most_free = most_free(&setup.faults);
+        setup.most_free = most_free(processes, &setup.faults);
         let name = format!("{label}: {faults}");
         let kind = Kind::Search(most);
         self.cases.push(Case { name, setup, kind });
@@ -92,7 +107,14 @@ impl List {
             ("lock 1x2 try", vec![vec![PLAIN, TRY]]),
             ("lock 1x3", vec![vec![PLAIN; 3]]),
         ];
-        self.each(&few, &[&ONE, &TWO, &["late*3", "hold*3", "deleted hold*2", "lost-event hold*4"]]);
+        self.each(
+            &few,
+            &[
+                &ONE,
+                &TWO,
+                &["late*3", "hold*3", "deleted hold*2", "lost-event hold*4"],
+            ],
+        );
         let many = [
             ("lock 2x2", vec![vec![PLAIN; 2]; 2]),
             ("lock 2x2 try", vec![vec![PLAIN, TRY]; 2]),
@@ -100,13 +122,24 @@ impl List {
             ("lock 3x1", vec![vec![PLAIN]; 3]),
         ];
         self.each(&many, &[&["", "crash", "lost", "cancel"]]);
-        let rejected = ["rejected", "rejected*3", "rejected*2 hold*2", "rejected*2 cancel", "rejected lost",
-            "rejected*2 unclear", "rejected late*2"];
+        let rejected = [
+            "rejected",
+            "rejected*3",
+            "rejected*2 hold*2",
+            "rejected*2 cancel",
+            "rejected lost",
+            "rejected*2 unclear",
+            "rejected late*2",
+        ];
         self.each(&few[..3], &[&rejected]);
         self.each(&many[..1], &[&rejected]);
         for (label, caller) in [("overdue", PLAIN), ("overdue long", PLAIN.expiring(120_000))] {
             for number in [1, 2] {
-                self.add(&format!("{label} 1x{number}"), &vec![vec![caller; number]], "late*8 cancel");
+                self.add(
+                    &format!("{label} 1x{number}"),
+                    &vec![vec![caller; number]],
+                    "late*8 cancel",
+                );
             }
         }
     }
@@ -114,7 +147,15 @@ impl List {
     /// Renewals are lost, and replies come late.
     fn leases_that_end(&mut self) {
         let short = [("short 2x1", vec![vec![PLAIN.expiring(3000)]; 2])];
-        self.each(&short, &[&["lost*2 late hold*5", "late*4 hold", "doubled late*3 hold", "crash late hold*2"]]);
+        self.each(
+            &short,
+            &[&[
+                "lost*2 late hold*5",
+                "late*4 hold",
+                "doubled late*3 hold",
+                "crash late hold*2",
+            ]],
+        );
     }
 
     /// An operator releases the lock while a copy of the holder's claim is on its way.
@@ -134,17 +175,25 @@ impl List {
             for callers in [[1, 1], [2, 1], [1, 2]] {
                 let label = format!("{label} {callers:?}");
                 let processes = callers.map(|number| vec![short; number]).to_vec();
-                self.add(&label, &processes, &format!("{faults} forced hold*4")).start = start;
+                let setup = self.add(&label, &processes, &format!("{faults} forced hold*4"));
+                (setup.start, setup.has_ghosts) = (start, start != Start::Plain);
             }
         }
     }
 
     /// Several claims, releases and renewals in one command.
     fn groups(&mut self) {
-        let locks: Vec<Caller> = [&["a"], &["b"], &["c"], &["d"], &["e"]].map(|name| set(name)).to_vec();
+        let locks: Vec<Caller> = [&["a"], &["b"], &["c"], &["d"], &["e"]]
+            .map(|name| set(name))
+            .to_vec();
         for faults in ONE {
             self.add("group 1x5", &vec![locks.clone()], faults).pool = 3;
-            self.add("group 1x3", &vec![locks[..3].to_vec()], &format!("{faults} hold*3")).pool = 3;
+            self.add(
+                "group 1x3",
+                &vec![locks[..3].to_vec()],
+                &format!("{faults} hold*3"),
+            )
+            .pool = 3;
         }
     }
 
@@ -157,7 +206,17 @@ impl List {
             ("set b ab", vec![vec![b, ab]]),
             ("set ab ab", vec![vec![ab, ab]]),
             ("set ab, a, b", vec![vec![ab], vec![a], vec![b]]),
-            ("set ab try, b", vec![vec![Caller { is_try: true, limit: TRY.limit, ..ab }], vec![b]]),
+            (
+                "set ab try, b",
+                vec![
+                    vec![Caller {
+                        is_try: true,
+                        limit: TRY.limit,
+                        ..ab
+                    }],
+                    vec![b],
+                ],
+            ),
         ];
         let two = ["crash hold", "crash lost", "cancel hold", "rejected*2 cancel"];
         self.each(&few, &[&ONE, &TWO, &two]);
@@ -169,13 +228,37 @@ impl List {
             ("set ab a, b a", vec![vec![ab, a], vec![b, a]]),
         ];
         self.each(&many, &[&["", "cancel", "lost", "crash", "rejected*2", "late"]]);
-        self.add("set ab short, b", &vec![vec![ab.expiring(3000)], vec![b]], "lost hold*4");
+        self.add(
+            "set ab short, b",
+            &vec![vec![ab.expiring(3000)], vec![b]],
+            "lost hold*4",
+        );
     }
 
     fn permits(&mut self) {
         for (width, [two, pair, try_of_three, three, four, tries]) in [
-            (1, ["permits of 1 2x1", "permits of 1 1x2", "permits of 1 1x3 try", "permits of 1 1x3", "permits of 1 2x2", "permits of 1 2x2 try"]),
-            (2, ["permits of 2 2x1", "permits of 2 1x2", "permits of 2 1x3 try", "permits of 2 1x3", "permits of 2 2x2", "permits of 2 2x2 try"]),
+            (
+                1,
+                [
+                    "permits of 1 2x1",
+                    "permits of 1 1x2",
+                    "permits of 1 1x3 try",
+                    "permits of 1 1x3",
+                    "permits of 1 2x2",
+                    "permits of 1 2x2 try",
+                ],
+            ),
+            (
+                2,
+                [
+                    "permits of 2 2x1",
+                    "permits of 2 1x2",
+                    "permits of 2 1x3 try",
+                    "permits of 2 1x3",
+                    "permits of 2 2x2",
+                    "permits of 2 2x2 try",
+                ],
+            ),
         ] {
             let wants = Wants::Permit(width);
             let (permit, attempt) = (Caller { wants, ..PLAIN }, Caller { wants, ..TRY });
@@ -186,16 +269,33 @@ impl List {
                 (four, vec![vec![permit; 2]; 2]),
             ];
             self.each(&few, &[&ONE, &TWO]);
-            self.each(&[(three, vec![vec![permit; 3]]), (tries, vec![vec![permit, attempt]; 2])], &[&[""]]);
+            self.each(
+                &[
+                    (three, vec![vec![permit; 3]]),
+                    (tries, vec![vec![permit, attempt]; 2]),
+                ],
+                &[&[""]],
+            );
         }
     }
 
     fn work_that_succeeds_once(&mut self) {
         let ends = &[Finish::Done, Finish::Release];
-        let of = |once| Caller { once: Some(once), ends, ..PLAIN };
+        let of = |once| Caller {
+            once: Some(once),
+            ends,
+            ..PLAIN
+        };
         let (period, kept) = (of(Once::PerPeriod(3000)), of(Once::Kept(5000)));
-        let attempt = |caller| Caller { is_try: true, limit: TRY.limit, ..caller };
-        let least = Caller { min_hold: 2000, ..PLAIN };
+        let attempt = |caller| Caller {
+            is_try: true,
+            limit: TRY.limit,
+            ..caller
+        };
+        let least = Caller {
+            min_hold: 2000,
+            ..PLAIN
+        };
         let few = [
             ("once per period 2x1", vec![vec![period]; 2]),
             ("once per period 1x2 try", vec![vec![period, attempt(period)]]),
@@ -218,12 +318,25 @@ impl List {
     }
 
     fn detached_leases(&mut self) {
-        let detach = Caller { ends: &[Finish::Detach], ..PLAIN };
-        let resume = Caller { wants: Wants::Lease, limit: Some(5000 * MS), ..PLAIN };
-        let pair = Caller { wants: Wants::Locks(&["a", "b"]), ..detach };
+        let detach = Caller {
+            ends: &[Finish::Detach],
+            ..PLAIN
+        };
+        let resume = Caller {
+            wants: Wants::Lease,
+            limit: Some(5000 * MS),
+            ..PLAIN
+        };
+        let pair = Caller {
+            wants: Wants::Locks(&["a", "b"]),
+            ..detach
+        };
         let few = [
             ("detach, resume", vec![vec![detach], vec![resume]]),
-            ("detach, resume, resume", vec![vec![detach], vec![resume], vec![resume]]),
+            (
+                "detach, resume, resume",
+                vec![vec![detach], vec![resume], vec![resume]],
+            ),
             ("detach, resume resume", vec![vec![detach], vec![resume, resume]]),
             ("detach resume, plain", vec![vec![detach, resume], vec![PLAIN]]),
             ("detach ab, resume resume", vec![vec![pair], vec![resume, resume]]),
@@ -233,29 +346,67 @@ impl List {
 
     /// Transactions that commit only under the hold.
     fn transactions(&mut self) {
-        let plain = Caller { ends: &[Finish::Commit { marks: false }], ..PLAIN };
+        let plain = Caller {
+            ends: &[Finish::Commit { marks: false }],
+            ..PLAIN
+        };
         let ends = &[Finish::Commit { marks: true }, Finish::Release];
         // The mark stands for longer than the lease.
-        let marking = Caller { once: Some(Once::Kept(60_000)), ends, ..PLAIN };
-        let pair = Caller { wants: Wants::Locks(&["a", "b"]), ..marking };
+        let marking = Caller {
+            once: Some(Once::Kept(60_000)),
+            ends,
+            ..PLAIN
+        };
+        let pair = Caller {
+            wants: Wants::Locks(&["a", "b"]),
+            ..marking
+        };
         let cases = [
             ("commit 2x1", vec![vec![plain]; 2]),
             ("commit short 1x2", vec![vec![plain.expiring(3000), plain]]),
             ("commit done 2x1", vec![vec![marking]; 2]),
-            ("commit done short 1x2", vec![vec![marking.expiring(3000), marking]]),
+            (
+                "commit done short 1x2",
+                vec![vec![marking.expiring(3000), marking]],
+            ),
             ("commit done ab", vec![vec![pair]]),
         ];
-        self.each(&cases, &[&[
-            "abort", "lost hold*2", "unclear abort hold", "unclear lost abort", "late*2 hold abort",
-            "unclear late*2 hold", "cancel abort late", "crash abort", "shutdown abort unclear", "forced hold*2",
-        ]]);
+        self.each(
+            &cases,
+            &[&[
+                "abort",
+                "lost hold*2",
+                "unclear abort hold",
+                "unclear lost abort",
+                "late*2 hold abort",
+                "unclear late*2 hold",
+                "cancel abort late",
+                "crash abort",
+                "shutdown abort unclear",
+                "forced hold*2",
+            ]],
+        );
     }
 
     fn shutdowns(&mut self) {
-        let once = Caller { once: Some(Once::Kept(5000)), ends: &[Finish::Done, Finish::Release], ..PLAIN };
-        let detach = Caller { ends: &[Finish::Detach], ..PLAIN };
-        let resume = Caller { wants: Wants::Lease, limit: Some(5000 * MS), ..PLAIN };
-        let permit = Caller { wants: Wants::Permit(2), ..PLAIN };
+        let once = Caller {
+            once: Some(Once::Kept(5000)),
+            ends: &[Finish::Done, Finish::Release],
+            ..PLAIN
+        };
+        let detach = Caller {
+            ends: &[Finish::Detach],
+            ..PLAIN
+        };
+        let resume = Caller {
+            wants: Wants::Lease,
+            limit: Some(5000 * MS),
+            ..PLAIN
+        };
+        let permit = Caller {
+            wants: Wants::Permit(2),
+            ..PLAIN
+        };
         let ab = set(&["a", "b"]);
         let cases = [
             ("shutdown, locks", vec![vec![PLAIN; 2], vec![PLAIN]]),
@@ -264,36 +415,67 @@ impl List {
             ("shutdown, once", vec![vec![once; 2], vec![once]]),
             ("shutdown, leases", vec![vec![detach, resume], vec![resume]]),
         ];
-        self.each(&cases, &[&[
-            "shutdown", "shutdown lost", "shutdown unclear", "shutdown late*2", "shutdown cancel", "shutdown rejected*2",
-        ]]);
+        self.each(
+            &cases,
+            &[&[
+                "shutdown",
+                "shutdown lost",
+                "shutdown unclear",
+                "shutdown late*2",
+                "shutdown cancel",
+                "shutdown rejected*2",
+            ]],
+        );
     }
 
     /// Change streams that lose, repeat or end.
     fn streams(&mut self) {
-        let permit = Caller { wants: Wants::Permit(1), ..PLAIN };
+        let permit = Caller {
+            wants: Wants::Permit(1),
+            ..PLAIN
+        };
         let ab = set(&["a", "b"]);
         let few = [
             ("events lock 2x1", vec![vec![PLAIN]; 2]),
             ("events permit 2x1", vec![vec![permit]; 2]),
             ("events set 2x1", vec![vec![ab]; 2]),
         ];
-        self.each(&few, &[&["lost-event hold*4", "doubled-event*2 hold*2", "closed-stream hold*3"]]);
+        self.each(
+            &few,
+            &[&[
+                "lost-event hold*4",
+                "doubled-event*2 hold*2",
+                "closed-stream hold*3",
+            ]],
+        );
         let many = [
             ("events lock 2x2", vec![vec![PLAIN; 2]; 2]),
             ("events permit 2x2", vec![vec![permit; 2]; 2]),
             ("events set 2x2", vec![vec![ab; 2]; 2]),
         ];
-        self.each(&many, &[&["lost-event hold", "doubled-event*2 hold", "closed-stream hold"]]);
+        self.each(
+            &many,
+            &[&["lost-event hold", "doubled-event*2 hold", "closed-stream hold"]],
+        );
     }
 
     /// Many faults, and callers that come again.
     fn random_runs(&mut self) {
         let (ab, a, b) = (set(&["a", "b"]), set(&["a"]), set(&["b"]));
-        let permit = Caller { wants: Wants::Permit(2), ..PLAIN };
+        let permit = Caller {
+            wants: Wants::Permit(2),
+            ..PLAIN
+        };
         let ends = &[Finish::Done, Finish::Release, Finish::Commit { marks: true }];
-        let once = Caller { once: Some(Once::Kept(40_000)), ends, ..PLAIN };
-        let commit = Caller { ends: &[Finish::Release, Finish::Commit { marks: false }], ..PLAIN };
+        let once = Caller {
+            once: Some(Once::Kept(40_000)),
+            ends,
+            ..PLAIN
+        };
+        let commit = Caller {
+            ends: &[Finish::Release, Finish::Commit { marks: false }],
+            ..PLAIN
+        };
         let length = 2000;
         let seeds = if self.is_long { 1000 } else { 10 };
         let faults = "lost*50 unclear*50 blocked*50 rejected*50 doubled*50 late*200 cancel*100 crash lost-event*30 \
@@ -314,9 +496,22 @@ impl List {
 }
 
 /// The longest time for which a caller may wait for what is free, with these faults.
-fn most_free(faults: &Faults) -> Span {
+fn most_free(processes: &Processes, faults: &Faults) -> Span {
+    let is_set = |caller: &Caller| matches!(caller.wants, Wants::Locks([_, _, ..]));
     let ms = match faults {
-        Faults { lost: 0, slow: 0, lost_events: 0, closed_streams: 0, .. } => 150,
+        Faults { forced: 1.., .. } => 12_000,
+        Faults {
+            lost: 0,
+            slow: 0,
+            lost_events: 0,
+            closed_streams: 0,
+            unclear,
+            ..
+        } => {
+            // A command for several locks has a limit of 500 ms, and so long it may arrive.
+            let has_set = processes.iter().flatten().any(is_set);
+            if has_set && *unclear > 0 { 600 } else { 150 }
+        }
         _ => 40_000,
     };
     ms * MS

@@ -90,7 +90,8 @@ impl World<'_> {
                         .any(|holds| holds.names.contains(name));
                     id.is_some_and(|id| id.mark() == mark_of(number)) && !is_used
                 };
-                names.iter().all(|name| self.is_free(name) || is_own(name))
+                let is_free = |name: &Name| self.is_free(name);
+                names.iter().any(is_free) && names.iter().all(|name| is_free(name) || is_own(name))
             }
         }
     }

@@ -22,8 +22,8 @@ pub(crate) struct Setup {
     pub(crate) again: bool,
     /// The longest time for which a lock may be free while a caller waits for it.
     pub(crate) most_free: Span,
-    /// The greatest number of ends at which a claim without a user has a lock.
-    pub(crate) most_ghosts: u64,
+    /// Whether a command may arrive when its claim was won and released: then that has the lock for one lease, without a user.
+    pub(crate) has_ghosts: bool,
 }
 
 /// One caller and what it does.
@@ -205,7 +205,7 @@ impl Setup {
             faults,
             again: false,
             most_free: 1_000_000 * MS,
-            most_ghosts: 0,
+            has_ghosts: faults.doubled > 0,
         }
     }
 

@@ -65,8 +65,9 @@ pub(crate) struct Handle {
 
 impl<'a> World<'a> {
     pub(crate) fn new(setup: &'a Setup) -> Self {
-        let process =
-            |(number, callers): (usize, &Vec<Caller>)| Arc::new(Process::new(number, callers.len(), setup.pool, BEGIN));
+        let process = |(number, callers): (usize, &Vec<Caller>)| {
+            Arc::new(Process::new(number, callers.len(), setup.pool, BEGIN))
+        };
         let world = Self {
             setup,
             now: BEGIN,
