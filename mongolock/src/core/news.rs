@@ -101,7 +101,9 @@ impl<C: Clone> Core<C> {
         let pause = self.draw_between(limits::PAUSE);
         let room = &mut self.rooms[key];
         room.fault = Some((now, fault.clone()));
-        (room.pause_until, room.looks) = (room.pause_until.max(now + pause), false);
+        // It was released while the command was in flight.
+        let rests_until = if room.is_outdated { now } else { room.pause_until };
+        (room.pause_until, room.looks) = (rests_until.max(now + pause), false);
         if let (FaultKind::Lasting, Some(first)) = (fault.kind, room.queue.front().copied()) {
             self.fail(now, first, Cause::Refused);
         }
