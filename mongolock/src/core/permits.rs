@@ -239,7 +239,11 @@ impl<C: Clone> Core<C> {
         let claim = &self.claims[key];
         if let Some(number) = claim.permit {
             let permit = if is_free { Permit::Free } else { Permit::Unknown };
-            self.rooms[claim.room].permits.set_if_of(number, key, permit);
+            let room = &mut self.rooms[claim.room];
+            room.permits.set_if_of(number, key, permit);
+            // A look that is in flight has seen it held.
+            let looks = |turn: Key| self.claims[turn].permit.is_none();
+            room.is_outdated |= is_free && room.turn.is_some_and(looks);
         }
     }
 
