@@ -29,6 +29,10 @@ impl<C: Clone> Core<C> {
         if !is_own && self.rooms[key].permits.is_of_lock() {
             self.answer_by_reply(now, flight, key, Some(&seen), |_| true);
         }
+        // What a look says is older than the claim that was sent after it.
+        if flight.lane == Lane::Looks && self.rooms[key].asked_by != Some(flight.key) {
+            return;
+        }
         let (luck, first) = (self.draw(), self.draw_between(limits::FIRST_PAUSE));
         let waited = self.waited(now, key);
         let room = &mut self.rooms[key];

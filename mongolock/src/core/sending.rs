@@ -126,6 +126,7 @@ impl<C: Clone> Core<C> {
             self.arm(Due::Claim(key), next);
         } else {
             self.arm(Due::Room(room), next);
+            self.rooms[room].asked_by = Some(flight);
             self.note_asked(flight, room);
         }
     }

@@ -131,6 +131,8 @@ pub(super) struct Room {
     /// What the server said last, and how the last command failed.
     pub(super) seen: Option<(Time, Seen)>,
     pub(super) fault: Option<(Time, Fault)>,
+    /// The last command that asks.
+    pub(super) asked_by: Option<Key>,
     /// The time of the last reply, of the last command that asks, and of the last use.
     pub(super) replied: Time,
     pub(super) asked: Time,
