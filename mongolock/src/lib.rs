@@ -91,8 +91,8 @@ mod backoff;
 pub mod blocking;
 mod commit;
 mod context;
-#[cfg(feature = "next")]
-#[allow(dead_code, unused_imports, reason = "the engine that drives it is built next")]
+#[cfg(any(test, feature = "next"))]
+#[allow(dead_code, unused_imports, reason = "the faces do not use it yet")]
 mod core;
 mod duration;
 mod engine;
@@ -123,6 +123,9 @@ mod protocol;
 mod provider;
 mod queue;
 mod run;
+#[cfg(any(test, feature = "next"))]
+#[allow(dead_code, reason = "the faces do not use it yet")]
+mod shell;
 #[cfg(test)]
 mod simulation;
 mod store;

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
 use super::event::Lane;
-use super::places::Places;
 use super::slab::Key;
 use super::time::{Span, Time};
 use crate::protocol::Order;
@@ -12,11 +11,8 @@ use crate::protocol::Order;
 /// The lanes, those that matter most first.
 pub(super) const BY_WEIGHT: [Lane; 4] = [Lane::Renewals, Lane::Ends, Lane::Claims, Lane::Looks];
 
-#[derive(Debug, Clone, Hash)]
-pub(super) struct Lanes {
-    queues: [Queue; 4],
-    places: Places,
-}
+#[derive(Debug, Clone, Default, Hash)]
+pub(super) struct Lanes([Queue; 4]);
 
 /// The claims that wait in a lane. Their rows are made when they are sent.
 #[derive(Debug, Clone, Default, Hash)]
@@ -33,8 +29,6 @@ pub(super) struct Queue {
     pub(super) resumes_at: Time,
     /// The present pause because of rejections; 0 is none.
     pub(super) pause: Span,
-    in_flight: usize,
-    alone_in_flight: usize,
 }
 
 /// A command on its way.
@@ -53,61 +47,6 @@ pub(super) struct Flight {
     pub(super) due: Option<Time>,
 }
 
-impl Lanes {
-    pub(super) fn new(places: Places) -> Self {
-        Self {
-            queues: Default::default(),
-            places,
-        }
-    }
-
-    /// Whether one more command of this lane may be sent. While leases are being renewed, the other lanes keep the server busy with
-    /// one command each; and a lane with a pause sends one at a time.
-    pub(super) fn have_room(&self, lane: Lane) -> bool {
-        let is_busy = lane != Lane::Renewals && self[Lane::Renewals].in_flight > 0;
-        let is_single = is_busy || self[lane].pause > 0;
-        let places = if is_single { 1 } else { self.places.of(lane) };
-        let is_shared = matches!(lane, Lane::Claims | Lane::Ends) && self[lane].in_flight > 0;
-        let shared = self[Lane::Claims].in_flight + self[Lane::Ends].in_flight;
-        let has_share = !is_shared || shared < self.places.claims_and_ends;
-        self[lane].in_flight < places && has_share && self.have_connection(lane)
-    }
-
-    /// Whether one more command may go alone.
-    pub(super) fn have_room_alone(&self, lane: Lane) -> bool {
-        self[lane].alone_in_flight < self.places.alone && self.have_connection(lane)
-    }
-
-    /// Whether a connection is free. Other lanes leave those of renewals free, unless there is only one for all.
-    fn have_connection(&self, lane: Lane) -> bool {
-        let in_flight = |queue: &Queue| queue.in_flight + queue.alone_in_flight;
-        let all: usize = self.queues.iter().map(in_flight).sum();
-        let is_reserved = lane != Lane::Renewals && self.places.total > 1;
-        let renewals = self
-            .places
-            .of(Lane::Renewals)
-            .saturating_sub(self[Lane::Renewals].in_flight);
-        all + if is_reserved { renewals } else { 0 } < self.places.total
-    }
-
-    fn number(&mut self, lane: Lane, is_alone: bool) -> &mut usize {
-        let queue = &mut self[lane];
-        if is_alone {
-            &mut queue.alone_in_flight
-        } else {
-            &mut queue.in_flight
-        }
-    }
-
-    pub(super) fn take_place(&mut self, lane: Lane, is_alone: bool) {
-        *self.number(lane, is_alone) += 1;
-    }
-
-    pub(super) fn leave_place(&mut self, lane: Lane, is_alone: bool) {
-        *self.number(lane, is_alone) -= 1;
-    }
-}
-
 impl Queue {
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.apart.is_empty() && self.sets.is_empty()
@@ -118,12 +57,12 @@ impl Index<Lane> for Lanes {
     type Output = Queue;
 
     fn index(&self, lane: Lane) -> &Queue {
-        &self.queues[lane as usize]
+        &self.0[lane as usize]
     }
 }
 
 impl IndexMut<Lane> for Lanes {
     fn index_mut(&mut self, lane: Lane) -> &mut Queue {
-        &mut self.queues[lane as usize]
+        &mut self.0[lane as usize]
     }
 }

@@ -8,11 +8,11 @@ pub(crate) struct Places {
     /// Of the lanes, in the order of [`Lane`].
     lanes: [usize; 4],
     /// Of claims and ends together; each has one in any case.
-    pub(super) claims_and_ends: usize,
+    claims_and_ends: usize,
     /// Of rows that have failed together and go alone, in each lane.
-    pub(super) alone: usize,
+    alone: usize,
     /// Of all together.
-    pub(super) total: usize,
+    total: usize,
 }
 
 /// What a change stream and an operator's query take of the pool.
@@ -21,23 +21,17 @@ const OTHERS: usize = 2;
 impl Places {
     /// Those for a pool of this size. A small one has one command at a time for each lane, those that matter most first.
     pub(crate) fn of_pool(pool: usize) -> Self {
-        if pool < 6 {
-            return Self {
-                lanes: [1; 4],
-                claims_and_ends: 2,
-                alone: 1,
-                total: if Self::may_listen(pool) {
-                    pool - 1
-                } else {
-                    pool.max(1)
-                },
-            };
-        }
-        let total = pool - OTHERS;
+        let is_small = pool < 6;
+        let others = if is_small {
+            usize::from(Self::may_listen(pool))
+        } else {
+            OTHERS
+        };
+        let total = pool.saturating_sub(others).max(1);
         Self {
-            lanes: [4, 4, 2, 1],
-            claims_and_ends: (total - 2).min(8),
-            alone: 2,
+            lanes: if is_small { [1; 4] } else { [4, 4, 2, 1] },
+            claims_and_ends: total.saturating_sub(2).clamp(2, 8),
+            alone: if is_small { 1 } else { 2 },
             total,
         }
     }
@@ -47,7 +41,36 @@ impl Places {
         pool >= 3
     }
 
-    pub(super) fn of(self, lane: Lane) -> usize {
-        self.lanes[lane as usize]
+    /// Whether one more command of this lane may be sent while these are in flight: of each lane, and those that go alone. While leases
+    /// are being renewed, the other lanes keep the server busy with one command each; and so does one that `is_single`.
+    pub(super) fn have_room(
+        &self,
+        lane: Lane,
+        (own, alone): ([usize; 4], [usize; 4]),
+        is_single: bool,
+    ) -> bool {
+        let of = |lane: Lane| own[lane as usize];
+        let is_busy = lane != Lane::Renewals && of(Lane::Renewals) > 0;
+        let places = if is_single || is_busy {
+            1
+        } else {
+            self.lanes[lane as usize]
+        };
+        let is_shared = matches!(lane, Lane::Claims | Lane::Ends) && of(lane) > 0;
+        let has_share = !is_shared || of(Lane::Claims) + of(Lane::Ends) < self.claims_and_ends;
+        of(lane) < places && has_share && self.have_connection(lane, (own, alone))
+    }
+
+    /// The same for a command that goes alone.
+    pub(super) fn have_room_alone(&self, lane: Lane, (own, alone): ([usize; 4], [usize; 4])) -> bool {
+        alone[lane as usize] < self.alone && self.have_connection(lane, (own, alone))
+    }
+
+    /// Whether a connection is free. Other lanes leave those of renewals free, unless there is only one for all.
+    fn have_connection(&self, lane: Lane, (own, alone): ([usize; 4], [usize; 4])) -> bool {
+        let all: usize = own.iter().chain(&alone).sum();
+        let renewals = self.lanes[Lane::Renewals as usize].saturating_sub(own[Lane::Renewals as usize]);
+        let is_reserved = lane != Lane::Renewals && self.total > 1;
+        all + if is_reserved { renewals } else { 0 } < self.total
     }
 }

@@ -12,22 +12,13 @@ use crate::protocol::{Order, Reply};
 impl<C: Clone> Core<C> {
     /// A command without a reply leaves its place. Its end comes in any case: the engine ends it after its limit.
     pub(super) fn flight_due(&mut self, key: Key) {
-        if let Some(flight) = self.flights.get_mut(key)
-            && std::mem::take(&mut flight.has_place)
-        {
-            let (lane, is_alone) = (flight.lane, flight.is_alone);
-            self.lanes.leave_place(lane, is_alone);
-        }
+        self.flights[key].has_place = false;
     }
 
     /// A command has ended. Each command ends once.
     fn landed(&mut self, key: Key) -> Option<Flight> {
         self.disarm(Due::Flight(key));
-        let flight = self.flights.remove(key)?;
-        if flight.has_place {
-            self.lanes.leave_place(flight.lane, flight.is_alone);
-        }
-        Some(flight)
+        self.flights.remove(key)
     }
 
     pub(super) fn ran(&mut self, now: Time, key: Key, result: Result<Vec<Reply>, Fault>) {

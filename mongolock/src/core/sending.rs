@@ -22,17 +22,18 @@ impl<C: Clone> Core<C> {
     }
 
     fn pump_lane(&mut self, now: Time, luck: &mut dyn Luck, lane: Lane) {
-        while self.lanes.have_room_alone(lane)
+        while self.has_room_alone(lane)
             && let Some(claims) = self.lanes[lane].apart.pop_front()
         {
             self.send(now, luck, lane, claims, true, Order::Each);
         }
-        while self.lanes.have_room(lane)
+        while !self.lanes[lane].sets.is_empty()
+            && self.has_room(lane)
             && let Some(claims) = self.lanes[lane].sets.pop_front()
         {
             self.send(now, luck, lane, claims, false, Order::StopAtMiss);
         }
-        while !self.lanes[lane].waiting.is_empty() && self.lanes.have_room(lane) {
+        while !self.lanes[lane].waiting.is_empty() && self.has_room(lane) {
             let ready_at = self.lanes[lane].ready_at;
             if ready_at > now {
                 return self.arm(Due::Lanes, ready_at);
@@ -48,6 +49,25 @@ impl<C: Clone> Core<C> {
             let claims = queue.waiting.drain(..number).collect();
             self.send(now, luck, lane, claims, false, Order::Each);
         }
+    }
+
+    fn has_room(&self, lane: Lane) -> bool {
+        let is_single = self.lanes[lane].pause > 0;
+        self.conf.places.have_room(lane, self.in_flight(), is_single)
+    }
+
+    fn has_room_alone(&self, lane: Lane) -> bool {
+        !self.lanes[lane].apart.is_empty() && self.conf.places.have_room_alone(lane, self.in_flight())
+    }
+
+    /// The numbers of commands that have places, of each lane, and of those the ones that go alone.
+    fn in_flight(&self) -> ([usize; 4], [usize; 4]) {
+        let (mut own, mut alone) = ([0; 4], [0; 4]);
+        for (_, flight) in self.flights.iter().filter(|(_, flight)| flight.has_place) {
+            let counted = if flight.is_alone { &mut alone } else { &mut own };
+            counted[flight.lane as usize] += 1;
+        }
+        (own, alone)
     }
 
     fn send(
@@ -76,7 +96,6 @@ impl<C: Clone> Core<C> {
         if claims.is_empty() {
             return;
         }
-        self.lanes.take_place(lane, is_alone);
         let flight = self.flights.insert(Flight {
             key: Key::NONE,
             lane,

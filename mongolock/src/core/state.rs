@@ -288,7 +288,7 @@ impl<C: Clone> Core<C> {
             claims: Slab::default(),
             sets: Slab::default(),
             flights: Slab::default(),
-            lanes: Lanes::new(conf.places),
+            lanes: Lanes::default(),
             stream: Stream::new(conf.may_listen, now),
             due: BTreeSet::new(),
             lanes_due: None,

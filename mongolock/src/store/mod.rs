@@ -23,6 +23,9 @@ mod memory;
 mod mongo;
 mod operators;
 mod overload;
+#[cfg(any(test, feature = "next"))]
+#[allow(dead_code, reason = "the faces do not use it yet")]
+mod plain;
 mod reachability;
 pub(crate) mod reply;
 mod sending;

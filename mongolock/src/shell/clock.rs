@@ -1,0 +1,35 @@
+//! The clock of a provider.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::core::{Span, Time};
+
+/// A provider on MongoDB counts by the operating system's clock. One in memory counts by tokio's, which a test can pause.
+pub(super) enum Clock {
+    System(std::time::Instant),
+    Tokio(Instant),
+}
+
+impl Clock {
+    pub(super) fn now(&self) -> Time {
+        let elapsed = match self {
+            Self::System(begun) => begun.elapsed(),
+            Self::Tokio(begun) => begun.elapsed(),
+        };
+        Time(i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX))
+    }
+
+    /// The time by which tokio waits until then.
+    pub(super) fn instant(&self, at: Time) -> Instant {
+        match self {
+            Self::System(begun) => (*begun + duration(at.0)).into(),
+            Self::Tokio(begun) => *begun + duration(at.0),
+        }
+    }
+}
+
+pub(super) fn duration(span: Span) -> Duration {
+    Duration::from_micros(u64::try_from(span).unwrap_or_default())
+}

@@ -1,0 +1,48 @@
+//! Tells the core when something is due without an event.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::sleep_until;
+
+use super::Shell;
+use crate::core::{Event, Time};
+use crate::sync::lock;
+
+impl Shell {
+    /// A caller has a runtime: the timer runs there if the one where it ran has ended, and what had none is sent.
+    pub(super) fn lend_runtime(self: &Arc<Self>) {
+        let timer = &mut *lock(&self.timer);
+        if timer.as_ref().is_none_or(JoinHandle::is_finished) {
+            let task = run(Arc::downgrade(self), Arc::clone(&self.rearmed));
+            *timer = self.runtime().map(|runtime| runtime.spawn(task));
+        }
+    }
+}
+
+async fn run(shell: Weak<Shell>, rearmed: Arc<Notify>) {
+    loop {
+        let Some((at, instant)) = shell.upgrade().map(|shell| {
+            let at = shell.armed.load(Ordering::Acquire);
+            (at, (at != i64::MAX).then(|| shell.clock.instant(Time(at))))
+        }) else {
+            return;
+        };
+        let Some(instant) = instant else {
+            rearmed.notified().await;
+            continue;
+        };
+        tokio::select! { biased;
+            () = rearmed.notified() => continue,
+            () = sleep_until(instant) => {}
+        }
+        if let Some(shell) = shell.upgrade()
+            && shell.now().0 >= at
+        {
+            shell.armed.store(i64::MAX, Ordering::Release);
+            shell.apply(Event::Tick);
+        }
+    }
+}
