@@ -2,6 +2,7 @@
 //! bounds, and random orders beyond them. `README.md` in this folder says what is explored.
 
 mod cases;
+mod clock;
 #[path = "../../../mongolock/src/core/mod.rs"]
 #[allow(
     dead_code,

@@ -105,7 +105,7 @@ impl World<'_> {
         let (_, before) = process.awaited.remove(place);
         match ended {
             Ok(Ended::Released) if self.shows_loss(&before) => {
-                self.judge.fails("a hold is called released that was lost before")
+                self.judge.fails("a hold is called released that was lost before");
             }
             Ok(Ended::Detached) => self.detached(),
             _ => {}

@@ -62,7 +62,6 @@ pub(crate) enum State {
 }
 
 #[derive(Debug, Clone, Hash)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Waits {
     pub(crate) names: Arc<[Name]>,
     pub(crate) waiter: Option<Waiter>,

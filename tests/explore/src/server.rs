@@ -11,21 +11,21 @@ use crate::world::World;
 /// The character between the name of a semaphore and the number of a permit.
 pub(crate) const SEPARATOR: char = '\u{1f}';
 
-/// A released document is deleted this long after its end.
-const RETENTION: i64 = 1000;
+/// A released document is deleted this long after its end: much sooner than by a server, so that callers are still to come.
+const RETENTION: i64 = 100;
 
 impl World<'_> {
-    pub(crate) fn deliver(&mut self, message: Message) {
+    pub(crate) fn deliver(&mut self, message: &Message) {
         let number = message.process;
         match &message.body {
             Body::Rows(rows, order, _) => {
                 let learns = self.is_for_deceived(rows);
                 let result = Ok(self.run_all(rows, *order));
-                self.reply(&message, Body::Ran { result, learns });
+                self.reply(message, Body::Ran { result, learns });
             }
             Body::Looks(looks) => {
                 let saw = looks.iter().map(|look| self.look(look)).collect();
-                self.reply(&message, Body::Looked(Ok(saw)));
+                self.reply(message, Body::Looked(Ok(saw)));
             }
             Body::Ran { result, learns } => {
                 let (flight, is_reply) = (message.flight, result.is_ok());
@@ -35,7 +35,7 @@ impl World<'_> {
                     .iter()
                     .flat_map(|replies| replies.iter())
                     .filter_map(|reply| reply.sight.as_ref());
-                self.hears(&message, sights.cloned().collect());
+                self.hears(message, &sights.cloned().collect::<Vec<_>>());
                 let result = result.clone().map(|replies| replies.to_vec());
                 self.feed(number, Event::Ran(flight, result));
                 // While a transaction is under way that may mark the work, a renewal decides nothing.
@@ -48,7 +48,7 @@ impl World<'_> {
                 self.kept
                     .retain(|kept| (kept.process, kept.flight) != (number, flight));
                 let sights = result.iter().flat_map(|saw| saw.iter()).flat_map(sights_of);
-                self.hears(&message, sights.collect());
+                self.hears(message, &sights.collect::<Vec<_>>());
                 let result = result.clone().map(|saw| saw.to_vec());
                 self.feed(number, Event::Looked(flight, result));
             }
@@ -180,7 +180,7 @@ impl World<'_> {
     }
 
     /// A reply tells the callers that have begun before its command of what is held.
-    fn hears(&mut self, message: &Message, sights: Vec<Sight>) {
+    fn hears(&mut self, message: &Message, sights: &[Sight]) {
         if !sights.iter().any(|sight| !sight.is_free(0)) || !self.processes[message.process].is_alive() {
             return;
         }

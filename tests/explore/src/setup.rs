@@ -148,24 +148,6 @@ pub(crate) const PLAIN: Caller = Caller {
     ends: &[Finish::Release],
 };
 
-pub(crate) const TRY: Caller = Caller {
-    limit: Some(10_000 * MS),
-    is_try: true,
-    ..PLAIN
-};
-
-pub(crate) const DEADLINE: Caller = Caller {
-    limit: Some(3000 * MS),
-    ..PLAIN
-};
-
-pub(crate) const fn set(names: &'static [&'static str]) -> Caller {
-    Caller {
-        wants: Wants::Locks(names),
-        ..PLAIN
-    }
-}
-
 impl Caller {
     pub(crate) fn join(&self, is_inside_hold: bool, cell: Cell) -> Join<Cell> {
         Join {
@@ -183,13 +165,68 @@ impl Caller {
         }
     }
 
-    pub(crate) fn expiring(self, expiry: Ms) -> Self {
-        Self { expiry, ..self }
+    /// The caller of these words, which are joined by hyphens.
+    fn of(words: &str) -> Self {
+        words.split('-').fold(PLAIN, Self::with)
+    }
+
+    fn with(self, word: &str) -> Self {
+        let wants = |wants| Self { wants, ..self };
+        let once = |once, ends| Self {
+            once: Some(once),
+            ends,
+            ..self
+        };
+        let expiring = |expiry| Self { expiry, ..self };
+        let ends = |ends| Self { ends, ..self };
+        let limit = |ms, is_try| Self {
+            limit: Some(ms * MS),
+            is_try,
+            ..self
+        };
+        match word {
+            "lock" => self,
+            "a" => wants(Wants::Locks(&["a"])),
+            "b" => wants(Wants::Locks(&["b"])),
+            "c" => wants(Wants::Locks(&["c"])),
+            "d" => wants(Wants::Locks(&["d"])),
+            "e" => wants(Wants::Locks(&["e"])),
+            "ab" => wants(Wants::Locks(&["a", "b"])),
+            "bc" => wants(Wants::Locks(&["b", "c"])),
+            "permit1" => wants(Wants::Permit(1)),
+            "permit2" => wants(Wants::Permit(2)),
+            "resume" => Self {
+                wants: Wants::Lease,
+                ..limit(5000, false)
+            },
+            "try" => limit(10_000, true),
+            "deadline" => limit(3000, false),
+            "short" => expiring(3000),
+            "long" => expiring(120_000),
+            "least" => Self {
+                min_hold: 2000,
+                ..self
+            },
+            "period" => once(Once::PerPeriod(3000), &[Finish::Done, Finish::Release]),
+            "kept" => once(Once::Kept(5000), &[Finish::Done, Finish::Release]),
+            "detach" => ends(&[Finish::Detach]),
+            "commit" => ends(&[Finish::Commit { marks: false }, Finish::Release]),
+            // The mark stands for longer than the lease.
+            "done" => once(
+                Once::Kept(60_000),
+                &[Finish::Commit { marks: true }, Finish::Done, Finish::Release],
+            ),
+            word => panic!("no caller is called {word}"),
+        }
     }
 }
 
 impl Setup {
-    pub(crate) fn new(processes: Vec<Vec<Caller>>, faults: Faults) -> Self {
+    /// Processes that are separated by commas, with callers that are separated by blanks.
+    pub(crate) fn new(processes: &str, faults: &str) -> Self {
+        let callers = |process: &str| process.split_whitespace().map(Caller::of).collect();
+        let processes: Vec<Vec<Caller>> = processes.split(',').map(callers).collect();
+        let faults = Faults::of(faults);
         let name = |text: &&str| Name::from(*text);
         let names = |caller: &Caller| match caller.wants {
             Wants::Locks(names) => names.iter().map(name).collect(),
@@ -199,13 +236,13 @@ impl Setup {
         let of_process = |callers: &Vec<Caller>| callers.iter().map(names).collect();
         Self {
             names: processes.iter().map(of_process).collect(),
-            processes,
             start: Start::Plain,
             pool: 16,
             faults,
             again: false,
-            most_free: 1_000_000 * MS,
+            most_free: most_free(&processes, &faults),
             has_ghosts: faults.doubled > 0,
+            processes,
         }
     }
 
@@ -216,4 +253,27 @@ impl Setup {
     pub(crate) fn names(&self, process: usize, caller: usize) -> &Arc<[Name]> {
         &self.names[process][caller]
     }
+}
+
+/// The longest time for which a caller may wait for what is free.
+fn most_free(processes: &[Vec<Caller>], faults: &Faults) -> Span {
+    let is_set = |caller: &Caller| matches!(caller.wants, Wants::Locks([_, _, ..]));
+    let ms = match faults {
+        // Who has a lock learns of a forced release by its renewal.
+        Faults { forced: 1.., .. } => 12_000,
+        Faults {
+            lost: 0,
+            slow: 0,
+            lost_events: 0,
+            closed_streams: 0,
+            unclear,
+            ..
+        } => {
+            // A command for several locks has a limit of 500 ms, and for so long it may arrive.
+            let has_set = processes.iter().flatten().any(is_set);
+            if has_set && *unclear > 0 { 600 } else { 150 }
+        }
+        _ => 40_000,
+    };
+    ms * MS
 }

@@ -66,9 +66,10 @@ impl World<'_> {
         if self.left.deleted > 0 && self.to_delete().is_some() {
             steps.push(Step::Delete);
         }
-        let may_pass = match self.is_quiet() {
-            false => self.left.slow > 0,
-            true => self.left.holds > 0 || !self.holds_any(),
+        let may_pass = if self.is_quiet() {
+            self.left.holds > 0 || !self.holds_any()
+        } else {
+            self.left.slow > 0
         };
         if may_pass && self.next_time().is_some() {
             steps.push(Step::TimePasses);
@@ -170,7 +171,7 @@ impl World<'_> {
             Step::End(number, caller, finish) => self.end(number, caller, finish),
             Step::Deliver(index) => {
                 let message = self.network.remove(index);
-                self.deliver(message);
+                self.deliver(&message);
             }
             Step::Hear(number) => {
                 if let Some(told) = self.process(number).events.pop_front() {

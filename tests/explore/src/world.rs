@@ -5,10 +5,10 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::core::limits::NO_REPLY;
-use crate::core::{Effect, Ending, Event, FaultKind, Hold, Key, MS, Time, Waiter, Wanted};
+use crate::core::{Effect, Ending, Event, Hold, Key, MS, Time, Waiter, Wanted};
 use crate::hash::Relative;
 use crate::judge::Judge;
-use crate::network::{Body, Cell, Message, Role, fault};
+use crate::network::{Body, Cell, Message, Role};
 use crate::process::{Before, Holds, Phase, Process, State, Waits};
 use crate::protocol::text::mark_of;
 use crate::protocol::{Document, LockId, Ms, Name};
@@ -47,8 +47,8 @@ pub(crate) struct World<'a> {
 pub(crate) struct Kept {
     pub(crate) process: usize,
     pub(crate) flight: Key,
-    until: Time,
-    is_look: bool,
+    pub(crate) until: Time,
+    pub(crate) is_look: bool,
 }
 
 /// The handle of a detached lease.
@@ -316,58 +316,6 @@ impl<'a> World<'a> {
         Ending::Detach(ids, TTL)
     }
 
-    pub(crate) fn next_time(&self) -> Option<Time> {
-        let due = self.alive().filter_map(|(_, process)| process.core.next_due());
-        due.chain(self.kept.iter().map(|kept| kept.until)).min()
-    }
-
-    /// The clock goes to what is due next.
-    pub(crate) fn time_passes(&mut self) {
-        let Some(next) = self.next_time() else { return };
-        if !self.is_quiet() {
-            self.left.slow = self.left.slow.saturating_sub(1);
-        } else if self.holds_any() {
-            self.left.holds = self.left.holds.saturating_sub(1);
-        }
-        self.now = next.max(self.now);
-        self.judge_gaps();
-        let now = self.now;
-        self.network
-            .retain(|message| !message.is_command() || now - message.sent < LATEST);
-        // The engines end what has had no reply.
-        let (over, kept): (Vec<Kept>, _) = self.kept.iter().partition(|kept| kept.until <= now);
-        self.kept = kept;
-        for Kept {
-            process,
-            flight,
-            is_look,
-            ..
-        } in over
-        {
-            let fault = fault(FaultKind::Unclear);
-            self.feed(
-                process,
-                match is_look {
-                    true => Event::Looked(flight, Err(fault)),
-                    false => Event::Ran(flight, Err(fault)),
-                },
-            );
-        }
-        for number in 0..self.processes.len() {
-            let is_due = |world: &Self| {
-                world.processes[number]
-                    .core
-                    .next_due()
-                    .is_some_and(|at| at <= now)
-            };
-            if self.processes[number].is_alive() && is_due(self) {
-                self.feed(number, Event::Tick);
-                let is_still = is_due(self);
-                self.judge.unless(!is_still, "a timer is due again at once");
-            }
-        }
-    }
-
     pub(crate) fn fingerprint(&mut self) -> u64 {
         let mut hasher = Relative::new(self.now);
         for (process, print) in self.processes.iter().zip(&mut self.prints) {
@@ -448,6 +396,3 @@ impl<'a> World<'a> {
         self.alive().find_map(held)
     }
 }
-
-/// A command takes effect within this time, or never.
-const LATEST: i64 = 85_000 * MS;
