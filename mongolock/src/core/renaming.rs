@@ -9,7 +9,7 @@ use super::slab::Key;
 use super::state::{Change, Claim, Closing, Core, Due, Lease, Stage};
 use super::time::{MS, Time};
 use crate::protocol::text::mark_of;
-use crate::protocol::{LockId, Name, Reply};
+use crate::protocol::{LockId, Name, Reply, Until};
 
 impl<C: Clone> Core<C> {
     /// The holder is done, and its work is marked or its lease is detached.
@@ -131,15 +131,19 @@ impl<C: Clone> Core<C> {
 impl<C> Claim<C> {
     /// What the command, or an earlier one, has done to the document.
     pub(super) fn renamed_by(&self, reply: &Reply) -> Ended {
-        let (Stage::Renaming(change, ..), Some(id), Some(sight)) = (&self.stage, &self.id, &reply.sight)
+        let (Stage::Renaming(change, _, closing), Some(id), Some(sight)) =
+            (&self.stage, &self.id, &reply.sight)
         else {
             return Ended::Lost;
         };
+        // An operator leaves the same document, also before the period is over.
+        let is_released = sight.has("") && sight.document.token.long() == Some(self.last);
+        let by_mark = is_released && (reply.is_applied != Some(false) || closing.tries > 1);
         match change {
             Change::Detach(id, _) if sight.has(id) => Ended::Detached,
             Change::Mark(_) if sight.has(&mark_of(id)) => Ended::Marked,
             // The period of the mark was over.
-            Change::Mark(_) if sight.has("") && sight.document.token.long() == Some(self.last) => {
+            Change::Mark(Until::At(end)) if by_mark && sight.now.is_none_or(|now| now >= *end) => {
                 Ended::Released
             }
             _ => Ended::Lost,
