@@ -143,7 +143,7 @@ impl<C> Claim<C> {
             Change::Detach(id, _) if sight.has(id) => Ended::Detached,
             Change::Mark(_) if sight.has(&mark_of(id)) => Ended::Marked,
             // The period of the mark was over.
-            Change::Mark(Until::At(end)) if by_mark && sight.now.is_none_or(|now| now >= *end) => {
+            Change::Mark(Until::At(end)) if by_mark && sight.document.expires_at.date() >= Some(*end) => {
                 Ended::Released
             }
             _ => Ended::Lost,

@@ -36,6 +36,7 @@ pub(crate) fn all(is_long: bool) -> Vec<Case> {
     list.rejections();
     list.leases_that_end();
     list.forced_releases();
+    list.forced_before_the_end();
     list.groups();
     list.sets();
     list.permits();
@@ -171,6 +172,12 @@ impl List {
                 (case.setup.start, case.setup.has_ghosts) = (start, start != Start::Plain);
             }
         }
+    }
+
+    /// The same before a hold ends in another way.
+    fn forced_before_the_end(&mut self) {
+        let processes = ["kept, kept", "period, period", "detach, resume", "lock-least, lock-least"];
+        self.each(&processes, &[&["forced hold*2", "forced lost hold*2", "forced late*2 hold"]]);
     }
 
     /// Several claims, releases and renewals in one command.
