@@ -176,8 +176,16 @@ impl List {
 
     /// The same before a hold ends in another way.
     fn forced_before_the_end(&mut self) {
-        let processes = ["kept, kept", "period, period", "detach, resume", "lock-least, lock-least"];
-        self.each(&processes, &[&["forced hold*2", "forced lost hold*2", "forced late*2 hold"]]);
+        let processes = [
+            "kept, kept",
+            "period, period",
+            "detach, resume",
+            "lock-least, lock-least",
+        ];
+        self.each(
+            &processes,
+            &[&["forced hold*2", "forced lost hold*2", "forced late*2 hold"]],
+        );
     }
 
     /// Several claims, releases and renewals in one command.

@@ -3,7 +3,7 @@
 use crate::core::{Cause, Ended, Fault, Hold, Notice, Time};
 use crate::network::{Cell, Role};
 use crate::process::{Before, Holds, State};
-use crate::protocol::Name;
+use crate::protocol::{Document, Name, Until};
 use crate::setup::Wants;
 use crate::world::World;
 
@@ -104,7 +104,7 @@ impl World<'_> {
         };
         let (_, before) = process.awaited.remove(place);
         match ended {
-            Ok(Ended::Released) if self.shows_loss(&before) => {
+            Ok(Ended::Released) if self.shows_loss(number, caller, &before) => {
                 self.judge.fails("a hold is called released that was lost before");
             }
             Ok(Ended::Detached) => self.detached(),
@@ -112,12 +112,20 @@ impl World<'_> {
         }
     }
 
-    /// Whether a release finds that the hold was lost. It cannot know that if another claim has had the lock since.
-    fn shows_loss(&self, before: &Before) -> bool {
+    /// Whether a release finds that the hold was lost. It cannot know that if another claim has had the lock since; nor can a mark
+    /// after the end of its period, which leaves the same document.
+    fn shows_loss(&self, number: usize, caller: usize, before: &Before) -> bool {
+        let once = self.setup.caller(number, caller).once;
+        let is_over = |document: &Document| {
+            let until = once
+                .zip(document.acquired_at.date())
+                .map(|(once, at)| once.mark_until(at));
+            matches!(until, Some(Until::At(end)) if document.expires_at.date() >= Some(end))
+        };
         let is_released = |(name, token): &(Name, i64)| {
             self.documents.get(name).is_some_and(|document| {
                 let is_empty = document.lock_id.text().is_some_and(|id| id.is_empty());
-                is_empty && document.token.long() == Some(*token)
+                is_empty && document.token.long() == Some(*token) && !is_over(document)
             })
         };
         match before {
