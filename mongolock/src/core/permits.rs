@@ -83,8 +83,10 @@ impl<C: Clone> Core<C> {
             let turn = room.turn.filter(|turn| room.queue.is_empty() && may_end(turn));
             let Some(surplus) = beside.or(turn) else {
                 let asking = room.beside.iter().chain(&room.turn);
-                if let Some(sent) = asking.map(|key| claims[*key].sent).min() {
-                    self.arm(Due::Room(key), sent + COPY);
+                // The turn goes on while a call waits, also when its time is over.
+                let times = asking.map(|key| claims[*key].sent + COPY);
+                if let Some(at) = times.filter(|at| *at > now).min() {
+                    self.arm(Due::Room(key), at);
                 }
                 return;
             };
