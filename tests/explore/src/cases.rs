@@ -31,8 +31,11 @@ impl Case {
 /// Everything that is run.
 pub(crate) fn all(is_long: bool) -> Vec<Case> {
     let cases = Vec::new();
-    let mut list = List { is_long, cases };
+    // The usual run is cut where a case would take longer than half a second.
+    let most = if is_long { 2_000_000 } else { 14_000 };
+    let mut list = List { is_long, most, cases };
     list.locks();
+    list.most = if is_long { 400_000 } else { most };
     list.rejections();
     list.leases_that_end();
     list.forced_releases();
@@ -51,6 +54,8 @@ pub(crate) fn all(is_long: bool) -> Vec<Case> {
 
 struct List {
     is_long: bool,
+    /// The number of situations after which a search is cut.
+    most: usize,
     cases: Vec<Case>,
 }
 
@@ -80,11 +85,10 @@ const TWO: [&str; 5] = [
 impl List {
     /// A search. The longest ones are cut in the usual run.
     fn add(&mut self, processes: &str, faults: &str) -> &mut Case {
-        let most = if self.is_long { 1_000_000 } else { 14_000 };
         self.cases.push(Case {
             name: format!("{processes}: {faults}"),
             setup: Setup::new(processes, faults),
-            kind: Kind::Search(most),
+            kind: Kind::Search(self.most),
         });
         let last = self.cases.len() - 1;
         &mut self.cases[last]
@@ -349,9 +353,11 @@ impl List {
             "lock-short lock-short lock-short, lock-short lock-short lock-short, lock-short lock-short lock-short",
             "ab b ab a, ab b ab a, ab b ab a",
             "permit2 permit2 permit2 permit2, permit2 permit2 permit2 permit2, permit2 permit2 permit2 permit2",
+            "permit1 permit1-try permit1, permit1 permit1-try permit1, permit1 permit1-try permit1",
+            "kept period kept-try, kept period kept-try, lock-least a ab",
             "done done done, done done done, done done done",
         ] {
-            let seeds = if self.is_long { 1000 } else { 10 };
+            let seeds = if self.is_long { 5000 } else { 100 };
             let case = self.add(processes, faults);
             case.name = format!("random: {processes}");
             case.kind = Kind::Random { seeds, length: 2000 };
