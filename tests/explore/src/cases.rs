@@ -1,5 +1,6 @@
 //! What is run: searches of every order, and random runs.
 
+use crate::core::MS;
 use crate::random;
 use crate::search::{self, Found};
 use crate::setup::{Setup, Start};
@@ -361,7 +362,7 @@ impl List {
             let case = self.add(processes, faults);
             case.name = format!("random: {processes}");
             case.kind = Kind::Random { seeds, length: 2000 };
-            case.setup.again = true;
+            (case.setup.again, case.setup.most_free) = (true, 40_000 * MS);
         }
     }
 }

@@ -258,6 +258,7 @@ impl Setup {
 /// The longest time for which a caller may wait for what is free.
 fn most_free(processes: &[Vec<Caller>], faults: &Faults) -> Span {
     let is_set = |caller: &Caller| matches!(caller.wants, Wants::Locks([_, _, ..]));
+    let has_set = processes.iter().flatten().any(is_set);
     let ms = match faults {
         // Who has a lock learns of a forced release by its renewal.
         Faults { forced: 1.., .. } => 12_000,
@@ -270,10 +271,12 @@ fn most_free(processes: &[Vec<Caller>], faults: &Faults) -> Span {
             ..
         } => {
             // A command for several locks has a limit of 500 ms, and for so long it may arrive.
-            let has_set = processes.iter().flatten().any(is_set);
             if has_set && *unclear > 0 { 600 } else { 150 }
         }
-        _ => 40_000,
+        // A call asks after a second of silence in any case.
+        Faults { lost: 0, slow: 0, .. } => 1000,
+        // What is lost is repeated after two seconds, and a release is so once more.
+        _ => 5100,
     };
     ms * MS
 }
