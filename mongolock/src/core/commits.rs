@@ -51,7 +51,12 @@ impl<C: Clone> Core<C> {
         awaited: Option<C>,
     ) {
         let mut awaited = awaited;
-        for key in self.claims_of(hold) {
+        let claims = match hold {
+            // The hold of the set has ended meanwhile, and its claims wait for this.
+            Hold::Set(set) if self.sets.get(set).is_none() => self.claims_after(set),
+            _ => self.claims_of(hold),
+        };
+        for key in claims {
             let claim = &mut self.claims[key];
             if !claim.is_held() || claim.commits.open == 0 {
                 continue;
@@ -74,6 +79,11 @@ impl<C: Clone> Core<C> {
         }
     }
 
+    fn claims_after(&self, set: Key) -> Vec<Key> {
+        let own = self.claims.iter().filter(|(_, claim)| claim.set == Some(set));
+        own.map(|(key, _)| key).collect()
+    }
+
     /// A renewal decides whether a transaction was made.
     fn ask_for_commit(&mut self, now: Time, key: Key, waiter: Option<C>) {
         let limit = now + (LIMIT + NO_REPLY);
@@ -81,6 +91,7 @@ impl<C: Clone> Core<C> {
             waiter,
             limit,
             since: now,
+            asked: None,
         });
         self.arm(Due::Claim(key), limit);
         self.renew(now, key);
@@ -99,12 +110,24 @@ impl<C: Clone> Core<C> {
         }
     }
 
+    /// The claim leaves its hold. Who waits for the outcome of a commit, or for its own end after one, waits no longer.
+    pub(super) fn leave_commits(&mut self, key: Key, ended: Ended) {
+        let commits = &mut self.claims[key].commits;
+        let (unknown, postponed) = (commits.unknown.take(), commits.postponed.take());
+        if let Some(waiting) = unknown.and_then(|unknown| unknown.waiter) {
+            self.notify(waiting, Notice::Committed(Err(None)));
+        }
+        if let Some(Postponed::Ending(awaited)) = postponed {
+            self.notify_ended(awaited, Ok(ended));
+        }
+    }
+
     /// A renewal does not find the claim.
     pub(super) fn renewal_missed(&mut self, now: Time, flight: &Flight, key: Key, reply: &Reply) {
         let claim = &mut self.claims[key];
         let is_marked = reply.sight.as_ref().zip(claim.id.as_ref());
         if is_marked.is_some_and(|(sight, id)| sight.has(&mark_of(id))) {
-            self.commit_decided(now, flight, key, true);
+            self.commit_decided(flight, key, true);
             self.finish(now, key, Ended::Marked);
         } else if !(claim.commits.open > 0 && claim.commits.marks) {
             self.lose(now, key, Loss::Gone);
@@ -117,9 +140,10 @@ impl<C: Clone> Core<C> {
     }
 
     /// A renewal says whether a transaction was made whose outcome was unknown.
-    pub(super) fn commit_decided(&mut self, now: Time, flight: &Flight, key: Key, was_made: bool) {
-        let decides =
-            |unknown: &mut Unknown<C>| was_made || flight.sent >= unknown.since && now >= unknown.since;
+    pub(super) fn commit_decided(&mut self, flight: &Flight, key: Key, was_made: bool) {
+        let decides = |unknown: &mut Unknown<C>| {
+            was_made || unknown.asked == Some(flight.key) || flight.sent > unknown.since
+        };
         let unknown = self.claims[key].commits.unknown.take_if(decides);
         if let Some(cell) = unknown.and_then(|unknown| unknown.waiter) {
             self.notify(cell, Notice::Committed(Ok(was_made)));

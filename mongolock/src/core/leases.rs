@@ -129,7 +129,7 @@ impl<C: Clone> Core<C> {
             lease.until = lease.until.max(flight.sent + relied_on(rules.expiry));
             lease.renew_at = flight.sent + rules.renew_every * MS;
             self.notify_extended(key);
-            self.commit_decided(now, flight, key, false);
+            self.commit_decided(flight, key, false);
             self.arm_lease(key);
         } else if is_held {
             self.renewal_missed(now, flight, key, reply);
@@ -180,9 +180,7 @@ impl<C: Clone> Core<C> {
         let (cell, room, set) = (cell.clone(), claim.room, claim.set);
         // The server keeps the lease a little longer.
         let later = now + margin(claim.rules.expiry);
-        if let Some(waiting) = claim.commits.unknown.take().and_then(|unknown| unknown.waiter) {
-            self.notify(waiting, Notice::Committed(Err(None)));
-        }
+        self.leave_commits(key, Ended::Lost);
         self.notify(cell, Notice::Lost(loss));
         // The lock is released in any case: a late claim may have acquired it again.
         self.release(now, key, None, loss == Loss::ShutDown);

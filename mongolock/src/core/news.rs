@@ -29,6 +29,10 @@ impl<C: Clone> Core<C> {
         if !is_own && self.rooms[key].permits.is_of_lock() {
             self.answer_by_reply(now, flight, key, Some(&seen), |_| true);
         }
+        // What a look says is older than the claim that was sent after it.
+        if flight.lane == Lane::Looks && self.rooms[key].asked_by != Some(flight.key) {
+            return;
+        }
         let (luck, first) = (self.draw(), self.draw_between(limits::FIRST_PAUSE));
         let waited = self.waited(now, key);
         let room = &mut self.rooms[key];
@@ -101,7 +105,9 @@ impl<C: Clone> Core<C> {
         let pause = self.draw_between(limits::PAUSE);
         let room = &mut self.rooms[key];
         room.fault = Some((now, fault.clone()));
-        (room.pause_until, room.looks) = (room.pause_until.max(now + pause), false);
+        // It was released while the command was in flight.
+        let rests_until = if room.is_outdated { now } else { room.pause_until };
+        (room.pause_until, room.looks) = (rests_until.max(now + pause), false);
         if let (FaultKind::Lasting, Some(first)) = (fault.kind, room.queue.front().copied()) {
             self.fail(now, first, Cause::Refused);
         }

@@ -83,8 +83,10 @@ impl<C: Clone> Core<C> {
             let turn = room.turn.filter(|turn| room.queue.is_empty() && may_end(turn));
             let Some(surplus) = beside.or(turn) else {
                 let asking = room.beside.iter().chain(&room.turn);
-                if let Some(sent) = asking.map(|key| claims[*key].sent).min() {
-                    self.arm(Due::Room(key), sent + COPY);
+                // The turn goes on while a call waits, also when its time is over.
+                let times = asking.map(|key| claims[*key].sent + COPY);
+                if let Some(at) = times.filter(|at| *at > now).min() {
+                    self.arm(Due::Room(key), at);
                 }
                 return;
             };
@@ -239,7 +241,11 @@ impl<C: Clone> Core<C> {
         let claim = &self.claims[key];
         if let Some(number) = claim.permit {
             let permit = if is_free { Permit::Free } else { Permit::Unknown };
-            self.rooms[claim.room].permits.set_if_of(number, key, permit);
+            let room = &mut self.rooms[claim.room];
+            room.permits.set_if_of(number, key, permit);
+            // A look that is in flight has seen it held.
+            let looks = |turn: Key| self.claims[turn].permit.is_none();
+            room.is_outdated |= is_free && room.turn.is_some_and(looks);
         }
     }
 

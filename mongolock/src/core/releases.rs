@@ -20,6 +20,7 @@ const OF_DETACHED: Rules = Rules {
 impl<C: Clone> Core<C> {
     /// Sends a release. In its turn the next call waits for the reply or for the first failure.
     pub(super) fn release(&mut self, now: Time, key: Key, awaited: Option<C>, in_turn: bool) {
+        self.leave_commits(key, Ended::Lost);
         let claim = &mut self.claims[key];
         let was_held = claim.lease_mut().is_some();
         let closing = Closing {
@@ -230,21 +231,24 @@ impl<C> Claim<C> {
 
     /// Whether the lock was released until this reply, or the lease given back that the claim resumes.
     fn is_released_by(&self, reply: &Reply) -> bool {
-        let Stage::Releasing(closing) = &self.stage else {
+        let (Stage::Releasing(closing), Some(id)) = (&self.stage, &self.id) else {
             return false;
         };
-        // A repetition finds another document where an earlier command has released.
-        if reply.is_applied == Some(true) || closing.tries > 1 {
-            return true;
-        }
-        let (Some(sight), Some(id)) = (&reply.sight, &self.id) else {
-            return false;
+        let Some(sight) = &reply.sight else {
+            return reply.is_applied == Some(true) || closing.tries > 1;
         };
         if let Some((handle, _)) = &self.resumes {
-            return sight.has(handle);
+            return closing.tries > 1 || sight.has(handle);
         }
         let is_ended = sight.has("") || sight.has(&kept_of(id));
-        is_ended && sight.document.token.long() == Some(self.token)
+        let token = sight.document.token.long();
+        // A repetition finds another document where an earlier command has released, but not the last token of the claim: an
+        // operator leaves that. A late claim has left others.
+        match closing.tries {
+            _ if self.last == 0 => reply.is_applied == Some(true),
+            0 | 1 => is_ended && token == Some(self.token),
+            _ => !is_ended || token != Some(self.last) || self.last == self.token,
+        }
     }
 }
 

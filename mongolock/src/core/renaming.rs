@@ -6,10 +6,10 @@
 use super::event::{Ended, Ending, Hold, Lane, Notice};
 use super::limits::KEPT_LEAST;
 use super::slab::Key;
-use super::state::{Change, Claim, Closing, Core, Due, Lease, Postponed, Stage};
+use super::state::{Change, Claim, Closing, Core, Due, Lease, Stage};
 use super::time::{MS, Time};
 use crate::protocol::text::mark_of;
-use crate::protocol::{LockId, Name, Reply};
+use crate::protocol::{LockId, Name, Reply, Until};
 
 impl<C: Clone> Core<C> {
     /// The holder is done, and its work is marked or its lease is detached.
@@ -70,15 +70,12 @@ impl<C: Clone> Core<C> {
         let (room, set) = (claim.room, claim.set);
         let stage = std::mem::replace(&mut claim.stage, Stage::Released);
         claim.in_lane = None;
-        let postponed = claim.commits.postponed.take();
         match stage {
             Stage::Held(cell, _) => self.notify(cell, Notice::Ended(Ok(ended))),
             Stage::Renaming(_, _, closing) => self.notify_ended(closing.waiter, Ok(ended)),
             _ => {}
         }
-        if let Some(Postponed::Ending(awaited)) = postponed {
-            self.notify_ended(awaited, Ok(ended));
-        }
+        self.leave_commits(key, ended);
         match ended {
             // A late claim may have acquired the lock again.
             Ended::Lost => self.release(now, key, None, false),
@@ -134,15 +131,19 @@ impl<C: Clone> Core<C> {
 impl<C> Claim<C> {
     /// What the command, or an earlier one, has done to the document.
     pub(super) fn renamed_by(&self, reply: &Reply) -> Ended {
-        let (Stage::Renaming(change, ..), Some(id), Some(sight)) = (&self.stage, &self.id, &reply.sight)
+        let (Stage::Renaming(change, _, closing), Some(id), Some(sight)) =
+            (&self.stage, &self.id, &reply.sight)
         else {
             return Ended::Lost;
         };
+        // An operator leaves the same document, also before the period is over.
+        let is_released = sight.has("") && sight.document.token.long() == Some(self.last);
+        let by_mark = is_released && (reply.is_applied != Some(false) || closing.tries > 1);
         match change {
             Change::Detach(id, _) if sight.has(id) => Ended::Detached,
             Change::Mark(_) if sight.has(&mark_of(id)) => Ended::Marked,
             // The period of the mark was over.
-            Change::Mark(_) if sight.has("") && sight.document.token.long() == Some(self.last) => {
+            Change::Mark(Until::At(end)) if by_mark && sight.document.expires_at.date() >= Some(*end) => {
                 Ended::Released
             }
             _ => Ended::Lost,

@@ -128,6 +128,9 @@ impl<C: Clone> Core<C> {
                 if let Some(lease) = claim.lease_mut() {
                     lease.renew_at = now + limit + 100 * MS;
                 }
+                if let Some(unknown) = &mut claim.commits.unknown {
+                    unknown.asked.get_or_insert(flight);
+                }
                 return;
             }
             Lane::Ends => {
@@ -143,6 +146,7 @@ impl<C: Clone> Core<C> {
             self.arm(Due::Claim(key), next);
         } else {
             self.arm(Due::Room(room), next);
+            self.rooms[room].asked_by = Some(flight);
             self.note_asked(flight, room);
         }
     }

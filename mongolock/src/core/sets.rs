@@ -4,7 +4,7 @@
 use super::event::{Cause, Ended, Hold, Lane, Notice, Waiter};
 use super::limits::TOKENS;
 use super::slab::Key;
-use super::state::{Call, Caller, Core, Set, Stage};
+use super::state::{Call, Caller, Claim, Core, Set, Stage};
 use super::time::Time;
 use crate::protocol::{LockId, Name};
 
@@ -160,6 +160,11 @@ impl<C: Clone> Core<C> {
     pub(super) fn end_set(&mut self, now: Time, key: Key, awaited: Option<C>) {
         let mut awaited = awaited;
         let won = self.sets.remove(key).map(|set| set.won).unwrap_or_default();
+        // One that has lost a lock is lost as a whole, whatever its last lock says.
+        let is_held = |claim: &Key| self.claims.get(*claim).is_some_and(Claim::is_held);
+        if !won.iter().all(is_held) {
+            self.notify_ended(awaited.take(), Ok(Ended::Lost));
+        }
         for (place, claim) in won.iter().enumerate() {
             let token = self.claims.get(*claim).map_or(0, |claim| claim.token);
             let is_last = place + 1 == won.len();

@@ -131,6 +131,8 @@ pub(super) struct Room {
     /// What the server said last, and how the last command failed.
     pub(super) seen: Option<(Time, Seen)>,
     pub(super) fault: Option<(Time, Fault)>,
+    /// The last command that asks.
+    pub(super) asked_by: Option<Key>,
     /// The time of the last reply, of the last command that asks, and of the last use.
     pub(super) replied: Time,
     pub(super) asked: Time,
@@ -248,8 +250,9 @@ pub(super) struct Unknown<C> {
     /// The caller that waits for the outcome, until the limit.
     pub(super) waiter: Option<C>,
     pub(super) limit: Time,
-    /// Only a renewal that was sent later decides.
+    /// Only a renewal that was sent later decides: this one, which is the first one since then, or a later one.
     pub(super) since: Time,
+    pub(super) asked: Option<Key>,
 }
 
 /// What ends a hold after its commits.

@@ -1,253 +1,298 @@
-//! What must be true in every situation. The judge keeps its own notes of what a process was told, apart from the library's.
+//! What must never be, in any situation.
 
-use std::rc::Rc;
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
-use crate::acquire::{Call, Told};
-use crate::id::{Id, Token};
-use crate::process::{Caller, Kept, Process};
-use crate::queue::Holder;
-use crate::server::Server;
-use crate::setup::Setup;
-use crate::time::Instant;
-use crate::timing::SLOW_REPLY;
+use crate::core::{Cause, Hold, MS, Span, Time};
+use crate::hash::date;
+use crate::process::{Holds, Phase, State, Waits, mark_of};
+use crate::protocol::text::{is_claim, is_mark};
+use crate::protocol::{Document, Id, Ms, Name, Row, Then};
+use crate::server::SEPARATOR;
+use crate::setup::Wants;
+use crate::world::World;
 
-// What can be wrong, as far as a mutant must show it.
-pub(crate) const TOKEN: &str = "a token is not greater than all before";
-pub(crate) const UNSAID: &str = "a caller is told that the lock is busy, and nothing has said so";
-pub(crate) const SILENT: &str =
-    "a caller is told that the lock is busy, and there was no reply for half a second";
-pub(crate) const FREE: &str = "the lock is free for too long while a caller waits";
-pub(crate) const GIVEN_UP: &str = "a waiter loses too much time to a claim that its process has given up";
-pub(crate) const NOT_IDLE: &str = "a process is not idle at the end";
-pub(crate) const LEFT_CLAIM: &str = "a claim without a user is never released";
-pub(crate) const OVER: &str = "a hold is delivered whose lease is over";
+/// For how long nothing may happen while a caller waits and no caller holds.
+const STUCK: Span = 90_000 * MS;
 
-#[derive(Clone, Hash)]
+#[derive(Debug, Clone)]
 pub(crate) struct Judge {
-    /// What is wrong.
-    breach: Option<&'static str>,
-    last_token: Token,
-    heard: Vec<Heard>,
-    /// The time since which a caller waits, if one does.
-    waits_since: Option<Instant>,
+    pub(crate) breach: Option<&'static str>,
+    /// The longest time for which a caller has waited for what it could have.
+    pub(crate) longest_free: Span,
+    /// The number of locks that a claim without a user has at the end.
+    pub(crate) ghosts: u64,
+    /// When a caller last came, got a lock or went.
+    pub(crate) progress: Time,
+    last_tokens: BTreeMap<Name, i64>,
+    /// Until when the last mark of each lock stands.
+    marks: BTreeMap<Name, Ms>,
 }
 
-/// What one process was told of the lock.
-#[derive(Debug, Clone, Hash, Default)]
-struct Heard {
-    /// Whether anything has said that the lock is held.
-    was_told: bool,
-    /// The holder that was named last, unless something later has said that it has the lock no more.
-    named: Option<Id>,
-    /// The time of the first question since the last reply.
-    silent_since: Option<Instant>,
-    last_asked: Option<Instant>,
-    /// The time since which a claim without a user has the lock while a caller waits.
-    given_up_since: Option<Instant>,
-}
-
-/// The longest times that were seen.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Longest {
-    /// The lock was free while a caller waited.
-    pub(crate) free: Duration,
-    /// A claim without a user had the lock while a caller of its process waited.
-    pub(crate) given_up: Duration,
-}
-
-impl Longest {
-    pub(crate) fn max(self, other: Self) -> Self {
-        Self {
-            free: self.free.max(other.free),
-            given_up: self.given_up.max(other.given_up),
+/// What follows from the rest of a situation is left out.
+impl Hash for Judge {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for (name, until) in &self.marks {
+            (name, date(*until)).hash(state);
         }
     }
 }
 
 impl Judge {
-    pub(crate) fn new(setup: &Setup) -> Self {
+    pub(crate) fn new(now: Time) -> Self {
         Self {
             breach: None,
-            last_token: Token(0),
-            heard: vec![Heard::default(); usize::from(setup.processes)],
-            waits_since: None,
+            longest_free: 0,
+            ghosts: 0,
+            progress: now,
+            last_tokens: BTreeMap::new(),
+            marks: BTreeMap::new(),
         }
     }
 
-    pub(crate) fn breach(&mut self, breach: &'static str) {
+    pub(crate) fn fails(&mut self, breach: &'static str) {
         self.breach.get_or_insert(breach);
     }
 
-    pub(crate) fn found(&self) -> Option<&'static str> {
-        self.breach
-    }
-
-    fn heard(&mut self, process: u8) -> &mut Heard {
-        &mut self.heard[usize::from(process)]
-    }
-
-    /// A request or a look is due in a process, and is sent as soon as it is allowed.
-    pub(crate) fn would_ask(&mut self, process: u8) {
-        self.heard(process).silent_since.get_or_insert_with(Instant::now);
-    }
-
-    /// A process sends a request or a look that is no copy.
-    pub(crate) fn asks(&mut self, process: u8) {
-        self.would_ask(process);
-        self.heard(process).last_asked = Some(Instant::now());
-    }
-
-    /// A reply arrives to a command that was sent then.
-    pub(crate) fn answered(&mut self, process: u8, sent: Instant) {
-        let heard = self.heard(process);
-        if heard.silent_since.is_some() {
-            let is_older = heard.last_asked.is_some_and(|asked| asked > sent);
-            heard.silent_since = is_older.then(Instant::now);
+    pub(crate) fn unless(&mut self, holds: bool, breach: &'static str) {
+        if !holds {
+            self.fails(breach);
         }
     }
+}
 
-    /// A reply names the holder, or says that there is none.
-    pub(crate) fn named(&mut self, process: &Process, holder: Option<Id>) {
-        let is_given_up = |id: &Id| process.releases.iter().any(|release| release.id == *id);
-        let heard = self.heard(process.index);
-        heard.was_told = true;
-        heard.named = holder.filter(|id| !is_given_up(id));
+impl World<'_> {
+    fn is_free(&self, name: &Name) -> bool {
+        self.documents
+            .get(name)
+            .is_none_or(|document| document.is_free(self.ms(), 0))
     }
 
-    /// A release is sent whose call has returned.
-    pub(crate) fn no_holder(&mut self, process: u8) {
-        self.heard(process).named = None;
-    }
-
-    /// An event has named another holder.
-    pub(crate) fn heard_of(&mut self, process: u8, id: Id) {
-        let heard = self.heard(process);
-        (heard.was_told, heard.named, heard.silent_since) = (true, Some(id), None);
-    }
-
-    /// A caller leaves the lock to others before its first request.
-    pub(crate) fn yields(&mut self, process: u8) {
-        self.heard(process).was_told = true;
-    }
-
-    /// A call ends.
-    pub(crate) fn told(&mut self, process: &Process, call: &Call, told: &Told) {
-        match told {
-            Told::Hold(lease) => {
-                if lease.is_over() {
-                    self.breach(OVER);
-                }
-                if lease.token <= self.last_token {
-                    self.breach(TOKEN);
-                }
-                self.last_token = self.last_token.max(lease.token);
-                let id = lease.id;
-                self.heard_of(process.index, id);
+    /// Whether the caller could have what it wants now.
+    fn could_have(&self, number: usize, caller: usize, waits: &Waits) -> bool {
+        let names = &waits.names;
+        match self.setup.caller(number, caller).wants {
+            Wants::Permit(width) => self.held_permits(width) < width as usize,
+            Wants::Lease => self.handle.as_ref().is_some_and(|handle| {
+                let is_there = |(name, id): &(Name, _)| {
+                    let document = self.documents.get(name);
+                    document.is_some_and(|own| own.lock_id.text() == Some(id)) && !self.is_free(name)
+                };
+                handle.leases.iter().all(is_there)
+            }),
+            Wants::Locks([_]) => self.is_free(&names[0]),
+            Wants::Locks(_) => {
+                let is_own = |name: &Name| {
+                    let id = self.documents.get(name).and_then(|own| own.lock_id.text());
+                    let id = id.filter(|id| is_claim(id)).and_then(|id| Id::parse(id));
+                    let is_used = self.processes[number]
+                        .holds()
+                        .any(|holds| holds.names.contains(name));
+                    id.is_some_and(|id| id.mark() == mark_of(number)) && !is_used
+                };
+                let is_free = |name: &Name| self.is_free(name);
+                names.iter().any(is_free) && names.iter().all(|name| is_free(name) || is_own(name))
             }
-            Told::Busy(holder) | Told::Timeout(holder) => self.told_busy(process.index, call, holder),
-            Told::Failed | Told::NoReply => {}
-        }
-        if call.deadline.is_some_and(|deadline| deadline < Instant::now()) {
-            self.breach("a caller is told after its deadline");
         }
     }
 
-    /// A single try behind another caller of its process may be told so after half a second, whatever was heard.
-    fn told_busy(&mut self, process: u8, call: &Call, holder: &Holder) {
-        let (heard, now) = (self.heard(process), Instant::now());
-        let is_silent = |since: Instant| now - since > SLOW_REPLY;
-        let id = holder.lock_id().and_then(|id| Id::of(id));
-        let is_behind = call.is_try && call.attempt.is_none() && now - call.begun >= SLOW_REPLY;
-        let breach = if !heard.was_told && !is_behind {
-            UNSAID
-        } else if heard.silent_since.is_some_and(is_silent) {
-            SILENT
-        } else if id.is_some() && id != heard.named {
-            "a caller is told of a holder that was not named last"
-        } else {
-            return;
-        };
-        self.breach(breach);
+    fn held_permits(&self, width: u32) -> usize {
+        let number = |name: &Name| name.rsplit_once(SEPARATOR)?.1.parse().ok();
+        let is_of_width = |name: &Name| number(name).is_some_and(|number: u32| number < width);
+        let names = self.documents.keys().filter(|name| is_of_width(name));
+        names.filter(|name| !self.is_free(name)).count()
     }
 
-    /// Judges a situation.
-    pub(crate) fn judge(&mut self, setup: &Setup, processes: &[Rc<Kept>], server: &Server) -> Longest {
-        let now = Instant::now();
-        let (mut holders, mut waits) = (0, false);
-        let alive = || processes.iter().filter(|process| process.is_alive);
-        for caller in alive().flat_map(|process| &process.callers) {
-            match caller {
-                Caller::Holds(lease) if !lease.is_over() => holders += 1,
-                Caller::Waits(call) => {
-                    waits = true;
-                    if call.deadline.is_some_and(|deadline| deadline < now) {
-                        self.breach("a caller waits beyond its deadline");
+    /// Since when the caller could have it: the end of a lease lies in the past when its time has come.
+    fn free_since(&self, waits: &Waits) -> Time {
+        let end = |name: &Name| self.documents.get(name)?.expires_at.date();
+        let ends = waits.names.iter().filter_map(end);
+        let last = ends.max().map_or(self.now, |end| date(end).min(self.now));
+        last.max(waits.begun)
+    }
+
+    /// Judges the situation after each step.
+    pub(crate) fn judge_situation(&mut self) {
+        self.judge_holders();
+        self.judge_waits();
+    }
+
+    fn judge_holders(&mut self) {
+        let mut holders: BTreeMap<&Name, usize> = BTreeMap::new();
+        let (mut breach, mut width) = (None, 1);
+        for (number, process) in self.alive() {
+            for (caller, state) in process.callers.iter().enumerate() {
+                let State::Holds(holds) = state else { continue };
+                if holds.until <= self.now || self.is_deceived(number, holds) {
+                    continue;
+                }
+                let is_permit = matches!(self.setup.caller(number, caller).wants, Wants::Permit(_));
+                for (name, token) in holds.names.iter().zip(&holds.tokens) {
+                    *holders.entry(name).or_default() += 1;
+                    let last = self.judge.last_tokens.get(name);
+                    if !is_permit && last.is_some_and(|last| last > token) {
+                        breach = Some("a holder whose token is less than that of another one before it");
                     }
                 }
-                _ => {}
+                if let Wants::Permit(own) = self.setup.caller(number, caller).wants {
+                    width = own as usize;
+                }
             }
         }
-        if holders > 1 {
-            self.breach("two callers rely on the lock");
+        if holders.values().any(|number| *number > width) {
+            breach = Some("too many holders");
         }
-        self.waits_since = waits.then(|| self.waits_since.unwrap_or(now));
-        let longest = Longest {
-            free: self.free_for(server),
-            given_up: alive()
-                .map(|process| self.given_up_for(process, server))
-                .max()
-                .unwrap_or_default(),
+        if let Some(breach) = breach {
+            self.judge.fails(breach);
+        }
+    }
+
+    /// Notes for each caller that waits whether it could have what it wants.
+    pub(crate) fn judge_waits(&mut self) {
+        for number in 0..self.processes.len() {
+            for caller in 0..self.processes[number].callers.len() {
+                let State::Waits(waits) = &self.processes[number].callers[caller] else {
+                    continue;
+                };
+                let could_have = self.could_have(number, caller, waits);
+                let since = could_have.then(|| waits.could_since.unwrap_or_else(|| self.free_since(waits)));
+                let has_mark = |name: &Name| {
+                    let id = self.documents.get(name).and_then(|own| own.lock_id.text());
+                    id.is_some_and(|id| is_mark(id)) && !self.is_free(name)
+                };
+                let has_mark = waits.names.iter().any(has_mark);
+                let is_over = waits.deadline.is_some_and(|deadline| deadline < self.now);
+                let is_changed =
+                    (since, could_have, has_mark) != (waits.could_since, waits.was_free, waits.was_marked);
+                if is_changed && let State::Waits(waits) = &mut self.process(number).callers[caller] {
+                    waits.could_since = since;
+                    waits.was_free &= could_have;
+                    waits.was_marked |= has_mark;
+                }
+                self.judge.unless(!is_over, "a caller waits beyond its deadline");
+            }
+        }
+    }
+
+    /// Judges what has waited while time has passed.
+    pub(crate) fn judge_gaps(&mut self) {
+        let since = |waits: &Waits| waits.could_since;
+        let all = self.alive().flat_map(|(_, process)| process.waits());
+        let first = all.filter_map(since).min();
+        let gap = first.map_or(0, |since| self.now - since);
+        self.judge.longest_free = self.judge.longest_free.max(gap);
+        self.judge.unless(
+            gap <= self.setup.most_free,
+            "a caller waits too long for what is free",
+        );
+        let is_stuck = self.waits_any() && !self.holds_any() && self.now - self.judge.progress > STUCK;
+        self.judge
+            .unless(!is_stuck, "nothing happens for long, and a caller waits");
+    }
+
+    /// Whether an operator has released the lock of this hold, and its process cannot know that yet.
+    fn is_deceived(&self, number: usize, holds: &Holds) -> bool {
+        let Some((process, claim, _)) = &self.deceived else {
+            return false;
         };
-        if longest.free > setup.most_free {
-            self.breach(FREE);
-        }
-        if longest.given_up > setup.most_given_up {
-            self.breach(GIVEN_UP);
-        }
-        longest
+        *process == number && matches!(holds.hold, Hold::One(own, _) if own == *claim)
     }
 
-    fn free_for(&self, server: &Server) -> Duration {
-        let since = self.waits_since.filter(|_| server.is_free());
-        since.map_or(Duration::ZERO, |since| Instant::now() - since.max(server.expires))
+    /// A caller gets what it wants.
+    pub(crate) fn judge_hold(&mut self, number: usize, caller: usize, holds: &Holds) {
+        self.judge
+            .unless(holds.until > self.now, "a hold is delivered whose lease is over");
+        let options = self.setup.caller(number, caller);
+        if matches!(options.wants, Wants::Permit(_)) || self.is_deceived(number, holds) {
+            return;
+        }
+        let now = self.ms();
+        for (name, token) in holds.names.iter().zip(&holds.tokens) {
+            let last = self.judge.last_tokens.insert(name.clone(), *token);
+            let is_risen = last.is_none_or(|last| last < *token);
+            self.judge.unless(is_risen, "a token that is not greater");
+            let is_done = self.judge.marks.get(name).is_some_and(|until| *until > now);
+            self.judge.unless(!is_done, "work begins that is marked as done");
+        }
     }
 
-    fn given_up_for(&mut self, process: &Process, server: &Server) -> Duration {
-        let id = server.holder.filter(|_| !server.is_free());
-        let is_lost = |id: Id| {
-            let of = |caller: &Caller| matches!(caller, Caller::Lost(lease) if lease.id == id);
-            process.callers.iter().any(of)
+    pub(crate) fn judge_extension(&mut self, end: Time) {
+        self.judge
+            .unless(end > self.now, "a lease is extended that is over");
+    }
+
+    /// A call ends without what it wants.
+    pub(crate) fn judge_failure(&mut self, number: usize, waits: &Waits, cause: Cause) {
+        // A hold that ends while a transaction is under way is kept until that ends.
+        let holds_any = self.processes[number].holds().next().is_some() || self.transactions_of(number);
+        let breach = match cause {
+            Cause::Busy if waits.was_free => "busy, and the lock was free from begin to end",
+            Cause::Busy if !waits.has_heard && !holds_any => "busy, and nothing has said so",
+            Cause::Done if !waits.was_marked || !waits.has_heard => "done, and nothing has said so",
+            Cause::Gone if waits.was_free => "gone, and the lease was there from begin to end",
+            Cause::Timeout if waits.deadline.is_none_or(|deadline| deadline > self.now) => {
+                "a timeout too early"
+            }
+            Cause::ShutDown if self.processes[number].phase == Phase::Open => {
+                "shut down, and nobody has asked for it"
+            }
+            _ => return,
         };
-        let is_unused = |id: Id| id.process == process.index && !process.uses(id) && !is_lost(id);
-        let waits = |caller: &Caller| matches!(caller, Caller::Waits(_));
-        let is_met = id.is_some_and(is_unused) && process.callers.iter().any(waits);
-        let now = Instant::now();
-        let since = &mut self.heard(process.index).given_up_since;
-        *since = is_met.then(|| since.unwrap_or(now));
-        since.map_or(Duration::ZERO, |since| now - since)
+        self.judge.fails(breach);
     }
 
-    /// Judges the end of a run, after which nothing happens any more.
-    pub(crate) fn judge_end(&mut self, processes: &[Rc<Kept>], server: &Server) {
-        for process in processes.iter().filter(|process| process.is_alive) {
-            if process
-                .callers
-                .iter()
-                .any(|caller| matches!(caller, Caller::Waits(_)))
-            {
-                self.breach("a caller waits for ever");
-            }
-            if process.is_in_use() || process.queue.has_turn || !process.releases.is_empty() {
-                self.breach(NOT_IDLE);
-            }
-            if process.lines.has_line() {
-                self.breach("a process stands in line for ever");
+    /// A row changes a document.
+    pub(crate) fn judge_change(&mut self, row: &Row, before: Option<&Document>, document: &Document) {
+        let now = self.ms();
+        let is_standing =
+            |own: &Document| own.lock_id.text().is_some_and(|id| is_mark(id)) && !own.is_free(now, 0);
+        let is_forced = matches!(row.then, Then::Force);
+        let was_marked = before.is_some_and(is_standing);
+        self.judge.unless(!was_marked || is_forced, "a mark is lost");
+        if is_standing(document)
+            && let Some(until) = document.expires_at.date()
+        {
+            self.judge.marks.insert(row.name.clone(), until);
+        }
+    }
+
+    /// Nothing happens any more.
+    pub(crate) fn judge_end(&mut self) {
+        self.judge.unless(!self.waits_any(), "a caller waits for ever");
+        for number in 0..self.processes.len() {
+            let process = &self.processes[number];
+            let is_empty = process.core.is_empty();
+            let (is_closed, is_idle) = (process.phase == Phase::Closed, process.is_idle);
+            let is_awaited = !process.awaited.is_empty();
+            if process.is_alive() {
+                self.judge.unless(is_empty, "a core is not empty at the end");
+                self.judge
+                    .unless(!is_awaited, "a caller waits for ever for the end of its hold");
+                self.judge.unless(
+                    !is_closed || is_idle,
+                    "a process is never idle after its shutdown",
+                );
             }
         }
-        let is_of_a_process = |id: Id| processes[usize::from(id.process)].is_alive;
-        if !server.is_free() && server.holder.is_some_and(is_of_a_process) {
-            self.breach(LEFT_CLAIM);
+        let is_ghost = |name: &Name, document: &Document| {
+            let id = document.lock_id.text().filter(|id| is_claim(id));
+            !self.is_free(name) && id.is_some_and(|id| self.has_no_user(id))
+        };
+        let ghosts = self
+            .documents
+            .iter()
+            .filter(|(name, document)| is_ghost(name, document));
+        self.judge.ghosts = ghosts.count() as u64;
+    }
+
+    /// Whether the id is that of a living process, which uses it no longer, or that of a detached lease whose handle nobody has.
+    fn has_no_user(&self, id: &str) -> bool {
+        match Id::parse(id) {
+            Some(id) => self.alive().any(|(number, _)| id.mark() == mark_of(number)),
+            None => self
+                .handle
+                .as_ref()
+                .is_some_and(|handle| !handle.is_delivered && self.processes[handle.process].is_alive()),
         }
     }
 }

@@ -1,88 +1,114 @@
-//! What is on its way: commands, replies, events of the change stream, and one task of a process.
+//! What is on its way between processes and the server.
 
-use std::time::Duration;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
-use crate::LockError;
-use crate::id::Id;
-use crate::store::AcquireReply;
-use crate::time::Instant;
+use crate::core::{Fault, FaultKind, Key, Look, Saw, Time};
+use crate::protocol::{Name, Order, Reply, Row};
 
-/// One message. It arrives after any of the others, but the events for one process arrive in their order.
+/// Who is notified: a caller in one of its rounds, and of what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Cell {
+    pub(crate) caller: u8,
+    pub(crate) round: u8,
+    pub(crate) role: Role,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Role {
+    /// Its call, and then its hold.
+    Call,
+    /// The end of its hold.
+    End,
+    /// The outcome of its transaction.
+    Commit,
+}
+
+#[derive(Debug, Clone)]
 pub(crate) struct Message {
-    /// The process that has sent the command, or that gets the event.
-    pub(crate) process: u8,
-    /// The number of the command or of the event in its process.
-    pub(crate) no: u32,
-    pub(crate) sent: Instant,
+    pub(crate) process: usize,
+    /// The command that it is or replies to.
+    pub(crate) flight: Key,
+    /// When that was sent.
+    pub(crate) sent: Time,
+    /// The callers that have begun later, as bits: its reply says nothing to them.
+    pub(crate) too_old_for: u8,
+    /// The driver has sent it twice, and this copy has no reply.
+    pub(crate) is_copy: bool,
     pub(crate) body: Body,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone)]
 pub(crate) enum Body {
-    /// An acquire request. No process reads the reply to the echo of one: the driver has repeated it, or its connection has ended.
-    Claim {
-        id: Id,
-        tokens: i64,
-        expiry: Duration,
-        is_echo: bool,
+    /// With a hash of its rows, which have none.
+    Rows(Arc<[Row]>, Order, u64),
+    Looks(Arc<[Look]>),
+    /// `learns`: it is the reply to a renewal after an operator has released the lock.
+    Ran {
+        result: Result<Arc<[Reply]>, Fault>,
+        learns: bool,
     },
-    Release(Id),
-    Look,
-    Claimed(Result<AcquireReply, Failure>),
-    /// Whether the release has found its claim.
-    Released(Result<bool, Failure>),
-    Looked(Result<Option<Running>, Failure>),
-    Event(Event),
-}
-
-/// How a command fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Failure {
-    /// It may have been applied.
-    Unclear,
-    /// Another operation blocks the document.
-    Blocked,
-}
-
-impl Failure {
-    pub(crate) fn error(self) -> LockError {
-        match self {
-            Self::Unclear => LockError::Unclear,
-            Self::Blocked => LockError::Blocked,
-        }
-    }
-}
-
-/// A lease that a look has found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Running {
-    pub(crate) holder: Option<Id>,
-    pub(crate) remaining: Duration,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Event {
-    Released,
-    Acquired(Id),
+    Looked(Result<Arc<[Saw]>, Fault>),
+    Watch(u32, Option<Arc<[Name]>>),
 }
 
 impl Message {
-    pub(crate) fn is_command(&self) -> bool {
-        matches!(self.body, Body::Claim { .. } | Body::Release(_) | Body::Look)
+    /// By what is sorted what is on its way: the order in which it was sent says nothing.
+    pub(crate) fn order(&self) -> (u8, usize, Key, bool) {
+        let kind = match self.body {
+            Body::Rows(..) | Body::Looks(_) => 0,
+            Body::Ran { .. } | Body::Looked(_) => 1,
+            Body::Watch(..) => 2,
+        };
+        (kind, self.process, self.flight, self.is_copy)
     }
 
-    /// The error that this command or its reply ends with, if it can. An applied command was not blocked.
-    pub(crate) fn failed(&self, failure: Failure) -> Option<Self> {
-        if failure == Failure::Blocked && !self.is_command() {
-            return None;
-        }
-        let body = match self.body {
-            Body::Claim { is_echo: false, .. } | Body::Claimed(Ok(_)) => Body::Claimed(Err(failure)),
-            Body::Release(_) | Body::Released(Ok(_)) => Body::Released(Err(failure)),
-            Body::Look | Body::Looked(Ok(_)) if failure == Failure::Unclear => Body::Looked(Err(failure)),
-            _ => return None,
+    pub(crate) fn is_command(&self) -> bool {
+        matches!(self.body, Body::Rows(..) | Body::Looks(_))
+    }
+
+    pub(crate) fn is_reply(&self) -> bool {
+        matches!(self.body, Body::Ran { .. } | Body::Looked(_))
+    }
+
+    /// The reply with this fault.
+    pub(crate) fn failed(&self, kind: FaultKind) -> Self {
+        let fault = fault(kind);
+        let body = match &self.body {
+            Body::Looks(_) | Body::Looked(_) => Body::Looked(Err(fault)),
+            _ => Body::Ran {
+                result: Err(fault),
+                learns: false,
+            },
         };
-        Some(Self { body, ..*self })
+        Self { body, ..self.clone() }
+    }
+}
+
+pub(crate) fn fault(kind: FaultKind) -> Fault {
+    Fault {
+        kind,
+        error: Arc::new(std::fmt::Error),
+    }
+}
+
+impl Hash for Message {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (
+            self.process,
+            self.flight,
+            self.sent,
+            self.too_old_for,
+            self.is_copy,
+        )
+            .hash(state);
+        std::mem::discriminant(&self.body).hash(state);
+        match &self.body {
+            Body::Rows(_, _, rows) => rows.hash(state),
+            Body::Looks(_) => {}
+            Body::Ran { result, learns } => (result, learns).hash(state),
+            Body::Looked(result) => result.hash(state),
+            Body::Watch(number, _) => number.hash(state),
+        }
     }
 }

@@ -1,328 +1,175 @@
-//! One process: its callers, and what the folders of the library keep for one lock.
+//! A process: its core, and its callers.
 
-use std::cell::Cell;
-use std::fmt::{self, Display, Formatter};
-use std::ops::Deref;
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::acquire::{Call, Pause, Phase};
-use crate::hash::fingerprint;
-use crate::id::{Id, Token};
-use crate::judge::Judge;
-use crate::lease::book::Book;
-use crate::lease::{Lease, Release};
-use crate::line::Lines;
-use crate::network::{Body, Message};
-use crate::notifier::Notifier;
-use crate::queue::{Queue, RequestNumber};
-use crate::server::Server;
-use crate::setup::Setup;
-use crate::time::Instant;
+use crate::core::{Conf, Core, Hold, Luck, MS, Places, Time, Waiter};
+use crate::network::{Cell, Role};
+use crate::protocol::{LockId, Name, News};
 
-/// A process has at most this number of steps at one moment: more of them never end.
-const MOST_STEPS: usize = 200;
-
-#[derive(Clone, Hash)]
+#[derive(Debug, Clone)]
 pub(crate) struct Process {
-    pub(crate) index: u8,
-    pub(crate) is_alive: bool,
-    pub(crate) callers: Vec<Caller>,
-    pub(crate) queue: Queue,
-    pub(crate) notifier: Notifier,
-    pub(crate) lines: Lines,
-    /// What is known of the requests of each claim.
-    pub(crate) books: Vec<(Id, Book)>,
-    pub(crate) requests: Vec<Request>,
-    pub(crate) releases: Vec<Release>,
-    /// The releases of claims that a waiter has met, by their commands.
-    pub(crate) clears: Vec<(u32, RequestNumber)>,
-    last_id: u16,
-    last_no: u32,
+    pub(crate) core: Core<Cell>,
+    pub(crate) callers: Vec<State>,
+    /// How often each caller has come.
+    pub(crate) rounds: Vec<u8>,
+    pub(crate) phase: Phase,
+    /// Its core has said so after a shutdown.
+    pub(crate) is_idle: bool,
+    /// The filter of its change stream, and what that has reported.
+    pub(crate) stream: Option<(u32, Option<Arc<[Name]>>)>,
+    pub(crate) events: VecDeque<Told>,
+    /// Who waits for the end of a hold or for the outcome of a transaction, and whether the hold was lost before.
+    pub(crate) awaited: Vec<(Cell, Before)>,
+    /// The number of ids that were drawn. What differs only in it is the same situation.
+    ids: u64,
 }
 
-/// A process that situations share as long as nothing changes it, and its fingerprint.
-#[derive(Clone)]
-pub(crate) struct Kept {
-    process: Process,
-    /// The fingerprint, and the time and the token that it is relative to.
-    fingerprint: Cell<Option<(Instant, Token, u64)>>,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Phase {
+    Open,
+    Draining,
+    Closed,
+    Dead,
 }
 
-impl Kept {
-    pub(crate) fn new(process: Process) -> Self {
-        Self {
-            process,
-            fingerprint: Cell::new(None),
-        }
+/// What has become of a hold before its end.
+#[derive(Debug, Clone, Hash)]
+pub(crate) enum Before {
+    Held,
+    /// It was lost, and its holder knows that.
+    Lost,
+    /// Other documents have replaced those in which it had these tokens.
+    Replaced(Vec<(Name, i64)>),
+}
+
+/// What a change stream tells a process.
+#[derive(Debug, Clone, Hash)]
+pub(crate) enum Told {
+    Opened(u32),
+    News(News),
+}
+
+#[derive(Debug, Clone, Hash)]
+pub(crate) enum State {
+    Outside,
+    Waits(Waits),
+    Holds(Holds),
+    /// Its hold is lost, and it is not done yet.
+    Lost(Hold),
+    Gone,
+}
+
+#[derive(Debug, Clone, Hash)]
+pub(crate) struct Waits {
+    pub(crate) names: Arc<[Name]>,
+    pub(crate) waiter: Option<Waiter>,
+    pub(crate) begun: Time,
+    pub(crate) deadline: Option<Time>,
+    /// Since when it could have what it wants.
+    pub(crate) could_since: Option<Time>,
+    /// What it wants has been free ever since; or, of a lease, there.
+    pub(crate) was_free: bool,
+    /// A command that was sent later has said that something is held.
+    pub(crate) has_heard: bool,
+    /// One of its locks has had a mark meanwhile.
+    pub(crate) was_marked: bool,
+}
+
+#[derive(Debug, Clone, Hash)]
+pub(crate) struct Holds {
+    pub(crate) names: Arc<[Name]>,
+    pub(crate) hold: Hold,
+    pub(crate) tokens: Vec<i64>,
+    pub(crate) until: Time,
+    /// The id and the token in each document when it got the lock.
+    pub(crate) ids: Vec<(LockId, i64)>,
+    pub(crate) has_committed: bool,
+}
+
+/// Random numbers that are counted, and bits for pauses.
+struct Counter<'a>(&'a mut u64, u64);
+
+impl Luck for Counter<'_> {
+    fn id(&mut self) -> u64 {
+        *self.0 += 1;
+        *self.0
     }
 
-    pub(crate) fn change(&mut self) -> &mut Process {
-        self.fingerprint.set(None);
-        &mut self.process
+    fn chance(&mut self) -> u64 {
+        self.1
     }
-
-    pub(crate) fn fingerprint(&self, token: Token) -> u64 {
-        let now = Instant::now();
-        match self.fingerprint.get() {
-            Some((at, before, fingerprint)) if at == now && before == token => fingerprint,
-            _ => {
-                let fingerprint = fingerprint(&self.process);
-                self.fingerprint.set(Some((now, token, fingerprint)));
-                fingerprint
-            }
-        }
-    }
-}
-
-impl Deref for Kept {
-    type Target = Process;
-
-    fn deref(&self) -> &Process {
-        &self.process
-    }
-}
-
-#[derive(Clone, Hash)]
-pub(crate) enum Caller {
-    Idle,
-    Waits(Box<Call>),
-    /// Its future is being polled.
-    Polled,
-    Holds(Lease),
-    /// Its lease is over, and it does not know of that yet.
-    Lost(Lease),
-    Done,
-}
-
-impl Caller {
-    /// After a call that has ended, or its hold.
-    pub(crate) fn after(setup: &Setup) -> Self {
-        if setup.again { Self::Idle } else { Self::Done }
-    }
-}
-
-impl Display for Caller {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Idle => "-",
-            Self::Waits(_) | Self::Polled => "w",
-            Self::Holds(_) => "H",
-            Self::Lost(_) => "L",
-            Self::Done => ".",
-        })
-    }
-}
-
-/// An acquire request without a reply.
-#[derive(Clone, Copy, Hash)]
-pub(crate) struct Request {
-    pub(crate) no: u32,
-    pub(crate) id: Id,
-    pub(crate) number: RequestNumber,
-    pub(crate) sent: Instant,
-    /// Its limit at the server.
-    pub(crate) limit: Duration,
-    /// The time at which it is given up.
-    pub(crate) until: Instant,
-}
-
-/// What surrounds a process while it runs.
-pub(crate) struct Cx<'a> {
-    pub(crate) setup: &'a Setup,
-    pub(crate) server: &'a mut Server,
-    pub(crate) network: &'a mut Vec<Message>,
-    pub(crate) judge: &'a mut Judge,
 }
 
 impl Process {
-    pub(crate) fn new(index: u8, setup: &Setup) -> Self {
+    pub(crate) fn new(number: usize, callers: usize, pool: usize, now: Time) -> Self {
+        let conf = Conf {
+            mark: mark_of(number),
+            owner: format!("p{number}").into(),
+            may_listen: Places::may_listen(pool),
+            margin: 0,
+            retry: (50 * MS, 1000 * MS),
+            places: Places::of_pool(pool),
+        };
         Self {
-            index,
-            is_alive: true,
-            callers: vec![Caller::Idle; setup.callers],
-            queue: Queue::new(setup),
-            notifier: Notifier::new(setup),
-            lines: Lines::default(),
-            books: Vec::new(),
-            requests: Vec::new(),
-            releases: Vec::new(),
-            clears: Vec::new(),
-            last_id: 0,
-            last_no: 0,
+            core: Core::new(conf, now),
+            callers: vec![State::Outside; callers],
+            rounds: vec![0; callers],
+            phase: Phase::Open,
+            is_idle: false,
+            stream: None,
+            events: VecDeque::new(),
+            awaited: Vec::new(),
+            ids: 0,
         }
     }
 
-    /// Whether no caller has called yet.
-    pub(crate) fn is_new(&self) -> bool {
-        self.last_id == 0 && self.callers.iter().all(|caller| matches!(caller, Caller::Idle))
+    pub(crate) fn is_alive(&self) -> bool {
+        self.phase != Phase::Dead
     }
 
-    /// Whether no caller will call again and nothing waits for an event.
-    pub(crate) fn is_done(&self) -> bool {
-        let is_done = |caller: &Caller| matches!(caller, Caller::Done);
-        self.callers.iter().all(is_done) && !self.lines.has_line()
-    }
-
-    /// A call is cancelled.
-    pub(crate) fn cancel(&mut self, cx: &mut Cx<'_>, caller: usize) {
-        if let Some(call) = self.take_call(caller) {
-            self.drop_call(cx, caller, *call);
+    pub(crate) fn cell(&self, caller: usize, role: Role) -> Cell {
+        Cell {
+            caller: u8::try_from(caller).unwrap_or(u8::MAX),
+            round: self.rounds[caller],
+            role,
         }
     }
 
-    /// Takes the call of a caller that waits.
-    pub(crate) fn take_call(&mut self, caller: usize) -> Option<Box<Call>> {
-        match std::mem::replace(&mut self.callers[caller], Caller::Polled) {
-            Caller::Waits(call) => Some(call),
-            other => {
-                self.callers[caller] = other;
-                None
-            }
-        }
+    pub(crate) fn handle(
+        &mut self,
+        now: Time,
+        chance: u64,
+        event: crate::core::Event<Cell>,
+    ) -> Option<Waiter> {
+        self.core.handle(now, &mut Counter(&mut self.ids, chance), event)
     }
 
-    /// The calls that wait.
-    pub(crate) fn calls(&mut self) -> impl Iterator<Item = &mut Call> {
-        self.callers.iter_mut().filter_map(|caller| match caller {
-            Caller::Waits(call) => Some(&mut **call),
+    pub(crate) fn waits(&self) -> impl Iterator<Item = &Waits> {
+        self.callers.iter().filter_map(|caller| match caller {
+            State::Waits(waits) => Some(waits),
             _ => None,
         })
     }
 
-    /// The mark of the provider.
-    pub(crate) fn mark(&self) -> Arc<str> {
-        Arc::from(self.index.to_string())
-    }
-
-    pub(crate) fn new_id(&mut self) -> Id {
-        self.last_id += 1;
-        Id {
-            process: self.index,
-            number: self.last_id,
-        }
-    }
-
-    /// Sends a command, and returns its number.
-    pub(crate) fn send(&mut self, cx: &mut Cx<'_>, body: Body) -> u32 {
-        self.last_no += 1;
-        cx.network.push(Message {
-            process: self.index,
-            no: self.last_no,
-            sent: Instant::now(),
-            body,
-        });
-        self.last_no
-    }
-
-    pub(crate) fn book(&mut self, id: Id) -> &mut Book {
-        let known = self.books.iter().position(|(own, _)| *own == id);
-        let index = known.unwrap_or_else(|| {
-            self.books.push((id, Book::default()));
-            self.books.len() - 1
-        });
-        &mut self.books[index].1
-    }
-
-    /// Whether the queue of the name exists: a caller waits or holds, or a claim is not yet released.
-    pub(crate) fn is_in_use(&self) -> bool {
-        let is_caller = |caller: &Caller| {
-            matches!(
-                caller,
-                Caller::Waits(_) | Caller::Polled | Caller::Holds(_) | Caller::Lost(_)
-            )
-        };
-        self.callers.iter().any(is_caller)
-            || self.queue.handed_over.is_some()
-            || !self.requests.is_empty()
-            || self.releases.iter().any(Release::is_awaited)
-    }
-
-    /// Whether a call or a hold uses the claim.
-    pub(crate) fn uses(&self, id: Id) -> bool {
-        let of_caller = |caller: &Caller| match caller {
-            Caller::Waits(call) => call.attempt.as_ref().is_some_and(|attempt| attempt.id == id),
-            Caller::Holds(lease) => lease.id == id,
-            _ => false,
-        };
-        self.callers.iter().any(of_caller)
-            || self
-                .queue
-                .handed_over
-                .as_ref()
-                .is_some_and(|lease| lease.id == id)
-    }
-
-    /// Does everything that is due, until nothing is.
-    pub(crate) fn settle(&mut self, cx: &mut Cx<'_>) {
-        for _ in 0..MOST_STEPS {
-            if !self.run(cx) {
-                self.forget_books();
-                return;
-            }
-        }
-        cx.judge.breach("a process never comes to rest");
-    }
-
-    /// Runs each task once, and returns whether one of them has done something.
-    fn run(&mut self, cx: &mut Cx<'_>) -> bool {
-        let mut has_run = self.give_requests_up(cx);
-        has_run |= self.run_releases(cx);
-        has_run |= self.run_stream(cx);
-        has_run |= self.run_looker(cx);
-        for caller in 0..self.callers.len() {
-            has_run |= self.poll(cx, caller);
-        }
-        has_run |= self.give_turn(cx);
-        has_run | self.run_keeper(cx)
-    }
-
-    /// Forgets what nothing refers to any more.
-    fn forget_books(&mut self) {
-        let mut books = std::mem::take(&mut self.books);
-        books.retain(|(id, _)| {
-            self.uses(*id)
-                || self.requests.iter().any(|request| request.id == *id)
-                || self.releases.iter().any(|release| release.id == *id)
-                || self
-                    .callers
-                    .iter()
-                    .any(|caller| matches!(caller, Caller::Lost(lease) if lease.id == *id))
-        });
-        self.books = books;
-    }
-
-    /// The next time at which something is due.
-    pub(crate) fn next_time(&self) -> Option<Instant> {
-        let calls = self.callers.iter().filter_map(|caller| match caller {
-            Caller::Waits(call) => self.due_of_call(call),
-            Caller::Holds(lease) => Some(lease.deadline),
+    pub(crate) fn holds(&self) -> impl Iterator<Item = &Holds> {
+        self.callers.iter().filter_map(|caller| match caller {
+            State::Holds(holds) => Some(holds),
             _ => None,
-        });
-        let requests = self.requests.iter().map(|request| request.until);
-        let releases = self.releases.iter().map(Release::due);
-        let others = [self.notifier.next_time(), self.lines.next_time(self.is_in_use())];
-        calls
-            .chain(requests)
-            .chain(releases)
-            .chain(others.into_iter().flatten())
-            .min()
+        })
     }
+}
 
-    fn due_of_call(&self, call: &Call) -> Option<Instant> {
-        let limit = call
-            .deadline
-            .or_else(|| self.queue.front.no_reply_ends(call.begun));
-        let phase = match &call.phase {
-            Phase::Asks(check) => check.until(),
-            Phase::Yields { until } | Phase::Clears { until, .. } | Phase::First { overdue: until } => {
-                Some(*until)
-            }
-            Phase::Place { until } => *until,
-            Phase::Requests { overdue, .. } => *overdue,
-            Phase::Pauses(Pause::Sleeps(until) | Pause::WokenWithin(until)) => Some(*until),
-            Phase::InQueue | Phase::Pauses(Pause::Woken) => None,
-        };
-        limit.into_iter().chain(phase).min()
+/// The mark in the ids of a process.
+pub(crate) fn mark_of(number: usize) -> [u8; 6] {
+    [0, 0, 0, 0, 0, u8::try_from(number).unwrap_or(u8::MAX)]
+}
+
+impl Hash for Process {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.core, &self.callers, &self.rounds).hash(state);
+        (self.phase, self.is_idle, &self.events, &self.awaited).hash(state);
+        self.stream.as_ref().map(|(number, _)| number).hash(state);
     }
 }

@@ -24,17 +24,16 @@ impl Numbers {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    fn below(&mut self, most: usize) -> usize {
+    fn bits(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        let number = usize::try_from(self.0 >> 33).unwrap_or_default();
-        number % most.max(1)
+        self.0
     }
 
-    fn luck(&mut self) -> f64 {
-        let thousandth = u16::try_from(self.below(1000)).unwrap_or_default();
-        f64::from(thousandth) / 1000.0
+    fn below(&mut self, most: usize) -> usize {
+        let number = usize::try_from(self.bits() >> 33).unwrap_or_default();
+        number % most.max(1)
     }
 }
 
@@ -46,24 +45,25 @@ pub(crate) fn runs(setup: &Setup, seeds: u64, length: usize) -> Found {
         let mut numbers = Numbers::of(seed);
         let mut world = World::new(setup);
         let mut path = Vec::new();
+        let mut breach = None;
         for _ in 0..length {
-            let steps = world.steps(setup);
+            let steps = world.steps();
             if steps.is_empty() {
                 world.judge_end();
             } else {
                 let step = drawn(&mut numbers, &world, &steps);
-                let luck = numbers.luck();
+                world.chance = numbers.bits();
                 found.ends += u64::from(matches!(step, Step::End(..)));
-                path.push((step, luck));
-                world.apply(setup, step, luck);
-                found.transitions += 1;
+                path.push((step, world.chance));
+                world.apply(step);
+                found.states += 1;
             }
-            if world.breach().is_some() || steps.is_empty() {
+            breach = found.note(setup, &world);
+            if breach.is_some() || steps.is_empty() {
                 break;
             }
         }
-        found.longest = found.longest.max(world.longest());
-        if let Some(breach) = world.breach() {
+        if let Some(breach) = breach {
             found.breach = Some((breach, path));
             break;
         }
@@ -72,10 +72,10 @@ pub(crate) fn runs(setup: &Setup, seeds: u64, length: usize) -> Found {
     found
 }
 
-fn drawn(numbers: &mut Numbers, world: &World, steps: &[Step]) -> Step {
+fn drawn(numbers: &mut Numbers, world: &World<'_>, steps: &[Step]) -> Step {
     let mut draw = || steps[numbers.below(steps.len())];
     let step = draw();
-    let is_slow = step == Step::TimePasses && !world.network.is_empty();
+    let is_slow = step == Step::TimePasses && !world.is_quiet();
     let again = draw();
     let is_rare = (step.is_fault() && numbers.below(RARE) > 0)
         || (is_slow && numbers.below(SLOW) > 0)

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use foldhash::{HashSet, HashSetExt};
 
-use crate::judge::Longest;
 use crate::setup::Setup;
 use crate::step::Step;
 use crate::world::World;
@@ -16,51 +15,53 @@ const LONGEST_PATH: usize = 3000;
 /// What a search or random runs have shown.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// The situations of a search.
+    /// The situations of a search, or the steps of random runs.
     pub(crate) states: u64,
-    pub(crate) transitions: u64,
     /// The ends of a search, after which nothing happens any more, or the holds of random runs.
     pub(crate) ends: u64,
-    pub(crate) longest: Longest,
+    pub(crate) longest_free: i64,
+    pub(crate) ghosts: u64,
     pub(crate) seconds: f64,
     /// Whether nothing within the bounds was left out.
     pub(crate) is_whole: bool,
     /// What is wrong, and the steps before it with what each has drawn.
-    pub(crate) breach: Option<(&'static str, Vec<(Step, f64)>)>,
+    pub(crate) breach: Option<(&'static str, Vec<(Step, u64)>)>,
 }
 
 /// What is on the path of a search.
-struct Frame {
-    world: World,
+struct Frame<'a> {
+    /// Without it once its last step has been made.
+    world: Option<World<'a>>,
     steps: Vec<Step>,
     next: usize,
     fingerprint: u64,
 }
 
-impl Frame {
-    fn new(setup: &Setup, world: World, fingerprint: u64) -> Self {
-        Self {
-            steps: world.steps(setup),
-            world,
-            next: 0,
-            fingerprint,
-        }
+impl Found {
+    /// Notes what a run has shown so far, and what is wrong.
+    pub(crate) fn note(&mut self, setup: &Setup, world: &World<'_>) -> Option<&'static str> {
+        self.longest_free = self.longest_free.max(world.judge.longest_free);
+        let has_too_many = self.ghosts > 0 && !setup.has_ghosts;
+        let ghost = has_too_many.then_some("a claim without a user has the lock at the end");
+        world.judge.breach.or(ghost)
     }
 }
-
-/// The number that each decision of a search draws.
-const LUCK: f64 = 0.5;
 
 /// Looks at the situations within the bounds, at this number of them at most.
 pub(crate) fn search(setup: &Setup, most: usize) -> Found {
     let begun = Instant::now();
     let mut found = Found::default();
-    let world = World::new(setup);
+    let mut world = World::new(setup);
     let first = world.fingerprint();
     let (mut seen, mut on_path) = (HashSet::new(), HashSet::new());
     seen.insert(first);
     on_path.insert(first);
-    let mut path = vec![Frame::new(setup, world, first)];
+    let mut path = vec![Frame {
+        steps: world.steps(),
+        world: Some(world),
+        next: 0,
+        fingerprint: first,
+    }];
     while let Some(frame) = path.last_mut() {
         if seen.len() >= most {
             break;
@@ -71,35 +72,47 @@ pub(crate) fn search(setup: &Setup, most: usize) -> Found {
             continue;
         };
         frame.next += 1;
-        let mut after = frame.world.clone();
-        after.apply(setup, step, LUCK);
-        found.transitions += 1;
+        let is_last = frame.next == frame.steps.len();
+        let Some(mut after) = (if is_last {
+            frame.world.take()
+        } else {
+            frame.world.clone()
+        }) else {
+            break;
+        };
+        after.apply(step);
         let fingerprint = after.fingerprint();
-        let mut breach = after.breach();
         if on_path.contains(&fingerprint) {
-            breach = breach.or(Some("a situation comes again on its own path"));
+            after.judge.fails("a situation comes again on its own path");
         }
-        if breach.is_none() && !seen.insert(fingerprint) {
+        if after.judge.breach.is_none() && !seen.insert(fingerprint) {
+            found.note(setup, &after);
             continue;
         }
-        let mut frame = Frame::new(setup, after, fingerprint);
-        if frame.steps.is_empty() {
-            found.ends += 1;
-            frame.world.judge_end();
-            breach = breach.or(frame.world.breach());
-        }
         if path.len() > LONGEST_PATH {
-            breach = breach.or(Some("a run never ends"));
+            after.judge.fails("a run never ends");
         }
-        found.longest = found.longest.max(frame.world.longest());
-        if let Some(breach) = breach {
-            let steps: Vec<_> = path
-                .iter()
-                .map(|frame| (frame.steps[frame.next - 1], LUCK))
-                .collect();
-            found.breach = Some((breach, steps));
+        let steps = if after.is_over() {
+            Vec::new()
+        } else {
+            after.steps()
+        };
+        if steps.is_empty() {
+            found.ends += 1;
+            after.judge_end();
+            found.ghosts += after.judge.ghosts;
+        }
+        if let Some(breach) = found.note(setup, &after) {
+            let steps = path.iter().map(|frame| (frame.steps[frame.next - 1], 0));
+            found.breach = Some((breach, steps.collect()));
             break;
         }
+        let frame = Frame {
+            world: Some(after),
+            steps,
+            next: 0,
+            fingerprint,
+        };
         on_path.insert(fingerprint);
         path.push(frame);
     }
@@ -110,25 +123,29 @@ pub(crate) fn search(setup: &Setup, most: usize) -> Found {
 }
 
 /// The steps of a breach, one line for each.
-pub(crate) fn told(setup: &Setup, steps: &[(Step, f64)]) -> Vec<String> {
+pub(crate) fn told(setup: &Setup, steps: &[(Step, u64)]) -> Vec<String> {
     let mut world = World::new(setup);
     let mut lines = Vec::new();
     for (step, luck) in steps {
-        let message = step.message().map(|index| world.network[index]);
-        world.apply(setup, *step, *luck);
-        let callers: Vec<String> = world
-            .processes
-            .iter()
-            .map(|process| process.callers.iter().map(ToString::to_string).collect())
-            .collect();
-        let message = message.map_or(String::new(), |message| {
-            format!(" {} {:?}", message.process, message.body)
+        let message = match step {
+            Step::Deliver(index) | Step::Lose(index) | Step::Fail(index, _) => {
+                let message = &world.network[*index];
+                format!(" p{} {:?}", message.process, message.body)
+            }
+            Step::Hear(number) => format!(" {:?}", world.processes[*number].events.front()),
+            _ => String::new(),
+        };
+        world.chance = *luck;
+        world.apply(*step);
+        let documents = world.documents.iter().map(|(name, own)| {
+            let left = own.expires_at.date().map_or(0, |end| end - world.ms());
+            format!("{name} {:?} {:?} {left} ms", own.lock_id, own.token)
         });
+        let documents: Vec<String> = documents.collect();
         lines.push(format!(
-            "{:>9.3} s  {step:?}{message}, then the holder is {:?} and callers are {}",
-            world.now().as_secs_f64(),
-            world.server.holder,
-            callers.join(" ")
+            "{:>9.3} s  {step:?}{message} -> {}",
+            world.seconds(),
+            documents.join(", ")
         ));
     }
     lines

@@ -1,120 +1,219 @@
-//! The server: the lock's document with its rules, and the documents of the waiters in their order.
+//! The server: what a command does to the documents, and what the change streams report.
 
-use std::hash::{Hash, Hasher};
-use std::time::Duration;
+use std::sync::Arc;
 
-use crate::bson::DateTime;
-use crate::id::{Id, Token};
-use crate::network::{Body, Event, Running};
-use crate::store::{AcquireReply, Waiter};
-use crate::time::Instant;
+use crate::core::{Event, Look, Saw};
+use crate::network::{Body, Message};
+use crate::process::{State, Told};
+use crate::protocol::{self, Document, Name, News, Order, Reply, Row, Sight, Then, Value, When};
+use crate::world::World;
 
-#[derive(Debug, Clone)]
-pub(crate) struct Server {
-    /// The claim that has the lock, or had it last.
-    pub(crate) holder: Option<Id>,
-    /// The end of its lease. The lock is free from then on.
-    pub(crate) expires: Instant,
-    pub(crate) token: Token,
-    /// The waiters in the order of their places.
-    pub(crate) line: Vec<Waiter>,
-    /// The number of places that were taken.
-    places: i64,
-}
+/// The character between the name of a semaphore and the number of a permit.
+pub(crate) const SEPARATOR: char = '\u{1f}';
 
-impl Hash for Server {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.holder.hash(state);
-        // When a lease ended long ago does not matter.
-        self.is_free().hash(state);
-        self.remaining().hash(state);
-        self.line.hash(state);
-    }
-}
+/// A released document is deleted this long after its end: much sooner than by a server, so that callers are still to come.
+const RETENTION: i64 = 100;
 
-impl Server {
-    pub(crate) fn new() -> Self {
-        Self {
-            holder: None,
-            expires: Instant::BEGINNING,
-            token: Token(0),
-            line: Vec::new(),
-            places: 0,
-        }
-    }
-
-    pub(crate) fn is_free(&self) -> bool {
-        self.expires <= Instant::now()
-    }
-
-    fn remaining(&self) -> Duration {
-        self.expires.saturating_duration_since(Instant::now())
-    }
-
-    /// Applies a command, and returns the reply and the event that follow.
-    pub(crate) fn apply(&mut self, command: Body) -> (Body, Option<Event>) {
-        match command {
-            Body::Claim {
-                id, tokens, expiry, ..
-            } => self.claim(id, tokens, expiry),
-            Body::Release(id) => {
-                let had_claim = self.holder == Some(id);
-                if had_claim {
-                    (self.holder, self.expires) = (None, Instant::now());
+impl World<'_> {
+    pub(crate) fn deliver(&mut self, message: &Message) {
+        let number = message.process;
+        match &message.body {
+            Body::Rows(rows, order, _) => {
+                let learns = self.is_for_deceived(rows);
+                let result = Ok(self.run_all(rows, *order));
+                self.reply(message, Body::Ran { result, learns });
+            }
+            Body::Looks(looks) => {
+                let saw = looks.iter().map(|look| self.look(look)).collect();
+                self.reply(message, Body::Looked(Ok(saw)));
+            }
+            Body::Ran { result, learns } => {
+                let (flight, is_reply) = (message.flight, result.is_ok());
+                self.kept
+                    .retain(|kept| (kept.process, kept.flight) != (number, flight));
+                let sights = result
+                    .iter()
+                    .flat_map(|replies| replies.iter())
+                    .filter_map(|reply| reply.sight.as_ref());
+                self.hears(message, &sights.cloned().collect::<Vec<_>>());
+                let result = result.clone().map(|replies| replies.to_vec());
+                self.feed(number, Event::Ran(flight, result));
+                // While a transaction is under way that may mark the work, a renewal decides nothing.
+                if *learns && is_reply && !self.transactions_of(number) {
+                    self.deceived = None;
                 }
-                let event = had_claim.then_some(Event::Released);
-                (Body::Released(Ok(had_claim)), event)
             }
-            _ => {
-                let running = Running {
-                    holder: self.holder,
-                    remaining: self.remaining(),
-                };
-                (Body::Looked(Ok((!self.is_free()).then_some(running))), None)
+            Body::Looked(result) => {
+                let flight = message.flight;
+                self.kept
+                    .retain(|kept| (kept.process, kept.flight) != (number, flight));
+                let sights = result.iter().flat_map(|saw| saw.iter()).flat_map(sights_of);
+                self.hears(message, &sights.collect::<Vec<_>>());
+                let result = result.clone().map(|saw| saw.to_vec());
+                self.feed(number, Event::Looked(flight, result));
+            }
+            Body::Watch(filter, names) => {
+                if self.processes[number].is_alive() {
+                    let process = self.process(number);
+                    process.stream = Some((*filter, names.clone()));
+                    process.events.push_back(Told::Opened(*filter));
+                }
             }
         }
     }
 
-    fn claim(&mut self, id: Id, tokens: i64, expiry: Duration) -> (Body, Option<Event>) {
-        let mut event = None;
-        if self.is_free() {
-            self.holder = Some(id);
-            self.expires = Instant::now() + expiry;
-            self.token = Token(self.token.0 + tokens);
-            event = Some(Event::Acquired(id));
+    /// The reply goes back, unless nobody waits for it.
+    fn reply(&mut self, message: &Message, body: Body) {
+        let (number, flight) = (message.process, message.flight);
+        let mut kept = self.kept.iter();
+        if !message.is_copy && kept.any(|kept| (kept.process, kept.flight) == (number, flight)) {
+            self.network.push(Message {
+                body,
+                ..message.clone()
+            });
         }
-        let remaining = self.remaining();
-        let reply = if self.holder == Some(id) {
-            AcquireReply::Acquired {
-                last_token: self.token,
-                remaining,
+    }
+
+    fn run_all(&mut self, rows: &[Row], order: Order) -> Arc<[Reply]> {
+        let mut has_ended = false;
+        let run = |row: &Row| {
+            if has_ended {
+                return Reply::UNSEEN;
             }
-        } else {
-            AcquireReply::Held {
-                holder: self.holder,
-                remaining,
-            }
+            let reply = self.run(row);
+            has_ended = order == Order::StopAtMiss && row.is_missed(&reply);
+            reply
         };
-        (Body::Claimed(Ok(reply)), event)
+        rows.iter().map(run).collect()
     }
 
-    /// Writes the document of a waiter: in its place if it keeps it and has one, and at the end otherwise.
-    pub(crate) fn place(&mut self, provider: &str, time_slot: Duration, keeps_place: bool) {
-        let is_own = |waiter: &Waiter| &*waiter.provider == provider;
-        if keeps_place && let Some(own) = self.line.iter_mut().find(|waiter| is_own(waiter)) {
-            own.time_slot = time_slot;
+    /// Runs one row.
+    pub(crate) fn run(&mut self, row: &Row) -> Reply {
+        let now = self.ms();
+        let before = self.documents.get(&row.name).cloned();
+        let mut document = before.clone();
+        let is_applied = protocol::apply(row, &mut document, now).unwrap_or(false);
+        if let Some(document) = document.as_ref().filter(|_| is_applied) {
+            self.judge_change(row, before.as_ref(), document);
+            self.documents.insert(row.name.clone(), document.clone());
+            self.report_change(row, before.as_ref(), document);
+        }
+        Reply {
+            is_applied: Some(is_applied),
+            sight: document.map(|document| Sight {
+                document,
+                now: Some(now),
+            }),
+        }
+    }
+
+    fn look(&self, look: &Look) -> Saw {
+        let now = self.ms();
+        let sight = |document: &Document| Sight {
+            document: document.clone(),
+            now: Some(now),
+        };
+        match look {
+            Look::Lock(name) => Saw::Lock(self.documents.get(name).map(sight)),
+            Look::Permits(name) => {
+                let held = self
+                    .documents
+                    .iter()
+                    .filter(|(_, document)| !document.is_free(now, 0));
+                let of_name = held.filter_map(|(own, document)| Some((own.strip_prefix(&**name)?, document)));
+                let found =
+                    of_name.filter_map(|(number, document)| Some((number.parse().ok()?, sight(document))));
+                Saw::Permits(found.collect())
+            }
+        }
+    }
+
+    /// The change streams report another id. A renewal is no news.
+    fn report_change(&mut self, row: &Row, before: Option<&Document>, document: &Document) {
+        if before.is_some_and(|before| before.lock_id == document.lock_id) {
             return;
         }
-        self.leave(provider);
-        self.places += 1;
-        self.line.push(Waiter {
-            provider: provider.into(),
-            at: DateTime::from_millis(self.places),
-            time_slot,
+        let mut document = document.clone();
+        if !matches!(row.then, Then::Claim { .. }) {
+            document.acquired_at = Value::Missing;
+        }
+        let sight = Some(Sight {
+            document,
+            now: Some(self.ms()),
+        });
+        self.report(&News {
+            name: row.name.clone(),
+            sight,
         });
     }
 
-    pub(crate) fn leave(&mut self, provider: &str) {
-        self.line.retain(|waiter| &*waiter.provider != provider);
+    pub(crate) fn report(&mut self, news: &News) {
+        for number in 0..self.processes.len() {
+            let reports = |names: &Option<Arc<[Name]>>| {
+                let has = |own: &Name| {
+                    *own == news.name || own.ends_with(SEPARATOR) && news.name.starts_with(&**own)
+                };
+                names.as_ref().is_none_or(|names| names.iter().any(has))
+            };
+            let process = &self.processes[number];
+            if process.is_alive() && process.stream.as_ref().is_some_and(|(_, names)| reports(names)) {
+                self.process(number).events.push_back(Told::News(news.clone()));
+            }
+        }
+    }
+
+    pub(crate) fn hear(&mut self, number: usize, told: Told) {
+        let event = match told {
+            Told::Opened(filter) => Event::Opened(filter),
+            Told::News(news) => Event::News(news),
+        };
+        self.feed(number, event);
+    }
+
+    /// Whether one of the rows finds out that an operator has released the lock.
+    fn is_for_deceived(&self, rows: &[Row]) -> bool {
+        let Some((_, _, deceived)) = &self.deceived else {
+            return false;
+        };
+        let finds = |row: &Row| matches!(&row.when, When::Own { id, runs: Some(_), .. } if id == deceived);
+        rows.iter().any(finds)
+    }
+
+    /// A reply tells the callers that have begun before its command of what is held.
+    fn hears(&mut self, message: &Message, sights: &[Sight]) {
+        if !sights.iter().any(|sight| !sight.is_free(0)) || !self.processes[message.process].is_alive() {
+            return;
+        }
+        let callers = self.process(message.process).callers.iter_mut().enumerate();
+        for (number, state) in callers {
+            if let State::Waits(waits) = state
+                && message.too_old_for & 1 << number == 0
+            {
+                waits.has_heard = true;
+            }
+        }
+    }
+
+    /// A lock that was released long ago.
+    pub(crate) fn to_delete(&self) -> Option<Name> {
+        let now = self.ms();
+        let is_old = |document: &Document| {
+            let is_released = document.lock_id.text().is_some_and(|id| id.is_empty());
+            is_released
+                && document
+                    .expires_at
+                    .date()
+                    .is_some_and(|end| end + RETENTION <= now)
+        };
+        let mut all = self.documents.iter();
+        all.find(|(_, document)| is_old(document))
+            .map(|(name, _)| Arc::clone(name))
+    }
+}
+
+fn sights_of(saw: &Saw) -> Vec<Sight> {
+    match saw {
+        Saw::Lock(sight) => sight.iter().cloned().collect(),
+        Saw::Permits(held) => held.iter().map(|(_, sight)| sight.clone()).collect(),
     }
 }

@@ -1,78 +1,279 @@
 //! The bounds of one search or of one random run.
 
-use std::time::Duration;
+use std::sync::Arc;
+
+use crate::core::{Join, MS, Once, Rules, Span};
+use crate::network::Cell;
+use crate::protocol::{Ms, Name};
 
 /// What is explored.
-#[derive(Debug, Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+#[derive(Debug, Clone)]
 pub(crate) struct Setup {
-    pub(crate) processes: u8,
-    pub(crate) callers: usize,
-    /// Whether the change stream reports the lock, own releases included; a waiter polls otherwise.
-    pub(crate) stream: bool,
-    /// Whether the waiters stand in line.
-    pub(crate) has_line: bool,
-    pub(crate) expiry: Duration,
-    /// Whether the second caller of each process has a deadline, 3 s after its call.
-    pub(crate) deadlines: bool,
-    /// Whether the last caller of each process makes a single try.
-    pub(crate) tries: bool,
-    /// Whether a call may return before its release is confirmed.
-    pub(crate) unawaited: bool,
-    /// Whether each caller comes again, for ever.
-    pub(crate) again: bool,
+    /// The callers of each process.
+    pub(crate) processes: Vec<Vec<Caller>>,
+    /// The names that each of them wants; of a semaphore its name, with the separator at its end.
+    names: Vec<Vec<Arc<[Name]>>>,
+    pub(crate) start: Start,
+    /// The size of each process's connection pool.
+    pub(crate) pool: usize,
     /// How many faults of each kind there may be.
     pub(crate) faults: Faults,
-    /// The longest time for which the lock may be free while a caller waits.
-    pub(crate) most_free: Duration,
-    /// The longest time for which a claim that its process has given up may keep the lock while a caller of this process waits.
-    pub(crate) most_given_up: Duration,
-    /// The rule that is taken out.
-    pub(crate) mutant: Option<Mutant>,
+    /// Whether a caller comes again, for ever.
+    pub(crate) again: bool,
+    /// The longest time for which a lock may be free while a caller waits for it.
+    pub(crate) most_free: Span,
+    /// Whether a command may arrive when its claim was won and released: then that has the lock for one lease, without a user.
+    pub(crate) has_ghosts: bool,
 }
 
-/// A rule that can be taken out: the explorer must notice it. The files of the library stay as they are. The glue withholds a call
-/// or a result of theirs, or leaves a rule of a shell out.
+/// One caller and what it does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caller {
+    pub(crate) wants: Wants,
+    pub(crate) limit: Option<Span>,
+    pub(crate) is_try: bool,
+    pub(crate) expiry: Ms,
+    pub(crate) once: Option<Once>,
+    pub(crate) min_hold: Ms,
+    /// How its hold may end.
+    pub(crate) ends: &'static [Finish],
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mutant {
-    NoLateReleases,
-    SlowReplyCountsAsCertain,
-    ReplyDuringReleaseIsIgnored,
-    CancelledClaimIsNotReleased,
-    NoCopy,
-    TurnStaysAfterFailedRelease,
-    HeldStaysValid,
-    ReleaseInFlightIsForgotten,
-    NoLookAfterSubscription,
-    UnawaitedReleaseIsNotSent,
-    HandoverReusesToken,
-    LeaseThatIsOverIsDelivered,
-    HeldBeforeFirstReply,
-    GivenUpIdsAreNotRecognised,
+pub(crate) enum Wants {
+    /// All of these locks.
+    Locks(&'static [&'static str]),
+    /// Any of so many permits.
+    Permit(u32),
+    /// The lease that another caller has detached.
+    Lease,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Finish {
+    Release,
+    Done,
+    Detach,
+    /// A transaction commits under the hold, and may mark the work as done. The hold is released afterwards.
+    Commit {
+        marks: bool,
+    },
+}
+
+/// How a run begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    Plain,
+    /// The first caller has the lock by a copy of its claim, and the claim itself is on its way for as long as it likes.
+    Copied,
+    /// The same; then an operator has released the lock, another process has had it, and the late claim has it again.
+    Freed,
 }
 
 /// The number of faults that may still occur, by their kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Faults {
-    /// A message is lost.
+    /// A command or a reply is lost.
     pub(crate) lost: u16,
-    /// A command ends with an unclear error, before it was applied or after that.
+    /// A command ends with an unclear error: it was applied, or may be later.
     pub(crate) unclear: u16,
-    /// A command ends because another operation blocks the document.
+    /// A command ends at its limit at the server, applied in part.
     pub(crate) blocked: u16,
-    /// The driver repeats an acquire request whose reply is slow, and both copies of it may arrive.
-    pub(crate) repeated: u16,
+    /// A command is rejected because of the server's load, or its reply says that a part of it was.
+    pub(crate) rejected: u16,
+    /// A command arrives twice.
+    pub(crate) doubled: u16,
     /// Time passes while messages are on their way.
     pub(crate) slow: u16,
     pub(crate) cancelled: u16,
     pub(crate) crashes: u16,
-    pub(crate) stopped_streams: u16,
-    /// Not a fault: time passes while a caller holds the lock.
+    pub(crate) lost_events: u16,
+    /// An event arrives a second time, from the stream before.
+    pub(crate) doubled_events: u16,
+    pub(crate) closed_streams: u16,
+    /// An operator releases a lock by force.
+    pub(crate) forced: u16,
+    /// The document of a released lock is deleted.
+    pub(crate) deleted: u16,
+    /// A process drains, and then closes.
+    pub(crate) shutdowns: u16,
+    /// A transaction is aborted.
+    pub(crate) aborts: u16,
+    /// Not a fault: time passes while a caller holds a lock.
     pub(crate) holds: u16,
 }
 
-impl Setup {
-    pub(crate) fn has(&self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
+impl Faults {
+    /// The faults of these words; `hold*3` stands for three of a kind.
+    pub(crate) fn of(words: &str) -> Self {
+        let mut faults = Self::default();
+        for word in words.split_whitespace() {
+            let (word, number) = word.split_once('*').unwrap_or((word, "1"));
+            *faults.named(word) += number.parse().unwrap_or(u16::MAX);
+        }
+        faults
     }
+
+    fn named(&mut self, word: &str) -> &mut u16 {
+        match word {
+            "lost" => &mut self.lost,
+            "unclear" => &mut self.unclear,
+            "blocked" => &mut self.blocked,
+            "rejected" => &mut self.rejected,
+            "doubled" => &mut self.doubled,
+            "late" => &mut self.slow,
+            "cancel" => &mut self.cancelled,
+            "crash" => &mut self.crashes,
+            "lost-event" => &mut self.lost_events,
+            "doubled-event" => &mut self.doubled_events,
+            "closed-stream" => &mut self.closed_streams,
+            "forced" => &mut self.forced,
+            "deleted" => &mut self.deleted,
+            "shutdown" => &mut self.shutdowns,
+            "abort" => &mut self.aborts,
+            "hold" => &mut self.holds,
+            word => panic!("no fault is called {word}"),
+        }
+    }
+}
+
+/// A caller that waits for a lock without a limit.
+pub(crate) const PLAIN: Caller = Caller {
+    wants: Wants::Locks(&["n"]),
+    limit: None,
+    is_try: false,
+    expiry: 30_000,
+    once: None,
+    min_hold: 0,
+    ends: &[Finish::Release],
+};
+
+impl Caller {
+    pub(crate) fn join(&self, is_inside_hold: bool, cell: Cell) -> Join<Cell> {
+        Join {
+            rules: Rules {
+                expiry: self.expiry,
+                renew_every: self.expiry / 3,
+                max_hold: None,
+                min_hold: self.min_hold,
+                once: self.once,
+            },
+            limit: self.limit,
+            is_try: self.is_try,
+            is_inside_hold,
+            cell,
+        }
+    }
+
+    /// The caller of these words, which are joined by hyphens.
+    fn of(words: &str) -> Self {
+        words.split('-').fold(PLAIN, Self::with)
+    }
+
+    fn with(self, word: &str) -> Self {
+        let wants = |wants| Self { wants, ..self };
+        let once = |once, ends| Self {
+            once: Some(once),
+            ends,
+            ..self
+        };
+        let expiring = |expiry| Self { expiry, ..self };
+        let ends = |ends| Self { ends, ..self };
+        let limit = |ms, is_try| Self {
+            limit: Some(ms * MS),
+            is_try,
+            ..self
+        };
+        match word {
+            "lock" => self,
+            "a" => wants(Wants::Locks(&["a"])),
+            "b" => wants(Wants::Locks(&["b"])),
+            "c" => wants(Wants::Locks(&["c"])),
+            "d" => wants(Wants::Locks(&["d"])),
+            "e" => wants(Wants::Locks(&["e"])),
+            "ab" => wants(Wants::Locks(&["a", "b"])),
+            "bc" => wants(Wants::Locks(&["b", "c"])),
+            "permit1" => wants(Wants::Permit(1)),
+            "permit2" => wants(Wants::Permit(2)),
+            "resume" => Self {
+                wants: Wants::Lease,
+                ..limit(5000, false)
+            },
+            "try" => limit(10_000, true),
+            "deadline" => limit(3000, false),
+            "short" => expiring(3000),
+            "long" => expiring(120_000),
+            "least" => Self {
+                min_hold: 2000,
+                ..self
+            },
+            "period" => once(Once::PerPeriod(3000), &[Finish::Done, Finish::Release]),
+            "kept" => once(Once::Kept(5000), &[Finish::Done, Finish::Release]),
+            "detach" => ends(&[Finish::Detach]),
+            "commit" => ends(&[Finish::Commit { marks: false }, Finish::Release]),
+            // The mark stands for longer than the lease.
+            "done" => once(
+                Once::Kept(60_000),
+                &[Finish::Commit { marks: true }, Finish::Done, Finish::Release],
+            ),
+            word => panic!("no caller is called {word}"),
+        }
+    }
+}
+
+impl Setup {
+    /// Processes that are separated by commas, with callers that are separated by blanks.
+    pub(crate) fn new(processes: &str, faults: &str) -> Self {
+        let callers = |process: &str| process.split_whitespace().map(Caller::of).collect();
+        let processes: Vec<Vec<Caller>> = processes.split(',').map(callers).collect();
+        let faults = Faults::of(faults);
+        let name = |text: &&str| Name::from(*text);
+        let names = |caller: &Caller| match caller.wants {
+            Wants::Locks(names) => names.iter().map(name).collect(),
+            Wants::Permit(_) => Arc::new([Name::from("s\u{1f}")]) as Arc<[Name]>,
+            Wants::Lease => Arc::new([]),
+        };
+        let of_process = |callers: &Vec<Caller>| callers.iter().map(names).collect();
+        Self {
+            names: processes.iter().map(of_process).collect(),
+            start: Start::Plain,
+            pool: 16,
+            faults,
+            again: false,
+            most_free: most_free(&processes, &faults),
+            has_ghosts: faults.doubled > 0,
+            processes,
+        }
+    }
+
+    pub(crate) fn caller(&self, process: usize, caller: usize) -> &Caller {
+        &self.processes[process][caller]
+    }
+
+    pub(crate) fn names(&self, process: usize, caller: usize) -> &Arc<[Name]> {
+        &self.names[process][caller]
+    }
+}
+
+/// The longest time for which a caller may wait for what is free.
+fn most_free(processes: &[Vec<Caller>], faults: &Faults) -> Span {
+    let is_set = |caller: &Caller| matches!(caller.wants, Wants::Locks([_, _, ..]));
+    let ms = match faults {
+        // Who has a lock learns of a forced release by its renewal.
+        Faults { forced: 1.., .. } => 12_000,
+        Faults {
+            lost: 0,
+            slow: 0,
+            lost_events: 0,
+            closed_streams: 0,
+            unclear,
+            ..
+        } => {
+            // A command for several locks has a limit of 500 ms, and for so long it may arrive.
+            let has_set = processes.iter().flatten().any(is_set);
+            if has_set && *unclear > 0 { 600 } else { 150 }
+        }
+        _ => 40_000,
+    };
+    ms * MS
 }

@@ -1,340 +1,398 @@
-//! One situation: the server, the network, the processes, and the faults that are left.
+//! A situation: processes, documents and the network between them.
 
-use std::rc::Rc;
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
-use crate::hash::fingerprint;
-use crate::judge::{Judge, Longest};
-use crate::lease::EndOfHold;
-use crate::network::{Body, Event, Failure, Message};
-use crate::process::{Caller, Cx, Kept, Process};
-use crate::server::Server;
-use crate::setup::{Faults, Setup};
-use crate::step::Step;
-use crate::time::{Instant, set_luck};
-use crate::timing::SLOW_REPLY;
+use crate::core::limits::NO_REPLY;
+use crate::core::{Effect, Ending, Event, Hold, Key, MS, Time, Waiter, Wanted};
+use crate::hash::Relative;
+use crate::judge::Judge;
+use crate::network::{Body, Cell, Message, Role};
+use crate::process::{Before, Holds, Phase, Process, State, Waits};
+use crate::protocol::text::mark_of;
+use crate::protocol::{Document, LockId, Ms, Name};
+use crate::setup::{Caller, Faults, Finish, Setup, Start, Wants};
+use crate::transaction::Transaction;
 
-/// A command takes effect within this time, or never.
-const LATEST: Duration = Duration::from_secs(85);
+/// A time in 1970 at which each run begins.
+const BEGIN: Time = Time(1_000_000_000 * MS);
+
+/// For how long a detached lease lasts.
+const TTL: Ms = 30_000;
 
 #[derive(Clone)]
-pub(crate) struct World {
-    now: Instant,
-    pub(crate) server: Server,
+pub(crate) struct World<'a> {
+    pub(crate) setup: &'a Setup,
+    pub(crate) now: Time,
+    pub(crate) documents: BTreeMap<Name, Document>,
+    pub(crate) processes: Vec<Arc<Process>>,
+    /// The fingerprints of the processes that have not changed since, at that time.
+    prints: Vec<Option<(Time, u64)>>,
     pub(crate) network: Vec<Message>,
-    pub(crate) processes: Vec<Rc<Kept>>,
-    faults: Faults,
-    judge: Judge,
-    longest: Longest,
-    /// The number of events of the change stream.
-    events: u32,
+    pub(crate) left: Faults,
+    /// The commands that the engines keep until then.
+    pub(crate) kept: Vec<Kept>,
+    pub(crate) handle: Option<Handle>,
+    pub(crate) transactions: Vec<Transaction>,
+    /// An operator has released the lock of this claim, and its process cannot know that yet.
+    pub(crate) deceived: Option<(usize, Key, LockId)>,
+    pub(crate) judge: Judge,
+    /// The random bits of the next event.
+    pub(crate) chance: u64,
 }
 
-impl World {
-    pub(crate) fn new(setup: &Setup) -> Self {
-        Self {
-            now: Instant::BEGINNING,
-            server: Server::new(),
-            network: Vec::new(),
-            processes: (0..setup.processes)
-                .map(|index| Rc::new(Kept::new(Process::new(index, setup))))
-                .collect(),
-            faults: setup.faults,
-            judge: Judge::new(setup),
-            longest: Longest::default(),
-            events: 0,
-        }
-    }
+/// A command that an engine keeps until then, or until its reply.
+#[derive(Debug, Clone, Copy, Hash)]
+pub(crate) struct Kept {
+    pub(crate) process: usize,
+    pub(crate) flight: Key,
+    pub(crate) until: Time,
+    pub(crate) is_look: bool,
+}
 
-    pub(crate) fn breach(&self) -> Option<&'static str> {
-        self.judge.found()
-    }
+/// The handle of a detached lease.
+#[derive(Debug, Clone, Hash)]
+pub(crate) struct Handle {
+    /// The process that has detached it.
+    pub(crate) process: usize,
+    pub(crate) leases: Vec<(Name, LockId)>,
+    /// The caller that has detached it knows that.
+    pub(crate) is_delivered: bool,
+    /// A caller has resumed it.
+    pub(crate) is_taken: bool,
+}
 
-    pub(crate) fn longest(&self) -> Longest {
-        self.longest
-    }
-
-    pub(crate) fn now(&self) -> Duration {
-        self.now.since_beginning()
-    }
-
-    /// Makes the time and the tokens of this situation those that hashes are relative to.
-    fn enter(&self) {
-        self.now.set_present();
-        self.server.token.set_last();
-    }
-
-    pub(crate) fn fingerprint(&self) -> u64 {
-        self.enter();
-        let of_process = |process: &Rc<Kept>| process.fingerprint(self.server.token);
-        let processes: Vec<u64> = self.processes.iter().map(of_process).collect();
-        fingerprint(&(&self.server, &self.network, &self.faults, &self.judge, processes))
-    }
-
-    /// Everything that may happen next.
-    pub(crate) fn steps(&self, setup: &Setup) -> Vec<Step> {
-        self.enter();
-        let mut steps = Vec::new();
-        for (index, message) in self.network.iter().enumerate() {
-            if !self.is_overtaking(message) {
-                steps.push(Step::Deliver(index));
-                self.faults_of(index, message, &mut steps);
-            }
-        }
-        let is_first = self.processes.iter().all(|process| process.is_new());
-        // At the beginning the processes are alike.
-        let processes = if is_first { 1 } else { self.processes.len() };
-        for (index, process) in self.processes[..processes].iter().enumerate() {
-            if process.is_alive {
-                self.steps_of(setup, index, process, &mut steps);
-            }
-        }
-        if self.time_may_pass() {
-            steps.push(Step::TimePasses);
-        }
-        steps
-    }
-
-    /// Whether an event would arrive before an earlier one.
-    fn is_overtaking(&self, message: &Message) -> bool {
-        let is_earlier = |other: &Message| {
-            matches!(other.body, Body::Event(_)) && other.process == message.process && other.no < message.no
+impl<'a> World<'a> {
+    pub(crate) fn new(setup: &'a Setup) -> Self {
+        let process = |(number, callers): (usize, &Vec<Caller>)| {
+            Arc::new(Process::new(number, callers.len(), setup.pool, BEGIN))
         };
-        matches!(message.body, Body::Event(_)) && self.network.iter().any(is_earlier)
-    }
-
-    fn faults_of(&self, index: usize, message: &Message, steps: &mut Vec<Step>) {
-        if self.faults.lost > 0 {
-            steps.push(Step::Lose(index));
-        }
-        for (failure, left) in [
-            (Failure::Unclear, self.faults.unclear),
-            (Failure::Blocked, self.faults.blocked),
-        ] {
-            if left > 0 && message.failed(failure).is_some() {
-                steps.push(Step::Fail(index, failure));
-            }
-        }
-        let is_claim = matches!(message.body, Body::Claim { is_echo: false, .. });
-        if self.faults.unclear > 0 && is_claim {
-            steps.push(Step::Cut(index));
-        }
-        if self.faults.repeated > 0 && is_claim && self.now - message.sent >= SLOW_REPLY {
-            steps.push(Step::Repeat(index));
-        }
-    }
-
-    fn steps_of(&self, setup: &Setup, index: usize, process: &Process, steps: &mut Vec<Step>) {
-        let mut may_call = true;
-        for (caller, state) in process.callers.iter().enumerate() {
-            match state {
-                // Idle callers of one process are alike, except for their last one.
-                Caller::Idle if may_call || caller + 1 == setup.callers => {
-                    may_call = false;
-                    steps.push(Step::Call(index, caller));
-                }
-                Caller::Waits(_) if self.faults.cancelled > 0 => steps.push(Step::Cancel(index, caller)),
-                Caller::Holds(_) | Caller::Lost(_) => {
-                    steps.push(Step::End(index, caller, EndOfHold::Awaited));
-                    if setup.unawaited && matches!(state, Caller::Holds(_)) {
-                        steps.push(Step::End(index, caller, EndOfHold::Unawaited));
-                    }
-                }
-                _ => {}
-            }
-        }
-        if self.faults.crashes > 0 && !process.is_new() {
-            steps.push(Step::Crash(index));
-        }
-        if self.faults.stopped_streams > 0 && process.notifier.reports() {
-            steps.push(Step::StopStream(index));
-        }
-    }
-
-    /// Whether a caller has a hold that it has not ended.
-    fn is_held(&self) -> bool {
-        let holds = |caller: &Caller| matches!(caller, Caller::Holds(_) | Caller::Lost(_));
-        self.alive().flat_map(|process| &process.callers).any(holds)
-    }
-
-    fn time_may_pass(&self) -> bool {
-        let may_pass = if self.network.is_empty() {
-            !self.is_held() || self.faults.holds > 0
-        } else {
-            self.faults.slow > 0
-        };
-        may_pass && self.next_time().is_some()
-    }
-
-    fn alive(&self) -> impl Iterator<Item = &Process> {
-        let processes = self.processes.iter().map(|process| &***process);
-        processes.filter(|process| process.is_alive)
-    }
-
-    fn next_time(&self) -> Option<Instant> {
-        self.alive().filter_map(Process::next_time).min()
-    }
-
-    /// Does one step, and judges the situation after it.
-    pub(crate) fn apply(&mut self, setup: &Setup, step: Step, luck: f64) {
-        self.enter();
-        set_luck(luck);
-        match step {
-            Step::Call(process, caller) => self.run(setup, process, |own, cx| own.call(cx, caller)),
-            Step::Cancel(process, caller) => {
-                self.faults.cancelled -= 1;
-                self.run(setup, process, |own, cx| own.cancel(cx, caller));
-            }
-            Step::End(process, caller, end) => {
-                self.run(setup, process, |own, cx| own.end_hold(cx, caller, end));
-            }
-            Step::Deliver(index) => {
-                let message = self.network.remove(index);
-                self.deliver(setup, message);
-            }
-            Step::Lose(index) => {
-                self.faults.lost -= 1;
-                self.network.remove(index);
-            }
-            Step::Fail(index, failure) => self.fail(index, failure),
-            Step::Cut(index) => {
-                self.faults.unclear -= 1;
-                let failed = self.network[index].failed(Failure::Unclear);
-                self.add_echo(index);
-                self.network.extend(failed);
-                self.network.remove(index);
-            }
-            Step::Repeat(index) => {
-                self.faults.repeated -= 1;
-                self.add_echo(index);
-            }
-            Step::StopStream(index) => self.stop_stream(setup, index),
-            Step::Crash(index) => self.crash(index),
-            Step::TimePasses => self.time_passes(setup),
-        }
-        self.network.sort_unstable();
-        self.server.token.set_last();
-        let longest = self.judge.judge(setup, &self.processes, &self.server);
-        self.longest = self.longest.max(longest);
-    }
-
-    /// Judges the end, when no step is left.
-    pub(crate) fn judge_end(&mut self) {
-        self.enter();
-        self.judge.judge_end(&self.processes, &self.server);
-    }
-
-    /// One event of a process, and everything that follows in it.
-    fn run(&mut self, setup: &Setup, process: usize, event: impl FnOnce(&mut Process, &mut Cx<'_>)) {
-        if !self.processes[process].is_alive {
-            return;
-        }
-        let process = Rc::make_mut(&mut self.processes[process]).change();
-        let mut cx = Cx {
+        let world = Self {
             setup,
-            server: &mut self.server,
-            network: &mut self.network,
-            judge: &mut self.judge,
+            now: BEGIN,
+            documents: BTreeMap::new(),
+            processes: setup.processes.iter().enumerate().map(process).collect(),
+            prints: vec![None; setup.processes.len()],
+            network: Vec::new(),
+            left: setup.faults,
+            kept: Vec::new(),
+            handle: None,
+            transactions: Vec::new(),
+            deceived: None,
+            judge: Judge::new(BEGIN),
+            chance: 0,
         };
-        event(process, &mut cx);
-        process.settle(&mut cx);
-        if process.next_time().is_some_and(|at| at <= Instant::now()) {
-            self.judge.breach("a timer is due again at once");
-        }
+        world.started()
     }
 
-    fn deliver(&mut self, setup: &Setup, message: Message) {
-        let (process, no) = (usize::from(message.process), message.no);
-        if let Body::Claimed(Ok(_) | Err(Failure::Blocked)) | Body::Released(Ok(_)) | Body::Looked(Ok(_)) =
-            message.body
-        {
-            self.judge.answered(message.process, message.sent);
-        }
-        match message.body {
-            Body::Claim { .. } | Body::Release(_) | Body::Look => self.serve(message),
-            Body::Claimed(reply) => self.run(setup, process, |own, cx| own.claimed(cx, no, Some(reply))),
-            Body::Released(reply) => self.run(setup, process, |own, cx| own.release_replied(cx, no, reply)),
-            Body::Looked(reply) => self.run(setup, process, |own, cx| own.look_replied(cx, no, reply)),
-            Body::Event(event) => self.run(setup, process, |own, cx| own.note_event(cx, event)),
-        }
+    /// The seconds since the run began.
+    #[expect(clippy::cast_precision_loss, reason = "for people to read")]
+    pub(crate) fn seconds(&self) -> f64 {
+        (self.now - BEGIN) as f64 / 1e6
     }
 
-    /// A command arrives at the server.
-    fn serve(&mut self, message: Message) {
-        let (body, event) = self.server.apply(message.body);
-        if !matches!(message.body, Body::Claim { is_echo: true, .. }) {
-            self.network.push(Message { body, ..message });
+    pub(crate) fn ms(&self) -> Ms {
+        self.now.0 / MS
+    }
+
+    pub(crate) fn process(&mut self, number: usize) -> &mut Process {
+        self.prints[number] = None;
+        Arc::make_mut(&mut self.processes[number])
+    }
+
+    pub(crate) fn alive(&self) -> impl Iterator<Item = (usize, &Process)> {
+        let all = self.processes.iter().map(AsRef::as_ref).enumerate();
+        all.filter(|(_, process)| process.is_alive())
+    }
+
+    /// The claim of this message was sent first, and is on its way for as long as it likes.
+    pub(crate) fn is_late(&self, message: &Message) -> bool {
+        self.setup.start != Start::Plain && message.is_command() && message.sent == BEGIN
+    }
+
+    /// Whether nothing is on its way but what may take as long as it likes.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let is_late = |message: &Message| self.is_late(message);
+        let are_told = self.alive().all(|(_, process)| process.events.is_empty());
+        are_told && self.network.iter().all(is_late) && self.transactions.iter().all(Transaction::is_over)
+    }
+
+    /// Whether a caller is not done with its hold.
+    pub(crate) fn holds_any(&self) -> bool {
+        let holds = |state: &State| matches!(state, State::Holds(_) | State::Lost(_));
+        self.alive().any(|(_, process)| process.callers.iter().any(holds))
+    }
+
+    pub(crate) fn waits_any(&self) -> bool {
+        self.alive().any(|(_, process)| process.waits().next().is_some())
+    }
+
+    /// An event for a core, and what follows from it.
+    pub(crate) fn feed(&mut self, number: usize, event: Event<Cell>) -> Option<Waiter> {
+        if !self.processes[number].is_alive() {
+            return None;
         }
-        let Some(event) = event else { return };
-        for process in self.processes.iter().filter(|process| process.is_alive) {
-            let is_own = process.index == message.process;
-            let is_sent = !is_own || event == Event::Released;
-            if is_sent && process.notifier.reports() && !process.is_done() {
-                self.events += 1;
-                self.network.push(Message {
-                    process: process.index,
-                    no: self.events,
-                    sent: self.now,
-                    body: Body::Event(event),
-                });
+        let (now, chance) = (self.now, self.chance);
+        let process = self.process(number);
+        let waiter = process.handle(now, chance, event);
+        let effects: Vec<_> = process.core.take_effects().collect();
+        for effect in effects {
+            self.perform(number, effect);
+        }
+        waiter
+    }
+
+    fn perform(&mut self, number: usize, effect: Effect<Cell>) {
+        match effect {
+            Effect::Run(flight, rows, order, limit) => {
+                let mut hasher = Relative::new(self.now);
+                format!("{rows:?}{order:?}").hash(&mut hasher);
+                self.send(
+                    number,
+                    flight,
+                    limit,
+                    Body::Rows(rows.into(), order, hasher.finish()),
+                );
+            }
+            Effect::Look(flight, looks, limit) => {
+                self.send(number, flight, limit, Body::Looks(looks.into()));
+            }
+            Effect::Notify(cell, notice) => self.notified(number, cell, notice),
+            Effect::Watch(filter, names) => {
+                self.post(number, Key::NONE, Body::Watch(filter, names.map(Into::into)));
+            }
+            Effect::Unwatch => {
+                let process = self.process(number);
+                process.stream = None;
+                process.events.clear();
+                self.network
+                    .retain(|message| message.process != number || !matches!(message.body, Body::Watch(..)));
+            }
+            Effect::Report(..) => {}
+            Effect::Idle => {
+                let process = self.process(number);
+                process.is_idle = true;
+                let is_busy = process.waits().next().is_some()
+                    || process.holds().next().is_some()
+                    || !process.awaited.is_empty();
+                self.judge
+                    .unless(!is_busy, "a process says that it is idle, and is not");
             }
         }
     }
 
-    fn fail(&mut self, index: usize, failure: Failure) {
-        match failure {
-            Failure::Unclear => self.faults.unclear -= 1,
-            Failure::Blocked => self.faults.blocked -= 1,
-        }
-        if let Some(failed) = self.network[index].failed(failure) {
-            self.network[index] = failed;
-        }
+    fn send(&mut self, number: usize, flight: Key, limit: i64, body: Body) {
+        let (until, is_look) = (self.now + (limit + NO_REPLY), matches!(body, Body::Looks(_)));
+        self.kept.push(Kept {
+            process: number,
+            flight,
+            until,
+            is_look,
+        });
+        self.post(number, flight, body);
     }
 
-    /// The same command arrives once more, and no process reads its reply.
-    fn add_echo(&mut self, index: usize) {
-        let mut echo = self.network[index];
-        if let Body::Claim { is_echo, .. } = &mut echo.body {
-            *is_echo = true;
+    fn post(&mut self, process: usize, flight: Key, body: Body) {
+        self.network.push(Message {
+            process,
+            flight,
+            sent: self.now,
+            too_old_for: 0,
+            is_copy: false,
+            body,
+        });
+    }
+
+    /// A caller comes.
+    pub(crate) fn call(&mut self, number: usize, caller: usize) {
+        let options = *self.setup.caller(number, caller);
+        let leases = self
+            .handle
+            .as_ref()
+            .map_or_else(Vec::new, |handle| handle.leases.clone());
+        let names = match options.wants {
+            Wants::Lease => leases.iter().map(|(name, _)| name.clone()).collect(),
+            _ => Arc::clone(self.setup.names(number, caller)),
+        };
+        let can_end_by_reply = options.is_try || options.once.is_some();
+        for message in self.network.iter_mut().filter(|_| can_end_by_reply) {
+            message.too_old_for |= u8::from(message.process == number) << caller;
         }
-        self.network.push(echo);
-    }
-
-    fn stop_stream(&mut self, setup: &Setup, index: usize) {
-        self.faults.stopped_streams -= 1;
-        let process = self.processes[index].index;
-        self.network
-            .retain(|message| message.process != process || !matches!(message.body, Body::Event(_)));
-        self.run(setup, index, |own, _| own.stop_stream());
-    }
-
-    fn crash(&mut self, index: usize) {
-        self.faults.crashes -= 1;
-        let process = Rc::make_mut(&mut self.processes[index]).change();
-        process.is_alive = false;
-        process.callers.fill(Caller::Done);
-        let of_process = process.index;
-        // Its commands may still arrive.
-        self.network
-            .retain(|message| message.process != of_process || message.is_command());
-    }
-
-    fn time_passes(&mut self, setup: &Setup) {
-        let Some(next) = self.next_time() else { return };
-        if !self.network.is_empty() {
-            self.faults.slow -= 1;
-        } else if self.is_held() {
-            self.faults.holds -= 1;
-        }
-        self.now = next.max(self.now);
-        self.now.set_present();
         let now = self.now;
-        self.network
-            .retain(|message| !message.is_command() || now - message.sent < LATEST);
-        for process in 0..self.processes.len() {
-            if self.processes[process].next_time().is_some_and(|at| at <= now) {
-                self.run(setup, process, |own, _| own.close_renewer());
-            }
+        let process = self.process(number);
+        let is_inside_hold = process.holds().next().is_some();
+        process.rounds[caller] = process.rounds[caller].wrapping_add(1);
+        let cell = process.cell(caller, Role::Call);
+        process.callers[caller] = State::Waits(Waits {
+            names: Arc::clone(&names),
+            waiter: None,
+            begun: now,
+            deadline: options.limit.map(|limit| now + limit),
+            could_since: None,
+            was_free: true,
+            has_heard: false,
+            was_marked: false,
+        });
+        self.judge.progress = now;
+        self.judge_waits();
+        let join = options.join(is_inside_hold, cell);
+        let wanted = match (options.wants, &names[..]) {
+            (Wants::Lease, _) => Wanted::Leases(leases, TTL),
+            (Wants::Permit(width), [name, ..]) => Wanted::Permit(name.clone(), width),
+            (_, [name]) => Wanted::Lock(name.clone()),
+            (_, names) => Wanted::All(names.to_vec()),
+        };
+        let waiter = self.feed(number, Event::Join(wanted, join));
+        if let State::Waits(waits) = &mut self.process(number).callers[caller] {
+            waits.waiter = waiter;
         }
+    }
+
+    /// A caller is gone: in a random run it may come again.
+    pub(crate) fn goes(&mut self, number: usize, caller: usize) -> State {
+        self.judge.progress = self.now;
+        let gone = if self.setup.again {
+            State::Outside
+        } else {
+            State::Gone
+        };
+        std::mem::replace(&mut self.process(number).callers[caller], gone)
+    }
+
+    /// The future of a caller is dropped that waits, or whose transaction is under way.
+    pub(crate) fn leave(&mut self, number: usize, caller: usize) {
+        if let State::Waits(waits) = &self.processes[number].callers[caller]
+            && let Some(waiter) = waits.waiter
+        {
+            self.feed(number, Event::Leave(waiter));
+        }
+        if let State::Holds(holds) = self.goes(number, caller) {
+            self.drop_transaction(number, caller, holds.hold);
+            self.feed(number, Event::End(holds.hold, Ending::Release, None));
+        }
+    }
+
+    /// A holder is done.
+    pub(crate) fn end(&mut self, number: usize, caller: usize, finish: Finish) {
+        if let Finish::Commit { marks } = finish {
+            return self.begin_transaction(number, caller, marks);
+        }
+        let (hold, how, before) = match self.goes(number, caller) {
+            State::Holds(holds) => {
+                let how = match finish {
+                    Finish::Done => Ending::Done,
+                    Finish::Detach => self.detach(number, &holds),
+                    _ => Ending::Release,
+                };
+                (holds.hold, how, self.before_end(&holds))
+            }
+            State::Lost(hold) => (hold, Ending::Release, Before::Lost),
+            _ => return,
+        };
+        let cell = self.processes[number].cell(caller, Role::End);
+        self.process(number).awaited.push((cell, Before::Held));
+        self.feed(number, Event::End(hold, how, Some(cell)));
+        // What is handed over at once cannot be known to be lost.
+        let mut awaited = self.process(number).awaited.iter_mut();
+        if let Some((_, own)) = awaited.find(|(own, _)| *own == cell) {
+            *own = before;
+        }
+    }
+
+    fn detach(&mut self, number: usize, holds: &Holds) -> Ending {
+        let ids: Vec<LockId> = holds
+            .names
+            .iter()
+            .map(|name| format!("h{name}#1").into())
+            .collect();
+        let leases = holds.names.iter().cloned().zip(ids.iter().cloned()).collect();
+        self.handle = Some(Handle {
+            process: number,
+            leases,
+            is_delivered: false,
+            is_taken: false,
+        });
+        Ending::Detach(ids, TTL)
+    }
+
+    pub(crate) fn fingerprint(&mut self) -> u64 {
+        let mut hasher = Relative::new(self.now);
+        for (process, print) in self.processes.iter().zip(&mut self.prints) {
+            let print = match *print {
+                Some((at, print)) if at == self.now => print,
+                _ => {
+                    let mut hasher = Relative::new(self.now);
+                    process.hash(&mut hasher);
+                    print.insert((self.now, hasher.finish())).1
+                }
+            };
+            print.hash(&mut hasher);
+        }
+        (&self.documents, &self.network, &self.left, &self.kept).hash(&mut hasher);
+        (&self.handle, &self.transactions, &self.deceived, &self.judge).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Whether nothing is left to be done.
+    pub(crate) fn is_over(&self) -> bool {
+        let is_done = |process: &Process| {
+            let mut callers = process.callers.iter();
+            callers.all(|caller| matches!(caller, State::Gone)) && process.core.is_empty()
+        };
+        let are_done = self.alive().all(|(_, process)| is_done(process));
+        are_done && self.network.is_empty() && self.transactions.iter().all(Transaction::is_over)
+    }
+
+    /// A process ends, as it is.
+    pub(crate) fn crash(&mut self, number: usize) {
+        self.judge.progress = self.now;
+        let process = self.process(number);
+        process.phase = Phase::Dead;
+        process.callers.fill(State::Gone);
+        process.awaited.clear();
+        process.events.clear();
+        self.kept.retain(|kept| kept.process != number);
+        self.network
+            .retain(|message| message.process != number || message.is_command());
+        self.drop_transactions_of(number);
+    }
+
+    /// What has become of a hold, whether its holder knows that or not.
+    fn before_end(&self, holds: &Holds) -> Before {
+        let is_replaced = |(name, (id, token)): &(&Name, &(LockId, i64))| {
+            let has_id = |own: &LockId| own == id || **own == *mark_of(id);
+            let document = self.documents.get(*name);
+            !document.is_some_and(|document| {
+                document.lock_id.text().is_some_and(has_id) && document.token.long() == Some(*token)
+            })
+        };
+        let replaced = holds.names.iter().zip(&holds.ids).filter(is_replaced);
+        let replaced: Vec<_> = replaced
+            .map(|(name, (_, token))| (name.clone(), *token))
+            .collect();
+        if replaced.is_empty() {
+            Before::Held
+        } else {
+            Before::Replaced(replaced)
+        }
+    }
+
+    /// The claim that has the lock which an operator may release.
+    pub(crate) fn to_release(&self) -> Option<(usize, Key, LockId)> {
+        let document = self
+            .documents
+            .get("n")
+            .filter(|document| !document.is_free(self.ms(), 0))?;
+        let id = document.lock_id.text()?;
+        let held = |(number, process): (usize, &Process)| {
+            process.holds().find_map(|holds| match holds.hold {
+                Hold::One(claim, _) if holds.ids.iter().any(|(own, _)| own == id) => {
+                    Some((number, claim, Arc::clone(id)))
+                }
+                _ => None,
+            })
+        };
+        self.alive().find_map(held)
     }
 }

@@ -1,0 +1,61 @@
+//! Time passes: to the next timer, or to the end of a command that has had no reply.
+
+use crate::core::{Event, FaultKind, MS, Time};
+use crate::network::fault;
+use crate::world::{Kept, World};
+
+/// A command takes effect within this time, or never.
+const LATEST: i64 = 85_000 * MS;
+
+impl World<'_> {
+    pub(crate) fn next_time(&self) -> Option<Time> {
+        let due = self.alive().filter_map(|(_, process)| process.core.next_due());
+        due.chain(self.kept.iter().map(|kept| kept.until)).min()
+    }
+
+    /// The clock goes to what is due next.
+    pub(crate) fn time_passes(&mut self) {
+        let Some(next) = self.next_time() else { return };
+        if !self.is_quiet() {
+            self.left.slow = self.left.slow.saturating_sub(1);
+        } else if self.holds_any() {
+            self.left.holds = self.left.holds.saturating_sub(1);
+        }
+        self.now = next.max(self.now);
+        self.judge_gaps();
+        let now = self.now;
+        self.network
+            .retain(|message| !message.is_command() || now - message.sent < LATEST);
+        // The engines end what has had no reply.
+        let (over, kept): (Vec<Kept>, _) = self.kept.iter().partition(|kept| kept.until <= now);
+        self.kept = kept;
+        for Kept {
+            process,
+            flight,
+            is_look,
+            ..
+        } in over
+        {
+            let fault = fault(FaultKind::Unclear);
+            let event = if is_look {
+                Event::Looked(flight, Err(fault))
+            } else {
+                Event::Ran(flight, Err(fault))
+            };
+            self.feed(process, event);
+        }
+        for number in 0..self.processes.len() {
+            let is_due = |world: &Self| {
+                world.processes[number]
+                    .core
+                    .next_due()
+                    .is_some_and(|at| at <= now)
+            };
+            if self.processes[number].is_alive() && is_due(self) {
+                self.feed(number, Event::Tick);
+                let is_still = is_due(self);
+                self.judge.unless(!is_still, "a timer is due again at once");
+            }
+        }
+    }
+}
