@@ -61,7 +61,11 @@ impl<C: Clone> Core<C> {
         self.disarm(Due::Call(key));
         let call = self.calls.remove(key)?;
         self.asking -= usize::from(call.can_end_by_reply());
-        self.rooms[call.room].queue.retain(|other| *other != key);
+        let queue = &mut self.rooms[call.room].queue;
+        // Mostly it is the first one, of a queue that may be long.
+        if queue.pop_front_if(|first| *first == key).is_none() {
+            queue.retain(|other| *other != key);
+        }
         Some(call)
     }
 

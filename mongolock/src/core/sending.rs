@@ -3,6 +3,7 @@
 use super::event::{Effect, Lane, Look};
 use super::lanes::{BY_WEIGHT, Flight};
 use super::limits;
+use super::places::InFlight;
 use super::slab::Key;
 use super::state::{Change, Claim, Core, Due, Luck, Stage};
 use super::time::{MS, Span, Time};
@@ -61,7 +62,7 @@ impl<C: Clone> Core<C> {
     }
 
     /// The numbers of commands that have places, of each lane, and of those the ones that go alone.
-    fn in_flight(&self) -> ([usize; 4], [usize; 4]) {
+    fn in_flight(&self) -> InFlight {
         let (mut own, mut alone) = ([0; 4], [0; 4]);
         for (_, flight) in self.flights.iter().filter(|(_, flight)| flight.has_place) {
             let counted = if flight.is_alone { &mut alone } else { &mut own };

@@ -60,16 +60,19 @@ impl Shell {
     pub(super) fn send(self: &Arc<Self>, wakers: &mut Vec<Waker>) {
         let mut is_mine = false;
         loop {
-            let commands = &mut *lock(&self.commands);
-            if commands.are_sent && !is_mine {
-                return;
-            }
-            let command = commands.queue.pop_front();
-            (commands.are_sent, is_mine) = (command.is_some(), true);
+            let command = {
+                let mut commands = lock(&self.commands);
+                if commands.are_sent && !is_mine {
+                    return;
+                }
+                let command = commands.queue.pop_front();
+                (commands.are_sent, is_mine) = (command.is_some(), true);
+                command
+            };
             let Some(command) = command else { return };
             if let Err(command) = self.send_one(command, wakers) {
                 // It goes with the next call that has a runtime.
-                let commands = &mut *lock(&self.commands);
+                let mut commands = lock(&self.commands);
                 commands.queue.push_front(command);
                 commands.are_sent = false;
                 return;
