@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use crate::cases::{self, Case};
+use crate::copies;
 use crate::core::MS;
 use crate::search::{self, Found};
 
@@ -47,8 +48,27 @@ pub fn run(arguments: &[String]) -> ExitCode {
             report(case, &found);
         }
     });
-    println!("{} cases passed, {failed} failed", cases.len() - failed);
+    let mut number = cases.len();
+    if filter.is_none_or(|filter| "copies".contains(filter.as_str())) {
+        number += 1;
+        failed += usize::from(!copies_have_ids_of_their_own());
+    }
+    println!("{} cases passed, {failed} failed", number - failed);
     ExitCode::from(u8::from(failed > 0))
+}
+
+fn copies_have_ids_of_their_own() -> bool {
+    let (twice, claims) = copies::ids_twice();
+    let outcome = if twice == 0 && claims > 0 {
+        "all of them hold"
+    } else {
+        "FAILED"
+    };
+    println!(
+        "{:<56} {claims:>10} claims of copied cores, {twice} with the id of another one  {outcome}",
+        "copies"
+    );
+    twice == 0 && claims > 0
 }
 
 /// Says what a case has shown.
