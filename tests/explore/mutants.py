@@ -121,13 +121,14 @@ ROOT = Path(__file__).resolve().parents[2]
 def run(copy, case):
     """What the explorer says of the cases with these words: how many failed, and the first breach."""
     command = ["cargo", "test", "--quiet", "-p", "mongolock-explore", "--locked", "--", case]
-    environment = dict(os.environ, CARGO_TARGET_DIR=str(ROOT / "target" / "mutants"))
+    environment = dict(os.environ, CARGO_TARGET_DIR=str(ROOT / "target" / "mutants"), MONGOLOCK_EXPLORE="first")
     ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=1800)
     failed = re.search(r"(\d+) failed", ran.stdout)
     if not failed:
         # A panic of the core, an endless loop that was ended, or a mutant that does not compile.
         lines = [line for line in ran.stderr.splitlines() if "panicked at" in line or line.startswith("error")]
-        return (1, lines[0]) if lines and "panicked" in lines[0] else (0, lines[0] if lines else "nothing was said")
+        is_panic = bool(lines) and "panicked" in lines[0]
+        return (1, "the core panics") if is_panic else (0, lines[0] if lines else "nothing was said")
     breach = re.search(r"^(\S.*?)  +\d+ .*FAILED\n +\d+ steps: (.*)", ran.stdout, re.MULTILINE)
     return int(failed[1]), f"{breach[2]} (`{breach[1]}`)" if breach else ""
 
