@@ -266,6 +266,7 @@ fn most_free(processes: &[Vec<Caller>], faults: &Faults) -> Span {
             lost: 0,
             slow: 0,
             lost_events: 0,
+            doubled_events: 0,
             closed_streams: 0,
             unclear,
             ..
