@@ -131,10 +131,16 @@ impl<C: Clone> Core<C> {
 impl<C> Claim<C> {
     /// What the command, or an earlier one, has done to the document.
     pub(super) fn renamed_by(&self, reply: &Reply) -> Ended {
-        let (Stage::Renaming(change, _, closing), Some(id), Some(sight)) =
-            (&self.stage, &self.id, &reply.sight)
-        else {
+        let (Stage::Renaming(change, _, closing), Some(id)) = (&self.stage, &self.id) else {
             return Ended::Lost;
+        };
+        let Some(sight) = &reply.sight else {
+            // Of several rows the reply may tell only that all of them have changed their documents.
+            return match change {
+                _ if reply.is_applied != Some(true) => Ended::Lost,
+                Change::Detach(..) => Ended::Detached,
+                Change::Mark(_) => Ended::Marked,
+            };
         };
         // An operator leaves the same document, also before the period is over.
         let is_released = sight.has("") && sight.document.token.long() == Some(self.last);

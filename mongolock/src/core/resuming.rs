@@ -38,7 +38,8 @@ impl<C: Clone> Core<C> {
             self.sets[set].parts.push(key);
         }
         match &self.sets[set].parts[..] {
-            [part] => self.lanes[Lane::Claims].waiting.push_back(*part),
+            // It goes alone, because the reply to several rows may not tell of each.
+            [part] => self.lanes[Lane::Claims].apart.push_back(vec![*part]),
             parts => self.lanes[Lane::Claims].sets.push_back(parts.to_vec()),
         }
         self.arm(Due::Set(set), due);

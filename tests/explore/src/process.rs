@@ -89,7 +89,7 @@ pub(crate) struct Holds {
 }
 
 /// Random numbers that are counted, and bits for pauses.
-struct Counter<'a>(&'a mut u64, u64);
+pub(crate) struct Counter<'a>(pub(crate) &'a mut u64, pub(crate) u64);
 
 impl Luck for Counter<'_> {
     fn id(&mut self) -> u64 {

@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use crate::cases::{self, Case};
+use crate::copies;
 use crate::core::MS;
 use crate::search::{self, Found};
 
@@ -21,10 +22,10 @@ pub fn run(arguments: &[String]) -> ExitCode {
     if arguments.iter().any(|argument| argument == "--list") {
         return ExitCode::SUCCESS;
     }
-    let is_long = std::env::var("MONGOLOCK_EXPLORE").is_ok_and(|value| value == "long");
+    let mode = std::env::var("MONGOLOCK_EXPLORE").unwrap_or_default();
     let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
     let is_wanted = |case: &Case| filter.is_none_or(|filter| case.name.contains(filter.as_str()));
-    let cases: Vec<Case> = cases::all(is_long).into_iter().filter(is_wanted).collect();
+    let cases: Vec<Case> = cases::all(mode == "long").into_iter().filter(is_wanted).collect();
     println!(
         "{:<56} {:>10} {:>8} {:>8} {:>6} {:>8}  outcome",
         "case", "states", "ends", "free ms", "ghosts", "seconds"
@@ -45,10 +46,34 @@ pub fn run(arguments: &[String]) -> ExitCode {
         for (case, found) in receiver {
             failed += usize::from(found.breach.is_some());
             report(case, &found);
+            if failed > 0 && mode == "first" {
+                // Whoever asks for the first breach does not wait for other cases.
+                println!("0 cases passed, 1 failed");
+                std::process::exit(1);
+            }
         }
     });
-    println!("{} cases passed, {failed} failed", cases.len() - failed);
+    let mut number = cases.len();
+    if filter.is_none_or(|filter| "copies".contains(filter.as_str())) {
+        number += 1;
+        failed += usize::from(!copies_have_ids_of_their_own());
+    }
+    println!("{} cases passed, {failed} failed", number - failed);
     ExitCode::from(u8::from(failed > 0))
+}
+
+fn copies_have_ids_of_their_own() -> bool {
+    let (twice, claims) = copies::ids_twice();
+    let outcome = if twice == 0 && claims > 0 {
+        "all of them hold"
+    } else {
+        "FAILED"
+    };
+    println!(
+        "{:<56} {claims:>10} claims of copied cores, {twice} with the id of another one  {outcome}",
+        "copies"
+    );
+    twice == 0 && claims > 0
 }
 
 /// Says what a case has shown.

@@ -84,7 +84,13 @@ impl World<'_> {
             has_ended = order == Order::StopAtMiss && row.is_missed(&reply);
             reply
         };
-        rows.iter().map(run).collect()
+        let mut replies: Vec<Reply> = rows.iter().map(run).collect();
+        // Of several rows the server tells how many have changed their documents: a query follows only if that is not enough.
+        let is_enough = replies.iter().all(|reply| reply.is_applied == Some(true));
+        if rows.len() > 1 && order == Order::Each && is_enough && !rows.iter().any(Row::may_insert) {
+            replies.iter_mut().for_each(|reply| reply.sight = None);
+        }
+        replies.into()
     }
 
     /// Runs one row.
