@@ -241,7 +241,7 @@ impl Setup {
             faults,
             again: false,
             most_free: most_free(&processes, &faults),
-            has_ghosts: faults.doubled > 0,
+            has_ghosts: faults.doubled > 0 || faults.unclear > 0 && faults.slow > 0,
             processes,
         }
     }
