@@ -37,7 +37,7 @@ impl<C: Clone> Core<C> {
         match (flight.lane, reply) {
             (Lane::Claims, Ok(reply)) => self.claim_replied(now, flight, key, reply),
             (Lane::Claims, Err(fault)) => self.claim_failed(now, flight, key, fault),
-            (Lane::Ends, Ok(reply)) => self.end_replied(now, key, reply),
+            (Lane::Ends, Ok(reply)) => self.end_replied(now, flight.sent, key, reply),
             (Lane::Ends, Err(fault)) => self.end_failed(now, key, fault),
             (Lane::Renewals, Ok(reply)) => self.renewal_replied(now, flight, key, reply),
             (Lane::Renewals, Err(fault)) => self.renewal_failed(now, key, fault),
@@ -71,7 +71,7 @@ impl<C: Clone> Core<C> {
             (Stage::Held(..), Some((_, last))) if last > claim.last => self.lose(now, key, Loss::Gone),
             (Stage::Releasing(closing), Some(_)) => closing.is_acquired_again = true,
             (Stage::Released, Some(_)) => self.release(now, key, None, false),
-            (Stage::Released, None) => self.end_released(now, key),
+            (Stage::Released, None) => self.end_released(now, Time::LONG_AGO, key),
             _ => {}
         }
     }
@@ -91,7 +91,7 @@ impl<C: Clone> Core<C> {
                     self.permit_missed(now, flight, key, None);
                 }
             }
-            Stage::Released => self.end_released(now, key),
+            Stage::Released => self.end_released(now, Time::LONG_AGO, key),
             _ => {}
         }
     }

@@ -58,24 +58,24 @@ impl<C: Clone> Core<C> {
         } else if is_renaming {
             self.renaming_failed(now, key);
         } else {
-            self.release_ended(now, key, Err(Some(fault.clone())));
+            self.release_ended(now, now, key, Err(Some(fault.clone())));
         }
     }
 
     /// What a command says that ends a hold.
-    pub(super) fn end_replied(&mut self, now: Time, key: Key, reply: &Reply) {
+    pub(super) fn end_replied(&mut self, now: Time, sent: Time, key: Key, reply: &Reply) {
         let claim = &self.claims[key];
         match claim.stage {
             Stage::Renaming(..) => self.finish(now, key, claim.renamed_by(reply)),
             Stage::Releasing(..) if claim.is_released_by(reply) => {
-                self.release_ended(now, key, Ok(Ended::Released));
+                self.release_ended(now, sent, key, Ok(Ended::Released));
             }
-            Stage::Releasing(..) => self.release_ended(now, key, Ok(Ended::Lost)),
+            Stage::Releasing(..) => self.release_ended(now, sent, key, Ok(Ended::Lost)),
             _ => {}
         }
     }
 
-    fn release_ended(&mut self, now: Time, key: Key, ended: Result<Ended, Option<Fault>>) {
+    fn release_ended(&mut self, now: Time, sent: Time, key: Key, ended: Result<Ended, Option<Fault>>) {
         let claim = &mut self.claims[key];
         let room = claim.room;
         let Stage::Releasing(closing) = &mut claim.stage else {
@@ -89,7 +89,7 @@ impl<C: Clone> Core<C> {
             return self.release(now, key, None, in_turn);
         }
         self.free_permit(key, is_free);
-        self.end_released(now, key);
+        self.end_released(now, sent, key);
         if in_turn {
             self.released(now, room, key);
         } else {
@@ -97,19 +97,20 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The claim has left the lock. It is released once more if a late one of its commands may acquire it again.
-    pub(super) fn end_released(&mut self, now: Time, key: Key) {
+    /// The claim has left the lock. It is released once more if a late one of its commands may have acquired it again since the release
+    /// was sent, or may do so yet.
+    pub(super) fn end_released(&mut self, now: Time, sent: Time, key: Key) {
         let claim = &mut self.claims[key];
-        if claim.is_unclear && claim.dead_at <= now && claim.is_long() {
+        if claim.is_unclear && claim.dead_at <= sent && claim.is_long() {
             claim.dead_at = claim.sent + limits::RELEASED_AGAIN;
         }
-        if claim.flights == 0 && !(claim.is_unclear && claim.dead_at > now) {
+        if claim.flights == 0 && !(claim.is_unclear && claim.dead_at > sent) {
             return self.remove_claim(key);
         }
         claim.stage = Stage::Released;
         // The end of its last claim says when.
         if claim.flights == 0 {
-            let at = claim.dead_at;
+            let at = claim.dead_at.max(now);
             self.arm(Due::Claim(key), at);
         }
     }
@@ -171,7 +172,7 @@ impl<C: Clone> Core<C> {
         };
         if closing.due <= now && closing.stop <= now {
             let fault = closing.fault.take();
-            self.release_ended(now, key, Err(fault));
+            self.release_ended(now, now, key, Err(fault));
             return self.touch(now, room);
         }
         self.send_end_in_time(now, key, is_waiting);

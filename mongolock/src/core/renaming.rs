@@ -79,7 +79,7 @@ impl<C: Clone> Core<C> {
         match ended {
             // A late claim may have acquired the lock again.
             Ended::Lost => self.release(now, key, None, false),
-            _ => self.end_released(now, key),
+            _ => self.end_released(now, now, key),
         }
         match ended {
             Ended::Released => self.released(now, room, key),

@@ -241,7 +241,7 @@ impl Setup {
             faults,
             again: false,
             most_free: most_free(&processes, &faults),
-            has_ghosts: faults.doubled > 0,
+            has_ghosts: faults.doubled > 0 || faults.unclear > 0 && faults.slow > 0,
             processes,
         }
     }
@@ -266,6 +266,7 @@ fn most_free(processes: &[Vec<Caller>], faults: &Faults) -> Span {
             lost: 0,
             slow: 0,
             lost_events: 0,
+            doubled_events: 0,
             closed_streams: 0,
             unclear,
             ..
