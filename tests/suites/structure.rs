@@ -36,7 +36,7 @@ const RUNTIME_LAYERS: [&str; 11] = [
     "lib attribute provider blocking lock guard permit context commit admin run fenced guide readme \
      fuzzing",
     "acquire",
-    "engine",
+    "engine shell",
     "notifier",
     "lease",
     "line",

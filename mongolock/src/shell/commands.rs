@@ -1,6 +1,5 @@
 //! Sends what the core wants to have sent, in the order in which it was decided.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -8,54 +7,20 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::timeout_at;
 
-use super::Shell;
 use super::cell::Cell;
 use super::clock::duration;
 use super::faults::{fault, no_reply};
+use super::queue::Command;
+use super::state::Shell;
 use super::stream::watch;
 use crate::LockError;
 use crate::core::limits::NO_REPLY;
-use crate::core::{Effect, Event, Fault, Key, Look, Saw, Span};
-use crate::protocol::{Name, Order, Row};
+use crate::core::{Event, Fault, Look, Saw, Span};
+use crate::protocol::Name;
 use crate::store::Store;
 use crate::sync::lock;
 
-/// What is to be sent, and whether a thread sends.
-#[derive(Default)]
-pub(super) struct Commands {
-    queue: VecDeque<Command>,
-    are_sent: bool,
-}
-
-pub(super) enum Command {
-    Run(Key, Vec<Row>, Order, Span),
-    Look(Key, Vec<Look>, Span),
-    Watch(u32, Option<Vec<Name>>),
-    Unwatch,
-    Idle,
-}
-
-impl Command {
-    /// The command of an effect, if it is one.
-    pub(super) fn of<C>(effect: Effect<C>) -> Option<Self> {
-        Some(match effect {
-            Effect::Run(flight, rows, order, limit) => Self::Run(flight, rows, order, limit),
-            Effect::Look(flight, looks, limit) => Self::Look(flight, looks, limit),
-            Effect::Watch(number, names) => Self::Watch(number, names),
-            Effect::Unwatch => Self::Unwatch,
-            Effect::Idle => Self::Idle,
-            Effect::Notify(..) | Effect::Report(..) => return None,
-        })
-    }
-}
-
 impl Shell {
-    pub(super) fn queue(&self, commands: Vec<Command>) {
-        if !commands.is_empty() {
-            lock(&self.commands).queue.extend(commands);
-        }
-    }
-
     /// Sends what is queued, unless another thread does. The wakes of replies that come at once are left to the caller.
     pub(super) fn send(self: &Arc<Self>, wakers: &mut Vec<Waker>) {
         let mut is_mine = false;
@@ -65,7 +30,7 @@ impl Shell {
                 if commands.are_sent && !is_mine {
                     return;
                 }
-                let command = commands.queue.pop_front();
+                let command = commands.waiting.pop_front();
                 (commands.are_sent, is_mine) = (command.is_some(), true);
                 command
             };
@@ -73,7 +38,7 @@ impl Shell {
             if let Err(command) = self.send_one(command, wakers) {
                 // It goes with the next call that has a runtime.
                 let mut commands = lock(&self.commands);
-                commands.queue.push_front(command);
+                commands.waiting.push_front(command);
                 commands.are_sent = false;
                 return;
             }

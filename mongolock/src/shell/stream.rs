@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::Shell;
+use super::state::Shell;
 use crate::core::Event;
 use crate::protocol::Name;
 use crate::store::{StreamFilter, driver_error};

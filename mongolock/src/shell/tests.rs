@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use mongodb::Database;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::cell::Step;
+use super::state::Shell;
 use super::waiting::{Got, Waiting};
-use super::*;
-use crate::core::{Cause, Ended, Ending, Join, MS, Places, Rules, Wanted};
+use crate::core::{Cause, Conf, Ended, Ending, Event, Fault, Join, MS, Places, Rules, Wanted};
 use crate::opaque::Opaque;
-use crate::store::{MemoryStore, MongoStore};
+use crate::protocol::Name;
+use crate::store::{MemoryStore, MongoStore, Store};
+use crate::sync::lock;
 
 const RULES: Rules = Rules {
     expiry: 30_000,
@@ -193,7 +195,7 @@ async fn holds_exclude_each_other_on_mongodb() {
     assert!(holds > 100, "{holds} holds");
     for shell in shells {
         shell.shut_down(Duration::from_secs(5)).await;
-        assert!(lock(&shell.core).0.is_empty());
+        assert!(shell.is_empty());
     }
 }
 

@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::Shell;
 use super::cell::{Cell, Step};
+use super::state::Shell;
 use crate::core::{Ending, Event, Failure, Hold, Join, Waiter, Wanted};
 
 /// A call, from its first poll on. Dropped, it leaves; a hold that it was given meanwhile ends.
