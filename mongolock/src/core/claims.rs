@@ -62,7 +62,7 @@ impl<C: Clone> Core<C> {
                     .and_then(|sight| Seen::of(sight, self.conf.margin));
                 match seen {
                     seen if is_of_permit => return self.permit_missed(now, flight, key, seen),
-                    Some(seen) => self.missed(now, flight, room, seen),
+                    Some(seen) => self.missed(now, flight, room, &seen),
                     None => {}
                 }
                 self.withdraw(now, key);

@@ -9,7 +9,7 @@ use super::slab::Key;
 use super::state::{Core, Room};
 use super::time::{MS, Span, Time};
 use crate::protocol::text::is_claim;
-use crate::protocol::{Id, News, Value};
+use crate::protocol::{Id, Ms, News, Value};
 
 /// The mark of the provider that has this id, and the time slot that it needs; `None` if the id does not say who has acquired the lock
 /// last. All other programs are one.
@@ -24,10 +24,12 @@ fn rival(lock_id: &str) -> Option<(Mark, Span)> {
 
 impl<C: Clone> Core<C> {
     /// Another claim has the lock, says a reply.
-    pub(super) fn missed(&mut self, now: Time, flight: &Flight, key: Key, seen: Seen) {
+    pub(super) fn missed(&mut self, now: Time, flight: &Flight, key: Key, seen: &Seen) {
         let is_own = self.is_own(&self.rooms[key], &seen.lock_id);
-        if !is_own && self.rooms[key].permits.is_of_lock() {
-            self.answer_by_reply(now, flight, key, Some(&seen), |_| true);
+        let room = &mut self.rooms[key];
+        let before = room.seen.replace((now, seen.clone()));
+        if !is_own && room.permits.is_of_lock() {
+            self.answer_by_reply(now, flight, key, Some(seen), |_| true);
         }
         // What a look says is older than the claim that was sent after it.
         if flight.lane == Lane::Looks && self.rooms[key].asked_by != Some(flight.key) {
@@ -38,10 +40,7 @@ impl<C: Clone> Core<C> {
         let room = &mut self.rooms[key];
         // What was asked before the stream was open does not say what it has reported since.
         let is_reported = self.stream.reports_since(room.filter, room.asked);
-        let is_same = room
-            .seen
-            .as_ref()
-            .is_some_and(|(_, before)| before.lock_id == seen.lock_id);
+        let is_same = before.is_some_and(|(_, before)| before.lock_id == seen.lock_id);
         // Without a stream only replies tell who has acquired the lock.
         if !is_own
             && !is_reported
@@ -64,7 +63,7 @@ impl<C: Clone> Core<C> {
             )),
         };
         let is_outdated = std::mem::take(&mut room.is_outdated);
-        room.pause(now, seen, pause, waited, luck);
+        room.pause(now, seen.left, pause, waited, luck);
         if is_outdated {
             self.ask_now(now, key);
         } else if room.misses >= 2 || room.order.released_lately(now) {
@@ -88,7 +87,7 @@ impl<C: Clone> Core<C> {
                 self.looked_at_permits(now, flight, key, &held);
             }
             Saw::Lock(sight) => match sight.as_ref().and_then(|sight| Seen::of(sight, margin)) {
-                Some(seen) => self.missed(now, flight, key, seen),
+                Some(seen) => self.missed(now, flight, key, &seen),
                 None => self.ask_now(now, key),
             },
         }
@@ -151,7 +150,8 @@ impl<C: Clone> Core<C> {
         let (luck, waited) = (self.draw(), self.waited(now, key));
         let room = &mut self.rooms[key];
         room.is_outdated = false;
-        room.pause(now, seen, None, waited, luck);
+        room.pause(now, seen.left, None, waited, luck);
+        room.seen = Some((now, seen));
         // A claim that was about to be sent would find the lock held.
         if let Some(turn) = room.turn
             && self.claims[turn].is_asking()
@@ -193,7 +193,14 @@ impl<C: Clone> Core<C> {
 impl Room {
     /// Another claim has it: the first call asks after this pause, or when the lease ends. Without a pause of its own the change stream
     /// reports the release: then the call looks after a long silence, or asks often if it is too far away for an event.
-    pub(super) fn pause(&mut self, now: Time, seen: Seen, pause: Option<Span>, waited: Span, luck: f64) {
+    pub(super) fn pause(
+        &mut self,
+        now: Time,
+        left: Option<Ms>,
+        pause: Option<Span>,
+        waited: Span,
+        luck: f64,
+    ) {
         let silence = part_of((limits::SILENCE * 8 / 10, limits::SILENCE * 12 / 10), luck);
         let is_silent = pause.is_none() && !self.order.is_far(waited);
         let pause = match pause {
@@ -202,11 +209,8 @@ impl Room {
             None => self.late_poll(now, luck),
         };
         let spread = self.time_slot(luck) + part_of((0, limits::SPREAD), luck);
-        let free = seen
-            .left
-            .map_or(pause, |left| (left + 1).saturating_mul(MS).saturating_add(spread));
+        let free = left.map_or(pause, |left| (left + 1).saturating_mul(MS).saturating_add(spread));
         self.pause_until = now + pause.min(free);
         self.looks = is_silent && pause <= free;
-        self.seen = Some((now, seen));
     }
 }

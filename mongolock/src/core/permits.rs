@@ -184,8 +184,9 @@ impl<C: Clone> Core<C> {
             self.stops_asking(key);
             self.give_up(now, key);
         }
-        if seen.is_some() {
-            self.answer_by_reply(now, flight, room_key, seen.as_ref(), |width| width == 1);
+        if let Some(seen) = &seen {
+            self.rooms[room_key].seen = Some((now, seen.clone()));
+            self.answer_by_reply(now, flight, room_key, Some(seen), |width| width == 1);
         }
         // Whether all are held, only a look can tell a single try.
         let has_tries = self.has_tries(&self.rooms[room_key]);
@@ -193,7 +194,7 @@ impl<C: Clone> Core<C> {
         let is_reported = self.stream.reports_since(room.filter, room.asked);
         let is_known = room.permits.is_full() && (is_reported || room.permits.are_others_own());
         if let Some(seen) = seen.filter(|_| is_known && !has_tries) {
-            return self.missed(now, flight, room_key, seen);
+            return self.missed(now, flight, room_key, &seen);
         }
         room.misses += 1;
         if has_turn {
@@ -208,6 +209,9 @@ impl<C: Clone> Core<C> {
 
     /// What a look at all permits says.
     pub(super) fn looked_at_permits(&mut self, now: Time, flight: &Flight, key: Key, held: &[(u32, Seen)]) {
+        if let Some((_, seen)) = held.first() {
+            self.rooms[key].seen = Some((now, seen.clone()));
+        }
         self.answer_by_look(now, flight, key, held);
         self.rooms[key]
             .permits
@@ -216,7 +220,7 @@ impl<C: Clone> Core<C> {
         let of_others = held.iter().filter(|(_, seen)| !self.is_own(room, &seen.lock_id));
         match of_others.min_by_key(|(_, seen)| seen.left).or(held.first()) {
             Some((_, seen)) if room.permits.is_full() && !room.is_outdated => {
-                self.missed(now, flight, key, seen.clone());
+                self.missed(now, flight, key, seen);
             }
             _ => self.ask_now(now, key),
         }
@@ -256,7 +260,8 @@ impl<C: Clone> Core<C> {
         let room = &mut self.rooms[key];
         room.permits.set_unless_own(number, Permit::Taken);
         if room.permits.is_full() {
-            room.pause(now, seen, None, waited, luck);
+            room.pause(now, seen.left, None, waited, luck);
+            room.seen = Some((now, seen));
         } else {
             room.pause_until = room.pause_until.min(now + room.time_slot(luck));
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
-use crate::core::{Cause, Hold, MS, Span, Time};
+use crate::core::{Cause, Failure, Hold, MS, Span, Time};
 use crate::hash::date;
 use crate::process::{Holds, Phase, State, Waits, mark_of};
 use crate::protocol::text::{is_claim, is_mark};
@@ -222,10 +222,12 @@ impl World<'_> {
     }
 
     /// A call ends without what it wants.
-    pub(crate) fn judge_failure(&mut self, number: usize, waits: &Waits, cause: Cause) {
+    pub(crate) fn judge_failure(&mut self, number: usize, waits: &Waits, failure: &Failure) {
         // A hold that ends while a transaction is under way is kept until that ends.
         let holds_any = self.processes[number].holds().next().is_some() || self.transactions_of(number);
-        let breach = match cause {
+        let has_holder = failure.seen.is_some() || holds_any;
+        let breach = match failure.cause {
+            Cause::Busy | Cause::Done if !has_holder => "busy or done, and the error does not say by whom",
             Cause::Busy if waits.was_free => "busy, and the lock was free from begin to end",
             Cause::Busy if !waits.has_heard && !holds_any => "busy, and nothing has said so",
             Cause::Done if !waits.was_marked || !waits.has_heard => "done, and nothing has said so",

@@ -1,6 +1,6 @@
 //! What callers and holders are notified of.
 
-use crate::core::{Cause, Ended, Fault, Hold, Notice, Time};
+use crate::core::{Ended, Failure, Fault, Hold, Notice, Time};
 use crate::network::{Cell, Role};
 use crate::process::{Before, Holds, State};
 use crate::protocol::{Document, Name, Until};
@@ -40,7 +40,7 @@ impl World<'_> {
             }
             Notice::Ended(ended) => self.ended(number, cell, &ended),
             Notice::Committed(known) => self.committed(number, cell, &known),
-            Notice::Failed(failure) => self.failed(number, cell, failure.cause),
+            Notice::Failed(failure) => self.failed(number, cell, &failure),
         }
     }
 
@@ -76,13 +76,13 @@ impl World<'_> {
         self.process(number).callers[caller] = State::Holds(holds);
     }
 
-    fn failed(&mut self, number: usize, cell: Cell, cause: Cause) {
+    fn failed(&mut self, number: usize, cell: Cell, failure: &Failure) {
         let caller = usize::from(cell.caller);
         let is_present = self.processes[number].rounds[caller] == cell.round;
         match &self.processes[number].callers[caller] {
             State::Waits(waits) if is_present => {
                 let waits = waits.clone();
-                self.judge_failure(number, &waits, cause);
+                self.judge_failure(number, &waits, failure);
                 self.goes(number, caller);
             }
             _ => self.judge.fails("a failure for a caller that does not wait"),
