@@ -38,6 +38,21 @@ struct Frame<'a> {
 }
 
 impl Found {
+    /// The steps that are possible; none at an end, which is judged.
+    fn steps_after(&mut self, world: &mut World<'_>) -> Vec<Step> {
+        let steps = if world.is_over() {
+            Vec::new()
+        } else {
+            world.steps()
+        };
+        if steps.is_empty() {
+            self.ends += 1;
+            world.judge_end();
+            self.ghosts += world.judge.ghosts;
+        }
+        steps
+    }
+
     /// Notes what a run has shown so far, and what is wrong.
     pub(crate) fn note(&mut self, setup: &Setup, world: &World<'_>) -> Option<&'static str> {
         self.longest_free = self.longest_free.max(world.judge.longest_free);
@@ -92,16 +107,7 @@ pub(crate) fn search(setup: &Setup, most: usize) -> Found {
         if path.len() > LONGEST_PATH {
             after.judge.fails("a run never ends");
         }
-        let steps = if after.is_over() {
-            Vec::new()
-        } else {
-            after.steps()
-        };
-        if steps.is_empty() {
-            found.ends += 1;
-            after.judge_end();
-            found.ghosts += after.judge.ghosts;
-        }
+        let steps = found.steps_after(&mut after);
         if let Some(breach) = found.note(setup, &after) {
             let steps = path.iter().map(|frame| (frame.steps[frame.next - 1], 0));
             found.breach = Some((breach, steps.collect()));

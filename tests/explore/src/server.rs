@@ -88,7 +88,9 @@ impl World<'_> {
         // Of several rows the server tells how many have changed their documents: a query follows only if that is not enough.
         let is_enough = replies.iter().all(|reply| reply.is_applied == Some(true));
         if rows.len() > 1 && order == Order::Each && is_enough && !rows.iter().any(Row::may_insert) {
-            replies.iter_mut().for_each(|reply| reply.sight = None);
+            for reply in &mut replies {
+                reply.sight = None;
+            }
         }
         replies.into()
     }

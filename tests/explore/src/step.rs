@@ -201,15 +201,7 @@ impl World<'_> {
                 let events = &mut self.process(number).events;
                 events.extend(events.front().cloned());
             }
-            Step::CloseStream(number) => {
-                self.left.closed_streams -= 1;
-                let process = self.process(number);
-                process.stream = None;
-                process.events.clear();
-                self.network
-                    .retain(|message| message.process != number || !matches!(message.body, Body::Watch(..)));
-                self.feed(number, Event::Closed { is_lasting: false });
-            }
+            Step::CloseStream(number) => self.close_stream(number),
             Step::ShutDown(number) => self.shut_down(number),
             Step::Crash(number) => {
                 self.left.crashes -= 1;
@@ -227,6 +219,16 @@ impl World<'_> {
         }
         self.network.sort_by_key(Message::order);
         self.judge_situation();
+    }
+
+    fn close_stream(&mut self, number: usize) {
+        self.left.closed_streams -= 1;
+        let process = self.process(number);
+        process.stream = None;
+        process.events.clear();
+        self.network
+            .retain(|message| message.process != number || !matches!(message.body, Body::Watch(..)));
+        self.feed(number, Event::Closed { is_lasting: false });
     }
 
     /// The command ends with a fault.
