@@ -62,6 +62,19 @@ impl Found {
     }
 }
 
+impl<'a> Frame<'a> {
+    /// The situation for the next step; after the last one it is not needed here any more.
+    fn next_world(&mut self) -> Option<World<'a>> {
+        self.next += 1;
+        let is_last = self.next == self.steps.len();
+        if is_last {
+            self.world.take()
+        } else {
+            self.world.clone()
+        }
+    }
+}
+
 /// Looks at the situations within the bounds, at this number of them at most.
 pub(crate) fn search(setup: &Setup, most: usize) -> Found {
     let begun = Instant::now();
@@ -86,13 +99,7 @@ pub(crate) fn search(setup: &Setup, most: usize) -> Found {
             path.pop();
             continue;
         };
-        frame.next += 1;
-        let is_last = frame.next == frame.steps.len();
-        let Some(mut after) = (if is_last {
-            frame.world.take()
-        } else {
-            frame.world.clone()
-        }) else {
+        let Some(mut after) = frame.next_world() else {
             break;
         };
         after.apply(step);
