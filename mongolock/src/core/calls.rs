@@ -63,7 +63,9 @@ impl<C: Clone> Core<C> {
         self.asking -= usize::from(call.can_end_by_reply());
         let queue = &mut self.rooms[call.room].queue;
         // Mostly it is the first one, of a queue that may be long.
-        if queue.pop_front_if(|first| *first == key).is_none() {
+        if queue.front() == Some(&key) {
+            queue.pop_front();
+        } else {
             queue.retain(|other| *other != key);
         }
         Some(call)

@@ -3,6 +3,7 @@
 use super::event::{Cause, Fault, FaultKind, Lane, Loss, Seen};
 use super::lanes::Flight;
 use super::limits;
+use super::once::Once;
 use super::slab::Key;
 use super::state::{Claim, Core, Lease, Phase, Stage};
 use super::time::{MS, Span, Time};
@@ -108,7 +109,8 @@ impl<C: Clone> Core<C> {
         };
         (claim.last, claim.token) = (last, last - (limits::TOKENS - 1));
         let acquired_at = sight.document.acquired_at.date();
-        claim.mark_until = rules.once.zip(acquired_at).map(|(once, at)| once.mark_until(at));
+        let mark_until = |(once, at): (Once, Ms)| once.mark_of(at, flight.sent);
+        claim.mark_until = rules.once.zip(acquired_at).map(mark_until);
         if claim.resumes.is_some() {
             return self.resumed(now, key, lease);
         }

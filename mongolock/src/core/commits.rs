@@ -26,18 +26,40 @@ use super::lanes::Flight;
 use super::limits::{LIMIT, NO_REPLY};
 use super::slab::Key;
 use super::state::{Core, Due, Postponed, Unknown};
-use super::time::Time;
-use crate::protocol::Reply;
+use super::time::{MS, Time};
 use crate::protocol::text::mark_of;
+use crate::protocol::{Reply, Until};
 
 impl<C: Clone> Core<C> {
-    pub(super) fn commit_begins(&mut self, hold: Hold, marks: bool) {
+    pub(super) fn commit_begins(&mut self, now: Time, hold: Hold, marks: bool) {
         for key in self.claims_of(hold) {
             let claim = &mut self.claims[key];
-            if claim.is_held() {
-                claim.commits.open += 1;
-                claim.commits.marks |= marks;
+            if !claim.is_held() {
+                continue;
             }
+            claim.commits.open += 1;
+            if marks {
+                claim.commits.marks = true;
+                claim.commits.mark_ends = claim.mark_until.map(|(until, ends)| match until {
+                    Until::After(kept) => Time(now.0.saturating_add(kept.saturating_mul(MS))),
+                    Until::At(_) => ends,
+                });
+                self.end_with_mark(key);
+            }
+        }
+    }
+
+    /// Once a transaction may have marked the work, the lock is free for others when the mark ends: the holder does not rely on its lease
+    /// for longer.
+    pub(super) fn end_with_mark(&mut self, key: Key) {
+        let claim = &mut self.claims[key];
+        let mark_ends = claim.commits.mark_ends.unwrap_or(Time::NEVER);
+        if let Some(lease) = claim.lease_mut()
+            && lease.until > mark_ends
+        {
+            lease.until = mark_ends;
+            self.arm(Due::Claim(key), mark_ends);
+            self.notify_extended(key);
         }
     }
 
@@ -64,6 +86,9 @@ impl<C: Clone> Core<C> {
             claim.commits.open -= 1;
             let is_last = claim.commits.open == 0;
             claim.commits.marks &= !is_last;
+            if is_last && was_made == Some(false) {
+                claim.commits.mark_ends = None;
+            }
             match was_made {
                 _ if !marks => {}
                 Some(true) => self.finish(now, key, Ended::Marked),
@@ -144,7 +169,11 @@ impl<C: Clone> Core<C> {
         let decides = |unknown: &mut Unknown<C>| {
             was_made || unknown.asked == Some(flight.key) || flight.sent > unknown.since
         };
-        let unknown = self.claims[key].commits.unknown.take_if(decides);
+        let commits = &mut self.claims[key].commits;
+        let unknown = commits.unknown.take_if(decides);
+        if unknown.is_some() && commits.open == 0 {
+            commits.mark_ends = None;
+        }
         if let Some(cell) = unknown.and_then(|unknown| unknown.waiter) {
             self.notify(cell, Notice::Committed(Ok(was_made)));
         }

@@ -160,7 +160,7 @@ pub(crate) enum Notice {
     Held(Hold, Time),
     /// It has all locks of its set, or the lease that it resumes, with a token for each name.
     HeldAll(Hold, Vec<i64>, Time),
-    /// The lease was renewed.
+    /// The lease lasts until this time; it is an earlier one if a transaction may have marked the work.
     Extended(Time),
     /// The hold is lost.
     Lost(Loss),

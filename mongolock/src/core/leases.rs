@@ -128,8 +128,9 @@ impl<C: Clone> Core<C> {
         if is_renewed {
             lease.until = lease.until.max(flight.sent + relied_on(rules.expiry));
             lease.renew_at = flight.sent + rules.renew_every * MS;
-            self.notify_extended(key);
             self.commit_decided(flight, key, false);
+            self.end_with_mark(key);
+            self.notify_extended(key);
             self.arm_lease(key);
         } else if is_held {
             self.renewal_missed(now, flight, key, reply);
@@ -152,7 +153,7 @@ impl<C: Clone> Core<C> {
     }
 
     /// The holder learns of the later end; of a set that of its first lease.
-    fn notify_extended(&mut self, key: Key) {
+    pub(super) fn notify_extended(&mut self, key: Key) {
         let claim = &self.claims[key];
         if let Stage::Held(cell, lease) = &claim.stage {
             let (cell, own) = (cell.clone(), lease.until);

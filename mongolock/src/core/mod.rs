@@ -79,7 +79,7 @@ impl<C: Clone> Core<C> {
             Event::Leave(Waiter::One(call)) => self.leave(now, call),
             Event::Leave(Waiter::Set(set)) => self.leave_set(now, set),
             Event::End(hold, how, awaited) => self.end_hold(now, hold, how, awaited),
-            Event::CommitBegins { hold, marks } => self.commit_begins(hold, marks),
+            Event::CommitBegins { hold, marks } => self.commit_begins(now, hold, marks),
             Event::CommitEnds {
                 hold,
                 marks,

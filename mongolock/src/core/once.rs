@@ -30,6 +30,18 @@ impl Once {
         }
     }
 
+    /// The same, and the time of this process before which a time in it is not over: the command that has acquired the lock was sent then.
+    pub(super) fn mark_of(self, acquired_at: Ms, sent: Time) -> (Until, Time) {
+        let until = self.mark_until(acquired_at);
+        let ends = match until {
+            Until::At(end) => sent
+                .0
+                .saturating_add(end.saturating_sub(acquired_at).saturating_mul(MS)),
+            Until::After(_) => Time::NEVER.0,
+        };
+        (until, Time(ends))
+    }
+
     /// The period of a call that had waited for this long before the request whose reply, with this time of the server, comes now.
     pub(super) fn period(self, now: Time, server: Ms, waited: Span) -> Option<Period> {
         let Self::PerPeriod(length) = self else {

@@ -51,7 +51,7 @@ impl<C: Clone> Core<C> {
             return None;
         };
         let change = match how {
-            Ending::Done => Change::Mark(claim.mark_until?),
+            Ending::Done => Change::Mark(claim.mark_until?.0),
             Ending::Detach(ids, ttl) => Change::Detach(ids.get(place)?.clone(), *ttl),
             Ending::Release => return None,
         };

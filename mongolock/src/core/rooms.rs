@@ -207,6 +207,7 @@ impl<C> Claim<C> {
             commits: Commits {
                 open: 0,
                 marks: false,
+                mark_ends: None,
                 unknown: None,
                 postponed: None,
             },

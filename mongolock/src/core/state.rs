@@ -159,8 +159,8 @@ pub(super) struct Claim<C> {
     /// The token of the present hold, and the last one of those that the claim has reserved.
     pub(super) token: i64,
     pub(super) last: i64,
-    /// Until when the mark of its work stands.
-    pub(super) mark_until: Option<Until>,
+    /// Until when the mark of its work stands, and the time of this process before which that is not over, if it is a time.
+    pub(super) mark_until: Option<(Until, Time)>,
     /// It resumes a detached lease with this id, which gets it back, for this long, if the resumption is given up.
     pub(super) resumes: Option<(LockId, Ms)>,
     /// When the turn of its hand-overs began, and how many calls of that time have not had it.
@@ -237,6 +237,8 @@ pub(super) struct Commits<C> {
     pub(super) open: u8,
     /// Whether one of them marks the work as done: then a renewal that finds another id decides nothing.
     pub(super) marks: bool,
+    /// The mark of one that may be made ends then: the lease is not relied on for longer.
+    pub(super) mark_ends: Option<Time>,
     /// One that marks has an unknown outcome.
     pub(super) unknown: Option<Unknown<C>>,
     /// The hold has ended while one was under way, and what is to be done after it.

@@ -58,8 +58,8 @@ impl Cell {
                 tokens: tokens.into(),
                 until,
             },
-            (Notice::Extended(later), Step::Held { until, .. }) => {
-                *until = later.max(*until);
+            (Notice::Extended(end), Step::Held { until, .. }) => {
+                *until = end;
                 return None;
             }
             (Notice::Lost(loss), Step::Held { .. }) => Step::Lost(loss),

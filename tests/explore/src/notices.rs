@@ -24,8 +24,8 @@ impl World<'_> {
                 if let State::Holds(holds) = &mut self.process(number).callers[caller]
                     && is_present
                 {
-                    holds.until = end;
-                    self.judge_extension(end);
+                    let is_later = end > std::mem::replace(&mut holds.until, end);
+                    self.judge_extension(end, is_later);
                 }
             }
             Notice::Lost(_) => {

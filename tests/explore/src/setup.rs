@@ -213,7 +213,7 @@ impl Caller {
             "commit" => ends(&[Finish::Commit { marks: false }, Finish::Release]),
             // The mark stands for longer than the lease.
             "done" => once(
-                Once::Kept(60_000),
+                Once::Kept(5000),
                 &[Finish::Commit { marks: true }, Finish::Done, Finish::Release],
             ),
             word => panic!("no caller is called {word}"),
