@@ -124,6 +124,10 @@ impl List {
         // A claim may arrive after its last release; one with a long lease is released once more after that.
         for processes in ["lock", "lock lock"] {
             self.add(processes, "late*8 cancel").setup.has_ghosts = true;
+            // One that arrives within the server's limit after its end in the process is released after that.
+            let case = self.add(processes, "late*8 cancel");
+            case.name.push_str(" within its limit");
+            case.setup.latest = 11_000 * MS;
         }
         self.each(&["lock-long", "lock-long lock-long"], &[&["late*8 cancel"]]);
     }
@@ -263,6 +267,9 @@ impl List {
                 "period period, period period",
                 "kept kept, kept kept",
                 "kept, lock",
+                "kept lock",
+                "lock-least lock",
+                "period period",
             ],
             &[&["", "hold*2"]],
         );

@@ -1,11 +1,8 @@
 //! Time passes: to the next timer, or to the end of a command that has had no reply.
 
-use crate::core::{Event, FaultKind, MS, Time};
+use crate::core::{Event, FaultKind, Time};
 use crate::network::fault;
 use crate::world::{Kept, World};
-
-/// A command takes effect within this time, or never.
-const LATEST: i64 = 85_000 * MS;
 
 impl World<'_> {
     pub(crate) fn next_time(&self) -> Option<Time> {
@@ -25,7 +22,7 @@ impl World<'_> {
         self.judge_gaps();
         let now = self.now;
         self.network
-            .retain(|message| !message.is_command() || now - message.sent < LATEST);
+            .retain(|message| !message.is_command() || now - message.sent < self.setup.latest);
         // The engines end what has had no reply.
         let (over, kept): (Vec<Kept>, _) = self.kept.iter().partition(|kept| kept.until <= now);
         self.kept = kept;

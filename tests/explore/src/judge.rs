@@ -251,6 +251,13 @@ impl World<'_> {
         let is_forced = matches!(row.then, Then::Force);
         let was_marked = before.is_some_and(is_standing);
         self.judge.unless(!was_marked || is_forced, "a mark is lost");
+        let id = before.and_then(|before| Id::parse(before.lock_id.text()?));
+        let is_of_handle = self.handle.as_ref().is_some_and(|handle| !handle.is_taken);
+        let ends_lease = matches!(row.then, Then::End { .. }) && id.is_some_and(Id::is_resumed);
+        self.judge.unless(
+            !(ends_lease && is_of_handle),
+            "a resumption that was given up has ended the lease",
+        );
         if is_standing(document)
             && let Some(until) = document.expires_at.date()
         {

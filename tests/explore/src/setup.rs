@@ -24,6 +24,8 @@ pub(crate) struct Setup {
     pub(crate) most_free: Span,
     /// Whether a command may arrive when its claim was won and released: then that has the lock for one lease, without a user.
     pub(crate) has_ghosts: bool,
+    /// A command takes effect within this time, or never.
+    pub(crate) latest: Span,
 }
 
 /// One caller and what it does.
@@ -241,6 +243,7 @@ impl Setup {
             faults,
             again: false,
             most_free: most_free(&processes, &faults),
+            latest: 85_000 * MS,
             has_ghosts: faults.doubled > 0 || faults.unclear > 0 && faults.slow > 0,
             processes,
         }

@@ -263,6 +263,9 @@ impl World<'_> {
         process.phase = if is_closed { Phase::Closed } else { Phase::Draining };
         self.left.shutdowns -= u16::from(is_closed);
         self.feed(number, Event::Shutdown { is_closed });
+        let holds_any = self.processes[number].holds().next().is_some() && !self.transactions_of(number);
+        self.judge
+            .unless(!(is_closed && holds_any), "a hold goes on after the shutdown");
     }
 
     /// An operator releases the lock that was read.
