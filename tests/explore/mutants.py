@@ -9,7 +9,8 @@ Each mutant is a replacement in a file of the core, in a copy of the repository.
 import os, re, shutil, subprocess, sys, tempfile
 from pathlib import Path
 
-# What is wrong, the file, the text that is replaced, its replacement, and the case that must fail.
+# What is wrong, the file, the text that is replaced, its replacement, and the case that must fail; with `long` at its end it is looked
+# for within the greater bounds.
 MUTANTS = [
     ("a key of something that is gone finds what is there now", "slab.rs",
      "slot.value.as_mut().filter(|_| slot.generation == key.generation)", "slot.value.as_mut()", "cancel"),
@@ -20,9 +21,9 @@ MUTANTS = [
     ("a claim that is given up without a reply is not released", "releases.rs",
      "if self.claims[key].is_unclear {\n            self.release(now, key, None, false);\n        } else {", "{", "cancel unclear"),
     ("no release when a late claim can no longer arrive", "releases.rs",
-     "if claim.flights == 0 && !(claim.is_unclear && claim.dead_at > sent) {", "if claim.flights == 0 {", "within its limit"),
+     "if claim.flights == 0 && !(claim.is_unclear && claim.dead_at > sent) {", "if claim.flights == 0 {", "lock: late*8 cancel within its limit", "long"),
     ("no release 90 s after a claim with a long lease", "releases.rs",
-     "self.rules.expiry > limits::LONG || self.resumes.is_some()", "false", "lock-long"),
+     "self.rules.expiry > limits::LONG || self.resumes.is_some()", "false", "lock-long: late*8", "long"),
     ("a claim that gets the lock during its release is not released again", "claims.rs",
      "closing.is_acquired_again = true,", "closing.is_acquired_again = false,", "cancel"),
     ("a claim that gets the lock after its release is not released again", "claims.rs",
@@ -32,15 +33,15 @@ MUTANTS = [
     ("a lease counts from its reply", "claims.rs",
      "until: flight.sent + relied_on(left),", "until: now + relied_on(left),", "lock-short"),
     ("a renewal counts from its reply", "leases.rs",
-     "lease.until.max(flight.sent + relied_on(rules.expiry))", "lease.until.max(now + relied_on(rules.expiry))", "lock-short"),
+     "lease.until.max(flight.sent + relied_on(rules.expiry))", "lease.until.max(now + relied_on(rules.expiry))", "random: lock-short", "long"),
     ("a holder relies on more than its lease", "claims.rs",
-     "    lasts * MS - margin(lasts)", "    lasts * MS + margin(lasts)", "lock-short"),
+     "    lasts * MS - margin(lasts)", "    lasts * MS + margin(lasts)", "random: lock-short", "long"),
     ("a claim is delivered to a call with other options", "claims.rs",
      "call.caller.rules == claim.rules && ", "", "kept lock"),
     ("a claim of another period is believed", "claims.rs",
      "if period.is_some_and(|(period, at)| period.is_over(at, now - flight.sent)) {", "if false && period.is_some() {", "period"),
     ("the period counts from the last reply", "calls.rs",
-     "let waited = (flight.sent - call.caller.begun).max(0);", "let waited = 0;\n            call.period = None;", "period"),
+     "let waited = (flight.sent - call.caller.begun).max(0);", "let waited = 0;\n            call.period = None;", "random: kept period", "long"),
     ("no new token for the next holder", "leases.rs",
      "        claim.token += 1;\n", "", "lock lock, lock lock"),
     ("work that may succeed once is handed over", "leases.rs",
@@ -53,8 +54,6 @@ MUTANTS = [
      "            self.lose(now, key, Loss::Gone);\n        } else if let Some(lease)", "        } else if let Some(lease)", "forced"),
     ("a renewal without the token", "sending.rs",
      "(self.id.clone()?, Some(self.last), Some(0))", "(self.id.clone()?, None, Some(0))", "forced"),
-    ("a renewal that misses during a detachment is a loss", "leases.rs",
-     "} else if is_held {\n            self.renewal_missed", "} else {\n            self.renewal_missed", "detach"),
     ("a lost lease is not released", "leases.rs",
      "        self.release(now, key, None, loss == Loss::ShutDown);\n", "        self.end_released(now, key);\n", "forced"),
     ("a failed release is not repeated", "releases.rs",
@@ -64,13 +63,13 @@ MUTANTS = [
     ("a rejection is taken for a failure before the command", "replies.rs",
      "claim.landed(now, flight, may_be_applied);", "claim.landed(now, flight, false);", "rejected"),
     ("a command that has failed together was not applied", "replies.rs",
-     "claim.landed(now, flight, fault.kind != FaultKind::NotApplied);", "claim.landed(now, flight, false);", "a b c"),
+     "claim.landed(now, flight, fault.kind != FaultKind::NotApplied);", "claim.landed(now, flight, false);", "a b c", "long"),
     ("what has failed together does not go apart", "replies.rs",
      "self.lanes[flight.lane].apart.extend(parts);", "drop(parts);", "permit"),
     ("a release that is reported during a claim is forgotten", "news.rs",
      "            room.is_outdated = true;\n", "", "lock lock, lock lock"),
     ("what was asked before the stream was open is not asked again", "listening.rs",
-     "room.is_outdated = claim.is_some_and(|claim| claim.flights > 0);", "", "lost-event"),
+     "room.is_outdated = claim.is_some_and(|claim| claim.flights > 0);", "", "lock, lock: lost-event hold*5", "long"),
     ("a room is forgotten although its claim has to be released", "rooms.rs",
      "} else if room.claims.is_empty() {", "} else {", "cancel"),
     ("an old reply answers a single try", "calls.rs",
@@ -78,7 +77,7 @@ MUTANTS = [
     ("a set keeps what it may have only later", "claims.rs",
      "                self.withdraw(now, key);\n            }\n            // An operator", "            }\n            // An operator", "ab"),
     ("a set that has lost a lock goes on", "leases.rs",
-     "            self.set_lost(now, set, key);", "            let _ = set;", "ab-short"),
+     "            self.set_lost(now, set, key);", "            let _ = set;", "ab-short, b: lost hold*4", "long"),
     ("a permit of another process counts as free", "permits.rs",
      "let permit = if is_taken { Permit::Taken } else { Permit::Unknown };", "let permit = if is_taken { Permit::Free } else { Permit::Unknown };", "permit"),
     ("claims for permits that no call waits for go on", "permits.rs",
@@ -106,10 +105,10 @@ MUTANTS = [
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run(copy, case):
+def run(copy, case, bounds):
     """What the explorer says of the cases with these words: how many failed, and the first breach."""
     command = ["cargo", "test", "--quiet", "-p", "mongolock-explore", "--locked", "--", case]
-    environment = dict(os.environ, CARGO_TARGET_DIR=str(ROOT / "target" / "mutants"), MONGOLOCK_EXPLORE="first")
+    environment = dict(os.environ, CARGO_TARGET_DIR=str(ROOT / "target" / "mutants"), MONGOLOCK_EXPLORE=bounds + "first")
     ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=1800)
     failed = re.search(r"(\d+) failed", ran.stdout)
     if not failed:
@@ -129,7 +128,7 @@ def main():
         copy = Path(folder) / "copy"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns("target", ".git"))
         print("| wrong | case | what is found |\n|---|---|---|", flush=True)
-        for name, file, before, after, case in wanted:
+        for name, file, before, after, case, *bounds in wanted:
             path = copy / "mongolock/src/core" / file
             source = path.read_text()
             if source.count(before) != 1:
@@ -137,7 +136,7 @@ def main():
                 print(f"| {name} | | its text is {source.count(before)} times in {file} |", flush=True)
                 continue
             path.write_text(source.replace(before, after))
-            failed, breach = run(copy, case)
+            failed, breach = run(copy, case, " ".join([*bounds, ""]))
             path.write_text(source)
             if not failed:
                 missed.append(name)
