@@ -128,7 +128,9 @@ impl LockContext {
     ///
     /// # Cancel safety
     ///
-    /// As that of [`commit`](Self::commit).
+    /// As that of [`commit`](Self::commit). After an error that leaves the outcome unknown, or a dropped future, the mark may stand:
+    /// others can then acquire the lock when the mark ends, also before the lease does. End the body, and do nothing more under the
+    /// lock.
     ///
     /// # Panics
     ///
