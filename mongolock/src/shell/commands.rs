@@ -127,12 +127,13 @@ impl Shell {
     }
 
     fn look_at_once(&self, looks: &[Look]) -> Option<Vec<Saw>> {
-        let saw = |look: &Look| {
-            Some(match look {
-                Look::Lock(name) => Saw::Lock(self.store.sight_at_once(name)?),
-                Look::Permits(group) => Saw::Permits(self.store.permits_at_once(group)?),
-            })
+        let saw = |look: &Look| match look {
+            Look::Lock(name) => Some(Saw::Lock(self.store.sight_at_once(name))),
+            Look::Permits(group) => self.store.permits_at_once(group).map(Saw::Permits),
         };
+        if !self.store.never_waits() {
+            return None;
+        }
         looks.iter().map(saw).collect()
     }
 }

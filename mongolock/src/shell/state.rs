@@ -57,9 +57,10 @@ impl Luck for System {
 
 impl Shell {
     pub(crate) fn new(conf: Conf, store: Arc<Store>, home: Option<Handle>) -> Arc<Self> {
-        let clock = match store.never_waits() {
-            true => Clock::Tokio(Instant::now()),
-            false => Clock::System(std::time::Instant::now()),
+        let clock = if store.never_waits() {
+            Clock::Tokio(Instant::now())
+        } else {
+            Clock::System(std::time::Instant::now())
         };
         let mut system = System(0);
         system.0 = system.id();

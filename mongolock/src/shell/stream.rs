@@ -25,25 +25,25 @@ pub(super) async fn watch(shell: Weak<Shell>, number: u32, names: Option<Vec<Nam
         StreamFilter::Names(Arc::new(BTreeSet::from_iter(names)))
     });
     let opened = store.watch(filter).await;
-    let Some(opener) = shell.upgrade() else { return };
+    let Some(present) = shell.upgrade() else { return };
     let mut news = match opened {
         Ok(news) => news,
         Err(error) => {
             let is_lasting = driver_error::is_unavailable_stream(&error);
-            opener.apply(Event::Closed { is_lasting });
+            present.apply(Event::Closed { is_lasting });
             return;
         }
     };
     let ended = Arc::new(AtomicBool::new(false));
-    std::mem::replace(&mut *lock(&opener.stream), Arc::clone(&ended)).store(true, Ordering::Release);
-    opener.apply(Event::Opened(number));
-    drop(opener);
+    std::mem::replace(&mut *lock(&present.stream), Arc::clone(&ended)).store(true, Ordering::Release);
+    present.apply(Event::Opened(number));
+    drop(present);
     let closed = Closed(shell.clone());
     loop {
         let next = news.next().await;
         let Some(shell) = shell.upgrade() else { return };
         if ended.load(Ordering::Acquire) {
-            closed.is_replaced();
+            closed.by_next_stream();
             return;
         }
         match next {
@@ -58,7 +58,7 @@ pub(super) async fn watch(shell: Weak<Shell>, number: u32, names: Option<Vec<Nam
 struct Closed(Weak<Shell>);
 
 impl Closed {
-    fn is_replaced(mut self) {
+    fn by_next_stream(mut self) {
         self.0 = Weak::new();
     }
 }

@@ -13,15 +13,10 @@ pub(super) fn wake(wakers: Vec<Waker>) {
     if wakers.is_empty() {
         return;
     }
-    let is_inside = QUEUE.with_borrow_mut(|queue| match queue {
-        Some(queue) => {
-            queue.extend(wakers);
-            true
-        }
-        None => {
-            *queue = Some(wakers.into());
-            false
-        }
+    let is_inside = QUEUE.with_borrow_mut(|queue| {
+        let is_inside = queue.is_some();
+        queue.get_or_insert_default().extend(wakers);
+        is_inside
     });
     if is_inside {
         return;

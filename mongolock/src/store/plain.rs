@@ -41,10 +41,10 @@ impl Store {
         replies.into_values().collect()
     }
 
-    /// What the document of a lock says, if the store replies at once.
-    pub(crate) fn sight_at_once(&self, name: &Name) -> Option<Option<Sight>> {
+    /// What the document of a lock says, in a store that replies at once.
+    pub(crate) fn sight_at_once(&self, name: &Name) -> Option<Sight> {
         let Self::Memory(store) = self else { return None };
-        Some(store.sight(store.now(), name))
+        store.sight(store.now(), name)
     }
 
     /// The same of all permits of a semaphore, by the name of the group.
