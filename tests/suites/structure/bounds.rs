@@ -24,7 +24,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("blocking", 157),
     ("commit", 265),
     ("context", 273),
-    ("core", 3805),
+    ("core", 3848),
     ("error", 1285),
     ("fenced", 747),
     ("guard", 182),
