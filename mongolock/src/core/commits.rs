@@ -33,10 +33,8 @@ use crate::protocol::{Reply, Until};
 impl<C: Clone> Core<C> {
     pub(super) fn commit_begins(&mut self, now: Time, hold: Hold, marks: bool) {
         for key in self.claims_of(hold) {
-            let claim = &mut self.claims[key];
-            if !claim.is_held() {
-                continue;
-            }
+            let claim = self.claims.get_mut(key).filter(|claim| claim.is_held());
+            let Some(claim) = claim else { continue };
             claim.commits.open += 1;
             if marks {
                 claim.commits.marks = true;
@@ -79,10 +77,10 @@ impl<C: Clone> Core<C> {
             _ => self.claims_of(hold),
         };
         for key in claims {
-            let claim = &mut self.claims[key];
-            if !claim.is_held() || claim.commits.open == 0 {
+            let claim = self.claims.get_mut(key).filter(|claim| claim.is_held());
+            let Some(claim) = claim.filter(|claim| claim.commits.open > 0) else {
                 continue;
-            }
+            };
             claim.commits.open -= 1;
             let is_last = claim.commits.open == 0;
             claim.commits.marks &= !is_last;
