@@ -107,13 +107,9 @@ impl<T> Slab<T> {
         self.iter().map(|(key, _)| key).collect()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        let slots: usize = self.parts.iter().map(Vec::len).sum();
-        slots - self.free.len()
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
+        let slots: usize = self.parts.iter().map(Vec::len).sum();
+        slots == self.free.len()
     }
 }
 

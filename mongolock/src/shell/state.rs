@@ -16,8 +16,7 @@ use super::cell::Cell;
 use super::clock::Clock;
 use super::queue::{Command, Commands};
 use super::wake::wake;
-use crate::core::{Conf, Core, Effect, Event, Fault, Lane, Luck, Time, Waiter};
-use crate::protocol::Name;
+use crate::core::{Conf, Core, Effect, Event, Luck, Time, Waiter};
 use crate::store::Store;
 use crate::sync::lock;
 
@@ -36,8 +35,6 @@ pub(crate) struct Shell {
     pub(super) stream: Mutex<Arc<AtomicBool>>,
     pub(super) commands: Mutex<Commands>,
     pub(super) idle: Notify,
-    /// What is told of commands that have failed.
-    report: fn(&Name, Lane, &Fault),
 }
 
 /// Random numbers. Ids come from the operating system, one by one: a process that was copied never repeats one.
@@ -75,7 +72,6 @@ impl Shell {
             stream: Mutex::default(),
             commands: Mutex::default(),
             idle: Notify::new(),
-            report: |_, _, _| {},
         })
     }
 
@@ -98,37 +94,29 @@ impl Shell {
 
     /// Cells are set and commands queued before another thread can decide.
     pub(super) fn decide(&self, event: Event<Arc<Cell>>, wakers: &mut Vec<Waker>) -> Option<Waiter> {
-        let mut reports = Vec::new();
-        let waiter = {
-            let (core, luck) = &mut *lock(&self.core);
-            let now = self.now();
-            let waiter = core.handle(now, luck, event);
-            let mut commands = Vec::new();
-            // Holds that nobody is there to take end here.
-            let mut returned = VecDeque::new();
-            loop {
-                for effect in core.take_effects() {
-                    match effect {
-                        Effect::Notify(cell, notice) => returned.extend(cell.note(notice, wakers)),
-                        Effect::Report(name, lane, fault) => reports.push((name, lane, fault)),
-                        effect => commands.extend(Command::of(effect)),
-                    }
+        let (core, luck) = &mut *lock(&self.core);
+        let now = self.now();
+        let waiter = core.handle(now, luck, event);
+        let mut commands = Vec::new();
+        // Holds that nobody is there to take end here.
+        let mut returned = VecDeque::new();
+        loop {
+            for effect in core.take_effects() {
+                match effect {
+                    Effect::Notify(cell, notice) => returned.extend(cell.note(notice, wakers)),
+                    effect => commands.extend(Command::of(effect)),
                 }
-                let Some(event) = returned.pop_front() else { break };
-                core.handle(now, luck, event);
             }
-            if !commands.is_empty() {
-                lock(&self.commands).waiting.extend(commands);
-            }
-            if let Some(at) = core.next_due()
-                && self.armed.fetch_min(at.0, Ordering::AcqRel) > at.0
-            {
-                self.rearmed.notify_one();
-            }
-            waiter
-        };
-        for (name, lane, fault) in reports {
-            (self.report)(&name, lane, &fault);
+            let Some(event) = returned.pop_front() else { break };
+            core.handle(now, luck, event);
+        }
+        if !commands.is_empty() {
+            lock(&self.commands).waiting.extend(commands);
+        }
+        if let Some(at) = core.next_due()
+            && self.armed.fetch_min(at.0, Ordering::AcqRel) > at.0
+        {
+            self.rearmed.notify_one();
         }
         waiter
     }
