@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use mongolock::{LockError, LockProvider, distributed_lock};
 
+use crate::in_memory::on_one_thread;
 use crate::report::{Report, micros};
 use crate::samples::{self, Samples, ratio};
 use crate::setting::Setting;
@@ -38,7 +39,7 @@ async fn closure(provider: &LockProvider, id: u64) -> Result<u64, LockError> {
 }
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let provider = LockProvider::new(&setting.database().await?);
+    let provider = setting.access().provider().await?;
     let rounds = setting.pick(2_000, 300);
     let [with_attribute, with_closure] = compare(&provider, rounds, 1).await?;
     report.micros("on the server: attribute, p50", with_attribute.p50());
@@ -64,12 +65,8 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     Ok(())
 }
 
-/// Compares on one thread, which also runs the provider's tasks.
 fn compare_in_memory(rounds: u32) -> anyhow::Result<[Samples; 2]> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(compare(&LockProvider::in_memory(), rounds, BATCH))
+    on_one_thread(async { compare(&LockProvider::in_memory(), rounds, BATCH).await })
 }
 
 /// The times of batches of calls with the attribute, and with a closure.

@@ -4,32 +4,33 @@ use mongolock_tests::Actor;
 use serde::de::DeserializeOwned;
 use tokio::process::Command;
 
-use crate::setting::Setting;
+use crate::setting::Access;
 use crate::worker::{Job, Order};
 
 /// Starts the process of this job, and waits until it is ready. It begins with the next line that it is sent.
-pub(crate) async fn start(setting: &Setting, job: Job) -> anyhow::Result<Actor> {
-    start_with(setting, setting.uri(), job, &[]).await
+pub(crate) async fn start(access: &Access, job: Job) -> anyhow::Result<Actor> {
+    start_with(access, job, &[]).await
 }
 
-/// The same for a server at this address, which may be a proxy, and with these variables in the environment of the process.
+/// The same with these variables in the environment of the process.
 pub(crate) async fn start_with(
-    setting: &Setting,
-    uri: &str,
+    access: &Access,
     job: Job,
     variables: &[(&str, &str)],
 ) -> anyhow::Result<Actor> {
-    let order = Order {
-        uri: uri.to_owned(),
-        database: setting.database_name().to_owned(),
-        job,
-    };
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["--worker", &serde_json::to_string(&order)?]);
+    command.args(arguments(access, job)?);
     command.envs(variables.iter().copied());
     let mut process = Actor::start(command);
     process.until("ready").await;
     Ok(process)
+}
+
+/// The arguments of this program with which it does this job.
+pub(crate) fn arguments(access: &Access, job: Job) -> anyhow::Result<[String; 2]> {
+    let access = access.clone();
+    let order = serde_json::to_string(&Order { access, job })?;
+    Ok(["--worker".to_owned(), order])
 }
 
 /// Lets these processes, which are ready, begin their next step.
@@ -52,18 +53,4 @@ pub(crate) async fn last_results<T: DeserializeOwned>(processes: Vec<Actor>) -> 
         process.end().await;
     }
     Ok(results)
-}
-
-/// The results of so many processes that do this job at the same time.
-pub(crate) async fn results<T: DeserializeOwned>(
-    setting: &Setting,
-    count: usize,
-    job: impl Fn() -> Job,
-) -> anyhow::Result<Vec<T>> {
-    let mut processes = Vec::new();
-    for _ in 0..count {
-        processes.push(start(setting, job()).await?);
-    }
-    go(&mut processes).await;
-    last_results(processes).await
 }

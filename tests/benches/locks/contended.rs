@@ -15,17 +15,17 @@ use crate::worker::{Section, sections, warm_up};
 const TASKS: usize = 8;
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let provider = LockProvider::new(&setting.database().await?);
+    let provider = setting.access().provider().await?;
     warm_up(&provider, 1).await?;
     let count = setting.pick(100, 40);
     let mut ratios = Turns::default();
     let (mut gaps, mut lengths) = (Samples::default(), Samples::default());
     let mut overlaps = 0;
-    for _ in 0..setting.turns() {
+    for _ in 0..setting.turns(7, 3) {
         let run = Run::of(compete(&provider, count).await?);
         ratios.add(run.over_ideal());
         gaps.extend(run.gaps(|_, _| true));
-        overlaps += run.overlaps();
+        overlaps += run.beyond(1);
         lengths.extend(run.lengths);
     }
     provider.shutdown().await;
@@ -42,9 +42,7 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
 async fn compete(provider: &LockProvider, count: usize) -> anyhow::Result<Vec<Section>> {
     let mut working = JoinSet::new();
     for _ in 0..TASKS {
-        let own = sections(provider.clone(), "contended".to_owned(), move |noted| {
-            noted < count
-        });
+        let own = sections(provider.lock("contended"), move |noted| noted < count);
         working.spawn(own);
     }
     let mut noted = Vec::new();

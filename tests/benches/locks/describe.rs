@@ -21,7 +21,8 @@ pub(crate) async fn describe(setting: &Setting) -> anyhow::Result<Value> {
         "cores": std::thread::available_parallelism()?.get(),
         "memory": line_of("/proc/meminfo", "MemTotal"),
         "load": std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim(),
-        "quick": setting.is_quick(),
+        "quick": setting.options().quick,
+        "provider": if setting.options().is_new { "new" } else { "connect" },
     }))
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use mongodb::bson::{Document, doc};
 use mongodb::{ClientSession, Collection};
-use mongolock::{FencedExt, LockGuard, LockProvider};
+use mongolock::{FencedExt, LockGuard};
 
 use crate::report::Report;
 use crate::samples::{compare, ratio};
@@ -17,7 +17,7 @@ const GOAL: f64 = 1.10;
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     let database = setting.database().await?;
-    let provider = LockProvider::new(&database);
+    let provider = setting.access().provider().await?;
     // A renewal is a conflict for the transactions.
     let lock = provider.lock("fencing").expiry(Duration::from_secs(600));
     let guard = lock.acquire().await?;

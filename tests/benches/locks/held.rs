@@ -1,27 +1,28 @@
 //! Thousands of locks held at the same time: what renewing them costs, whether any is lost, and how much memory they take.
 //!
-//! Each number of locks is held by a process of its own, so that no memory of earlier work is used again. Its commands are
-//! counted after the last acquire. Connections are opened before the memory is measured.
+//! Each number of locks is held by a process of its own, so that no memory of earlier work is used again. The server's commands
+//! are counted after the last acquire. Connections are opened before the memory is measured.
 
 use std::time::{Duration, Instant};
 
 use mongolock::{LockGuard, LockProvider};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
 use crate::child;
 use crate::memory::{each, resident};
 use crate::report::Report;
 use crate::samples::{number, per_second};
-use crate::setting::{self, Setting};
+use crate::server::Server;
+use crate::setting::{Access, Setting};
 use crate::worker::{Job, print, ready, warm_up};
 
-const COMMANDS: f64 = 3.0;
+/// The goals of commands a second, of 1,000 locks with a short expiry and of 10,000 with the default one, and of the bytes of a
+/// lock.
+const COMMANDS: [(usize, f64); 2] = [(1_000, 3.0), (10_000, 2.4)];
 const BYTES: f64 = 1024.0;
 /// The number of acquires that run at the same time.
 const AT_ONCE: usize = 64;
-const WAITERS: usize = 100_000;
 
 /// The locks that a process holds.
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -36,17 +37,11 @@ pub(crate) struct Holding {
 #[derive(Serialize, Deserialize)]
 struct Held {
     acquiring: Duration,
-    commands: u64,
+    /// The commands of the counted time.
+    commands: f64,
     lost: usize,
     /// The memory of each lock after the last acquire, and after renewals.
     bytes: [f64; 2],
-}
-
-/// The memory of waiters: the future of a call, and a waiter with its task.
-#[derive(Serialize, Deserialize)]
-struct Waiting {
-    future: usize,
-    bytes: f64,
 }
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
@@ -59,18 +54,18 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
         let [expiry, time] = [expiry, time].map(Duration::from_secs);
         many(setting, Holding { count, expiry, time }, report).await?;
     }
-    one_arena(setting, report).await?;
-    in_memory(setting, report).await
+    one_arena(setting, report).await
 }
 
 async fn many(setting: &Setting, holding: Holding, report: &mut Report) -> anyhow::Result<()> {
     let Holding { count, expiry, time } = holding;
     let held = hold_with(setting, holding, &[]).await?;
     let who = format!("{count} locks, expiry {expiry:?}");
-    let rate = per_second(held.commands, time);
-    let goal = (count <= 10_000).then_some(COMMANDS);
+    let rate = held.commands / time.as_secs_f64();
+    let goal = COMMANDS.iter().find(|(locks, _)| *locks == count);
+    let goal = goal.map(|(_, goal)| *goal);
     report.at_most(goal, format!("{who}: commands"), rate, "/s");
-    let renewals = number(held.commands) / number(count) / (time.as_secs_f64() / expiry.as_secs_f64() * 3.0);
+    let renewals = held.commands / number(count) / (time.as_secs_f64() / expiry.as_secs_f64() * 3.0);
     report.figure(
         format!("{who}: commands of each renewal of 1,000 locks"),
         renewals * 1e3,
@@ -105,16 +100,16 @@ async fn one_arena(setting: &Setting, report: &mut Report) -> anyhow::Result<()>
 /// Has a process hold locks, with these variables in its environment.
 async fn hold_with(setting: &Setting, holding: Holding, variables: &[(&str, &str)]) -> anyhow::Result<Held> {
     let job = Job::Hold(holding);
-    let mut process = [child::start_with(setting, setting.uri(), job, variables).await?];
+    let mut process = [child::start_with(setting.access(), job, variables).await?];
     child::go(&mut process).await;
     Ok(child::last_results(process.into()).await?.remove(0))
 }
 
 /// The job of the process that holds locks.
-pub(crate) async fn hold(uri: &str, database: &str, holding: Holding) -> anyhow::Result<()> {
+pub(crate) async fn hold(access: &Access, holding: Holding) -> anyhow::Result<()> {
     let Holding { count, expiry, time } = holding;
-    let (database, sent) = setting::counted(uri, database).await?;
-    let provider = LockProvider::builder(&database).expiry(expiry).build()?;
+    let provider = access.builder().await?.expiry(expiry).build()?;
+    let server = Server::of(access.database().await?.client()).await?;
     for _ in 0..4 {
         warm_up(&provider, AT_ONCE).await?;
     }
@@ -122,52 +117,16 @@ pub(crate) async fn hold(uri: &str, database: &str, holding: Holding) -> anyhow:
     let (before, begun) = (resident()?, Instant::now());
     let guards = acquire(&provider, "held", count).await?;
     let (acquired, acquiring) = (resident()?, begun.elapsed());
-    let commands = sent.so_far();
-    sleep(time).await;
-    let commands = sent.so_far() - commands;
+    let load = server.for_some_time(time).await?;
     let renewed = resident()?;
     print(&Held {
         acquiring,
-        commands,
+        commands: load.all_commands(),
         lost: guards.iter().filter(|guard| guard.is_lost()).count(),
         bytes: [each(before, acquired, count), each(before, renewed, count)],
     })?;
     drop(guards);
     provider.shutdown().await;
-    Ok(())
-}
-
-async fn in_memory(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let waiting: Waiting = child::results(setting, 1, || Job::WaitInMemory).await?.remove(0);
-    report.figure("the future of `acquire`", number(waiting.future), "bytes");
-    report.figure(
-        "a waiter behind the first one, with its task",
-        waiting.bytes,
-        "bytes",
-    );
-    Ok(())
-}
-
-/// The job of the process whose waiters are measured, in memory, where no connection is in the way.
-pub(crate) async fn wait_in_memory() -> anyhow::Result<()> {
-    let provider = LockProvider::in_memory();
-    let holder = provider.to_builder().build()?;
-    let guard = holder.lock("waiters").acquire().await?;
-    let lock = provider.lock("waiters").acquire_timeout(None);
-    let future = size_of_val(&lock.acquire());
-    ready().await;
-    let before = resident()?;
-    let mut tasks = JoinSet::new();
-    for _ in 0..WAITERS {
-        tasks.spawn(lock.acquire());
-    }
-    sleep(Duration::from_millis(500)).await;
-    print(&Waiting {
-        future,
-        bytes: each(before, resident()?, WAITERS),
-    })?;
-    tasks.shutdown().await;
-    guard.release().await?;
     Ok(())
 }
 

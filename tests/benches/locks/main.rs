@@ -1,8 +1,12 @@
 //! What locking costs, beside what the same work costs without mongolock.
 //!
 //! `cargo bench -p mongolock-tests --bench locks` prints a table, and writes all figures into `mongolock-bench.json` in cargo's
-//! target directory. `-- --list` names the groups, `-- --only <group>` runs one of them, and `-- --quick` makes everything
-//! shorter and less exact. The group `soak` runs only if it is named.
+//! target directory, or into the file of `--json`. `-- --list` names the groups, `-- --only <group>` runs one of them, and
+//! `-- --quick` makes everything shorter and less exact. The group `soak` runs only if it is named. Providers are those of
+//! `LockProvider::connect`, or with `--new` those of `LockProvider::new`.
+//!
+//! `-- --only <group> --beside <program>` runs the group in turns in this build and in another one, and prints the ratios: some
+//! goals compare a figure with that of an earlier commit. `--turns` sets the number of turns.
 //!
 //! The speed of the machine must not decide whether a goal is met. Most goals are therefore ratios to a floor: commands
 //! through the driver alone, or the same work without a lock. Floor and library are measured in turns within one run, and
@@ -12,16 +16,20 @@
 mod attribute;
 mod awaited;
 mod bare;
-mod barrier;
+mod beside;
 mod child;
 mod clock;
 mod contended;
+mod contest;
 mod describe;
 mod fencing;
 mod held;
+mod in_memory;
+mod kinds;
 mod load;
 mod memory;
 mod order;
+mod overload;
 mod queue;
 mod report;
 mod rivals;
@@ -30,13 +38,14 @@ mod samples;
 mod server;
 mod setting;
 mod soak;
-mod uncontended;
 mod worker;
 
-use anyhow::bail;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
 
 use crate::report::Report;
-use crate::setting::Setting;
+use crate::setting::{Options, Setting};
 
 /// Makes the table of the groups, and the function that runs one of them.
 macro_rules! groups {
@@ -54,18 +63,28 @@ macro_rules! groups {
 }
 
 groups! {
-    "uncontended": uncontended::measure, "acquire and release, beside two floors", "2 min / 15 s";
-    "load": load::measure, "many tasks, each with a lock of its own", "11 min / 75 s";
+    "load": load::near, "tasks with locks of their own, beside two bare commands", "5 min / 35 s";
+    "load-far": load::far, "the same, far from the server", "2 min / 15 s";
+    "load-more": load::more, "new names, releases not awaited, several processes", "3 min / 20 s";
+    "blocked": load::blocked, "64 tasks, one of whose documents is blocked", "1 min / 15 s";
+    "burst": load::burst, "10,000 tasks that begin at once", "30 s / 15 s";
+    "memory": in_memory::measure, "time, instructions and memory of calls in memory", "30 s / 15 s";
     "attribute": attribute::measure, "the attribute beside `run`, and in memory", "20 s / 5 s";
     "contended": contended::measure, "8 tasks of one process for one lock", "20 s / 5 s";
-    "order": order::idle, "the order between processes: fairness and its cost", "11 min / 20 s";
-    "order-busy": order::busy, "the same while both processors are busy", "11 min / 20 s";
-    "order-mixed": order::mixed, "polling and dead processes among others", "2 min / 30 s";
-    "order-far": order::far, "one process of four is far from the server", "2 min / 15 s";
-    "order-foreign": order::foreign, "clients that stand in no line among others", "70 s / 10 s";
-    "order-many": order::many, "many processes, and many tasks in few processes", "3 min / 40 s";
-    "awaited": awaited::measure, "10,000 held names with one waiter each", "2 min / 40 s";
+    "order": order::idle, "processes for one lock: fairness and hand-overs", "3 min / 25 s";
+    "order-busy": order::busy, "the same on a busy server", "3 min / 25 s";
+    "order-far": order::far, "one process of four is far from the server", "40 s / 8 s";
+    "order-dead": order::dead, "four of eight processes are killed while they wait", "70 s / 12 s";
+    "order-polling": order::without_stream, "processes without a change stream", "80 s / 12 s";
+    "order-foreign": order::foreign, "clients of .NET among others", "40 s / 8 s";
+    "order-many": order::many, "many processes, and many tasks in few processes", "70 s / 30 s";
+    "arrivals": order::arrivals, "processes arrive one after the other", "40 s / 12 s";
+    "sets": kinds::sets, "processes for sets of locks", "3 min / 25 s";
+    "permits": kinds::permits, "processes for the permits of semaphores", "3 min / 25 s";
+    "awaited": awaited::measure, "10,000 held names with one waiter each", "4 min / 90 s";
+    "released": awaited::at_once, "10,000 awaited names released at once, beside leases", "1 min / 20 s";
     "held": held::measure, "1,000, 10,000 and 100,000 held locks", "7 min / 2 min";
+    "overload": overload::measure, "a server that rejects commands", "4 min / 90 s";
     "fencing": fencing::measure, "fenced writes and guarded commits", "60 s / 10 s";
     "soak": soak::measure, "kills, stops and late messages; only with `--only soak`", "24 min / 75 s";
 }
@@ -77,8 +96,10 @@ const SOAK: &str = "soak";
 #[derive(Default)]
 struct Arguments {
     only: Option<String>,
-    quick: bool,
     list: bool,
+    options: Options,
+    /// Another build of this program, which takes turns with this one.
+    beside: Option<PathBuf>,
     /// Whether cargo has started this program as a benchmark; `cargo test --all-targets` runs it among the tests.
     bench: bool,
     /// The job of this process, if another process of the benchmark has started it.
@@ -93,7 +114,7 @@ async fn main() -> anyhow::Result<()> {
     }
     if arguments.list {
         for (group, what, time) in GROUPS {
-            println!("{group:<12} {what:<52} {time}");
+            println!("{group:<13} {what:<55} {time}");
         }
         return Ok(());
     }
@@ -101,7 +122,13 @@ async fn main() -> anyhow::Result<()> {
         println!("not measured: `cargo bench` does that");
         return Ok(());
     }
-    let setting = Setting::new(arguments.quick).await?;
+    if let Some(other) = &arguments.beside {
+        let group = arguments
+            .only
+            .context("`--beside` compares one group: add `--only <group>`")?;
+        return beside::run(&group, other, &arguments.options).await;
+    }
+    let setting = Setting::new(arguments.options.clone()).await?;
     let mut report = Report::new(&setting).await?;
     for &(group, _, _) in GROUPS {
         if arguments
@@ -122,11 +149,18 @@ fn parse(mut words: impl Iterator<Item = String>) -> anyhow::Result<Arguments> {
     while let Some(word) = words.next() {
         match word.as_str() {
             "--bench" => arguments.bench = true,
-            "--quick" => arguments.quick = true,
+            "--quick" => arguments.options.quick = true,
+            "--new" => arguments.options.is_new = true,
+            "--turns" => arguments.options.turns = words.next().map(|turns| turns.parse()).transpose()?,
+            "--json" => arguments.options.json = words.next().map(PathBuf::from),
             "--list" => arguments.list = true,
             "--only" => arguments.only = words.next(),
+            "--beside" => arguments.beside = words.next().map(PathBuf::from),
             "--worker" => arguments.worker = words.next(),
-            other => bail!("unknown argument `{other}`; use `--only <group>`, `--quick` or `--list`"),
+            other => bail!(
+                "unknown argument `{other}`; use `--only <group>`, `--quick`, `--new`, `--turns <number>`, \
+                 `--json <file>`, `--beside <program>` or `--list`"
+            ),
         }
     }
     if let Some(only) = &arguments.only

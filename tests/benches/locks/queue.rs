@@ -1,7 +1,8 @@
-//! The processes of the groups `order`: tasks that ask for one lock again and again for a fixed time.
+//! The processes of a competition: tasks that ask for a lock, a set of locks or a permit again and again.
 
 use std::time::Duration;
 
+use anyhow::bail;
 use mongodb::Collection;
 use mongodb::bson::{DateTime, Document, doc};
 use mongodb::options::ReturnDocument;
@@ -9,8 +10,9 @@ use mongolock::LockProvider;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
+use crate::clock;
+use crate::setting::Access;
 use crate::worker::{Section, print, ready, section, sections, warm_up};
-use crate::{clock, setting};
 
 /// What a process runs.
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -19,100 +21,133 @@ pub(crate) enum Client {
     Woken,
     /// A provider without a change stream.
     Polling,
-    /// A provider that polls and stands in no line.
-    Unordered,
     /// The commands of DistributedLock.MongoDB, with its pauses.
     Dotnet,
 }
 
-/// Tasks that ask for one lock again and again.
+/// What a task asks for.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Want {
+    Lock(String),
+    Set(Vec<String>),
+    /// One of this number of permits of a semaphore.
+    Permit(String, u32),
+}
+
+impl Want {
+    /// The names that are held then.
+    pub(crate) fn names(&self) -> &[String] {
+        match self {
+            Self::Lock(name) | Self::Permit(name, _) => std::slice::from_ref(name),
+            Self::Set(names) => names,
+        }
+    }
+
+    /// How many can have each of the names at the same time.
+    pub(crate) fn permits(&self) -> usize {
+        match self {
+            Self::Permit(_, permits) => *permits as usize,
+            _ => 1,
+        }
+    }
+
+    async fn sections(
+        &self,
+        provider: &LockProvider,
+        goes_on: impl Fn(usize) -> bool,
+    ) -> anyhow::Result<Vec<Section>> {
+        match self {
+            Self::Lock(name) => sections(provider.lock(name), goes_on).await,
+            Self::Set(names) => sections(provider.lock_all(names), goes_on).await,
+            Self::Permit(name, permits) => sections(provider.semaphore(name, *permits), goes_on).await,
+        }
+    }
+}
+
+/// How long the tasks of a process ask.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum Length {
+    For(Duration),
+    /// Once. The process goes on for [`AFTER`], so that others find it among those that use the lock.
+    Once,
+}
+
+const AFTER: Duration = Duration::from_millis(500);
+
+/// Tasks that ask again and again.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Queueing {
-    /// The name of the lock.
-    pub(crate) name: String,
     pub(crate) client: Client,
-    /// The number of providers, each with the same number of tasks.
+    /// The number of providers.
     pub(crate) providers: usize,
-    pub(crate) tasks: usize,
-    /// The time before the one that counts.
-    pub(crate) warm_up: Duration,
-    pub(crate) counted: Duration,
+    /// What each task of a provider wants.
+    pub(crate) wants: Vec<Want>,
+    pub(crate) length: Length,
 }
 
-/// What one process has done in the time that counts.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Queued {
-    pub(crate) sections: Vec<Section>,
-    /// The number of commands that it has sent, without those that read its change stream.
-    pub(crate) commands: u64,
-}
-
-/// Does the job of this process.
-pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyhow::Result<()> {
-    let (database, sent) = setting::counted_if(uri, database, |command| command != "getMore").await?;
-    let waiters = database.collection::<Document>("distributed_locks.waiters");
-    if queueing.client == Client::Unordered {
-        // The server refuses the documents of the line, as those of a user without the rights.
-        waiters.drop().await?;
-        let refusing = doc! { "create": waiters.name(), "validator": { "$expr": false } };
-        database.run_command(refusing).await?;
-    }
+/// Does the job of this process, and prints all sections.
+pub(crate) async fn queue(access: &Access, queueing: Queueing) -> anyhow::Result<()> {
+    let database = access.database().await?;
     let mut providers = Vec::new();
     for _ in 0..queueing.providers {
-        let provider = LockProvider::builder(&database)
-            .wake_up(queueing.client == Client::Woken)
-            .build()?;
+        let builder = access.builder().await?;
+        let provider = builder.wake_up(queueing.client != Client::Polling).build()?;
         warm_up(&provider, 1).await?;
         providers.push(provider);
     }
     ready().await;
-    let begins = clock::now() + queueing.warm_up;
-    let ends = begins + queueing.counted;
     let mut working = JoinSet::new();
-    let every = providers.iter().enumerate();
-    for (number, provider) in every.flat_map(|of| std::iter::repeat_n(of, queueing.tasks)) {
-        let (provider, client, name) = (provider.clone(), queueing.client, queueing.name.clone());
-        let locks = database.collection("distributed_locks");
-        working.spawn(async move {
-            let mut sections = if client == Client::Dotnet {
-                dotnet(&locks, &name, ends).await?
-            } else {
-                sections(provider, name, |_| clock::now() < ends).await?
-            };
-            for section in &mut sections {
-                section.process = number;
-            }
-            anyhow::Ok(sections)
-        });
+    for (process, provider) in providers.iter().enumerate() {
+        for (task, want) in queueing.wants.iter().enumerate() {
+            let (provider, want) = (provider.clone(), want.clone());
+            let locks = database.collection("distributed_locks");
+            let Queueing { client, length, .. } = queueing;
+            let begun = clock::now();
+            working.spawn(async move {
+                let goes_on = |noted: usize| match length {
+                    Length::For(time) => clock::now() < begun + time,
+                    Length::Once => noted == 0,
+                };
+                let sections = match (client, &want) {
+                    (Client::Dotnet, Want::Lock(name)) => dotnet(&locks, name, goes_on).await?,
+                    (Client::Dotnet, _) => bail!("its commands are those of a lock"),
+                    _ => want.sections(&provider, goes_on).await?,
+                };
+                anyhow::Ok(sections.into_iter().map(move |section| Section {
+                    process,
+                    task,
+                    ..section
+                }))
+            });
+        }
     }
-    tokio::time::sleep(queueing.warm_up).await;
-    let before = sent.so_far();
-    tokio::time::sleep(queueing.counted).await;
-    let commands = sent.so_far() - before;
-    let mut sections: Vec<Section> = Vec::new();
+    let mut noted: Vec<Section> = Vec::new();
     while let Some(own) = working.join_next().await {
-        sections.extend(own??);
+        noted.extend(own??);
     }
-    sections.retain(|section| section.begun >= begins && section.ended <= ends);
-    print(&Queued { sections, commands })?;
+    print(&noted)?;
+    if let Length::Once = queueing.length {
+        tokio::time::sleep(AFTER).await;
+    }
     for provider in providers {
         provider.shutdown().await;
-    }
-    if queueing.client == Client::Unordered {
-        waiters.drop().await?;
     }
     database.client().clone().shutdown().immediate(true).await;
     Ok(())
 }
 
 /// The sections of a task with the commands of DistributedLock.MongoDB, and pauses of 10 to 800 ms after an attempt that failed.
-async fn dotnet(locks: &Collection<Document>, name: &str, ends: Duration) -> anyhow::Result<Vec<Section>> {
+async fn dotnet(
+    locks: &Collection<Document>,
+    name: &str,
+    goes_on: impl Fn(usize) -> bool,
+) -> anyhow::Result<Vec<Section>> {
     let mut noted = Vec::new();
-    while clock::now() < ends {
+    while goes_on(noted.len()) {
         let asked = clock::now();
         let lock_id = format!("{:032x}", fastrand::u128(..));
         while dotnet_acquires(locks, name, &lock_id).await?.is_none() {
-            if clock::now() >= ends {
+            if !goes_on(noted.len()) {
                 return Ok(noted);
             }
             tokio::time::sleep(Duration::from_millis(fastrand::u64(10..=800))).await;

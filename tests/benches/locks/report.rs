@@ -1,8 +1,10 @@
 //! The figures: a line of the table as soon as one is known, and files with all of them at the end.
 
+use std::fmt::{Display, Formatter};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::describe::describe;
@@ -13,6 +15,7 @@ use crate::setting::Setting;
 pub(crate) struct Report {
     group: &'static str,
     setting: Value,
+    json: PathBuf,
     figures: Vec<Figure>,
 }
 
@@ -24,13 +27,33 @@ struct Figure {
     spread: Option<(f64, f64)>,
     unit: &'static str,
     goal: Option<Goal>,
+    /// The goal of the figure, divided by that of another build.
+    beside: Option<Goal>,
 }
 
 /// The bound that a figure shall keep.
-#[derive(Clone, Copy)]
-enum Goal {
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum Goal {
     AtMost(f64),
     AtLeast(f64),
+}
+
+impl Goal {
+    pub(crate) fn is_met_by(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(goal) => value <= goal,
+            Self::AtLeast(goal) => value >= goal,
+        }
+    }
+}
+
+impl Display for Goal {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AtMost(goal) => write!(f, "<= {goal}"),
+            Self::AtLeast(goal) => write!(f, ">= {goal}"),
+        }
+    }
 }
 
 /// What is a figure: a value, a count, or the median of turns.
@@ -59,15 +82,17 @@ impl Quantity for &Turns {
 
 impl Report {
     pub(crate) async fn new(setting: &Setting) -> anyhow::Result<Self> {
+        let json = setting.options().json.clone();
         let setting = describe(setting).await?;
         println!("{setting:#}\n");
         println!(
-            "{:<12} {:<58} {:>10} {:<9} {:<19} {:<8} met",
+            "{:<13} {:<66} {:>10} {:<9} {:<19} {:<8} met",
             "group", "figure", "value", "unit", "least to greatest", "goal"
         );
         Ok(Self {
             group: "",
             setting,
+            json: json.unwrap_or_else(|| target_directory().join("mongolock-bench.json")),
             figures: Vec::new(),
         })
     }
@@ -78,7 +103,19 @@ impl Report {
 
     /// A figure without a goal.
     pub(crate) fn figure(&mut self, name: impl Into<String>, value: impl Quantity, unit: &'static str) {
-        self.add(name.into(), value, unit, None);
+        self.add(name.into(), value, unit, None, None);
+    }
+
+    /// A figure that is compared with that of another build: divided by it, it shall not be less than this goal, if there is
+    /// one.
+    pub(crate) fn beside(
+        &mut self,
+        goal: impl Into<Option<f64>>,
+        name: impl Into<String>,
+        value: impl Quantity,
+        unit: &'static str,
+    ) {
+        self.add(name.into(), value, unit, None, goal.into().map(Goal::AtLeast));
     }
 
     /// A figure that shall not be greater than its goal, if it has one.
@@ -89,7 +126,7 @@ impl Report {
         value: impl Quantity,
         unit: &'static str,
     ) {
-        self.add(name.into(), value, unit, goal.into().map(Goal::AtMost));
+        self.add(name.into(), value, unit, goal.into().map(Goal::AtMost), None);
     }
 
     /// A figure that shall not be less than its goal, if it has one.
@@ -100,7 +137,7 @@ impl Report {
         value: impl Quantity,
         unit: &'static str,
     ) {
-        self.add(name.into(), value, unit, goal.into().map(Goal::AtLeast));
+        self.add(name.into(), value, unit, goal.into().map(Goal::AtLeast), None);
     }
 
     pub(crate) fn micros(&mut self, name: impl Into<String>, value: Duration) {
@@ -111,7 +148,14 @@ impl Report {
         self.figure(name, value.as_secs_f64() * 1e3, "ms");
     }
 
-    fn add(&mut self, name: String, quantity: impl Quantity, unit: &'static str, goal: Option<Goal>) {
+    fn add(
+        &mut self,
+        name: String,
+        quantity: impl Quantity,
+        unit: &'static str,
+        goal: Option<Goal>,
+        beside: Option<Goal>,
+    ) {
         let (value, spread) = quantity.measured();
         let figure = Figure {
             group: self.group,
@@ -120,6 +164,7 @@ impl Report {
             spread,
             unit,
             goal,
+            beside,
         };
         figure.print();
         self.figures.push(figure);
@@ -131,10 +176,9 @@ impl Report {
         for figure in &self.figures {
             println!("{}", figure.row());
         }
-        let path = target_directory().join("mongolock-bench.json");
         let figures: Vec<Value> = self.figures.iter().map(Figure::to_json).collect();
         let all = json!({ "setting": self.setting, "figures": figures });
-        std::fs::write(&path, serde_json::to_string_pretty(&all)?)?;
+        std::fs::write(&self.json, serde_json::to_string_pretty(&all)?)?;
         let with = |met| {
             self.figures
                 .iter()
@@ -148,33 +192,18 @@ impl Report {
         for missed in with(false) {
             println!("  missed: {}: {}", missed.group, missed.name);
         }
-        println!("written: {}", path.display());
+        println!("written: {}", self.json.display());
         Ok(())
     }
 }
 
 impl Figure {
     fn is_met(&self) -> Option<bool> {
-        self.goal.map(|goal| match goal {
-            Goal::AtMost(goal) => self.value <= goal,
-            Goal::AtLeast(goal) => self.value >= goal,
-        })
-    }
-
-    fn verdict(&self) -> &'static str {
-        match self.is_met() {
-            Some(true) => "yes",
-            Some(false) => "missed",
-            None => "",
-        }
+        self.goal.map(|goal| goal.is_met_by(self.value))
     }
 
     fn goal(&self) -> String {
-        match self.goal {
-            Some(Goal::AtMost(goal)) => format!("<= {goal}"),
-            Some(Goal::AtLeast(goal)) => format!(">= {goal}"),
-            None => String::new(),
-        }
+        self.goal.map_or(String::new(), |goal| goal.to_string())
     }
 
     fn print(&self) {
@@ -182,13 +211,13 @@ impl Figure {
             format!("{} to {}", short(min), short(max))
         });
         println!(
-            "{:<12} {:<58} {:>10} {:<9} {spread:<19} {:<8} {}",
+            "{:<13} {:<66} {:>10} {:<9} {spread:<19} {:<8} {}",
             self.group,
             self.name,
             short(self.value),
             self.unit,
             self.goal(),
-            self.verdict()
+            verdict(self.is_met())
         );
     }
 
@@ -217,12 +246,22 @@ impl Figure {
         json!({
             "group": self.group, "figure": self.name, "value": self.value, "unit": self.unit,
             "min": min, "max": max, "goal": self.goal(), "met": self.is_met(),
+            "beside": self.beside,
         })
     }
 }
 
+/// The word for a goal that is met or missed, if there is one.
+pub(crate) fn verdict(is_met: Option<bool>) -> &'static str {
+    match is_met {
+        Some(true) => "yes",
+        Some(false) => "missed",
+        None => "",
+    }
+}
+
 /// A number with three digits, or with all of those before its point.
-fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         size if size < 10.0 => format!("{value:.2}"),

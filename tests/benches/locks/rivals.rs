@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::bare::{Cheapest, Own};
 use crate::samples::{Samples, Turns, number, ratio};
+use crate::setting::Access;
 
 /// The names of one task whose calls do not wait for their release.
 const NAMES: usize = 8;
@@ -21,7 +22,8 @@ const NAMES: usize = 8;
 pub(crate) enum Rival {
     Own(Own),
     Cheapest(Cheapest),
-    Library(LockProvider),
+    /// The library with this label.
+    Library(LockProvider, &'static str),
     /// The library with releases that the calls do not wait for, and the number of cycles so far.
     Unawaited(LockProvider, Arc<AtomicUsize>),
 }
@@ -33,20 +35,27 @@ pub(crate) const LIBRARY: usize = 2;
 pub(crate) const UNAWAITED: usize = 3;
 
 impl Rival {
-    pub(crate) fn all(database: &Database, provider: &LockProvider) -> [Self; 4] {
-        [
-            Self::Own(Own::new(database)),
-            Self::Cheapest(Cheapest::new(database)),
-            Self::Library(provider.clone()),
+    /// All ways, and the provider of those of the library.
+    pub(crate) async fn all(access: &Access) -> anyhow::Result<([Self; 4], LockProvider)> {
+        let (database, provider) = (access.database().await?, access.provider().await?);
+        let rivals = [
+            Self::own(&database),
+            Self::Cheapest(Cheapest::new(&database)),
+            Self::Library(provider.clone(), "mongolock"),
             Self::Unawaited(provider.clone(), Arc::default()),
-        ]
+        ];
+        Ok((rivals, provider))
+    }
+
+    pub(crate) fn own(database: &Database) -> Self {
+        Self::Own(Own::new(database))
     }
 
     pub(crate) fn label(&self) -> &'static str {
         match self {
-            Self::Own(_) => "floor of its own commands",
-            Self::Cheapest(_) => "floor of the cheapest commands",
-            Self::Library(_) => "mongolock",
+            Self::Own(_) => "own commands",
+            Self::Cheapest(_) => "the cheapest commands",
+            Self::Library(_, label) => label,
             Self::Unawaited(..) => "mongolock without waiting for the release",
         }
     }
@@ -76,7 +85,7 @@ impl Rival {
                 cheapest.release(name).await?;
                 acquired
             }
-            Self::Library(provider) => {
+            Self::Library(provider, _) => {
                 let guard = provider.lock(name).acquire().await?;
                 let acquired = Instant::now();
                 guard.release().await?;

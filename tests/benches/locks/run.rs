@@ -1,11 +1,11 @@
-//! One competition for one lock: its sections in their order, and what they say about speed and fairness.
+//! One competition: its sections in their order, and what they say about speed and fairness.
 
 use std::time::Duration;
 
 use crate::samples::{Samples, number, ratio};
 use crate::worker::Section;
 
-/// The sections of one lock, in their order.
+/// The sections of a competition, in their order.
 pub(crate) struct Run {
     pub(crate) sections: Vec<Section>,
     /// The real lengths of the sections.
@@ -22,6 +22,22 @@ impl Run {
             waits: sections.iter().map(Section::wait).collect(),
             sections,
         }
+    }
+
+    /// The sections that fit.
+    pub(crate) fn part(&self, fits: impl Fn(&Section) -> bool) -> Self {
+        Self::of(
+            self.sections
+                .iter()
+                .filter(|section| fits(section))
+                .copied()
+                .collect(),
+        )
+    }
+
+    /// The sections of this process.
+    pub(crate) fn of_process(&self, process: usize) -> Self {
+        self.part(|section| section.process == process)
     }
 
     /// The time from the first request to the end of the last section, divided by the sum of the sections.
@@ -46,10 +62,15 @@ impl Run {
         self.gaps(|before, after| before.process != after.process)
     }
 
-    /// How often two holders had the lock at the same time.
-    pub(crate) fn overlaps(&self) -> usize {
-        let overlapping = |pair: &&[Section]| pair[1].begun < pair[0].ended;
-        self.sections.windows(2).filter(overlapping).count()
+    /// How often a section has begun while so many others were held already.
+    pub(crate) fn beyond(&self, permits: usize) -> usize {
+        let mut held: Vec<Duration> = Vec::new();
+        let is_beyond = |section: &&Section| {
+            held.retain(|ends| *ends > section.begun);
+            held.push(section.ended);
+            held.len() > permits
+        };
+        self.sections.iter().filter(is_beyond).count()
     }
 
     /// The longest wait divided by the mean wait.
@@ -59,64 +80,13 @@ impl Run {
 
     /// The part of the sections that this process had.
     pub(crate) fn share_of(&self, process: usize) -> f64 {
-        number(self.sections_of(process).count()) / number(self.sections.len().max(1))
+        let own = self.sections.iter().filter(|section| section.process == process);
+        number(own.count()) / number(self.sections.len().max(1))
     }
 
-    /// The longest wait of this process.
-    pub(crate) fn longest_of(&self, process: usize) -> Duration {
-        let waits = self.sections_of(process).map(Section::wait);
-        waits.max().unwrap_or_default()
-    }
-
-    /// The sections of this process for each second.
-    pub(crate) fn rate_of(&self, process: usize) -> f64 {
-        let (first, last) = self.begins();
-        number(self.sections_of(process).count()) / last.saturating_sub(first).as_secs_f64()
-    }
-
-    /// When the first section has begun, and the last one.
-    pub(crate) fn begins(&self) -> (Duration, Duration) {
-        let begun = |section: Option<&Section>| section.map(|section| section.begun).unwrap_or_default();
-        (begun(self.sections.first()), begun(self.sections.last()))
-    }
-
-    fn sections_of(&self, process: usize) -> impl Iterator<Item = &Section> {
-        self.sections
-            .iter()
-            .filter(move |section| section.process == process)
-    }
-
-    /// The turns of processes, each of them the sections of one process in a row: when they begin.
-    fn turn_begins(&self) -> Vec<Duration> {
-        let changes = self
-            .sections
-            .windows(2)
-            .filter(|pair| pair[0].process != pair[1].process);
-        changes.map(|pair| pair[1].begun).collect()
-    }
-
+    /// The turns of processes, each of them the sections of one process in a row.
     pub(crate) fn count_of_turns(&self) -> usize {
-        self.turn_begins().len()
-    }
-
-    /// The time that these turns take, counted from 1; `None` if there are fewer turns.
-    pub(crate) fn turns(&self, of: std::ops::RangeInclusive<usize>) -> Option<Duration> {
-        let begins = self.turn_begins();
-        let begin = |turn: usize| begins.get(turn - 1).copied();
-        Some(begin(of.end() + 1)?.saturating_sub(begin(*of.start())?))
-    }
-
-    /// The sections of the least served process, divided by an equal share. Only the time counts in which all processes compete:
-    /// every process does the same number of sections in the end.
-    pub(crate) fn least_share(&self, processes: usize) -> f64 {
-        let last = |process| {
-            let own = self.sections_of(process);
-            own.map(|section| section.begun).max().unwrap_or_default()
-        };
-        let end: Duration = (0..processes).map(last).min().unwrap_or_default();
-        let counted = || self.sections.iter().filter(|section| section.begun <= end);
-        let of = |process| counted().filter(|section| section.process == process).count();
-        let fewest = (0..processes).map(of).min().unwrap_or_default();
-        number(fewest) * number(processes) / number(counted().count())
+        let changes = |pair: &&[Section]| pair[0].process != pair[1].process;
+        self.sections.windows(2).filter(changes).count()
     }
 }

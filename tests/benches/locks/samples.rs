@@ -86,6 +86,10 @@ impl Turns {
         self.0.sort_unstable_by(f64::total_cmp);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn median(&self) -> f64 {
         let middle = self.0.len() / 2;
         match self.0.get(middle) {

@@ -28,13 +28,18 @@ struct Counters {
 pub(crate) struct Load {
     /// The processor's time divided by the length of the stretch: 1 is one core.
     pub(crate) cores: f64,
-    /// Commands of all clients a second; `getMore` counts as one.
+    /// The commands of all clients for locks a second, without those that were rejected and those that read a change stream.
     pub(crate) commands: f64,
     /// The length of the stretch.
     pub(crate) time: Duration,
 }
 
 impl Load {
+    /// The commands of the whole stretch.
+    pub(crate) fn all_commands(&self) -> f64 {
+        self.commands * self.time.as_secs_f64()
+    }
+
     /// The processor's time of one cycle in microseconds.
     pub(crate) fn of_each(&self, cycles: impl TryInto<u64>) -> f64 {
         self.cores * self.time.as_secs_f64() * 1e6 / number(cycles)
@@ -88,7 +93,7 @@ impl Server {
         Ok(Counters {
             at: Instant::now(),
             processor: self.process.map_or(Ok(Duration::ZERO), processor_time)?,
-            commands: operations(status.get_document("opcounters")?),
+            commands: commands(status.get_document("metrics")?.get_document("commands")?),
         })
     }
 }
@@ -105,12 +110,12 @@ fn processor_time(process: i64) -> anyhow::Result<Duration> {
     ))
 }
 
-fn operations(counters: &Document) -> u64 {
-    let kinds = ["insert", "query", "update", "delete", "getmore", "command"];
-    let counts = kinds
+fn commands(counted: &Document) -> u64 {
+    let names = ["findAndModify", "update", "find", "aggregate", "insert", "delete"];
+    let totals = names
         .iter()
-        .filter_map(|kind| counters.get(kind).and_then(integer));
-    counts.map(|count| u64::try_from(count).unwrap_or_default()).sum()
+        .filter_map(|name| counted.get_document(name).ok()?.get("total").and_then(integer));
+    totals.map(|total| u64::try_from(total).unwrap_or_default()).sum()
 }
 
 fn integer(value: &Bson) -> Option<i64> {

@@ -1,52 +1,107 @@
-//! The server, and the clients of the groups.
+//! The server, and the clients and providers of the groups.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::PathBuf;
 
-use mongodb::event::EventHandler;
-use mongodb::event::command::CommandEvent;
-use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
+use mongolock::{LockProvider, LockProviderBuilder};
 use mongolock_tests::{Deployment, Server};
+use serde::{Deserialize, Serialize};
 
 /// Where the benchmark runs, and how thoroughly.
 pub(crate) struct Setting {
     deployment: Deployment,
-    database: String,
-    quick: bool,
+    access: Access,
+    options: Options,
 }
 
-/// The number of commands that a client has sent.
+/// What the command line says about all groups.
 #[derive(Clone, Default)]
-pub(crate) struct Sent(Arc<AtomicU64>);
+pub(crate) struct Options {
+    pub(crate) quick: bool,
+    /// Whether providers use a client of the application instead of their own one.
+    pub(crate) is_new: bool,
+    /// The number of turns of each comparison, instead of the one that the group has.
+    pub(crate) turns: Option<usize>,
+    /// The file of the figures, instead of the one in cargo's target directory.
+    pub(crate) json: Option<PathBuf>,
+}
 
-impl Sent {
-    pub(crate) fn so_far(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+/// How a process reaches the locks.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Access {
+    /// The address of the server, which may be a proxy.
+    uri: String,
+    database: String,
+    is_new: bool,
+}
+
+impl Access {
+    /// The same database at another address.
+    pub(crate) fn at(&self, uri: impl Into<String>) -> Self {
+        Self {
+            uri: uri.into(),
+            ..self.clone()
+        }
+    }
+
+    /// The same for providers of `connect`, or of `new`.
+    pub(crate) fn with_new(&self, is_new: bool) -> Self {
+        Self {
+            is_new,
+            ..self.clone()
+        }
+    }
+
+    /// The database through a client of its own, as another process would have it.
+    pub(crate) async fn database(&self) -> anyhow::Result<Database> {
+        Ok(Client::with_uri_str(&self.uri).await?.database(&self.database))
+    }
+
+    /// A provider with the defaults and a client of its own.
+    pub(crate) async fn provider(&self) -> anyhow::Result<LockProvider> {
+        Ok(self.builder().await?.build()?)
+    }
+
+    pub(crate) async fn builder(&self) -> anyhow::Result<LockProviderBuilder> {
+        if self.is_new {
+            return Ok(LockProvider::builder(&self.database().await?));
+        }
+        let connected = LockProvider::connect(&self.uri).await?;
+        Ok(connected.to_builder().database(&self.database))
     }
 }
 
 impl Setting {
-    pub(crate) async fn new(quick: bool) -> anyhow::Result<Self> {
-        Ok(Self {
-            deployment: Deployment::from_env_or_start().await?,
+    pub(crate) async fn new(options: Options) -> anyhow::Result<Self> {
+        let deployment = Deployment::from_env_or_start().await?;
+        let access = Access {
+            uri: deployment.uri().to_owned(),
             database: format!("mongolock_bench_{}", std::process::id()),
-            quick,
+            is_new: options.is_new,
+        };
+        Ok(Self {
+            deployment,
+            access,
+            options,
         })
     }
 
     /// The first value for an exact run, the second one for a quick run.
     pub(crate) fn pick<T>(&self, exact: T, quick: T) -> T {
-        if self.quick { quick } else { exact }
+        if self.options.quick { quick } else { exact }
     }
 
-    pub(crate) fn is_quick(&self) -> bool {
-        self.quick
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
     }
 
-    /// The number of turns of a comparison.
-    pub(crate) fn turns(&self) -> usize {
-        self.pick(7, 3)
+    /// The number of turns of a comparison, which is one of these unless the command line says another one.
+    pub(crate) fn turns(&self, exact: usize, quick: usize) -> usize {
+        self.options.turns.unwrap_or_else(|| self.pick(exact, quick))
+    }
+
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
     }
 
     pub(crate) fn uri(&self) -> &str {
@@ -63,13 +118,8 @@ impl Setting {
         self.deployment.server()
     }
 
-    pub(crate) fn database_name(&self) -> &str {
-        &self.database
-    }
-
-    /// The database through a client of its own, as another process would have it.
     pub(crate) async fn database(&self) -> anyhow::Result<Database> {
-        database(self.uri(), &self.database).await
+        self.access.database().await
     }
 
     /// Drops the database of the benchmark on a server that goes on after it.
@@ -81,33 +131,4 @@ impl Setting {
             let _ = database.drop().await;
         }
     }
-}
-
-/// The database of this name through a client of its own.
-pub(crate) async fn database(uri: &str, name: &str) -> anyhow::Result<Database> {
-    Ok(Client::with_uri_str(uri).await?.database(name))
-}
-
-/// The same through a client whose commands are counted by the driver's monitoring.
-pub(crate) async fn counted(uri: &str, name: &str) -> anyhow::Result<(Database, Sent)> {
-    counted_if(uri, name, |_| true).await
-}
-
-/// The same for commands whose names count.
-pub(crate) async fn counted_if(
-    uri: &str,
-    name: &str,
-    counts: fn(&str) -> bool,
-) -> anyhow::Result<(Database, Sent)> {
-    let sent = Sent::default();
-    let count = Arc::clone(&sent.0);
-    let mut options = ClientOptions::parse(uri).await?;
-    options.command_event_handler = Some(EventHandler::callback(move |event| {
-        if let CommandEvent::Started(started) = event
-            && counts(&started.command_name)
-        {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }));
-    Ok((Client::with_options(options)?.database(name), sent))
 }

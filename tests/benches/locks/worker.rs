@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use mongolock::{LockError, LockProvider};
+use mongolock::{Lock, LockError, LockKind, LockProvider};
 use mongolock_tests::{order, say};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use crate::{awaited, clock, held, load, queue, soak};
+use crate::setting::Access;
+use crate::{awaited, clock, held, in_memory, load, queue, soak};
 
 /// The length that a section asks for. The runtime's timer rounds it up to whole milliseconds, so that the real length is
 /// measured.
@@ -17,6 +18,8 @@ pub(crate) const SECTION: Duration = Duration::from_millis(2);
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Job {
     Hold(held::Holding),
+    /// So many cycles in memory.
+    Cycle(u32),
     WaitInMemory,
     Load(load::Share),
     Await(awaited::Waiting),
@@ -27,8 +30,7 @@ pub(crate) enum Job {
 /// A job and its server.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Order {
-    pub(crate) uri: String,
-    pub(crate) database: String,
+    pub(crate) access: Access,
     pub(crate) job: Job,
 }
 
@@ -37,6 +39,8 @@ pub(crate) struct Order {
 pub(crate) struct Section {
     /// The number of the process.
     pub(crate) process: usize,
+    /// The number of the task in its process.
+    pub(crate) task: usize,
     pub(crate) asked: Duration,
     pub(crate) begun: Duration,
     pub(crate) ended: Duration,
@@ -50,14 +54,15 @@ impl Section {
 
 /// Does the job of this process.
 pub(crate) async fn run(job: &str) -> anyhow::Result<()> {
-    let Order { uri, database, job } = serde_json::from_str(job)?;
+    let Order { access, job } = serde_json::from_str(job)?;
     match job {
-        Job::Hold(holding) => held::hold(&uri, &database, holding).await,
-        Job::WaitInMemory => held::wait_in_memory().await,
-        Job::Load(share) => load::share(&uri, &database, share).await,
-        Job::Queue(queueing) => queue::queue(&uri, &database, queueing).await,
-        Job::Soak(soaking) => soak::ask(&uri, &database, soaking).await,
-        Job::Await(waiting) => awaited::wait(&uri, &database, waiting).await,
+        Job::Hold(holding) => held::hold(&access, holding).await,
+        Job::Cycle(count) => in_memory::cycle(count).await,
+        Job::WaitInMemory => in_memory::wait().await,
+        Job::Load(share) => load::share(&access, share).await,
+        Job::Queue(queueing) => queue::queue(&access, queueing).await,
+        Job::Soak(soaking) => soak::ask(&access, soaking).await,
+        Job::Await(waiting) => awaited::wait(&access, waiting).await,
     }
 }
 
@@ -86,13 +91,12 @@ pub(crate) fn print(result: &impl Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The sections of a task under this lock, as long as it goes on after this number of them.
-pub(crate) async fn sections(
-    provider: LockProvider,
-    name: String,
+/// The sections of a task under this lock, set or permit, as long as it goes on after this number of them.
+pub(crate) async fn sections<K: LockKind>(
+    lock: Lock<K>,
     goes_on: impl Fn(usize) -> bool,
 ) -> anyhow::Result<Vec<Section>> {
-    let lock = provider.lock(name).acquire_timeout(Duration::from_secs(120));
+    let lock = lock.acquire_timeout(Duration::from_secs(120));
     let mut noted = Vec::new();
     while goes_on(noted.len()) {
         let asked = clock::now();
@@ -106,6 +110,7 @@ pub(crate) async fn section(asked: Duration) -> Result<Section, LockError> {
     tokio::time::sleep(SECTION).await;
     Ok(Section {
         process: 0,
+        task: 0,
         asked,
         begun,
         ended: clock::now(),

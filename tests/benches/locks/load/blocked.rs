@@ -22,16 +22,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The goal of an acquire of the others, p99.9, in milliseconds.
 const GOAL: f64 = 600.0;
 
-pub(super) async fn measure(
-    rivals: &[Rival; 4],
-    database: &Database,
-    setting: &Setting,
-    report: &mut Report,
-) -> anyhow::Result<()> {
+pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    let (rivals, provider) = Rival::all(setting.access()).await?;
+    let database = setting.database().await?;
     let ways = [&rivals[OWN], &rivals[LIBRARY]];
     let time = setting.pick(Duration::from_secs(5), Duration::from_secs(2));
-    let run = async |index: usize| beside_blocked(ways[index], database, time).await;
-    let [own, library] = in_turns(setting.pick(5, 2), run).await?;
+    let run = async |index: usize| beside_blocked(ways[index], &database, time).await;
+    let [own, library] = in_turns(setting.turns(5, 2), run).await?;
     let who = "63 tasks beside one blocked name";
     let millis = |times: &[Duration]| -> Turns {
         let millis = times.iter().map(|time| time.as_secs_f64() * 1e3);
@@ -45,6 +42,7 @@ pub(super) async fn measure(
     let name = format!("{who}: cycles / own commands");
     report.at_least(1.0, name, &library.over_other(&own), "x");
     report.figure(format!("{who}: cycles"), &library.rates(), "/s");
+    provider.shutdown().await;
     Ok(())
 }
 

@@ -29,13 +29,10 @@ struct Bursts {
     failed: usize,
 }
 
-pub(super) async fn measure(
-    rivals: &[Rival; 4],
-    setting: &Setting,
-    report: &mut Report,
-) -> anyhow::Result<()> {
+pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    let (rivals, provider) = Rival::all(setting.access()).await?;
     let (mut own, mut library) = (Bursts::default(), Bursts::default());
-    for _ in 0..setting.pick(5, 2) {
+    for _ in 0..setting.turns(5, 2) {
         own.add(&rivals[OWN]).await?;
         library.add(&rivals[LIBRARY]).await?;
     }
@@ -48,6 +45,7 @@ pub(super) async fn measure(
     report.figure(format!("{who}: the last hold, own commands"), &own.last, "s");
     let name = format!("{who}: acquires that failed");
     report.at_most(0.0, name, library.failed, "acquires");
+    provider.shutdown().await;
     Ok(())
 }
 

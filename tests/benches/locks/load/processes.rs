@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use mongolock::LockProvider;
 use mongolock_tests::order;
 use serde::{Deserialize, Serialize};
 
 use crate::child;
 use crate::report::Report;
 use crate::rivals::{Crowd, Done, LIBRARY, Measured, Rival, in_turns};
-use crate::setting::{self, Setting};
+use crate::setting::{Access, Setting};
 use crate::worker::{Job, print, ready};
 
 const PROCESSES: usize = 4;
@@ -28,7 +27,7 @@ pub(crate) struct Share {
 
 pub(super) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     const WAYS: usize = 3;
-    let turns = setting.turns();
+    let turns = setting.turns(7, 3);
     let order = |turn| (0..WAYS).map(move |step| (turn + step) % WAYS);
     let mut processes = Vec::new();
     for number in 0..PROCESSES {
@@ -37,7 +36,7 @@ pub(super) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
             ways: (0..=turns).flat_map(order).collect(),
             time: setting.pick(Duration::from_millis(1_500), Duration::from_millis(300)),
         };
-        processes.push(child::start(setting, Job::Load(share)).await?);
+        processes.push(child::start(setting.access(), Job::Load(share)).await?);
     }
     let measured: [_; WAYS] = in_turns(turns, async |_| {
         child::go(&mut processes).await;
@@ -60,10 +59,8 @@ pub(super) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
 }
 
 /// The job of one process.
-pub(crate) async fn share(uri: &str, database: &str, share: Share) -> anyhow::Result<()> {
-    let database = setting::database(uri, database).await?;
-    let provider = LockProvider::new(&database);
-    let rivals = Rival::all(&database, &provider);
+pub(crate) async fn share(access: &Access, share: Share) -> anyhow::Result<()> {
+    let (rivals, provider) = Rival::all(access).await?;
     let crowd = Crowd {
         first_task: (share.number + 1) * 10_000,
         ..Crowd::of(TASKS, share.time)

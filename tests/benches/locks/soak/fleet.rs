@@ -72,7 +72,8 @@ impl<'a> Fleet<'a> {
             tasks: *tasks,
             expiry: self.expiry,
         };
-        let mut process = child::start_with(self.setting, uri, Job::Soak(soaking), &[]).await?;
+        let access = self.setting.access().at(uri);
+        let mut process = child::start(&access, Job::Soak(soaking)).await?;
         self.lives.push(Life {
             place,
             begun: clock::now(),

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::act::{Act, section, take_turn};
 use crate::queue::{Client, dotnet_acquires};
-use crate::setting;
+use crate::setting::Access;
 use crate::worker::ready;
 
 /// The pause after an error, so that a server that is down is not asked without end.
@@ -34,9 +34,10 @@ pub(crate) struct Soaking {
 }
 
 /// Does the job of this process.
-pub(crate) async fn ask(uri: &str, database: &str, soaking: Soaking) -> anyhow::Result<()> {
-    let database = setting::database(uri, database).await?;
-    let provider = LockProvider::builder(&database)
+pub(crate) async fn ask(access: &Access, soaking: Soaking) -> anyhow::Result<()> {
+    let database = access.database().await?;
+    let builder = access.builder().await?;
+    let provider = builder
         .expiry(soaking.expiry)
         .wake_up(soaking.client == Client::Woken)
         .acquire_timeout(None)

@@ -38,6 +38,8 @@ const WAITERS: &str = "distributed_locks.waiters";
 const EXPIRY: Duration = Duration::from_secs(2);
 /// The longest time for which a free lock may be left alone: the event of its release may be lost.
 const FREE: Duration = Duration::from_secs(1);
+/// The least number of sections of an exact run.
+const HOLDS: f64 = 150_000.0;
 /// The time in which the server removes the documents of expired waiters: they are valid for 90 s, and it looks every minute.
 const REMOVED: Duration = Duration::from_secs(180);
 /// The number of examples of each defect that are printed.
@@ -50,7 +52,7 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     let stall = stalls.longest();
     safety(&seen, report);
     liveness(&seen, report);
-    order(&seen, report);
+    order(&seen, setting, report);
     documents(setting, &database, &ended, report).await?;
     happened(&seen, stall, report);
     Ok(())
@@ -62,7 +64,7 @@ fn seed() -> anyhow::Result<u64> {
         Ok(seed) => seed.parse()?,
         Err(_) => fastrand::u64(..),
     };
-    println!("soak         the seed of the faults is {seed} (MONGOLOCK_SOAK_SEED repeats it)");
+    println!("soak          the seed of the faults is {seed} (MONGOLOCK_SOAK_SEED repeats it)");
     Ok(seed)
 }
 
@@ -122,7 +124,7 @@ fn places(setting: &Setting, proxy: Option<&Proxy>) -> Vec<Place> {
 
 fn safety(seen: &Seen, report: &mut Report) {
     let verdict = &seen.verdict;
-    println!("soak         {verdict}");
+    println!("soak          {verdict}");
     for (what, name, pairs) in [
         ("overlap", "two holders at the same time", &verdict.overlaps),
         ("token", "tokens that do not rise", &verdict.falling_tokens),
@@ -148,7 +150,7 @@ fn safety(seen: &Seen, report: &mut Report) {
     report.figure("killed in a section", killed, "sections");
     report.figure("stopped in a section", stopped, "sections");
     for call in verdict.unanswered.iter().take(EXAMPLES) {
-        println!("soak         without an answer: {call:?}");
+        println!("soak          without an answer: {call:?}");
     }
     let name = "calls without an answer";
     report.at_most(0.0, name, verdict.unanswered.len(), "calls");
@@ -171,14 +173,19 @@ fn liveness(seen: &Seen, report: &mut Report) {
     report.millis("the same without what faults explain", unexplained.unexplained);
 }
 
-fn order(seen: &Seen, report: &mut Report) {
+fn order(seen: &Seen, setting: &Setting, report: &mut Report) {
     report.figure("quiet: longest wait / mean wait", &seen.unfairness(), "x");
     let quiet = seen.quiet().into_iter();
     let waits: Samples = quiet.flat_map(|quiet| seen.waits(quiet)).collect();
     report.millis("quiet: mean wait", waits.mean());
     report.millis("quiet: longest wait", waits.max());
     report.figure("quiet times", number(seen.quiet().len()), "times");
-    report.figure("sections", number(seen.holds.len()), "sections");
+    report.at_least(
+        setting.pick(Some(HOLDS), None),
+        "sections",
+        seen.holds.len(),
+        "sections",
+    );
     report.figure("turns of processes", number(seen.turns()), "turns");
     for (place, of) in seen.places.iter().enumerate() {
         let name = format!("sections of {}", of.title);
@@ -200,12 +207,7 @@ async fn documents(
         .await?;
     let name = "documents of waiters that have ended";
     report.at_most(0.0, name, usize::try_from(left)?, "documents");
-    let indexes = waiters.list_index_names().await?;
-    println!(
-        "soak         indexes of the waiters' collection: {}",
-        indexes.join(", ")
-    );
-    if setting.is_quick() {
+    if setting.options().quick {
         return Ok(());
     }
     let begun = clock::now();
@@ -237,7 +239,7 @@ fn happened(seen: &Seen, stall: Duration, report: &mut Report) {
     let mut errors: Vec<_> = errors.into_iter().collect();
     errors.sort_unstable_by_key(|(_, times)| Reverse(*times));
     for (error, times) in errors.iter().take(EXAMPLES) {
-        println!("soak         {times} x {error}");
+        println!("soak          {times} x {error}");
     }
 }
 
@@ -250,7 +252,7 @@ fn worst(what: &str, gaps: &[Gap], seen: &Seen, bound: Duration) -> Gap {
     let beyond = gaps.iter().filter(|gap| gap.unexplained > bound);
     for gap in beyond.take(EXAMPLES) {
         println!(
-            "soak         {what}: {} for {:?} ({:?} not explained) from {:?}",
+            "soak          {what}: {} for {:?} ({:?} not explained) from {:?}",
             seen.places[gap.place].title,
             gap.span.time(),
             gap.unexplained,
@@ -264,7 +266,7 @@ fn worst(what: &str, gaps: &[Gap], seen: &Seen, bound: Duration) -> Gap {
 /// Prints examples of two sections that do not fit.
 fn show(what: &str, pairs: &[(Hold, Hold)], seen: &Seen) {
     for (earlier, later) in pairs.iter().take(EXAMPLES) {
-        println!("soak         {what}: {earlier:?}, then {later:?}");
+        println!("soak          {what}: {earlier:?}, then {later:?}");
         near(seen, earlier.begun, later.begun);
     }
 }
@@ -276,7 +278,7 @@ fn near(seen: &Seen, from: Duration, to: Duration) {
     for fault in faults.filter(|fault| fault.begun <= to && fault.ended >= begins) {
         let place = fault.place.map_or("", |place| seen.places[place].title);
         println!(
-            "soak             {} {place} from {:?} to {:?}",
+            "soak              {} {place} from {:?} to {:?}",
             fault.kind.title(),
             fault.begun,
             fault.ended
