@@ -5,16 +5,13 @@ mod session;
 use std::sync::Arc;
 
 use mongodb::ClientSession;
-use tokio::time::Instant;
-
 use session::{abort, commit, ensure_transaction, send_guard};
 
-use crate::lease::renewer::Renewer;
-use crate::lease::{CancelShield, Lease, OpenCommit};
+use crate::LockError;
+use crate::machine::{CancelShield, Engine, Lease, OpenCommit};
 use crate::options::not_once;
 use crate::store::driver_error;
-use crate::store::{GuardChange, GuardOutcome, Store};
-use crate::{LockError, LossReason};
+use crate::store::{GuardChange, GuardOutcome};
 
 const NOT_BEGUN: &str = "the session has no transaction (a standalone server does not support transactions)";
 const BEGUN_TOO_EARLY: &str = "the transaction did not begin under the lock: it began before the lock was acquired, or on another deployment";
@@ -28,13 +25,16 @@ pub(crate) type Made = Result<(), LockError>;
 /// The shields prevent the cancellation of the bodies around the commit while it is in flight.
 pub(crate) async fn guarded(
     leases: &[&Arc<Lease>],
-    store: &Store,
+    engine: &Arc<Engine>,
+    marks: bool,
     change: impl Fn(&Lease) -> GuardChange,
     shields: impl FnOnce() -> Vec<CancelShield>,
     session: &mut ClientSession,
 ) -> Result<Made, LockError> {
-    let open = leases.iter().map(|lease| lease.begin_commit()).collect();
-    if let Err(error) = guard_all(leases, store, change, session).await {
+    let store = &engine.store;
+    let open = leases.iter().map(|lease| engine.begin_commit(lease, marks));
+    let open = open.collect();
+    if let Err(error) = guard_all(leases, engine, change, session).await {
         abort(store, session).await;
         ended(open, false);
         return Err(error);
@@ -51,19 +51,19 @@ fn ended(open: Vec<OpenCommit<'_>>, made: bool) {
 
 async fn guard_all(
     leases: &[&Arc<Lease>],
-    store: &Store,
+    engine: &Arc<Engine>,
     change: impl Fn(&Lease) -> GuardChange,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
     for lease in leases {
-        guard(lease, store, change(lease), session).await?;
+        guard(lease, engine, change(lease), session).await?;
     }
     Ok(())
 }
 
 /// What the guarding statement of a commit does that keeps the lock: it renews the lease, unless that is at its maximum.
 pub(crate) fn keeping(lease: &Lease) -> GuardChange {
-    if lease.is_renewable(Instant::now()) {
+    if lease.is_renewable_now() {
         GuardChange::Renew(lease.options.expiry)
     } else {
         GuardChange::Keep
@@ -77,28 +77,24 @@ pub(crate) fn keeping(lease: &Lease) -> GuardChange {
 /// or by a shutdown.
 pub(crate) async fn guarded_done(
     lease: &Arc<Lease>,
-    renewer: &Arc<Renewer>,
+    engine: &Arc<Engine>,
     shields: impl FnOnce() -> Vec<CancelShield>,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
-    let store = renewer.store();
-    let Some(once) = lease.once else {
+    let store = &engine.store;
+    let Some(end) = lease.mark_end() else {
         abort(store, session).await;
         return Err(not_once("commit_done"));
     };
     ensure_transaction(lease, store, session).await?;
-    if !lease.begin_commit_with_end() {
+    if !engine.begins_end(lease) {
         abort(store, session).await;
         return Err(lease.lost_error());
     }
-    let mark = |_: &Lease| GuardChange::Mark(once.mark_end);
-    let committed = guarded(&[lease], store, mark, shields, session).await;
-    match &committed {
-        Ok(_) => renewer.committed(lease),
-        Err(_) if lease.may_commit() => renewer.go_on(lease),
-        Err(_) => renewer.resume(lease),
-    }
-    committed?
+    let mark = |_: &Lease| GuardChange::Mark(end);
+    let committed = guarded(&[lease], engine, true, mark, shields, session).await;
+    let was_made = engine.commit_ended(lease, &committed).await;
+    if was_made { Ok(()) } else { committed? }
 }
 
 /// Sends the last statement of the transaction, which changes the documents of the lease: no other client can acquire a lock
@@ -107,30 +103,23 @@ pub(crate) async fn guarded_done(
 /// The statement renews the lease at the server, but the holder does not count on that renewal: with a write concern
 /// weaker than majority the commit can be rolled back.
 async fn guard(
-    lease: &Lease,
-    store: &Store,
+    lease: &Arc<Lease>,
+    engine: &Arc<Engine>,
     change: GuardChange,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
-    match send_guard(lease, store, change, session).await {
+    match send_guard(lease, &engine.store, change, session).await {
         Ok(GuardOutcome::Guarded) => Ok(()),
-        Ok(GuardOutcome::Lost) => Err(claim_is_gone(lease)),
+        Ok(GuardOutcome::Lost) => {
+            engine.claim_is_gone(lease);
+            Err(lease.lost_error())
+        }
         Ok(GuardOutcome::NotVisible) => Err(none_to_guard(lease, BEGUN_TOO_EARLY)),
         Err(LockError::Mongo(error)) if driver_error::is_no_transaction(&error) => {
             Err(none_to_guard(lease, NOT_BEGUN))
         }
         Err(error) => Err(error),
     }
-}
-
-/// The error of a commit that has found no claim. Another commit under way may have ended the claim: then its outcome decides
-/// whether the lease is lost.
-fn claim_is_gone(lease: &Lease) -> LockError {
-    if lease.open_commits() == 1 {
-        lease.cancel_completion();
-    }
-    lease.lose(LossReason::Gone);
-    lease.lost_error()
 }
 
 fn none_to_guard(lease: &Lease, reason: &str) -> LockError {

@@ -11,8 +11,7 @@ use tracing::Span;
 use level::Level;
 pub(crate) use level::View;
 
-use crate::engine::Engine;
-use crate::lease::Lease;
+use crate::machine::{Engine, Lease};
 use crate::trace;
 use crate::{Busy, FencingToken, LockError, permit_id, task};
 
@@ -249,7 +248,7 @@ impl LockContext {
         let mut busy = Busy::new(self.name());
         busy.holder = Some(self.owner().to_owned());
         busy.in_this_process = true;
-        busy.held_for = Some(self.lease().acquired.elapsed());
+        busy.held_for = Some(self.lease().held_for());
         busy.remaining = Some(self.remaining());
         LockError::busy(busy)
     }

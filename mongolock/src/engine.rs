@@ -8,11 +8,13 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
+use crate::LockError;
 use crate::backoff::Backoff;
 use crate::index_task::IndexTask;
 use crate::lease::renewer::Renewer;
-use crate::lease::{Entry, Queues};
+use crate::lease::{Entry, Lease, OpenCommit, Queues};
 use crate::line::{Lines, OwnAcquisition};
+use crate::machine::Home;
 use crate::meter::Meter;
 use crate::notifier::ReleaseNotifier;
 use crate::options::Config;
@@ -61,7 +63,7 @@ enum Phase {
 }
 
 impl Engine {
-    pub(crate) fn new(store: Store, config: Config, owner: Arc<str>) -> Self {
+    pub(crate) fn new(store: Store, config: Config, owner: Arc<str>, _: Option<Arc<Home>>) -> Self {
         let store = Arc::new(store);
         let mark = ProviderMark::random();
         let lines = Lines::new(Arc::clone(&store), mark.clone(), Arc::clone(&owner));
@@ -156,6 +158,59 @@ impl Engine {
     pub(crate) fn is_first_warning(&self, name: &Arc<str>) -> bool {
         let mut warned = lock(&self.warned);
         warned.len() < MOST_WARNINGS && warned.insert(Arc::clone(name))
+    }
+
+    /// Notes that a commit begins under the hold.
+    #[expect(clippy::unused_self, reason = "the other machine needs it")]
+    pub(crate) fn begin_commit<'a>(&self, lease: &'a Lease, _marks: bool) -> OpenCommit<'a> {
+        lease.begin_commit()
+    }
+
+    /// Notes that a commit begins that marks the work; `false` if the hold is over.
+    #[expect(clippy::unused_self, reason = "the other machine needs it")]
+    pub(crate) fn begins_end(&self, lease: &Lease) -> bool {
+        lease.begin_commit_with_end()
+    }
+
+    /// A guarding statement has found no claim.
+    #[expect(clippy::unused_self, reason = "the other machine needs it")]
+    pub(crate) fn claim_is_gone(&self, lease: &Lease) {
+        lease.claim_is_gone();
+    }
+
+    /// A commit that marks the work has ended. Returns whether it was made although its outcome was unknown.
+    pub(crate) fn commit_ended(
+        &self,
+        lease: &Arc<Lease>,
+        committed: &Result<Result<(), LockError>, LockError>,
+    ) -> impl Future<Output = bool> + Send + Sync {
+        match committed {
+            Ok(_) => self.renewer.committed(lease),
+            Err(_) if lease.may_commit() => self.renewer.go_on(lease),
+            Err(_) => self.renewer.resume(lease),
+        }
+        std::future::ready(false)
+    }
+
+    /// The holds of this provider.
+    pub(crate) fn held(&self) -> Vec<Arc<Lease>> {
+        self.renewer.held()
+    }
+
+    /// Renews the hold of this lock at once, or all: an operator of this process has released locks by force.
+    pub(crate) fn renew_now(&self, name: Option<&str>) {
+        let is_it = |lease: &Lease| name.is_none_or(|name| lease.token_of(name).is_some());
+        self.renewer.renew_now(is_it);
+    }
+
+    /// The time since a renewal was confirmed.
+    pub(crate) fn last_renewal(&self) -> Option<Duration> {
+        self.renewer.last_renewal().map(|at| at.elapsed())
+    }
+
+    /// Whether a change stream is open.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.notifier.is_open()
     }
 
     /// The pauses of a call between its requests.

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 pub use self::detach::Detach;
 use crate::context::LockContext;
-use crate::engine::Engine;
-use crate::lease::{Hold, Lease};
+use crate::machine::{Engine, Hold, Lease};
 use crate::options::not_once;
 use crate::{FencingToken, LeaseHandle, LockError};
 
@@ -213,7 +212,7 @@ impl LockGuard {
     ///
     /// Outside a tokio runtime with time enabled. The lock is then released in the background.
     pub async fn done(mut self) -> Result<(), LockError> {
-        if self.lease().once.is_none() {
+        if !self.lease().is_once() {
             return Err(not_once("done"));
         }
         self.complete().await

@@ -84,6 +84,8 @@
 // The documentation says which items need a feature: rustdoc labels each item under a `cfg` by itself. No public item is
 // under one so far: the features choose TLS, bson and metrics behind the same interface.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// Nothing uses the machine that the core replaces.
+#![cfg_attr(feature = "next", allow(dead_code, unused_imports))]
 
 mod acquire;
 mod admin;
@@ -92,7 +94,11 @@ pub mod blocking;
 mod commit;
 mod context;
 #[cfg(any(test, feature = "next"))]
-#[allow(dead_code, unused_imports, reason = "the faces do not use it yet")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the faces use it with the feature `next`"
+)]
 mod core;
 mod duration;
 mod engine;
@@ -107,6 +113,7 @@ mod lease;
 mod line;
 mod lock;
 mod lock_id;
+mod machine;
 mod meter;
 mod moment;
 mod name;
@@ -124,7 +131,11 @@ mod provider;
 mod queue;
 mod run;
 #[cfg(any(test, feature = "next"))]
-#[allow(dead_code, reason = "the faces do not use it yet")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the faces use it with the feature `next`"
+)]
 mod shell;
 #[cfg(test)]
 mod simulation;

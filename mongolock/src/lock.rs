@@ -13,10 +13,8 @@ use std::time::Duration;
 
 use kind::HeldAs;
 
-use crate::acquire::Search;
 use crate::context::LockContext;
-use crate::engine::Engine;
-use crate::lease::Hold;
+use crate::machine::{Engine, Hold, Search};
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
 use crate::run::{self, Acquiring, OnLost, RunningHold};

@@ -32,9 +32,10 @@ use crate::module_tree::ModuleTree;
 
 /// The layers of the runtime from the top down: a module imports from its own layer and from those below it. The first are the
 /// public API, the last the values and tools.
-const RUNTIME_LAYERS: [&str; 11] = [
+const RUNTIME_LAYERS: [&str; 12] = [
     "lib attribute provider blocking lock guard permit context commit admin run fenced guide readme \
      fuzzing",
+    "machine",
     "acquire",
     "engine shell",
     "notifier",

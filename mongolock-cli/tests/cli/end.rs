@@ -313,6 +313,7 @@ async fn a_signal_ends_a_wait() {
         // A shell sees 130.
         let by_signal = code.is_none().then_some(signal.as_raw());
         assert_eq!(status.signal(), by_signal, "{status:?}");
+        until_waiting(&db, 0).await;
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::doc;
 use mongolock::LockProvider;
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, LentServer, TestDb, eventually, must};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -237,8 +237,27 @@ pub(crate) fn repetitions() -> usize {
 }
 
 /// Waits until so many processes wait for locks of this test.
-pub(crate) async fn until_waiting(db: &TestDb, number: u64) {
-    let waiters = db.database().collection::<Document>("distributed_locks.waiters");
+#[cfg(not(feature = "next"))]
+pub(crate) async fn until_waiting(db: &TestDb, number: usize) {
+    let waiters = db
+        .database()
+        .collection::<mongodb::bson::Document>("distributed_locks.waiters");
+    let number = u64::try_from(number).unwrap_or_default();
     let reached = || async { (waiters.count_documents(doc! {}).await.ok()? == number).then_some(()) };
+    must(eventually(BEFORE_EXPIRY, "this number of processes that wait", reached).await);
+}
+
+/// Waits until so many processes wait for locks of this test: each reads a change stream until it has ended.
+#[cfg(feature = "next")]
+pub(crate) async fn until_waiting(db: &TestDb, number: usize) {
+    let admin = must(db.without_stable_api().await).client().database("admin");
+    let reading = doc! { "ns": format!("{}.distributed_locks", db.name()), "op": "getmore" };
+    let pipeline = [doc! { "$currentOp": {} }, doc! { "$match": reading }];
+    let command = doc! { "aggregate": 1, "pipeline": pipeline.to_vec(), "cursor": {} };
+    let reached = || async {
+        let reply = admin.run_command(command.clone()).await.ok()?;
+        let found = reply.get_document("cursor").ok()?.get_array("firstBatch").ok()?;
+        (found.len() == number).then_some(())
+    };
     must(eventually(BEFORE_EXPIRY, "this number of processes that wait", reached).await);
 }

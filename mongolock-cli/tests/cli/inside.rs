@@ -3,10 +3,10 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use mongolock_tests::{TestDb, must, test_db};
+use mongolock_tests::{AMPLE, TestDb, eventually, must, test_db};
 use tokio::task::JoinSet;
 
-use crate::fixture::{mongolock, output, provider, until_waiting};
+use crate::fixture::{mongolock, output, provider};
 
 /// The limit of a wait that must not be used up.
 const WAIT: Duration = Duration::from_secs(60);
@@ -56,15 +56,15 @@ async fn a_wait_for_a_lock_that_is_held_around_it_ends_at_once() {
 async fn a_hold_with_reserved_tokens_is_known_as_well() {
     let db = test_db().await;
     let provider = provider(&db).await;
-    let rival = must(provider.to_builder().owner("rival").build());
-    let before = must(rival.lock("a").acquire().await);
+    let before = must(provider.lock("a").acquire().await);
     let mut waiters = JoinSet::new();
     for _ in 0..3 {
         let lock = provider.lock("a");
         waiters.spawn(async move { must(lock.acquire().await) });
         tokio::task::yield_now().await;
     }
-    until_waiting(&db, 1).await;
+    let all_wait = || async { (provider.health().await.waiting == 3).then_some(()) };
+    must(eventually(AMPLE, "three calls that wait", all_wait).await);
     must(before.release().await);
     let holder = must(waiters.join_next().await.expect("three of them wait"));
     let (token, owner) = (holder.fencing_token(), holder.context().owner().to_owned());

@@ -168,7 +168,7 @@ impl Search for Acquire<'_> {
 }
 
 impl<'a> Acquire<'a> {
-    pub(crate) fn new(
+    pub(crate) fn one(
         engine: &'a Arc<Engine>,
         name: &'a RenderedName,
         options: &'a Arc<Options>,

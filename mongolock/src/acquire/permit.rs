@@ -142,7 +142,7 @@ impl Search for AcquirePermit<'_> {
 }
 
 impl<'a> AcquirePermit<'a> {
-    pub(crate) fn new(
+    pub(crate) fn permit(
         engine: &'a Arc<Engine>,
         name: &'a RenderedName,
         permits: u32,

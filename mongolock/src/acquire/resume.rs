@@ -65,7 +65,7 @@ impl Search for Resume<'_> {
 }
 
 impl<'a> Resume<'a> {
-    pub(crate) fn new(
+    pub(crate) fn resumption(
         engine: &'a Arc<Engine>,
         name: &'a RenderedName,
         options: &'a Arc<Options>,

@@ -95,7 +95,7 @@ impl Search for AcquireSeveral<'_> {
 }
 
 impl<'a> AcquireSeveral<'a> {
-    pub(crate) fn new(
+    pub(crate) fn several(
         engine: &'a Arc<Engine>,
         names: &'a [RenderedName],
         first: usize,

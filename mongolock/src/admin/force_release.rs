@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::request;
-use crate::engine::Engine;
+use crate::machine::Engine;
 use crate::protocol::Value;
 use crate::store::Selected;
 use crate::{FencingToken, LockError, permit_id, trace};
@@ -126,7 +126,7 @@ impl ForceRelease {
         let was_released = engine.store.force_release(seen).await?;
         if was_released {
             trace::forced(&name);
-            engine.renewer.renew_now(|lease| lease.token_of(&name).is_some());
+            engine.renew_now(Some(&name));
         }
         Ok(was_released)
     }

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::request;
-use crate::engine::Engine;
+use crate::machine::Engine;
 use crate::store::{SeenHold, Selected};
 use crate::{LockError, task, trace};
 
@@ -64,7 +64,7 @@ impl ReleaseOwner {
         }
         trace::owner_forced(&owner, count);
         if count > 0 && *engine.owner == owner {
-            engine.renewer.renew_now(|_| true);
+            engine.renew_now(None);
         }
         failed.map(|()| count)
     }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use super::{Made, NOT_BEGUN, ended, none_to_guard};
 use crate::LockError;
 use crate::backoff::Backoff;
-use crate::lease::{Lease, OpenCommit};
+use crate::machine::{Lease, OpenCommit};
 use crate::moment::Luck;
 use crate::store::driver_error;
 use crate::store::reply::{labelled, with_label};
@@ -83,7 +83,7 @@ pub(super) async fn send_guard(
 ) -> Result<GuardOutcome, LockError> {
     let mut repetitions = Repetitions::new();
     loop {
-        lease.ensure_held()?;
+        lease.ensure_may_commit()?;
         match timeout(COMMIT_NO_REPLY, store.guard(lease.keys(), change, session)).await {
             Ok(Err(LockError::Mongo(error))) if driver_error::is_rejected(&error) => {
                 if !repetitions.next().await {

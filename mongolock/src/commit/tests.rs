@@ -4,6 +4,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::*;
+use crate::LossReason;
 use crate::{FencingToken, LockGuard, LockProvider};
 
 /// The tokens of two holders, one after the other, that both waited for the lock.
@@ -87,7 +88,8 @@ async fn a_hold_whose_work_a_commit_has_marked_has_ended_well() {
     let provider = LockProvider::in_memory();
     let guard = committing(&provider).await;
     let (made, late) = (guard.lease().begin_commit(), guard.lease().begin_commit());
-    assert!(matches!(claim_is_gone(guard.lease()), LockError::Lost { .. }));
+    guard.lease().claim_is_gone();
+    assert!(matches!(guard.lease().lost_error(), LockError::Lost { .. }));
     late.ended(false);
     assert!(!guard.lease().is_lost());
     made.ended(true);

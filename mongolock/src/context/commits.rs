@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mongodb::ClientSession;
 
 use super::LockContext;
-use crate::lease::Lease;
+use crate::machine::Lease;
 use crate::{LockError, commit};
 
 impl LockContext {
@@ -86,8 +86,8 @@ impl LockContext {
     pub async fn commit(&self, session: &mut ClientSession) -> Result<(), LockError> {
         let shields = || self.shield_bodies();
         let leases: Vec<&Arc<Lease>> = self.leases().collect();
-        let store = &self.level.engine.store;
-        commit::guarded(&leases, store, commit::keeping, shields, session).await?
+        let engine = &self.level.engine;
+        commit::guarded(&leases, engine, false, commit::keeping, shields, session).await?
     }
 
     /// Commits the session's transaction as [`commit`](Self::commit) does, and marks the work as done in the same
@@ -137,6 +137,6 @@ impl LockContext {
     /// Outside a tokio runtime with time enabled.
     pub async fn commit_done(&self, session: &mut ClientSession) -> Result<(), LockError> {
         let shields = || self.shield_bodies();
-        commit::guarded_done(self.lease(), &self.level.engine.renewer, shields, session).await
+        commit::guarded_done(self.lease(), &self.level.engine, shields, session).await
     }
 }

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tokio::sync::Semaphore;
 
 use super::LockContext;
-use crate::engine::Engine;
-use crate::lease::{CancelShield, Lease};
+use crate::machine::{CancelShield, Engine, Lease};
 use crate::sync::lock;
 use crate::{FencingToken, permit_id};
 

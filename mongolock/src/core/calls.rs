@@ -1,11 +1,11 @@
 //! Callers that wait: how a call begins, and why it ends without the lock.
 
-use super::event::{Cause, Failure, Join, Notice, Seen, Waiter, Wanted};
+use super::event::{Cause, Failure, Join, Notice, Report, Seen, Waiter, Wanted};
 use super::lanes::Flight;
 use super::limits::UNANSWERED;
 use super::slab::Key;
-use super::state::{Call, Caller, Core, Due, Phase, Room};
-use super::time::Time;
+use super::state::{Call, Caller, Core, Due, Phase, Room, Stage};
+use super::time::{Span, Time};
 use crate::protocol::Ms;
 
 impl<C: Clone> Core<C> {
@@ -17,19 +17,33 @@ impl<C: Clone> Core<C> {
             Phase::Closed => false,
         };
         if !may_begin {
-            self.notify(join.cell, Notice::Failed(Cause::ShutDown.into()));
+            let failure = Failure {
+                cause: Cause::ShutDown,
+                silent_for: 0,
+                name: None,
+                seen: None,
+                fault: None,
+            };
+            self.notify(join.cell, Notice::Failed(failure));
             return None;
         }
-        let caller = Caller::new(now, join);
+        let caller = Caller {
+            cell: join.cell,
+            rules: join.rules,
+            begun: now,
+            deadline: join.limit.map(|limit| now + limit),
+            is_try: join.is_try,
+            is_inside_hold: join.is_inside_hold,
+        };
         let (name, width) = match wanted {
             Wanted::Lock(name) => (name, 0),
             Wanted::Permit(name, width) => (name, width),
             Wanted::All(names) => return Some(self.join_all(now, names, caller)),
-            Wanted::Leases(leases, rest) => return Some(self.resume(now, leases, rest, caller)),
+            Wanted::Leases(leases, rest) => return Some(self.resume(leases, rest, caller)),
         };
-        let room = self.room_of(now, name);
+        let room = self.room_of(name);
         self.rooms[room].permits.widen(width);
-        let call = self.enter(now, Call::new(caller, room, width));
+        let call = self.enter(now, Call::new(caller, room, width, None));
         self.touch(now, room);
         Some(Waiter::One(call))
     }
@@ -38,11 +52,12 @@ impl<C: Clone> Core<C> {
     pub(super) fn enter(&mut self, now: Time, call: Call<C>) -> Key {
         let room = &mut self.rooms[call.room];
         room.used = now;
-        if room.queue.is_empty() && room.turn.is_none() && !room.order.yields() {
+        room.is_shared |= !room.queue.is_empty() || room.turn.is_some_and(|turn| self.claims[turn].is_held());
+        if room.queue.is_empty() && room.turn.is_none() && !room.order.yields {
             let is_reported = self.stream.reports(room.filter);
             room.pause_until = now + if is_reported { room.time_slot(0.0) } else { 0 };
         }
-        let due = call.caller.deadline.unwrap_or(now + UNANSWERED);
+        let (due, _) = call.caller.limit(now);
         self.asking += usize::from(call.can_end_by_reply());
         let key = self.calls.insert(call);
         room.queue.push_back(key);
@@ -74,15 +89,37 @@ impl<C: Clone> Core<C> {
     /// The call, and the set that waits with it, ends without the lock. `touch` follows.
     pub(super) fn fail(&mut self, now: Time, key: Key, cause: Cause) {
         let Some(call) = self.remove_call(key) else { return };
-        let room = &self.rooms[call.room];
-        let (seen, fault) = (room.seen.clone(), room.fault.clone());
+        let failure = self.failure(now, call.room, call.caller.begun, cause);
         if let Some(set) = call.set {
             self.leave_set(now, set);
         }
-        let seen = seen.map(|(at, seen)| (now - at, seen));
-        let fault = fault.map(|(at, fault)| (now - at, fault));
-        let failure = Failure { cause, seen, fault };
         self.notify(call.caller.cell, Notice::Failed(failure));
+    }
+
+    /// Why a call for a lock fails, with what is known of the lock.
+    pub(super) fn failure(&self, now: Time, room: Key, begun: Time, cause: Cause) -> Failure {
+        let room = &self.rooms[room];
+        let turn = room.turn.map(|turn| &self.claims[turn]);
+        let replied = room.replied;
+        let asked = turn.and_then(|turn| match turn.stage {
+            Stage::Asking if turn.flights > 0 => Some(Some(room.asked)),
+            // It waits for the reply to the release.
+            Stage::Asking | Stage::Releasing(_) => Some(None),
+            _ => None,
+        });
+        let silent_for = match asked {
+            None => 0,
+            Some(_) if replied == Time::default() => Span::MAX,
+            Some(asked) if replied >= begun => asked.map_or(0, |asked| now - asked.max(replied)),
+            Some(asked) => now - asked.unwrap_or(begun).min(begun).max(replied),
+        };
+        Failure {
+            cause,
+            silent_for,
+            name: Some(room.name.clone()),
+            seen: room.seen.clone().map(|(at, seen)| (now - at, seen)),
+            fault: room.fault.clone().map(|(at, fault)| (now - at, fault)),
+        }
     }
 
     /// The same, with what follows for the lock.
@@ -95,11 +132,7 @@ impl<C: Clone> Core<C> {
 
     pub(super) fn call_due(&mut self, now: Time, key: Key) {
         let call = &self.calls[key];
-        let replied = self.rooms[call.room].replied.max(call.caller.begun);
-        let limit = match call.caller.deadline {
-            Some(deadline) => (deadline, Cause::Timeout),
-            None => (replied + UNANSWERED, Cause::Unanswered),
-        };
+        let limit = call.caller.limit(self.rooms[call.room].replied);
         let (at, cause) = match call.period {
             Some(period) if period.ends < limit.0 => (period.ends, Cause::PeriodOver),
             _ => limit,
@@ -124,6 +157,10 @@ impl<C: Clone> Core<C> {
             {
                 call.period = Some(period);
                 self.arm(Due::Call(key), period.ends);
+                if let Some(length) = once.is_close_to_boundary(server) {
+                    let name = self.rooms[room].name.clone();
+                    self.tell(Report::CloseToBoundary(name, length));
+                }
             }
         }
     }
@@ -133,12 +170,10 @@ impl<C: Clone> Core<C> {
         self.fail_calls(now, key, |core, call| {
             let room = &core.rooms[key];
             let is_held = |key: Key| core.claims[key].is_held();
+            let owners = room.permits.owners(call.width);
             let is_busy = match call.width {
                 0 => room.turn.is_some_and(is_held),
-                width => room
-                    .permits
-                    .owners(width)
-                    .is_some_and(|mut owners| owners.all(is_held)),
+                _ => owners.is_some_and(|mut owners| owners.all(is_held)),
             };
             (call.caller.is_try && is_busy).then_some(Cause::Busy)
         });
@@ -166,7 +201,12 @@ impl<C: Clone> Core<C> {
         });
     }
 
-    fn fail_calls(&mut self, now: Time, room: Key, cause: impl Fn(&Self, &Call<C>) -> Option<Cause>) {
+    pub(super) fn fail_calls(
+        &mut self,
+        now: Time,
+        room: Key,
+        cause: impl Fn(&Self, &Call<C>) -> Option<Cause>,
+    ) {
         if self.asking == 0 {
             return;
         }
@@ -203,26 +243,24 @@ impl<C: Clone> Core<C> {
 }
 
 impl<C> Caller<C> {
-    fn new(now: Time, join: Join<C>) -> Self {
-        Self {
-            cell: join.cell,
-            rules: join.rules,
-            begun: now,
-            deadline: join.limit.map(|limit| now + limit),
-            is_try: join.is_try,
+    /// When its call fails, and why, if its lock had its last reply then.
+    pub(super) fn limit(&self, replied: Time) -> (Time, Cause) {
+        match self.deadline {
+            Some(deadline) => (deadline, Cause::Timeout),
+            None => (replied.max(self.begun) + UNANSWERED, Cause::Unanswered),
         }
     }
 }
 
 impl<C> Call<C> {
-    pub(super) fn new(caller: Caller<C>, room: Key, width: u32) -> Self {
+    pub(super) fn new(caller: Caller<C>, room: Key, width: u32, set: Option<Key>) -> Self {
         Self {
             caller,
             room,
             width,
             period: None,
             asked: None,
-            set: None,
+            set,
             due: None,
         }
     }

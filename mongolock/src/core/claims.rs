@@ -7,10 +7,10 @@ use super::once::Once;
 use super::slab::Key;
 use super::state::{Claim, Core, Lease, Phase, Stage};
 use super::time::{MS, Span, Time};
-use crate::protocol::{Ms, Reply, Sight};
+use crate::protocol::{Ms, Reply, Sight, Until};
 
 /// The part of a lease that its holder relies on: the clocks of two hosts can differ by 1 %, and times are whole milliseconds.
-pub(super) fn relied_on(lasts: Ms) -> Span {
+pub(crate) fn relied_on(lasts: Ms) -> Span {
     lasts * MS - margin(lasts)
 }
 
@@ -20,15 +20,31 @@ pub(super) fn margin(lasts: Ms) -> Span {
 }
 
 impl<C: Clone> Core<C> {
+    /// A command has ended: what it was sent for is under way no longer.
+    pub(super) fn lands(&mut self, now: Time, flight: &Flight, key: Key, fault: Option<&Fault>) {
+        let is_unclear = fault.is_some_and(|fault| fault.kind.is_unclear());
+        if let Some(claim) = self.claims.get_mut(key) {
+            claim.landed(now, flight, fault, is_unclear);
+        }
+    }
+
+    /// The same of a part of a lease that a resumption has not got, and whether it is one.
+    pub(super) fn lands_missed(&mut self, now: Time, flight: &Flight, key: Key, reply: &Reply) -> bool {
+        let claim = self.claims.get(key);
+        let is_missed =
+            claim.is_some_and(|claim| claim.resumes.is_some() && claim.own_sight(reply).is_none());
+        if is_missed {
+            self.lands(now, flight, key, None);
+        }
+        is_missed
+    }
+
     /// What a command says of one claim.
     pub(super) fn replied(&mut self, now: Time, flight: &Flight, key: Key, reply: Result<&Reply, &Fault>) {
-        let Some(claim) = self.claims.get_mut(key) else {
+        let Some(claim) = self.claims.get(key) else {
             return;
         };
         let room = claim.room;
-        if flight.lane == Lane::Claims {
-            claim.landed(now, flight, reply.is_err_and(|fault| fault.kind.is_unclear()));
-        }
         if let Ok(reply) = reply {
             self.rooms[room].replied = now;
             if let Some(server) = reply.sight.as_ref().and_then(|sight| sight.now) {
@@ -42,7 +58,11 @@ impl<C: Clone> Core<C> {
             (Lane::Ends, Err(fault)) => self.end_failed(now, key, fault),
             (Lane::Renewals, Ok(reply)) => self.renewal_replied(now, flight, key, reply),
             (Lane::Renewals, Err(fault)) => self.renewal_failed(now, key, fault),
-            (Lane::Looks, _) => {}
+            (Lane::Looks, Ok(_)) => {}
+            (Lane::Looks, Err(fault)) => {
+                self.ask_now(now, room);
+                self.note_fault(now, room, fault);
+            }
         }
         self.touch(now, room);
     }
@@ -51,20 +71,19 @@ impl<C: Clone> Core<C> {
         self.note_trip(now - flight.sent);
         let claim = &mut self.claims[key];
         let room = claim.room;
-        let own = claim.own_sight(reply);
+        let (own, seen) = (
+            claim.own_sight(reply),
+            Seen::of(reply.sight.as_ref(), self.conf.margin),
+        );
         match (&mut claim.stage, own) {
             (Stage::Asking, Some((sight, last))) => self.won(now, flight, key, sight, last),
             (Stage::Asking, None) if claim.resumes.is_some() => self.resumption_missed(now, key, reply),
+            (Stage::Asking, None) if claim.permit.is_some() => self.permit_missed(now, flight, key, seen),
             (Stage::Asking, None) => {
-                let is_of_permit = claim.permit.is_some();
-                let seen = reply
-                    .sight
-                    .as_ref()
-                    .and_then(|sight| Seen::of(sight, self.conf.margin));
-                match seen {
-                    seen if is_of_permit => return self.permit_missed(now, flight, key, seen),
-                    Some(seen) => self.missed(now, flight, room, &seen),
-                    None => {}
+                // Without a document another client has inserted it at the same time.
+                let is_inserted = reply.sight.is_none() && reply.is_applied == Some(false);
+                if let Some(seen) = seen.or_else(|| is_inserted.then(Seen::default)) {
+                    self.missed(now, flight, room, &seen);
                 }
                 self.withdraw(now, key);
             }
@@ -106,8 +125,10 @@ impl<C: Clone> Core<C> {
             until: flight.sent + relied_on(left),
             renew_at: flight.sent + rules.renew_every * MS,
             renewable_until: Time::NEVER,
+            may_last: now - flight.sent > limits::SLOW,
+            is_blocked: false,
         };
-        (claim.last, claim.token) = (last, last - (limits::TOKENS - 1));
+        (claim.last, claim.token) = (last, last - (claim.tokens - 1));
         let acquired_at = sight.document.acquired_at.date();
         let mark_until = |(once, at): (Once, Ms)| once.mark_of(at, flight.sent);
         claim.mark_until = rules.once.zip(acquired_at).map(mark_until);
@@ -115,12 +136,20 @@ impl<C: Clone> Core<C> {
             return self.resumed(now, key, lease);
         }
         let fits = self.fits(key);
-        self.stops_asking(key);
-        if lease.until <= now || !fits || self.phase == Phase::Closed {
+        if self.claims[key].permit.is_some() {
+            self.stops_asking(key);
+        }
+        let period = self.first(&self.rooms[room]).and_then(|call| call.period);
+        let period = period.zip(acquired_at);
+        // A call that has gone has acquired it in an earlier period, whose mark would say nothing of this one.
+        let is_earlier = match (self.claims[key].mark_until, period) {
+            (Some((Until::At(end), _)), Some((period, _))) => end < period.end,
+            _ => false,
+        };
+        if lease.until <= now || !fits || is_earlier || self.phase == Phase::Closed {
             return self.release(now, key, None, true);
         }
         let first = self.rooms[room].queue[0];
-        let period = self.calls[first].period.zip(acquired_at);
         // It counts from the request: the server can have delayed it.
         if period.is_some_and(|(period, at)| period.is_over(at, now - flight.sent)) {
             self.release(now, key, None, true);
@@ -129,6 +158,10 @@ impl<C: Clone> Core<C> {
         let (room, claim) = (&mut self.rooms[room], &mut self.claims[key]);
         room.order.acquired(now);
         (room.misses, room.is_outdated) = (0, false);
+        if room.permits.is_of_lock() {
+            // Nobody else has it.
+            room.seen = None;
+        }
         (claim.turn_since, claim.turn_left) = (now, room.queue.len() - 1);
         self.deliver(now, key, lease);
     }
@@ -143,32 +176,40 @@ impl<C: Clone> Core<C> {
 
     /// Single slow replies say little, and the first ones have opened a connection.
     fn note_trip(&mut self, took: Span) {
-        if self.trips < limits::FIRST_TRIPS {
-            self.trip = if self.trips == 0 {
-                took
-            } else {
-                self.trip.min(took)
-            };
-            self.trips += 1;
-        } else {
-            self.trip += (took - self.trip).min(self.trip.max(MS)) / 8;
+        match self.trips {
+            0 => self.trip = took,
+            1..limits::FIRST_TRIPS => self.trip = self.trip.min(took),
+            _ => self.trip += (took - self.trip).min(self.trip.max(MS)) / 8,
         }
+        self.trips = (self.trips + 1).min(limits::FIRST_TRIPS);
     }
 }
 
 impl<C> Claim<C> {
     /// What the reply says of the document, and its token, if this claim has the lock.
-    fn own_sight<'a>(&self, reply: &'a Reply) -> Option<(&'a Sight, i64)> {
+    pub(super) fn own_sight<'a>(&self, reply: &'a Reply) -> Option<(&'a Sight, i64)> {
         let sight = reply.sight.as_ref()?;
         let is_own = self.id.as_ref().is_some_and(|id| sight.has(id));
         is_own.then_some((sight, sight.document.token.long()?))
     }
 
-    /// A claim has had its reply, or has ended without one: what the driver has sent by now ends at the server by its limit.
-    pub(super) fn landed(&mut self, now: Time, flight: &Flight, is_unclear: bool) {
-        self.flights -= 1;
-        if is_unclear {
-            (self.is_unclear, self.dead_at) = (true, self.dead_at.max(now + flight.limit));
+    /// A command has had its reply, or has ended without one: what the driver has sent by now ends at the server by its limit.
+    pub(super) fn landed(&mut self, now: Time, flight: &Flight, fault: Option<&Fault>, is_unclear: bool) {
+        match (flight.lane, fault) {
+            (Lane::Claims, _) => {
+                self.flights -= 1;
+                if is_unclear {
+                    (self.is_unclear, self.dead_at) = (true, self.dead_at.max(now + flight.limit));
+                }
+            }
+            (Lane::Ends, Some(fault)) => {
+                if let Some(closing) = self.closing_mut() {
+                    // What was never applied is no earlier release.
+                    closing.tries = closing.tries.saturating_sub(u8::from(!is_unclear));
+                    closing.fault = Some(fault.clone());
+                }
+            }
+            _ => {}
         }
     }
 }

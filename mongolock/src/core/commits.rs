@@ -6,9 +6,10 @@
 //! | a commit begins | it is under way | one more is | it is under way | nothing: it cannot commit |
 //! | it was made | – | one less | – | – |
 //! | it was made, with the mark | – | the hold has ended with its mark | – | the release finds the mark |
-//! | it was not made, or nobody knows of one without a mark | – | one less; a renewal that was missed is repeated | – | – |
+//! | it was not made | – | one less; a renewal that was missed is repeated | – | – |
+//! | the outcome of one without a mark is unknown | – | one less; the claim is not handed over | – | – |
 //! | the outcome of one with a mark is unknown | – | a renewal is sent, which decides | – | the release finds the claim or the mark |
-//! | the holder is done | handed over or released | after the last commit; not handed over if one is unknown | released | – |
+//! | the holder is done | handed over or released | after the last commit | released | – |
 //! | a renewal is due | together with others | alone: it waits for the transaction | alone | alone |
 //! | a renewal finds the claim | renewed | renewed | renewed; the transaction was not made, if it was sent after its end | renewed |
 //! | a renewal finds the mark | – | the hold has ended with its mark | the same; the transaction was made | nothing |
@@ -17,7 +18,8 @@
 //! | shutdown | lost | lost; with a mark under way after that commit | lost, the outcome stays unknown | it goes on |
 //! | the claim is to be released | – | the release waits in the server for the transaction, and is repeated | – | – |
 //!
-//! A commit without a mark leaves the id as it is, so its outcome is of no concern to the lock. A set has each event for all of its
+//! A commit without a mark leaves the id as it is, so its outcome decides nothing. It may still be made while its documents are blocked,
+//! and only a release waits for that. A set has each event for all of its
 //! claims, and one that is lost is lost as a whole. A commit in a joined context is one of the hold that it has joined. A permit has no
 //! token that data could refuse, so nothing commits under it.
 
@@ -27,7 +29,6 @@ use super::limits::{LIMIT, NO_REPLY};
 use super::slab::Key;
 use super::state::{Core, Due, Postponed, Unknown};
 use super::time::{MS, Time};
-use crate::protocol::text::mark_of;
 use crate::protocol::{Reply, Until};
 
 impl<C: Clone> Core<C> {
@@ -39,7 +40,7 @@ impl<C: Clone> Core<C> {
             if marks {
                 claim.commits.marks = true;
                 claim.commits.mark_ends = claim.mark_until.map(|(until, ends)| match until {
-                    Until::After(kept) => Time(now.0.saturating_add(kept.saturating_mul(MS))),
+                    Until::After(kept) => now + kept.saturating_mul(MS),
                     Until::At(_) => ends,
                 });
                 self.end_with_mark(key);
@@ -68,13 +69,12 @@ impl<C: Clone> Core<C> {
         hold: Hold,
         marks: bool,
         was_made: Option<bool>,
-        awaited: Option<C>,
+        mut awaited: Option<C>,
     ) {
-        let mut awaited = awaited;
         let claims = match hold {
-            // The hold of the set has ended meanwhile, and its claims wait for this.
-            Hold::Set(set) if self.sets.get(set).is_none() => self.claims_after(set),
-            _ => self.claims_of(hold),
+            // Also of one whose hold has ended meanwhile: its claims wait for this.
+            Hold::Set(set) => self.claims_after(set),
+            Hold::One(..) => self.claims_of(hold),
         };
         for key in claims {
             let claim = self.claims.get_mut(key).filter(|claim| claim.is_held());
@@ -83,23 +83,27 @@ impl<C: Clone> Core<C> {
             };
             claim.commits.open -= 1;
             let is_last = claim.commits.open == 0;
+            // A renewal has not found it during the transaction.
+            let is_missed = claim
+                .lease_mut()
+                .is_some_and(|lease| lease.renew_at >= lease.until);
             claim.commits.marks &= !is_last;
+            claim.commits.is_unclear |= was_made.is_none();
             if is_last && was_made == Some(false) {
                 claim.commits.mark_ends = None;
             }
             match was_made {
                 _ if !marks => {}
-                Some(true) => self.finish(now, key, Ended::Marked),
-                Some(false) => self.renew(now, key),
+                Some(true) => self.finish(now, key, Ok(Ended::Marked)),
+                Some(false) if is_missed => self.renew(key),
+                Some(false) => {}
                 None => self.ask_for_commit(now, key, awaited.take()),
             }
             if is_last {
                 self.end_postponed(now, key);
             }
         }
-        if let Some(cell) = awaited {
-            self.notify(cell, Notice::Committed(Err(None)));
-        }
+        self.notify(awaited, Notice::Committed(Err(None)));
     }
 
     fn claims_after(&self, set: Key) -> Vec<Key> {
@@ -117,7 +121,7 @@ impl<C: Clone> Core<C> {
             asked: None,
         });
         self.arm(Due::Claim(key), limit);
-        self.renew(now, key);
+        self.renew(key);
     }
 
     /// What was to happen to the hold while a commit was under way.
@@ -134,31 +138,27 @@ impl<C: Clone> Core<C> {
     }
 
     /// The claim leaves its hold. Who waits for the outcome of a commit, or for its own end after one, waits no longer.
-    pub(super) fn leave_commits(&mut self, key: Key, ended: Ended) {
+    pub(super) fn leave_commits(&mut self, now: Time, key: Key, ended: Ended) {
         let commits = &mut self.claims[key].commits;
         let (unknown, postponed) = (commits.unknown.take(), commits.postponed.take());
-        if let Some(waiting) = unknown.and_then(|unknown| unknown.waiter) {
-            self.notify(waiting, Notice::Committed(Err(None)));
-        }
+        let waiter = unknown.and_then(|unknown| unknown.waiter);
+        self.notify(waiter, Notice::Committed(Err(None)));
         if let Some(Postponed::Ending(awaited)) = postponed {
-            self.notify_ended(awaited, Ok(ended));
+            self.notify_ended(now, awaited, Ok(ended));
         }
     }
 
     /// A renewal does not find the claim.
     pub(super) fn renewal_missed(&mut self, now: Time, flight: &Flight, key: Key, reply: &Reply) {
         let claim = &mut self.claims[key];
-        let is_marked = reply.sight.as_ref().zip(claim.id.as_ref());
-        if is_marked.is_some_and(|(sight, id)| sight.has(&mark_of(id))) {
+        if claim.is_marked_by(reply) {
             self.commit_decided(flight, key, true);
-            self.finish(now, key, Ended::Marked);
+            self.finish(now, key, Ok(Ended::Marked));
         } else if !(claim.commits.open > 0 && claim.commits.marks) {
             self.lose(now, key, Loss::Gone);
         } else if let Some(lease) = claim.lease_mut() {
             // The end of the commit sends another one.
-            let at = lease.until;
-            lease.renew_at = at;
-            self.arm(Due::Claim(key), at);
+            lease.renew_at = lease.until;
         }
     }
 
@@ -172,9 +172,8 @@ impl<C: Clone> Core<C> {
         if unknown.is_some() && commits.open == 0 {
             commits.mark_ends = None;
         }
-        if let Some(cell) = unknown.and_then(|unknown| unknown.waiter) {
-            self.notify(cell, Notice::Committed(Ok(was_made)));
-        }
+        let waiter = unknown.and_then(|unknown| unknown.waiter);
+        self.notify(waiter, Notice::Committed(Ok(was_made)));
     }
 
     /// The caller does not wait for longer than a command can take.
@@ -185,8 +184,9 @@ impl<C: Clone> Core<C> {
         if unknown.limit > now {
             let at = unknown.limit;
             self.arm(Due::Claim(key), at);
-        } else if let Some(cell) = unknown.waiter.take() {
-            self.notify(cell, Notice::Committed(Err(None)));
+        } else {
+            let waiter = unknown.waiter.take();
+            self.notify(waiter, Notice::Committed(Err(None)));
         }
     }
 }

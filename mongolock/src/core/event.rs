@@ -8,7 +8,7 @@ use super::once::Once;
 use super::slab::Key;
 use super::time::{Span, Time};
 use crate::protocol::text::is_mark;
-use crate::protocol::{LockId, Ms, Name, News, Order, Reply, Row, Sight};
+use crate::protocol::{LockId, Ms, Name, News, Order, Reply, Row, Sight, Until};
 
 /// The options of a call and of its hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,6 +69,8 @@ pub(crate) enum Event<C> {
         was_made: Option<bool>,
         awaited: Option<C>,
     },
+    /// An operator of this process has released locks by force: the hold of this lock is renewed at once, or all are.
+    Renew(Option<Name>),
     /// These ids of detached leases have no handle that anybody has.
     Discard(Vec<(Name, LockId)>),
     /// A command has its replies, one for each row, or has failed.
@@ -105,6 +107,8 @@ pub(crate) enum Hold {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Ending {
     Release,
+    /// The caller has gone before it had the hold, so there is no minimum hold.
+    Untaken,
     /// The work has succeeded, and need not be done again for a time.
     Done,
     /// The lease lasts on with these ids, one for each name, for this long.
@@ -121,18 +125,46 @@ pub(crate) enum Effect<C> {
     /// Open the change stream with this number, for these locks or for all, and then close the one before.
     Watch(u32, Option<Vec<Name>>),
     Unwatch,
-    /// A command for this lock has failed.
-    Report(Name, Lane, Fault),
+    Report(Report<C>),
     /// After a shutdown nothing is held, awaited or being released.
     Idle,
 }
 
-/// What the commands of a lane do.
+/// What has happened that an operator may want to know.
+#[derive(Debug, Clone)]
+pub(crate) enum Report<C> {
+    /// A command has failed.
+    Failed(Failed<C>),
+    /// The rows of a command that has failed go alone.
+    Split(usize, Fault),
+    /// Another process has the lock, for this long if its lease is not renewed, and the next command is sent after this pause.
+    Waiting(Name, Option<Ms>, Span),
+    /// A call with periods of this length came close to the boundary between two.
+    CloseToBoundary(Name, Ms),
+    /// A permit with this number is held, and the callers here give a smaller number of permits.
+    PermitsDiffer(Name, u32, u32),
+}
+
+/// A command that has failed.
+#[derive(Debug, Clone)]
+pub(crate) struct Failed<C> {
+    pub(crate) lane: Lane,
+    /// For so many locks, of which this is the first.
+    pub(crate) number: usize,
+    pub(crate) name: Name,
+    /// The holder of that one, or who waits for its end.
+    pub(crate) cell: Option<C>,
+    pub(crate) fault: Fault,
+    /// It is repeated after this pause, if it is.
+    pub(crate) pause: Option<Span>,
+}
+
+/// What the commands of a lane do. Those that matter most come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Lane {
-    Claims,
-    Ends,
     Renewals,
+    Ends,
+    Claims,
     Looks,
 }
 
@@ -157,19 +189,31 @@ pub(crate) enum Saw {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Notice {
     /// It has the lock; the lease lasts until this time.
-    Held(Hold, Time),
-    /// It has all locks of its set, or the lease that it resumes, with a token for each name.
-    HeldAll(Hold, Vec<i64>, Time),
+    Held(Hold, Grant, Time),
+    /// It has all locks of its set, or the lease that it resumes, in the order of the names.
+    HeldAll(Hold, Vec<Grant>, Time),
     /// The lease lasts until this time; it is an earlier one if a transaction may have marked the work.
     Extended(Time),
     /// The hold is lost.
     Lost(Loss),
     /// The hold has ended, and how; or the last failure of the command that ends it, which may have been applied.
-    Ended(Result<Ended, Option<Fault>>),
+    Ended(Outcome),
     /// Whether the transaction was made whose outcome was unknown, or why that is not known.
     Committed(Result<bool, Option<Fault>>),
     /// The call has no lock.
     Failed(Failure),
+}
+
+/// What a holder has for one name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Grant {
+    /// The id of the claim.
+    pub(crate) id: LockId,
+    pub(crate) token: i64,
+    /// The number of the permit, if it is one.
+    pub(crate) permit: Option<u32>,
+    /// Until when the mark of its work stands, if it may succeed only once.
+    pub(crate) mark: Option<Until>,
 }
 
 /// Why a hold is lost.
@@ -182,11 +226,16 @@ pub(crate) enum Loss {
     ShutDown,
 }
 
+/// How a hold has ended, or the last failure of the command that ends it.
+pub(crate) type Outcome = Result<Ended, Option<Fault>>;
+
 /// How a hold has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Ended {
     /// It was held until its release.
     Released,
+    /// The same, and its claim has gone to the next call in this process.
+    HandedOver,
     /// Its work is marked as done.
     Marked,
     Detached,
@@ -198,6 +247,10 @@ pub(crate) enum Ended {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Failure {
     pub(crate) cause: Cause,
+    /// The lock that the call has waited for, if it has begun.
+    pub(crate) name: Option<Name>,
+    /// The time since the last reply, if a command for the lock is under way.
+    pub(crate) silent_for: Span,
     pub(crate) seen: Option<(Span, Seen)>,
     pub(crate) fault: Option<(Span, Fault)>,
 }
@@ -216,13 +269,14 @@ pub(crate) enum Cause {
     Refused,
     /// For long no command had a reply.
     Unanswered,
-    /// The lease that was to be resumed does not exist any more.
+    /// The lease that was to be resumed does not exist any more, or its time is over.
     Gone,
+    Expired,
     ShutDown,
 }
 
 /// Who has a lock, as the server has said.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The text of the id; empty if the document has none, or one that is no text.
     pub(crate) lock_id: LockId,
@@ -230,6 +284,8 @@ pub(crate) struct Seen {
     pub(crate) held_for: Option<Ms>,
     /// The time until the lock is free without a renewal or a release; `None` if that is not known.
     pub(crate) left: Option<Ms>,
+    /// The end in the document, by the server's clock.
+    pub(crate) ends: Option<Ms>,
 }
 
 /// Why a command has no reply, or an error as its reply.
@@ -246,18 +302,44 @@ pub(crate) enum FaultKind {
     Unclear,
     /// It was not applied and will not be.
     NotApplied,
+    /// No server can be reached: a single try ends.
+    Unreachable { may_be_applied: bool },
     /// The server has ended it at its limit, because another operation blocks a document.
     Blocked,
     /// The server refuses it, and would refuse it again.
     Lasting,
+    /// The same of one that may have been applied: its document is damaged, or its outcome may not be read.
+    Damaged,
     /// The server has rejected it because of its load. Of a command with several parts those before may have been applied.
     Overloaded { may_be_applied: bool },
 }
 
 impl FaultKind {
+    /// Whether it is refused, and would be again.
+    pub(crate) fn is_lasting(self) -> bool {
+        matches!(self, Self::Lasting | Self::Damaged)
+    }
+
+    /// Whether it was not applied and will not be.
+    pub(super) fn was_not_applied(self) -> bool {
+        matches!(
+            self,
+            Self::NotApplied
+                | Self::Unreachable {
+                    may_be_applied: false
+                }
+        )
+    }
+
     /// Whether the command may have been applied, or may be yet.
     pub(super) fn is_unclear(self) -> bool {
-        matches!(self, Self::Unclear | Self::Overloaded { may_be_applied: true })
+        matches!(
+            self,
+            Self::Unclear
+                | Self::Damaged
+                | Self::Overloaded { may_be_applied: true }
+                | Self::Unreachable { may_be_applied: true }
+        )
     }
 }
 
@@ -276,16 +358,17 @@ impl Hash for Fault {
     }
 }
 
-impl From<Cause> for Failure {
-    fn from(cause: Cause) -> Self {
-        let (seen, fault) = (None, None);
-        Self { cause, seen, fault }
+/// Without the end in the document, which is only told.
+impl Hash for Seen {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.lock_id, self.held_for, self.left).hash(state);
     }
 }
 
 impl Seen {
     /// What the server said of a lock that is taken; `None` if it is free.
-    pub(super) fn of(sight: &Sight, margin: Ms) -> Option<Self> {
+    pub(super) fn of(sight: Option<&Sight>, margin: Ms) -> Option<Self> {
+        let sight = sight?;
         let is_free = match sight.now {
             Some(_) => sight.is_free(margin),
             // The change streams of old servers have no time.
@@ -298,6 +381,7 @@ impl Seen {
             lock_id: sight.document.lock_id.text().cloned().unwrap_or_default(),
             held_for: sight.held_for(),
             left: sight.until_free(margin),
+            ends: sight.document.expires_at.date(),
         })
     }
 

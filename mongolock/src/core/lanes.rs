@@ -1,18 +1,15 @@
 //! What waits for a command: each lane has a queue of its own, in the order of arrival.
 
 use std::collections::VecDeque;
-use std::ops::{Index, IndexMut};
 
 use super::event::Lane;
+use super::limits::{LIMIT, LIMIT_TOGETHER, LIMITS};
 use super::slab::Key;
 use super::time::{Span, Time};
 use crate::protocol::Order;
 
 /// The lanes, those that matter most first.
-pub(super) const BY_WEIGHT: [Lane; 4] = [Lane::Renewals, Lane::Ends, Lane::Claims, Lane::Looks];
-
-#[derive(Debug, Clone, Default, Hash)]
-pub(super) struct Lanes([Queue; 4]);
+pub(super) const LANES: [Lane; 4] = [Lane::Renewals, Lane::Ends, Lane::Claims, Lane::Looks];
 
 /// The claims that wait in a lane. Their rows are made when they are sent.
 #[derive(Debug, Clone, Default, Hash)]
@@ -47,22 +44,27 @@ pub(super) struct Flight {
     pub(super) due: Option<Time>,
 }
 
+impl Flight {
+    pub(super) fn new(now: Time, lane: Lane, claims: Vec<Key>, order: Order, is_alone: bool) -> Self {
+        // Renewals have a limit by their leases.
+        let is_together = claims.len() > 1 && matches!(lane, Lane::Claims | Lane::Ends);
+        let limit = if is_together { LIMIT_TOGETHER } else { LIMIT };
+        Self {
+            key: Key::NONE,
+            lane,
+            claims,
+            sent: now,
+            limit: limit.min(LIMITS[lane as usize]),
+            order,
+            is_alone,
+            has_place: true,
+            due: None,
+        }
+    }
+}
+
 impl Queue {
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.apart.is_empty() && self.sets.is_empty()
-    }
-}
-
-impl Index<Lane> for Lanes {
-    type Output = Queue;
-
-    fn index(&self, lane: Lane) -> &Queue {
-        &self.0[lane as usize]
-    }
-}
-
-impl IndexMut<Lane> for Lanes {
-    fn index_mut(&mut self, lane: Lane) -> &mut Queue {
-        &mut self.0[lane as usize]
     }
 }

@@ -1,13 +1,13 @@
 //! Holds: a claim is delivered to a call, handed over to the next, renewed and lost.
 
 use super::claims::{margin, relied_on};
-use super::event::{Effect, Ended, Ending, Fault, Hold, Lane, Loss, Notice};
+use super::event::{Ended, Ending, Fault, FaultKind, Grant, Hold, Lane, Loss, Notice, Outcome};
 use super::lanes::Flight;
-use super::limits;
+use super::limits::{self, TURN, TURN_ALONE};
 use super::slab::Key;
-use super::state::{Claim, Core, Due, Lease, Phase, Postponed, Set, Stage};
+use super::state::{Awaits, Claim, Core, Due, Lease, Phase, Postponed, Set, Stage};
 use super::time::{MS, Time};
-use crate::protocol::Reply;
+use crate::protocol::{Name, Reply, Sight};
 
 impl<C: Clone> Core<C> {
     /// The first call gets the lock.
@@ -20,40 +20,49 @@ impl<C: Clone> Core<C> {
         self.hold(now, key, call.caller.cell.clone(), lease);
         let claim = &mut self.claims[key];
         claim.set = call.set;
-        let (token, until) = (claim.token, lease.until);
-        match call.set {
-            Some(set) => self.set_won(now, set, key, first),
-            None => self.notify(call.caller.cell, Notice::Held(Hold::One(key, token), until)),
+        let grant = claim.grant();
+        if let Some(set) = call.set {
+            self.set_won(now, set, key, first);
+        } else {
+            let hold = Hold::One(key, grant.token);
+            self.notify(call.caller.cell, Notice::Held(hold, grant, lease.until));
         }
     }
 
     /// The claim is that of a holder, and renewed.
-    pub(super) fn hold(&mut self, now: Time, key: Key, cell: C, lease: Lease) {
+    pub(super) fn hold(&mut self, now: Time, key: Key, cell: C, mut lease: Lease) {
         let claim = &mut self.claims[key];
         let max_hold = claim.rules.max_hold.map(|most| now + most.saturating_mul(MS));
-        let renewable_until = max_hold.unwrap_or(Time::NEVER);
-        let lease = Lease {
-            renewable_until,
-            ..lease
-        };
+        lease.renewable_until = max_hold.unwrap_or(Time::NEVER);
         claim.stage = Stage::Held(cell, lease);
-        self.arm(Due::Claim(key), lease.next_due());
+        self.arm_lease(key);
     }
 
     /// A holder is done.
     pub(super) fn end_hold(&mut self, now: Time, hold: Hold, how: Ending, awaited: Option<C>) {
+        let awaited = awaited.map(Awaits::Caller);
+        if how == Ending::Untaken {
+            self.untaken(hold);
+        }
         match (hold, how) {
-            (Hold::One(claim, token), Ending::Release) => self.end(now, claim, token, awaited, &[]),
-            (Hold::Set(set), Ending::Release) => self.end_set(now, set, awaited),
-            (hold, how) => self.rename(now, hold, &how, awaited),
+            (hold, how @ (Ending::Done | Ending::Detach(..))) => self.rename(now, hold, &how, awaited),
+            (Hold::One(claim, token), _) => self.end(now, claim, token, awaited, &[]),
+            (Hold::Set(set), _) => self.end_set(now, set, awaited),
+        }
+    }
+
+    /// The caller has gone before it had the hold.
+    pub(super) fn untaken(&mut self, hold: Hold) {
+        for key in self.claims_of(hold) {
+            self.claims[key].rules.min_hold = 0;
         }
     }
 
     /// The hold of this token is over: its claim is handed over to the next call, or released. `with`: all claims of its set.
-    pub(super) fn end(&mut self, now: Time, key: Key, token: i64, awaited: Option<C>, with: &[Key]) {
+    pub(super) fn end(&mut self, now: Time, key: Key, token: i64, awaited: Option<Awaits<C>>, with: &[Key]) {
         let claim = self.claims.get_mut(key);
         let Some(claim) = claim.filter(|claim| claim.token == token && claim.is_held()) else {
-            return self.notify_ended(awaited, Ok(Ended::Lost));
+            return self.notify_ended(now, awaited, Ok(Ended::Lost));
         };
         if claim.commits.open > 0 {
             claim.commits.postponed = Some(Postponed::Ending(awaited));
@@ -63,7 +72,7 @@ impl<C: Clone> Core<C> {
         self.rooms[room].used = now;
         if self.may_hand_over(now, key, with) {
             self.hand_over(now, key);
-            self.notify_ended(awaited, Ok(Ended::Released));
+            self.notify_ended(now, awaited, Ok(Ended::HandedOver));
         } else {
             let has_turn = is_of_permit || self.rooms[room].turn == Some(key);
             self.release(now, key, awaited, has_turn);
@@ -88,8 +97,7 @@ impl<C: Clone> Core<C> {
             return false;
         };
         let has_time = lease.until - now > claim.rules.expiry * MS / 2;
-        let is_plain =
-            claim.rules.min_hold == 0 && claim.rules.once.is_none() && claim.commits.unknown.is_none();
+        let is_plain = claim.rules.min_hold == 0 && claim.rules.once.is_none() && !claim.commits.is_unclear;
         let has_turn = self.rooms[claim.room].turn == Some(key) || claim.permit.is_some();
         let may_pass = claim.token < claim.last && is_plain && has_time && has_turn && self.fits(key);
         may_pass && self.phase != Phase::Closed && self.is_in_turn(now, claim, with)
@@ -101,11 +109,7 @@ impl<C: Clone> Core<C> {
         let others = with.iter().filter_map(|key| self.claims.get(*key));
         let mut others = others.map(|claim| &self.rooms[claim.room]);
         let has_rivals = room.order.has_rivals(now) || others.any(|room| room.order.has_rivals(now));
-        let turn = if has_rivals {
-            limits::TURN
-        } else {
-            limits::TURN_ALONE
-        };
+        let turn = if has_rivals { TURN } else { TURN_ALONE };
         let turn = turn.max((self.trip * limits::TURN_TRIPS).min(limits::TURN_MOST));
         let age = now - claim.turn_since;
         // A set that has its first locks came to this queue only now.
@@ -114,9 +118,11 @@ impl<C: Clone> Core<C> {
         age < turn && (!has_rivals || goes_on)
     }
 
-    pub(super) fn notify_ended(&mut self, awaited: Option<C>, ended: Result<Ended, Option<Fault>>) {
-        if let Some(cell) = awaited {
-            self.notify(cell, Notice::Ended(ended));
+    pub(super) fn notify_ended(&mut self, now: Time, awaited: Option<Awaits<C>>, ended: Outcome) {
+        match awaited {
+            Some(Awaits::Caller(cell)) => self.notify(cell, Notice::Ended(ended)),
+            Some(Awaits::Set(set)) => self.part_ended(now, set, ended),
+            None => {}
         }
     }
 
@@ -128,10 +134,14 @@ impl<C: Clone> Core<C> {
         if is_renewed {
             lease.until = lease.until.max(flight.sent + relied_on(rules.expiry));
             lease.renew_at = flight.sent + rules.renew_every * MS;
+            lease.may_last = now - flight.sent > limits::SLOW;
+            lease.is_blocked = false;
             self.commit_decided(flight, key, false);
             self.end_with_mark(key);
             self.notify_extended(key);
-            self.arm_lease(key);
+            // Its timer was that of a renewal without a reply.
+            self.disarm(Due::Claim(key));
+            self.claim_due(now, key);
         } else if is_held {
             self.renewal_missed(now, flight, key, reply);
         }
@@ -140,16 +150,11 @@ impl<C: Clone> Core<C> {
     pub(super) fn renewal_failed(&mut self, now: Time, key: Key, fault: &Fault) {
         let (least, most) = limits::RENEWAL_PAUSE;
         if let Some(lease) = self.claims[key].lease_mut() {
+            lease.is_blocked = fault.kind == FaultKind::Blocked;
             let pause = (lease.until - now) / limits::RENEWAL_PAUSE_PART;
             lease.renew_at = now + pause.clamp(least, most);
-            self.report(key, Lane::Renewals, fault);
             self.arm_lease(key);
         }
-    }
-
-    pub(super) fn report(&mut self, key: Key, lane: Lane, fault: &Fault) {
-        let name = self.rooms[self.claims[key].room].name.clone();
-        self.effects.push(Effect::Report(name, lane, fault.clone()));
     }
 
     /// The holder learns of the later end; of a set that of its first lease.
@@ -162,33 +167,44 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    fn arm_lease(&mut self, key: Key) {
-        if let Some(at) = self.claims[key].lease_mut().map(|lease| lease.next_due()) {
+    /// A lease is due at its end, or at its next renewal if it does not wait for one.
+    pub(super) fn arm_lease(&mut self, key: Key) {
+        let claim = &mut self.claims[key];
+        let renews = claim.renews;
+        if let Some(lease) = claim.lease_mut() {
+            let renew_at = if renews { lease.until } else { lease.renew_at };
+            let at = renew_at.min(lease.until);
             self.arm(Due::Claim(key), at);
         }
     }
 
-    /// The lease ends before its holder is done. A transaction that may mark the work decides first.
+    /// The lease ends before its holder is done. A transaction that may mark the work decides first, but the next call
+    /// does not wait for it.
     pub(super) fn lose(&mut self, now: Time, key: Key, loss: Loss) {
         let claim = &mut self.claims[key];
-        let Stage::Held(cell, _) = &claim.stage else {
+        let Stage::Held(cell, lease) = &claim.stage else {
             return;
         };
+        let may_last = lease.may_last || claim.is_unclear || claim.flights > 0 || self.conf.margin > 0;
         if claim.commits.open > 0 && claim.commits.marks {
             claim.commits.postponed.get_or_insert(Postponed::Loss(loss));
-            return;
+            let room = claim.room;
+            self.pass_turn(now, room, key);
+            return self.touch(now, room);
         }
         let (cell, room, set) = (cell.clone(), claim.room, claim.set);
         // The server keeps the lease a little longer.
         let later = now + margin(claim.rules.expiry);
-        self.leave_commits(key, Ended::Lost);
+        self.leave_commits(now, key, Ended::Lost);
         self.notify(cell, Notice::Lost(loss));
-        // The lock is released in any case: a late claim may have acquired it again.
-        self.release(now, key, None, loss == Loss::ShutDown);
-        if let (Loss::Expired, Some(closing)) = (loss, self.claims[key].closing_mut()) {
-            closing.due = later;
-            self.claims[key].in_lane = None;
-            self.arm(Due::Claim(key), later);
+        if loss == Loss::Expired && !may_last {
+            self.end_released(now, now, key);
+        } else {
+            // A late claim may have acquired it again, and a renewal may have been granted.
+            self.release(now, key, None, loss == Loss::ShutDown);
+        }
+        if loss == Loss::Expired && may_last {
+            self.end_at(key, later);
         }
         if loss != Loss::ShutDown {
             self.released(now, room, key);
@@ -202,14 +218,13 @@ impl<C: Clone> Core<C> {
     pub(super) fn claim_due(&mut self, now: Time, key: Key) {
         let claim = &self.claims[key];
         match claim.stage {
-            Stage::Asking if claim.resumes.is_some() => self.resumption_due(now, key),
-            Stage::Asking => {}
+            Stage::Asking => self.asking_due(now, key),
             Stage::Held(..) => self.lease_due(now, key),
             Stage::Renaming(..) => {
                 self.lease_due(now, key);
-                self.renaming_due(now, key);
+                self.end_due(now, key);
             }
-            Stage::Releasing(..) => self.release_due(now, key),
+            Stage::Releasing(..) => self.end_due(now, key),
             Stage::Released => self.released_due(now, key),
         }
     }
@@ -219,29 +234,32 @@ impl<C: Clone> Core<C> {
         let claim = &mut self.claims[key];
         let (is_held, renews) = (claim.is_held(), claim.renews);
         let Some(lease) = claim.lease_mut() else { return };
-        if lease.until <= now {
-            if is_held {
-                self.lose(now, key, Loss::Expired);
-            }
-            return;
+        match (lease.until <= now, is_held) {
+            (true, true) => return self.lose(now, key, Loss::Expired),
+            (true, false) => return self.end_in_vain(now, key),
+            (false, _) => {}
         }
         if lease.renewable_until <= now {
             lease.renew_at = lease.until;
         } else if lease.renew_at <= now && !renews {
-            self.renew(now, key);
-            self.renew_others(now, key);
+            let is_blocked = lease.is_blocked;
+            self.renew(key);
+            if !is_blocked {
+                self.renew_others(now, key);
+            }
         }
         self.arm_lease(key);
     }
 
-    /// The claim waits for a renewal. One under a transaction waits in the server for its end, and goes alone.
-    pub(super) fn renew(&mut self, now: Time, key: Key) {
+    /// The claim waits for a renewal.
+    pub(super) fn renew(&mut self, key: Key) {
         let claim = &mut self.claims[key];
-        let is_alone = claim.commits.open > 0 || claim.commits.unknown.is_some();
-        let Some(lease) = claim.lease_mut() else { return };
-        lease.renew_at = now + limits::LIMIT;
+        let is_alone = claim.is_renewed_alone();
+        if let Some(lease) = claim.lease_mut() {
+            lease.may_last = true;
+        }
         claim.renews = true;
-        let queue = &mut self.lanes[Lane::Renewals];
+        let queue = &mut self.lanes[Lane::Renewals as usize];
         if is_alone {
             queue.apart.push_back(vec![key]);
         } else {
@@ -249,10 +267,21 @@ impl<C: Clone> Core<C> {
         }
     }
 
+    /// Renews the hold of this document, or all.
+    pub(super) fn renew_now(&mut self, name: Option<&Name>) {
+        for key in self.claims.keys() {
+            let claim = &self.claims[key];
+            let is_it = |name: &Name| *name == self.document_of(claim);
+            if claim.is_held() && !claim.renews && name.is_none_or(is_it) {
+                self.renew(key);
+            }
+        }
+    }
+
     /// Renews with it what would be due soon. While the server rejects commands, all go with one that could.
     fn renew_others(&mut self, now: Time, key: Key) {
         let expiry = self.claims[key].rules.expiry;
-        let part = match self.lanes[Lane::Renewals].pause {
+        let part = match self.lanes[Lane::Renewals as usize].pause {
             0 => limits::RENEWAL_TOGETHER,
             _ => limits::RENEWAL_TOGETHER_OVERLOADED,
         };
@@ -262,34 +291,39 @@ impl<C: Clone> Core<C> {
             _ => None,
         };
         let next = self.due.range(..(soon, Due::Stream)).filter_map(of_claim);
-        let next: Vec<Key> = next.take(limits::group_of(Lane::Renewals)).collect();
+        let next: Vec<Key> = next.take(limits::GROUP[Lane::Renewals as usize] - 1).collect();
         for other in next {
             let claim = &self.claims[other];
             if let Stage::Held(_, lease) = claim.stage
-                && claim.rules.expiry == expiry
-                && !claim.renews
+                && !(claim.renews || lease.is_blocked)
                 && lease.renew_at <= soon
                 && lease.renewable_until > now
             {
-                self.renew(now, other);
+                self.renew(other);
             }
         }
     }
 }
 
-impl Lease {
-    pub(super) fn next_due(&self) -> Time {
-        self.until.min(self.renew_at)
-    }
-}
-
 impl<C> Claim<C> {
+    /// Whether its renewal waits in the server for the end of a transaction, or for another operation that blocks its document.
+    pub(super) fn is_renewed_alone(&self) -> bool {
+        let is_blocked = matches!(self.stage, Stage::Held(_, lease) if lease.is_blocked);
+        is_blocked || self.commits.open > 0 || self.commits.unknown.is_some()
+    }
+
+    pub(super) fn grant(&self) -> Grant {
+        Grant {
+            id: self.id.clone().unwrap_or_default(),
+            token: self.token,
+            permit: self.permit,
+            mark: self.mark_until.map(|(until, _)| until),
+        }
+    }
+
     fn is_renewed_by(&self, reply: &Reply) -> bool {
-        let is_here = || {
-            let (sight, id) = (reply.sight.as_ref()?, self.id.as_ref()?);
-            let has_token = sight.document.token.long() == Some(self.last);
-            Some(sight.has(id) && has_token && sight.left()? > 0)
-        };
-        reply.is_applied == Some(true) || is_here().unwrap_or(false)
+        let runs = |sight: &Sight| sight.left().is_some_and(|left| left > 0);
+        let own = self.own_sight(reply);
+        reply.is_applied == Some(true) || own.is_some_and(|(sight, token)| token == self.last && runs(sight))
     }
 }

@@ -1,6 +1,5 @@
 //! Every limit of the core, with its reason.
 
-use super::event::Lane;
 use super::time::{MS, Span};
 use crate::protocol::Ms;
 
@@ -9,13 +8,8 @@ use crate::protocol::Ms;
 /// The longest limit at the server of a command with one row: a foreign transaction may block its document for so long.
 pub(crate) const LIMIT: Span = 5000 * MS;
 
-/// The same of a single claim, end or renewal, and of a look. An end is repeated, so that a shorter limit costs nothing.
-pub(super) const fn limit_of(lane: Lane) -> Span {
-    match lane {
-        Lane::Ends => 2000 * MS,
-        Lane::Claims | Lane::Renewals | Lane::Looks => LIMIT,
-    }
-}
+/// The same in each lane. An end is repeated, so that a shorter limit costs nothing.
+pub(super) const LIMITS: [Span; 4] = [LIMIT, 2000 * MS, LIMIT, LIMIT];
 
 /// The shortest limit of a claim whose caller has a deadline: a shorter one would end healthy commands.
 pub(super) const LIMIT_LEAST: Span = 200 * MS;
@@ -24,8 +18,20 @@ pub(super) const LIMIT_LEAST: Span = 200 * MS;
 /// server needs a fifth of it.
 pub(super) const LIMIT_TOGETHER: Span = 500 * MS;
 
+/// The same of a slow server is the time of this number of commands.
+pub(super) const LIMIT_TRIPS: Span = 5;
+
 /// The limit of a claim for one of several permits: others may be free.
 pub(super) const LIMIT_OF_PERMIT: Span = 1000 * MS;
+
+/// The limit of a copy of a claim: at a blocked document it would only wait with the first one, and take a connection from others.
+pub(super) const LIMIT_OF_COPY: Span = 500 * MS;
+
+/// The time for which a caller waits for its release, which goes on after that.
+pub(super) const RELEASE_REPLY: Span = 6000 * MS;
+
+/// A reply that takes longer is slow: the server may have begun a lease so much later than its holder counts.
+pub(crate) const SLOW: Span = 500 * MS;
 
 /// The time after the limit of a command after which the engine ends it. What the driver has sent by then ends at the server by its
 /// limit.
@@ -52,17 +58,23 @@ pub(super) const UNANSWERED: Span = 60_000 * MS;
 /// The pause after a failed command.
 pub(super) const PAUSE: (Span, Span) = (20 * MS, 50 * MS);
 
+/// The greatest number of failures in a row by which it is multiplied for the command that ends a hold.
+pub(super) const PAUSES: u8 = 20;
+
+/// The part of the time for which commands have failed that is the pause of a call, if it is longer.
+pub(super) const PAUSE_PART: Span = 8;
+
 /// The least time for which a lease is renewed after the end of the work, while the mark or the new id of the lease is refused.
 pub(super) const KEPT_LEAST: Ms = 60_000;
 
-// Lanes.
+// Lanes: a number for each is for renewals, ends, claims and looks.
 
-/// The places of claims, ends, renewals and looks. Four claims and four ends had the best least ratio to bare commands with a pool of
+/// The places. Four claims and four ends had the best least ratio to bare commands with a pool of
 /// 16, over 1 to 1,000 tasks near the server and 3 ms farther: with three the far ones were slower, with five or six the many near ones.
-pub(super) const PLACES: [usize; 4] = [4, 4, 2, 1];
+pub(super) const PLACES: [usize; 4] = [2, 4, 4, 1];
 
 /// The same for the driver's default pool of 10: two ends were as good as a bound for claims and ends together, and are simpler.
-pub(super) const PLACES_OF_SMALL_POOL: [usize; 4] = [4, 2, 2, 1];
+pub(super) const PLACES_OF_SMALL_POOL: [usize; 4] = [2, 2, 4, 1];
 
 /// The connections that a change stream and an operator's query take of the pool.
 pub(super) const OTHER_CONNECTIONS: usize = 2;
@@ -71,20 +83,10 @@ pub(super) const OTHER_CONNECTIONS: usize = 2;
 pub(super) const AT_ONCE: usize = 300;
 
 /// The greatest number of rows in one command: 128 claims take some 10 ms, 500 renewals 7.
-pub(super) const fn group_of(lane: Lane) -> usize {
-    match lane {
-        Lane::Claims | Lane::Ends => 128,
-        Lane::Renewals | Lane::Looks => 500,
-    }
-}
+pub(super) const GROUP: [usize; 4] = [500, 128, 128, 500];
 
 /// Fewer rows than this go alone, each with a command of its own: that is faster while the server has room.
-pub(super) const fn least_together(lane: Lane) -> usize {
-    match lane {
-        Lane::Claims => 4,
-        Lane::Ends | Lane::Renewals | Lane::Looks => 2,
-    }
-}
+pub(super) const LEAST_TOGETHER: [usize; 4] = [2, 2, 4, 2];
 
 /// The number of renewals that go together after a command with more has failed.
 pub(super) const RENEWALS_APART: usize = 25;
@@ -93,18 +95,17 @@ pub(super) const RENEWALS_APART: usize = 25;
 pub(super) const LOOK_EVERY: Span = 100 * MS;
 
 /// The pauses of a lane, the first and the longest, while the server rejects commands because of its load.
-pub(super) const fn overload_pause(lane: Lane) -> (Span, Span) {
-    match lane {
-        Lane::Renewals => (20 * MS, 100 * MS),
-        Lane::Ends => (20 * MS, 200 * MS),
-        Lane::Claims | Lane::Looks => (25 * MS, 400 * MS),
-    }
-}
+pub(super) const OVERLOAD_PAUSE: [(Span, Span); 4] = [
+    (20 * MS, 100 * MS),
+    (20 * MS, 200 * MS),
+    (25 * MS, 400 * MS),
+    (25 * MS, 400 * MS),
+];
 
 // Hand-over in this process.
 
 /// The number of tokens that a claim reserves: one for each hold that it is handed over to.
-pub(super) const TOKENS: i64 = 1000;
+pub(crate) const TOKENS: i64 = 1000;
 
 /// For how long a claim is handed over while other processes want the lock.
 pub(super) const TURN: Span = 20 * MS;
@@ -136,9 +137,14 @@ pub(super) const RENEWAL_TOGETHER_OVERLOADED: Ms = 3;
 pub(super) const RENEWAL_LIMIT_PART: Ms = 6;
 pub(super) const RENEWAL_LIMIT: (Span, Span) = (50 * MS, LIMIT);
 
+/// The limit of a renewal that goes apart, so that a blocked one holds up the others for a shorter time.
+pub(super) fn after_split(limit: Span) -> Span {
+    limit.min((limit / 5).max(250 * MS))
+}
+
 /// The pause after a failed renewal is this part of the rest of the lease, between these bounds.
 pub(super) const RENEWAL_PAUSE_PART: Span = 128;
-pub(super) const RENEWAL_PAUSE: (Span, Span) = (20 * MS, 250 * MS);
+pub(super) const RENEWAL_PAUSE: (Span, Span) = (100 * MS, 250 * MS);
 
 // The order between processes.
 
@@ -185,6 +191,10 @@ pub(super) const FIRST_PAUSE: (Span, Span) = (5 * MS, 15 * MS);
 /// The greatest number of misses by which it is multiplied.
 pub(super) const FIRST_PAUSES: u32 = 20;
 
+/// So many times a call without a change stream asks by a claim, which gets the lock if it is free. After that it looks, because one
+/// query answers the calls of many locks and writes nothing.
+pub(super) const CLAIMS_FIRST: u32 = 8;
+
 /// The pause after the stream has closed.
 pub(super) const STREAM_CLOSED_PAUSE: Span = 20 * MS;
 
@@ -197,6 +207,9 @@ pub(super) const LINGER_LISTENING: Span = 5000 * MS;
 
 /// The change stream reports all locks if more than this number are to be reported: a longer filter costs the server more.
 pub(super) const FILTER_MOST: usize = 64;
+
+/// It reports single locks again if fewer than this number are: it does not change with each lock around the other number.
+pub(super) const FILTER_FEW: usize = 48;
 
 /// The pause before the change stream is opened again; the longer one if the server has none.
 pub(super) const STREAM_RETRY: Span = 1000 * MS;

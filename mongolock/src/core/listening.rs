@@ -1,4 +1,4 @@
-//! The change stream: for which locks it is open.
+//! When the change stream is opened, and for which locks.
 
 use super::event::Effect;
 use super::limits;
@@ -41,32 +41,14 @@ impl<C: Clone> Core<C> {
         self.effects.push(Effect::Watch(number, names));
     }
 
+    /// A room whose command was in flight asks once more, by its own pause.
     pub(super) fn opened(&mut self, now: Time, number: u32) {
-        if self.stream.opening != Some(number) {
-            return;
+        let stream = &mut self.stream;
+        if stream.opening == Some(number) {
+            (stream.open, stream.opening, stream.opened_at) = (stream.opening, None, now);
+            stream.is_possible = true;
+            self.open_stream(now);
         }
-        self.stream.before = self.stream.open.replace(number);
-        (self.stream.opening, self.stream.opened_at) = (None, now);
-        self.stream.is_possible = true;
-        let before = self.stream.before;
-        for key in self.few_listeners() {
-            let Some(room) = self.rooms.get_mut(key) else {
-                continue;
-            };
-            let was_reported =
-                before.is_some_and(|before| room.filter.is_some_and(|filter| before >= filter));
-            if !self.stream.reports(room.filter) || was_reported {
-                continue;
-            }
-            // What has happened before was not reported.
-            if !room.order.yields() {
-                (room.pause_until, room.looks) = (now, false);
-            }
-            let claim = room.turn.and_then(|turn| self.claims.get(turn));
-            room.is_outdated = claim.is_some_and(|claim| claim.flights > 0);
-            self.touch(now, key);
-        }
-        self.open_stream(now);
     }
 
     pub(super) fn closed(&mut self, now: Time, is_lasting: bool) {
@@ -77,10 +59,14 @@ impl<C: Clone> Core<C> {
         };
         let stream = &mut self.stream;
         stream.is_possible = !is_lasting;
-        (stream.open, stream.opening, stream.all_from, stream.before) = (None, None, None, None);
+        (stream.open, stream.opening, stream.all_from) = (None, None, None);
         (stream.is_wanting, stream.retry_at) = (stream.listening > 0, now + pause);
         self.arm(Due::Stream, now + pause);
-        for key in self.few_listeners() {
+        // Many do not ask now: each does in any case when its pause is over.
+        if self.stream.listening > limits::FILTER_MOST {
+            return;
+        }
+        for key in self.stream.listeners.clone() {
             if let Some(room) = self.rooms.get_mut(key) {
                 room.pause_until = room.pause_until.min(now + limits::STREAM_CLOSED_PAUSE);
                 self.touch(now, key);
@@ -88,23 +74,18 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The rooms that ask when the stream has changed. Many do not: each asks once more in any case when its pause is over.
-    fn few_listeners(&self) -> Vec<Key> {
-        if self.stream.listening > limits::FILTER_MOST {
-            return Vec::new();
-        }
-        self.stream.listeners.clone()
-    }
-
-    /// A room is gone that has listened.
-    pub(super) fn listens_no_longer(&mut self) {
+    /// A room is gone that has listened. A stream that reports all locks costs the server more than one for those that are left.
+    pub(super) fn listens_no_longer(&mut self, now: Time) {
         let stream = &mut self.stream;
         stream.listening -= 1;
-        if stream.listening == 0 && (stream.open.is_some() || stream.opening.is_some()) {
+        if stream.listening == 0 {
             (stream.open, stream.opening, stream.all_from) = (None, None, None);
             stream.listeners.clear();
             stream.is_wanting = false;
             self.effects.push(Effect::Unwatch);
+        } else if stream.all_from.is_some() && stream.listening < limits::FILTER_FEW {
+            stream.is_wanting = true;
+            self.open_stream(now);
         }
     }
 }

@@ -11,7 +11,7 @@
 //! | all that is known: calls, rooms, claims, sets | `state.rs` |
 //! | callers that wait, and why they end | `calls.rs` |
 //! | when the first caller of a lock asks | `rooms.rs` |
-//! | what replies and the change stream say of a lock that others have | `news.rs`, `order.rs`, `stream.rs`, `listening.rs` |
+//! | what replies and the change stream say of a lock that others have | `news.rs`, `order.rs`, `stream.rs` |
 //! | the replies to claims | `claims.rs` |
 //! | holds: delivery, hand-over, renewal, loss | `leases.rs` |
 //! | releases, also of claims that may be late | `releases.rs` |
@@ -25,6 +25,7 @@ mod calls;
 mod claims;
 mod commits;
 mod event;
+mod facts;
 mod lanes;
 mod leases;
 pub(crate) mod limits;
@@ -47,9 +48,10 @@ mod state;
 mod stream;
 mod time;
 
+pub(crate) use claims::relied_on;
 pub(crate) use event::{
-    Cause, Effect, Ended, Ending, Event, Failure, Fault, FaultKind, Hold, Join, Lane, Look, Loss, Notice,
-    Rules, Saw, Seen, Waiter, Wanted,
+    Cause, Effect, Ended, Ending, Event, Failed, Failure, Fault, FaultKind, Grant, Hold, Join, Lane, Look,
+    Loss, Notice, Report, Rules, Saw, Seen, Waiter, Wanted,
 };
 pub(crate) use once::Once;
 pub(crate) use places::Places;
@@ -63,11 +65,11 @@ use state::{Due, Phase};
 impl<C: Clone> Core<C> {
     /// Takes an event. A call that waits gets a key.
     pub(crate) fn handle(&mut self, now: Time, luck: &mut dyn Luck, event: Event<C>) -> Option<Waiter> {
-        self.seed(luck.chance());
+        self.luck = luck.chance();
         self.tick(now);
         let waiter = self.take(now, event);
         self.pump(now, luck);
-        if self.phase == Phase::Closed && self.is_idle() {
+        if self.phase != Phase::Open && self.is_idle() {
             self.effects.push(Effect::Idle);
         }
         waiter
@@ -86,6 +88,7 @@ impl<C: Clone> Core<C> {
                 was_made,
                 awaited,
             } => self.commit_ends(now, hold, marks, was_made, awaited),
+            Event::Renew(name) => self.renew_now(name.as_ref()),
             Event::Discard(leases) => self.discard(now, leases),
             Event::Ran(flight, result) => self.ran(now, flight, result),
             Event::Looked(flight, result) => self.looked(now, flight, result),
@@ -105,15 +108,13 @@ impl<C: Clone> Core<C> {
                 return;
             };
             self.due.pop_first();
-            if let Some(armed) = self.due_of(due) {
-                *armed = None;
-            }
+            self.disarm(due);
             match due {
                 Due::Call(key) => self.call_due(now, key),
                 Due::Claim(key) => self.claim_due(now, key),
-                Due::Set(key) => self.set_due(now, key),
                 Due::Room(key) => self.touch(now, key),
-                Due::Flight(key) => self.flight_due(key),
+                // It leaves its place to others. Its end comes in any case: the engine ends it after its limit.
+                Due::Flight(key) => self.flights[key].has_place = false,
                 Due::Lanes => {}
                 Due::Stream => self.open_stream(now),
             }
@@ -122,14 +123,20 @@ impl<C: Clone> Core<C> {
 
     fn shut_down(&mut self, now: Time, is_closed: bool) {
         self.phase = if is_closed { Phase::Closed } else { Phase::Draining };
+        for call in self.calls.keys() {
+            let caller = self.calls.get(call).map(|call| &call.caller);
+            if caller.is_some_and(|caller| is_closed || !caller.is_inside_hold) {
+                self.fail_call(now, call, Cause::ShutDown);
+            }
+        }
+        for claim in self.claims.keys() {
+            let set = self.claims.get(claim).and_then(|claim| self.sets.get(claim.set?));
+            if set.is_some_and(|set| is_closed || !set.caller.is_inside_hold) {
+                self.fail_resumption(now, claim, Cause::ShutDown);
+            }
+        }
         if !is_closed {
             return;
-        }
-        for set in self.sets.keys() {
-            self.fail_set(now, set, Cause::ShutDown);
-        }
-        for call in self.calls.keys() {
-            self.fail_call(now, call, Cause::ShutDown);
         }
         for claim in self.claims.keys() {
             self.lose(now, claim, Loss::ShutDown);

@@ -1,12 +1,12 @@
 //! What replies and the change stream say of a lock that others have.
 
-use super::event::{Cause, Fault, FaultKind, Lane, Saw, Seen};
+use super::event::{Cause, Fault, FaultKind, Lane, Report, Saw, Seen};
 use super::lanes::Flight;
 use super::limits;
 use super::order::{Mark, part_of};
 use super::permits::parts;
 use super::slab::Key;
-use super::state::{Core, Room};
+use super::state::Core;
 use super::time::{MS, Span, Time};
 use crate::protocol::text::is_claim;
 use crate::protocol::{Id, Ms, News, Value};
@@ -26,6 +26,9 @@ impl<C: Clone> Core<C> {
     /// Another claim has the lock, says a reply.
     pub(super) fn missed(&mut self, now: Time, flight: &Flight, key: Key, seen: &Seen) {
         let is_own = self.is_own(&self.rooms[key], &seen.lock_id);
+        if is_own {
+            self.release_again(key, &seen.lock_id);
+        }
         let room = &mut self.rooms[key];
         let before = room.seen.replace((now, seen.clone()));
         if !is_own && room.permits.is_of_lock() {
@@ -36,7 +39,6 @@ impl<C: Clone> Core<C> {
             return;
         }
         let (luck, first) = (self.draw(), self.draw_between(limits::FIRST_PAUSE));
-        let waited = self.waited(now, key);
         let room = &mut self.rooms[key];
         // What was asked before the stream was open does not say what it has reported since.
         let is_reported = self.stream.reports_since(room.filter, room.asked);
@@ -54,19 +56,22 @@ impl<C: Clone> Core<C> {
         let pause = match () {
             () if is_reported => None,
             () if self.stream.is_possible => Some(first * Span::from(room.misses.min(limits::FIRST_PAUSES))),
-            () => Some(part_of(
-                (
-                    least,
-                    (least << room.misses.min(20)).clamp(least, most.max(least)),
-                ),
-                luck,
-            )),
+            () => {
+                let longest = (least << room.misses.min(20)).clamp(least, most.max(least));
+                Some(part_of((least, longest), luck))
+            }
         };
         let is_outdated = std::mem::take(&mut room.is_outdated);
-        room.pause(now, seen.left, pause, waited, luck);
+        self.rest(now, key, seen.left, pause);
+        let room = &self.rooms[key];
+        if !room.queue.is_empty() {
+            let waiting = Report::Waiting(room.name.clone(), seen.left, room.pause_until - now);
+            self.tell(waiting);
+        }
+        let room = &self.rooms[key];
         if is_outdated {
             self.ask_now(now, key);
-        } else if room.misses >= 2 || room.order.released_lately(now) {
+        } else if !room.queue.is_empty() && (room.misses >= 2 || room.order.released_lately(now)) {
             self.listen(now, key);
         }
     }
@@ -82,11 +87,13 @@ impl<C: Clone> Core<C> {
         let margin = self.conf.margin;
         match saw {
             Saw::Permits(held) => {
-                let seen = |(number, sight): &(u32, _)| Some((*number, Seen::of(sight, margin)?));
+                let seen = |(number, sight): &(u32, _)| Some((*number, Seen::of(Some(sight), margin)?));
                 let held: Vec<(u32, Seen)> = held.iter().filter_map(seen).collect();
                 self.looked_at_permits(now, flight, key, &held);
             }
-            Saw::Lock(sight) => match sight.as_ref().and_then(|sight| Seen::of(sight, margin)) {
+            // The claim says what is wrong with a damaged document.
+            Saw::Lock(Some(sight)) if !sight.document.is_sound() => self.ask_now(now, key),
+            Saw::Lock(sight) => match Seen::of(sight.as_ref(), margin) {
                 Some(seen) => self.missed(now, flight, key, &seen),
                 None => self.ask_now(now, key),
             },
@@ -101,13 +108,20 @@ impl<C: Clone> Core<C> {
 
     /// A command for the lock has failed.
     pub(super) fn note_fault(&mut self, now: Time, key: Key, fault: &Fault) {
-        let pause = self.draw_between(limits::PAUSE);
+        let begun = self.first(&self.rooms[key]).map_or(now, |call| call.caller.begun);
+        let failing_for = now - self.rooms[key].replied.max(begun);
+        let longer = (failing_for / limits::PAUSE_PART).min(self.conf.retry.1);
+        let luck = self.draw();
+        let pause = part_of(limits::PAUSE, luck).max(part_of((longer / 2, longer), luck));
         let room = &mut self.rooms[key];
         room.fault = Some((now, fault.clone()));
         // It was released while the command was in flight.
         let rests_until = if room.is_outdated { now } else { room.pause_until };
         (room.pause_until, room.looks) = (rests_until.max(now + pause), false);
-        if let (FaultKind::Lasting, Some(first)) = (fault.kind, room.queue.front().copied()) {
+        let first = room.queue.front().copied();
+        if let FaultKind::Unreachable { .. } = fault.kind {
+            self.fail_calls(now, key, |_, call| call.caller.is_try.then_some(Cause::Refused));
+        } else if let Some(first) = first.filter(|_| fault.kind.is_lasting()) {
             self.fail(now, first, Cause::Refused);
         }
     }
@@ -119,7 +133,7 @@ impl<C: Clone> Core<C> {
             return;
         };
         let sight = news.sight.as_ref();
-        let Some(seen) = sight.and_then(|sight| Seen::of(sight, self.conf.margin)) else {
+        let Some(seen) = Seen::of(sight, self.conf.margin) else {
             return match number {
                 Some(number) => self.permit_freed(now, key, number),
                 None => self.freed(now, key),
@@ -147,10 +161,9 @@ impl<C: Clone> Core<C> {
     }
 
     fn taken(&mut self, now: Time, key: Key, seen: Seen) {
-        let (luck, waited) = (self.draw(), self.waited(now, key));
+        self.rest(now, key, seen.left, None);
         let room = &mut self.rooms[key];
         room.is_outdated = false;
-        room.pause(now, seen.left, None, waited, luck);
         room.seen = Some((now, seen));
         // A claim that was about to be sent would find the lock held.
         if let Some(turn) = room.turn
@@ -180,7 +193,7 @@ impl<C: Clone> Core<C> {
     pub(super) fn ask_in_slot(&mut self, now: Time, key: Key) {
         let (luck, waited) = (self.draw(), self.waited(now, key));
         let room = &mut self.rooms[key];
-        if room.order.yields() || room.order.is_far(waited) {
+        if room.order.yields || room.order.is_far(waited) {
             return;
         }
         (room.pause_until, room.looks) = (now + room.time_slot(luck), false);
@@ -188,29 +201,22 @@ impl<C: Clone> Core<C> {
             self.claims[turn].in_lane.take_if(|lane| *lane == Lane::Looks);
         }
     }
-}
-
-impl Room {
     /// Another claim has it: the first call asks after this pause, or when the lease ends. Without a pause of its own the change stream
     /// reports the release: then the call looks after a long silence, or asks often if it is too far away for an event.
-    pub(super) fn pause(
-        &mut self,
-        now: Time,
-        left: Option<Ms>,
-        pause: Option<Span>,
-        waited: Span,
-        luck: f64,
-    ) {
-        let silence = part_of((limits::SILENCE * 8 / 10, limits::SILENCE * 12 / 10), luck);
-        let is_silent = pause.is_none() && !self.order.is_far(waited);
+    pub(super) fn rest(&mut self, now: Time, key: Key, left: Option<Ms>, pause: Option<Span>) {
+        let (luck, waited) = (self.draw(), self.waited(now, key));
+        let about = |span: Span| part_of((span * 8 / 10, span * 12 / 10), luck);
+        let room = &mut self.rooms[key];
+        let is_silent = pause.is_none() && !room.order.is_far(waited);
         let pause = match pause {
             Some(pause) => pause,
-            None if is_silent => silence,
-            None => self.late_poll(now, luck),
+            None if is_silent => about(limits::SILENCE),
+            // From its last command on, which does not depend on events that come too late.
+            None => (room.asked + about(limits::LATE_POLL) - now).max(0),
         };
-        let spread = self.time_slot(luck) + part_of((0, limits::SPREAD), luck);
+        let spread = room.time_slot(luck) + part_of((0, limits::SPREAD), luck);
         let free = left.map_or(pause, |left| (left + 1).saturating_mul(MS).saturating_add(spread));
-        self.pause_until = now + pause.min(free);
-        self.looks = is_silent && pause <= free;
+        room.pause_until = now + pause.min(free);
+        room.looks = (is_silent || room.misses > limits::CLAIMS_FIRST) && pause <= free;
     }
 }

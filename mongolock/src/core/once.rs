@@ -16,7 +16,7 @@ pub(crate) enum Once {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Period {
     /// Its end by the server's clock.
-    end: Ms,
+    pub(super) end: Ms,
     /// Its end by the clock of this process.
     pub(super) ends: Time,
 }
@@ -30,16 +30,23 @@ impl Once {
         }
     }
 
+    /// The length of the periods if this time of the server is within one percent of the boundary between two.
+    pub(super) fn is_close_to_boundary(self, server: Ms) -> Option<Ms> {
+        let Self::PerPeriod(length) = self else {
+            return None;
+        };
+        let begun = server.rem_euclid(length);
+        (begun.min(length - begun) < length / 100).then_some(length)
+    }
+
     /// The same, and the time of this process before which a time in it is not over: the command that has acquired the lock was sent then.
     pub(super) fn mark_of(self, acquired_at: Ms, sent: Time) -> (Until, Time) {
         let until = self.mark_until(acquired_at);
         let ends = match until {
-            Until::At(end) => sent
-                .0
-                .saturating_add(end.saturating_sub(acquired_at).saturating_mul(MS)),
-            Until::After(_) => Time::NEVER.0,
+            Until::At(end) => sent + end.saturating_sub(acquired_at).saturating_mul(MS),
+            Until::After(_) => Time::NEVER,
         };
-        (until, Time(ends))
+        (until, ends)
     }
 
     /// The period of a call that had waited for this long before the request whose reply, with this time of the server, comes now.

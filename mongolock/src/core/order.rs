@@ -23,7 +23,7 @@ pub(super) struct Order {
     alone_since: Time,
     released_at: Time,
     /// The lock was released here and is left to others.
-    yields: bool,
+    pub(super) yields: bool,
 }
 
 #[derive(Debug, Clone, Copy, Hash)]
@@ -35,14 +35,6 @@ struct Rival {
 }
 
 impl Order {
-    pub(super) fn new(now: Time) -> Self {
-        let alone_since = now;
-        Self {
-            alone_since,
-            ..Self::default()
-        }
-    }
-
     /// Another process, which needs this time slot, has acquired the lock, while calls wait here or not.
     pub(super) fn acquired_by(&mut self, now: Time, (mark, slot): (Mark, Span), waits: bool) {
         let is_of_mark = |rival: &Rival| rival.mark == mark;
@@ -54,11 +46,7 @@ impl Order {
             self.note_overtaken(mark);
         }
         if let Some(place) = self.rivals.iter().position(is_of_mark) {
-            self.rivals.remove(place);
-            self.active -= usize::from(place < self.active);
-            if let Some(ahead) = &mut self.ahead {
-                *ahead -= usize::from(place < *ahead);
-            }
+            self.remove(place);
         }
         let passes = 0;
         self.rivals.insert(self.active, Rival { mark, slot, passes });
@@ -119,10 +107,6 @@ impl Order {
         }
     }
 
-    pub(super) fn yields(&self) -> bool {
-        self.yields
-    }
-
     pub(super) fn released_lately(&self, now: Time) -> bool {
         now - self.released_at < limits::REMEMBER
     }
@@ -162,13 +146,15 @@ impl Order {
         let rival = &mut self.rivals[place];
         rival.passes += 1;
         if rival.passes >= most {
-            let rival = self.rivals.remove(place);
+            let rival = self.remove(place);
             self.rivals.push(rival);
-            self.active -= 1;
-            if let Some(ahead) = &mut self.ahead {
-                *ahead -= usize::from(place < *ahead);
-            }
         }
+    }
+
+    fn remove(&mut self, place: usize) -> Rival {
+        self.active -= usize::from(place < self.active);
+        self.ahead = self.ahead.map(|ahead| ahead - usize::from(place < ahead));
+        self.rivals.remove(place)
     }
 }
 

@@ -1,9 +1,9 @@
 //! A semaphore: at most so many holders. Each permit is a lock of its own, and a claim names one of them. All of them have one room: a
 //! call waits for any, and the turn ends with the claim and not with the hold.
 
-use super::event::{Lane, Seen};
+use super::event::{Lane, Report, Seen};
 use super::lanes::Flight;
-use super::limits::{COPY, FIRST_PAUSE};
+use super::limits::FIRST_PAUSE;
 use super::permit_list::Permit;
 use super::slab::Key;
 use super::state::{Claim, Core, Due};
@@ -22,10 +22,10 @@ pub(super) fn parts(name: &str) -> (&str, Option<u32>) {
 
 impl<C: Clone> Core<C> {
     /// The room of a document, and the number of the permit that it is.
-    pub(super) fn room_of_document(&mut self, now: Time, name: &Name) -> (Key, Option<u32>) {
+    pub(super) fn room_of_document(&mut self, name: &Name) -> (Key, Option<u32>) {
         match parts(name) {
-            (all, Some(number)) => (self.room_of(now, all.into()), Some(number)),
-            (_, None) => (self.room_of(now, name.clone()), None),
+            (all, Some(number)) => (self.room_of(all.into()), Some(number)),
+            (_, None) => (self.room_of(name.clone()), None),
         }
     }
 
@@ -50,7 +50,7 @@ impl<C: Clone> Core<C> {
         };
         let asks_now = room.pause_until <= now || self.asks_at_once(room);
         match room.turn {
-            Some(turn) if self.claims[turn].flights > 0 => self.send_copy(now, key, turn),
+            Some(turn) if self.claims[turn].flights > 0 => self.send_copy(now, turn),
             Some(turn) if self.claims[turn].in_lane.is_some() => {}
             _ if !asks_now => {
                 let at = room.pause_until;
@@ -60,10 +60,9 @@ impl<C: Clone> Core<C> {
                 let has_permit = turn.is_some_and(|turn| self.claims[turn].permit.is_some());
                 let is_all_own = room.permits.owners(width).is_some();
                 self.rooms[key].order.ends_yielding(now);
-                if !has_permit && is_all_own {
-                    return;
+                if has_permit || !is_all_own {
+                    self.seek(now, key, width);
                 }
-                self.seek(now, key, width);
             }
         }
         self.seek_beside(now, key);
@@ -76,31 +75,18 @@ impl<C: Clone> Core<C> {
             if room.queue.len() >= room.beside.len() + usize::from(room.turn.is_some()) {
                 return;
             }
-            // Without a reply by then it may have the permit, and no call wants it.
             let claims = &self.claims;
-            let may_end = |key: &Key| claims[*key].flights == 0 || claims[*key].sent + COPY <= now;
+            let may_end = |key: &Key| claims[*key].flights == 0 || claims[*key].copy_at() <= now;
             let beside = room.beside.iter().copied().rfind(may_end);
             let turn = room.turn.filter(|turn| room.queue.is_empty() && may_end(turn));
-            let Some(surplus) = beside.or(turn) else {
-                let asking = room.beside.iter().chain(&room.turn);
-                // The turn goes on while a call waits, also when its time is over.
-                let times = asking.map(|key| claims[*key].sent + COPY);
-                if let Some(at) = times.filter(|at| *at > now).min() {
-                    self.arm(Due::Room(key), at);
-                }
-                return;
-            };
-            self.claims[surplus].is_unclear |= self.claims[surplus].flights > 0;
-            self.stops_asking(surplus);
+            let Some(surplus) = beside.or(turn) else { return };
             self.give_up(now, surplus);
         }
     }
 
     /// The turn asks for a permit that may be free, or looks for one.
     fn seek(&mut self, now: Time, key: Key, width: u32) {
-        let turn = self.rooms[key]
-            .turn
-            .unwrap_or_else(|| self.new_claim(now, key, false));
+        let turn = self.rooms[key].turn.unwrap_or_else(|| self.new_claim(now, key));
         if self.rooms[key].turn.is_none() {
             self.give_turn(key, turn);
         }
@@ -113,18 +99,13 @@ impl<C: Clone> Core<C> {
             self.push(turn, Lane::Looks);
         } else {
             self.claims[turn].in_lane = Some(Lane::Looks);
-            self.lanes[Lane::Looks].apart.push_back(vec![turn]);
+            self.lanes[Lane::Looks as usize].apart.push_back(vec![turn]);
         }
     }
 
     /// The claim is for a permit that may be free, from a random one on; `false` if there is none.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "it is below the width"
-    )]
     fn choose(&mut self, key: Key, claim: Key, width: u32) -> bool {
-        let start = (f64::from(width) * self.draw()) as u32;
+        let start = u32::try_from(self.draw_between((0, width.into()))).unwrap_or(0);
         let room = &mut self.rooms[key];
         let chosen = room.permits.choose(width, room.misses == 0, start);
         if let Some(number) = chosen {
@@ -146,7 +127,7 @@ impl<C: Clone> Core<C> {
             if room.permits.is_full() {
                 return;
             }
-            let claim = self.new_claim(now, key, false);
+            let claim = self.new_claim(now, key);
             if !self.choose(key, claim, width) {
                 return self.give_up(now, claim);
             }
@@ -155,13 +136,11 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The turn of a claim for a permit is over, whether it has got it or not.
+    /// The claim asks no longer: that for a permit when it has got it, any other one when it is given up.
     pub(super) fn stops_asking(&mut self, key: Key) {
         let room = &mut self.rooms[self.claims[key].room];
-        if !room.permits.is_of_lock() {
-            room.turn.take_if(|turn| *turn == key);
-            room.beside.retain(|other| *other != key);
-        }
+        room.turn.take_if(|turn| *turn == key);
+        room.beside.retain(|other| *other != key);
     }
 
     /// Another claim has the permit, or its document is blocked.
@@ -181,7 +160,6 @@ impl<C: Clone> Core<C> {
         if has_turn && !claim.is_unclear {
             (claim.permit, claim.in_lane) = (None, None);
         } else {
-            self.stops_asking(key);
             self.give_up(now, key);
         }
         if let Some(seen) = &seen {
@@ -213,9 +191,13 @@ impl<C: Clone> Core<C> {
             self.rooms[key].seen = Some((now, seen.clone()));
         }
         self.answer_by_look(now, flight, key, held);
-        self.rooms[key]
-            .permits
-            .set_taken(held.iter().map(|(number, _)| *number));
+        let width = self.first(&self.rooms[key]).map_or(u32::MAX, |call| call.width);
+        if let Some((seen, _)) = held.iter().find(|(number, _)| *number >= width) {
+            let name = self.rooms[key].name.clone();
+            self.tell(Report::PermitsDiffer(name, width, *seen));
+        }
+        let room = &mut self.rooms[key];
+        room.permits.set_taken(held.iter().map(|(number, _)| *number));
         let room = &self.rooms[key];
         let of_others = held.iter().filter(|(_, seen)| !self.is_own(room, &seen.lock_id));
         match of_others.min_by_key(|(_, seen)| seen.left).or(held.first()) {
@@ -229,11 +211,8 @@ impl<C: Clone> Core<C> {
     /// A single try ends if all of its permits are held. One that is only on its way back to this process is not.
     fn answer_by_look(&mut self, now: Time, flight: &Flight, key: Key, held: &[(u32, Seen)]) {
         let own = self.rooms[key].claims.iter().map(|key| &self.claims[*key]);
-        let is_held = |seen: &Seen| {
-            own.clone()
-                .filter(|claim| claim.has_id(&seen.lock_id))
-                .all(Claim::is_held)
-        };
+        let going_back = own.filter(|claim| !claim.is_held());
+        let is_held = |seen: &Seen| !going_back.clone().any(|claim| claim.has_id(&seen.lock_id));
         let held = held.iter().filter(|(_, seen)| is_held(seen));
         let numbers: Vec<u32> = held.map(|(number, _)| *number).collect();
         let is_full = |width: u32| numbers.iter().filter(|number| **number < width).count() >= width as usize;
@@ -256,12 +235,13 @@ impl<C: Clone> Core<C> {
     /// The change stream reports that another process has a permit.
     pub(super) fn permit_taken(&mut self, now: Time, key: Key, number: u32, seen: Seen) {
         self.take_back_claim(now, key, number);
-        let (luck, waited) = (self.draw(), self.waited(now, key));
+        let luck = self.draw();
         let room = &mut self.rooms[key];
         room.permits.set_unless_own(number, Permit::Taken);
         if room.permits.is_full() {
-            room.pause(now, seen.left, None, waited, luck);
+            let left = seen.left;
             room.seen = Some((now, seen));
+            self.rest(now, key, left, None);
         } else {
             room.pause_until = room.pause_until.min(now + room.time_slot(luck));
         }
@@ -282,7 +262,6 @@ impl<C: Clone> Core<C> {
         if room.turn == Some(owner) {
             (claim.permit, claim.in_lane) = (None, None);
         } else {
-            self.stops_asking(owner);
             self.give_up(now, owner);
         }
     }

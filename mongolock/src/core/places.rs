@@ -20,11 +20,7 @@ pub(super) type InFlight = ([usize; 4], [usize; 4]);
 impl Places {
     /// Those for a pool of this size. A small one has one command at a time for each lane, those that matter most first.
     pub(crate) fn of_pool(pool: usize) -> Self {
-        let others = if Self::may_listen(pool) {
-            limits::OTHER_CONNECTIONS.min(pool - 2)
-        } else {
-            0
-        };
+        let others = limits::OTHER_CONNECTIONS.min(pool.saturating_sub(2));
         let total = pool.saturating_sub(others).max(1);
         let (lanes, alone) = match total {
             ..5 => ([1; 4], 1),
@@ -39,30 +35,21 @@ impl Places {
         pool >= 3
     }
 
-    /// Whether one more command of this lane may be sent. While leases are being renewed, the other lanes keep the server busy with
-    /// one command each; and so does one that `is_single`.
-    pub(super) fn have_room(&self, lane: Lane, in_flight: InFlight, is_single: bool) -> bool {
-        let (own, _) = in_flight;
-        let is_busy = lane != Lane::Renewals && own[Lane::Renewals as usize] > 0;
-        let places = if is_single || is_busy {
-            1
-        } else {
-            self.lanes[lane as usize]
+    /// Whether one more command of this lane may be sent, also one that goes alone. While leases are being renewed, the other lanes
+    /// keep the server busy with one command each; and so does one that `is_single`. They leave the connections of renewals free,
+    /// unless there is only one for all.
+    pub(super) fn have_room(&self, lane: Lane, is_alone: bool, is_single: bool, in_flight: InFlight) -> bool {
+        let (own, alone) = in_flight;
+        let (renewals, is_other) = (own[Lane::Renewals as usize], lane != Lane::Renewals);
+        let has_place = match lane as usize {
+            lane if is_alone => alone[lane] < self.alone,
+            lane if is_single || is_other && renewals > 0 => own[lane] == 0,
+            lane => own[lane] < self.lanes[lane],
         };
-        own[lane as usize] < places && self.have_connection(lane, in_flight)
-    }
-
-    /// The same for a command that goes alone.
-    pub(super) fn have_room_alone(&self, lane: Lane, in_flight: InFlight) -> bool {
-        let (_, alone) = in_flight;
-        alone[lane as usize] < self.alone && self.have_connection(lane, in_flight)
-    }
-
-    /// Whether a connection is free. Other lanes leave those of renewals free, unless there is only one for all.
-    fn have_connection(&self, lane: Lane, (own, alone): InFlight) -> bool {
-        let all: usize = own.iter().chain(&alone).sum();
-        let renewals = self.lanes[Lane::Renewals as usize].saturating_sub(own[Lane::Renewals as usize]);
-        let is_reserved = lane != Lane::Renewals && self.total > 1;
-        all + if is_reserved { renewals } else { 0 } < self.total
+        let reserved = match self.total {
+            2.. if is_other => self.lanes[Lane::Renewals as usize].saturating_sub(renewals),
+            _ => 0,
+        };
+        has_place && own.iter().chain(&alone).sum::<usize>() + reserved < self.total
     }
 }

@@ -1,12 +1,12 @@
 //! Releases: they are repeated while the lease lasts, and once more when no late claim can take effect any more.
 
-use super::event::{Ended, Fault, FaultKind, Lane, Rules};
+use super::event::{Ended, Fault, FaultKind, Lane, Outcome, Rules};
 use super::limits;
 use super::slab::Key;
-use super::state::{Claim, Closing, Core, Due, Stage};
-use super::time::{MS, Time};
-use crate::protocol::text::kept_of;
-use crate::protocol::{Id, LockId, Name, Reply};
+use super::state::{Awaits, Claim, Closing, Core, Due, Stage};
+use super::time::{MS, Span, Time};
+use crate::protocol::text::{kept_of, mark_of};
+use crate::protocol::{LockId, Name, Reply};
 
 /// The rules of a detached lease, for its releases.
 const OF_DETACHED: Rules = Rules {
@@ -19,19 +19,17 @@ const OF_DETACHED: Rules = Rules {
 
 impl<C: Clone> Core<C> {
     /// Sends a release. In its turn the next call waits for the reply or for the first failure.
-    pub(super) fn release(&mut self, now: Time, key: Key, awaited: Option<C>, in_turn: bool) {
-        self.leave_commits(key, Ended::Lost);
+    pub(super) fn release(&mut self, now: Time, key: Key, awaited: Option<Awaits<C>>, in_turn: bool) {
+        self.leave_commits(now, key, Ended::Lost);
         let claim = &mut self.claims[key];
         let was_held = claim.lease_mut().is_some();
-        let closing = Closing {
+        claim.stage = Stage::Releasing(Closing {
             in_turn,
+            answer_by: now + limits::RELEASE_REPLY,
             min_hold: if was_held { claim.rules.min_hold } else { 0 },
-            ..Closing::new(now, awaited, now + claim.rules.expiry * MS)
-        };
-        let due = closing.due;
-        claim.stage = Stage::Releasing(closing);
+            ..Closing::new(awaited, now + claim.rules.expiry * MS)
+        });
         self.push(key, Lane::Ends);
-        self.arm(Due::Claim(key), due);
     }
 
     /// The command that ends a hold has failed. It is repeated, unless the server would refuse it again.
@@ -39,26 +37,62 @@ impl<C: Clone> Core<C> {
         let pause = self.draw_between(limits::PAUSE);
         let claim = &mut self.claims[key];
         let room = claim.room;
-        let is_renaming = matches!(claim.stage, Stage::Renaming(..));
         let Some(closing) = claim.closing_mut() else {
             return;
         };
-        let is_repeated = fault.kind != FaultKind::Lasting && now + pause < closing.stop;
-        // What was never applied is no earlier release.
-        closing.tries = closing
-            .tries
-            .saturating_sub(u8::from(fault.kind == FaultKind::NotApplied));
-        (closing.due, closing.fault) = (now + pause, Some(fault.clone()));
+        let pause = pause * Span::from(closing.tries.clamp(1, limits::PAUSES));
+        let is_repeated = !fault.kind.is_lasting() && now + pause < closing.stop;
         closing.in_turn &= !is_repeated;
-        self.report(key, Lane::Ends, fault);
         if is_repeated {
-            self.arm(Due::Claim(key), now + pause);
+            self.end_at(key, now + pause);
             // The next call asks for itself, and finds out whether the server works.
             self.pass_turn(now, room, key);
-        } else if is_renaming {
-            self.renaming_failed(now, key);
         } else {
-            self.release_ended(now, now, key, Err(Some(fault.clone())));
+            match claim.stage {
+                Stage::Releasing(_) => self.release_refused(now, key, fault),
+                _ => self.end_in_vain(now, key),
+            }
+        }
+    }
+
+    /// The command that ends a hold has failed for good, or has no reply for too long.
+    pub(super) fn end_in_vain(&mut self, now: Time, key: Key) {
+        let claim = &mut self.claims[key];
+        let Some(closing) = claim.closing_mut() else {
+            return;
+        };
+        let ended = Err(closing.fault.take());
+        match claim.stage {
+            Stage::Releasing(_) => self.release_ended(now, now, key, ended),
+            _ => self.finish(now, key, ended),
+        }
+    }
+
+    /// The server refuses the release, or its lease is over. The lock is taken until then: its calls learn why, and have the release
+    /// sent once more.
+    fn release_refused(&mut self, now: Time, key: Key, fault: &Fault) {
+        let claim = &mut self.claims[key];
+        let (room, is_of_lock) = (claim.room, claim.permit.is_none() && claim.resumes.is_none());
+        let closing = claim
+            .closing_mut()
+            .filter(|closing| is_of_lock && closing.stop > now);
+        let Some(closing) = closing else {
+            return self.end_in_vain(now, key);
+        };
+        closing.in_turn = false;
+        let (awaited, stop) = (closing.waiter.take(), closing.stop);
+        self.notify_ended(now, awaited, Err(Some(fault.clone())));
+        self.end_at(key, stop);
+        self.pass_turn(now, room, key);
+        self.note_fault(now, room, fault);
+    }
+
+    /// A call has found the lock held by a claim of this process: a release that was refused is sent once more.
+    pub(super) fn release_again(&mut self, room: Key, id: &str) {
+        let mut claims = self.rooms[room].claims.iter();
+        let refused = claims.find(|key| self.claims[**key].has_id(id) && self.claims[**key].is_refused());
+        if let Some(key) = refused.copied() {
+            self.push(key, Lane::Ends);
         }
     }
 
@@ -66,16 +100,15 @@ impl<C: Clone> Core<C> {
     pub(super) fn end_replied(&mut self, now: Time, sent: Time, key: Key, reply: &Reply) {
         let claim = &self.claims[key];
         match claim.stage {
-            Stage::Renaming(..) => self.finish(now, key, claim.renamed_by(reply)),
-            Stage::Releasing(..) if claim.is_released_by(reply) => {
-                self.release_ended(now, sent, key, Ok(Ended::Released));
+            Stage::Renaming(..) => self.finish(now, key, Ok(claim.renamed_by(reply))),
+            Stage::Releasing(_) => {
+                self.release_ended(now, sent, key, Ok(claim.released_by(now - sent, reply)));
             }
-            Stage::Releasing(..) => self.release_ended(now, sent, key, Ok(Ended::Lost)),
             _ => {}
         }
     }
 
-    fn release_ended(&mut self, now: Time, sent: Time, key: Key, ended: Result<Ended, Option<Fault>>) {
+    fn release_ended(&mut self, now: Time, sent: Time, key: Key, ended: Outcome) {
         let claim = &mut self.claims[key];
         let room = claim.room;
         let Stage::Releasing(closing) = &mut claim.stage else {
@@ -84,7 +117,7 @@ impl<C: Clone> Core<C> {
         let (in_turn, is_acquired_again) = (closing.in_turn, closing.is_acquired_again);
         let awaited = closing.waiter.take();
         let is_free = ended == Ok(Ended::Released);
-        self.notify_ended(awaited, ended);
+        self.notify_ended(now, awaited, ended);
         if is_acquired_again {
             return self.release(now, key, None, in_turn);
         }
@@ -118,17 +151,18 @@ impl<C: Clone> Core<C> {
     fn remove_claim(&mut self, key: Key) {
         self.disarm(Due::Claim(key));
         self.free_permit(key, false);
+        self.stops_asking(key);
         if let Some(claim) = self.claims.remove(key) {
-            let room = &mut self.rooms[claim.room];
-            room.claims.retain(|other| *other != key);
-            room.beside.retain(|other| *other != key);
-            room.turn.take_if(|turn| *turn == key);
+            self.rooms[claim.room].claims.retain(|other| *other != key);
         }
     }
 
-    /// No call waits for this claim any longer.
+    /// No call waits for this claim any longer. Without a reply by now it may have its lock.
     pub(super) fn give_up(&mut self, now: Time, key: Key) {
-        if self.claims[key].is_unclear {
+        self.stops_asking(key);
+        let claim = &mut self.claims[key];
+        claim.is_unclear |= claim.flights > 0;
+        if claim.is_unclear {
             self.release(now, key, None, false);
         } else {
             self.remove_claim(key);
@@ -152,45 +186,52 @@ impl<C: Clone> Core<C> {
     /// A claim is released that kept the lock from the calls of this process.
     fn was_in_the_way(&mut self, now: Time, key: Key) {
         let room = &mut self.rooms[key];
-        let is_of_other = |lock_id: &str| Id::parse(lock_id).is_none_or(|id| id.mark() != self.conf.mark);
-        let was_seen = room
-            .seen
-            .as_ref()
-            .is_some_and(|(_, seen)| !is_of_other(&seen.lock_id));
-        if !room.order.yields() && (was_seen || !room.permits.is_of_lock()) {
+        if !room.order.yields {
             // What is on its way may have found it there.
             room.is_outdated |= room.turn.is_some_and(|turn| self.claims[turn].flights > 0);
             self.ask_now(now, key);
         }
     }
 
-    pub(super) fn release_due(&mut self, now: Time, key: Key) {
+    /// The command that ends a hold is sent at this time.
+    pub(super) fn end_at(&mut self, key: Key, at: Time) {
         let claim = &mut self.claims[key];
-        let (room, is_waiting) = (claim.room, claim.in_lane.is_some());
-        let Some(closing) = claim.closing_mut() else {
-            return;
-        };
-        if closing.due <= now && closing.stop <= now {
-            let fault = closing.fault.take();
-            self.release_ended(now, now, key, Err(fault));
-            return self.touch(now, room);
+        claim.in_lane = None;
+        if let Some(closing) = claim.closing_mut() {
+            closing.due = at;
         }
-        self.send_end_in_time(now, key, is_waiting);
+        self.arm(Due::Claim(key), at);
     }
 
     /// Sends the command that ends a hold when it is due, also once more.
-    pub(super) fn send_end_in_time(&mut self, now: Time, key: Key, is_waiting: bool) {
-        let Some(closing) = self.claims[key].closing_mut() else {
+    pub(super) fn end_due(&mut self, now: Time, key: Key) {
+        self.answer_in_time(now, key);
+        let claim = &mut self.claims[key];
+        let (room, is_waiting) = (claim.room, claim.in_lane.is_some());
+        let Some(closing) = claim.closing_mut().filter(|_| !is_waiting) else {
             return;
         };
-        if closing.due <= now {
-            closing.due = now + limits::LIMIT;
-            if !is_waiting {
-                self.push(key, Lane::Ends);
-            }
-        }
-        if let Some(at) = self.claims[key].closing_mut().map(|closing| closing.due) {
+        let (at, stop) = (closing.due, closing.stop);
+        if at > now {
             self.arm(Due::Claim(key), at);
+        } else if stop > now {
+            self.push(key, Lane::Ends);
+        } else {
+            self.end_in_vain(now, key);
+            self.touch(now, room);
+        }
+    }
+
+    /// Who waits for a release learns that it has no reply. A mark and a detachment end by their lease.
+    fn answer_in_time(&mut self, now: Time, key: Key) {
+        let Stage::Releasing(closing) = &mut self.claims[key].stage else {
+            return;
+        };
+        let (by, fault) = (closing.answer_by, closing.fault.clone());
+        if by > now && closing.waiter.is_some() {
+            self.arm(Due::Claim(key), by);
+        } else if let Some(awaited) = closing.waiter.take() {
+            self.notify_ended(now, Some(awaited), Err(fault));
         }
     }
 
@@ -209,7 +250,7 @@ impl<C: Clone> Core<C> {
     /// Releases detached leases whose handle nobody has.
     pub(super) fn discard(&mut self, now: Time, leases: Vec<(Name, LockId)>) {
         for (name, id) in leases {
-            let (room, permit) = self.room_of_document(now, &name);
+            let (room, permit) = self.room_of_document(&name);
             let claim = self.add_claim(Claim {
                 id: Some(id),
                 permit,
@@ -224,14 +265,34 @@ impl<C: Clone> Core<C> {
 }
 
 impl<C> Claim<C> {
+    /// Whether the server has refused its release.
+    pub(super) fn is_refused(&self) -> bool {
+        let is_lasting = |fault: &Fault| fault.kind.is_lasting();
+        matches!(&self.stage, Stage::Releasing(closing)
+            if closing.due == closing.stop && closing.fault.as_ref().is_some_and(is_lasting))
+    }
+
     /// Whether it is released once more after the time for which a command may stay in the server: a late one could take a lock for
     /// long, or a detached lease from its handle.
     fn is_long(&self) -> bool {
         self.rules.expiry > limits::LONG || self.resumes.is_some()
     }
 
+    /// Whether the document has the mark of the claim, which a transaction has made.
+    pub(super) fn is_marked_by(&self, reply: &Reply) -> bool {
+        self.id.as_ref().is_some_and(|id| reply.has(&mark_of(id)))
+    }
+
+    fn released_by(&self, took: Span, reply: &Reply) -> Ended {
+        match () {
+            () if self.is_marked_by(reply) => Ended::Marked,
+            () if self.is_released_by(took, reply) => Ended::Released,
+            () => Ended::Lost,
+        }
+    }
+
     /// Whether the lock was released until this reply, or the lease given back that the claim resumes.
-    fn is_released_by(&self, reply: &Reply) -> bool {
+    fn is_released_by(&self, took: Span, reply: &Reply) -> bool {
         let (Stage::Releasing(closing), Some(id)) = (&self.stage, &self.id) else {
             return false;
         };
@@ -243,22 +304,30 @@ impl<C> Claim<C> {
         }
         let is_ended = sight.has("") || sight.has(&kept_of(id));
         let token = sight.document.token.long();
+        // An operator may have released it earlier, and left the same token.
+        let is_recent = || {
+            sight
+                .left()
+                .is_some_and(|left| left.saturating_mul(MS) + took + MS >= 0)
+        };
+        let is_own = reply.is_applied.unwrap_or_else(is_recent);
         // A repetition finds another document where an earlier command has released, but not the last token of the claim: an
         // operator leaves that. A late claim has left others.
         match closing.tries {
             _ if self.last == 0 => reply.is_applied == Some(true),
-            0 | 1 => is_ended && token == Some(self.token),
+            0 | 1 => is_ended && token == Some(self.token) && is_own,
             _ => !is_ended || token != Some(self.last) || self.last == self.token,
         }
     }
 }
 
 impl<C> Closing<C> {
-    pub(super) fn new(now: Time, waiter: Option<C>, stop: Time) -> Self {
+    pub(super) fn new(waiter: Option<Awaits<C>>, stop: Time) -> Self {
         Self {
             waiter,
+            answer_by: stop,
             tries: 0,
-            due: now + limits::LIMIT,
+            due: Time::LONG_AGO,
             stop,
             fault: None,
             in_turn: false,

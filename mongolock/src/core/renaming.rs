@@ -3,108 +3,91 @@
 //! The command is repeated while the lease lasts, which is renewed meanwhile. It decides alone: a renewal that does not find the claim
 //! says nothing.
 
-use super::event::{Ended, Ending, Hold, Lane, Notice};
+use super::event::{Ended, Ending, Hold, Lane, Outcome};
 use super::limits::KEPT_LEAST;
 use super::slab::Key;
-use super::state::{Change, Claim, Closing, Core, Due, Lease, Stage};
+use super::state::{Awaits, Change, Claim, Closing, Core, Lease, Set, Stage};
 use super::time::{MS, Time};
 use crate::protocol::text::mark_of;
 use crate::protocol::{LockId, Name, Reply, Until};
 
 impl<C: Clone> Core<C> {
     /// The holder is done, and its work is marked or its lease is detached.
-    pub(super) fn rename(&mut self, now: Time, hold: Hold, how: &Ending, awaited: Option<C>) {
-        let mut awaited = awaited;
+    pub(super) fn rename(&mut self, now: Time, hold: Hold, how: &Ending, awaited: Option<Awaits<C>>) {
         let claims = self.claims_of(hold);
-        let changes = claims.iter().enumerate();
-        let changes: Option<Vec<_>> = changes
-            .map(|(place, key)| self.change(now, place, *key, how))
-            .collect();
+        let change = |(place, key): (usize, &Key)| self.change(now, place, *key, how);
+        let changes: Option<Vec<_>> = claims.iter().enumerate().map(change).collect();
         let Some(changes) = changes.filter(|changes| !changes.is_empty()) else {
-            self.notify_ended(awaited, Ok(Ended::Lost));
+            self.notify_ended(now, awaited, Ok(Ended::Lost));
             return self.end_hold(now, hold, Ending::Release, None);
         };
-        if let Hold::Set(set) = hold {
-            let set = &mut self.sets[set];
-            set.parts = std::mem::take(&mut set.won);
-            let cell = &mut set.caller.cell;
-            *cell = awaited.take().unwrap_or_else(|| cell.clone());
-        }
+        let waiter = match hold {
+            Hold::One(..) => awaited,
+            Hold::Set(set) => {
+                self.sets[set].ends(awaited);
+                Some(Awaits::Set(set))
+            }
+        };
         for (key, (change, lease)) in claims.iter().zip(changes) {
-            let closing = Closing::new(now, awaited.take(), Time::NEVER);
-            let due = closing.due.min(lease.next_due());
+            let closing = Closing::new(waiter.clone(), Time::NEVER);
             let claim = &mut self.claims[*key];
             claim.stage = Stage::Renaming(change, lease, closing);
             claim.in_lane = Some(Lane::Ends);
-            self.arm(Due::Claim(*key), due);
+            self.arm_lease(*key);
         }
         match hold {
-            Hold::One(claim, _) => self.lanes[Lane::Ends].waiting.push_back(claim),
-            Hold::Set(_) => self.lanes[Lane::Ends].sets.push_back(claims),
+            Hold::One(claim, _) => self.lanes[Lane::Ends as usize].waiting.push_back(claim),
+            Hold::Set(_) => self.lanes[Lane::Ends as usize].sets.push_back(claims),
         }
     }
 
     /// What becomes of the claim in this place; `None` if it has no lease any more.
     fn change(&self, now: Time, place: usize, key: Key, how: &Ending) -> Option<(Change, Lease)> {
         let claim = self.claims.get(key)?;
-        let Stage::Held(_, lease) = claim.stage else {
+        let Stage::Held(_, mut lease) = claim.stage else {
             return None;
         };
         let change = match how {
             Ending::Done => Change::Mark(claim.mark_until?.0),
             Ending::Detach(ids, ttl) => Change::Detach(ids.get(place)?.clone(), *ttl),
-            Ending::Release => return None,
+            Ending::Release | Ending::Untaken => return None,
         };
-        let renewable_until = now + claim.rules.expiry.max(KEPT_LEAST) * MS;
-        let lease = Lease {
-            renewable_until,
-            ..lease
-        };
+        lease.renewable_until = now + claim.rules.expiry.max(KEPT_LEAST) * MS;
         (lease.until > now).then_some((change, lease))
     }
 
-    /// The claim has left the lock by a command that has ended its hold.
-    pub(super) fn finish(&mut self, now: Time, key: Key, ended: Ended) {
-        let lease = self.detached_lease(key).filter(|_| ended == Ended::Detached);
-        let claim = &mut self.claims[key];
-        let (room, set) = (claim.room, claim.set);
-        let stage = std::mem::replace(&mut claim.stage, Stage::Released);
-        claim.in_lane = None;
-        match stage {
-            Stage::Held(cell, _) => self.notify(cell, Notice::Ended(Ok(ended))),
-            Stage::Renaming(_, _, closing) => self.notify_ended(closing.waiter, Ok(ended)),
-            _ => {}
-        }
-        self.leave_commits(key, ended);
-        match ended {
-            // A late claim may have acquired the lock again.
-            Ended::Lost => self.release(now, key, None, false),
-            _ => self.end_released(now, now, key),
-        }
-        match ended {
-            Ended::Released => self.released(now, room, key),
-            _ => self.pass_turn(now, room, key),
-        }
-        if let Some(set) = set {
-            self.part_detached(now, set, key, lease);
-        }
-        self.touch(now, room);
-    }
-
-    /// The command has failed for good, or the lease has ended before its reply: the lock is released under both ids.
-    pub(super) fn renaming_failed(&mut self, now: Time, key: Key) {
+    /// The claim has left the lock by a command that ends its hold, or the command was in vain: then it is released under both ids.
+    pub(super) fn finish(&mut self, now: Time, key: Key, ended: Outcome) {
         let lease = self.detached_lease(key);
         let claim = &mut self.claims[key];
         let (room, set) = (claim.room, claim.set);
-        if let Some(closing) = claim.closing_mut() {
-            let (awaited, fault) = (closing.waiter.take(), closing.fault.take());
-            self.notify_ended(awaited, Err(fault));
+        let waiter = match &mut claim.stage {
+            Stage::Renaming(_, _, closing) => closing.waiter.take(),
+            Stage::Held(cell, _) => {
+                let cell = cell.clone();
+                // A transaction has marked all locks of a set.
+                let set = set.filter(|set| self.sets.get(*set).is_some_and(Set::has_some));
+                set.and_then(|set| self.sets.remove(set));
+                Some(Awaits::Caller(cell))
+            }
+            _ => None,
+        };
+        if let (Ok(Ended::Detached), Some(Awaits::Set(set))) = (&ended, &waiter) {
+            self.sets[*set].detached.extend(lease.clone());
         }
-        self.release(now, key, None, false);
-        self.discard(now, lease.into_iter().collect());
-        self.pass_turn(now, room, key);
-        if let Some(set) = set {
-            self.part_detached(now, set, key, None);
+        let left = ended.as_ref().ok().copied().filter(|ended| *ended != Ended::Lost);
+        self.notify_ended(now, waiter, ended);
+        if let Some(ended) = left {
+            self.leave_commits(now, key, ended);
+            self.end_released(now, now, key);
+        } else {
+            // A late claim may have acquired the lock again.
+            self.release(now, key, None, false);
+            self.discard(now, lease.into_iter().collect());
+        }
+        match left {
+            Some(Ended::Released) => self.released(now, room, key),
+            _ => self.pass_turn(now, room, key),
         }
         self.touch(now, room);
     }
@@ -115,15 +98,6 @@ impl<C: Clone> Core<C> {
         match &claim.stage {
             Stage::Renaming(Change::Detach(id, _), ..) => Some((self.document_of(claim), id.clone())),
             _ => None,
-        }
-    }
-
-    pub(super) fn renaming_due(&mut self, now: Time, key: Key) {
-        let claim = &mut self.claims[key];
-        let is_waiting = claim.in_lane.is_some();
-        match claim.lease_mut() {
-            Some(lease) if lease.until <= now => self.renaming_failed(now, key),
-            _ => self.send_end_in_time(now, key, is_waiting),
         }
     }
 }

@@ -1,19 +1,21 @@
 //! A lock in this process: when the first call asks, and for how long what is known is kept.
 
 use super::event::{Lane, Rules};
-use super::limits::{self, COPY};
-use super::order::{Order, part_of};
+use super::limits::{COPIES, COPY, LINGER, LINGER_LISTENING};
 use super::slab::Key;
 use super::state::{Claim, Commits, Core, Due, Room, Stage};
 use super::time::{Span, Time};
 use crate::protocol::Name;
 
 impl<C: Clone> Core<C> {
-    pub(super) fn room_of(&mut self, now: Time, name: Name) -> Key {
+    pub(super) fn room_of(&mut self, name: Name) -> Key {
         if let Some(key) = self.names.get(&name) {
             return *key;
         }
-        let key = self.rooms.insert(Room::new(now, name.clone()));
+        let key = self.rooms.insert(Room {
+            name: name.clone(),
+            ..Room::default()
+        });
         self.names.insert(name, key);
         key
     }
@@ -38,35 +40,38 @@ impl<C: Clone> Core<C> {
         if !claim.is_asking() {
             return;
         }
-        let is_in_flight = claim.flights > 0;
-        match (room.queue.is_empty(), is_in_flight) {
-            (false, true) => return self.send_copy(now, key, turn),
+        // Whether no call waits for it, and whether it is in flight.
+        match (room.queue.is_empty(), claim.flights > 0) {
+            (false, true) => return self.send_copy(now, turn),
             (false, false) => return self.ask_in_time(now, key, turn),
-            (true, true) if room.copy_at > now => {
-                let at = room.copy_at;
-                return self.arm(Due::Room(key), at);
-            }
+            (true, true) if claim.copy_at() > now => return,
             _ => {}
         }
-        // Without a reply by now it may have the lock, and no call wants it.
-        claim.is_unclear |= is_in_flight;
-        room.turn = None;
         self.give_up(now, turn);
         self.begin_turn(now, key);
     }
 
-    /// Sends a claim once more that has no reply.
-    pub(super) fn send_copy(&mut self, now: Time, key: Key, turn: Key) {
-        let (room, claim) = (&mut self.rooms[key], &mut self.claims[turn]);
-        if room.copy_at <= now {
-            room.copy_at = now + COPY;
-            if claim.flights < limits::COPIES && claim.in_lane.is_none() && !claim.is_later {
-                claim.in_lane = Some(Lane::Claims);
-                self.lanes[Lane::Claims].apart.push_back(vec![turn]);
-            }
+    /// A claim in flight may need a copy, or it resumes a lease.
+    pub(super) fn asking_due(&mut self, now: Time, key: Key) {
+        let claim = &self.claims[key];
+        let (room, copy_at) = (claim.room, claim.copy_at());
+        if claim.flights > 0 && copy_at > now {
+            self.arm(Due::Claim(key), copy_at);
         }
-        let at = room.copy_at;
-        self.arm(Due::Room(key), at);
+        match self.claims[key].resumes {
+            Some(_) => self.resumption_due(now, key),
+            None => self.touch(now, room),
+        }
+    }
+
+    /// Sends a claim once more that has no reply.
+    pub(super) fn send_copy(&mut self, now: Time, key: Key) {
+        let claim = &mut self.claims[key];
+        let may_be_sent = claim.flights < COPIES && claim.in_lane.is_none() && !claim.is_later;
+        if may_be_sent && (claim.flights == 0 || claim.copy_at() <= now) {
+            claim.in_lane = Some(Lane::Claims);
+            self.lanes[Lane::Claims as usize].apart.push_back(vec![key]);
+        }
     }
 
     fn ask_in_time(&mut self, now: Time, key: Key, turn: Key) {
@@ -97,7 +102,7 @@ impl<C: Clone> Core<C> {
             room.order.ends_yielding(now);
         }
         if waits {
-            let claim = self.new_claim(now, key, false);
+            let claim = self.new_claim(now, key);
             self.give_turn(key, claim);
             self.push(claim, Lane::Claims);
         } else if room.claims.is_empty() {
@@ -108,14 +113,13 @@ impl<C: Clone> Core<C> {
     /// The claim waits in this lane.
     pub(super) fn push(&mut self, key: Key, lane: Lane) {
         self.claims[key].in_lane = Some(lane);
-        self.lanes[lane].waiting.push_back(key);
+        self.lanes[lane as usize].waiting.push_back(key);
     }
 
     /// A claim for the first call. Its id is drawn when it is sent.
-    pub(super) fn new_claim(&mut self, now: Time, key: Key, is_later: bool) -> Key {
+    pub(super) fn new_claim(&mut self, now: Time, key: Key) -> Key {
         let rules = self.calls[self.rooms[key].queue[0]].caller.rules;
-        let claim = Claim::new(now, key, rules);
-        self.add_claim(Claim { is_later, ..claim })
+        self.add_claim(Claim::new(now, key, rules))
     }
 
     pub(super) fn add_claim(&mut self, claim: Claim<C>) -> Key {
@@ -140,51 +144,33 @@ impl<C: Clone> Core<C> {
     /// No call waits, and nothing is held: what is known is kept for a while.
     pub(super) fn linger(&mut self, now: Time, key: Key) {
         let room = &self.rooms[key];
-        let is_reported = room.filter.is_some();
-        let at = room.used
-            + if is_reported {
-                limits::LINGER_LISTENING
-            } else {
-                limits::LINGER
-            };
+        let listens = room.filter.is_some();
+        let at = room.used + if listens { LINGER_LISTENING } else { LINGER };
         if at > now {
             return self.arm(Due::Room(key), at);
         }
         self.disarm(Due::Room(key));
         self.names.remove(&self.rooms[key].name);
         self.rooms.remove(key);
-        if is_reported {
-            self.listens_no_longer();
+        if listens {
+            self.listens_no_longer(now);
         }
     }
 }
 
 impl Room {
-    fn new(now: Time, name: Name) -> Self {
-        Self {
-            name,
-            pause_until: now,
-            copy_at: now,
-            used: now,
-            order: Order::new(now),
-            ..Self::default()
-        }
-    }
-
     /// For how long this process leaves it to others when it becomes free.
     pub(super) fn time_slot(&self, luck: f64) -> Span {
         self.order.time_slot(luck, self.permits.free())
     }
-
-    /// Events come too late to this process: it asks at times that do not depend on them.
-    pub(super) fn late_poll(&self, now: Time, luck: f64) -> Span {
-        let asked = self.copy_at + -COPY;
-        let every = limits::LATE_POLL;
-        (asked + part_of((every * 8 / 10, every * 12 / 10), luck) - now).max(0)
-    }
 }
 
 impl<C> Claim<C> {
+    /// When it is sent once more if it has no reply.
+    pub(super) fn copy_at(&self) -> Time {
+        self.sent + COPY
+    }
+
     pub(super) fn new(now: Time, room: Key, rules: Rules) -> Self {
         Self {
             id: None,
@@ -194,6 +180,7 @@ impl<C> Claim<C> {
             stage: Stage::Asking,
             token: 0,
             last: 0,
+            tokens: 0,
             mark_until: None,
             resumes: None,
             turn_since: now,
@@ -207,6 +194,7 @@ impl<C> Claim<C> {
             commits: Commits {
                 open: 0,
                 marks: false,
+                is_unclear: false,
                 mark_ends: None,
                 unknown: None,
                 postponed: None,

@@ -1,64 +1,63 @@
 //! Which command is sent when, and its rows. A row is made when it is sent, by the stage that its claim has then.
 
 use super::event::{Effect, Lane, Look};
-use super::lanes::{BY_WEIGHT, Flight};
+use super::lanes::{Flight, LANES};
 use super::limits;
 use super::places::InFlight;
 use super::slab::Key;
 use super::state::{Change, Claim, Core, Due, Luck, Stage};
 use super::time::{MS, Span, Time};
+use crate::protocol::text::owner;
 use crate::protocol::{Id, Kind, LockId, Ms, Order, Row, Then, When};
 
 impl<C: Clone> Core<C> {
     /// Sends what may be sent.
     pub(super) fn pump(&mut self, now: Time, luck: &mut dyn Luck) {
-        for lane in BY_WEIGHT {
-            let at = self.lanes[lane].resumes_at;
+        for lane in LANES {
+            let at = self.lanes[lane as usize].resumes_at;
             if at <= now {
                 self.pump_lane(now, luck, lane);
-            } else if !self.lanes[lane].is_empty() {
+            } else if !self.lanes[lane as usize].is_empty() {
                 self.arm(Due::Lanes, at);
             }
         }
     }
 
     fn pump_lane(&mut self, now: Time, luck: &mut dyn Luck, lane: Lane) {
-        while self.has_room_alone(lane)
-            && let Some(claims) = self.lanes[lane].apart.pop_front()
+        while !self.lanes[lane as usize].apart.is_empty()
+            && self.has_room(lane, true)
+            && let Some(claims) = self.lanes[lane as usize].apart.pop_front()
         {
-            self.send(now, luck, lane, claims, true, Order::Each);
+            self.send(luck, Flight::new(now, lane, claims, Order::Each, true));
         }
-        while !self.lanes[lane].sets.is_empty()
-            && self.has_room(lane)
-            && let Some(claims) = self.lanes[lane].sets.pop_front()
+        while !self.lanes[lane as usize].sets.is_empty()
+            && self.has_room(lane, false)
+            && let Some(claims) = self.lanes[lane as usize].sets.pop_front()
         {
-            self.send(now, luck, lane, claims, false, Order::StopAtMiss);
+            self.send(luck, Flight::new(now, lane, claims, Order::StopAtMiss, false));
         }
-        while !self.lanes[lane].waiting.is_empty() && self.has_room(lane) {
-            let ready_at = self.lanes[lane].ready_at;
+        while !self.lanes[lane as usize].waiting.is_empty() && self.has_room(lane, false) {
+            let ready_at = self.lanes[lane as usize].ready_at;
             if ready_at > now {
                 return self.arm(Due::Lanes, ready_at);
             }
-            let queue = &mut self.lanes[lane];
+            let queue = &mut self.lanes[lane as usize];
             if lane == Lane::Looks {
                 queue.ready_at = now + limits::LOOK_EVERY;
             }
             let number = match queue.waiting.len() {
-                few if few < limits::least_together(lane) && queue.pause == 0 => 1,
-                number => number.min(limits::group_of(lane)),
+                few if few < limits::LEAST_TOGETHER[lane as usize] && queue.pause == 0 => 1,
+                number => number.min(limits::GROUP[lane as usize]),
             };
             let claims = queue.waiting.drain(..number).collect();
-            self.send(now, luck, lane, claims, false, Order::Each);
+            self.send(luck, Flight::new(now, lane, claims, Order::Each, false));
         }
     }
 
-    fn has_room(&self, lane: Lane) -> bool {
-        let is_single = self.lanes[lane].pause > 0;
-        self.conf.places.have_room(lane, self.in_flight(), is_single)
-    }
-
-    fn has_room_alone(&self, lane: Lane) -> bool {
-        !self.lanes[lane].apart.is_empty() && self.conf.places.have_room_alone(lane, self.in_flight())
+    fn has_room(&self, lane: Lane, is_alone: bool) -> bool {
+        let is_single = self.lanes[lane as usize].pause > 0;
+        let places = &self.conf.places;
+        places.have_room(lane, is_alone, is_single, self.in_flight())
     }
 
     /// The numbers of commands that have places, of each lane, and of those the ones that go alone.
@@ -71,51 +70,36 @@ impl<C: Clone> Core<C> {
         (own, alone)
     }
 
-    fn send(
-        &mut self,
-        now: Time,
-        luck: &mut dyn Luck,
-        lane: Lane,
-        mut claims: Vec<Key>,
-        is_alone: bool,
-        order: Order,
-    ) {
-        let is_together = claims.len() > 1 && lane != Lane::Looks;
-        let mut limit = if is_together {
-            limits::LIMIT_TOGETHER
-        } else {
-            limits::limit_of(lane)
-        };
+    /// Sends the rows of those claims that still want them.
+    fn send(&mut self, luck: &mut dyn Luck, mut flight: Flight) {
+        let (now, lane) = (flight.sent, flight.lane);
+        if flight.limit == limits::LIMIT_TOGETHER {
+            let of_slow = self.trip * limits::LIMIT_TRIPS;
+            flight.limit = flight.limit.max(of_slow).min(limits::LIMITS[lane as usize]);
+        }
         let (mut rows, mut looks) = (Vec::new(), Vec::new());
-        claims.retain(|key| match lane {
-            Lane::Looks => self.look(now, *key).map(|look| looks.push(look)).is_some(),
-            _ => self
-                .row(now, luck, lane, *key, &mut limit)
-                .map(|row| rows.push(row))
-                .is_some(),
-        });
+        for key in std::mem::take(&mut flight.claims) {
+            match lane {
+                Lane::Looks => looks.extend(self.look(now, key)),
+                _ => rows.extend(self.row(luck, &mut flight, key)),
+            }
+            if rows.len() + looks.len() > flight.claims.len() {
+                flight.claims.push(key);
+            }
+        }
+        let (claims, order, limit) = (flight.claims.clone(), flight.order, flight.limit);
         if claims.is_empty() {
             return;
         }
-        let flight = self.flights.insert(Flight {
-            key: Key::NONE,
-            lane,
-            claims: claims.clone(),
-            sent: now,
-            limit,
-            order,
-            is_alone,
-            has_place: true,
-            due: None,
-        });
-        self.flights[flight].key = flight;
-        self.arm(Due::Flight(flight), now + limits::PLACE);
-        for key in claims {
-            self.sent(now, flight, lane, key, limit);
+        let key = self.flights.insert(flight);
+        self.flights[key].key = key;
+        self.arm(Due::Flight(key), now + limits::PLACE);
+        for claim in claims {
+            self.sent(now, key, lane, claim, limit);
         }
         self.effects.push(match lane {
-            Lane::Looks => Effect::Look(flight, looks, limit),
-            _ => Effect::Run(flight, rows, order, limit),
+            Lane::Looks => Effect::Look(key, looks, limit),
+            _ => Effect::Run(key, rows, order, limit),
         });
     }
 
@@ -131,45 +115,48 @@ impl<C: Clone> Core<C> {
                 if let Some(unknown) = &mut claim.commits.unknown {
                     unknown.asked.get_or_insert(flight);
                 }
-                return;
+                return self.arm_lease(key);
             }
             Lane::Ends => {
                 if let Some(closing) = claim.closing_mut() {
-                    (closing.due, closing.tries) = (next, closing.tries.saturating_add(1));
+                    closing.tries = closing.tries.saturating_add(1);
                 }
-                return self.arm(Due::Claim(key), next);
+                return self.end_at(key, next);
             }
-            Lane::Claims => (claim.flights, claim.sent) = (claim.flights + 1, now),
-            Lane::Looks => {}
+            Lane::Claims => {
+                (claim.flights, claim.sent) = (claim.flights + 1, now);
+                self.arm(Due::Claim(key), next);
+            }
+            Lane::Looks => self.arm(Due::Room(room), next),
         }
-        if claim.resumes.is_some() {
-            self.arm(Due::Claim(key), next);
-        } else {
-            self.arm(Due::Room(room), next);
+        if self.claims[key].resumes.is_none() {
             self.rooms[room].asked_by = Some(flight);
             self.note_asked(flight, room);
         }
     }
 
     /// The row of this claim, if it is still wanted.
-    fn row(&mut self, now: Time, luck: &mut dyn Luck, lane: Lane, key: Key, limit: &mut Span) -> Option<Row> {
+    fn row(&mut self, luck: &mut dyn Luck, flight: &mut Flight, key: Key) -> Option<Row> {
+        let lane = flight.lane;
         let claim = self.claims.get_mut(key)?;
         let is_wanted = match lane {
             Lane::Renewals => std::mem::take(&mut claim.renews),
             _ => claim.in_lane.take_if(|own| *own == lane).is_some(),
         };
-        if !is_wanted {
-            return None;
-        }
+        is_wanted.then_some(())?;
         let (when, then) = match lane {
             Lane::Looks => return None,
-            Lane::Claims => self.claim_row(now, luck, key, limit)?,
+            Lane::Claims => self.claim_row(luck, flight, key)?,
             Lane::Ends => self.end_row(key)?,
             Lane::Renewals => {
                 claim.lease_mut()?;
                 let expiry = claim.rules.expiry;
                 let (least, most) = limits::RENEWAL_LIMIT;
-                *limit = (*limit).min((expiry * MS / limits::RENEWAL_LIMIT_PART).clamp(least, most));
+                let mut limit = (expiry * MS / limits::RENEWAL_LIMIT_PART).clamp(least, most);
+                if flight.is_alone && !claim.is_renewed_alone() {
+                    limit = limits::after_split(limit);
+                }
+                flight.limit = flight.limit.min(limit);
                 (claim.runs()?, Then::Renew { expiry })
             }
         };
@@ -186,22 +173,19 @@ impl<C: Clone> Core<C> {
         }
         (room.pause_until, room.asked) = (now + limits::COPY, now);
         let name = room.name.clone();
-        let look = if room.permits.is_of_lock() {
-            Look::Lock
+        let is_lock = room.permits.is_of_lock();
+        Some(if is_lock {
+            Look::Lock(name)
         } else {
-            Look::Permits
-        };
-        Some(look(name))
+            Look::Permits(name)
+        })
     }
 
-    fn claim_row(
-        &mut self,
-        now: Time,
-        luck: &mut dyn Luck,
-        key: Key,
-        limit: &mut Span,
-    ) -> Option<(When, Then)> {
-        let claim = self.claims.get_mut(key).filter(|claim| claim.is_asking())?;
+    fn claim_row(&mut self, luck: &mut dyn Luck, flight: &mut Flight, key: Key) -> Option<(When, Then)> {
+        let (now, limit) = (flight.sent, &mut flight.limit);
+        let claim = self.claims.get(key).filter(|claim| claim.is_asking())?;
+        let is_shared = self.is_shared(claim.room);
+        let claim = &mut self.claims[key];
         let room = &mut self.rooms[claim.room];
         let call = room.queue.front().map(|call| &self.calls[*call]);
         let resumption = claim.set.filter(|_| claim.resumes.is_some());
@@ -215,6 +199,9 @@ impl<C: Clone> Core<C> {
         if claim.permit.is_some() && call.is_some_and(|call| call.width > 1) {
             *limit = (*limit).min(limits::LIMIT_OF_PERMIT);
         }
+        if claim.flights > 0 {
+            *limit = (*limit).min(limits::LIMIT_OF_COPY);
+        }
         let kind = match call {
             _ if resumption.is_some() => Kind::Resumed,
             _ if claim.permit.is_some() => Kind::Permit,
@@ -222,20 +209,33 @@ impl<C: Clone> Core<C> {
             _ => Kind::Single,
         };
         if room.turn == Some(key) {
-            (room.copy_at, room.asked) = (now + limits::COPY, now);
+            // A copy asks nothing new.
+            if claim.flights == 0 {
+                room.asked = now;
+            }
         }
         let slot = u8::try_from((limits::SLOT + self.trip) / MS).unwrap_or(u8::MAX);
         let conf = &self.conf;
-        let new_id = || Id::drawn(conf.mark, kind, slot, luck.id()).text(&conf.owner);
+        // The owner of a resumed lease stays, so that the end of its session ends this hold as well.
+        let resumed = claim.resumes.as_ref().and_then(|(lease, _)| owner(lease));
+        let new_id = || Id::drawn(conf.mark, kind, slot, luck.id()).text(resumed.unwrap_or(&conf.owner));
         let id = claim.id.get_or_insert_with(new_id).clone();
-        let (expiry, tokens) = (claim.rules.expiry, limits::TOKENS);
+        if claim.tokens == 0 {
+            claim.tokens = if is_shared { limits::TOKENS } else { 1 };
+        }
+        let (margin, expiry, tokens) = (conf.margin, claim.rules.expiry, claim.tokens);
         Some(match &claim.resumes {
             Some((lease, _)) => (When::runs(lease), Then::Adopt { id, expiry, tokens }),
-            None => (
-                When::Free { margin: conf.margin },
-                Then::Claim { id, expiry, tokens },
-            ),
+            None => (When::Free { margin }, Then::Claim { id, expiry, tokens }),
         })
+    }
+
+    /// Whether claims of the lock reserve tokens. The locks of a set are handed over together.
+    fn is_shared(&self, room: Key) -> bool {
+        let room = &self.rooms[room];
+        let set = self.first(room).and_then(|call| self.sets.get(call.set?));
+        let mut names = set.iter().flat_map(|set| &set.names);
+        room.is_shared || names.any(|name| self.names.get(name).is_some_and(|key| self.rooms[*key].is_shared))
     }
 
     /// What ends a hold. What was given up of a resumption gets back the id of the lease.

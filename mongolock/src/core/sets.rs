@@ -1,12 +1,11 @@
 //! Several locks for one caller: it takes them in the order of their names, as many with one command as are free, and keeps those that
 //! it has while it waits for the next one. For each lock it is a caller as any other.
 
-use super::event::{Cause, Ended, Hold, Lane, Notice, Waiter};
-use super::limits::TOKENS;
+use super::event::{Cause, Ended, Hold, Lane, Notice, Outcome, Waiter};
 use super::slab::Key;
-use super::state::{Call, Caller, Claim, Core, Set, Stage};
+use super::state::{Awaits, Call, Caller, Core, Set, Stage};
 use super::time::Time;
-use crate::protocol::{LockId, Name};
+use crate::protocol::Name;
 
 impl<C> Set<C> {
     pub(super) fn new(names: Vec<Name>, caller: Caller<C>) -> Self {
@@ -16,14 +15,26 @@ impl<C> Set<C> {
             won: Vec::new(),
             calls: Vec::new(),
             parts: Vec::new(),
+            waiter: None,
+            left: 0,
+            ended: None,
             detached: Vec::new(),
-            fault: None,
-            due: None,
         }
     }
 
     pub(super) fn has_some(&self) -> bool {
         !self.won.is_empty()
+    }
+
+    pub(super) fn is_resuming(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// Its holder is done. Its claims end one by one.
+    pub(super) fn ends(&mut self, waiter: Option<Awaits<C>>) -> Vec<Key> {
+        let won = std::mem::take(&mut self.won);
+        (self.waiter, self.left) = (waiter, won.len());
+        won
     }
 }
 
@@ -42,33 +53,32 @@ impl<C: Clone> Core<C> {
         let first = set.won.len();
         let mut claims = Vec::new();
         for (place, name) in set.names.iter().enumerate().skip(first) {
-            let room_key = self.room_of(now, name.clone());
+            let room_key = self.room_of(name.clone());
             let is_free = self.may_be_free(room_key);
             if place > first && !is_free {
                 break;
             }
-            let call = Call::new(set.caller.clone(), room_key, 0);
-            let of_set = Some(key);
-            let call = self.enter(now, Call { set: of_set, ..call });
+            let call = self.enter(now, Call::new(set.caller.clone(), room_key, 0, Some(key)));
             self.sets[key].calls.push(call);
             if !is_free {
                 return self.touch(now, room_key);
             }
-            let claim = self.new_claim(now, room_key, place > first);
-            self.give_turn(room_key, claim);
-            self.claims[claim].in_lane = Some(Lane::Claims);
-            claims.push(claim);
+            let claim_key = self.new_claim(now, room_key);
+            self.give_turn(room_key, claim_key);
+            let claim = &mut self.claims[claim_key];
+            (claim.is_later, claim.in_lane) = (place > first, Some(Lane::Claims));
+            claims.push(claim_key);
         }
         match claims[..] {
-            [claim] => self.lanes[Lane::Claims].waiting.push_back(claim),
-            _ => self.lanes[Lane::Claims].sets.push_back(claims),
+            [claim] => self.lanes[Lane::Claims as usize].waiting.push_back(claim),
+            _ => self.lanes[Lane::Claims as usize].sets.push_back(claims),
         }
     }
 
     /// Whether no call of this process waits for it, and it is not left to another process.
     fn may_be_free(&self, key: Key) -> bool {
         let room = &self.rooms[key];
-        let is_idle = room.turn.is_none() && room.queue.is_empty() && !room.order.yields();
+        let is_idle = room.turn.is_none() && room.queue.is_empty() && !room.order.yields;
         is_idle && !(self.stream.reports(room.filter) && room.time_slot(0.0) > 0)
     }
 
@@ -95,7 +105,7 @@ impl<C: Clone> Core<C> {
         let since = self.claims[last].turn_since;
         for claim in &self.sets[key].won {
             let claim = &mut self.claims[*claim];
-            if claim.last - claim.token == TOKENS - 1 {
+            if claim.last - claim.token == claim.tokens - 1 {
                 claim.turn_since = claim.turn_since.max(since);
             }
         }
@@ -105,8 +115,8 @@ impl<C: Clone> Core<C> {
     pub(super) fn notify_held_all(&mut self, key: Key) {
         let Some(until) = self.until(key) else { return };
         let set = &self.sets[key];
-        let tokens = set.won.iter().map(|claim| self.claims[*claim].token).collect();
-        let held = Notice::HeldAll(Hold::Set(key), tokens, until);
+        let grants = set.won.iter().map(|claim| self.claims[*claim].grant());
+        let held = Notice::HeldAll(Hold::Set(key), grants.collect(), until);
         self.notify(set.caller.cell.clone(), held);
     }
 
@@ -147,40 +157,36 @@ impl<C: Clone> Core<C> {
     /// The caller of a set waits no longer.
     pub(super) fn leave_set(&mut self, now: Time, key: Key) {
         let Some(set) = self.sets.get(key) else { return };
-        if self.is_resuming(set) {
+        if set.is_resuming() {
             return self.give_back(now, key);
         }
         for call in std::mem::take(&mut self.sets[key].calls) {
             self.leave(now, call);
         }
+        self.untaken(Hold::Set(key));
         self.end_set(now, key, None);
     }
 
-    /// The holder of a set is done. The release of its last lock answers it.
-    pub(super) fn end_set(&mut self, now: Time, key: Key, awaited: Option<C>) {
-        let mut awaited = awaited;
-        let won = self.sets.remove(key).map(|set| set.won).unwrap_or_default();
-        // One that has lost a lock is lost as a whole, whatever its last lock says.
-        let is_held = |claim: &Key| self.claims.get(*claim).is_some_and(Claim::is_held);
-        if !won.iter().all(is_held) {
-            self.notify_ended(awaited.take(), Ok(Ended::Lost));
+    /// The holder of a set is done, or its caller waits no longer.
+    pub(super) fn end_set(&mut self, now: Time, key: Key, awaited: Option<Awaits<C>>) {
+        let Some(set) = self.sets.get_mut(key).filter(|set| set.left == 0) else {
+            return self.notify_ended(now, awaited, Ok(Ended::Lost));
+        };
+        let won = set.ends(awaited);
+        if won.is_empty() {
+            self.sets.remove(key);
         }
-        for (place, claim) in won.iter().enumerate() {
+        for claim in &won {
             let token = self.claims.get(*claim).map_or(0, |claim| claim.token);
-            let is_last = place + 1 == won.len();
-            let awaited = awaited.take_if(|_| is_last);
-            self.end(now, *claim, token, awaited, &won);
+            self.end(now, *claim, token, Some(Awaits::Set(key)), &won);
         }
-        self.notify_ended(awaited, Ok(Ended::Lost));
     }
 
     /// A lease of a set is lost. One that is complete is lost as a whole; another one begins anew.
     pub(super) fn set_lost(&mut self, now: Time, key: Key, lost: Key) {
+        self.fail_resumption(now, lost, Cause::Gone);
         let Some(set) = self.sets.get_mut(key) else { return };
-        if !set.parts.is_empty() {
-            return self.fail_set(now, key, Cause::Gone);
-        }
-        if set.won.len() == set.names.len() {
+        if set.calls.is_empty() {
             return;
         }
         let (calls, won) = (std::mem::take(&mut set.calls), std::mem::take(&mut set.won));
@@ -194,21 +200,22 @@ impl<C: Clone> Core<C> {
         self.advance(now, key);
     }
 
-    /// One claim of a set has become a detached lease, or has not. When the last one has, the caller is notified; if one has not, nobody
-    /// has the handle of the others.
-    pub(super) fn part_detached(&mut self, now: Time, key: Key, part: Key, lease: Option<(Name, LockId)>) {
+    /// One claim of a set has ended. The last one ends the set: it is lost if one of them was. If one was not detached, nobody has the
+    /// handle of the others.
+    pub(super) fn part_ended(&mut self, now: Time, key: Key, ended: Outcome) {
         let Some(set) = self.sets.get_mut(key) else { return };
-        set.parts.retain(|other| *other != part);
-        set.detached.extend(lease);
-        if !set.parts.is_empty() {
+        let lost = Ok(Ended::Lost);
+        let is_worse = |before: &Result<_, _>| *before == lost || before.is_err() && ended != lost;
+        let ended = set.ended.take().filter(is_worse).unwrap_or(ended);
+        set.left -= 1;
+        if set.left > 0 {
+            set.ended = Some(ended);
             return;
         }
         let Some(set) = self.sets.remove(key) else { return };
-        let is_whole = set.detached.len() == set.names.len();
-        let ended = if is_whole { Ended::Detached } else { Ended::Lost };
-        self.notify(set.caller.cell, Notice::Ended(Ok(ended)));
-        if !is_whole {
+        if ended != Ok(Ended::Detached) {
             self.discard(now, set.detached);
         }
+        self.notify_ended(now, set.waiter, ended);
     }
 }

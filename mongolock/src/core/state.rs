@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::event::{Effect, Fault, Hold, Lane, Loss, Notice, Rules, Seen};
-use super::lanes::{Flight, Lanes};
+use super::event::{Effect, Fault, Hold, Lane, Loss, Notice, Outcome, Report, Rules, Seen};
+use super::lanes::{Flight, Queue};
 use super::once::Period;
 use super::order::{Order, part_of};
 use super::permit_list::PermitList;
@@ -50,7 +50,8 @@ pub(crate) struct Core<C> {
     pub(super) claims: Slab<Claim<C>>,
     pub(super) sets: Slab<Set<C>>,
     pub(super) flights: Slab<Flight>,
-    pub(super) lanes: Lanes,
+    /// What waits in each lane.
+    pub(super) lanes: [Queue; 4],
     pub(super) stream: Stream,
     /// What is due without an event, by its time. Each object knows its own time here.
     pub(super) due: BTreeSet<(Time, Due)>,
@@ -59,7 +60,7 @@ pub(crate) struct Core<C> {
     /// The number of calls that a reply can end: single tries, and those for work that may succeed once.
     pub(super) asking: usize,
     /// The state of the random numbers of the event that is being handled.
-    luck: u64,
+    pub(super) luck: u64,
     /// The time of one command, without those that were slow, and how many have said so.
     pub(super) trip: Span,
     pub(super) trips: u8,
@@ -70,7 +71,6 @@ pub(crate) struct Core<C> {
 pub(super) enum Due {
     Call(Key),
     Claim(Key),
-    Set(Key),
     Room(Key),
     Flight(Key),
     Lanes,
@@ -93,6 +93,7 @@ pub(super) struct Caller<C> {
     pub(super) begun: Time,
     pub(super) deadline: Option<Time>,
     pub(super) is_try: bool,
+    pub(super) is_inside_hold: bool,
 }
 
 /// A caller that waits for a lock or for a permit.
@@ -115,6 +116,8 @@ pub(super) struct Call<C> {
 pub(super) struct Room {
     pub(super) name: Name,
     pub(super) queue: VecDeque<Key>,
+    /// A call of this process has waited for another one since the lock is known here: its claims reserve tokens for hand-overs.
+    pub(super) is_shared: bool,
     /// All claims for it, also those for which no call waits.
     pub(super) claims: Vec<Key>,
     /// The claim that asks for the lock, holds it or is being released. Of a semaphore: the claim that asks.
@@ -122,8 +125,6 @@ pub(super) struct Room {
     /// The first call does not ask before this time, and then it looks first if nothing was heard.
     pub(super) pause_until: Time,
     pub(super) looks: bool,
-    /// When its claim in flight is sent once more.
-    pub(super) copy_at: Time,
     /// The number of replies in a row that said that another process has it.
     pub(super) misses: u32,
     /// It was released while a command was in flight, whose reply is old.
@@ -156,6 +157,8 @@ pub(super) struct Claim<C> {
     pub(super) permit: Option<u32>,
     pub(super) rules: Rules,
     pub(super) stage: Stage<C>,
+    /// The number of tokens that it reserves, one for each hold; 0 before its first command.
+    pub(super) tokens: i64,
     /// The token of the present hold, and the last one of those that the claim has reserved.
     pub(super) token: i64,
     pub(super) last: i64,
@@ -202,6 +205,10 @@ pub(super) struct Lease {
     pub(super) renew_at: Time,
     /// It is not renewed after this time.
     pub(super) renewable_until: Time,
+    /// The server may keep the lease for longer: a renewal is not confirmed, or the last command has taken long.
+    pub(super) may_last: bool,
+    /// The server has ended its last renewal, which went alone, because another operation blocks its document.
+    pub(super) is_blocked: bool,
 }
 
 /// The other id of a claim.
@@ -212,10 +219,19 @@ pub(super) enum Change {
     Detach(LockId, Ms),
 }
 
+/// Who waits for the end of a claim: a caller, or a set that ends with the last one of its claims.
+#[derive(Debug, Clone, Hash)]
+pub(super) enum Awaits<C> {
+    Caller(C),
+    Set(Key),
+}
+
 /// The command that ends a hold.
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Closing<C> {
-    pub(super) waiter: Option<C>,
+    pub(super) waiter: Option<Awaits<C>>,
+    /// Who waits for a release is answered by then, and it goes on.
+    pub(super) answer_by: Time,
     /// How often it was sent and may have been applied.
     pub(super) tries: u8,
     /// When it is sent next, and after what time not again.
@@ -237,6 +253,8 @@ pub(super) struct Commits<C> {
     pub(super) open: u8,
     /// Whether one of them marks the work as done: then a renewal that finds another id decides nothing.
     pub(super) marks: bool,
+    /// One has an unknown outcome and may still be made: the claim is not handed over, and its release waits for it in the server.
+    pub(super) is_unclear: bool,
     /// The mark of one that may be made ends then: the lease is not relied on for longer.
     pub(super) mark_ends: Option<Time>,
     /// One that marks has an unknown outcome.
@@ -260,7 +278,7 @@ pub(super) struct Unknown<C> {
 /// What ends a hold after its commits.
 #[derive(Debug, Clone, Hash)]
 pub(super) enum Postponed<C> {
-    Ending(Option<C>),
+    Ending(Option<Awaits<C>>),
     Loss(Loss),
 }
 
@@ -273,12 +291,14 @@ pub(super) struct Set<C> {
     pub(super) won: Vec<Key>,
     /// The calls that wait for the next ones.
     pub(super) calls: Vec<Key>,
-    /// The claims that resume its leases, or are being detached, in the order of the names.
+    /// The claims that resume its leases, in the order of the names.
     pub(super) parts: Vec<Key>,
+    /// Once its holder is done: who waits for its end, the number of its claims that have not ended yet, and how the others have.
+    pub(super) waiter: Option<Awaits<C>>,
+    pub(super) left: usize,
+    pub(super) ended: Option<Outcome>,
     /// The leases that its claims have become.
     pub(super) detached: Vec<(Name, LockId)>,
-    pub(super) fault: Option<(Time, Fault)>,
-    pub(super) due: Option<Time>,
 }
 
 impl<C: Clone> Core<C> {
@@ -290,7 +310,7 @@ impl<C: Clone> Core<C> {
             claims: Slab::default(),
             sets: Slab::default(),
             flights: Slab::default(),
-            lanes: Lanes::default(),
+            lanes: Default::default(),
             stream: Stream::new(conf.may_listen, now),
             due: BTreeSet::new(),
             lanes_due: None,
@@ -316,8 +336,11 @@ impl<C: Clone> Core<C> {
 
     /// Whether nothing is held, awaited or being released. What may be released once more later does not count.
     pub(crate) fn is_idle(&self) -> bool {
+        // A claim in flight may come after its release.
+        let is_gone = |claim: &Claim<C>| matches!(claim.stage, Stage::Released) && claim.flights == 0;
+        let has_ended = |claim: &Claim<C>| is_gone(claim) || claim.is_refused();
         let mut claims = self.claims.iter();
-        self.calls.is_empty() && claims.all(|(_, claim)| matches!(claim.stage, Stage::Released))
+        self.calls.is_empty() && claims.all(|(_, claim)| has_ended(claim))
     }
 
     /// Whether nothing is left but what is known of locks.
@@ -329,7 +352,6 @@ impl<C: Clone> Core<C> {
         match due {
             Due::Call(key) => self.calls.get_mut(key).map(|call| &mut call.due),
             Due::Claim(key) => self.claims.get_mut(key).map(|claim| &mut claim.due),
-            Due::Set(key) => self.sets.get_mut(key).map(|set| &mut set.due),
             Due::Room(key) => self.rooms.get_mut(key).map(|room| &mut room.due),
             Due::Flight(key) => self.flights.get_mut(key).map(|flight| &mut flight.due),
             Due::Lanes => Some(&mut self.lanes_due),
@@ -354,11 +376,6 @@ impl<C: Clone> Core<C> {
         if let Some(at) = self.due_of(due).and_then(Option::take) {
             self.due.remove(&(at, due));
         }
-    }
-
-    /// Takes new random bits, for one event.
-    pub(super) fn seed(&mut self, bits: u64) {
-        self.luck = bits;
     }
 
     /// A random number from 0 to 1.
@@ -395,8 +412,14 @@ impl<C: Clone> Core<C> {
         room.queue.front().map(|call| &self.calls[*call])
     }
 
-    pub(super) fn notify(&mut self, cell: C, notice: Notice) {
-        self.effects.push(Effect::Notify(cell, notice));
+    pub(super) fn tell(&mut self, report: Report<C>) {
+        self.effects.push(Effect::Report(report));
+    }
+
+    /// Notifies a caller, if there is one.
+    pub(super) fn notify(&mut self, cell: impl Into<Option<C>>, notice: Notice) {
+        self.effects
+            .extend(cell.into().map(|cell| Effect::Notify(cell, notice)));
     }
 }
 
@@ -417,6 +440,18 @@ impl<C> Claim<C> {
         match &mut self.stage {
             Stage::Held(_, lease) | Stage::Renaming(_, lease, _) => Some(lease),
             _ => None,
+        }
+    }
+
+    /// Who holds it, or waits for the end of its hold.
+    pub(super) fn holder(&self) -> Option<&C> {
+        match &self.stage {
+            Stage::Held(cell, _) => Some(cell),
+            Stage::Renaming(_, _, closing) | Stage::Releasing(closing) => match &closing.waiter {
+                Some(Awaits::Caller(cell)) => Some(cell),
+                _ => None,
+            },
+            Stage::Asking | Stage::Released => None,
         }
     }
 

@@ -1,4 +1,4 @@
-//! Which locks the change stream reports.
+//! The change stream: for which locks it is open, and which it reports.
 
 use super::slab::Key;
 use super::time::Time;
@@ -15,8 +15,6 @@ pub(super) struct Stream {
     pub(super) opening: Option<u32>,
     pub(super) open: Option<u32>,
     pub(super) opened_at: Time,
-    /// The filter whose stream was open until then.
-    pub(super) before: Option<u32>,
     /// From this filter on all locks are reported.
     pub(super) all_from: Option<u32>,
     /// The rooms that listen, with some that are gone; and how many there are.
@@ -29,12 +27,16 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(is_possible: bool, now: Time) -> Self {
+        let retry_at = if is_possible { now } else { Time::NEVER };
         Self {
             is_possible,
-            retry_at: if is_possible { now } else { Time::NEVER },
-            opened_at: now,
+            retry_at,
             ..Self::default()
         }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.open.is_some()
     }
 
     /// Whether the open stream reports a lock that has this filter.
@@ -42,9 +44,8 @@ impl Stream {
         filter.is_some_and(|filter| self.open.is_some_and(|open| open >= filter))
     }
 
-    /// Whether it has done so since then. A new stream is opened while the one before is open.
+    /// Whether it has done so since then. What was asked before it was open does not say what it has reported.
     pub(super) fn reports_since(&self, filter: Option<u32>, since: Time) -> bool {
-        let was_reported = || filter.is_some_and(|filter| self.before.is_some_and(|before| before >= filter));
-        self.reports(filter) && (since >= self.opened_at || was_reported())
+        self.reports(filter) && since > self.opened_at
     }
 }

@@ -39,7 +39,7 @@ impl Add<Span> for Time {
     type Output = Self;
 
     fn add(self, span: Span) -> Self {
-        Self(self.0 + span)
+        Self(self.0.saturating_add(span))
     }
 }
 

@@ -56,6 +56,7 @@ fn of_failure(failure: &Failure) -> Cow<'static, str> {
         Failure::RefusedLogIn { .. } => "authentication",
         Failure::EndedRuntime | Failure::RuntimeEnded => "runtime_ended",
         Failure::Closed => "shut_down",
+        Failure::Forked => "forked",
         Failure::StreamEnded
         | Failure::NoStreams
         | Failure::ConnectionString { .. }

@@ -80,6 +80,10 @@ pub(crate) enum Failure {
     /// A command that was in flight when its provider ended, or that came later: its outcome is not known.
     #[error("the provider was shut down before MongoDB answered")]
     Closed,
+    /// A call of a process that was made by `fork` after its provider.
+    #[error("the provider belongs to the process that has forked this one")]
+    #[allow(dead_code, reason = "only the shell finds it")]
+    Forked,
     /// A command that ran out of time or into a conflict at the document of a lock, while MongoDB works.
     #[error("an open transaction or another long operation blocks the document of lock `{name}`")]
     BlockedDocument { name: String, source: Error },
@@ -160,6 +164,7 @@ impl Failure {
             | Self::WrongSet { .. }
             | Self::TwoSets { .. }
             | Self::EndedRuntime
+            | Self::Forked
             | Self::NoStreams
             | Self::Unreachable { kind: UNUSABLE, .. } => false,
             Self::NoReply { .. }
@@ -199,6 +204,7 @@ impl Failure {
             Self::RuntimeEnded
             | Self::EndedRuntime
             | Self::Closed
+            | Self::Forked
             | Self::BlockedDocument { .. }
             | Self::Together { .. }
             | Self::Unended { .. }

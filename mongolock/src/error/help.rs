@@ -138,6 +138,7 @@ fn mongo_help(error: &Error) -> &'static str {
             "Make the client and the provider on the runtime that uses them: each `#[tokio::test]` has one of its own."
         }
         (Some(Failure::RuntimeEnded), _) => "Await the call before the tokio runtime ends.",
+        (Some(Failure::Forked), _) => "Make a provider in each process, after `fork`.",
         (Some(Failure::Closed), _) => "Await the call before `shutdown`.",
         (Some(Failure::BlockedDocument { .. }), _) => {
             "Commit or abort open transactions that changed the lock's document, and look for long operations in \

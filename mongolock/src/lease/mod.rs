@@ -46,10 +46,11 @@ use crate::lease::copies::Copies;
 use crate::meter::LockMeter;
 use crate::once::OnceGrant;
 use crate::options::Options;
+use crate::protocol::Until;
 use crate::store::{ClaimEnd, LeaseId};
 use crate::sync::lock;
 use crate::trace::HoldFields;
-use crate::{FencingToken, LockError, lock_id, permit_id};
+use crate::{FencingToken, LockError, LossReason, lock_id, permit_id};
 
 /// The queues of this process, in which waiters hand holds over.
 pub(crate) type Queues = crate::queue::Queues<Hold>;
@@ -373,6 +374,35 @@ impl Lease {
     /// Whether the hold was handed over by another caller in this process, without a command.
     pub(crate) fn is_handed_over(&self) -> bool {
         self.is_handed_over
+    }
+
+    /// The time since the hold began.
+    pub(crate) fn held_for(&self) -> Duration {
+        self.acquired.elapsed()
+    }
+
+    /// Until when the mark of the work under the lease stands, if it may succeed only once.
+    pub(crate) fn mark_end(&self) -> Option<Until> {
+        self.once.map(|once| once.mark_end)
+    }
+
+    /// Whether the work under the lease may succeed only once.
+    pub(crate) fn is_once(&self) -> bool {
+        self.once.is_some()
+    }
+
+    /// Whether a renewal may be sent now.
+    pub(crate) fn is_renewable_now(&self) -> bool {
+        self.is_renewable(Instant::now())
+    }
+
+    /// A guarding statement has found no claim. Another commit under way may have ended the claim: then its outcome decides whether
+    /// the lease is lost.
+    pub(crate) fn claim_is_gone(&self) {
+        if self.open_commits() == 1 {
+            self.cancel_completion();
+        }
+        self.lose(LossReason::Gone);
     }
 
     /// Whether a renewal may be sent at this time: not after the maximum hold of the work, and for [`Options::end_limit`] after its

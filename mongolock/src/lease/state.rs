@@ -99,6 +99,11 @@ impl Lease {
         }
     }
 
+    /// The same for a commit under way.
+    pub(crate) fn ensure_may_commit(&self) -> Result<(), LockError> {
+        self.ensure_held()
+    }
+
     /// The error for a lease that is over; it keeps the reason of an earlier loss.
     pub(crate) fn lost_error(&self) -> LockError {
         let reason = match *lock(&self.state) {

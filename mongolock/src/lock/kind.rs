@@ -3,10 +3,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use super::Lock;
-use crate::acquire::Search;
 use crate::context::LockContext;
-use crate::engine::Engine;
-use crate::lease::Lease;
+use crate::machine::{Engine, Lease, Search};
 use crate::name::RenderedName;
 use crate::options::OnBusy;
 use crate::run::{OnLost, RunningHold};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::kind::Kind;
 use super::{Lock, LockKind};
 use crate::LockGuard;
-use crate::acquire::Acquire;
+use crate::machine::Acquire;
 use crate::name::RenderedName;
 use crate::once::Once;
 use crate::options::OnBusy;
@@ -51,7 +51,7 @@ impl Kind for One {
     type Search<'a> = Acquire<'a>;
 
     fn search(lock: &DistributedLock, is_inside_hold: bool, on_busy: OnBusy) -> Acquire<'_> {
-        Acquire::new(
+        Acquire::one(
             &lock.engine,
             &lock.kind.name,
             &lock.options,

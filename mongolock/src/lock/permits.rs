@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use super::kind::Kind;
 use super::{Lock, LockKind};
-use crate::acquire::AcquirePermit;
 use crate::context::LockContext;
-use crate::engine::Engine;
-use crate::lease::Lease;
+use crate::machine::{AcquirePermit, Engine, Lease};
 use crate::name::RenderedName;
 use crate::options::OnBusy;
 use crate::{LockError, Permit};
@@ -73,7 +71,7 @@ impl Kind for Permits {
 
     fn search(lock: &Semaphore, is_inside_hold: bool, on_busy: OnBusy) -> AcquirePermit<'_> {
         let Permits { name, number } = &lock.kind;
-        AcquirePermit::new(
+        AcquirePermit::permit(
             &lock.engine,
             name,
             *number,

@@ -7,8 +7,7 @@ use parts::Parts;
 
 use super::kind::Kind;
 use super::{Lock, LockKind};
-use crate::acquire::{Acquire, AcquireSeveral, Search};
-use crate::lease::{Hold, Lease};
+use crate::machine::{Acquire, AcquireSeveral, Hold, Lease, Search};
 use crate::name::RenderedName;
 use crate::options::{MOST_NAMES, OnBusy, Options};
 use crate::run::{self, OnLost, RunningHold};
@@ -79,7 +78,7 @@ impl Kind for Several {
 
     fn search(lock: &LockSet, is_inside_hold: bool, on_busy: OnBusy) -> AcquireSeveral<'_> {
         let Several { names, title } = &lock.kind;
-        AcquireSeveral::new(
+        AcquireSeveral::several(
             &lock.engine,
             names,
             *title,
@@ -151,10 +150,10 @@ impl Lock<Several> {
         options.acquire_timeout = Some(limit.min(NESTED_SET_LIMIT));
         let options = Arc::new(options);
         if let [name] = rest {
-            let acquire = Acquire::new(&self.engine, name, &options, true, on_busy);
+            let acquire = Acquire::one(&self.engine, name, &options, true, on_busy);
             return acquire.acquire().await;
         }
-        let acquire = AcquireSeveral::new(&self.engine, rest, 0, &options, true, on_busy);
+        let acquire = AcquireSeveral::several(&self.engine, rest, 0, &options, true, on_busy);
         acquire.acquire().await
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mongodb::Database;
 
-use crate::engine::Engine;
+use crate::machine::{Engine, Home};
 use crate::opaque::Opaque;
 use crate::options::{Config, check_database, check_owner, refused};
 #[cfg(test)]
@@ -48,6 +48,8 @@ pub struct LockProviderBuilder {
     collection: String,
     config: Config,
     owner: Option<String>,
+    /// The thread on which the client was made.
+    thread: Option<Arc<Home>>,
 }
 
 #[derive(Clone)]
@@ -64,13 +66,14 @@ impl LockProviderBuilder {
     }
 
     /// A builder for the database that the connection string names, and this database.
-    pub(crate) fn connected(connection: Arc<Connection>) -> (Self, Database) {
+    pub(crate) fn connected(connection: Arc<Connection>, thread: Option<Arc<Home>>) -> (Self, Database) {
         let client = &connection.client;
         let database = client.default_database();
         let database = database.unwrap_or_else(|| client.database("mongolock"));
         let builder = Self {
             servers: Arc::clone(&connection.servers),
             connection: Some(connection),
+            thread,
             ..Self::new(&database)
         };
         (builder, database)
@@ -93,6 +96,7 @@ impl LockProviderBuilder {
             collection: "distributed_locks".to_owned(),
             config: Config::default(),
             owner: None,
+            thread: None,
         }
     }
 
@@ -282,7 +286,12 @@ impl LockProviderBuilder {
     /// Builds the provider with options that are known to be valid.
     pub(crate) fn with_defaults(self) -> LockProvider {
         let owner = self.owner.clone().unwrap_or_else(default_owner);
-        let engine = Engine::new(self.store(), self.config.clone(), owner.into());
+        let engine = Engine::new(
+            self.store(),
+            self.config.clone(),
+            owner.into(),
+            self.thread.clone(),
+        );
         LockProvider::from_parts(engine, self)
     }
 

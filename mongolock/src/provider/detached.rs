@@ -7,13 +7,12 @@ use mongodb::bson::DateTime;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::LockProvider;
-use crate::acquire::{Resume, Search};
 use crate::backoff::Backoff;
 use crate::context::LockContext;
 use crate::few::Few;
 use crate::handle::invalid;
-use crate::lease::Hold;
-use crate::lease::repeated::{self, Command};
+use crate::machine::repeated::{self, Command};
+use crate::machine::{Hold, Resume, Search};
 use crate::moment::Luck;
 use crate::name::RenderedName;
 use crate::options::{Options, check_ttl};
@@ -121,7 +120,7 @@ impl LockProvider {
         });
         let name = RenderedName::new(handle.name());
         let is_inside_hold = LockContext::is_inside_hold(&self.engine);
-        let resume = Resume::new(&self.engine, &name, &options, is_inside_hold, handle);
+        let resume = Resume::resumption(&self.engine, &name, &options, is_inside_hold, handle);
         resume.acquire().await
     }
 
@@ -226,17 +225,34 @@ impl LockProvider {
         let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_millis(200));
         for _ in 0..MOST_QUESTIONS {
             let is_given_back = self.give_back(handle).await;
-            let reply = repeated::reply(&self.engine.renewer, command(), request).await?;
+            let reply = repeated::reply(self.commands(), command(), request).await?;
             if has_found(&reply.0) || !is_given_back {
                 return Ok(reply);
             }
             sleep(backoff.next(Luck::draw())).await;
         }
-        repeated::reply(&self.engine.renewer, command(), request).await
+        repeated::reply(self.commands(), command(), request).await
     }
 
     /// Gives the lease back if calls of this provider have resumed it and were given up, and returns whether there were such calls.
     /// Without a reply the next command shows what has become of the lease.
+    #[cfg(feature = "next")]
+    fn commands(&self) -> &std::sync::Arc<crate::machine::Engine> {
+        &self.engine
+    }
+
+    #[cfg(not(feature = "next"))]
+    fn commands(&self) -> &std::sync::Arc<crate::lease::renewer::Renewer> {
+        &self.engine.renewer
+    }
+
+    #[cfg(feature = "next")]
+    #[expect(clippy::unused_async, reason = "the other machine waits")]
+    async fn give_back(&self, handle: &LeaseHandle) -> bool {
+        self.engine.gives_back(handle.lock_id())
+    }
+
+    #[cfg(not(feature = "next"))]
     async fn give_back(&self, handle: &LeaseHandle) -> bool {
         let renewer = &self.engine.renewer;
         let given_up = renewer.given_up.of_lease(handle.lock_id());

@@ -4,8 +4,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use crate::duration::{as_optional_seconds, as_seconds};
-use crate::engine::Engine;
-use crate::lease::Lease;
+use crate::machine::{Engine, Lease};
 use crate::{FencingToken, IndexState, LockError, permit_id};
 
 /// The state of a provider and of its connection to MongoDB; returned by
@@ -104,7 +103,7 @@ pub struct HeldInfo {
 
 pub(super) async fn health(engine: &Engine) -> Health {
     let reply = engine.probe.finds_primary().await;
-    let leases = engine.renewer.held();
+    let leases = engine.held();
     Health {
         is_reachable: reply.is_ok(),
         has_primary: *reply.as_ref().unwrap_or(&false),
@@ -113,7 +112,7 @@ pub(super) async fn health(engine: &Engine) -> Health {
             .or_else(|| engine.store.refusal())
             .or_else(|| engine.store.refused_release()),
         overloaded_since: engine.store.overloaded_for(),
-        last_renewal: engine.renewer.last_renewal().map(|at| at.elapsed()),
+        last_renewal: engine.last_renewal(),
         smallest_remaining: leases.iter().map(|lease| lease.remaining()).min(),
         wake_up: wake_up(engine),
         index: engine.index_task.state(),
@@ -126,7 +125,7 @@ pub(super) async fn health(engine: &Engine) -> Health {
 fn wake_up(engine: &Engine) -> WakeUp {
     if engine.waiting() == 0 {
         WakeUp::Idle
-    } else if engine.notifier.is_open() {
+    } else if engine.is_listening() {
         WakeUp::Stream
     } else {
         WakeUp::Polling
@@ -146,13 +145,13 @@ pub(super) async fn is_ready(engine: &Engine) -> bool {
 
 /// The locks that the provider holds, in the order of their names.
 pub(super) fn held(engine: &Engine) -> Vec<HeldInfo> {
-    let leases = engine.renewer.held();
+    let leases = engine.held();
     let of_lease = |lease: &Arc<Lease>| {
         let info = |(id, fencing_token): (&Arc<str>, _)| HeldInfo {
             name: permit_id::shown(id).to_owned(),
             permit: permit_id::number(id),
             fencing_token,
-            held_for: lease.acquired.elapsed(),
+            held_for: lease.held_for(),
             remaining: lease.remaining(),
         };
         lease.tokens().map(info).collect::<Vec<_>>()

@@ -13,8 +13,8 @@ use mongodb::Database;
 use once_cell::sync::OnceCell;
 
 use crate::admin::LockAdmin;
-use crate::engine::Engine;
 use crate::lock::{DistributedLock, Lock, LockKind, LockSet, One, Permits, Semaphore, Several};
+use crate::machine::{Engine, Home};
 use crate::name::RenderedName;
 use crate::opaque::Opaque;
 use crate::options::Options;
@@ -112,9 +112,8 @@ impl LockProvider {
         uri: &str,
         selection: Option<Duration>,
     ) -> Result<(LockProviderBuilder, Database), LockError> {
-        Ok(LockProviderBuilder::connected(
-            store::connect(uri, selection).await?,
-        ))
+        let (connection, thread) = connection(uri, selection).await?;
+        Ok(LockProviderBuilder::connected(connection, thread))
     }
 
     /// Makes a provider that keeps its locks in memory, without a server, for tests of programs that use locks.
@@ -354,6 +353,24 @@ impl LockProvider {
     pub fn held(&self) -> Vec<HeldInfo> {
         health::held(&self.engine)
     }
+}
+
+type Connected = (Arc<store::Connection>, Option<Arc<Home>>);
+
+#[cfg(not(feature = "next"))]
+async fn connection(uri: &str, selection: Option<Duration>) -> Result<Connected, LockError> {
+    Ok((store::connect(uri, selection).await?, None))
+}
+
+/// Makes the client on the thread on which it will work.
+#[cfg(feature = "next")]
+async fn connection(uri: &str, selection: Option<Duration>) -> Result<Connected, LockError> {
+    let thread = Home::start().map_err(|error| LockError::Mongo(error.into()))?;
+    let uri = uri.to_owned();
+    let connecting = thread
+        .handle()
+        .spawn(async move { store::connect(&uri, selection).await });
+    Ok((crate::task::joined(connecting.await)?, Some(Arc::new(thread))))
 }
 
 impl AsRef<LockProvider> for LockProvider {

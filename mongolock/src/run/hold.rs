@@ -12,7 +12,7 @@ use tracing::Span;
 
 use super::AnyBody;
 use crate::context::{CURRENT, LockContext, View};
-use crate::lease::Lease;
+use crate::machine::Lease;
 use crate::name::RenderedName;
 use crate::options::OnBusy;
 use crate::{LockError, LockGuard, trace};
@@ -248,7 +248,7 @@ impl RunningHold {
 impl Source {
     /// Whether the call has succeeded only if its lock is marked as done.
     fn needs_mark(&self, end: BodyEnd) -> bool {
-        let is_once = |own: &Own| own.guard.lease().once.is_some();
+        let is_once = |own: &Own| own.guard.lease().is_once();
         end == BodyEnd::Succeeded && self.joined.is_none() && self.own.as_ref().is_some_and(is_once)
     }
 

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use crate::core::{Span, Time};
 
 /// A provider on MongoDB counts by the operating system's clock. One in memory counts by tokio's, which a test can pause.
+#[derive(Clone, Copy)]
 pub(super) enum Clock {
     System(std::time::Instant),
     Tokio(Instant),

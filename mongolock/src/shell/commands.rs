@@ -1,28 +1,31 @@
 //! Sends what the core wants to have sent, in the order in which it was decided.
 
+use super::after::After;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
-use super::cell::Cell;
 use super::clock::duration;
+use super::engine::Engine;
 use super::faults::{fault, no_reply};
+use super::lease::Lease;
 use super::queue::Command;
-use super::state::Shell;
 use super::stream::watch;
 use crate::LockError;
 use crate::core::limits::NO_REPLY;
 use crate::core::{Event, Fault, Look, Saw, Span};
-use crate::protocol::Name;
-use crate::store::Store;
+use crate::protocol::{Name, Order};
+use crate::store::driver_error::Refusals;
+use crate::store::{NotRun, Store};
 use crate::sync::lock;
+use crate::task::reply_within;
 
-impl Shell {
+impl Engine {
     /// Sends what is queued, unless another thread does. The wakes of replies that come at once are left to the caller.
-    pub(super) fn send(self: &Arc<Self>, wakers: &mut Vec<Waker>) {
+    pub(super) fn send(self: &Arc<Self>, after: &mut After) {
         let mut is_mine = false;
         loop {
             let command = {
@@ -35,7 +38,7 @@ impl Shell {
                 command
             };
             let Some(command) = command else { return };
-            if let Err(command) = self.send_one(command, wakers) {
+            if let Err(command) = self.send_one(command, after) {
                 // It goes with the next call that has a runtime.
                 let mut commands = lock(&self.commands);
                 commands.waiting.push_front(command);
@@ -46,18 +49,24 @@ impl Shell {
     }
 
     /// Sends a command, or gives it back for want of a runtime.
-    fn send_one(self: &Arc<Self>, command: Command, wakers: &mut Vec<Waker>) -> Result<(), Command> {
+    fn send_one(self: &Arc<Self>, command: Command, after: &mut After) -> Result<(), Command> {
         match command {
             Command::Run(flight, rows, order, limit) => match self.store.run_at_once(&rows, order) {
                 Some(replies) => {
-                    self.decide(Event::Ran(flight, replies.map_err(fault)), wakers);
+                    self.decide(
+                        Event::Ran(
+                            flight,
+                            replies.map_err(|error| self.fault(error.into(), limit, false)),
+                        ),
+                        after,
+                    );
                     Ok(())
                 }
                 None => self.spawn(Command::Run(flight, rows, order, limit)),
             },
             Command::Look(flight, looks, limit) => match self.look_at_once(&looks) {
                 Some(saw) => {
-                    self.decide(Event::Looked(flight, Ok(saw)), wakers);
+                    self.decide(Event::Looked(flight, Ok(saw)), after);
                     Ok(())
                 }
                 None => self.spawn(Command::Look(flight, looks, limit)),
@@ -68,7 +77,7 @@ impl Shell {
                 Ok(())
             }
             Command::Idle => {
-                self.idle.notify_waiters();
+                self.is_idle_now();
                 Ok(())
             }
         }
@@ -81,17 +90,21 @@ impl Shell {
         match command {
             Command::Run(flight, rows, order, limit) => {
                 let store = Arc::clone(&self.store);
+                let is_group = rows.len() > 1 && order == Order::Each;
                 let running = async move { store.run_rows(rows, order, duration(limit)).await };
-                self.run(&runtime, limit, running, move |result| Event::Ran(flight, result));
+                self.run(&runtime, limit, is_group, running, move |result| {
+                    Event::Ran(flight, result)
+                });
             }
             Command::Look(flight, looks, limit) => {
                 let store = Arc::clone(&self.store);
                 let looking = async move { look_each(&store, &looks, duration(limit)).await };
-                self.run(&runtime, limit, looking, move |result| {
+                self.run(&runtime, limit, false, looking, move |result| {
                     Event::Looked(flight, result)
                 });
             }
             Command::Watch(number, names) => {
+                self.begin_stream(number);
                 runtime.spawn(watch(Arc::downgrade(self), number, names));
             }
             Command::Unwatch | Command::Idle => {}
@@ -99,13 +112,31 @@ impl Shell {
         Ok(())
     }
 
+    /// What the outcome of a command says. The server may refuse the user for a while, and again accept it.
+    fn fault(&self, failed: NotRun, limit: Span, is_group: bool) -> Fault {
+        let refused_for = {
+            let refusals = &mut *lock(&self.refusals);
+            refusals.note(Instant::now(), &failed.error);
+            refusals.last_for(Instant::now())
+        };
+        let is_known = self.store.has_been_connected();
+        let refused_for = if is_known { refused_for } else { Duration::MAX };
+        fault(failed, limit, is_group, refused_for)
+    }
+
+    /// The server has accepted a command.
+    fn is_accepted(&self) {
+        *lock(&self.refusals) = Refusals::default();
+    }
+
     /// Runs a command until its reply, or for its limit and two seconds. The driver's future ends with its task.
-    fn run<T: Send + 'static>(
+    fn run<T: Send + 'static, E: Into<NotRun> + Send>(
         self: &Arc<Self>,
         runtime: &Handle,
         limit: Span,
-        command: impl Future<Output = Result<T, LockError>> + Send + 'static,
-        event: impl Fn(Result<T, Fault>) -> Event<Arc<Cell>> + Send + Sync + 'static,
+        is_group: bool,
+        command: impl Future<Output = Result<T, E>> + Send + 'static,
+        event: impl Fn(Result<T, Fault>) -> Event<Arc<Lease>> + Send + Sync + 'static,
     ) {
         let (event, most) = (Arc::new(event), limit + NO_REPLY);
         let by = self.now() + most;
@@ -120,8 +151,21 @@ impl Shell {
                 return;
             }
             let at = ends.shell.clock.instant(by);
-            if let Ok(result) = timeout_at(at, command).await {
-                ends.with(event(result.map_err(fault)));
+            let mut command = pin!(reply_within(duration(most), command));
+            match timeout_at(at, command.as_mut()).await {
+                Ok(Some(result)) => {
+                    if result.is_ok() {
+                        ends.shell.is_accepted();
+                    }
+                    let result = result.map_err(|error| ends.shell.fault(error.into(), limit, is_group));
+                    ends.with(event(result));
+                }
+                Ok(None) => {}
+                Err(_) => {
+                    drop(ends);
+                    // It may still wait for a connection.
+                    command.await;
+                }
             }
         });
     }
@@ -158,13 +202,13 @@ async fn look_each(store: &Store, looks: &[Look], limit: Duration) -> Result<Vec
 
 /// Each command ends once for the core, also one whose runtime has ended.
 struct Ends {
-    shell: Arc<Shell>,
+    shell: Arc<Engine>,
     /// What has happened if there is no reply.
-    without_reply: Option<Box<dyn FnOnce() -> Event<Arc<Cell>> + Send>>,
+    without_reply: Option<Box<dyn FnOnce() -> Event<Arc<Lease>> + Send>>,
 }
 
 impl Ends {
-    fn with(mut self, event: Event<Arc<Cell>>) {
+    fn with(mut self, event: Event<Arc<Lease>>) {
         self.without_reply = None;
         self.shell.apply(event);
     }

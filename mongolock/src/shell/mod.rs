@@ -1,15 +1,28 @@
 //! The shell around the core: it takes events, performs what the core decides, and is the only place with tasks. One task waits for
 //! what is due (`timer.rs`), one reads the change stream (`stream.rs`), and each command has one (`commands.rs`).
 
-mod cell;
+mod after;
+mod call;
 mod clock;
 mod commands;
+mod commits;
+mod engine;
 mod faults;
+mod hold;
+mod home;
+mod lease;
 mod queue;
-mod state;
+pub(crate) mod repeated;
+mod reports;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod timer;
-mod waiting;
-mod wake;
+mod words;
+
+pub(crate) use call::{Call, Search};
+pub(crate) use commits::OpenCommit;
+pub(crate) use engine::Engine;
+pub(crate) use hold::Hold;
+pub(crate) use home::Home;
+pub(crate) use lease::{CancelShield, Lease};

@@ -1,6 +1,8 @@
-//! The commands that are to be sent, in the order in which they were decided.
+//! The commands that are to be sent, in the order in which they were decided, and the change stream that is wanted.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::core::{Effect, Key, Look, Span};
 use crate::protocol::{Name, Order, Row};
@@ -32,4 +34,11 @@ impl Command {
             Effect::Notify(..) | Effect::Report(..) => return None,
         })
     }
+}
+
+/// The change stream that is wanted, and what ends the one that is read.
+#[derive(Default)]
+pub(super) struct Watched {
+    pub(super) number: Option<u32>,
+    pub(super) ended: Arc<AtomicBool>,
 }

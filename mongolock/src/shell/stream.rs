@@ -4,61 +4,88 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::state::Shell;
+use super::engine::Engine;
 use crate::core::Event;
 use crate::protocol::Name;
 use crate::store::{StreamFilter, driver_error};
 use crate::sync::lock;
+use crate::trace;
 
-impl Shell {
+impl Engine {
+    /// The stream with this number is opened next, and none before it any more.
+    pub(super) fn begin_stream(&self, number: u32) {
+        lock(&self.stream).number = Some(number);
+    }
+
+    /// No stream is wanted, also none that is being opened.
     pub(super) fn end_stream(&self) {
-        lock(&self.stream).store(true, Ordering::Release);
+        let watched = &mut *lock(&self.stream);
+        watched.number = None;
+        watched.ended.store(true, Ordering::Release);
+    }
+
+    /// The stream with this number has been opened, and ends the one before; `None` if it is no longer wanted.
+    pub(super) fn replace_stream(&self, number: u32, is_open: bool) -> Option<Arc<AtomicBool>> {
+        let watched = &mut *lock(&self.stream);
+        if watched.number != Some(number) {
+            return None;
+        }
+        if is_open {
+            std::mem::take(&mut watched.ended).store(true, Ordering::Release);
+        }
+        Some(Arc::clone(&watched.ended))
     }
 }
 
 /// Reads one stream until another one is open, which misses nothing in between.
-pub(super) async fn watch(shell: Weak<Shell>, number: u32, names: Option<Vec<Name>>) {
+pub(super) async fn watch(shell: Weak<Engine>, number: u32, names: Option<Vec<Name>>) {
     let Some(store) = shell.upgrade().map(|shell| Arc::clone(&shell.store)) else {
         return;
     };
     let filter = names.map_or(StreamFilter::All, |names| {
         StreamFilter::Names(Arc::new(BTreeSet::from_iter(names)))
     });
+    let closed = Closed(shell.clone());
     let opened = store.watch(filter).await;
     let Some(present) = shell.upgrade() else { return };
+    let Some(ended) = present.replace_stream(number, opened.is_ok()) else {
+        return closed.disarm();
+    };
     let mut news = match opened {
         Ok(news) => news,
         Err(error) => {
+            closed.disarm();
+            trace::wake_up_failed(&error);
             let is_lasting = driver_error::is_unavailable_stream(&error);
             present.apply(Event::Closed { is_lasting });
             return;
         }
     };
-    let ended = Arc::new(AtomicBool::new(false));
-    std::mem::replace(&mut *lock(&present.stream), Arc::clone(&ended)).store(true, Ordering::Release);
     present.apply(Event::Opened(number));
     drop(present);
-    let closed = Closed(shell.clone());
     loop {
         let next = news.next().await;
         let Some(shell) = shell.upgrade() else { return };
         if ended.load(Ordering::Acquire) {
-            closed.by_next_stream();
-            return;
+            return closed.disarm();
         }
         match next {
             Ok(Some(news)) => drop(shell.apply(Event::News(news))),
             Ok(None) => {}
-            Err(_) => return,
+            Err(error) => {
+                trace::wake_up_failed(&error);
+                return;
+            }
         }
     }
 }
 
-/// The stream ends with its runtime as well.
-struct Closed(Weak<Shell>);
+/// The stream ends with its runtime as well, also while it is being opened.
+struct Closed(Weak<Engine>);
 
 impl Closed {
-    fn by_next_stream(mut self) {
+    /// The core need not be told, or is told why.
+    fn disarm(mut self) {
         self.0 = Weak::new();
     }
 }

@@ -7,11 +7,11 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
-use super::state::Shell;
+use super::engine::Engine;
 use crate::core::{Event, Time};
 use crate::sync::lock;
 
-impl Shell {
+impl Engine {
     /// A caller has a runtime: the timer runs there if the one where it ran has ended, and what had none is sent.
     pub(super) fn lend_runtime(self: &Arc<Self>) {
         let timer = &mut *lock(&self.timer);
@@ -22,7 +22,7 @@ impl Shell {
     }
 }
 
-async fn run(shell: Weak<Shell>, rearmed: Arc<Notify>) {
+async fn run(shell: Weak<Engine>, rearmed: Arc<Notify>) {
     loop {
         let Some((at, instant)) = shell.upgrade().map(|shell| {
             let at = shell.armed.load(Ordering::Acquire);

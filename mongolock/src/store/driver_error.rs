@@ -299,6 +299,12 @@ pub(crate) fn is_unreachable(error: &LockError) -> bool {
     )
 }
 
+/// Whether the reply to a request is not trusted, because it may come from one of two replica sets.
+#[cfg(any(test, feature = "next"))]
+pub(crate) fn is_untrusted(error: &LockError) -> bool {
+    matches!(failure(error), Some(Failure::TwoSets { is_unsent: false, .. }))
+}
+
 /// Whether the server has no change streams (a standalone), or the user may not open one.
 pub(crate) fn is_unavailable_stream(error: &LockError) -> bool {
     matches!(failure(error), Some(Failure::NoStreams))

@@ -111,6 +111,24 @@ impl Gate {
         counted.end(self.trusted(is_of_hold, reply).await)
     }
 
+    /// Runs a command until its end, or until the gate is closed. The caller ends it after its limit.
+    #[cfg(any(test, feature = "next"))]
+    pub(super) async fn run_once<T>(
+        &self,
+        kind: CommandKind,
+        command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
+    ) -> Result<T, LockError> {
+        let counted = Counted::begin(&self.meter, kind);
+        let is_of_hold = is_of_hold(kind);
+        self.admits(is_of_hold)?;
+        let mut passage = self.enter()?;
+        let reply = match kind {
+            CommandKind::Acquire => passage.run(self.servers.run(true, command)).await,
+            _ => passage.run(command).await,
+        };
+        counted.end(self.trusted(is_of_hold, reply).await)
+    }
+
     /// Waits for the reply to a command. Calls learn soon that a command cannot be sent. Others are repeated, and may be
     /// sent by another client.
     async fn send<T>(

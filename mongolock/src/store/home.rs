@@ -22,18 +22,20 @@ impl Home {
 
     /// Whether it is another runtime than the caller's, and has ended.
     pub(super) fn has_ended(&self) -> bool {
-        let Some(home) = self.0.get() else {
-            return false;
-        };
-        if Handle::try_current().is_ok_and(|here| here.id() == home.id()) {
-            return false;
-        }
-        // A runtime that has ended drops a new task at once.
-        let task = home.spawn(std::future::pending::<()>());
-        let has_ended = task.is_finished();
-        task.abort();
-        has_ended
+        self.0.get().is_some_and(has_ended)
     }
+}
+
+/// Whether it is another runtime than the caller's, and has ended.
+pub(crate) fn has_ended(runtime: &Handle) -> bool {
+    if Handle::try_current().is_ok_and(|here| here.id() == runtime.id()) {
+        return false;
+    }
+    // A runtime that has ended drops a new task at once.
+    let task = runtime.spawn(std::future::pending::<()>());
+    let has_ended = task.is_finished();
+    task.abort();
+    has_ended
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ pub(crate) use command::{
 pub(crate) use connection::{Connection, connect};
 pub(crate) use document_stream::{ChangeKind, DocumentChange, DocumentStream};
 pub use filter::LockFilter;
+#[cfg(any(test, feature = "next"))]
+pub(crate) use home::has_ended;
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
 pub use info::{LockInfo, LockState};
@@ -57,11 +59,13 @@ pub(crate) use info::{Page, as_rfc3339};
 pub(crate) use look::duration;
 pub(crate) use look::{HeldPermits, Looked, RunningLease, RunningLeases};
 pub(crate) use memory::MemoryStore;
-#[cfg(test)]
+#[cfg(any(test, feature = "next"))]
 pub(crate) use mongo::millis;
 pub(crate) use mongo::{MongoStore, WAITERS_SUFFIX};
 pub(crate) use operators::{SeenHold, Selected, TakenLock, TakenOrDamaged};
 pub(crate) use overload::Trouble;
+#[cfg(any(test, feature = "next"))]
+pub(crate) use plain::NotRun;
 pub(crate) use reachability::Reachability;
 pub(crate) use sending::{Ran, Sending};
 pub(crate) use stream_reader::Begin;

@@ -34,6 +34,9 @@ pub(crate) struct Reachability {
     home: Home,
     /// What admits the commands of all providers on the client.
     admissions: Arc<Admissions>,
+    /// The size of the client's pool of connections.
+    #[allow(dead_code, reason = "only the shell asks for it")]
+    pub(super) pool: u32,
     /// The options of a client that asks a host for its replica set.
     asking: ClientOptions,
     /// Whether questions to hosts end; each of them has a receiver.
@@ -47,6 +50,7 @@ impl Default for Reachability {
             servers: watch::Sender::default(),
             home: Home::default(),
             admissions: Admissions::new(DEFAULT_POOL),
+            pool: DEFAULT_POOL,
             asking: ClientOptions::default(),
             has_ended: watch::Sender::new(false),
         }
@@ -72,6 +76,7 @@ impl Reachability {
             servers: watch::Sender::new(Servers::observed(options.repl_set_name.clone(), seeds)),
             home: Home::default(),
             admissions: Admissions::new(options.max_pool_size.unwrap_or(DEFAULT_POOL)),
+            pool: options.max_pool_size.unwrap_or(DEFAULT_POOL),
             asking: question::options(options),
             has_ended: watch::Sender::new(false),
         }

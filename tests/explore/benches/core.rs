@@ -135,7 +135,7 @@ impl Lab {
                     left.extend(self.feed(Event::Looked(flight, Ok(saw))));
                 }
                 Effect::Watch(number, _) => left.extend(self.feed(Event::Opened(number))),
-                Effect::Notify(_, Notice::Held(hold, _)) => holds.push(hold),
+                Effect::Notify(_, Notice::Held(hold, ..)) => holds.push(hold),
                 _ => {}
             }
         }

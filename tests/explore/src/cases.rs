@@ -1,9 +1,11 @@
 //! What is run: searches of every order, and random runs.
 
+mod locks;
+
 use crate::core::MS;
 use crate::random;
 use crate::search::{self, Found};
-use crate::setup::{Setup, Start};
+use crate::setup::Setup;
 
 /// One search, or one set of random runs.
 pub(crate) struct Case {
@@ -33,7 +35,7 @@ impl Case {
 pub(crate) fn all(is_long: bool) -> Vec<Case> {
     let cases = Vec::new();
     // The usual run is cut where a case would take longer than half a second.
-    let most = if is_long { 2_000_000 } else { 14_000 };
+    let most = if is_long { 2_000_000 } else { 12_000 };
     let mut list = List { is_long, most, cases };
     list.locks();
     list.most = if is_long { 400_000 } else { most };
@@ -41,6 +43,11 @@ pub(crate) fn all(is_long: bool) -> Vec<Case> {
     list.leases_that_end();
     list.forced_releases();
     list.forced_before_the_end();
+    list.forced_releases_of_several();
+    list.refusals();
+    list.options_of_holds();
+    list.margins();
+    list.without_streams();
     list.groups();
     list.sets();
     list.permits();
@@ -102,102 +109,6 @@ impl List {
                 self.add(processes, faults);
             }
         }
-    }
-
-    fn locks(&mut self) {
-        let few = ["lock, lock", "lock deadline", "lock try", "lock lock lock"];
-        self.each(
-            &few,
-            &[
-                &ONE,
-                &TWO,
-                &["late*3", "hold*3", "deleted hold*2", "lost-event hold*4"],
-            ],
-        );
-        let many = [
-            "lock lock, lock lock",
-            "lock try, lock try",
-            "lock deadline, lock deadline",
-            "lock, lock, lock",
-        ];
-        self.each(&many, &[&["", "crash", "lost", "cancel"]]);
-        // A claim may arrive after its last release; one with a long lease is released once more after that.
-        for processes in ["lock", "lock lock"] {
-            self.add(processes, "late*8 cancel").setup.has_ghosts = true;
-            // One that arrives within the server's limit after its end in the process is released after that.
-            let case = self.add(processes, "late*8 cancel");
-            case.name.push_str(" within its limit");
-            case.setup.latest = 11_000 * MS;
-        }
-        self.each(&["lock-long", "lock-long lock-long"], &[&["late*8 cancel"]]);
-    }
-
-    /// The server rejects commands because of its load.
-    fn rejections(&mut self) {
-        let rejected = [
-            "rejected",
-            "rejected*3",
-            "rejected*2 hold*2",
-            "rejected*2 cancel",
-            "rejected lost",
-            "rejected*2 unclear",
-            "rejected late*2",
-        ];
-        self.each(
-            &["lock, lock", "lock deadline", "lock try", "lock lock, lock lock"],
-            &[&rejected],
-        );
-    }
-
-    /// Renewals are lost, and replies come late.
-    fn leases_that_end(&mut self) {
-        let faults = [
-            "lost*2 late hold*5",
-            "late*4 hold",
-            "doubled late*3 hold",
-            "crash late hold*2",
-        ];
-        self.each(&["lock-short, lock-short"], &[&faults]);
-    }
-
-    /// An operator releases the lock while a copy of the holder's claim is on its way.
-    fn forced_releases(&mut self) {
-        for (start, faults) in [
-            (Start::Plain, ""),
-            (Start::Plain, " late*3"),
-            (Start::Plain, " lost late*2"),
-            (Start::Plain, " cancel late*2"),
-            (Start::Copied, ""),
-            (Start::Copied, " lost"),
-            (Start::Copied, " cancel"),
-            (Start::Freed, ""),
-            (Start::Freed, " lost"),
-        ] {
-            let processes = [
-                "lock-short, lock-short",
-                "lock-short lock-short, lock-short",
-                "lock-short, lock-short lock-short",
-            ];
-            for processes in processes {
-                let case = self.add(processes, &format!("forced hold*4{faults}"));
-                case.name = format!("{} {start:?}", case.name);
-                (case.setup.start, case.setup.has_ghosts) = (start, start != Start::Plain);
-            }
-        }
-    }
-
-    /// The same before a hold ends in another way.
-    fn forced_before_the_end(&mut self) {
-        let processes = [
-            "kept, kept",
-            "period, period",
-            "detach, resume",
-            "lock-least, lock-least",
-        ];
-        self.each(
-            &processes,
-            &[&["forced hold*2", "forced lost hold*2", "forced late*2 hold"]],
-        );
     }
 
     /// Several claims, releases and renewals in one command.
@@ -267,8 +178,8 @@ impl List {
                 "period period, period period",
                 "kept kept, kept kept",
                 "kept, lock",
-                "kept lock",
-                "lock-least lock",
+                "lock kept",
+                "lock-least lock-least",
                 "period period",
             ],
             &[&["", "hold*2"]],
@@ -286,8 +197,13 @@ impl List {
             "detach, resume resume",
             "detach resume, lock",
             "detach-ab, resume resume",
+            "permit1-detach, resume permit1",
         ];
         self.each(&few, &[&ONE, &TWO[..4]]);
+        self.each(
+            &["permit2-detach, resume, permit2"],
+            &[&["", "lost", "unclear", "crash", "cancel", "late*2"]],
+        );
     }
 
     /// Transactions that commit only under the hold.
@@ -312,6 +228,7 @@ impl List {
             "forced hold*2",
         ];
         self.each(&processes, &[&faults]);
+        self.each(&["commit commit"], &[&["abort", "unclear", "cancel"]]);
     }
 
     fn shutdowns(&mut self) {
@@ -344,6 +261,8 @@ impl List {
                 "closed-stream hold*3",
             ]],
         );
+        // A try asks while the stream is being opened.
+        self.add("lock, lock lock-try", "hold*2");
         let many = [
             "lock lock, lock lock",
             "permit1 permit1, permit1 permit1",
@@ -358,14 +277,15 @@ impl List {
     /// Many faults, and callers that come again.
     fn random_runs(&mut self) {
         let faults = "lost*50 unclear*50 blocked*50 rejected*50 doubled*50 late*200 cancel*100 crash lost-event*30 \
-             doubled-event*30 closed-stream*20 deleted*50 abort*20 hold*60000";
+             doubled-event*30 closed-stream*20 deleted*50 abort*20 hold*60000 refused*10 unsent*50 refused-stream \
+             forced*20 shutdown";
         for processes in [
             "lock lock-deadline lock-try commit, lock lock-deadline lock-try commit, lock lock-deadline lock-try commit",
             "lock-short lock-short lock-short, lock-short lock-short lock-short, lock-short lock-short lock-short",
-            "ab b ab a, ab b ab a, ab b ab a",
-            "permit2 permit2 permit2 permit2, permit2 permit2 permit2 permit2, permit2 permit2 permit2 permit2",
+            "ab b ab a, ab b ab a, detach-ab b resume a",
+            "permit2 permit2 permit2 permit2, permit2 permit2 permit2-detach resume, permit2 permit2 permit2 resume",
             "permit1 permit1-try permit1, permit1 permit1-try permit1, permit1 permit1-try permit1",
-            "kept period kept-try, kept period kept-try, lock-least a ab",
+            "kept period kept-try detach, kept period kept-try resume, lock-least a ab",
             "done done done, done done done, done done done",
         ] {
             let seeds = if self.is_long { 5000 } else { 100 };

@@ -7,7 +7,7 @@ use crate::core::{Core, Effect, Ending, Event, Key, Notice, Time, Wanted};
 use crate::network::{Cell, Role};
 use crate::process::{Counter, Process};
 use crate::protocol::{Document, LockId, Name, Reply, Row, Sight, Then, apply};
-use crate::setup::PLAIN;
+use crate::setup::{PLAIN, Setup};
 
 /// The number of copies.
 const COPIES: usize = 500;
@@ -28,7 +28,7 @@ impl Lab {
         for effect in effects {
             match effect {
                 Effect::Run(flight, rows, ..) => self.answer(random, flight, &rows),
-                Effect::Notify(_, Notice::Held(hold, _)) => {
+                Effect::Notify(_, Notice::Held(hold, ..)) => {
                     self.feed(random, Event::End(hold, Ending::Release, None));
                 }
                 _ => {}
@@ -66,7 +66,7 @@ impl Lab {
 pub(crate) fn ids_twice() -> (usize, usize) {
     let (mut random, now) = (0, Time(1_000_000_000));
     let mut lab = Lab {
-        core: Process::new(0, 1, 10, now).core,
+        core: Process::new(0, 1, &Setup::new("lock", ""), now).core,
         now,
         ids: Vec::new(),
     };

@@ -3,17 +3,21 @@
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
-use crate::core::{Cause, Failure, Hold, MS, Span, Time};
+use crate::core::{Cause, Failure, Loss, MS, Once, Span, Time};
 use crate::hash::date;
-use crate::process::{Holds, Phase, State, Waits, mark_of};
+use crate::network::Role;
+use crate::process::{Awaited, Holds, Phase, State, Waits, mark_of};
 use crate::protocol::text::{is_claim, is_mark};
-use crate::protocol::{Document, Id, Ms, Name, Row, Then};
-use crate::server::SEPARATOR;
-use crate::setup::Wants;
-use crate::world::World;
+use crate::protocol::{Document, Id, LockId, Ms, Name, Row, Then};
+use crate::server::{SEPARATOR, is_of};
+use crate::setup::{Caller, Wants};
+use crate::world::{Handle, World};
 
 /// For how long nothing may happen while a caller waits and no caller holds.
 const STUCK: Span = 90_000 * MS;
+
+/// Twice the part of the lease that its holder does not rely on: by then the server has freed a lease that nothing prolongs.
+const ENDS_SOON: Span = 64 * MS;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Judge {
@@ -27,12 +31,14 @@ pub(crate) struct Judge {
     last_tokens: BTreeMap<Name, i64>,
     /// Until when the last mark of each lock stands.
     marks: BTreeMap<Name, Ms>,
+    /// Until when the last minimum hold of each lock runs.
+    least: BTreeMap<Name, Ms>,
 }
 
 /// What follows from the rest of a situation is left out.
 impl Hash for Judge {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        for (name, until) in &self.marks {
+        for (name, until) in self.marks.iter().chain(&self.least) {
             (name, date(*until)).hash(state);
         }
     }
@@ -47,7 +53,13 @@ impl Judge {
             progress: now,
             last_tokens: BTreeMap::new(),
             marks: BTreeMap::new(),
+            least: BTreeMap::new(),
         }
+    }
+
+    /// An operator releases the lock.
+    pub(crate) fn is_forced(&mut self, name: &Name) {
+        self.least.remove(name);
     }
 
     pub(crate) fn fails(&mut self, breach: &'static str) {
@@ -65,7 +77,7 @@ impl World<'_> {
     fn is_free(&self, name: &Name) -> bool {
         self.documents
             .get(name)
-            .is_none_or(|document| document.is_free(self.ms(), 0))
+            .is_none_or(|document| document.is_free(self.ms(), self.setup.margin))
     }
 
     /// Whether the caller could have what it wants now.
@@ -73,13 +85,7 @@ impl World<'_> {
         let names = &waits.names;
         match self.setup.caller(number, caller).wants {
             Wants::Permit(width) => self.held_permits(width) < width as usize,
-            Wants::Lease => self.handle.as_ref().is_some_and(|handle| {
-                let is_there = |(name, id): &(Name, _)| {
-                    let document = self.documents.get(name);
-                    document.is_some_and(|own| own.lock_id.text() == Some(id)) && !self.is_free(name)
-                };
-                handle.leases.iter().all(is_there)
-            }),
+            Wants::Lease => self.handle.as_ref().is_some_and(|handle| self.is_there(handle)),
             Wants::Locks([_]) => self.is_free(&names[0]),
             Wants::Locks(_) => {
                 let is_own = |name: &Name| {
@@ -96,6 +102,15 @@ impl World<'_> {
         }
     }
 
+    /// Whether a detached lease lasts.
+    pub(crate) fn is_there(&self, handle: &Handle) -> bool {
+        let is_there = |(name, id): &(Name, LockId)| {
+            let document = self.documents.get(name);
+            document.is_some_and(|own| own.lock_id.text() == Some(id)) && !self.is_free(name)
+        };
+        handle.leases.iter().all(is_there)
+    }
+
     fn held_permits(&self, width: u32) -> usize {
         let number = |name: &Name| name.rsplit_once(SEPARATOR)?.1.parse().ok();
         let is_of_width = |name: &Name| number(name).is_some_and(|number: u32| number < width);
@@ -105,7 +120,12 @@ impl World<'_> {
 
     /// Since when the caller could have it: the end of a lease lies in the past when its time has come.
     fn free_since(&self, waits: &Waits) -> Time {
-        let end = |name: &Name| self.documents.get(name)?.expires_at.date();
+        let end = |name: &Name| {
+            let document = self.documents.get(name)?;
+            let is_claim = document.lock_id.text().is_some_and(|id| is_claim(id));
+            let margin = if is_claim { self.setup.margin } else { 0 };
+            Some(document.expires_at.date()? + margin)
+        };
         let ends = waits.names.iter().filter_map(end);
         let last = ends.max().map_or(self.now, |end| date(end).min(self.now));
         last.max(waits.begun)
@@ -123,10 +143,16 @@ impl World<'_> {
         for (number, process) in self.alive() {
             for (caller, state) in process.callers.iter().enumerate() {
                 let State::Holds(holds) = state else { continue };
-                if holds.until <= self.now || self.is_deceived(number, holds) {
+                if holds.until <= self.now {
                     continue;
                 }
+                if !self.is_covered(holds) {
+                    breach = Some("a holder relies on its lease for longer than the server keeps it");
+                }
                 let is_permit = matches!(self.setup.caller(number, caller).wants, Wants::Permit(_));
+                if !is_permit && self.is_deceived(number, &holds.names) {
+                    continue;
+                }
                 for (name, token) in holds.names.iter().zip(&holds.tokens) {
                     *holders.entry(name).or_default() += 1;
                     let last = self.judge.last_tokens.get(name);
@@ -139,12 +165,29 @@ impl World<'_> {
                 }
             }
         }
-        if holders.values().any(|number| *number > width) {
+        let is_deceived = |name: &Name| {
+            let mut deceived = self.deceived.iter();
+            deceived.any(|deceived| deceived.name != *name && is_of(&deceived.name, name))
+        };
+        // One of them may have a permit that an operator has released.
+        let most = |name: &Name| width + usize::from(is_deceived(name));
+        if holders.iter().any(|(name, number)| *number > most(name)) {
             breach = Some("too many holders");
         }
         if let Some(breach) = breach {
             self.judge.fails(breach);
         }
+    }
+
+    /// Whether the documents last at least for as long as the holder relies on them by a clock that is 1 % slow.
+    fn is_covered(&self, holds: &Holds) -> bool {
+        let is_covered = |(name, id, _): &(Name, LockId, i64)| {
+            let own = self.documents.get(name);
+            let own = own.filter(|own| !id.is_empty() && own.lock_id.text() == Some(id));
+            let end = own.and_then(|own| own.expires_at.date());
+            end.is_none_or(|end| (date(end) - self.now) * 100 >= (holds.until - self.now) * 101)
+        };
+        holds.claims.iter().all(is_covered)
     }
 
     /// Notes for each caller that waits whether it could have what it wants.
@@ -155,7 +198,10 @@ impl World<'_> {
                     continue;
                 };
                 let could_have = self.could_have(number, caller, waits);
-                let since = could_have.then(|| waits.could_since.unwrap_or_else(|| self.free_since(waits)));
+                let since = || waits.could_since.unwrap_or_else(|| self.free_since(waits));
+                // A hold under a transaction goes on in its process until that has ended.
+                let is_kept = self.transactions_of(number);
+                let since = could_have.then(|| if is_kept { self.now } else { since() });
                 let has_mark = |name: &Name| {
                     let id = self.documents.get(name).and_then(|own| own.lock_id.text());
                     id.is_some_and(|id| is_mark(id)) && !self.is_free(name)
@@ -177,7 +223,8 @@ impl World<'_> {
     /// Judges what has waited while time has passed.
     pub(crate) fn judge_gaps(&mut self) {
         let since = |waits: &Waits| waits.could_since;
-        let all = self.alive().flat_map(|(_, process)| process.waits());
+        let free = self.alive().filter(|(number, _)| !self.transactions_of(*number));
+        let all = free.flat_map(|(_, process)| process.waits());
         let first = all.filter_map(since).min();
         let gap = first.map_or(0, |since| self.now - since);
         self.judge.longest_free = self.judge.longest_free.max(gap);
@@ -185,29 +232,63 @@ impl World<'_> {
             gap <= self.setup.most_free,
             "a caller waits too long for what is free",
         );
+        let is_end = |own: &&Awaited| own.cell.role == Role::End;
+        let ends = self
+            .alive()
+            .flat_map(|(_, process)| process.awaited.iter().filter(is_end));
+        let first = ends.map(|own| own.since).min();
+        let is_late = first.is_some_and(|since| self.now - since > self.setup.most_end);
+        self.judge
+            .unless(!is_late, "a caller waits too long for the end of its hold");
         let is_stuck = self.waits_any() && !self.holds_any() && self.now - self.judge.progress > STUCK;
         self.judge
             .unless(!is_stuck, "nothing happens for long, and a caller waits");
     }
 
-    /// Whether an operator has released the lock of this hold, and its process cannot know that yet.
-    fn is_deceived(&self, number: usize, holds: &Holds) -> bool {
-        let Some((process, claim, _)) = &self.deceived else {
-            return false;
-        };
-        *process == number && matches!(holds.hold, Hold::One(own, _) if own == *claim)
+    /// Whether an operator has released one of these locks, and this process cannot know that yet.
+    pub(crate) fn is_deceived(&self, number: usize, names: &[Name]) -> bool {
+        self.deceived.as_ref().is_some_and(|deceived| {
+            let is_released = |name: &Name| is_of(&deceived.name, name);
+            deceived.process == number && names.iter().any(is_released)
+        })
+    }
+
+    /// Whether no later caller than that of this token has had the lock.
+    pub(crate) fn is_last_token(&self, name: &Name, token: i64) -> bool {
+        let last = self.judge.last_tokens.get(name);
+        last.is_none_or(|last| *last <= token)
     }
 
     /// A caller gets what it wants.
-    pub(crate) fn judge_hold(&mut self, number: usize, caller: usize, holds: &Holds) {
+    pub(crate) fn judge_hold(&mut self, number: usize, caller: usize, begun: Time, holds: &Holds) {
         self.judge
             .unless(holds.until > self.now, "a hold is delivered whose lease is over");
         let options = self.setup.caller(number, caller);
-        if matches!(options.wants, Wants::Permit(_)) || self.is_deceived(number, holds) {
+        let is_too_long = holds.until - self.now > options.expiry * MS;
+        self.judge
+            .unless(!is_too_long, "a lease lasts for longer than its caller wants");
+        if self.is_deceived(number, &holds.names) {
             return;
         }
+        if matches!(options.wants, Wants::Permit(_)) {
+            return;
+        }
+        let is_of_other = holds.claims.iter().any(|(_, id, _)| id.is_empty());
+        self.judge
+            .unless(!is_of_other, "a hold is delivered that another claim has");
         let now = self.ms();
         for (name, token) in holds.names.iter().zip(&holds.tokens) {
+            let acquired_at = self.documents.get(name).and_then(|own| own.acquired_at.date());
+            let is_kept = self.judge.least.get(name).is_some_and(|until| *until > now);
+            self.judge
+                .unless(!is_kept, "a hold begins during the minimum hold of another one");
+            if let Some(at) = acquired_at.filter(|_| options.min_hold > 0) {
+                self.judge.least.insert(name.clone(), at + options.min_hold);
+            }
+            let is_of_call = |at| self.is_of_period(options, begun, at);
+            let is_of_call = acquired_at.is_none_or(is_of_call);
+            self.judge
+                .unless(is_of_call, "work begins in another period than its call");
             let last = self.judge.last_tokens.insert(name.clone(), *token);
             let is_risen = last.is_none_or(|last| last < *token);
             self.judge.unless(is_risen, "a token that is not greater");
@@ -216,24 +297,61 @@ impl World<'_> {
         }
     }
 
+    /// Whether this time of the server lies in the period of a call that began then. Without delays it is that of its beginning.
+    fn is_of_period(&self, options: &Caller, begun: Time, at: Ms) -> bool {
+        match options.once {
+            Some(Once::PerPeriod(length)) if self.setup.faults.slow == 0 => {
+                (begun.0 / MS).div_euclid(length) == at.div_euclid(length)
+            }
+            _ => true,
+        }
+    }
+
+    /// A holder is notified that its hold is lost.
+    pub(crate) fn judge_loss(&mut self, number: usize, loss: Loss, holds: &Holds) {
+        let is_there = |(name, id, token): &(Name, LockId, i64)| {
+            let document = self.documents.get(name).filter(|_| !self.is_free(name));
+            document.is_some_and(|own| own.lock_id.text() == Some(id) && own.token.long() == Some(*token))
+        };
+        let is_lost = match loss {
+            Loss::Expired => holds.until <= self.now,
+            Loss::Gone => !holds.claims.iter().all(is_there),
+            Loss::ShutDown => self.processes[number].phase == Phase::Closed,
+        };
+        self.judge.unless(is_lost, "a hold is called lost that is not");
+    }
+
     pub(crate) fn judge_extension(&mut self, end: Time, is_later: bool) {
         let is_over = is_later && end <= self.now;
         self.judge.unless(!is_over, "a lease is extended that is over");
     }
 
     /// A call ends without what it wants.
-    pub(crate) fn judge_failure(&mut self, number: usize, waits: &Waits, failure: &Failure) {
+    pub(crate) fn judge_failure(&mut self, number: usize, caller: usize, waits: &Waits, failure: &Failure) {
+        let options = self.setup.caller(number, caller);
+        let is_period_over = match options.once {
+            Some(Once::PerPeriod(_)) => {
+                self.setup.faults.slow > 0 || !self.is_of_period(options, waits.begun, self.ms())
+            }
+            _ => false,
+        };
         // A hold that ends while a transaction is under way is kept until that ends.
         let holds_any = self.processes[number].holds().next().is_some() || self.transactions_of(number);
         let has_holder = failure.seen.is_some() || holds_any;
         let breach = match failure.cause {
             Cause::Busy | Cause::Done if !has_holder => "busy or done, and the error does not say by whom",
-            Cause::Busy if waits.was_free => "busy, and the lock was free from begin to end",
+            Cause::Busy if waits.was_free && !self.is_deceived(number, &waits.names) => {
+                "busy, and the lock was free from begin to end"
+            }
             Cause::Busy if !waits.has_heard && !holds_any => "busy, and nothing has said so",
             Cause::Done if !waits.was_marked || !waits.has_heard => "done, and nothing has said so",
             Cause::Gone if waits.was_free => "gone, and the lease was there from begin to end",
             Cause::Timeout if waits.deadline.is_none_or(|deadline| deadline > self.now) => {
                 "a timeout too early"
+            }
+            Cause::PeriodOver if !is_period_over => "a period is called over that is not",
+            Cause::Refused if self.setup.faults.refused == self.left.refused => {
+                "refused, and the server has refused nothing"
             }
             Cause::ShutDown if self.processes[number].phase == Phase::Open => {
                 "shut down, and nobody has asked for it"
@@ -250,9 +368,17 @@ impl World<'_> {
             |own: &Document| own.lock_id.text().is_some_and(|id| is_mark(id)) && !own.is_free(now, 0);
         let is_forced = matches!(row.then, Then::Force);
         let was_marked = before.is_some_and(is_standing);
+        let is_claimed = matches!(row.then, Then::Claim { .. });
+        let is_free = before.is_none_or(|own| own.is_free(now, self.setup.margin));
+        self.judge.unless(
+            !is_claimed || is_free,
+            "a lease is taken over before its margin is over",
+        );
         self.judge.unless(!was_marked || is_forced, "a mark is lost");
         let id = before.and_then(|before| Id::parse(before.lock_id.text()?));
-        let is_of_handle = self.handle.as_ref().is_some_and(|handle| !handle.is_taken);
+        let is_of_handle = self.handle.as_ref().is_some_and(|handle| {
+            !handle.is_taken && handle.leases.iter().any(|(name, _)| *name == row.name)
+        });
         let ends_lease = matches!(row.then, Then::End { .. }) && id.is_some_and(Id::is_resumed);
         self.judge.unless(
             !(ends_lease && is_of_handle),
@@ -285,7 +411,9 @@ impl World<'_> {
         }
         let is_ghost = |name: &Name, document: &Document| {
             let id = document.lock_id.text().filter(|id| is_claim(id));
-            !self.is_free(name) && id.is_some_and(|id| self.has_no_user(id))
+            // A lease that has ended for its holder ends soon after that at the server.
+            let left = document.expires_at.date().map_or(0, |end| date(end) - self.now);
+            !self.is_free(name) && left > ENDS_SOON && id.is_some_and(|id| self.has_no_user(id))
         };
         let ghosts = self
             .documents

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::core::{Fault, FaultKind, Key, Look, Saw, Time};
-use crate::protocol::{Name, Order, Reply, Row};
+use crate::protocol::{LockId, Name, Order, Reply, Row};
 
 /// Who is notified: a caller in one of its rounds, and of what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,10 +43,10 @@ pub(crate) enum Body {
     /// With a hash of its rows, which have none.
     Rows(Arc<[Row]>, Order, u64),
     Looks(Arc<[Look]>),
-    /// `learns`: it is the reply to a renewal after an operator has released the lock.
+    /// `learns`: it is the reply to a renewal of this claim, whose lock an operator has released before.
     Ran {
         result: Result<Arc<[Reply]>, Fault>,
-        learns: bool,
+        learns: Option<LockId>,
     },
     Looked(Result<Arc<[Saw]>, Fault>),
     Watch(u32, Option<Arc<[Name]>>),
@@ -78,7 +78,7 @@ impl Message {
             Body::Looks(_) | Body::Looked(_) => Body::Looked(Err(fault)),
             _ => Body::Ran {
                 result: Err(fault),
-                learns: false,
+                learns: None,
             },
         };
         Self { body, ..self.clone() }

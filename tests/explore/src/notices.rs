@@ -1,9 +1,11 @@
 //! What callers and holders are notified of.
 
-use crate::core::{Ended, Failure, Fault, Hold, Notice, Time};
+use crate::core::limits::TOKENS;
+use crate::core::{Ended, Failure, Fault, Grant, Hold, MS, Notice, Time};
 use crate::network::{Cell, Role};
-use crate::process::{Before, Holds, State};
-use crate::protocol::{Document, Name, Until};
+use crate::process::{Awaited, Before, Holds, Phase, State};
+use crate::protocol::{Document, LockId, Name, Until};
+use crate::server::SEPARATOR;
 use crate::setup::Wants;
 use crate::world::World;
 
@@ -12,28 +14,26 @@ impl World<'_> {
         let caller = usize::from(cell.caller);
         let is_present = self.processes[number].rounds[caller] == cell.round;
         match notice {
-            Notice::Held(hold, until) => {
-                let tokens = match hold {
-                    Hold::One(_, token) => vec![token],
-                    Hold::Set(_) => Vec::new(),
-                };
-                self.got(number, cell, hold, tokens, until);
-            }
-            Notice::HeldAll(hold, tokens, until) => self.got(number, cell, hold, tokens, until),
+            Notice::Held(hold, grant, until) => self.got(number, cell, hold, &[grant], until),
+            Notice::HeldAll(hold, grants, until) => self.got(number, cell, hold, &grants, until),
             Notice::Extended(end) => {
                 if let State::Holds(holds) = &mut self.process(number).callers[caller]
                     && is_present
                 {
                     let is_later = end > std::mem::replace(&mut holds.until, end);
+                    let is_too_late = end > holds.ends_by;
                     self.judge_extension(end, is_later);
+                    self.judge
+                        .unless(!is_too_late, "a hold is renewed for longer than it may last");
                 }
             }
-            Notice::Lost(_) => {
+            Notice::Lost(loss) => {
                 // A set that waits is notified of each lock that it has lost, and begins anew.
                 if let State::Holds(holds) = &self.processes[number].callers[caller]
                     && is_present
                 {
                     let hold = holds.hold;
+                    self.judge_loss(number, loss, &holds.clone());
                     self.judge.progress = self.now;
                     self.process(number).callers[caller] = State::Lost(hold);
                 }
@@ -45,27 +45,29 @@ impl World<'_> {
     }
 
     /// A caller has what it wants.
-    fn got(&mut self, number: usize, cell: Cell, hold: Hold, tokens: Vec<i64>, until: Time) {
+    fn got(&mut self, number: usize, cell: Cell, hold: Hold, grants: &[Grant], until: Time) {
         let caller = usize::from(cell.caller);
         let is_present = self.processes[number].rounds[caller] == cell.round;
         let waits = match &self.processes[number].callers[caller] {
             State::Waits(waits) if is_present => waits.clone(),
             _ => return self.judge.fails("a hold for a caller that does not wait"),
         };
-        let documents = waits.names.iter().filter_map(|name| self.documents.get(name));
-        let ids = documents.filter_map(|document| {
-            let id = document.lock_id.text()?;
-            Some((id.clone(), document.token.long()?))
-        });
+        let options = self.setup.caller(number, caller);
+        let most = options
+            .max_hold
+            .map(|most| self.now + (most + options.expiry) * MS);
+        let claims = waits.names.iter().zip(grants);
+        let claims = claims.map(|(name, grant)| self.claim_of(name, grant));
         let holds = Holds {
             names: waits.names.clone(),
             hold,
-            tokens,
+            claims: claims.collect(),
+            tokens: grants.iter().map(|grant| grant.token).collect(),
             until,
-            ids: ids.collect(),
+            ends_by: most.unwrap_or(Time::NEVER),
             has_committed: false,
         };
-        self.judge_hold(number, caller, &holds);
+        self.judge_hold(number, caller, waits.begun, &holds);
         if self.setup.caller(number, caller).wants == Wants::Lease
             && let Some(handle) = &mut self.handle
         {
@@ -76,13 +78,28 @@ impl World<'_> {
         self.process(number).callers[caller] = State::Holds(holds);
     }
 
+    /// The document of a grant, and what it says. It has no id if another claim has it.
+    fn claim_of(&self, name: &Name, grant: &Grant) -> (Name, LockId, i64) {
+        let name = match grant.permit {
+            Some(number) if name.ends_with(SEPARATOR) => format!("{name}{number}").into(),
+            _ => name.clone(),
+        };
+        let document = self.documents.get(&name);
+        let own = document.filter(|document| document.lock_id.text() == Some(&grant.id));
+        let last = own.and_then(|document| document.token.long());
+        match last.filter(|last| (grant.token..grant.token + TOKENS).contains(last)) {
+            Some(last) => (name, grant.id.clone(), last),
+            None => (name, "".into(), 0),
+        }
+    }
+
     fn failed(&mut self, number: usize, cell: Cell, failure: &Failure) {
         let caller = usize::from(cell.caller);
         let is_present = self.processes[number].rounds[caller] == cell.round;
         match &self.processes[number].callers[caller] {
             State::Waits(waits) if is_present => {
                 let waits = waits.clone();
-                self.judge_failure(number, &waits, failure);
+                self.judge_failure(number, caller, &waits, failure);
                 self.goes(number, caller);
             }
             _ => self.judge.fails("a failure for a caller that does not wait"),
@@ -99,17 +116,30 @@ impl World<'_> {
             return;
         }
         let process = self.process(number);
-        let Some(place) = process.awaited.iter().position(|(own, _)| *own == cell) else {
+        let Some(place) = process.awaited.iter().position(|own| own.cell == cell) else {
             return self.judge.fails("the end of a hold is told twice");
         };
-        let (_, before) = process.awaited.remove(place);
+        let awaited = process.awaited.remove(place);
         match ended {
-            Ok(Ended::Released) if self.shows_loss(number, caller, &before) => {
+            Ok(Ended::Released | Ended::HandedOver) if self.shows_loss(number, caller, &awaited.before) => {
                 self.judge.fails("a hold is called released that was lost before");
+            }
+            Ok(Ended::Lost) if !self.may_be_lost(number, caller, &awaited) => {
+                self.judge.fails("a hold is called lost that was held to its end");
             }
             Ok(Ended::Detached) => self.detached(),
             _ => {}
         }
+    }
+
+    /// Whether a hold may have been lost during its end. Nobody can tell a mark that is over from a loss, or a release that the driver
+    /// has sent twice; and a shutdown ends what waits for a transaction.
+    fn may_be_lost(&self, number: usize, caller: usize, awaited: &Awaited) -> bool {
+        let is_forced = self.left.forced < self.setup.faults.forced;
+        let is_closed = self.processes[number].phase == Phase::Closed;
+        let is_marked = self.setup.caller(number, caller).once.is_some() && awaited.since < self.now;
+        let is_over = !matches!(awaited.before, Before::Held) || awaited.until <= self.now;
+        is_over || is_forced || is_closed || is_marked || self.setup.faults.doubled > 0
     }
 
     /// Whether a release finds that the hold was lost. It cannot know that if another claim has had the lock since; nor can a mark
@@ -131,8 +161,19 @@ impl World<'_> {
         match before {
             Before::Held => false,
             Before::Lost => true,
-            Before::Replaced(documents) => documents.iter().any(is_released),
+            // Where no token was left for the next hold, an own release leaves the same document.
+            Before::Replaced(documents, tokens) => {
+                let mut told_apart = documents.iter().filter(|(_, token)| !tokens.contains(token));
+                self.knows_replies() || told_apart.any(is_released)
+            }
         }
+    }
+
+    /// Whether each command that was applied has had its reply.
+    fn knows_replies(&self) -> bool {
+        let faults = &self.setup.faults;
+        let unknown = faults.lost + faults.unclear + faults.blocked + faults.rejected + faults.doubled;
+        unknown + faults.slow == 0
     }
 
     fn detached(&mut self) {
@@ -150,7 +191,7 @@ impl World<'_> {
 
     fn committed(&mut self, number: usize, cell: Cell, known: &Result<bool, Option<Fault>>) {
         let process = self.process(number);
-        let Some(place) = process.awaited.iter().position(|(own, _)| *own == cell) else {
+        let Some(place) = process.awaited.iter().position(|own| own.cell == cell) else {
             return self.judge.fails("the outcome of a transaction is told twice");
         };
         process.awaited.remove(place);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::core::{Conf, Core, Hold, Luck, MS, Places, Time, Waiter};
 use crate::network::{Cell, Role};
 use crate::protocol::{LockId, Name, News};
+use crate::setup::Setup;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
@@ -20,8 +21,7 @@ pub(crate) struct Process {
     /// The filter of its change stream, and what that has reported.
     pub(crate) stream: Option<(u32, Option<Arc<[Name]>>)>,
     pub(crate) events: VecDeque<Told>,
-    /// Who waits for the end of a hold or for the outcome of a transaction, and whether the hold was lost before.
-    pub(crate) awaited: Vec<(Cell, Before)>,
+    pub(crate) awaited: Vec<Awaited>,
     /// The number of ids that were drawn. What differs only in it is the same situation.
     ids: u64,
 }
@@ -34,14 +34,24 @@ pub(crate) enum Phase {
     Dead,
 }
 
+/// Who waits for the end of a hold, or for the outcome of a transaction.
+#[derive(Debug, Clone, Hash)]
+pub(crate) struct Awaited {
+    pub(crate) cell: Cell,
+    pub(crate) since: Time,
+    /// What has become of the hold before, and until when it would have been relied on.
+    pub(crate) before: Before,
+    pub(crate) until: Time,
+}
+
 /// What has become of a hold before its end.
 #[derive(Debug, Clone, Hash)]
 pub(crate) enum Before {
     Held,
     /// It was lost, and its holder knows that.
     Lost,
-    /// Other documents have replaced those in which it had these tokens.
-    Replaced(Vec<(Name, i64)>),
+    /// Other documents have replaced those in which it had these tokens; those of the hold itself.
+    Replaced(Vec<(Name, i64)>, Vec<i64>),
 }
 
 /// What a change stream tells a process.
@@ -83,8 +93,10 @@ pub(crate) struct Holds {
     pub(crate) hold: Hold,
     pub(crate) tokens: Vec<i64>,
     pub(crate) until: Time,
-    /// The id and the token in each document when it got the lock.
-    pub(crate) ids: Vec<(LockId, i64)>,
+    /// Each document, with the id and the last token that its claim has there.
+    pub(crate) claims: Vec<(Name, LockId, i64)>,
+    /// It is not renewed beyond this time.
+    pub(crate) ends_by: Time,
     pub(crate) has_committed: bool,
 }
 
@@ -103,14 +115,14 @@ impl Luck for Counter<'_> {
 }
 
 impl Process {
-    pub(crate) fn new(number: usize, callers: usize, pool: usize, now: Time) -> Self {
+    pub(crate) fn new(number: usize, callers: usize, setup: &Setup, now: Time) -> Self {
         let conf = Conf {
             mark: mark_of(number),
             owner: format!("p{number}").into(),
-            may_listen: Places::may_listen(pool),
-            margin: 0,
+            may_listen: setup.may_listen && Places::may_listen(setup.pool),
+            margin: setup.margin,
             retry: (50 * MS, 1000 * MS),
-            places: Places::of_pool(pool),
+            places: Places::of_pool(setup.pool),
         };
         Self {
             core: Core::new(conf, now),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::core::{Event, Look, Saw};
 use crate::network::{Body, Message};
 use crate::process::{State, Told};
-use crate::protocol::{self, Document, Name, News, Order, Reply, Row, Sight, Then, Value, When};
+use crate::protocol::{self, Document, LockId, Name, News, Order, Reply, Row, Sight, Then, Value, When};
 use crate::world::World;
 
 /// The character between the name of a semaphore and the number of a permit.
@@ -19,7 +19,7 @@ impl World<'_> {
         let number = message.process;
         match &message.body {
             Body::Rows(rows, order, _) => {
-                let learns = self.is_for_deceived(rows);
+                let learns = self.learns(rows);
                 let result = Ok(self.run_all(rows, *order));
                 self.reply(message, Body::Ran { result, learns });
             }
@@ -28,7 +28,9 @@ impl World<'_> {
                 self.reply(message, Body::Looked(Ok(saw)));
             }
             Body::Ran { result, learns } => {
-                let (flight, is_reply) = (message.flight, result.is_ok());
+                let flight = message.flight;
+                let deceived = self.deceived.as_ref().map(|deceived| &deceived.id);
+                let learned = learns.clone().filter(|id| result.is_ok() && Some(id) == deceived);
                 self.kept
                     .retain(|kept| (kept.process, kept.flight) != (number, flight));
                 let sights = result
@@ -38,8 +40,15 @@ impl World<'_> {
                 self.hears(message, &sights.cloned().collect::<Vec<_>>());
                 let result = result.clone().map(|replies| replies.to_vec());
                 self.feed(number, Event::Ran(flight, result));
-                // While a transaction is under way that may mark the work, a renewal decides nothing.
-                if *learns && is_reply && !self.transactions_of(number) {
+                // While a transaction is under way that may mark the work, a renewal decides nothing; nor does a reply that comes after
+                // the engine has ended its command.
+                let mut held = self.processes[number]
+                    .holds()
+                    .flat_map(|holds| holds.names.iter());
+                let name = self.deceived.as_ref().map(|deceived| &deceived.name);
+                let has_learned =
+                    learned.is_some() && !held.any(|own| name.is_some_and(|name| is_of(name, own)));
+                if has_learned && !self.transactions_of(number) {
                     self.deceived = None;
                 }
             }
@@ -127,7 +136,7 @@ impl World<'_> {
                 let held = self
                     .documents
                     .iter()
-                    .filter(|(_, document)| !document.is_free(now, 0));
+                    .filter(|(_, document)| !document.is_free(now, self.setup.margin));
                 let of_name = held.filter_map(|(own, document)| Some((own.strip_prefix(&**name)?, document)));
                 let found =
                     of_name.filter_map(|(number, document)| Some((number.parse().ok()?, sight(document))));
@@ -158,9 +167,7 @@ impl World<'_> {
     pub(crate) fn report(&mut self, news: &News) {
         for number in 0..self.processes.len() {
             let reports = |names: &Option<Arc<[Name]>>| {
-                let has = |own: &Name| {
-                    *own == news.name || own.ends_with(SEPARATOR) && news.name.starts_with(&**own)
-                };
+                let has = |own: &Name| is_of(&news.name, own);
                 names.as_ref().is_none_or(|names| names.iter().any(has))
             };
             let process = &self.processes[number];
@@ -178,18 +185,29 @@ impl World<'_> {
         self.feed(number, event);
     }
 
-    /// Whether one of the rows finds out that an operator has released the lock.
-    fn is_for_deceived(&self, rows: &[Row]) -> bool {
-        let Some((_, _, deceived)) = &self.deceived else {
-            return false;
-        };
+    /// The claim of which one of the rows finds out that an operator has released its lock.
+    fn learns(&self, rows: &[Row]) -> Option<LockId> {
+        let deceived = &self.deceived.as_ref()?.id;
         let finds = |row: &Row| matches!(&row.when, When::Own { id, runs: Some(_), .. } if id == deceived);
-        rows.iter().any(finds)
+        rows.iter().any(finds).then(|| deceived.clone())
+    }
+
+    /// A process that ends its hold relies on it no longer.
+    pub(crate) fn ends_deception(&mut self, rows: &[Row]) {
+        let Some(deceived) = &self.deceived else { return };
+        let ends = |row: &Row| {
+            let is_own = matches!(&row.when, When::Own { id, .. } if *id == deceived.id);
+            is_own && !matches!(row.then, Then::Renew { .. })
+        };
+        if rows.iter().any(ends) {
+            self.deceived = None;
+        }
     }
 
     /// A reply tells the callers that have begun before its command of what is held.
     fn hears(&mut self, message: &Message, sights: &[Sight]) {
-        if !sights.iter().any(|sight| !sight.is_free(0)) || !self.processes[message.process].is_alive() {
+        let margin = self.setup.margin;
+        if !sights.iter().any(|sight| !sight.is_free(margin)) || !self.processes[message.process].is_alive() {
             return;
         }
         let callers = self.process(message.process).callers.iter_mut().enumerate();
@@ -217,6 +235,11 @@ impl World<'_> {
         all.find(|(_, document)| is_old(document))
             .map(|(name, _)| Arc::clone(name))
     }
+}
+
+/// Whether the document is that of the lock, or of one of the permits, with this name.
+pub(crate) fn is_of(document: &Name, name: &Name) -> bool {
+    document == name || name.ends_with(SEPARATOR) && document.starts_with(&**name)
 }
 
 fn sights_of(saw: &Saw) -> Vec<Sight> {

@@ -16,12 +16,18 @@ pub(crate) struct Setup {
     pub(crate) start: Start,
     /// The size of each process's connection pool.
     pub(crate) pool: usize,
+    /// Whether change streams may be used.
+    pub(crate) may_listen: bool,
+    /// The takeover margin.
+    pub(crate) margin: Ms,
     /// How many faults of each kind there may be.
     pub(crate) faults: Faults,
     /// Whether a caller comes again, for ever.
     pub(crate) again: bool,
     /// The longest time for which a lock may be free while a caller waits for it.
     pub(crate) most_free: Span,
+    /// The longest time for which a caller may wait for the end of its hold.
+    pub(crate) most_end: Span,
     /// Whether a command may arrive when its claim was won and released: then that has the lock for one lease, without a user.
     pub(crate) has_ghosts: bool,
     /// A command takes effect within this time, or never.
@@ -37,6 +43,7 @@ pub(crate) struct Caller {
     pub(crate) expiry: Ms,
     pub(crate) once: Option<Once>,
     pub(crate) min_hold: Ms,
+    pub(crate) max_hold: Option<Ms>,
     /// How its hold may end.
     pub(crate) ends: &'static [Finish],
 }
@@ -83,6 +90,12 @@ pub(crate) struct Faults {
     pub(crate) blocked: u16,
     /// A command is rejected because of the server's load, or its reply says that a part of it was.
     pub(crate) rejected: u16,
+    /// The server refuses a command, and would refuse it again.
+    pub(crate) refused: u16,
+    /// A command ends with an error before it is sent.
+    pub(crate) unsent: u16,
+    /// The server has no change streams, and says so when one is opened.
+    pub(crate) refused_streams: u16,
     /// A command arrives twice.
     pub(crate) doubled: u16,
     /// Time passes while messages are on their way.
@@ -122,6 +135,9 @@ impl Faults {
             "unclear" => &mut self.unclear,
             "blocked" => &mut self.blocked,
             "rejected" => &mut self.rejected,
+            "refused" => &mut self.refused,
+            "unsent" => &mut self.unsent,
+            "refused-stream" => &mut self.refused_streams,
             "doubled" => &mut self.doubled,
             "late" => &mut self.slow,
             "cancel" => &mut self.cancelled,
@@ -147,6 +163,7 @@ pub(crate) const PLAIN: Caller = Caller {
     expiry: 30_000,
     once: None,
     min_hold: 0,
+    max_hold: None,
     ends: &[Finish::Release],
 };
 
@@ -156,7 +173,7 @@ impl Caller {
             rules: Rules {
                 expiry: self.expiry,
                 renew_every: self.expiry / 3,
-                max_hold: None,
+                max_hold: self.max_hold,
                 min_hold: self.min_hold,
                 once: self.once,
             },
@@ -209,6 +226,10 @@ impl Caller {
                 min_hold: 2000,
                 ..self
             },
+            "most" => Self {
+                max_hold: Some(2500),
+                ..self
+            },
             "period" => once(Once::PerPeriod(3000), &[Finish::Done, Finish::Release]),
             "kept" => once(Once::Kept(5000), &[Finish::Done, Finish::Release]),
             "detach" => ends(&[Finish::Detach]),
@@ -240,9 +261,12 @@ impl Setup {
             names: processes.iter().map(of_process).collect(),
             start: Start::Plain,
             pool: 16,
+            may_listen: true,
+            margin: 0,
             faults,
             again: false,
             most_free: most_free(&processes, &faults),
+            most_end: most_end(&faults),
             latest: 85_000 * MS,
             has_ghosts: faults.doubled > 0 || faults.unclear > 0 && faults.slow > 0,
             processes,
@@ -283,4 +307,15 @@ fn most_free(processes: &[Vec<Caller>], faults: &Faults) -> Span {
         _ => 5100,
     };
     ms * MS
+}
+
+/// The longest time for which a caller may wait for the end of its hold.
+fn most_end(faults: &Faults) -> Span {
+    if faults.slow > 0 {
+        return Span::MAX;
+    }
+    let lost = 2000 * Span::from(faults.lost);
+    // A command for several locks has a limit of 500 ms.
+    let failed = 600 * Span::from(faults.unclear + faults.blocked + faults.unsent);
+    (100 + lost + failed + 400 * Span::from(faults.rejected)) * MS
 }

@@ -18,7 +18,7 @@ impl World<'_> {
         self.left = self.setup.faults;
         if self.setup.start == Start::Freed {
             // Another process has it until it ends; then the late copy gets the lock, and its reply is lost.
-            self.apply(Step::Force);
+            self.apply(Step::Force(0));
             self.apply(Step::Call(1, 0));
             self.settle();
             self.apply(Step::End(1, 0, Finish::Release));

@@ -2,11 +2,11 @@
 
 use crate::core::{Event, FaultKind};
 use crate::network::{Body, Message};
-use crate::process::{Phase, Process, State, Told};
-use crate::protocol::{News, Row, Then, When};
+use crate::process::{Holds, Phase, Process, State, Told, Waits, mark_of};
+use crate::protocol::{Document, Id, Name, News, Row, Then, When};
 use crate::setup::{Finish, Wants};
 use crate::transaction::Part;
-use crate::world::World;
+use crate::world::{Deceived, Handle, World};
 
 /// One step. Numbers are those of processes and callers, or places in the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,9 +24,12 @@ pub(crate) enum Step {
     LoseEvent(usize),
     DoubleEvent(usize),
     CloseStream(usize),
+    /// The server has no change streams.
+    RefuseStream(usize),
     ShutDown(usize),
     Crash(usize),
-    Force,
+    /// An operator releases one of the locks.
+    Force(usize),
     Delete,
     TimePasses,
 }
@@ -60,8 +63,8 @@ impl World<'_> {
             let parts = self.parts(transaction).into_iter();
             steps.extend(parts.map(|part| Step::Transact(index, part)));
         }
-        if self.left.forced > 0 && self.to_release().is_some() {
-            steps.push(Step::Force);
+        if self.left.forced > 0 && self.deceived.is_none() {
+            steps.extend((0..self.to_release().len()).map(Step::Force));
         }
         if self.left.deleted > 0 && self.to_delete().is_some() {
             steps.push(Step::Delete);
@@ -84,6 +87,9 @@ impl World<'_> {
         }
         steps.push(Step::Deliver(index));
         if matches!(message.body, Body::Watch(..)) {
+            if left.refused_streams > 0 {
+                steps.push(Step::RefuseStream(index));
+            }
             return;
         }
         if left.lost > 0 {
@@ -98,6 +104,12 @@ impl World<'_> {
         if left.rejected > 0 && !message.is_copy {
             let may_be_applied = !is_command;
             steps.push(Step::Fail(index, FaultKind::Overloaded { may_be_applied }));
+        }
+        if left.refused > 0 && is_command {
+            steps.push(Step::Fail(index, FaultKind::Lasting));
+        }
+        if left.unsent > 0 && is_command && !message.is_copy {
+            steps.push(Step::Fail(index, FaultKind::NotApplied));
         }
         if left.doubled > 0 && matches!(message.body, Body::Rows(..)) && !message.is_copy {
             steps.push(Step::Double(index));
@@ -140,7 +152,11 @@ impl World<'_> {
                     } else {
                         ends
                     };
-                    steps.extend(ends.iter().map(|finish| Step::End(number, caller, *finish)));
+                    let finish = |finish: &Finish| match finish {
+                        Finish::Detach if !self.may_detach(holds) => Finish::Release,
+                        finish => *finish,
+                    };
+                    steps.extend(ends.iter().map(|own| Step::End(number, caller, finish(own))));
                 }
                 State::Lost(_) => steps.push(Step::End(number, caller, Finish::Release)),
                 _ => {}
@@ -153,6 +169,22 @@ impl World<'_> {
         if self.left.shutdowns > 0 && has_begun && process.phase < Phase::Closed {
             steps.push(Step::ShutDown(number));
         }
+    }
+
+    /// There is one handle at a time: another lease is detached when nobody can resume the one before. The permit must be
+    /// known.
+    fn may_detach(&self, holds: &Holds) -> bool {
+        let resumes = |number: usize, caller: usize, state: &State| {
+            matches!(state, State::Waits(_)) && self.setup.caller(number, caller).wants == Wants::Lease
+        };
+        let mut processes = self.alive();
+        let is_awaited = processes.any(|(number, process)| {
+            let mut callers = process.callers.iter().enumerate();
+            callers.any(|(caller, state)| resumes(number, caller, state))
+        });
+        let is_over = |handle: &Handle| handle.is_taken || handle.is_delivered && !self.is_there(handle);
+        let is_known = holds.claims.iter().all(|(_, id, _)| !id.is_empty());
+        is_known && !is_awaited && self.handle.as_ref().is_none_or(is_over)
     }
 
     /// A lease can be resumed when its handle is known.
@@ -184,14 +216,7 @@ impl World<'_> {
                 self.network.remove(index);
             }
             Step::Fail(index, kind) => self.fail(index, kind),
-            Step::Double(index) => {
-                self.left.doubled -= 1;
-                let message = self.network[index].clone();
-                self.network.push(Message {
-                    is_copy: true,
-                    ..message
-                });
-            }
+            Step::Double(index) => self.double(index),
             Step::LoseEvent(number) => {
                 self.left.lost_events -= 1;
                 self.process(number).events.pop_front();
@@ -201,34 +226,51 @@ impl World<'_> {
                 let events = &mut self.process(number).events;
                 events.extend(events.front().cloned());
             }
-            Step::CloseStream(number) => self.close_stream(number),
+            Step::CloseStream(number) => {
+                self.left.closed_streams -= 1;
+                self.close_stream(number, false);
+            }
+            Step::RefuseStream(index) => {
+                self.left.refused_streams -= 1;
+                self.close_stream(self.network[index].process, true);
+            }
             Step::ShutDown(number) => self.shut_down(number),
             Step::Crash(number) => {
                 self.left.crashes -= 1;
                 self.crash(number);
             }
-            Step::Force => self.force(),
-            Step::Delete => {
-                self.left.deleted -= 1;
-                if let Some(name) = self.to_delete() {
-                    self.documents.remove(&name);
-                    self.report(&News { name, sight: None });
-                }
-            }
+            Step::Force(place) => self.force(place),
+            Step::Delete => self.delete(),
             Step::TimePasses => self.time_passes(),
         }
         self.network.sort_by_key(Message::order);
         self.judge_situation();
     }
 
-    fn close_stream(&mut self, number: usize) {
-        self.left.closed_streams -= 1;
+    fn double(&mut self, index: usize) {
+        self.left.doubled -= 1;
+        let message = self.network[index].clone();
+        self.network.push(Message {
+            is_copy: true,
+            ..message
+        });
+    }
+
+    fn delete(&mut self) {
+        self.left.deleted -= 1;
+        if let Some(name) = self.to_delete() {
+            self.documents.remove(&name);
+            self.report(&News { name, sight: None });
+        }
+    }
+
+    fn close_stream(&mut self, number: usize, is_lasting: bool) {
         let process = self.process(number);
         process.stream = None;
         process.events.clear();
         self.network
             .retain(|message| message.process != number || !matches!(message.body, Body::Watch(..)));
-        self.feed(number, Event::Closed { is_lasting: false });
+        self.feed(number, Event::Closed { is_lasting });
     }
 
     /// The command ends with a fault.
@@ -237,7 +279,9 @@ impl World<'_> {
         match kind {
             FaultKind::Unclear => left.unclear -= 1,
             FaultKind::Blocked => left.blocked -= 1,
-            _ => left.rejected -= 1,
+            FaultKind::Lasting | FaultKind::Damaged => left.refused -= 1,
+            FaultKind::NotApplied | FaultKind::Unreachable { .. } => left.unsent -= 1,
+            FaultKind::Overloaded { .. } => left.rejected -= 1,
         }
         let failed = self.network[index].failed(kind);
         let is_command = self.network[index].is_command();
@@ -269,17 +313,44 @@ impl World<'_> {
     }
 
     /// An operator releases the lock that was read.
-    fn force(&mut self) {
+    fn force(&mut self, place: usize) {
         self.left.forced -= 1;
-        self.deceived = self.to_release();
-        let Some(document) = self.documents.get("n") else {
-            return;
-        };
+        let (name, user) = self.to_release().swap_remove(place);
+        let document = &self.documents[&name];
         let (lock_id, token) = (document.lock_id.clone(), document.token.clone());
+        self.judge.is_forced(&name);
+        self.deceived = user.zip(lock_id.text()).map(|(process, id)| Deceived {
+            process,
+            name: name.clone(),
+            id: id.clone(),
+        });
         self.run(&Row {
-            name: "n".into(),
+            name,
             when: When::AsRead { lock_id, token },
             then: Then::Force,
         });
+    }
+
+    /// The locks that an operator may release, and the processes that rely on them: those of holds, of sets that wait for others, and of
+    /// a detached lease.
+    fn to_release(&self) -> Vec<(Name, Option<usize>)> {
+        let user = |(name, document): (&Name, &Document)| {
+            let id = document.lock_id.text()?;
+            let holds = |holds: &Holds| holds.claims.iter().any(|(_, own, _)| own == id);
+            let mark = Id::parse(id).map(Id::mark);
+            let waits = |number, waits: &Waits| waits.names.contains(name) && mark == Some(mark_of(number));
+            let has_it = |(number, process): &(usize, &Process)| {
+                process.holds().any(holds)
+                    || process
+                        .waits()
+                        .any(|own| waits(*number, own) && own.names.len() > 1)
+            };
+            let user = self.alive().find(has_it).map(|(number, _)| number);
+            let is_lease = self.handle.as_ref().is_some_and(|handle| handle.has(name, id));
+            (user.is_some() || is_lease).then(|| (name.clone(), user))
+        };
+        let documents = self.documents.iter();
+        let held = documents.filter(|(_, document)| !document.is_free(self.ms(), self.setup.margin));
+        held.filter_map(user).collect()
     }
 }

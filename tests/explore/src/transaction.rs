@@ -2,7 +2,7 @@
 
 use crate::core::{Event, Hold};
 use crate::network::Role;
-use crate::process::{Before, State};
+use crate::process::{Awaited, Before, State};
 use crate::protocol::{LockId, Name, Row, Then, When};
 use crate::world::World;
 
@@ -12,7 +12,10 @@ pub(crate) struct Transaction {
     caller: usize,
     hold: Hold,
     marks: bool,
+    /// The documents that its last statement changes, each with its claim.
     rows: Vec<(Name, LockId, i64)>,
+    /// The tokens of its hold.
+    tokens: Vec<i64>,
     stage: Stage,
     /// Its caller waits no longer, or knows no outcome.
     is_ended: bool,
@@ -58,20 +61,14 @@ impl World<'_> {
             return;
         };
         holds.has_committed = true;
-        let ids = holds.ids.iter().cloned();
-        let rows = holds
-            .names
-            .iter()
-            .cloned()
-            .zip(ids)
-            .map(|(name, (id, token))| (name, id, token));
-        let (hold, rows) = (holds.hold, rows.collect());
+        let (hold, rows, tokens) = (holds.hold, holds.claims.clone(), holds.tokens.clone());
         self.transactions.push(Transaction {
             process: number,
             caller,
             hold,
             marks,
             rows,
+            tokens,
             stage: Stage::Begun,
             is_ended: false,
         });
@@ -137,6 +134,10 @@ impl World<'_> {
                 };
             }
             (Part::Proceeds, Stage::Blocks) => {
+                let mut holds = transaction.rows.iter().zip(&transaction.tokens);
+                let is_last = holds.all(|((name, ..), token)| self.is_last_token(name, *token));
+                self.judge
+                    .unless(is_last, "a transaction commits under the hold of another caller");
                 if transaction.marks {
                     self.mark(&transaction);
                 }
@@ -161,9 +162,13 @@ impl World<'_> {
         }
         let cell = self.processes[number].cell(transaction.caller, Role::Commit);
         let awaited = (was_made.is_none() && transaction.marks).then_some(cell);
-        self.process(number)
-            .awaited
-            .extend(awaited.map(|cell| (cell, Before::Held)));
+        let (since, before) = (self.now, Before::Held);
+        self.process(number).awaited.extend(awaited.map(|cell| Awaited {
+            cell,
+            since,
+            before,
+            until: since,
+        }));
         let (hold, marks) = (transaction.hold, transaction.marks);
         self.feed(
             number,

@@ -5,18 +5,18 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::core::limits::NO_REPLY;
-use crate::core::{Effect, Ending, Event, Hold, Key, MS, Time, Waiter, Wanted};
+use crate::core::{Effect, Ending, Event, Key, MS, Time, Waiter, Wanted};
 use crate::hash::Relative;
 use crate::judge::Judge;
 use crate::network::{Body, Cell, Message, Role};
-use crate::process::{Before, Holds, Phase, Process, State, Waits};
+use crate::process::{Awaited, Before, Holds, Phase, Process, State, Waits};
 use crate::protocol::text::mark_of;
 use crate::protocol::{Document, LockId, Ms, Name};
 use crate::setup::{Caller, Faults, Finish, Setup, Start, Wants};
 use crate::transaction::Transaction;
 
-/// A time in 1970 at which each run begins.
-const BEGIN: Time = Time(1_000_000_000 * MS);
+/// A time in 1970 at which each run begins: a period of work that may succeed once in each ends 100 ms later.
+const BEGIN: Time = Time(1_000_001_900 * MS);
 
 /// For how long a detached lease lasts.
 const TTL: Ms = 30_000;
@@ -35,11 +35,18 @@ pub(crate) struct World<'a> {
     pub(crate) kept: Vec<Kept>,
     pub(crate) handle: Option<Handle>,
     pub(crate) transactions: Vec<Transaction>,
-    /// An operator has released the lock of this claim, and its process cannot know that yet.
-    pub(crate) deceived: Option<(usize, Key, LockId)>,
+    pub(crate) deceived: Option<Deceived>,
     pub(crate) judge: Judge,
     /// The random bits of the next event.
     pub(crate) chance: u64,
+}
+
+/// An operator has released a lock, and the process that had it by this id cannot know that yet.
+#[derive(Debug, Clone, Hash)]
+pub(crate) struct Deceived {
+    pub(crate) process: usize,
+    pub(crate) name: Name,
+    pub(crate) id: LockId,
 }
 
 /// A command that an engine keeps until then, or until its reply.
@@ -56,6 +63,8 @@ pub(crate) struct Kept {
 pub(crate) struct Handle {
     /// The process that has detached it.
     pub(crate) process: usize,
+    /// How many there were before it: each has ids of its own.
+    round: u16,
     pub(crate) leases: Vec<(Name, LockId)>,
     /// The caller that has detached it knows that.
     pub(crate) is_delivered: bool,
@@ -63,10 +72,17 @@ pub(crate) struct Handle {
     pub(crate) is_taken: bool,
 }
 
+impl Handle {
+    /// Whether the document of this name has this id, by which the lease can be resumed.
+    pub(crate) fn has(&self, name: &Name, id: &LockId) -> bool {
+        self.is_delivered && self.leases.iter().any(|(own, lease)| (own, lease) == (name, id))
+    }
+}
+
 impl<'a> World<'a> {
     pub(crate) fn new(setup: &'a Setup) -> Self {
         let process = |(number, callers): (usize, &Vec<Caller>)| {
-            Arc::new(Process::new(number, callers.len(), setup.pool, BEGIN))
+            Arc::new(Process::new(number, callers.len(), setup, BEGIN))
         };
         let world = Self {
             setup,
@@ -146,6 +162,7 @@ impl<'a> World<'a> {
     fn perform(&mut self, number: usize, effect: Effect<Cell>) {
         match effect {
             Effect::Run(flight, rows, order, limit) => {
+                self.ends_deception(&rows);
                 let mut hasher = Relative::new(self.now);
                 format!("{rows:?}{order:?}").hash(&mut hasher);
                 self.send(
@@ -278,37 +295,42 @@ impl<'a> World<'a> {
         if let Finish::Commit { marks } = finish {
             return self.begin_transaction(number, caller, marks);
         }
-        let (hold, how, before) = match self.goes(number, caller) {
+        let (hold, how, before, until) = match self.goes(number, caller) {
             State::Holds(holds) => {
                 let how = match finish {
                     Finish::Done => Ending::Done,
                     Finish::Detach => self.detach(number, &holds),
                     _ => Ending::Release,
                 };
-                (holds.hold, how, self.before_end(&holds))
+                (holds.hold, how, self.before_end(number, &holds), holds.until)
             }
-            State::Lost(hold) => (hold, Ending::Release, Before::Lost),
+            State::Lost(hold) => (hold, Ending::Release, Before::Lost, self.now),
             _ => return,
         };
-        let cell = self.processes[number].cell(caller, Role::End);
-        self.process(number).awaited.push((cell, Before::Held));
+        let (cell, since) = (self.processes[number].cell(caller, Role::End), self.now);
+        self.process(number).awaited.push(Awaited {
+            cell,
+            since,
+            before: Before::Held,
+            until,
+        });
         self.feed(number, Event::End(hold, how, Some(cell)));
         // What is handed over at once cannot be known to be lost.
         let mut awaited = self.process(number).awaited.iter_mut();
-        if let Some((_, own)) = awaited.find(|(own, _)| *own == cell) {
-            *own = before;
+        if let Some(own) = awaited.find(|own| own.cell == cell) {
+            own.before = before;
         }
     }
 
     fn detach(&mut self, number: usize, holds: &Holds) -> Ending {
-        let ids: Vec<LockId> = holds
-            .names
-            .iter()
-            .map(|name| format!("h{name}#1").into())
-            .collect();
-        let leases = holds.names.iter().cloned().zip(ids.iter().cloned()).collect();
+        let names = holds.claims.iter().map(|(name, ..)| name);
+        let round = self.handle.as_ref().map_or(0, |handle| handle.round + 1);
+        let leases = names.map(|name| (name.clone(), format!("h{name}#{round}").into()));
+        let leases: Vec<(Name, LockId)> = leases.collect();
+        let ids = leases.iter().map(|(_, id)| id.clone()).collect();
         self.handle = Some(Handle {
             process: number,
+            round,
             leases,
             is_delivered: false,
             is_taken: false,
@@ -359,40 +381,26 @@ impl<'a> World<'a> {
     }
 
     /// What has become of a hold, whether its holder knows that or not.
-    fn before_end(&self, holds: &Holds) -> Before {
-        let is_replaced = |(name, (id, token)): &(&Name, &(LockId, i64))| {
+    fn before_end(&self, number: usize, holds: &Holds) -> Before {
+        let is_replaced = |(name, id, token): &&(Name, LockId, i64)| {
             let has_id = |own: &LockId| own == id || **own == *mark_of(id);
-            let document = self.documents.get(*name);
+            let document = self.documents.get(name);
             !document.is_some_and(|document| {
                 document.lock_id.text().is_some_and(has_id) && document.token.long() == Some(*token)
             })
         };
-        let replaced = holds.names.iter().zip(&holds.ids).filter(is_replaced);
-        let replaced: Vec<_> = replaced
-            .map(|(name, (_, token))| (name.clone(), *token))
-            .collect();
+        // What can be handed over at once cannot be known to be lost.
+        let process = &self.processes[number];
+        let is_wanted = |name: &Name| process.waits().any(|waits| waits.names.contains(name));
+        let may_be_handed_over =
+            |name: &Name| holds.has_committed || holds.names.len() > 1 && is_wanted(name);
+        let replaced = holds.claims.iter().filter(is_replaced);
+        let replaced = replaced.filter(|(name, id, _)| !id.is_empty() && !may_be_handed_over(name));
+        let replaced: Vec<_> = replaced.map(|(name, _, token)| (name.clone(), *token)).collect();
         if replaced.is_empty() {
             Before::Held
         } else {
-            Before::Replaced(replaced)
+            Before::Replaced(replaced, holds.tokens.clone())
         }
-    }
-
-    /// The claim that has the lock which an operator may release.
-    pub(crate) fn to_release(&self) -> Option<(usize, Key, LockId)> {
-        let document = self
-            .documents
-            .get("n")
-            .filter(|document| !document.is_free(self.ms(), 0))?;
-        let id = document.lock_id.text()?;
-        let held = |(number, process): (usize, &Process)| {
-            process.holds().find_map(|holds| match holds.hold {
-                Hold::One(claim, _) if holds.ids.iter().any(|(own, _)| own == id) => {
-                    Some((number, claim, Arc::clone(id)))
-                }
-                _ => None,
-            })
-        };
-        self.alive().find_map(held)
     }
 }

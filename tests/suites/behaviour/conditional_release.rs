@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use mongolock::{FencingToken, LockState};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
 use tokio::task::JoinSet;
 
 use crate::conformance::conformance;
 use crate::fixture::{Fixture, acquire_and_release, assert_released, renewing};
-use crate::waiter_documents::until_in_line;
 use crate::waiting::until_lost;
 
 conformance!(
@@ -66,15 +65,15 @@ async fn a_minimum_hold_is_ended_by_its_token(fixture: Fixture) {
 #[tokio::test]
 async fn holds_that_are_handed_over_share_the_token_of_the_document() {
     let fixture = Fixture::mongodb().await;
-    let before = fixture.rival().lock("queue").await.unwrap();
+    let before = fixture.provider.lock("queue").await.unwrap();
     let mut waiters = JoinSet::new();
     for _ in 0..3 {
         let lock = fixture.provider.lock("queue");
         waiters.spawn(async move { lock.acquire().await.unwrap() });
         tokio::task::yield_now().await;
     }
-    // The first request has been refused: only the next one reserves tokens for those behind it.
-    until_in_line(fixture.database(), "queue").await;
+    let all_wait = || async { (fixture.provider.health().await.waiting == 3).then_some(()) };
+    must(eventually(AMPLE, "three calls that wait", all_wait).await);
     before.release().await.unwrap();
     let holder = waiters.join_next().await.unwrap().unwrap();
     let seen = fixture.info("queue").await.fencing_token;

@@ -8,9 +8,11 @@ use mongodb::options::{IndexOptions, ReturnDocument};
 use mongodb::{Collection, IndexModel};
 use mongolock::{IndexState, LockError, LockState};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
+use crate::competition::{Competition, SECTION, SHARED};
 use crate::fixture::Fixture;
+use crate::waiter_documents::{until_empty, waiters};
 use crate::waiting::{acquired, waiter};
 
 /// One acquisition as the .NET library makes it: a lock is free if `expiresAt` is missing or has passed, and the token
@@ -243,4 +245,30 @@ async fn the_dotnet_library_leaves_marks_alone() {
     assert!(busy.is_none(), "the .NET library holds the lock");
     assert_eq!(theirs.release("shared").await, 1);
     lock.acquire().await.unwrap().done().await.unwrap();
+}
+
+/// The .NET library sees the lock free now and then, and knows nothing of an order between processes.
+#[tokio::test]
+async fn processes_in_turn_share_with_dotnet() {
+    let fixture = Fixture::mongodb().await;
+    let locks = fixture.locks();
+    let competition = Competition::begin(&[fixture.process("a"), fixture.process("b")]);
+    let dotnet = tokio::spawn(async move {
+        let mut turns = 0;
+        while turns < 3 {
+            if let Some(lock) = DotnetLock::acquire(&locks, SHARED).await {
+                turns += 1;
+                sleep(SECTION).await;
+                assert_eq!(lock.release(SHARED).await, 1, "nobody else has taken it");
+            }
+            // Its pauses while the lock is held.
+            sleep(Duration::from_millis(fastrand::u64(10..=800))).await;
+        }
+    });
+    competition.until_each_had(20).await;
+    let ended = timeout(AMPLE, dotnet).await;
+    ended.expect(".NET has its turns").unwrap();
+    competition.until_each_had(20).await;
+    competition.end().await;
+    until_empty(&waiters(fixture.database())).await;
 }

@@ -1,19 +1,18 @@
-//! The documents of the line in which processes wait: what is sent for them, and what their loss or damage costs.
+//! The line in which processes wait: their order, what is sent for their documents, and what the loss or damage of these costs.
 
 use std::time::Duration;
 
 use mongodb::Collection;
 use mongodb::bson::{Bson, DateTime, Document, doc};
-use mongolock::LockProvider;
+use mongolock::{LockError, LockGuard, LockProvider};
 use mongolock_tests::{AMPLE, FailPoint, eventually, must, recorded};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep};
 
 use crate::competition::{Competition, SECTION, SHARED, compete};
-use crate::fixture::{Fixture, acquire_and_release, patient};
-use crate::interop_dotnet::DotnetLock;
+use crate::fixture::{Fixture, acquire_and_release, in_time, patient};
 use crate::servers::{WITHOUT_WAITERS, guarded};
-use crate::waiter_documents::{count, on_waiters, until_empty, waiters};
+use crate::waiter_documents::{count, line, on_waiters, until_empty, waiters};
 
 /// The longest time that a waiter leaves a lock that is free to all before it in line.
 const TIME_SLOTS: Duration = Duration::from_millis(50);
@@ -200,32 +199,6 @@ async fn documents_of_expired_waiters_cost_some_turns_and_then_nothing() {
     competition.end().await;
 }
 
-/// The .NET library sees the lock free now and then, and knows nothing of the line.
-#[tokio::test]
-async fn processes_in_line_share_with_dotnet() {
-    let fixture = Fixture::mongodb().await;
-    let locks = fixture.locks();
-    let competition = Competition::begin(&[fixture.process("a"), fixture.process("b")]);
-    let dotnet = tokio::spawn(async move {
-        let mut turns = 0;
-        while turns < 3 {
-            if let Some(lock) = DotnetLock::acquire(&locks, SHARED).await {
-                turns += 1;
-                sleep(SECTION).await;
-                assert_eq!(lock.release(SHARED).await, 1, "nobody else has taken it");
-            }
-            // Its pauses while the lock is held.
-            sleep(Duration::from_millis(fastrand::u64(10..=800))).await;
-        }
-    });
-    competition.until_each_had(20).await;
-    let ended = timeout(AMPLE, dotnet).await;
-    ended.expect(".NET has its turns").unwrap();
-    competition.until_each_had(20).await;
-    competition.end().await;
-    until_empty(&waiters(fixture.database())).await;
-}
-
 /// A user without a right on the documents works as one without a line; the server refuses them once and not for each wait.
 #[tokio::test]
 async fn a_provider_that_may_not_write_the_documents_waits_without_an_order() {
@@ -260,4 +233,96 @@ async fn documents_that_fail_for_a_while_cost_order_only() {
     competition.until_in_rotation().await;
     competition.end().await;
     until_empty(&waiters).await;
+}
+
+/// Waits until the line of this lock has these owners.
+async fn until_line_is(fixture: &Fixture, name: &str, owners: &[&str]) {
+    let reached = || async { (line(fixture.database(), name).await == owners).then_some(()) };
+    must(eventually(AMPLE, "the line of these owners", reached).await);
+}
+
+/// Has these waiters release the lock as soon as they have it.
+async fn until_served(waiters: impl IntoIterator<Item = JoinHandle<LockGuard>>) {
+    let mut serving = JoinSet::new();
+    for waiter in waiters {
+        serving.spawn(async move { waiter.await.unwrap().release().await.unwrap() });
+    }
+    in_time(serving.join_all()).await;
+}
+
+fn wait(provider: &LockProvider, name: &str) -> JoinHandle<LockGuard> {
+    let lock = provider.lock(name).acquire_timeout(AMPLE);
+    tokio::spawn(async move { lock.acquire().await.unwrap() })
+}
+
+/// The number of rounds in which three processes wait.
+const ROUNDS: usize = 12;
+
+/// The order is a hint, which a slow machine may break. By chance most of the rounds are in one of six orders once in
+/// a thousand runs.
+#[tokio::test]
+async fn waiters_are_served_in_the_order_of_their_line() {
+    let fixture = Fixture::mongodb().await;
+    let owners = ["first", "second", "third"];
+    let processes = owners.map(|owner| fixture.process(owner));
+    let mut in_order = 0;
+    for _ in 0..ROUNDS {
+        let held = fixture.provider.lock("line").await.unwrap();
+        let mut served = JoinSet::new();
+        for (place, process) in processes.iter().enumerate() {
+            let waiter = wait(process, "line");
+            until_line_is(&fixture, "line", &owners[..=place]).await;
+            served.spawn(async move {
+                let guard = waiter.await.unwrap();
+                let token = guard.fencing_token();
+                sleep(SECTION).await;
+                guard.release().await.unwrap();
+                (token, place)
+            });
+        }
+        held.release().await.unwrap();
+        let mut served = served.join_all().await;
+        served.sort_unstable();
+        in_order += usize::from(served.into_iter().map(|(_, place)| place).eq(0..3));
+        // They leave the line a tenth of a second after their last use.
+        sleep(Duration::from_millis(300)).await;
+    }
+    assert!(in_order > ROUNDS / 2, "{in_order} of {ROUNDS} rounds");
+}
+
+#[tokio::test]
+async fn a_waiter_that_gives_up_leaves_the_line() {
+    let fixture = Fixture::mongodb().await;
+    let held = fixture.provider.lock("left").await.unwrap();
+    let limited = fixture.process("limited").lock("left");
+    let limited = limited.acquire_timeout(Duration::from_secs(2));
+    let limited = tokio::spawn(async move { limited.acquire().await });
+    until_line_is(&fixture, "left", &["limited"]).await;
+    let error = limited.await.unwrap().unwrap_err();
+    assert!(matches!(error, LockError::Timeout { .. }), "{error}");
+    until_line_is(&fixture, "left", &[]).await;
+
+    let cancelled = wait(&fixture.process("cancelled"), "left");
+    until_line_is(&fixture, "left", &["cancelled"]).await;
+    let patient = wait(&fixture.process("patient"), "left");
+    until_line_is(&fixture, "left", &["cancelled", "patient"]).await;
+    cancelled.abort();
+    until_line_is(&fixture, "left", &["patient"]).await;
+    held.release().await.unwrap();
+    until_served([patient]).await;
+}
+
+#[tokio::test]
+async fn a_shutdown_leaves_the_line() {
+    let fixture = Fixture::mongodb().await;
+    let held = fixture.provider.lock("shut down").await.unwrap();
+    let ending = fixture.process("ending");
+    let lock = ending.lock("shut down");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    until_line_is(&fixture, "shut down", &["ending"]).await;
+    ending.shutdown().await;
+    assert_eq!(line(fixture.database(), "shut down").await, Vec::<String>::new());
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!(matches!(error, LockError::ShutDown { .. }), "{error}");
+    held.release().await.unwrap();
 }

@@ -4,20 +4,22 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use mongolock::{DistributedLock, LockContext, LockError, LockProvider};
-use mongolock_tests::{AMPLE, Purpose, recorded};
+use mongolock_tests::{AMPLE, Purpose, eventually, must, recorded};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::conformance::conformance;
 use crate::fixture::{Fixture, assert_released, in_time};
 use crate::waiter_documents::until_in_line;
+use crate::waiting::{release_to, waiter};
 
 conformance!(
     a_set_holds_all_names_and_releases_them,
     names_are_sorted_and_count_once,
     wrong_names_are_refused,
-    a_set_that_does_not_get_all_holds_nothing,
-    a_set_that_polls_holds_nothing_either,
+    a_set_leaves_what_it_cannot_use,
+    a_set_that_polls_leaves_it_too,
+    an_error_names_the_lock_that_a_set_has_waited_for,
     a_try_finds_all_or_nothing,
     a_waiting_set_gets_the_locks_as_they_are_released,
     a_hold_that_was_handed_over_is_released_for_a_set,
@@ -80,40 +82,74 @@ async fn wrong_names_are_refused(fixture: Fixture) {
     assert!(fixture.is_free("a").await);
 }
 
-/// While a set waits for one lock, which another process or a caller of its own process holds, the others are free.
-async fn a_set_that_does_not_get_all_holds_nothing(fixture: Fixture) {
-    holds_nothing(&fixture, &fixture.provider, &fixture.rival()).await;
-    holds_nothing(&fixture, &fixture.provider, &fixture.provider).await;
+/// While a set waits for one lock, which another process or a caller of its own process holds, the locks behind it are free, and
+/// those before it are held or free.
+async fn a_set_leaves_what_it_cannot_use(fixture: Fixture) {
+    leaves_locks(&fixture, &fixture.provider, &fixture.rival()).await;
+    leaves_locks(&fixture, &fixture.provider, &fixture.provider).await;
 }
 
-/// Without a stream the first in line sends rounds without a look while the holder has not held the lock for long.
-async fn a_set_that_polls_holds_nothing_either(fixture: Fixture) {
+/// Without a stream a set asks again and again.
+async fn a_set_that_polls_leaves_it_too(fixture: Fixture) {
     let polling = fixture.with(|options| options.wake_up(false));
-    holds_nothing(&fixture, &polling, &fixture.rival()).await;
+    leaves_locks(&fixture, &polling, &fixture.rival()).await;
 }
 
-/// Checks that the other locks of a set that waits for `b` are free for others, and that it gets them after the release.
-async fn holds_nothing(fixture: &Fixture, provider: &LockProvider, holder: &LockProvider) {
+/// Checks what a set has that waits for `b`, and that it gets all after the release.
+async fn leaves_locks(fixture: &Fixture, provider: &LockProvider, holder: &LockProvider) {
     let held = holder.lock("b").await.unwrap();
     let set = provider.lock_all(["a", "b", "c"]).acquire_timeout(AMPLE);
     let waiting = tokio::spawn(async move { set.acquire().await });
-    if std::ptr::eq(provider, holder) {
+    if cfg!(feature = "next") {
+        let has_first = || async { (!fixture.is_free("a").await).then_some(()) };
+        must(eventually(AMPLE, "the set has its first lock", has_first).await);
+    } else if std::ptr::eq(provider, holder) {
         // It waits for the other caller of its process, and sends nothing.
         sleep(Duration::from_millis(50)).await;
     } else if !fixture.is_in_memory() {
         // Before that a round may meet one of the users of the other locks, and after three such rounds the set acquires
         // its locks one by one. In memory no round takes long enough.
-        until_in_line(fixture.database(), "b").await;
+        until_in_line(provider, 1, fixture.database(), "b").await;
     }
-    let mut free = 0;
+    let mut free = Vec::new();
     for _ in 0..20 {
-        free += u32::from(fixture.is_free("a").await && fixture.is_free("c").await);
+        free.push([fixture.is_free("a").await, fixture.is_free("c").await]);
         sleep(Duration::from_millis(20)).await;
     }
-    assert!(free >= 10, "the other locks were free {free} times of 20");
+    let expected = if cfg!(feature = "next") {
+        // It keeps those before the one that it waits for.
+        ([false, true], 20)
+    } else {
+        ([true, true], 10)
+    };
+    let times = free.iter().filter(|free| **free == expected.0).count();
+    assert!(times >= expected.1, "{expected:?}: {free:?}");
     held.release().await.unwrap();
     let guard = in_time(waiting).await.unwrap().unwrap();
     guard.release().await.unwrap();
+}
+
+/// Of two sets that wait, the second one finds the lock that the first one keeps, if it keeps one.
+async fn an_error_names_the_lock_that_a_set_has_waited_for(fixture: Fixture) {
+    let held = fixture.rival().lock("b").await.unwrap();
+    let set = |owner| fixture.process(owner).lock_all(["a", "b"]);
+    let first = waiter(set("first"));
+    let expected = if cfg!(feature = "next") {
+        let has_first = || async { (!fixture.is_free("a").await).then_some(()) };
+        must(eventually(AMPLE, "the set has its first lock", has_first).await);
+        ("a", "first")
+    } else {
+        ("b", "rival")
+    };
+    // On a slow machine the first reply takes seconds.
+    let second = set("second").acquire_timeout(Duration::from_secs(6));
+    match second.acquire().await {
+        Err(LockError::Timeout { name, holder, .. }) => {
+            assert_eq!((&*name, holder.as_deref()), (expected.0, Some(expected.1)));
+        }
+        other => panic!("{other:?}"),
+    }
+    release_to(held, first, AMPLE).await;
 }
 
 async fn a_try_finds_all_or_nothing(fixture: Fixture) {

@@ -24,6 +24,7 @@ mod in_flight;
 mod index;
 mod info_stream;
 mod interop_dotnet;
+#[cfg(not(feature = "next"))]
 mod line;
 mod lock_set;
 mod many_waiters;

@@ -98,13 +98,15 @@ async fn a_look_finds_released_expired_and_deleted_locks() {
         let (provider, commands) = looking_only(&fixture).await;
         plant(&fixture, EACH, HOUR).await;
         let waiters = wait_for(&provider, 0..EACH);
-        until_looked_at(&commands, "0").await;
-        sleep(Duration::from_secs(1)).await;
-        commands.clear();
-        sleep(Duration::from_secs(2)).await;
-        let sent = commands.take();
-        let looks = names(&sent).iter().filter(|name| **name == "find").count();
-        assert!(looks > 0 && looks == sent.len(), "{end}: {:?}", names(&sent));
+        // A call asks by some requests of its own before it looks.
+        let only_looks = || async {
+            commands.clear();
+            sleep(Duration::from_secs(2)).await;
+            let sent = commands.take();
+            let looks = names(&sent).iter().filter(|name| **name == "find").count();
+            (looks > 0 && looks == sent.len()).then_some(())
+        };
+        must(eventually(AMPLE / 2, "looks and nothing else", only_looks).await);
         let mut ended = doc! { "expiresAt": DateTime::now() };
         if end == "released" {
             ended.insert("lockId", "");
@@ -196,7 +198,8 @@ async fn a_call_that_was_never_sent_is_not_busy() {
     all_served(waiters, AMPLE).await;
 }
 
-/// A look that fails is repeated, and its error is the one of the calls whose time is up.
+/// A look that fails is repeated, and its error is the one of the calls whose time is up, unless they ask by requests of their own
+/// then.
 #[tokio::test]
 async fn a_look_that_fails_is_repeated() {
     let fixture = Fixture::mongodb().await;
@@ -209,7 +212,9 @@ async fn a_look_that_fails_is_repeated() {
     let point = must(point.enable_for(fixture.db()).await);
     let short = provider.lock(0).acquire_timeout(Duration::from_secs(3));
     let behind = short.acquire().await.unwrap_err();
-    assert!(matches!(behind, LockError::Mongo(_)), "{behind}");
+    // The last reply decides: it may be that to a request.
+    let is_answered = cfg!(feature = "next") && matches!(behind, LockError::Timeout { .. });
+    assert!(is_answered || matches!(behind, LockError::Mongo(_)), "{behind}");
     must(point.clear().await);
     let known = || async {
         let tried = provider.lock(1).try_acquire().await;

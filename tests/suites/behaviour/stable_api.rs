@@ -91,7 +91,7 @@ async fn hold_and_wait(provider: &LockProvider, database: &Database) {
     let waiting = tokio::spawn(rival.lock("held").acquire());
     let streams = || async { (rival.health().await.wake_up == WakeUp::Stream).then_some(()) };
     must(eventually(AMPLE, "a change stream", streams).await);
-    until_in_line(database, "held").await;
+    until_in_line(&rival, 1, database, "held").await;
     let end = async || {
         let document = lock_document(database, "held").await?;
         document.get_datetime("expiresAt").ok().copied()

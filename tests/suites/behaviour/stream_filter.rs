@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use mongodb::Collection;
 use mongodb::bson::{Document, doc};
 use mongolock::{LockError, LockProvider};
 use mongolock_tests::{AMPLE, Commands, FailPoint, eventually, must};
@@ -120,6 +119,7 @@ async fn await_others(provider: LockProvider, holder: LockProvider, is_over: Arc
 }
 
 /// However often the awaited locks change, a stream is opened at most every two seconds.
+#[cfg(not(feature = "next"))]
 #[tokio::test]
 async fn the_filter_is_changed_at_most_every_two_seconds() {
     let fixture = Fixture::mongodb().await;
@@ -201,7 +201,7 @@ async fn a_change_of_the_filter_outlives_the_collection() {
     release_to(held, third_waiter, WOKEN).await;
 }
 
-/// The server refuses the stream with another filter: the one before has ended, and a stream is opened without a time.
+/// The server refuses the stream with another filter: the one before has ended or goes on, and a stream is opened without a time.
 #[tokio::test]
 async fn a_refused_change_of_the_filter_loses_no_waiter() {
     // 286: the history of the server does not reach back so far. 280: a fatal error of the stream.
@@ -226,12 +226,15 @@ async fn a_refused_change_of_the_filter_loses_no_waiter() {
         for (held, waiter) in held.into_iter().zip([first_waiter, second_waiter]) {
             release_to(held, waiter, WOKEN).await;
         }
-        assert!(start_times(&commands).ends_with(&[true, false]), "{code}");
+        // A second stream that is opened beside the first one begins at no time of the server.
+        let begin_at = [cfg!(not(feature = "next")), false];
+        assert!(start_times(&commands).ends_with(&begin_at), "{code}");
     }
 }
 
 /// A process that awaits so many locks that its stream has no names in its filter gets the events of all others: when
 /// they are many, it closes the stream and polls for a while.
+#[cfg(not(feature = "next"))]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_costs_too_much_is_closed() {
     let fixture = Fixture::mongodb().await;
@@ -260,7 +263,8 @@ async fn a_stream_that_costs_too_much_is_closed() {
 }
 
 /// Releases two thousand locks a second that others have.
-async fn release_others(locks: Collection<Document>) {
+#[cfg(not(feature = "next"))]
+async fn release_others(locks: mongodb::Collection<Document>) {
     let other = |number: u32| doc! { "_id": format!("other {number}"), "lockId": "" };
     locks.insert_many((0..1000).map(other)).await.unwrap();
     let others = || doc! { "_id": { "$regex": "^other" } };

@@ -18,8 +18,9 @@ conformance!(
     the_lock_overrides_its_provider,
 );
 
-/// The time for which the server delays a release in these tests: longer than any call that does not wait for it.
-const DELAY: Duration = Duration::from_secs(3);
+/// The time for which the server delays a release in these tests: longer than any call that does not wait for it, and shorter
+/// than the limit of a release.
+const DELAY: Duration = Duration::from_millis(1500);
 
 fn unawaited(provider: &LockProvider, name: &str) -> DistributedLock {
     provider.lock(name).await_release(false)
@@ -44,9 +45,9 @@ fn next(commands: u32) -> FailPoint {
     FailPoint::on(&["findAndModify"]).times(commands)
 }
 
-/// Runs a body under the lock that sets a fail point: it hits the release, and not the acquisition.
-async fn run_before(lock: &DistributedLock, db: &TestDb, point: FailPoint) -> FailPointGuard {
-    let body = async |_| Ok::<_, LockError>(fail(db, point).await);
+/// Runs a body under the lock that sets a fail point: it hits the release, and not the acquisition. Returns when the body ended.
+async fn run_before(lock: &DistributedLock, db: &TestDb, point: FailPoint) -> (FailPointGuard, Instant) {
+    let body = async |_| Ok::<_, LockError>((fail(db, point).await, Instant::now()));
     lock.run(body).await.unwrap()
 }
 
@@ -127,8 +128,7 @@ async fn the_call_does_not_wait_for_the_reply() {
     let fixture = Fixture::mongodb().await;
     fixture.until_indexed().await;
     let lock = unawaited(&fixture.provider, "slow").min_hold(Duration::from_millis(1));
-    let begun = Instant::now();
-    let _point = run_before(&lock, fixture.db(), next(1).block(DELAY)).await;
+    let (_point, begun) = run_before(&lock, fixture.db(), next(1).block(DELAY)).await;
     assert!(begun.elapsed() < DELAY, "{:?}", begun.elapsed());
     let tried = lock.try_acquire().await.unwrap();
     assert!(tried.is_some(), "a try waits for the release");
@@ -141,8 +141,12 @@ async fn a_release_without_a_reply_is_an_error_of_the_next_try() {
     let fixture = Fixture::mongodb().await;
     fixture.until_indexed().await;
     let lock = unawaited(&fixture.provider, "silent").min_hold(Duration::from_millis(1));
-    let _point = run_before(&lock, fixture.db(), next(2).block(DELAY)).await;
-    let limit = Duration::from_secs(1);
+    // What was seen of a holder before says nothing.
+    let before = fixture.rival().lock("silent").await.unwrap();
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    before.release().await.unwrap();
+    let (_point, _) = run_before(&lock, fixture.db(), next(2).block(DELAY * 2)).await;
+    let limit = DELAY / 2;
     let tried = lock.clone().acquire_timeout(limit).try_acquire().await;
     assert!(matches!(tried, Err(LockError::Mongo(_))), "{tried:?}");
     let waited = lock.acquire_timeout(limit).acquire().await;
@@ -155,7 +159,7 @@ async fn a_failed_release_is_repeated() {
     let fixture = Fixture::mongodb().await;
     fixture.until_indexed().await;
     let lock = unawaited(&fixture.provider, "failing");
-    let _point = run_before(&lock, fixture.db(), next(3).error_code(189)).await;
+    let (_point, _) = run_before(&lock, fixture.db(), next(3).error_code(189)).await;
     assert_released(&fixture.rival().lock("failing")).await;
 }
 

@@ -1,8 +1,9 @@
 //! The collection in which waiters have their documents.
 
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Document, doc};
 use mongodb::{Collection, Database};
-use mongolock_tests::{AMPLE, Commands, eventually, must};
+use mongolock::LockProvider;
+use mongolock_tests::{AMPLE, eventually, must};
 
 const NAME: &str = "distributed_locks.waiters";
 
@@ -25,10 +26,13 @@ pub(crate) async fn line(database: &Database, name: &str) -> Vec<String> {
     owners
 }
 
-/// Waits until a process stands in the line of a lock.
-pub(crate) async fn until_in_line(database: &Database, name: &str) {
-    let in_line = || async { (!line(database, name).await.is_empty()).then_some(()) };
-    must(eventually(AMPLE, "a process in the line", in_line).await);
+/// Waits until so many calls of a process wait, and the process stands in the line of this lock if there are lines.
+pub(crate) async fn until_in_line(process: &LockProvider, calls: usize, database: &Database, name: &str) {
+    let in_line = || async {
+        let is_in_line = cfg!(feature = "next") || !line(database, name).await.is_empty();
+        (is_in_line && process.health().await.waiting >= calls).then_some(())
+    };
+    must(eventually(AMPLE, "a process that waits in line", in_line).await);
 }
 
 /// The number of documents.
@@ -43,8 +47,9 @@ pub(crate) async fn until_empty(waiters: &Collection<Document>) {
 }
 
 /// The commands on the collection.
-pub(crate) fn on_waiters(commands: &Commands) -> Vec<Document> {
+#[cfg(not(feature = "next"))]
+pub(crate) fn on_waiters(commands: &mongolock_tests::Commands) -> Vec<Document> {
     let mut sent = commands.all();
-    sent.retain(|command| command.values().next().and_then(Bson::as_str) == Some(NAME));
+    sent.retain(|command| command.values().next().and_then(mongodb::bson::Bson::as_str) == Some(NAME));
     sent
 }

@@ -102,7 +102,12 @@ async fn an_error_of_the_driver_is_told_once_and_keeps_its_kind() {
     let error = error_within(&provider, 300).await;
     point.clear().await.unwrap();
     assert_eq!(error.to_string(), "the connection to MongoDB failed");
-    assert!(matches!(kind(&error), ErrorKind::Io(_)), "{error:?}");
+    // The release of an earlier call, which is repeated, may have been cut off.
+    let is_cut = matches!(
+        kind(&error),
+        ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. }
+    );
+    assert!(is_cut, "{error:?}");
     is_told_once(&error);
 }
 

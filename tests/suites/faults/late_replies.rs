@@ -75,12 +75,17 @@ async fn a_reply_during_the_release_ends_no_minimum_hold() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repeated_release_does_not_overtake_the_first_one() {
     let (db, proxy, database) = with_many_connections().await;
-    let provider = LockProvider::new(&database);
-    warm_up(&provider).await;
+    // A provider sends the requests of several calls together, so each lock has a provider of its own.
+    let providers: Vec<_> = (0..LOCKS).map(|_| LockProvider::new(&database)).collect();
+    for provider in &providers {
+        warm_up(provider).await;
+    }
     let slow_reply = Fault::delay_reply(Duration::from_millis(700)).command(Purpose::Acquire);
     let slow_reply = proxy.inject(slow_reply.times(LOCKS));
     let sent = Instant::now();
-    let guards = hold_all((0..LOCKS).map(|number| provider.lock(name(number)).min_hold(MIN_HOLD))).await;
+    let locks = providers.iter().zip(0..);
+    let guards =
+        hold_all(locks.map(|(provider, number)| provider.lock(name(number)).min_hold(MIN_HOLD))).await;
     assert_eq!(slow_reply.hits(), LOCKS);
     sleep_until(sent + Duration::from_millis(9800)).await;
     let slow = Fault::delay_request(Duration::from_secs(1)).command(Purpose::Release);

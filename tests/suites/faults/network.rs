@@ -159,8 +159,12 @@ async fn a_release_without_a_reply_blocks_no_waiter() {
         let fault = Fault::delay_request(AMPLE * 2).command(Purpose::Release);
         let silent = it.proxy.inject(fault);
         if waits_for_it {
-            let error = guard.release().await.unwrap_err();
-            assert!(matches!(error, LockError::Mongo(_)), "{error}");
+            let released = guard.release().await;
+            if cfg!(feature = "next") {
+                released.expect("it is repeated while its caller waits");
+            } else {
+                assert!(matches!(released, Err(LockError::Mongo(_))), "{released:?}");
+            }
         } else {
             drop(guard);
         }

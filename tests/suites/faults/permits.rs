@@ -18,8 +18,9 @@ use crate::{
 #[tokio::test]
 async fn a_lost_query_does_not_end_a_try() {
     let it = Proxied::start(LONG_EXPIRY).await;
-    let semaphore = it.provider.semaphore("s", 1);
-    let held = it.rival().semaphore("s", 1).await.unwrap();
+    // Whether the only permit is held, a claim can tell.
+    let (semaphore, rival) = (it.provider.semaphore("s", 2), it.rival().semaphore("s", 2));
+    let (held, _other) = (rival.acquire().await.unwrap(), rival.acquire().await.unwrap());
     let lost = it.proxy.inject(Fault::drop_reply().command("find"));
     let none = timeout(AMPLE, semaphore.try_acquire()).await.unwrap();
     must(lost.happened(AMPLE).await);

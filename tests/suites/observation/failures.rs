@@ -2,6 +2,7 @@
 //! for all scenarios of this suite.
 
 use std::net::{SocketAddr, TcpListener};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -10,8 +11,9 @@ use mongolock::{IndexState, LockError, LockProvider};
 use mongolock_tests::{AMPLE, FailPoint, LentServer, eventually, must, test_db};
 use tokio::time::Instant;
 use tracing::Level;
+use tracing_subscriber::layer::SubscriberExt;
 
-use crate::{Notes, observed, renewing};
+use crate::{NotedEvent, Notes, observed, renewing};
 
 /// A password that no event may have in it.
 const PASSWORD: &str = "hunter2";
@@ -28,19 +30,36 @@ fn unused_address() -> SocketAddr {
     listener.local_addr().unwrap()
 }
 
+/// What the threads of connected providers report: a subscriber of the test's own thread does not hear it.
+fn of_threads() -> &'static Notes {
+    static NOTES: OnceLock<Notes> = OnceLock::new();
+    NOTES.get_or_init(|| {
+        let notes = Notes::default();
+        let subscriber = tracing_subscriber::registry().with(notes.clone());
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+        notes
+    })
+}
+
+/// The events of this name that a scenario has caused, and those of all threads of providers.
+fn events(notes: &Notes, name: &str) -> Vec<NotedEvent> {
+    [notes.events(name), of_threads().events(name)].concat()
+}
+
 /// Waits until an event of this name was recorded.
 async fn until_logged(notes: &Notes, event: &str) {
-    let logged = async || (!notes.events(event).is_empty()).then_some(());
+    let logged = async || (!events(notes, event).is_empty()).then_some(());
     must(eventually(AMPLE, event, logged).await);
 }
 
 /// Runs a scenario, and asserts that each event is recorded at this level and with this part in its message or its fields.
-fn is_found(events: &[(&str, Level, &str)], scenario: impl AsyncFnOnce(Notes)) {
+fn is_found(expected: &[(&str, Level, &str)], scenario: impl AsyncFnOnce(Notes)) {
+    of_threads();
     let notes = Notes::default();
     let seen = notes.clone();
     notes.observe(async |_| scenario(seen).await);
-    for (event, level, part) in events {
-        let recorded = notes.events(event);
+    for (event, level, part) in expected {
+        let recorded = events(&notes, event);
         let has_it = recorded.iter().any(|event| {
             let mut texts = event.fields.0.values();
             event.metadata.level() == level && texts.any(|text| text.contains(part))
@@ -72,8 +91,9 @@ fn failing_renewals_and_releases_are_found() {
 
 /// Runs a scenario, and asserts that no event says that a release has failed.
 fn no_release_fails(scenario: impl AsyncFnOnce()) {
+    of_threads();
     let notes = observed(async |_| scenario().await);
-    let failed = notes.events("mongolock.release_failed").len();
+    let failed = events(&notes, "mongolock.release_failed").len();
     assert_eq!(failed, 0);
 }
 
@@ -162,9 +182,11 @@ fn an_unreachable_server_is_found_with_its_address_and_the_reason() {
         }
         // The library promises 2 s. Without heartbeats it is the driver that speaks, after 30 s.
         assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-        let noted = notes.0.lock().unwrap();
-        let mut texts = noted.events.iter().flat_map(|event| event.fields.0.values());
-        assert!(texts.all(|text| !text.contains(PASSWORD)));
+        for notes in [&notes, of_threads()] {
+            let noted = notes.0.lock().unwrap();
+            let mut texts = noted.events.iter().flat_map(|event| event.fields.0.values());
+            assert!(texts.all(|text| !text.contains(PASSWORD)));
+        }
     });
 }
 

@@ -509,6 +509,7 @@ fn an_instrumented_function_has_its_span_under_the_lock_or_around_it() {
 }
 
 /// A user without a right on the documents of the line is told once, however often its callers wait.
+#[cfg(not(feature = "next"))]
 #[test]
 fn a_refused_line_is_one_warning() {
     let notes = observed(async |_| {

@@ -27,7 +27,7 @@ async fn a_hold_that_ends_meanwhile_is_acquired_anew() {
     let provider = LockProvider::in_memory();
     let (engine, name) = (provider.engine(), RenderedName::new("n"));
     let options = Arc::new(Options::default());
-    let acquire = Acquire::new(engine, &name, &options, false, OnBusy::Wait);
+    let acquire = Acquire::one(engine, &name, &options, false, OnBusy::Wait);
     let entry = engine.queues.join(name.text());
     let mut claim = acquire.new_claim(&entry);
     let turn = entry.try_turn().unwrap();
@@ -49,7 +49,7 @@ async fn a_free_lock_is_acquired_when_the_call_begins() {
     let provider = LockProvider::in_memory();
     let (engine, name) = (provider.engine(), RenderedName::new("n"));
     let options = Arc::new(Options::default());
-    let acquire = Acquire::new(engine, &name, &options, false, OnBusy::Wait);
+    let acquire = Acquire::one(engine, &name, &options, false, OnBusy::Wait);
     let begun = acquire.begin(&acquire.join()).await;
     assert!(matches!(begun, Ok(Ok(_))));
 }
@@ -60,7 +60,7 @@ async fn the_future_of_a_wait_is_small() {
     let provider = LockProvider::in_memory();
     let (engine, name) = (provider.engine(), RenderedName::new("n"));
     let options = Arc::new(Options::default());
-    let acquire = Acquire::new(engine, &name, &options, false, OnBusy::Wait);
+    let acquire = Acquire::one(engine, &name, &options, false, OnBusy::Wait);
     let entry = engine.queues.join(name.text());
     let size = size_of_val(&acquire.bounded(&entry, Begun::default()));
     assert!(size <= 1152, "{size}");

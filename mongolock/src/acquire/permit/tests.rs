@@ -40,7 +40,7 @@ async fn permits_beyond_the_number_of_the_call_are_not_among_its_own() {
 fn a_permit_whose_document_is_blocked_comes_last() {
     let (provider, name) = (LockProvider::in_memory(), RenderedName::new("s"));
     let options = Arc::new(Options::default());
-    let call = AcquirePermit::new(provider.engine(), &name, 2, &options, false, OnBusy::TryOnce);
+    let call = AcquirePermit::permit(provider.engine(), &name, 2, &options, false, OnBusy::TryOnce);
     let held = HeldPermits::default();
     for _ in 0..20 {
         assert!(matches!(call.choose(&held, &[0]), Found::Free(1)));

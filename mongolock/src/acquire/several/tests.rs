@@ -11,7 +11,7 @@ fn waiting<'a>(
     options: &'a Arc<Options>,
 ) -> AcquireSeveral<'a> {
     let is_inside_hold = false;
-    AcquireSeveral::new(
+    AcquireSeveral::several(
         provider.engine(),
         names,
         first,

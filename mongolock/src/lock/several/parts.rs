@@ -2,8 +2,7 @@ use std::sync::Arc;
 
 use super::{Kind, LockSet};
 use crate::context::{LockContext, View};
-use crate::engine::Engine;
-use crate::lease::Lease;
+use crate::machine::{Engine, Lease};
 use crate::name::RenderedName;
 use crate::{FencingToken, LockError};
 

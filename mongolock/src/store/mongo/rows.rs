@@ -89,7 +89,9 @@ impl MongoStore {
                 0 => Some(false),
                 matched => (matched == rows.len()).then_some(true),
             };
-            if is_applied == Some(true) && order == Order::Each || !tells_each {
+            // What is detached or given back shows nothing that its row does not say.
+            let is_known = order == Order::Each || matches!(rows[0].then, Then::Rename { .. });
+            if is_applied == Some(true) && is_known || !tells_each {
                 let told = Reply {
                     is_applied,
                     sight: None,

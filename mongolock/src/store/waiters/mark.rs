@@ -28,6 +28,11 @@ impl ProviderMark {
         }
     }
 
+    #[cfg(any(test, feature = "next"))]
+    pub(crate) fn bytes(&self) -> [u8; 6] {
+        self.bytes
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }

@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use mongodb::ClientSession;
 use mongodb::bson::doc;
-use mongodb::error::{TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
+use mongodb::error::TRANSIENT_TRANSACTION_ERROR;
 use mongodb::options::{Acknowledgment, WriteConcern};
-use mongolock::{DistributedLock, LockContext, LockError, LockGuard, LockProvider, LockState, LossReason};
-use mongolock_tests::{AMPLE, FailPoint, eventually, must, names};
+use mongolock::{DistributedLock, LockContext, LockError, LockGuard, LockProvider, LockState};
+use mongolock_tests::{AMPLE, FailPoint, FailPointGuard, eventually, must, names};
 use tokio::time::{sleep, timeout};
 
 use super::{
     accounts, accounts_of, begin, begin_with, failing_session, holder_in_transaction, insert, is_committed,
     prepared, session, slow_session,
 };
+#[cfg(not(feature = "next"))]
+use crate::fixture::assert_lost;
 use crate::fixture::{Fixture, assert_released, renewing};
 
 /// Inserts account 1 and marks the work as done with one transaction, which is repeated after a renewal.
@@ -170,19 +172,44 @@ async fn an_aborted_commit_leaves_the_hold_to_a_repetition() {
     guard.release().await.unwrap();
 }
 
-/// The outcome of the commit is not known, and the server has made it: renewals that find no claim are no loss, and the hold
-/// ends at its deadline.
-#[tokio::test]
-async fn a_hold_whose_commit_has_no_known_outcome_ends_at_its_deadline() {
+/// A commit that the server makes without confirming it. The hold is renewed often, with a lease of two seconds.
+async fn unconfirmed_commit(fixture: &Fixture) -> (LockGuard, Result<(), LockError>, FailPointGuard) {
     const MAX_TIME_EXPIRED: i32 = 50;
-    let fixture = prepared().await;
     let unconfirmed = FailPoint::on(&["commitTransaction"])
         .write_concern_error(MAX_TIME_EXPIRED, "operation exceeded time limit");
-    let (mut session, failing) = failing_session(&fixture, unconfirmed).await;
+    let (mut session, failing) = failing_session(fixture, unconfirmed).await;
     let often = renewing(&fixture.provider, Duration::from_millis(200));
     let lock = often.lock("a").expiry(Duration::from_secs(2)).once();
     let guard = lock.acquire().await.unwrap();
-    let ended = done(&fixture, &guard, &mut session).await;
+    let ended = done(fixture, &guard, &mut session).await;
+    (guard, ended, failing)
+}
+
+/// The outcome of the commit is not known, and the server has made it: the renewal that finds the mark says so, and the hold has
+/// ended well.
+#[cfg(feature = "next")]
+#[tokio::test]
+async fn a_commit_without_a_known_outcome_is_decided_while_the_hold_lasts() {
+    let fixture = prepared().await;
+    let (guard, ended, failing) = unconfirmed_commit(&fixture).await;
+    must(failing.clear().await);
+    ended.expect("the work is marked as done");
+    assert!(is_committed(&fixture).await);
+    assert!(is_done(fixture.rival().lock("a")).await);
+    assert!(guard.is_lost(), "the hold has ended");
+    guard.release().await.expect("the hold has ended well");
+}
+
+/// The outcome of the commit is not known, and the server has made it: renewals that find no claim are no loss, and the hold
+/// ends at its deadline.
+#[cfg(not(feature = "next"))]
+#[tokio::test]
+async fn a_hold_whose_commit_has_no_known_outcome_ends_at_its_deadline() {
+    use mongodb::error::UNKNOWN_TRANSACTION_COMMIT_RESULT;
+    use mongolock::LossReason;
+
+    let fixture = prepared().await;
+    let (guard, ended, failing) = unconfirmed_commit(&fixture).await;
     let Err(LockError::Mongo(unknown)) = ended else {
         panic!("{ended:?}");
     };
@@ -192,17 +219,7 @@ async fn a_hold_whose_commit_has_no_known_outcome_ends_at_its_deadline() {
     assert!(is_done(fixture.rival().lock("a")).await);
     timeout(AMPLE, guard.lost()).await.unwrap();
     // A renewal that counted as a loss would give another reason.
-    let lost = guard.release().await;
-    assert!(
-        matches!(
-            lost,
-            Err(LockError::Lost {
-                reason: LossReason::Expired,
-                ..
-            })
-        ),
-        "{lost:?}"
-    );
+    assert_lost(guard.release().await, LossReason::Expired);
 }
 
 /// Two transactions under one hold, committed at the same time: one of them takes effect, and its success stays.

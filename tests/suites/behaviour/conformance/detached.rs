@@ -322,7 +322,9 @@ async fn work_that_may_succeed_once_can_span_processes(fixture: Fixture) {
 
 async fn a_set_that_has_lost_a_lock_is_lost_as_a_whole(fixture: Fixture) {
     let (provider, rival, admin) = (&fixture.provider, fixture.rival(), fixture.provider.admin());
-    for (lost, others_are_released) in [("a", false), ("b", true), ("c", true)] {
+    for lost in ["a", "b", "c"] {
+        // A resumption that misses a lock gives those before it back to the handle, or releases all.
+        let others_are_released = cfg!(not(feature = "next")) && lost != "a";
         let names = ["a", "b", "c"];
         let set = provider.lock_all(names).await.unwrap();
         let handle = set.detach(HOUR).await.unwrap();
@@ -333,7 +335,7 @@ async fn a_set_that_has_lost_a_lock_is_lost_as_a_whole(fixture: Fixture) {
             if others_are_released {
                 acquire_and_release(&rival.lock(name)).await;
             } else {
-                assert!(!fixture.is_free(name).await, "who gets no name touches nothing");
+                assert!(!fixture.is_free(name).await, "they have their handle");
             }
         }
         assert_eq!(rival.release(&handle).await.unwrap(), !others_are_released);

@@ -57,6 +57,10 @@ impl Kind {
         };
         match self {
             Self::Lock => lock,
+            Self::SetOfOne if cfg!(feature = "next") => Expectation {
+                names: &["one"],
+                ..lock
+            },
             // Its handle names one lock.
             Self::SetOfOne => Expectation {
                 names: &["one"],
@@ -68,7 +72,12 @@ impl Kind {
             Self::Permit => Expectation {
                 names: &["permit"],
                 has_token: false,
-                busy: &["findAndModify", "find"],
+                // A miss says all of a semaphore that has one permit.
+                busy: if cfg!(feature = "next") {
+                    lock.busy
+                } else {
+                    &["findAndModify", "find"]
+                },
                 ..lock
             },
             // It is acquired, detached and resumed.

@@ -7,7 +7,9 @@ use mongolock_tests::{AMPLE, BEFORE_EXPIRY};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::kind::Kind;
 use super::subject::Subject;
+use super::target::Target;
 use super::{conformance, conformance_of_kinds};
 use crate::fixture::{Fixture, assert_released};
 
@@ -50,20 +52,25 @@ async fn a_wait_ends_with_an_error_that_names_the_lock(subject: Subject) {
         let held = part.acquire().await.unwrap();
         let context = held.context();
         let expected = context.names().find(|name| subject.has_name(name));
-        let waits = [subject.ours(), subject.theirs()];
-        let begun = Instant::now();
-        for wait in waits.map(|target| target.acquire_timeout(Some(limit)).spawn_acquire()) {
-            let error = wait.await.unwrap().err().unwrap();
-            assert!(begun.elapsed() >= limit);
-            match &error {
-                LockError::Timeout {
-                    name, waited, holder, ..
-                } => {
-                    assert!(expected == Some(&**name) && *waited >= limit, "{error:?}");
-                    assert_eq!(holder.as_deref(), Some("rival"));
-                    assert!(error.to_string().contains(&**name), "{error}");
+        let waits = [subject.ours(), subject.theirs()].map(|target| target.acquire_timeout(Some(limit)));
+        // A set that waits keeps the locks before the one that it waits for: another one beside it would wait for those.
+        let keeps_some = cfg!(feature = "next") && subject.kind == Kind::Set;
+        for waits in waits.chunks(if keeps_some { 1 } else { 2 }) {
+            let begun = Instant::now();
+            let waiting: Vec<_> = waits.iter().map(Target::spawn_acquire).collect();
+            for wait in waiting {
+                let error = wait.await.unwrap().err().unwrap();
+                assert!(begun.elapsed() >= limit);
+                match &error {
+                    LockError::Timeout {
+                        name, waited, holder, ..
+                    } => {
+                        assert!(expected == Some(&**name) && *waited >= limit, "{error:?}");
+                        assert_eq!(holder.as_deref(), Some("rival"));
+                        assert!(error.to_string().contains(&**name), "{error}");
+                    }
+                    other => panic!("{other:?}"),
                 }
-                other => panic!("{other:?}"),
             }
         }
         subject.named("other").acquire_and_release().await;
