@@ -4,19 +4,14 @@ use super::event::{Cause, Failure, Join, Notice, Report, Seen, Waiter, Wanted};
 use super::lanes::Flight;
 use super::limits::UNANSWERED;
 use super::slab::Key;
-use super::state::{Call, Caller, Core, Due, Phase, Room, Stage};
+use super::state::{Call, Caller, Core, Due, Room, Stage};
 use super::time::{Span, Time};
 use crate::protocol::Ms;
 
 impl<C: Clone> Core<C> {
     /// A call begins. One that begins too late fails.
     pub(super) fn join(&mut self, now: Time, wanted: Wanted, join: Join<C>) -> Option<Waiter> {
-        let may_begin = match self.phase {
-            Phase::Open => true,
-            Phase::Draining => join.is_inside_hold,
-            Phase::Closed => false,
-        };
-        if !may_begin {
+        if self.refuses(join.is_inside_hold) {
             let failure = Failure {
                 cause: Cause::ShutDown,
                 silent_for: 0,

@@ -230,7 +230,7 @@ impl About {
             template,
             options: Arc::clone(options),
             resumes: None,
-            meter: Some(engine.meter.of(template)),
+            meter: engine.meter.of(template),
         }
     }
 }
@@ -332,9 +332,7 @@ struct Counted {
 impl Counted {
     fn begin(engine: &Arc<Engine>, lease: &Arc<Lease>) -> Self {
         engine.waiting.fetch_add(1, Ordering::Relaxed);
-        if let Some(meter) = lease.meter() {
-            meter.wait_begins();
-        }
+        lease.meter().wait_begins();
         Self {
             engine: Arc::clone(engine),
             lease: Arc::clone(lease),
@@ -370,8 +368,6 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.engine.waiting.fetch_sub(1, Ordering::Relaxed);
-        if let Some(meter) = self.lease.meter() {
-            meter.wait_ends(self.outcome, self.waited());
-        }
+        self.lease.meter().wait_ends(self.outcome, self.waited());
     }
 }

@@ -1,6 +1,5 @@
 //! Sends what the core wants to have sent, in the order in which it was decided.
 
-use super::after::After;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
+use super::after::After;
 use super::clock::duration;
 use super::engine::Engine;
 use super::faults::{fault, no_reply};
@@ -53,13 +53,8 @@ impl Engine {
         match command {
             Command::Run(flight, rows, order, limit) => match self.store.run_at_once(&rows, order) {
                 Some(replies) => {
-                    self.decide(
-                        Event::Ran(
-                            flight,
-                            replies.map_err(|error| self.fault(error.into(), limit, false)),
-                        ),
-                        after,
-                    );
+                    let replies = replies.map_err(|error| self.fault(error.into(), limit, false));
+                    self.decide(Event::Ran(flight, replies), after);
                     Ok(())
                 }
                 None => self.spawn(Command::Run(flight, rows, order, limit)),

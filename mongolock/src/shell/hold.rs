@@ -21,9 +21,7 @@ pub(crate) struct Hold {
 
 impl Hold {
     pub(super) fn new(lease: Arc<Lease>, engine: Arc<Engine>) -> Self {
-        if let Some(meter) = lease.meter() {
-            meter.hold_begins();
-        }
+        lease.meter().hold_begins();
         Self {
             lease,
             engine,

@@ -29,8 +29,7 @@ pub(crate) struct About {
     pub(super) options: Arc<Options>,
     /// The token of the detached lease that it resumes.
     pub(super) resumes: Option<FencingToken>,
-    /// What measures the call; `None` for a part of another one.
-    pub(super) meter: Option<LockMeter>,
+    pub(super) meter: LockMeter,
 }
 
 /// One call, and then its hold, shared by its guard, its contexts and the core.

@@ -1,4 +1,4 @@
-//! The words for what the core says: errors, events and metrics.
+//! The errors for what the core says.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::faults::{error_of, is_out_of_time};
 use super::lease::{How, Lease};
 use super::reports::shown;
 use crate::core::limits::SLOW;
-use crate::core::{self, Cause, Ended, Failed, Failure, Fault, Lane, Loss, MS, Seen, Span};
+use crate::core::{Cause, Ended, Failure, Fault, MS, Seen, Span};
 use crate::error::failure::{Failure as StoreFailure, HoldEnd};
 use crate::store::{ACQUIRE_REQUEST, driver_error};
-use crate::{Busy, LockError, LossReason, lock_id, permit_id, trace};
+use crate::{Busy, LockError, LossReason, lock_id};
 
 /// A lock that is held, as a call has seen it.
 pub(crate) struct BusyLock(Busy);

@@ -108,8 +108,8 @@ impl Lease {
         debug_assert!(template.is_none() || template == self.about.template);
     }
 
-    pub(crate) fn meter(&self) -> Option<&LockMeter> {
-        self.about.meter.as_ref()
+    pub(crate) fn meter(&self) -> &LockMeter {
+        &self.about.meter
     }
 
     /// The time since the hold began.

@@ -120,7 +120,7 @@ impl Lease {
         match &ended {
             _ if was_lost => {}
             Ok(Ended::Lost) => state.step = Step::Lost(LossReason::Gone),
-            Ok(Ended::Released) | Err(_) if how != How::Mark => state.step = Step::Released,
+            Ok(Ended::Released) if how != How::Mark => state.step = Step::Released,
             Err(_) => state.step = Step::Released,
             Ok(_) => state.step = Step::Done,
         }

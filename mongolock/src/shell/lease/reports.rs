@@ -13,10 +13,9 @@ impl Lease {
     pub(super) fn report_lost(self: &Arc<Self>, reason: LossReason, after: &mut After) {
         let lease = Arc::clone(self);
         after.report(move || {
-            if let Some(meter) = lease.meter() {
-                meter.hold_ends(lease.held_for());
-                meter.lost(reason);
-            }
+            let meter = lease.meter();
+            meter.hold_ends(lease.held_for());
+            meter.lost(reason);
             lease.report(|hold| trace::lost(hold, reason));
         });
     }
@@ -25,9 +24,7 @@ impl Lease {
     pub(super) fn report_renewed(self: &Arc<Self>, age: Span, after: &mut After) {
         let lease = Arc::clone(self);
         after.report(move || {
-            if let Some(meter) = lease.meter() {
-                meter.renewed(duration(age));
-            }
+            lease.meter().renewed(duration(age));
             lease.report(trace::renewed);
         });
     }
@@ -44,23 +41,17 @@ impl Lease {
 }
 
 fn tell_end(lease: &Lease, how: How, ended: &Result<Ended, Option<Fault>>) {
-    if let Some(meter) = lease.meter() {
-        meter.hold_ends(lease.held_for());
-    }
+    lease.meter().hold_ends(lease.held_for());
     match ended {
         Ok(Ended::Released) => lease.report(trace::released),
         Ok(Ended::HandedOver) => {
-            if let Some(meter) = lease.meter() {
-                meter.handed_over();
-            }
+            lease.meter().handed_over();
             lease.report(trace::released);
         }
         Ok(Ended::Marked) => lease.report(trace::done),
         Ok(Ended::Detached) => {}
         Ok(Ended::Lost) => {
-            if let Some(meter) = lease.meter() {
-                meter.lost(LossReason::Gone);
-            }
+            lease.meter().lost(LossReason::Gone);
             lease.report(|hold| trace::lost(hold, LossReason::Gone));
         }
         Err(fault) => {
