@@ -8,7 +8,7 @@ use mongodb::ClientSession;
 use session::{abort, commit, ensure_transaction, send_guard};
 
 use crate::LockError;
-use crate::machine::{CancelShield, Engine, Lease, OpenCommit};
+use crate::engine::{CancelShield, Engine, Lease, OpenCommit};
 use crate::options::not_once;
 use crate::store::driver_error;
 use crate::store::{GuardChange, GuardOutcome};
@@ -87,7 +87,7 @@ pub(crate) async fn guarded_done(
         return Err(not_once("commit_done"));
     };
     ensure_transaction(lease, store, session).await?;
-    if !engine.begins_end(lease) {
+    if lease.is_over() {
         abort(store, session).await;
         return Err(lease.lost_error());
     }

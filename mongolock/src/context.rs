@@ -11,7 +11,7 @@ use tracing::Span;
 use level::Level;
 pub(crate) use level::View;
 
-use crate::machine::{Engine, Lease};
+use crate::engine::{Engine, Lease};
 use crate::trace;
 use crate::{Busy, FencingToken, LockError, permit_id, task};
 

@@ -22,15 +22,6 @@ impl<T> Few<T> {
         }
     }
 
-    /// The values in their order.
-    pub(crate) fn into_values(self) -> impl Iterator<Item = T> {
-        let (one, several) = match self {
-            Self::One([value]) => (Some(value), None),
-            Self::Several(values) => (None, Some(values)),
-        };
-        one.into_iter().chain(several.into_iter().flatten())
-    }
-
     /// One value or several, of which there is at least one.
     pub(crate) fn collected(values: impl IntoIterator<Item = T>) -> Self {
         let mut values = values.into_iter();
@@ -41,15 +32,7 @@ impl<T> Few<T> {
     }
 }
 
-impl<T, E> Few<Result<T, E>> {
-    /// All values, or the first error.
-    pub(crate) fn all(self) -> Result<Few<T>, E> {
-        Ok(match self {
-            Self::One([value]) => Few::one(value?),
-            Self::Several(values) => values.into_iter().collect::<Result<Vec<T>, E>>()?.into(),
-        })
-    }
-}
+impl<T, E> Few<Result<T, E>> {}
 
 impl<T> From<Vec<T>> for Few<T> {
     fn from(values: Vec<T>) -> Self {

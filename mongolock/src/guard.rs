@@ -7,7 +7,7 @@ use std::time::Duration;
 
 pub use self::detach::Detach;
 use crate::context::LockContext;
-use crate::machine::{Engine, Hold, Lease};
+use crate::engine::{Engine, Hold, Lease};
 use crate::options::not_once;
 use crate::{FencingToken, LeaseHandle, LockError};
 

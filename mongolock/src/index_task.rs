@@ -4,7 +4,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::moment::Luck;
+use crate::backoff::spread;
 use crate::options::TtlOptions;
 use crate::store::{IndexCheck, IndexState, Store};
 use crate::sync::lock;
@@ -22,7 +22,7 @@ pub(crate) struct IndexTask {
     task: Mutex<Option<JoinHandle<()>>>,
     /// How often the collection was dropped or renamed.
     ends: watch::Sender<u64>,
-    checked: Arc<Mutex<Option<Checked>>>,
+    checked: Arc<watch::Sender<Option<Checked>>>,
 }
 
 /// What the last check has found.
@@ -60,9 +60,18 @@ impl IndexTask {
     /// The state of the index at the last check of the task; `None` before that, and if the collection was dropped or renamed
     /// since then.
     pub(crate) fn state(&self) -> Option<IndexState> {
-        let checked = lock(&self.checked);
+        let checked = self.checked.borrow();
         let current = checked.as_ref().filter(|it| it.ends == *self.ends.borrow());
         current.map(|it| it.state.clone())
+    }
+
+    /// Waits until the first check has ended, if one is under way: a process that ends soon after its start makes the index as well.
+    pub(crate) async fn until_checked(&self) {
+        if lock(&self.task).as_ref().is_some_and(|task| !task.is_finished()) {
+            let mut checked = self.checked.subscribe();
+            // The sender lives as long as this.
+            let _ = checked.wait_for(Option::is_some).await;
+        }
     }
 
     pub(crate) fn stop(&self) {
@@ -74,11 +83,15 @@ impl IndexTask {
 
 /// Checks the index again and again, one check at a time: each check that hangs behind an index build keeps a connection
 /// of the pool, and without a free connection locks would hang as well.
-async fn check_again(begin: impl Fn() -> Check, ends: &watch::Sender<u64>, checked: &Mutex<Option<Checked>>) {
+async fn check_again(
+    begin: impl Fn() -> Check,
+    ends: &watch::Sender<u64>,
+    checked: &watch::Sender<Option<Checked>>,
+) {
     let mut told = ends.subscribe();
     let mut checking: Option<(Check, u64)> = None;
     loop {
-        let last = lock(checked).as_ref().map(|it| (it.ends, it.next));
+        let last = checked.borrow().as_ref().map(|it| (it.ends, it.next));
         if let Some((seen, next)) = last {
             let has_ended = timeout_at(next, told.wait_for(|ends| *ends != seen))
                 .await
@@ -98,7 +111,7 @@ async fn check_again(begin: impl Fn() -> Check, ends: &watch::Sender<u64>, check
         let IndexCheck { state, next } = outcome(checking).await;
         let is_ready = state == IndexState::Ready;
         let pause = match &state {
-            IndexState::Ready | IndexState::Collation { .. } => Luck::draw().spread(INDEX_RECHECK),
+            IndexState::Ready | IndexState::Collation { .. } => spread(INDEX_RECHECK),
             _ => next,
         };
         let found = Checked {
@@ -107,10 +120,8 @@ async fn check_again(begin: impl Fn() -> Check, ends: &watch::Sender<u64>, check
             next: Instant::now() + pause,
         };
         // Each new state is reported once, so that a missing index does not fill the log.
-        if lock(checked)
-            .replace(found)
-            .is_none_or(|before| before.state != state)
-        {
+        let before = checked.send_replace(Some(found));
+        if before.is_none_or(|before| before.state != state) {
             match &state {
                 IndexState::Collation { locale } => trace::collation(locale),
                 state => trace::index(is_ready, state),
@@ -158,7 +169,7 @@ mod tests {
     /// collection is dropped at these seconds.
     async fn checks_with<C: Clone + Into<IndexCheck>>(plan: &[(u64, C)], drops: &[u64]) -> Vec<u64> {
         let (start, checks) = (Instant::now(), Mutex::new(Vec::new()));
-        let (ends, checked) = (watch::Sender::new(0), Mutex::default());
+        let (ends, checked) = (watch::Sender::new(0), watch::Sender::new(None));
         let begin = || {
             let mut checks = lock(&checks);
             let Some((takes, check)) = plan.get(checks.len()).cloned() else {

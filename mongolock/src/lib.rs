@@ -84,21 +84,12 @@
 // The documentation says which items need a feature: rustdoc labels each item under a `cfg` by itself. No public item is
 // under one so far: the features choose TLS, bson and metrics behind the same interface.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Nothing uses the machine that the core replaces.
-#![cfg_attr(feature = "next", allow(dead_code, unused_imports))]
 
-mod acquire;
 mod admin;
 mod backoff;
 pub mod blocking;
 mod commit;
 mod context;
-#[cfg(any(test, feature = "next"))]
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "the faces use it with the feature `next`"
-)]
 mod core;
 mod duration;
 mod engine;
@@ -109,15 +100,10 @@ mod guard;
 pub mod guide;
 mod handle;
 mod index_task;
-mod lease;
-mod line;
 mod lock;
 mod lock_id;
-mod machine;
 mod meter;
-mod moment;
 mod name;
-mod notifier;
 mod once;
 mod one_line;
 mod opaque;
@@ -128,15 +114,7 @@ mod permit_id;
 mod probe;
 mod protocol;
 mod provider;
-mod queue;
 mod run;
-#[cfg(any(test, feature = "next"))]
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "the faces use it with the feature `next`"
-)]
-mod shell;
 #[cfg(test)]
 mod simulation;
 mod store;

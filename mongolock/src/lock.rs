@@ -14,7 +14,7 @@ use std::time::Duration;
 use kind::HeldAs;
 
 use crate::context::LockContext;
-use crate::machine::{Engine, Hold, Search};
+use crate::engine::{Call, Engine, Hold};
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
 use crate::run::{self, Acquiring, OnLost, RunningHold};
@@ -112,7 +112,7 @@ impl<K: LockKind> Lock<K> {
         async move {
             lock.check()?;
             lock.refuse_own()?;
-            let hold = lock.acquiring(OnBusy::Wait).acquire().await?;
+            let hold = lock.call(OnBusy::Wait).acquire().await?;
             Ok(K::Guard::new(lock.guard(hold)))
         }
     }
@@ -120,8 +120,8 @@ impl<K: LockKind> Lock<K> {
     /// Acquires the lock if it is free, without waiting for its holder; `None` if it is held.
     ///
     /// The call makes at most one attempt, which ends after the acquire timeout, or after 10 s if that is 0 or `None`.
-    /// If this process itself holds the lock or waits for it, the result is `None` without a request. The locks of a set that
-    /// it gets although it does not get all of them are released again.
+    /// If this process itself holds the lock, the result is `None` without a request. Behind other callers of this process the
+    /// call sends one request of its own. The locks of a set that it gets although it does not get all of them are released again.
     ///
     /// Of a semaphore it returns `None` only after a query that found no free permit. If others are faster each time, it
     /// goes on until its limit. Callers that wait in this process already come first.
@@ -142,7 +142,7 @@ impl<K: LockKind> Lock<K> {
     pub async fn try_acquire(&self) -> Result<Option<K::Guard>, LockError> {
         self.check()?;
         self.refuse_own()?;
-        let hold = self.acquiring(OnBusy::TryOnce).make().await?.ok();
+        let hold = self.call(OnBusy::TryOnce).make().await?.ok();
         Ok(hold.map(|hold| K::Guard::new(self.guard(hold))))
     }
 
@@ -205,13 +205,13 @@ impl<K: LockKind> Lock<K> {
 
     /// The hold of a body that joins none.
     async fn own_hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
-        let hold = self.acquiring(on_busy).acquire().await?;
+        let hold = self.call(on_busy).acquire().await?;
         let await_release = self.options.await_release;
         Ok(RunningHold::own(self.guard(hold), await_release, on_lost))
     }
 
-    fn acquiring(&self, on_busy: OnBusy) -> K::Search<'_> {
-        K::search(self, LockContext::is_inside_hold(&self.engine), on_busy)
+    fn call(&self, on_busy: OnBusy) -> Call<'_> {
+        K::call(self, LockContext::is_inside_hold(&self.engine), on_busy)
     }
 
     fn guard(&self, hold: Hold) -> LockGuard {

@@ -24,8 +24,3 @@ pub(crate) fn is_detached(id: &str) -> bool {
 pub(crate) fn is_resumed(id: &str) -> bool {
     Id::parse(id).is_some_and(Id::is_resumed)
 }
-
-/// Whether an id shows that a lease was detached or resumed: the lock was not acquired then.
-pub(crate) fn has_changed_hands(id: &str) -> bool {
-    Id::parse(id).is_some_and(Id::has_changed_hands)
-}

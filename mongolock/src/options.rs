@@ -8,7 +8,7 @@ use crate::LockError;
 use crate::lock_id::{KEPT_PREFIX, MARK_PREFIX};
 use crate::once::Once;
 use crate::protocol::LONGEST;
-use crate::timing::{END_LIMIT, TRY_LIMIT};
+use crate::timing::TRY_LIMIT;
 
 /// The time for which MongoDB keeps the document of an unused lock if the provider sets no other.
 pub(crate) const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
@@ -139,31 +139,6 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether leases with these options last equally long and are renewed equally: only then can a hold pass from one
-    /// call to another.
-    pub(crate) fn has_same_lease(&self, other: &Self) -> bool {
-        let lease = |options: &Self| {
-            (
-                options.expiry,
-                options.renew_interval(),
-                options.min_hold,
-                options.max_hold,
-                options.once,
-            )
-        };
-        lease(self) == lease(other)
-    }
-
-    /// The time for which a claim keeps the lock taken without a renewal and without a release.
-    pub(crate) fn taken_for(&self) -> Duration {
-        self.expiry + self.takeover_margin
-    }
-
-    /// The time for which a lease is renewed after its work has ended.
-    pub(crate) fn end_limit(&self) -> Duration {
-        self.expiry.max(END_LIMIT)
-    }
-
     pub(crate) fn renew_interval(&self) -> Duration {
         self.renew_interval.unwrap_or(self.expiry / 3)
     }

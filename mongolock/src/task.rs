@@ -1,4 +1,4 @@
-//! How the library starts its tasks: the simulation stops and crashes them with the process that they belong to.
+//! How the library starts its tasks, and how long it waits for them.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -12,10 +12,7 @@ use tracing::Instrument;
 
 use crate::LockError;
 use crate::error::failure::Failure;
-#[cfg(test)]
-pub(crate) use crate::simulation::spawn;
 use crate::timing::{DEAD_CONNECTION, NO_REPLY};
-#[cfg(not(test))]
 pub(crate) use tokio::spawn;
 
 /// Starts a task for the present caller: its events are in the caller's span.
@@ -38,14 +35,6 @@ pub(crate) fn start<T: Send + 'static>(
 ) -> impl Future<Output = Result<T, LockError>> + Send + Sync {
     let task = spawn_for_caller(request);
     async move { joined(task.await) }
-}
-
-/// Runs a request that never waits, without a task.
-pub(crate) fn run_at_once<T>(request: impl Future<Output = T>) -> T {
-    match pin!(request).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => output,
-        Poll::Pending => unreachable!("a store that never waits has made a request wait"),
-    }
 }
 
 /// Waits for the reply to a request that runs on a task of its own; the request goes on after the limit.

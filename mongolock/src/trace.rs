@@ -330,46 +330,6 @@ pub(crate) fn wake_up_failed(error: &LockError) {
     );
 }
 
-/// The change stream is closed for this time, because it costs more than it brings.
-pub(crate) fn stream_costs_too_much(pause: Duration) {
-    event!(
-        debug,
-        "mongolock.wake_up_failed",
-        { pause_ms = millis(pause) },
-        "the change stream costs more than it brings, waiters poll for a while"
-    );
-}
-
-/// The names in the filter of the change stream could not be changed.
-pub(crate) fn switch_failed(error: &LockError) {
-    event!(
-        debug,
-        "mongolock.wake_up_failed",
-        { error = %error.with_cause() },
-        "the change stream goes on without the locks that are awaited since a moment ago"
-    );
-}
-
-/// A document that orders the waiters of all processes could not be written or read.
-pub(crate) fn line_failed(error: &LockError) {
-    event!(
-        debug,
-        "mongolock.line_failed",
-        { error = %error.with_cause() },
-        "the order of the waiters is not known, a waiter may come too late or too early"
-    );
-}
-
-/// The server refuses the documents that order the waiters of all processes.
-pub(crate) fn line_refused(error: &LockError) {
-    event!(
-        warn,
-        "mongolock.line_refused",
-        { error = %error.with_cause() },
-        "waiting calls of this process stand in no line"
-    );
-}
-
 /// The collection of the locks has a collation.
 pub(crate) fn collation(locale: &str) {
     event!(

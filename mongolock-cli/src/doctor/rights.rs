@@ -17,16 +17,6 @@ const ON_LOCKS: [(&str, &str); 6] = [
     ("changeStream", "waking waiters"),
 ];
 
-/// What it needs on that of the waiters.
-const ON_WAITERS: [(&str, &str); 6] = [
-    ("find", "the order of waiters"),
-    ("insert", "the order of waiters"),
-    ("update", "the order of waiters"),
-    ("remove", "the order of waiters"),
-    ("createIndex", "the index of the waiters"),
-    ("listIndexes", "the index of the waiters"),
-];
-
 pub(super) async fn rights(collections: &Collections) -> Vec<Finding> {
     let check = "privileges";
     let status = doc! { "connectionStatus": 1, "showPrivileges": true };
@@ -41,12 +31,8 @@ pub(super) async fn rights(collections: &Collections) -> Vec<Finding> {
     }
     let privileges = list("authenticatedUserPrivileges");
     let locks = collections.locks.name();
-    let waiters = format!("{locks}.waiters");
-    let rights = [(locks, ON_LOCKS), (waiters.as_str(), ON_WAITERS)];
-    let all = rights.into_iter().flat_map(|(collection, needed)| {
-        needed.map(|(action, purpose)| finding(collections, privileges, collection, action, purpose))
-    });
-    all.collect()
+    let found = ON_LOCKS.map(|(action, purpose)| finding(collections, privileges, locks, action, purpose));
+    found.into()
 }
 
 /// No user has logged in. The server either allows everything or refuses everything.

@@ -218,11 +218,9 @@ async fn missing_rights_are_found_one_by_one() {
     let (code, all) = findings(&db, &uri);
     assert_eq!(code, Some(1));
     let rights = of(&all, "privileges");
-    assert_eq!(rights.len(), 12);
+    assert_eq!(rights.len(), 6);
     let found: Vec<bool> = rights.iter().map(|(state, _)| *state == "ok").collect();
-    let wanted = [
-        true, false, true, false, false, false, false, false, false, false, false, false,
-    ];
+    let wanted = [true, false, true, false, false, false];
     assert_eq!(found, wanted, "{all:#?}");
     assert_eq!(of(&all, "TTL index")[0].0, "unknown");
     assert_eq!(of(&all, "write concern")[0].0, "unknown");

@@ -236,19 +236,7 @@ pub(crate) fn repetitions() -> usize {
     set.map_or(1, |number| must(number.parse()))
 }
 
-/// Waits until so many processes wait for locks of this test.
-#[cfg(not(feature = "next"))]
-pub(crate) async fn until_waiting(db: &TestDb, number: usize) {
-    let waiters = db
-        .database()
-        .collection::<mongodb::bson::Document>("distributed_locks.waiters");
-    let number = u64::try_from(number).unwrap_or_default();
-    let reached = || async { (waiters.count_documents(doc! {}).await.ok()? == number).then_some(()) };
-    must(eventually(BEFORE_EXPIRY, "this number of processes that wait", reached).await);
-}
-
 /// Waits until so many processes wait for locks of this test: each reads a change stream until it has ended.
-#[cfg(feature = "next")]
 pub(crate) async fn until_waiting(db: &TestDb, number: usize) {
     let admin = must(db.without_stable_api().await).client().database("admin");
     let reading = doc! { "ns": format!("{}.distributed_locks", db.name()), "op": "getmore" };

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::request;
-use crate::machine::Engine;
+use crate::engine::Engine;
 use crate::protocol::Value;
 use crate::store::Selected;
 use crate::{FencingToken, LockError, permit_id, trace};

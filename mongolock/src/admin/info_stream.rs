@@ -9,7 +9,7 @@ use std::vec;
 use futures_core::Stream;
 
 use super::request;
-use crate::machine::Engine;
+use crate::engine::Engine;
 use crate::store::{Page, Store};
 use crate::{LockError, LockFilter, LockInfo};
 

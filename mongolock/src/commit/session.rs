@@ -11,8 +11,7 @@ use tokio::time::{Instant, timeout};
 use super::{Made, NOT_BEGUN, ended, none_to_guard};
 use crate::LockError;
 use crate::backoff::Backoff;
-use crate::machine::{Lease, OpenCommit};
-use crate::moment::Luck;
+use crate::engine::{Lease, OpenCommit};
 use crate::store::driver_error;
 use crate::store::reply::{labelled, with_label};
 use crate::store::{GuardChange, GuardOutcome, Store};
@@ -107,7 +106,6 @@ pub(super) async fn commit(
     let mut repetitions = Repetitions::new();
     let mut was_unknown = false;
     loop {
-        let sent = Instant::now();
         let error = match timeout(COMMIT_NO_REPLY, session.commit_transaction()).await {
             Ok(Ok(())) => {
                 ended(open, true);
@@ -123,7 +121,7 @@ pub(super) async fn commit(
                 "timed out waiting for the reply to the commit",
             ),
         };
-        store.note(sent, &Err::<(), _>(error.clone().into()));
+        store.note(&Err::<(), _>(error.clone().into()));
         // The driver sends a commit again after a failed connection, and may return the rejection of the repetition.
         let is_rejected = driver_error::is_rejected(&error);
         was_unknown |= error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
@@ -166,7 +164,7 @@ impl Repetitions {
 
     /// Waits for the next repetition; `false` if the time for them has passed.
     async fn next(&mut self) -> bool {
-        let pause = self.backoff.next(Luck::draw());
+        let pause = self.backoff.next();
         let has_time = Instant::now() + pause < self.until;
         if has_time {
             tokio::time::sleep(pause).await;

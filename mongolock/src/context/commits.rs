@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mongodb::ClientSession;
 
 use super::LockContext;
-use crate::machine::Lease;
+use crate::engine::Lease;
 use crate::{LockError, commit};
 
 impl LockContext {

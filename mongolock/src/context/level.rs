@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tokio::sync::Semaphore;
 
 use super::LockContext;
-use crate::machine::{CancelShield, Engine, Lease};
+use crate::engine::{CancelShield, Engine, Lease};
 use crate::sync::lock;
 use crate::{FencingToken, permit_id};
 

@@ -1,6 +1,6 @@
 //! Callers that wait: how a call begins, and why it ends without the lock.
 
-use super::event::{Cause, Failure, Join, Notice, Report, Seen, Waiter, Wanted};
+use super::event::{Cause, Failure, Fault, Join, Notice, Report, Seen, Waiter, Wanted};
 use super::lanes::Flight;
 use super::limits::UNANSWERED;
 use super::slab::Key;
@@ -98,22 +98,29 @@ impl<C: Clone> Core<C> {
         let replied = room.replied;
         let asked = turn.and_then(|turn| match turn.stage {
             Stage::Asking if turn.flights > 0 => Some(Some(room.asked)),
+            Stage::Asking => Some(None),
             // It waits for the reply to the release.
-            Stage::Asking | Stage::Releasing(_) => Some(None),
+            Stage::Releasing(_) => Some(Some(room.used)),
             _ => None,
         });
         let silent_for = match asked {
             None => 0,
             Some(_) if replied == Time::default() => Span::MAX,
             Some(asked) if replied >= begun => asked.map_or(0, |asked| now - asked.max(replied)),
-            Some(asked) => now - asked.unwrap_or(begun).min(begun).max(replied),
+            Some(asked) => now - asked.unwrap_or(begun).max(replied),
         };
+        // An older one is over: a reply has come since.
+        let is_current = |(at, _): &(Time, Fault)| *at >= begun.min(replied);
         Failure {
             cause,
             silent_for,
             name: Some(room.name.clone()),
             seen: room.seen.clone().map(|(at, seen)| (now - at, seen)),
-            fault: room.fault.clone().map(|(at, fault)| (now - at, fault)),
+            fault: room
+                .fault
+                .clone()
+                .filter(is_current)
+                .map(|(at, fault)| (now - at, fault)),
         }
     }
 

@@ -137,8 +137,9 @@ pub(crate) enum Report<C> {
     Failed(Failed<C>),
     /// The rows of a command that has failed go alone.
     Split(usize, Fault),
-    /// Another process has the lock, for this long if its lease is not renewed, and the next command is sent after this pause.
-    Waiting(Name, Option<Ms>, Span),
+    /// Another process has the lock for which this is the first caller, for this long if its lease is not renewed, and the next
+    /// command is sent after this pause.
+    Waiting(C, Name, Option<Ms>, Span),
     /// A call with periods of this length came close to the boundary between two.
     CloseToBoundary(Name, Ms),
     /// A permit with this number is held, and the callers here give a smaller number of permits.
@@ -152,7 +153,7 @@ pub(crate) struct Failed<C> {
     /// For so many locks, of which this is the first.
     pub(crate) number: usize,
     pub(crate) name: Name,
-    /// The holder of that one, or who waits for its end.
+    /// The holder of that one, or who waits for its end or for the lock.
     pub(crate) cell: Option<C>,
     pub(crate) fault: Fault,
     /// It is repeated after this pause, if it is.

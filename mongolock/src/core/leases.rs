@@ -30,11 +30,10 @@ impl<C: Clone> Core<C> {
     }
 
     /// The claim is that of a holder, and renewed.
-    pub(super) fn hold(&mut self, now: Time, key: Key, cell: C, mut lease: Lease) {
+    pub(super) fn hold(&mut self, now: Time, key: Key, cell: C, lease: Lease) {
         let claim = &mut self.claims[key];
-        let max_hold = claim.rules.max_hold.map(|most| now + most.saturating_mul(MS));
-        lease.renewable_until = max_hold.unwrap_or(Time::NEVER);
         claim.stage = Stage::Held(cell, lease);
+        claim.count_hold(Some(now));
         self.arm_lease(key);
     }
 
@@ -318,6 +317,15 @@ impl<C> Claim<C> {
             token: self.token,
             permit: self.permit,
             mark: self.mark_until.map(|(until, _)| until),
+        }
+    }
+
+    /// The longest hold counts from this time; without one the hold has not begun, because its set waits for other locks.
+    pub(super) fn count_hold(&mut self, from: Option<Time>) {
+        let longest = from.zip(self.rules.max_hold);
+        if let Stage::Held(_, lease) = &mut self.stage {
+            let end = longest.map(|(from, most)| from + most.saturating_mul(MS));
+            lease.renewable_until = end.unwrap_or(Time::NEVER);
         }
     }
 

@@ -64,9 +64,9 @@ impl<C: Clone> Core<C> {
         let is_outdated = std::mem::take(&mut room.is_outdated);
         self.rest(now, key, seen.left, pause);
         let room = &self.rooms[key];
-        if !room.queue.is_empty() {
-            let waiting = Report::Waiting(room.name.clone(), seen.left, room.pause_until - now);
-            self.tell(waiting);
+        if let Some(first) = self.first(room) {
+            let (cell, name) = (first.caller.cell.clone(), room.name.clone());
+            self.tell(Report::Waiting(cell, name, seen.left, room.pause_until - now));
         }
         let room = &self.rooms[key];
         if is_outdated {

@@ -1,6 +1,6 @@
 //! Releases: they are repeated while the lease lasts, and once more when no late claim can take effect any more.
 
-use super::event::{Ended, Fault, FaultKind, Lane, Outcome, Rules};
+use super::event::{Ended, Fault, Lane, Outcome, Rules};
 use super::limits;
 use super::slab::Key;
 use super::state::{Awaits, Claim, Closing, Core, Due, Stage};

@@ -99,11 +99,15 @@ impl<C: Clone> Core<C> {
             (Lane::Renewals, _) => Some(now),
         };
         let repeated_at = repeated_at.filter(|_| flight.lane == Lane::Renewals || !fault.kind.is_lasting());
+        let of_call = || match flight.lane {
+            Lane::Claims | Lane::Looks => Some(self.first(room)?.caller.cell.clone()),
+            Lane::Renewals | Lane::Ends => None,
+        };
         let failed = Failed {
             lane: flight.lane,
             number: flight.claims.len(),
             name: self.document_of(first),
-            cell: first.holder().cloned().or(holder),
+            cell: first.holder().cloned().or(holder).or_else(of_call),
             fault: fault.clone(),
             pause: repeated_at.map(|at| (at.max(self.lanes[flight.lane as usize].resumes_at) - now).max(0)),
         };

@@ -80,7 +80,7 @@ impl<C: Clone> Core<C> {
             let mut claims = self.rooms[claim.room].claims.iter();
             id == &**lease || claims.any(|key| gives_back(&self.claims[*key], id))
         };
-        let cause = reply.sight.as_ref().and_then(|sight| {
+        let cause = reply.sight.as_ref().map_or(Some(Cause::Gone), |sight| {
             let is_over = sight.left().is_some_and(|left| left <= 0);
             match () {
                 () if is_over && sight.has(lease) => Some(Cause::Expired),

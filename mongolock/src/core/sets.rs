@@ -87,24 +87,38 @@ impl<C: Clone> Core<C> {
         let name = &self.rooms[self.claims[claim].room].name;
         let fits = |set: &&mut Set<C>| set.names.get(set.won.len()) == Some(name);
         let Some(set) = self.sets.get_mut(key).filter(fits) else {
-            return self.release(now, claim, None, true);
+            self.release(now, claim, None, true);
+            return self.asks_no_more(now, key, call);
         };
         set.won.push(claim);
         set.calls.retain(|other| *other != call);
         let (has_all, asks) = (set.won.len() == set.names.len(), set.calls.is_empty());
         if has_all {
-            self.begin_turns(key, claim);
+            self.begin_turns(now, key, claim);
             self.notify_held_all(key);
-        } else if asks {
+            return;
+        }
+        self.claims[claim].count_hold(None);
+        if asks {
             self.advance(now, key);
         }
     }
 
-    /// The turn of a lock that no call has had yet begins when the set has its last one.
-    fn begin_turns(&mut self, key: Key, last: Key) {
+    /// A call of a set has got its lock before those in front of it, and has given it back.
+    fn asks_no_more(&mut self, now: Time, key: Key, call: Key) {
+        let Some(set) = self.sets.get_mut(key) else { return };
+        set.calls.retain(|other| *other != call);
+        if set.calls.is_empty() {
+            self.advance(now, key);
+        }
+    }
+
+    /// The hold begins when the set has its last lock, and so does the turn of a lock that no call has had yet.
+    fn begin_turns(&mut self, now: Time, key: Key, last: Key) {
         let since = self.claims[last].turn_since;
         for claim in &self.sets[key].won {
             let claim = &mut self.claims[*claim];
+            claim.count_hold(Some(now));
             if claim.last - claim.token == claim.tokens - 1 {
                 claim.turn_since = claim.turn_since.max(since);
             }

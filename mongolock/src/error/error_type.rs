@@ -48,7 +48,6 @@ fn of_driver(error: &Error) -> Cow<'static, str> {
 fn of_failure(failure: &Failure) -> Cow<'static, str> {
     let name = match failure {
         Failure::BlockedDocument { source, .. } => return of_driver(source),
-        Failure::Together { error } => return error.error_type(),
         Failure::Unended { source, .. } => return source.error_type(),
         Failure::NoReply { .. } => "no_reply",
         Failure::Overloaded { .. } => "overloaded",
@@ -84,8 +83,6 @@ mod tests {
     fn an_error_of_the_server_has_its_code() {
         assert_eq!(LockError::Mongo(of_server(13)).error_type(), "13");
         assert_eq!(blocked("n", of_server(50)).error_type(), "50");
-        let error = LockError::Mongo(of_server(462));
-        assert_eq!(Failure::Together { error }.into_error().error_type(), "462");
     }
 
     #[test]

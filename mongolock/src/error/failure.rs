@@ -82,14 +82,10 @@ pub(crate) enum Failure {
     Closed,
     /// A call of a process that was made by `fork` after its provider.
     #[error("the provider belongs to the process that has forked this one")]
-    #[allow(dead_code, reason = "only the shell finds it")]
     Forked,
     /// A command that ran out of time or into a conflict at the document of a lock, while MongoDB works.
     #[error("an open transaction or another long operation blocks the document of lock `{name}`")]
     BlockedDocument { name: String, source: Error },
-    /// A command with requests of several calls, which may have made this one or not.
-    #[error("a command with several requests has failed: {error}")]
-    Together { error: LockError },
     /// A hold whose end MongoDB has not confirmed, or has refused.
     #[error("{}", unended(*end, name, *left))]
     Unended {
@@ -174,7 +170,6 @@ impl Failure {
             | Self::RuntimeEnded
             | Self::Closed
             | Self::BlockedDocument { .. }
-            | Self::Together { .. }
             | Self::Unended { .. }
             | Self::StreamEnded
             | Self::ConnectionString { .. } => true,
@@ -206,7 +201,6 @@ impl Failure {
             | Self::Closed
             | Self::Forked
             | Self::BlockedDocument { .. }
-            | Self::Together { .. }
             | Self::Unended { .. }
             | Self::StreamEnded
             | Self::NoStreams => io::ErrorKind::Other,

@@ -154,7 +154,7 @@ fn mongo_help(error: &Error) -> &'static str {
             let unknown = "Check that MongoDB runs, can be reached from this host and has a primary.";
             no_server::help(message).unwrap_or(unknown)
         }
-        (Some(Failure::Together { .. }) | None, _) => help_of_server(error).unwrap_or(
+        (None, _) => help_of_server(error).unwrap_or(
             "Read the driver's error in `source()`. Transient errors are retried until `acquire_timeout`; others need a \
              change of the program, the database or the network.",
         ),

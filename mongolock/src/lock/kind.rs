@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Lock;
 use crate::context::LockContext;
-use crate::machine::{Engine, Lease, Search};
+use crate::engine::{Call, Engine, Lease};
 use crate::name::RenderedName;
 use crate::options::OnBusy;
 use crate::run::{OnLost, RunningHold};
@@ -43,11 +43,8 @@ pub(crate) trait Kind: Clone + Send + Sync + Sized + 'static {
     /// The name of the type that users write.
     const NAME: &'static str;
 
-    /// How it is acquired.
-    type Search<'a>: Search + Send + Sync;
-
     /// The call that acquires it.
-    fn search(lock: &Lock<Self>, is_inside_hold: bool, on_busy: OnBusy) -> Self::Search<'_>;
+    fn call(lock: &Lock<Self>, is_inside_hold: bool, on_busy: OnBusy) -> Call<'_>;
 
     /// The names, each of which is checked.
     fn names(&self) -> &[RenderedName];

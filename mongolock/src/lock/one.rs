@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::kind::Kind;
 use super::{Lock, LockKind};
 use crate::LockGuard;
-use crate::machine::Acquire;
+use crate::engine::Call;
 use crate::name::RenderedName;
 use crate::once::Once;
 use crate::options::OnBusy;
@@ -48,10 +48,8 @@ impl LockKind for One {
 
 impl Kind for One {
     const NAME: &'static str = "DistributedLock";
-    type Search<'a> = Acquire<'a>;
-
-    fn search(lock: &DistributedLock, is_inside_hold: bool, on_busy: OnBusy) -> Acquire<'_> {
-        Acquire::one(
+    fn call(lock: &DistributedLock, is_inside_hold: bool, on_busy: OnBusy) -> Call<'_> {
+        Call::one(
             &lock.engine,
             &lock.kind.name,
             &lock.options,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::kind::Kind;
 use super::{Lock, LockKind};
 use crate::context::LockContext;
-use crate::machine::{AcquirePermit, Engine, Lease};
+use crate::engine::{Call, Engine, Lease};
 use crate::name::RenderedName;
 use crate::options::OnBusy;
 use crate::{LockError, Permit};
@@ -67,11 +67,9 @@ impl LockKind for Permits {
 
 impl Kind for Permits {
     const NAME: &'static str = "Semaphore";
-    type Search<'a> = AcquirePermit<'a>;
-
-    fn search(lock: &Semaphore, is_inside_hold: bool, on_busy: OnBusy) -> AcquirePermit<'_> {
+    fn call(lock: &Semaphore, is_inside_hold: bool, on_busy: OnBusy) -> Call<'_> {
         let Permits { name, number } = &lock.kind;
-        AcquirePermit::permit(
+        Call::permit(
             &lock.engine,
             name,
             *number,
@@ -136,6 +134,6 @@ impl Lock<Permits> {
     /// Outside a tokio runtime with time enabled.
     pub async fn available(&self) -> Result<u32, LockError> {
         self.check()?;
-        self.acquiring(OnBusy::TryOnce).available().await
+        self.call(OnBusy::TryOnce).available().await
     }
 }

@@ -7,7 +7,7 @@ use parts::Parts;
 
 use super::kind::Kind;
 use super::{Lock, LockKind};
-use crate::machine::{Acquire, AcquireSeveral, Hold, Lease, Search};
+use crate::engine::{Call, Hold, Lease};
 use crate::name::RenderedName;
 use crate::options::{MOST_NAMES, OnBusy, Options};
 use crate::run::{self, OnLost, RunningHold};
@@ -17,9 +17,9 @@ use crate::{LockError, LockGuard};
 /// Several distributed locks that are acquired together, all or nothing; made by
 /// [`LockProvider::lock_all`](crate::LockProvider::lock_all).
 ///
-/// Two calls that need the same locks cannot block each other, in whatever order they name them: a call that does not get
-/// all locks holds none of them while it waits. (After three attempts a call acquires them one by one in the order of their
-/// names, which every call does in the same order.) The names are sorted, and a name that is given twice counts once.
+/// Two calls that need the same locks cannot block each other, in whatever order they name them: the names are sorted, and each call
+/// acquires the locks in the order of their names. A call that waits for one of them keeps those before it, and leaves those behind
+/// it to others. A name that is given twice counts once.
 ///
 /// The locks are ordinary ones: a [`DistributedLock`](crate::DistributedLock) of one of the names, and other programs,
 /// exclude a set, and a set excludes them. All locks of a hold have one lease. It is renewed and released as a whole, and
@@ -74,11 +74,9 @@ impl LockKind for Several {
 
 impl Kind for Several {
     const NAME: &'static str = "LockSet";
-    type Search<'a> = AcquireSeveral<'a>;
-
-    fn search(lock: &LockSet, is_inside_hold: bool, on_busy: OnBusy) -> AcquireSeveral<'_> {
+    fn call(lock: &LockSet, is_inside_hold: bool, on_busy: OnBusy) -> Call<'_> {
         let Several { names, title } = &lock.kind;
-        AcquireSeveral::several(
+        Call::several(
             &lock.engine,
             names,
             *title,
@@ -149,11 +147,7 @@ impl Lock<Several> {
         let limit = options.acquire_timeout.unwrap_or(NESTED_SET_LIMIT);
         options.acquire_timeout = Some(limit.min(NESTED_SET_LIMIT));
         let options = Arc::new(options);
-        if let [name] = rest {
-            let acquire = Acquire::one(&self.engine, name, &options, true, on_busy);
-            return acquire.acquire().await;
-        }
-        let acquire = AcquireSeveral::several(&self.engine, rest, 0, &options, true, on_busy);
-        acquire.acquire().await
+        let call = Call::several(&self.engine, rest, 0, &options, true, on_busy);
+        call.acquire().await
     }
 }

@@ -40,9 +40,7 @@ pub(crate) enum CommandKind {
     Commit,
     /// One query that looks at the locks of many waiters.
     Look,
-    /// A command on the documents of waiters.
-    Line,
-    /// The opening of the change stream, and a change of its filter.
+    /// The opening of a change stream.
     Stream,
     Index,
     Hello,
@@ -59,7 +57,6 @@ impl CommandKind {
             Self::Release => "release",
             Self::Commit => "commit",
             Self::Look => "look",
-            Self::Line => "line",
             Self::Stream => "stream",
             Self::Index => "index",
             Self::Hello => "hello",

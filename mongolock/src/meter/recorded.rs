@@ -23,7 +23,6 @@ const HANDOVERS: &str = "mongolock_handovers_total";
 const RENEWAL_AGE: &str = "mongolock_renewal_age_seconds";
 const STALE_WRITES: &str = "mongolock_stale_writes_total";
 const COMMANDS: &str = "mongolock_commands_total";
-const GATHERED: &str = "mongolock_gathered_requests";
 
 /// The label of locks whose names have no template.
 const NO_LABEL: &str = "-";
@@ -62,21 +61,18 @@ struct Handles {
 #[derive(Default)]
 pub(crate) struct CommandMeter {
     counters: OnceLock<Counters>,
-    /// The requests in the commands that several calls have in common: claims, and releases.
-    gathered: OnceLock<[Histogram; 2]>,
 }
 
 /// The counters by kind: confirmed commands and failed ones.
 type Counters = [[Counter; 2]; KINDS.len()];
 
 /// All kinds, in the order of their declaration: each is the index of its counters.
-const KINDS: [CommandKind; 10] = [
+const KINDS: [CommandKind; 9] = [
     CommandKind::Acquire,
     CommandKind::Renew,
     CommandKind::Release,
     CommandKind::Commit,
     CommandKind::Look,
-    CommandKind::Line,
     CommandKind::Stream,
     CommandKind::Index,
     CommandKind::Hello,
@@ -197,15 +193,6 @@ impl CommandMeter {
         });
         counters[kind as usize][usize::from(is_ok)].increment(1);
     }
-
-    /// Counts the requests in a command that several calls have in common.
-    #[expect(clippy::cast_precision_loss, reason = "a command has few requests")]
-    pub(crate) fn gathered(&self, kind: CommandKind, requests: usize) {
-        let of = |kind: CommandKind| histogram!(GATHERED, "command" => kind.as_str());
-        let kinds = [CommandKind::Acquire, CommandKind::Release];
-        let gathered = self.gathered.get_or_init(|| kinds.map(of));
-        gathered[usize::from(kind == CommandKind::Release)].record(requests as f64);
-    }
 }
 
 /// A write of a stale holder was refused. It is rare, and needs no provider, so its handle is not kept.
@@ -243,11 +230,6 @@ fn describe() {
         STALE_WRITES,
         Unit::Count,
         "Writes of stale lock holders that were refused"
-    );
-    describe_histogram!(
-        GATHERED,
-        Unit::Count,
-        "Requests in each command that several calls have in common"
     );
     describe_counter!(
         COMMANDS,

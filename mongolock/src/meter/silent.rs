@@ -56,9 +56,6 @@ impl CommandMeter {
 
     #[inline]
     pub(crate) fn count(&self, _kind: CommandKind, _is_ok: bool) {}
-
-    #[inline]
-    pub(crate) fn gathered(&self, _kind: CommandKind, _requests: usize) {}
 }
 
 #[inline]

@@ -60,7 +60,6 @@ impl Id {
     }
 
     /// The mark of the provider that has made the claim.
-    #[allow(dead_code, reason = "only the core asks")]
     pub(crate) fn mark(self) -> [u8; 6] {
         let mut mark = [0; 6];
         mark.copy_from_slice(&self.0[..6]);
@@ -68,7 +67,6 @@ impl Id {
     }
 
     /// The time slot that this provider needs, in milliseconds.
-    #[allow(dead_code, reason = "only the core asks")]
     pub(crate) fn time_slot(self) -> u8 {
         self.0[7]
     }

@@ -1,7 +1,4 @@
-use std::sync::Arc;
-
 use super::document::{Document, margin_after};
-use super::text::is_claim;
 use super::value::{Ms, Name};
 
 /// A document as a command has seen it.
@@ -57,10 +54,4 @@ pub(crate) struct News {
     pub(crate) sight: Option<Sight>,
 }
 
-impl News {
-    /// The claim or the detached lease that has the lock now. What is released, a mark or kept has no holder.
-    pub(crate) fn holder(&self) -> Option<&Arc<str>> {
-        let id = self.sight.as_ref()?.document.lock_id.text();
-        id.filter(|id| is_claim(id))
-    }
-}
+impl News {}

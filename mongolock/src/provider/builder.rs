@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use mongodb::Database;
 
-use crate::machine::{Engine, Home};
+use crate::engine::{Engine, Home};
 use crate::opaque::Opaque;
 use crate::options::{Config, check_database, check_owner, refused};
 #[cfg(test)]
 use crate::simulation::Link;
-use crate::store::{Connection, MemoryStore, MongoStore, Reachability, Store, WAITERS_SUFFIX};
+use crate::store::{Connection, MemoryStore, MongoStore, Reachability, Store};
 use crate::{LockError, LockProvider};
 
 /// The shortest pause between two polls: with a shorter one a waiter would poll in a hot loop.
@@ -123,8 +123,8 @@ impl LockProviderBuilder {
         self
     }
 
-    /// Sets the collection of the lock documents: 1 to 200 bytes without `$` that do not begin with `system.` or end with
-    /// `.waiters`; `distributed_locks` by default.
+    /// Sets the collection of the lock documents: 1 to 200 bytes without `$` that do not begin with `system.`;
+    /// `distributed_locks` by default.
     ///
     /// The first acquisition creates the collection. Locks exclude each other only within one collection.
     pub fn collection(mut self, name: impl Into<String>) -> Self {
@@ -248,15 +248,14 @@ impl LockProviderBuilder {
 
     /// Sets whether a change stream wakes waiters when another process releases the lock; `true` by default.
     ///
-    /// The stream is open only while calls wait. With `false`, on a standalone server, or without the privilege to
-    /// watch the collection, waiters poll within `retry_interval`. While calls wait, an unavailable stream is tried
-    /// again about every 5 minutes, and after any other error within seconds. A stream that costs the server more than it
-    /// brings is closed for 1 to 10 minutes. [The guide](crate::guide::waiting#what-waiting-costs-the-server) says
-    /// what a stream costs, and when to switch it off.
+    /// The stream is open only while calls wait, and tells the order between processes as well. With `false`, on a standalone
+    /// server, or without the privilege to watch the collection, waiters poll within `retry_interval`, and get their
+    /// [turns by chance](crate::guide::waiting#without-change-streams). While calls wait, an unavailable stream is tried
+    /// again every 5 minutes, and after any other error after a second.
+    /// [The guide](crate::guide::waiting#what-waiting-costs-the-server) says what a stream costs, and when to switch it off.
     ///
-    /// Programs with DistributedLock.MongoDB (.NET) that share the locks always poll. Their waiters get 3 to 5 % of the turns
-    /// beside waiters that are woken, and 24 to 43 % beside those that poll and
-    /// [stand in no line](crate::guide::waiting#what-to-set).
+    /// Programs with DistributedLock.MongoDB (.NET) that share the locks always poll, and get few turns beside waiters that are
+    /// woken: see [what to set](crate::guide::waiting#what-to-set).
     pub fn wake_up(mut self, wake_up: bool) -> Self {
         self.config.wake_up = wake_up;
         self
@@ -345,10 +344,6 @@ impl LockProviderBuilder {
         }
         if let StoreChoice::Database(database) = &self.place {
             check_database(database.name())?;
-        }
-        if name.ends_with(WAITERS_SUFFIX) {
-            let bound = "it must not end with `.waiters`: such a collection has the waiters for the locks of another one";
-            return Err(refused("collection", name, bound));
         }
         Ok(())
     }

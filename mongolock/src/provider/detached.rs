@@ -4,21 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::sleep;
 
 use super::LockProvider;
 use crate::backoff::Backoff;
 use crate::context::LockContext;
-use crate::few::Few;
+use crate::engine::repeated;
+use crate::engine::{Call, Hold};
 use crate::handle::invalid;
-use crate::machine::repeated::{self, Command};
-use crate::machine::{Hold, Resume, Search};
-use crate::moment::Luck;
-use crate::name::RenderedName;
 use crate::options::{Options, check_ttl};
-use crate::store::{Extended, LeaseId, Store};
-use crate::timing::{ACQUIRE_OVERDUE, RELEASE_LIMIT};
-use crate::{LeaseHandle, LockError, LockGuard, Permit, task, trace};
+use crate::store::Store;
+use crate::{LeaseHandle, LockError, LockGuard, Permit, trace};
 
 /// How often a command that has not found its lease is sent again.
 const MOST_QUESTIONS: u32 = 5;
@@ -118,10 +114,9 @@ impl LockProvider {
             once: handle.once(),
             ..Options::clone(self.options())
         });
-        let name = RenderedName::new(handle.name());
         let is_inside_hold = LockContext::is_inside_hold(&self.engine);
-        let resume = Resume::resumption(&self.engine, &name, &options, is_inside_hold, handle);
-        resume.acquire().await
+        let resumption = Call::resumption(&self.engine, &options, is_inside_hold, handle);
+        resumption.acquire().await
     }
 
     /// Has a detached lease last for this time from now on (100 ms to 7 days, in whole milliseconds), and returns its new end
@@ -161,11 +156,7 @@ impl LockProvider {
     /// Outside a tokio runtime with time enabled.
     pub async fn extend(&self, handle: &LeaseHandle, ttl: Duration) -> Result<DateTime, LockError> {
         check_ttl(ttl)?;
-        let keys = self.keys(handle)?;
-        let extend = || Extend {
-            keys: keys.clone(),
-            ttl,
-        };
+        let extend = |store: Arc<Store>, handle: LeaseHandle| async move { store.extend(&handle, ttl).await };
         let (extended, _) = self.ask(handle, extend, "extension", Result::is_ok).await?;
         extended.map_err(|reason| LockError::lost(handle.name(), handle.fencing_token(), reason))
     }
@@ -191,11 +182,9 @@ impl LockProvider {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn release(&self, handle: &LeaseHandle) -> Result<bool, LockError> {
-        let keys = self.keys(handle)?;
-        let release = || Release {
-            keys: keys.clone(),
-            min_hold: handle.min_hold(),
-            takeover_margin: self.options().takeover_margin,
+        let margin = self.options().takeover_margin;
+        let release = |store: Arc<Store>, handle: LeaseHandle| async move {
+            store.release_detached(&handle, margin).await
         };
         let (was_held, is_repetition) = self.ask(handle, release, "release", |held| *held).await?;
         if was_held {
@@ -207,94 +196,29 @@ impl LockProvider {
         Ok(was_held || is_repetition)
     }
 
-    /// The claims of a detached lease.
-    fn keys(&self, handle: &LeaseHandle) -> Result<Few<LeaseId>, LockError> {
-        handle.check_home(&self.engine.store.home())?;
-        Ok(LeaseId::of_handle(handle))
-    }
-
     /// Sends a command until it has a reply, and again if it has not found a lease that a call of this provider has resumed which was
     /// given up: its request may be on its way.
-    async fn ask<C: Command>(
+    async fn ask<T: Send + 'static, F>(
         &self,
         handle: &LeaseHandle,
-        command: impl Fn() -> C,
+        command: impl Fn(Arc<Store>, LeaseHandle) -> F,
         request: &str,
-        has_found: impl Fn(&C::Reply) -> bool,
-    ) -> Result<(C::Reply, bool), LockError> {
+        has_found: impl Fn(&T) -> bool,
+    ) -> Result<(T, bool), LockError>
+    where
+        F: Future<Output = Result<T, LockError>> + Send + 'static,
+    {
+        handle.check_home(&self.engine.store.home())?;
+        let send = || command(Arc::clone(&self.engine.store), handle.clone());
         let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_millis(200));
         for _ in 0..MOST_QUESTIONS {
-            let is_given_back = self.give_back(handle).await;
-            let reply = repeated::reply(self.commands(), command(), request).await?;
+            let is_given_back = self.engine.gives_back(handle.lock_id());
+            let reply = repeated::reply(&self.engine.store, &send, request).await?;
             if has_found(&reply.0) || !is_given_back {
                 return Ok(reply);
             }
-            sleep(backoff.next(Luck::draw())).await;
+            sleep(backoff.next()).await;
         }
-        repeated::reply(self.commands(), command(), request).await
-    }
-
-    /// Gives the lease back if calls of this provider have resumed it and were given up, and returns whether there were such calls.
-    /// Without a reply the next command shows what has become of the lease.
-    #[cfg(feature = "next")]
-    fn commands(&self) -> &std::sync::Arc<crate::machine::Engine> {
-        &self.engine
-    }
-
-    #[cfg(not(feature = "next"))]
-    fn commands(&self) -> &std::sync::Arc<crate::lease::renewer::Renewer> {
-        &self.engine.renewer
-    }
-
-    #[cfg(feature = "next")]
-    #[expect(clippy::unused_async, reason = "the other machine waits")]
-    async fn give_back(&self, handle: &LeaseHandle) -> bool {
-        self.engine.gives_back(handle.lock_id())
-    }
-
-    #[cfg(not(feature = "next"))]
-    async fn give_back(&self, handle: &LeaseHandle) -> bool {
-        let renewer = &self.engine.renewer;
-        let given_up = renewer.given_up.of_lease(handle.lock_id());
-        for lock_id in &given_up {
-            let end = renewer.given_up.find(Instant::now(), lock_id);
-            let Some(end) = end else { continue };
-            let claims = LeaseId::of_handle(handle).map(|key| key.with_id(lock_id));
-            let store = Arc::clone(&self.engine.store);
-            let giving_back = task::start(async move { store.end_given_up(&claims, &end).await });
-            // It is repeated in the background.
-            let _ = timeout(ACQUIRE_OVERDUE, giving_back).await;
-        }
-        !given_up.is_empty()
-    }
-}
-
-struct Extend {
-    keys: Few<LeaseId>,
-    ttl: Duration,
-}
-
-impl Command for Extend {
-    type Reply = Extended;
-
-    async fn send(&self, store: &Store) -> Result<Extended, LockError> {
-        store.extend(&self.keys, self.ttl, RELEASE_LIMIT).await
-    }
-}
-
-struct Release {
-    keys: Few<LeaseId>,
-    min_hold: Duration,
-    takeover_margin: Duration,
-}
-
-impl Command for Release {
-    type Reply = bool;
-
-    async fn send(&self, store: &Store) -> Result<bool, LockError> {
-        let (keys, min_hold) = (&self.keys, self.min_hold);
-        store
-            .release_detached(keys, min_hold, self.takeover_margin, RELEASE_LIMIT)
-            .await
+        repeated::reply(&self.engine.store, &send, request).await
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use crate::duration::{as_optional_seconds, as_seconds};
-use crate::machine::{Engine, Lease};
+use crate::engine::{Engine, Lease};
 use crate::{FencingToken, IndexState, LockError, permit_id};
 
 /// The state of a provider and of its connection to MongoDB; returned by

@@ -13,8 +13,8 @@ use mongodb::Database;
 use once_cell::sync::OnceCell;
 
 use crate::admin::LockAdmin;
+use crate::engine::{Engine, Home};
 use crate::lock::{DistributedLock, Lock, LockKind, LockSet, One, Permits, Semaphore, Several};
-use crate::machine::{Engine, Home};
 use crate::name::RenderedName;
 use crate::opaque::Opaque;
 use crate::options::Options;
@@ -31,9 +31,9 @@ tokio::task_local! {
 
 /// A factory for the locks of one MongoDB collection, with the default options of these locks.
 ///
-/// Cloning is cheap, and all clones are the same provider. One background task renews the leases of all held locks. It
-/// starts with the first acquisition, and ends with the last clone or with [`shutdown`](Self::shutdown). Like the
-/// driver's `Client`, a provider belongs to the runtime in which it is first used.
+/// Cloning is cheap, and all clones are the same provider, which renews the leases of all held locks together until its last
+/// clone is dropped or [`shutdown`](Self::shutdown). A provider of [`connect`](Self::connect) works on a thread of its own;
+/// another one, like the driver's `Client`, belongs to the runtime in which it is built.
 ///
 /// ```no_run
 /// use mongolock::LockProvider;
@@ -88,9 +88,9 @@ impl LockProvider {
     /// servers, and hosts that are in no set or do not answer, are no fault; see
     /// [the guide](crate::guide::production#one-connection-string).
     ///
-    /// Unless the URI sets them, two options of the driver differ from its defaults: `maxConnecting` is the size of the pool,
-    /// so that silent connections do not keep the client from opening others, and `maxAdaptiveRetries` is 0, because mongolock
-    /// repeats rejected commands itself.
+    /// Unless the URI sets them, three options of the driver differ from its defaults: `maxPoolSize` is 16; `maxConnecting` is the
+    /// size of the pool, at most 16, so that silent connections do not keep the client from opening others; and
+    /// `maxAdaptiveRetries` is 0, because mongolock repeats rejected commands itself.
     ///
     /// # Errors
     ///
@@ -357,13 +357,7 @@ impl LockProvider {
 
 type Connected = (Arc<store::Connection>, Option<Arc<Home>>);
 
-#[cfg(not(feature = "next"))]
-async fn connection(uri: &str, selection: Option<Duration>) -> Result<Connected, LockError> {
-    Ok((store::connect(uri, selection).await?, None))
-}
-
 /// Makes the client on the thread on which it will work.
-#[cfg(feature = "next")]
 async fn connection(uri: &str, selection: Option<Duration>) -> Result<Connected, LockError> {
     let thread = Home::start().map_err(|error| LockError::Mongo(error.into()))?;
     let uri = uri.to_owned();

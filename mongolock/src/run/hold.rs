@@ -12,7 +12,7 @@ use tracing::Span;
 
 use super::AnyBody;
 use crate::context::{CURRENT, LockContext, View};
-use crate::machine::Lease;
+use crate::engine::Lease;
 use crate::name::RenderedName;
 use crate::options::OnBusy;
 use crate::{LockError, LockGuard, trace};

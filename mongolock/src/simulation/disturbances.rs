@@ -1,120 +1,167 @@
+//! What disturbs processes from outside: the server, operators and other programs.
+
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::between;
-use super::fleet::World;
-use super::knobs::APART;
+use super::calls::look_for_idle_locks;
+use super::holds::begins;
+use super::line::Line;
+use super::link::Link;
+use super::plan::Knob::*;
+use super::plan::Work;
+use super::wish::Wish;
+use super::world::World;
+use super::{chance, choice, millis};
+use crate::permit_id;
+use crate::protocol::Name;
+use crate::provider::LockProviderBuilder;
 
-/// An hour in milliseconds.
-const HOUR: i64 = 3_600_000;
+/// Begins all that the scenario has.
+pub(super) fn begin(world: &Arc<World>) {
+    let has = |knob| world.plan.has(knob);
+    start(true, watch(Arc::clone(world)));
+    start(has(Failovers), failovers(Arc::clone(world)));
+    start(has(Overload), overload(Arc::clone(world)));
+    start(has(Operators), operator(Arc::clone(world)));
+    start(has(Sweeps), sweeps(Arc::clone(world)));
+    start(has(Neighbours), neighbour(Arc::clone(world)));
+    start(has(Leaps), leaps(Arc::clone(world)));
+}
 
-impl World {
-    /// Starts the faults of the server, which all end with the simulation.
-    pub(super) fn disturb(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
-        let (knobs, mut tasks) = (&self.plan.knobs, Vec::new());
-        let mut start =
-            |task: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>| tasks.push(tokio::spawn(task));
-        if knobs.blocked_documents {
-            start(Box::pin(Arc::clone(self).block_documents()));
-        }
-        if knobs.operators {
-            start(Box::pin(Arc::clone(self).operate()));
-        }
-        if let Some(retention) = knobs.retention {
-            start(Box::pin(Arc::clone(self).sweep(retention)));
-        }
-        for number in 0..knobs.neighbours as u64 {
-            start(Box::pin(Arc::clone(self).neighbour(number)));
-        }
-        if knobs.outages {
-            start(Box::pin(Arc::clone(self).fall_silent()));
-        }
-        if knobs.failovers {
-            start(Box::pin(Arc::clone(self).fail_over()));
-        }
-        if let Some(longest) = knobs.overload {
-            start(Box::pin(Arc::clone(self).overload(longest)));
-        }
-        if knobs.clock_an_hour_ahead {
-            start(Box::pin(Arc::clone(self).step_the_clock()));
-        }
-        tasks
+/// The pauses of one process.
+pub(super) fn begin_pauses(line: &Arc<Line>) {
+    start(line.world.plan.has(Pauses), pauses(Arc::clone(line)));
+}
+
+fn start(has_it: bool, disturbance: impl Future<Output = ()> + Send + 'static) {
+    if has_it {
+        tokio::spawn(disturbance);
     }
+}
 
-    async fn block_documents(self: Arc<Self>) {
-        let rng = &mut self.plan.rng(1 << 34);
-        while !self.is_over() {
-            sleep(between(rng, 0, 4000)).await;
-            let name = self.plan.document(rng);
-            let longest = if rng.bool() { 500 } else { 8000 };
-            let lasts = between(rng, 0, longest);
-            self.server.note(|| format!("{name} is blocked for {lasts:?}"));
-            self.server.blocks.block(&name, Instant::now() + lasts);
-        }
+async fn watch(world: Arc<World>) {
+    loop {
+        sleep(Duration::from_millis(100)).await;
+        look_for_idle_locks(&world);
     }
+}
 
-    async fn sweep(self: Arc<Self>, retention: Duration) {
-        while !self.is_over() {
-            sleep(Duration::from_millis(500)).await;
-            self.server.memory.sweep(retention);
-        }
+async fn pauses(line: Arc<Line>) {
+    while !line.world.is_over() {
+        sleep(millis(500..=8000)).await;
+        let lasts = millis(10..=choice(&[200, 2000, 9000]));
+        line.world
+            .note(|| format!("{} pauses for {lasts:?}", line.number));
+        line.pauses(lasts);
+        sleep(lasts).await;
     }
+}
 
-    async fn fall_silent(self: Arc<Self>) {
-        let rng = &mut self.plan.rng(1 << 35);
-        while !self.is_over() {
-            sleep(between(rng, 0, 30_000)).await;
-            self.server.refuses.store(rng.bool(), Relaxed);
-            self.server.silent.store(true, Relaxed);
-            self.server.note(|| "nothing answers".into());
-            sleep(between(rng, 200, 150_000)).await;
-            self.server.silent.store(false, Relaxed);
-            self.server.note(|| "the server answers again".into());
-        }
+async fn failovers(world: Arc<World>) {
+    while !world.is_over() {
+        sleep(millis(2000..=12_000)).await;
+        let lasts = fastrand::i64(1000..=12_000);
+        world.note(|| format!("no primary for {lasts} ms"));
+        world.no_primary_until.store(world.now() + lasts, Relaxed);
+        world.elections.fetch_add(1, Relaxed);
     }
+}
 
-    async fn fail_over(self: Arc<Self>) {
-        let rng = &mut self.plan.rng(1 << 36);
-        let mut jump = if self.plan.scenario.has_several_kinds() {
-            0
-        } else {
-            i64::try_from(APART.as_millis()).unwrap_or(i64::MAX)
+async fn overload(world: Arc<World>) {
+    while !world.is_over() {
+        sleep(millis(1000..=6000)).await;
+        let rejected = choice(&[300, 700, 900, 1000]);
+        world.note(|| format!("{rejected} of 1000 commands are rejected"));
+        world.rejected.store(rejected, Relaxed);
+        sleep(millis(500..=if rejected == 1000 { 2000 } else { 8000 })).await;
+        world.rejected.store(0, Relaxed);
+    }
+}
+
+async fn sweeps(world: Arc<World>) {
+    while !world.is_over() {
+        sleep(millis(200..=4000)).await;
+        let deleted = world.memory.sweep(millis(0..=2000));
+        world.note(|| format!("the server deletes {deleted:?}"));
+        let now = world.memory.now();
+        world
+            .ledger()
+            .deleted
+            .extend(deleted.into_iter().map(|name| (name, now)));
+    }
+}
+
+async fn leaps(world: Arc<World>) {
+    while !world.is_over() {
+        sleep(rest()).await;
+        let jump = fastrand::i64(-2000..=8000);
+        world.note(|| format!("the clock jumps by {jump} ms"));
+        world.memory.jump(jump);
+    }
+}
+
+/// The time between two acts of an operator or another program.
+fn rest() -> Duration {
+    millis(100..=3000)
+}
+
+/// A document of this work.
+fn document(world: &World, work: Work) -> Name {
+    choice(&Wish::draw(&world.plan, work, world.now()).documents)
+}
+
+async fn operator(world: Arc<World>) {
+    let line = Line::new(&world, 1000, false);
+    let provider = LockProviderBuilder::simulated(Link(line)).with_defaults();
+    while !world.is_over() {
+        sleep(rest()).await;
+        let name = document(&world, world.plan.work());
+        world.note(|| format!("an operator releases {name}"));
+        world.ledger().is_forced(&name, world.memory.now());
+        let forcing = match permit_id::parts(&name) {
+            Some((semaphore, number)) => provider.admin().force_release(semaphore).permit(number),
+            None => provider.admin().force_release(&*name),
         };
-        while !self.is_over() {
-            sleep(between(rng, 1000, 10_000)).await;
-            self.server.step_down();
-            self.jump(jump);
-            jump = -jump;
-            sleep(between(rng, 0, 2500)).await;
-            self.server.step_up();
-        }
+        let forced = forcing.await;
+        world.check(forced.is_ok(), || format!("an operator fails: {forced:?}"));
+        world.ledger().is_forced(&name, world.memory.now());
     }
+}
 
-    /// Moves the clock an hour ahead and back. Leases that were granted meanwhile end only after an hour, hence the last
-    /// jump.
-    async fn step_the_clock(self: Arc<Self>) {
-        let rng = &mut self.plan.rng(1 << 37);
-        while !self.is_over() {
-            sleep(between(rng, 1000, 10_000)).await;
-            self.jump(HOUR);
-            sleep(between(rng, 100, 5000)).await;
-            self.jump(-HOUR);
+/// A program with DistributedLock.MongoDB: it asks again and again, renews its lease, and deletes the document in the end.
+async fn neighbour(world: Arc<World>) {
+    let expiry = Duration::from_secs(2);
+    while !world.is_over() {
+        sleep(rest()).await;
+        let (name, id) = (document(&world, Work::Lock), Arc::from("neighbour"));
+        let (begun, holds) = (Instant::now(), millis(1..=3000));
+        if !world.memory.neighbour_claims(&name, &id, expiry) {
+            continue;
         }
-        self.jump(2 * HOUR);
-    }
-
-    /// Moves the server's clock.
-    pub(super) fn jump(&self, millis: i64) {
-        self.server.memory.jump(millis);
-        if millis != 0 {
-            for name in 0..self.plan.names {
-                self.server.observe(&name.to_string());
-            }
+        world.note(|| format!("a neighbour holds {name}"));
+        let (now, names) = (world.memory.now(), [Arc::clone(&name)]);
+        let key = begins(
+            &world,
+            "a neighbour",
+            now,
+            &names,
+            Box::new(move || begun.elapsed() < holds),
+        );
+        for _ in 0..holds.as_millis() / 500 {
+            sleep(Duration::from_millis(500)).await;
+            let is_renewed = world.memory.neighbour_renews(&name, &id, expiry);
+            world.check(is_renewed || world.plan.has(Operators), || {
+                format!("a neighbour has lost {name}")
+            });
+        }
+        world.ledger().holders.remove(&key);
+        // A crash leaves the document.
+        if chance(800) && world.memory.neighbour_releases(&name, &id) {
+            world.ledger().deleted.insert(name, world.memory.now());
         }
     }
 }

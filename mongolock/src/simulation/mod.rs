@@ -1,57 +1,104 @@
-//! Simulates many processes and one server in virtual time, with random faults between them that follow from a seed.
-//! `README.md` in this folder describes the files and the defects that the simulation finds.
-//!
-//! `MONGOLOCK_SEEDS=10000` runs that number of seeds; `MONGOLOCK_SEED=7` runs that seed and prints its events with
-//! their times.
+//! Runs the real engine and its faces against a server in memory, behind a bad network and in virtual time. `README.md` says what
+//! is simulated, and what counts as a breach.
 
-mod blocks;
-mod contacts;
+mod calls;
 mod disturbances;
-pub(crate) mod errors;
-mod fleet;
+mod errors;
 mod handles;
-mod hints;
-mod jobs;
-mod knobs;
+mod holds;
 mod ledger;
-mod line_link;
+mod line;
 mod link;
-mod neighbour;
-mod operator;
-mod order;
-mod overload;
-mod own_claims;
 mod plan;
-mod pool;
 mod process;
-mod replies;
-mod seeds;
-mod server;
-mod targets;
-mod tenure;
+mod stream;
 mod tests;
-mod trip;
-mod turns;
-mod verdict;
-mod wake_ups;
 mod wish;
-mod worker;
-mod works;
+mod work;
+mod world;
 
+use std::cell::Cell;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use fastrand::Rng;
+use tokio::runtime::Builder;
+use tokio::time::{sleep, timeout};
 
-pub(crate) use hints::Hints;
+use crate::engine::HAS_SEED;
 pub(crate) use link::Link;
-pub(crate) use own_claims::silent_provider;
-pub(crate) use process::spawn;
+use plan::{Plan, Scenario};
+use world::World;
 
-/// A random duration in whole milliseconds.
-fn between(rng: &mut Rng, min: u64, max: u64) -> Duration {
-    Duration::from_millis(rng.u64(min..=max))
+/// The time after the last fault in which every call ends, and then the time in which every lock becomes free.
+const PATIENCE: Duration = Duration::from_secs(200);
+
+thread_local! {
+    /// The panics on this thread. Those of the engine's own tasks are noticed nowhere else.
+    static PANICS: Cell<u32> = const { Cell::new(0) };
 }
 
-fn chance(rng: &mut Rng, in_a_thousand: u32) -> bool {
-    rng.u32(0..1000) < in_a_thousand
+/// Whether something happens that happens so often of a thousand times.
+fn chance(permille: u32) -> bool {
+    permille > 0 && fastrand::u32(0..1000) < permille
+}
+
+/// A random time of so many milliseconds.
+fn millis(range: RangeInclusive<u64>) -> Duration {
+    Duration::from_millis(fastrand::u64(range))
+}
+
+fn choice<T: Clone>(of: &[T]) -> T {
+    of[fastrand::usize(..of.len())].clone()
+}
+
+/// Runs one seed of a scenario.
+fn run(scenario: &'static Scenario, seed: u64, prints: bool) -> Arc<World> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            // The thread may be ending.
+            let _ = PANICS.try_with(|panics| panics.set(panics.get() + 1));
+            usual(info);
+        }));
+    });
+    fastrand::seed(seed);
+    HAS_SEED.set(true);
+    PANICS.set(0);
+    let mut builder = Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build();
+    let runtime = runtime.expect("it needs nothing of the operating system");
+    let world = runtime.block_on(simulate(scenario, prints));
+    drop(runtime);
+    HAS_SEED.set(false);
+    world.check(PANICS.get() == 0, || "a task has panicked".to_owned());
+    world
+}
+
+async fn simulate(scenario: &'static Scenario, prints: bool) -> Arc<World> {
+    let world = Arc::new(World::new(Plan::new(scenario), prints));
+    disturbances::begin(&world);
+    let slots = (0..world.plan.processes).map(|slot| tokio::spawn(process::slot(Arc::clone(&world), slot)));
+    let slots: Vec<_> = slots.collect();
+    sleep(world.plan.lasts).await;
+    world.end_faults();
+    let mut last = Vec::new();
+    for slot in slots {
+        let ended = timeout(PATIENCE, slot).await;
+        world.check(ended.is_ok(), || {
+            format!("calls do not end: {:?}", world.ledger().calls)
+        });
+        last.extend(ended.ok().and_then(Result::ok));
+    }
+    // The last pause and the last command without a reply end.
+    sleep(Duration::from_secs(20)).await;
+    handles::release_all(&world, &last).await;
+    sleep(PATIENCE).await;
+    for process in &last {
+        process.check_is_idle().await;
+    }
+    let taken = world.memory.taken();
+    world.check(taken.is_empty(), || format!("still taken at the end: {taken:?}"));
+    world
 }

@@ -1,186 +1,161 @@
-use std::cell::RefCell;
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+//! A process: a provider on a line of its own, and its callers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use fastrand::Rng;
-use tokio::sync::Notify;
-use tokio::task::{AbortHandle, JoinHandle};
-use tokio::time::Instant;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
 
-use super::chance;
-use super::contacts::Contacts;
-use crate::sync::lock;
+use super::line::Line;
+use super::link::Link;
+use super::plan::Knob::Crashes;
+use super::work::Caller;
+use super::world::World;
+use super::{chance, disturbances, millis};
+use crate::protocol::Ms;
+use crate::provider::LockProviderBuilder;
+use crate::{LockError, LockProvider, lock_id};
 
-thread_local! {
-    /// The process whose task is being polled.
-    static CURRENT: RefCell<Option<Arc<Process>>> = const { RefCell::new(None) };
-}
-
-/// A process of the fleet: all its tasks can be paused and crashed together.
 pub(super) struct Process {
-    pub(super) number: usize,
-    /// The state of the library's random number generator in this process.
-    jitter: AtomicU64,
-    /// The number of polls in a thousand before which other tasks run: the order of tasks that are ready is then random.
-    late_polls: u32,
-    /// The generator for the order of its tasks.
-    schedule: Mutex<Rng>,
-    started: Instant,
-    state: Mutex<ProcessState>,
-    /// Notified when the callers that wait on it have to give up.
-    pub(super) give_up: Notify,
-    pub(super) contacts: Arc<Contacts>,
+    pub(super) line: Arc<Line>,
+    pub(super) provider: LockProvider,
+    is_stopping: AtomicBool,
 }
 
-struct ProcessState {
-    paused: bool,
-    has_crashed: bool,
-    resumed: Instant,
-    parked: Vec<Waker>,
-    tasks: Vec<AbortHandle>,
+/// Runs one process after another until the end, and returns the last one.
+pub(super) async fn slot(world: Arc<World>, slot: usize) -> Arc<Process> {
+    for number in 0.. {
+        let process = Process::start(&world, slot * 100 + number);
+        let mut callers = JoinSet::new();
+        for _ in 0..world.plan.callers {
+            callers.spawn(
+                Caller {
+                    process: Arc::clone(&process),
+                }
+                .works(),
+            );
+        }
+        let lasts = if world.plan.has(Crashes) {
+            millis(1000..=12_000)
+        } else {
+            Duration::from_secs(100_000)
+        };
+        let has_ended = timeout(lasts, ended(&world, &mut callers)).await.is_ok();
+        if has_ended || world.is_over() {
+            ended(&world, &mut callers).await;
+            return process;
+        }
+        process.ends(&mut callers).await;
+    }
+    unreachable!("no run has so many processes")
 }
 
-/// A task of a process, which is not polled while the process is paused.
-struct Gate<F> {
-    process: Arc<Process>,
-    future: Pin<Box<F>>,
-}
-
-/// Replaces `tokio::spawn` in the library, so that a task belongs to the process that starts it.
-#[track_caller]
-pub(crate) fn spawn<F>(future: F) -> JoinHandle<F::Output>
-where
-    F: Future<Output: Send> + Send + 'static,
-{
-    match CURRENT.with_borrow(Clone::clone) {
-        Some(process) => process.spawn(future),
-        None => tokio::spawn(future),
+/// Waits for the end of all callers.
+async fn ended(world: &World, callers: &mut JoinSet<()>) {
+    while let Some(ended) = callers.join_next().await {
+        let has_panicked = ended.is_err_and(|error| error.is_panic());
+        world.check(!has_panicked, || "a caller has panicked".to_owned());
     }
 }
 
 impl Process {
-    pub(super) fn new(number: usize, jitter: u64, late_polls: u32) -> Arc<Self> {
-        let state = ProcessState {
-            paused: false,
-            has_crashed: false,
-            resumed: Instant::now(),
-            parked: Vec::new(),
-            tasks: Vec::new(),
-        };
+    fn start(world: &Arc<World>, number: usize) -> Arc<Self> {
+        let line = Line::new(world, number, true);
+        let provider = LockProviderBuilder::simulated(Link(Arc::clone(&line)));
+        let provider = provider.owner(owner(number)).wake_up(chance(750));
+        let provider = provider.build().expect("the options are valid");
+        world.note(|| format!("{number} starts"));
+        disturbances::begin_pauses(&line);
         Arc::new(Self {
-            number,
-            jitter: AtomicU64::new(jitter),
-            late_polls,
-            schedule: Mutex::new(Rng::with_seed(jitter.rotate_left(32))),
-            started: state.resumed,
-            state: Mutex::new(state),
-            give_up: Notify::new(),
-            contacts: Arc::default(),
+            line,
+            provider,
+            is_stopping: AtomicBool::new(false),
         })
     }
 
-    pub(super) fn spawn<F>(self: &Arc<Self>, future: F) -> JoinHandle<F::Output>
-    where
-        F: Future<Output: Send> + Send + 'static,
-    {
-        let gate = Gate {
-            process: Arc::clone(self),
-            future: Box::pin(future),
-        };
-        let handle = tokio::spawn(gate);
-        let tasks = &mut lock(&self.state).tasks;
-        if tasks.len() == tasks.capacity() {
-            tasks.retain(|task| !task.is_finished());
+    /// The process crashes, or is shut down.
+    async fn ends(&self, callers: &mut JoinSet<()>) {
+        let (world, number) = (&self.line.world, self.line.number);
+        self.is_stopping.store(true, Relaxed);
+        if fastrand::bool() {
+            world.note(|| format!("{number} crashes"));
+            self.line.dies();
+            callers.abort_all();
+            return ended(world, callers).await;
         }
-        tasks.push(handle.abort_handle());
-        handle
-    }
-
-    pub(super) fn pause(&self) {
-        lock(&self.state).paused = true;
-    }
-
-    /// Resumes all tasks in a random order.
-    pub(super) fn resume(&self, rng: &mut Rng) {
-        let mut state = lock(&self.state);
-        state.paused = false;
-        state.resumed = Instant::now();
-        let mut parked = std::mem::take(&mut state.parked);
-        drop(state);
-        rng.shuffle(&mut parked);
-        parked.into_iter().for_each(Waker::wake);
-    }
-
-    /// Ends all tasks at once; requests that were sent still arrive.
-    pub(super) fn crash(&self) {
-        let tasks = {
-            let mut state = lock(&self.state);
-            state.has_crashed = true;
-            std::mem::take(&mut state.tasks)
-        };
-        tasks.iter().for_each(AbortHandle::abort);
-    }
-
-    pub(super) fn has_crashed(&self) -> bool {
-        lock(&self.state).has_crashed
-    }
-
-    /// The time since which the process has run without a pause.
-    pub(super) fn resumed(&self) -> Instant {
-        lock(&self.state).resumed
-    }
-
-    /// Whether the process has been stopped within this time.
-    pub(super) fn was_paused_within(&self, period: Duration) -> bool {
-        let state = lock(&self.state);
-        state.paused || (state.resumed != self.started && state.resumed.elapsed() < period)
-    }
-
-    /// Whether the id of a claim is one of this process.
-    pub(super) fn owns(&self, lock_id: &str) -> bool {
-        number_in(lock_id) == Some(self.number)
-    }
-
-    fn park(&self, waker: &Waker) -> bool {
-        let mut state = lock(&self.state);
-        if state.paused {
-            state.parked.push(waker.clone());
+        let (begun, grace) = (Instant::now(), fastrand::bool().then(|| millis(0..=3000)));
+        world.note(|| format!("{number} shuts down after {grace:?}"));
+        match grace {
+            Some(grace) => self.provider.shutdown_after(grace).await,
+            None => self.provider.shutdown().await,
         }
-        state.paused
+        let most = grace.unwrap_or_default() + Duration::from_secs(1);
+        let is_late = begun.elapsed() > most && self.is_quiet(20_000);
+        world.check(!is_late, || {
+            format!("the shutdown of {number} took {:?}", begun.elapsed())
+        });
+        ended(world, callers).await;
+        // The server keeps a lease that has ended by its time a little longer than its holder.
+        sleep(Duration::from_millis(150)).await;
+        self.check_has_released_all();
     }
 
-    /// Whether the next poll of a task comes after those of other tasks that are ready.
-    fn polls_late(&self) -> bool {
-        self.late_polls > 0 && chance(&mut lock(&self.schedule), self.late_polls)
+    /// Whether no fault had an effect for so many milliseconds.
+    fn is_quiet(&self, millis: i64) -> bool {
+        self.line.trouble_until() < self.world().now() - millis
+    }
+
+    /// After a shutdown with a reply to each command nothing is left at the server.
+    fn check_has_released_all(&self) {
+        let world = &self.line.world;
+        let own = owner(self.line.number);
+        // A resumed lease keeps its owner.
+        let is_other = |id: &str| lock_id::is_detached(id) || lock_id::is_resumed(id);
+        let is_own = |id: &str| lock_id::owner(id) == Some(&own) && !is_other(id);
+        let left: Vec<_> = world
+            .memory
+            .taken()
+            .into_iter()
+            .filter(|(_, id)| is_own(id))
+            .collect();
+        world.check(left.is_empty() || !self.is_quiet(20_000), || {
+            format!("a shutdown leaves {left:?}")
+        });
+    }
+
+    pub(super) fn world(&self) -> &World {
+        &self.line.world
+    }
+
+    /// Whether a call that has begun at this time may end with this error.
+    pub(super) fn may_fail(&self, begun: Ms, error: &LockError) -> bool {
+        match error {
+            LockError::Mongo(_) => !self.is_quiet_since(begun) || self.is_stopping(),
+            LockError::ShutDown { .. } => self.is_stopping(),
+            _ => false,
+        }
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Relaxed)
+    }
+
+    /// Whether no fault had an effect since this time of the server's clock.
+    pub(super) fn is_quiet_since(&self, at: Ms) -> bool {
+        self.line.world.plan.has_sound_clock() && self.line.trouble_until() < World::of_server(at)
+    }
+
+    /// At the end nothing is left in the process.
+    pub(super) async fn check_is_idle(&self) {
+        let (held, health) = (self.provider.held(), self.provider.health().await);
+        let is_idle = held.is_empty() && health.held == 0 && health.waiting == 0;
+        self.line.world.check(is_idle, || {
+            format!("left in {}: {held:?}, {health:?}", self.line.number)
+        });
     }
 }
 
-/// The number of the process that has this claim.
-pub(super) fn number_in(lock_id: &str) -> Option<usize> {
-    let (owner, _) = lock_id.split_once('#')?;
-    owner.strip_prefix('p')?.parse().ok()
-}
-
-impl<F: Future> Future for Gate<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.process.park(cx.waker()) {
-            return Poll::Pending;
-        }
-        if self.process.polls_late() {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        let before = CURRENT.replace(Some(Arc::clone(&self.process)));
-        fastrand::seed(self.process.jitter.load(Relaxed));
-        let polled = self.future.as_mut().poll(cx);
-        self.process.jitter.store(fastrand::get_seed(), Relaxed);
-        CURRENT.set(before);
-        polled
-    }
+fn owner(number: usize) -> String {
+    format!("process-{number}")
 }

@@ -6,19 +6,14 @@ use std::time::Duration;
 
 use mongodb::bson::Document;
 
-use super::commands::acquired;
 use super::info::info;
-use super::look::running_lease;
 use super::mongo::fields::sight;
 use super::mongo::millis;
-use super::{AcquireReply, AcquireRequest, LeaseId, reply};
-use crate::protocol::Reply;
-use crate::{LockError, LockInfo};
+use super::reply;
+use super::run::damage;
+use crate::protocol::{Row, Then, When};
 
-/// What a document says as the reply to an acquire request, and as a lock that an operator sees.
-type Read = (Result<AcquireReply, LockError>, Result<LockInfo, LockError>);
-
-/// The margins with which a document is read, the second time with the dates.
+/// The margins with which a document is read.
 const MARGINS: [Duration; 2] = [Duration::ZERO, Duration::from_secs(86_400)];
 
 /// The id of the claim that reads the document.
@@ -26,38 +21,32 @@ const OWN: &str = "owner#1";
 
 /// Reads a document as every kind of reply that it can be.
 pub(crate) fn read_document(document: &Document) {
-    for (margin, wants_dates) in MARGINS.into_iter().zip([false, true]) {
-        let (acquired, info) = read(document, margin, wants_dates);
-        if let Ok(info) = info {
+    let sight = sight(document);
+    if let Some(error) = damage(&claim(), &sight) {
+        drop(format!("{error}: {}", error.help()));
+    }
+    for margin in MARGINS {
+        sight.is_free(millis(margin));
+        sight.until_free(millis(margin));
+        if let Ok(info) = info("n", &sight, margin) {
             // Everything that is shown of a lock.
             drop(format!("{info:?}"));
-        }
-        if let Err(error) = acquired {
-            drop(format!("{error}: {}", error.help()));
         }
     }
     drop(reply::outcome(Ok(document.clone())));
     reply::may_be_applied(document);
 }
 
-fn read(document: &Document, margin: Duration, wants_dates: bool) -> Read {
-    let key = LeaseId {
+fn claim() -> Row {
+    Row {
         name: Arc::from("n"),
-        lock_id: Arc::from(OWN),
-    };
-    let request = AcquireRequest {
-        expiry: Duration::from_secs(30),
-        tokens: 1,
-        takeover_margin: margin,
-        wants_dates,
-    };
-    let sight = sight(document);
-    running_lease(&sight, millis(margin));
-    let reply = Reply {
-        is_applied: None,
-        sight: Some(sight.clone()),
-    };
-    (acquired(&key, request, Ok(reply)), info("n", &sight, margin))
+        when: When::Free { margin: 0 },
+        then: Then::Claim {
+            id: Arc::from(OWN),
+            expiry: 30_000,
+            tokens: 1,
+        },
+    }
 }
 
 #[cfg(test)]
@@ -67,6 +56,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::LockError;
 
     const FIELDS: [&str; 10] = [
         "_id",
@@ -130,7 +120,7 @@ mod tests {
                 let mut document = sound();
                 document.insert(field, value);
                 read_document(&document);
-                refused += u32::from(read(&document, Duration::ZERO, false).1.is_err());
+                refused += u32::from(info("n", &sight(&document), Duration::ZERO).is_err());
             }
             let mut document = sound();
             document.remove(field);
@@ -138,13 +128,13 @@ mod tests {
         }
         assert!(refused > 50, "damaged documents are refused: {refused}");
         read_document(&doc! {});
-        assert!(read(&sound(), Duration::ZERO, true).1.is_ok());
+        assert!(info("n", &sight(&sound()), Duration::ZERO).is_ok());
     }
 
     proptest! {
-        /// Only the own id with a token of the right type is an acquisition.
+        /// A claim refuses its own document without a token of the right type, and that of another holder without an end.
         #[test]
-        fn any_document_is_an_acquisition_or_none(
+        fn any_document_can_be_read(
             changes in vec((0..FIELDS.len(), 0..28_usize, any::<bool>()), 0..6),
         ) {
             let mut document = sound();
@@ -155,20 +145,15 @@ mod tests {
                 }
             }
             read_document(&document);
-            let is_own = document.get_str("lockId").ok() == Some(OWN);
-            let has_token = document.get_i64("fencingToken").is_ok();
-            match read(&document, Duration::ZERO, false).0 {
-                Ok(AcquireReply::Acquired { last_token, .. }) => {
-                    prop_assert!(is_own);
-                    prop_assert_eq!(Some(last_token.get()), document.get_i64("fencingToken").ok());
-                }
-                Ok(AcquireReply::Held { .. }) => prop_assert!(!is_own),
-                Err(LockError::CorruptDocument { .. }) if is_own => prop_assert!(!has_token),
-                Err(LockError::CorruptDocument { .. }) => {
-                    prop_assert!(document.get_datetime("expiresAt").is_err());
-                }
-                Err(error) => prop_assert!(false, "{}", error),
-            }
+            let is_damaged = match document.get_str("lockId") {
+                Ok("") => false,
+                Ok(OWN) if document.get_i64("fencingToken").is_err() => true,
+                _ => document.get_datetime("expiresAt").is_err(),
+            };
+            let found = damage(&claim(), &sight(&document));
+            prop_assert_eq!(found.is_some(), is_damaged);
+            let is_corrupt = |error| matches!(error, LockError::CorruptDocument { .. });
+            prop_assert!(found.is_none_or(is_corrupt));
         }
     }
 }

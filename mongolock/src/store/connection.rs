@@ -8,7 +8,6 @@ use mongodb::Client;
 use mongodb::options::ClientOptions;
 use tokio::time::timeout;
 
-use super::admission::DEFAULT_POOL;
 use super::reachability::Reachability;
 use crate::LockError;
 use crate::error::connection_string;
@@ -64,15 +63,19 @@ pub(crate) async fn connect(uri: &str, selection: Option<Duration>) -> Result<Ar
     }))
 }
 
-/// What the connection string says, and two options in which this library differs from the driver if they do not stand there.
+/// The number of connections of the pool, of which the lock needs more than the driver has by default: its commands, the stream, and
+/// rows that failed together and go alone.
+const POOL: u32 = 16;
+
+/// What the connection string says, and three options in which this library differs from the driver if they do not stand there.
 async fn options(uri: &str) -> mongodb::error::Result<ClientOptions> {
     let mut options = ClientOptions::parse(uri).await?;
     // This library repeats what the server rejects for overload itself: renewals soon, and other commands later.
     options.max_adaptive_retries.get_or_insert(0);
     // The driver waits for the reply to a handshake without a limit. With its default of 2, two silent connections keep it from
     // opening others for as long as they last.
-    let pool = options.max_pool_size.unwrap_or(DEFAULT_POOL);
-    options.max_connecting.get_or_insert(pool.min(DEFAULT_POOL));
+    let pool = *options.max_pool_size.get_or_insert(POOL);
+    options.max_connecting.get_or_insert(pool.min(POOL));
     Ok(options)
 }
 
@@ -83,9 +86,9 @@ mod tests {
     #[tokio::test]
     async fn the_connection_string_decides_where_it_says_something() {
         for (parameters, repeats, connecting) in [
-            ("", 0, DEFAULT_POOL),
+            ("", 0, POOL),
             ("?maxPoolSize=4", 0, 4),
-            ("?maxPoolSize=500", 0, DEFAULT_POOL),
+            ("?maxPoolSize=500", 0, POOL),
             ("?maxAdaptiveRetries=2&maxConnecting=3", 2, 3),
         ] {
             let options = options(&format!("mongodb://host/{parameters}")).await.unwrap();

@@ -1,7 +1,6 @@
 //! Sends each command to the store that there is: MongoDB, memory, or the server of the simulation.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::ClientSession;
@@ -9,67 +8,41 @@ use mongodb::bson::DateTime;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::look::running;
-use super::mongo::millis;
-use super::sending::{Sending, Waits};
 use super::{
-    AdmissionClass, Admissions, Begin, DocumentStream, GuardChange, GuardOutcome, IndexCheck, IndexState,
-    Lane, LeaseId, LockFilter, LockStream, Looked, MongoStore, ProviderMark, Ran, RunningLeases, Selected,
-    Store, StreamFilter, WaiterEntry, WaitersByName, driver_error,
+    Begin, DocumentStream, GuardChange, GuardOutcome, IndexCheck, IndexState, LeaseId, LockFilter,
+    LockStream, MongoStore, Selected, Store, StreamFilter, driver_error,
 };
 use crate::error::failure::Failure;
-use crate::few::Few;
 use crate::meter::CommandKind;
 use crate::options::TtlOptions;
-use crate::protocol::{Name, Order, Row, Sight};
-#[cfg(test)]
-use crate::task::{with_reply_limit, within};
+use crate::protocol::{Name, Sight};
 use crate::{LockError, permit_id};
 
-/// Sends a command by its kind, with the time for which it waits for the reply. The method of a store has the name and the
-/// values of the command; those that wait for a server get the limit as well.
+/// Sends an operator's command, which may come after a shutdown and has no faults in the simulation. The method of a store has
+/// the name and the values of the command.
 macro_rules! send {
-    // A hint about waiters, which is admitted here.
-    ($store:ident, Line within $limit:ident, $command:ident($($value:expr),*)) => {{
-        let _admission = $store.admissions().admit(AdmissionClass::Line, None).await;
-        send!(@ $store, run_within($limit, CommandKind::Line), $command($($value),*), [$limit],
-            |link| link.$command($($value),*).await)
-    }};
-    // An operator's command. It may come after a shutdown, and has no faults in the simulation.
     ($store:ident, $command:ident($($value:expr),*)) => {
-        send!(@ $store, run_always(CommandKind::Admin), $command($($value),*), [],
-            |link| Ok(link.memory().$command($($value),*)))
-    };
-    (@ $store:ident, $run:ident($($how:expr),*), $command:ident($($value:expr),*), [$($limit:ident)?],
-        |$link:ident| $simulated:expr) => {
         match $store {
             // The command is pinned here, because each function that took it by value would double its size.
             Self::Mongo(store) => {
-                let command = pin!(store.$command($($value,)* $($limit)?));
-                store.gate.$run($($how,)* command).await
+                let command = pin!(store.$command($($value),*));
+                store.gate.run_always(CommandKind::Admin, command).await
             }
             Self::Memory(store) => Ok(store.$command($($value),*)),
             #[cfg(test)]
-            Self::Simulated($link) => $simulated,
+            Self::Simulated(link) => Ok(link.memory().$command($($value),*)),
         }
     };
 }
 
 impl Store {
     /// The store on a server; `None` in memory and in the simulation.
-    fn mongo(&self) -> Option<&MongoStore> {
+    pub(super) fn mongo(&self) -> Option<&MongoStore> {
         match self {
             Self::Mongo(store) => Some(store),
             Self::Memory(_) => None,
             #[cfg(test)]
             Self::Simulated(_) => None,
-        }
-    }
-
-    /// Counts the requests in a command that several calls have in common.
-    pub(super) fn count_gathered(&self, kind: CommandKind, requests: usize) {
-        if let Some(store) = self.mongo() {
-            store.gate.gathered(kind, requests);
         }
     }
 
@@ -86,29 +59,14 @@ impl Store {
         self.mongo().map_or(Ok(()), |store| store.gate.check())
     }
 
-    /// Whether the store was closed.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.mongo().is_some_and(|store| store.gate.is_closed())
-    }
-
-    /// What admits the commands on the client.
-    pub(crate) fn admissions(&self) -> &Arc<Admissions> {
-        match self {
-            Self::Mongo(store) => store.servers.admissions(),
-            Self::Memory(store) => &store.admissions,
-            #[cfg(test)]
-            Self::Simulated(link) => &link.admissions,
-        }
-    }
-
     /// Whether every command ends at once: then a request needs no task, because it cannot be cut off half-way.
     pub(crate) fn never_waits(&self) -> bool {
         matches!(self, Self::Memory(_))
     }
 
-    /// Whether the application may use the connections as well: the client is its own.
-    pub(crate) fn shares_pool(&self) -> bool {
-        self.mongo().is_some_and(MongoStore::shares_pool)
+    /// Whether a provider counts by tokio's clock, which a test can pause.
+    pub(crate) fn has_clock_of_tokio(&self) -> bool {
+        self.mongo().is_none()
     }
 
     /// The error of a request without a reply.
@@ -171,105 +129,16 @@ impl Store {
         self.mongo()?.last_confirmed()
     }
 
-    /// The lane of the requests for locks that can become one command with others of this store.
-    pub(crate) fn lane(&self) -> Option<Lane> {
-        let of = |place: *const ()| Some(Lane(place.addr()));
-        match self {
-            Self::Mongo(store) => of(std::ptr::from_ref(store).cast()),
-            Self::Memory(_) => None,
-            #[cfg(test)]
-            Self::Simulated(link) => of(Arc::as_ptr(link).cast()),
-        }
-    }
-
-    /// For how long the server has rejected commands of this provider for overload; `None` if it has rejected none lately.
+    /// For how long the server has rejected commands on this client for overload; `None` if it has rejected none lately.
     pub(crate) fn overloaded_for(&self) -> Option<Duration> {
-        self.admissions().overload().duration()
+        self.mongo()?.servers.overload.duration()
     }
 
-    /// Notes what the outcome of a command of a call says about the server. It was sent at this time.
-    pub(crate) fn note<T>(&self, sent: Instant, outcome: &Result<T, LockError>) {
-        self.admissions().note(sent, outcome);
-    }
-
-    /// Runs these rows. An error of the query alone that follows an update is the inner one.
-    pub(super) async fn run(&self, sending: Sending, rows: &Few<Row>, order: Order, limit: Duration) -> Ran {
-        let sent = Instant::now();
-        let tells_each = sending.tells_each;
-        let ran = match self {
-            // The command is pinned here, because each function that took it by value would double its size.
-            Self::Mongo(store) => {
-                let command = pin!(store.run(rows, order, limit, tells_each));
-                match sending.waits {
-                    Waits::Reply => store.gate.run(sending.kind, command).await,
-                    Waits::Limit => store.gate.run_within(limit, sending.kind, command).await,
-                    Waits::Always => return store.gate.run_always(sending.kind, command).await,
-                }
-            }
-            Self::Memory(store) => Ok(Ok(store.run_at_once(rows, order))),
-            #[cfg(test)]
-            Self::Simulated(link) => {
-                let command = link.run(sending, rows, order, limit);
-                match sending.waits {
-                    Waits::Reply => with_reply_limit(command).await,
-                    Waits::Limit => within(limit, command).await,
-                    Waits::Always => return Ok(Ok(link.memory().run_at_once(rows, order))),
-                }
-            }
-        };
-        if sending.pauses {
-            self.noted_claim(sent, ran)
-        } else {
-            self.noted(sent, ran)
+    /// Notes what the outcome of a command says about the server.
+    pub(crate) fn note<T>(&self, outcome: &Result<T, LockError>) {
+        if let Some(store) = self.mongo() {
+            store.servers.overload.note(outcome);
         }
-    }
-
-    /// Looks which of these locks are held, with one query that changes nothing. The caller has the admission, and may drop
-    /// the future: nothing depends on the reply.
-    pub(crate) async fn look(
-        &self,
-        looked: Looked<'_>,
-        takeover_margin: Duration,
-        limit: Duration,
-    ) -> Result<RunningLeases, LockError> {
-        let (sent, margin) = (Instant::now(), millis(takeover_margin));
-        let seen = match self {
-            Self::Mongo(store) => {
-                let looking = pin!(store.look(looked, limit));
-                store.gate.run_within(limit, CommandKind::Look, looking).await
-            }
-            Self::Memory(store) => Ok(store.look(looked)),
-            #[cfg(test)]
-            Self::Simulated(link) => within(limit, link.look(looked, margin, limit)).await,
-        };
-        if seen.as_ref().is_err_and(LockError::is_rejection) {
-            self.admissions().begin_pause();
-        }
-        Ok(running(self.noted(sent, seen)?, margin))
-    }
-
-    /// [`Self::note`], with the outcome.
-    fn noted<T>(&self, sent: Instant, outcome: Result<T, LockError>) -> Result<T, LockError> {
-        self.note(sent, &outcome);
-        outcome
-    }
-
-    /// [`Self::noted`] of a claim, whose inner error is that of the query about it. One that was rejected keeps its place for the
-    /// pause before the next one.
-    fn noted_claim<T>(
-        &self,
-        sent: Instant,
-        outcome: Result<Result<T, LockError>, LockError>,
-    ) -> Result<Result<T, LockError>, LockError> {
-        let error = match &outcome {
-            Ok(queried) => queried.as_ref().err(),
-            Err(error) => Some(error),
-        };
-        self.note(sent, &error.map_or(Ok(()), |error| Err(error.clone())));
-        if error.is_some_and(LockError::is_rejection) {
-            self.admissions().begin_pause();
-        }
-        outcome
     }
 
     /// What stands in handles for the locks of this store.
@@ -302,8 +171,9 @@ impl Store {
             });
         };
         let guarding = pin!(store.guard(keys, change, session));
-        let sent = Instant::now();
-        self.noted(sent, store.gate.count(CommandKind::Commit, guarding).await)
+        let outcome = store.gate.count(CommandKind::Commit, guarding).await;
+        self.note(&outcome);
+        outcome
     }
 
     /// Begins the transaction of the session at the server, without a change.
@@ -325,7 +195,7 @@ impl Store {
             }
             Self::Memory(_) => IndexState::Ready.into(),
             #[cfg(test)]
-            Self::Simulated(link) => link.ensure_index().await.into(),
+            Self::Simulated(_) => IndexState::Ready.into(),
         }
     }
 
@@ -373,65 +243,13 @@ impl Store {
         }
     }
 
-    /// Opens the stream of the releases and deletions of these locks.
+    /// Opens the stream of the acquisitions, releases and deletions of these locks.
     pub(crate) async fn watch(&self, filter: StreamFilter) -> Result<LockStream, LockError> {
         match self {
             Self::Mongo(store) => store.watch(filter).await,
             Self::Memory(store) => Ok(store.watch(filter)),
             #[cfg(test)]
-            Self::Simulated(link) => {
-                let hints = link.watch().await?;
-                Ok(LockStream::simulated(hints, filter))
-            }
+            Self::Simulated(link) => link.watch(filter).await,
         }
-    }
-
-    /// Enters the lines of these names, or moves to their ends, with one command. A new place is later than the last known one
-    /// of its line, and never earlier than the one that the provider has.
-    pub(crate) async fn move_to_end(
-        &self,
-        entries: &[WaiterEntry],
-        limit: Duration,
-    ) -> Result<(), LockError> {
-        send!(self, Line within limit, move_to_end(entries))
-    }
-
-    /// Keeps the documents of a provider for another while; it writes no document that was removed.
-    pub(crate) async fn prolong_waits(
-        &self,
-        provider: &ProviderMark,
-        names: &[Arc<str>],
-        limit: Duration,
-    ) -> Result<(), LockError> {
-        send!(self, Line within limit, prolong_waits(provider, names))
-    }
-
-    /// Removes the documents of a provider for these names. It must follow all earlier writes of these documents.
-    pub(crate) async fn leave_lines(
-        &self,
-        provider: &ProviderMark,
-        names: &[Arc<str>],
-        limit: Duration,
-    ) -> Result<(), LockError> {
-        send!(self, Line within limit, leave_lines(provider, names))
-    }
-
-    /// The lines of these names, with one query.
-    pub(crate) async fn lines(
-        &self,
-        names: &[Arc<str>],
-        limit: Duration,
-    ) -> Result<WaitersByName, LockError> {
-        send!(self, Line within limit, lines(names))
-    }
-
-    /// Checks the indexes of the documents of waiters, and has those built that are missing.
-    pub(crate) async fn ensure_waiters_indexes(&self) -> IndexState {
-        let Some(store) = self.mongo() else {
-            return IndexState::Ready;
-        };
-        let checking = async { Ok(store.ensure_waiters_indexes().await) };
-        let checked = store.gate.run(CommandKind::Index, pin!(checking)).await;
-        checked.unwrap_or_else(|error| IndexState::unknown(&error))
     }
 }

@@ -202,25 +202,11 @@ pub(crate) fn is_blocked_update(error: &Error) -> bool {
     is_blocked(error) || is_write && matches!(code(error), Some(MAX_TIME_EXPIRED | WRITE_CONFLICT))
 }
 
-/// Whether the server has ended a command at its limit; a batch may be applied in part then.
-pub(crate) fn is_out_of_time(error: &LockError) -> bool {
-    matches!(error, LockError::Mongo(error)
-        if matches!(&*error.kind, ErrorKind::Command(command) if command.code == MAX_TIME_EXPIRED))
-}
-
 /// The error for a command that ran out of time or into a conflict at the document of a lock: MongoDB works, and a foreign
 /// transaction or another long operation has to end first.
 pub(crate) fn blocked(name: &str, source: Error) -> LockError {
     let name = permit_id::shown(name).to_owned();
     Failure::BlockedDocument { name, source }.into_error()
-}
-
-/// The error for a release of these claims that has failed.
-pub(crate) fn of_release(names: &str, error: LockError) -> LockError {
-    match error {
-        LockError::Mongo(error) if is_blocked(&error) => blocked(names, error),
-        error => error,
-    }
 }
 
 /// Whether the server says that the command has written nothing.
@@ -244,29 +230,6 @@ pub(crate) fn is_rejected(error: &Error) -> bool {
     says_overloaded(error) || error.contains_label(RETRYABLE_ERROR)
 }
 
-/// Whether a connection has failed, or none could be made.
-pub(crate) fn is_of_connection(error: &LockError) -> bool {
-    let kind = of_driver(error).map(|error| &*error.kind);
-    let of_driver = matches!(
-        kind,
-        Some(ErrorKind::Io(_) | ErrorKind::ServerSelection { .. } | ErrorKind::ConnectionPoolCleared { .. })
-    );
-    of_driver || is_unreachable(error)
-}
-
-/// Whether the request has failed in one command with others, and goes alone next.
-pub(crate) fn failed_together(error: &LockError) -> bool {
-    matches!(failure(error), Some(Failure::Together { .. }))
-}
-
-/// The error of a request that has failed in one command with others, as if it had gone alone.
-pub(crate) fn of_request(error: LockError) -> LockError {
-    match failure(&error) {
-        Some(Failure::Together { error }) => error.clone(),
-        _ => error,
-    }
-}
-
 /// Whether an error is one of [`blocked`].
 pub(crate) fn is_blocked_document(error: &LockError) -> bool {
     matches!(failure(error), Some(Failure::BlockedDocument { .. }))
@@ -276,11 +239,6 @@ pub(crate) fn is_blocked_document(error: &LockError) -> bool {
 /// confirmed the write by then.
 pub(crate) fn is_delayed(error: &LockError) -> bool {
     is_blocked_document(error) || of_driver(error).is_some_and(is_max_time_expired)
-}
-
-/// Whether an error is one of [`blocked`] for the lock with this name.
-pub(crate) fn blocks(error: &LockError, name: &str) -> bool {
-    matches!(failure(error), Some(Failure::BlockedDocument { name: blocked, .. }) if blocked == name)
 }
 
 /// Whether there was no reply to the request.
@@ -300,7 +258,6 @@ pub(crate) fn is_unreachable(error: &LockError) -> bool {
 }
 
 /// Whether the reply to a request is not trusted, because it may come from one of two replica sets.
-#[cfg(any(test, feature = "next"))]
 pub(crate) fn is_untrusted(error: &LockError) -> bool {
     matches!(failure(error), Some(Failure::TwoSets { is_unsent: false, .. }))
 }

@@ -2,7 +2,6 @@
 
 use mongodb::bson::Bson;
 
-use super::LeaseId;
 use super::driver_error;
 use super::mongo::fields::bson;
 use crate::protocol::{Name, Value};
@@ -38,11 +37,6 @@ pub(super) fn corrupt(name: &str, problem: String) -> LockError {
         name: permit_id::shown(name).to_owned(),
         problem,
     }
-}
-
-/// The names of these claims, see [`any_of`].
-pub(super) fn any_of_claims(keys: &[LeaseId]) -> String {
-    any_of(keys.iter().map(|key| &key.name))
 }
 
 /// The names of locks for an error that is the error of one of them, which the server does not name.

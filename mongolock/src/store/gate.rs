@@ -112,7 +112,6 @@ impl Gate {
     }
 
     /// Runs a command until its end, or until the gate is closed. The caller ends it after its limit.
-    #[cfg(any(test, feature = "next"))]
     pub(super) async fn run_once<T>(
         &self,
         kind: CommandKind,
@@ -169,11 +168,6 @@ impl Gate {
         Counted::begin(&self.meter, kind).end(command.await)
     }
 
-    /// Counts the requests in a command that several calls have in common.
-    pub(super) fn gathered(&self, kind: CommandKind, requests: usize) {
-        self.meter.gathered(kind, requests);
-    }
-
     /// Ends all commands and streams, and waits until they are dropped: each is dropped by the task that waits for it.
     pub(super) async fn close(&self) {
         self.is_closed.send_replace(true);
@@ -227,10 +221,7 @@ impl Passage {
 
 /// Whether such a command keeps or ends a present hold.
 fn is_of_hold(kind: CommandKind) -> bool {
-    matches!(
-        kind,
-        CommandKind::Renew | CommandKind::Release | CommandKind::Line
-    )
+    matches!(kind, CommandKind::Renew | CommandKind::Release)
 }
 
 #[cfg(test)]

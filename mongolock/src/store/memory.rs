@@ -1,7 +1,6 @@
 mod retention;
 #[cfg(test)]
 mod simulated;
-mod waiters;
 
 use std::collections::HashMap;
 #[cfg(test)]
@@ -15,13 +14,11 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use self::retention::Retention;
-use self::waiters::WaiterDocuments;
 use super::error::corrupt;
 use super::look::number_of;
 use super::mongo::millis;
-use super::{Admissions, Looked, Selected};
+use super::{Looked, Selected};
 use crate::LockError;
-use crate::few::Few;
 use crate::options::DEFAULT_RETENTION;
 use crate::protocol::{Document, Ms, Name, News, Order, Reply, Row, Sight, Then, apply};
 use crate::sync::lock;
@@ -37,9 +34,6 @@ pub(crate) struct MemoryStore {
     documents: Mutex<Documents>,
     /// What happens to locks, for the waiters.
     pub(super) events: broadcast::Sender<News>,
-    waiters: WaiterDocuments,
-    /// It admits every command at once.
-    pub(super) admissions: Arc<Admissions>,
     /// The milliseconds by which the simulation has moved the clock.
     #[cfg(test)]
     jumped: AtomicI64,
@@ -61,8 +55,6 @@ impl MemoryStore {
                 retention: Retention::new(millis(DEFAULT_RETENTION)),
             }),
             events: broadcast::Sender::new(1024),
-            waiters: WaiterDocuments::default(),
-            admissions: Admissions::unlimited(),
             #[cfg(test)]
             jumped: AtomicI64::new(0),
         }
@@ -74,9 +66,9 @@ impl MemoryStore {
     }
 
     /// Runs these rows, see [`apply`].
-    pub(crate) fn run_at_once(&self, rows: &Few<Row>, order: Order) -> Few<Result<Reply, LockError>> {
+    pub(crate) fn run_at_once(&self, rows: &[Row], order: Order) -> Vec<Result<Reply, LockError>> {
         let (now, mut has_ended) = (self.now(), false);
-        rows.map(|row| {
+        let run = |row: &Row| {
             if has_ended {
                 return Ok(self.read(now, &row.name));
             }
@@ -84,7 +76,8 @@ impl MemoryStore {
             let is_missed = reply.as_ref().map_or(true, |reply| row.is_missed(reply));
             has_ended = order == Order::StopAtMiss && is_missed;
             reply
-        })
+        };
+        rows.iter().map(run).collect()
     }
 
     /// Runs a row at this time of the store's clock, which a command reads when it begins.
@@ -141,14 +134,14 @@ impl MemoryStore {
         })
     }
 
-    pub(super) fn look(&self, looked: Looked<'_>) -> Vec<(Name, Sight)> {
+    pub(crate) fn look(&self, looked: Looked<'_>) -> Vec<(Name, Sight)> {
         match looked {
             Looked::Names(names) => {
                 let now = self.now();
                 let seen = |name: &Name| Some((Arc::clone(name), self.sight(now, name)?));
                 names.iter().filter_map(seen).collect()
             }
-            Looked::Permits { semaphore, .. } => self.found(|name| number_of(name, semaphore).is_some()),
+            Looked::Permits(semaphore) => self.found(|name| number_of(name, semaphore).is_some()),
         }
     }
 

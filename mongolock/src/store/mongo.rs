@@ -21,22 +21,17 @@ use super::connection::Connection;
 use super::gate::Gate;
 use super::reachability::Reachability;
 use super::ttl_index::InternalLock;
-use super::{Ran, driver_error, reply};
+use super::{Replies, driver_error, reply};
 use crate::LockError;
 use crate::protocol::{Name, Reply, Sight};
 use crate::sync::lock;
 use crate::task::driver_call;
 use crate::timing::{ASK_AGAIN_EXPIRY, PROBE_PRIMARY};
 
-/// What is added to the name of the collection of the locks for that of their waiters.
-pub(crate) const WAITERS_SUFFIX: &str = ".waiters";
-
 /// The protocol on a MongoDB collection.
 pub(crate) struct MongoStore {
     /// The collection of the locks.
     pub(super) locks: Collection<Document>,
-    /// The collection of the waiters.
-    pub(super) waiters: Collection<Document>,
     /// Held while the index is checked: one check at a time.
     pub(super) index_check: Mutex<()>,
     /// The client, if this library has made it.
@@ -68,10 +63,8 @@ impl MongoStore {
             connection.join();
         }
         let locks = collection_of(database, collection);
-        let waiters = format!("{collection}{WAITERS_SUFFIX}");
         Self {
             locks,
-            waiters: collection_of(database, &waiters),
             index_check: Mutex::default(),
             connection,
             gate: Arc::new(Gate::new(Arc::clone(&servers), database.name())),
@@ -90,11 +83,6 @@ impl MongoStore {
         if let Some(connection) = self.leave() {
             connection.shut_down().await;
         }
-    }
-
-    /// Whether the client is the application's.
-    pub(super) fn shares_pool(&self) -> bool {
-        self.connection.is_none()
     }
 
     /// Gives the client up, and returns it if no other provider uses it.
@@ -159,7 +147,7 @@ impl MongoStore {
     }
 
     /// Notes the outcome of a release: one that has ended claims is not refused any more.
-    fn note_release(&self, outcome: &Ran) {
+    fn note_release(&self, outcome: &Result<Replies, LockError>) {
         let has_ended = |reply: &Result<Reply, LockError>| {
             reply.as_ref().is_ok_and(|reply| reply.is_applied != Some(false))
         };

@@ -7,8 +7,7 @@ use mongodb::bson::DateTime;
 
 use super::info::{info, seen};
 use super::mongo::millis;
-use super::{LockFilter, LockInfo, Page, Sending, Store};
-use crate::few::Few;
+use super::{LockFilter, LockInfo, Page, Store};
 use crate::protocol::{Name, Order, Row, Sight, Then, Value, When};
 use crate::timing::COMMAND_LIMIT;
 use crate::{LockError, lock_id, permit_id};
@@ -133,12 +132,11 @@ impl Store {
     /// Releases what was read, and nothing that has begun since, and returns whether it was as it was read. No date says which
     /// that is: the clock of the server that has set it may have been wrong.
     pub(crate) async fn force_release(&self, hold: &SeenHold) -> Result<bool, LockError> {
-        let rows = Few::one(hold.row());
-        let ran = self
-            .run(Sending::OPERATOR, &rows, Order::Each, COMMAND_LIMIT)
-            .await;
-        let replies = ran.flatten()?;
-        Ok(replies.iter().all(super::commands::is_applied))
+        let rows = [hold.row()];
+        match self.run(&rows, Order::Each, COMMAND_LIMIT).await {
+            Ok(replies) => Ok(replies[0].is_applied == Some(true)),
+            Err(not_run) => Err(not_run.error),
+        }
     }
 
     async fn select_all(&self, selected: Selected<'_>) -> Result<Vec<(Name, Sight)>, LockError> {

@@ -1,17 +1,15 @@
-//! What the outcomes of a provider's commands say about its server: whether it rejects commands for overload, and whether
-//! connections to it fail.
+//! What the outcomes of a provider's commands say about its server: whether it rejects commands for overload.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::driver_error;
 use crate::sync::lock;
 use crate::timing::OVERLOAD_MEMORY;
 use crate::{LockError, trace};
 
-/// The failures of the commands on one client.
+/// The rejections of the commands on one client.
 #[derive(Default)]
 pub(crate) struct Overload {
     state: Mutex<State>,
@@ -25,18 +23,6 @@ struct State {
     unreported: u64,
     /// The time of the last event.
     reported: Option<Instant>,
-    /// The time at which a command last failed because a server could not be reached.
-    failed: Option<Instant>,
-}
-
-/// Why commands of the last [`OVERLOAD_MEMORY`] have failed, apart from what concerns single documents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    None,
-    /// Connections have failed.
-    Connections,
-    /// The server has rejected commands for overload.
-    Rejections,
 }
 
 impl Overload {
@@ -46,13 +32,12 @@ impl Overload {
             return;
         };
         let now = Instant::now();
-        if error.is_rejection() {
-            let report = lock(&self.state).rejected(now);
-            if let Some((rejected, since)) = report {
-                trace::overloaded(rejected, now - since);
-            }
-        } else if driver_error::is_of_connection(error) {
-            lock(&self.state).failed = Some(now);
+        if !error.is_rejection() {
+            return;
+        }
+        let report = lock(&self.state).rejected(now);
+        if let Some((rejected, since)) = report {
+            trace::overloaded(rejected, now - since);
         }
     }
 
@@ -60,19 +45,6 @@ impl Overload {
     pub(crate) fn duration(&self) -> Option<Duration> {
         let now = Instant::now();
         lock(&self.state).since(now).map(|since| now - since)
-    }
-
-    /// What may be the reason why a reply is missing.
-    pub(crate) fn trouble(&self) -> Trouble {
-        let now = Instant::now();
-        let state = lock(&self.state);
-        if state.since(now).is_some() {
-            Trouble::Rejections
-        } else if state.failed.is_some_and(|at| now - at < OVERLOAD_MEMORY) {
-            Trouble::Connections
-        } else {
-            Trouble::None
-        }
     }
 }
 
@@ -103,13 +75,10 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-
     use mongodb::error::{Error, ErrorKind};
 
     use super::*;
     use crate::error::codes::OVERLOADED;
-    use crate::error::failure::Failure;
 
     fn rejection() -> LockError {
         let said = serde_json::json!({ "code": OVERLOADED, "codeName": "", "errmsg": "busy" });
@@ -124,16 +93,15 @@ mod tests {
     async fn an_overload_lasts_as_long_as_rejections_follow_each_other() {
         let overload = Overload::default();
         overload.note(&Ok(()));
-        assert_eq!((overload.duration(), overload.trouble()), (None, Trouble::None));
+        assert_eq!(overload.duration(), None);
         let rejected = || failed(rejection());
         overload.note(&rejected());
         tokio::time::sleep(OVERLOAD_MEMORY / 2).await;
         overload.note(&rejected());
         tokio::time::sleep(OVERLOAD_MEMORY * 3 / 4).await;
         assert_eq!(overload.duration(), Some(OVERLOAD_MEMORY * 5 / 4));
-        assert_eq!(overload.trouble(), Trouble::Rejections);
         tokio::time::sleep(OVERLOAD_MEMORY / 4).await;
-        assert_eq!((overload.duration(), overload.trouble()), (None, Trouble::None));
+        assert_eq!(overload.duration(), None);
         overload.note(&rejected());
         assert_eq!(overload.duration(), Some(Duration::ZERO));
     }
@@ -151,19 +119,5 @@ mod tests {
         assert_eq!(reported(OVERLOAD_MEMORY), Some(3));
         assert_eq!(reported(OVERLOAD_MEMORY * 5 / 4), None);
         assert_eq!(reported(OVERLOAD_MEMORY * 9 / 4), Some(1), "another overload");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn failed_connections_are_no_overload() {
-        let overload = Overload::default();
-        overload.note(&failed(Failure::StreamEnded.into_error()));
-        assert_eq!(overload.trouble(), Trouble::None);
-        overload.note(&failed(Error::from(io::Error::other("cut")).into()));
-        assert_eq!(
-            (overload.duration(), overload.trouble()),
-            (None, Trouble::Connections)
-        );
-        tokio::time::sleep(OVERLOAD_MEMORY).await;
-        assert_eq!(overload.trouble(), Trouble::None);
     }
 }

@@ -18,13 +18,16 @@ use tokio::time::{Instant, timeout, timeout_at};
 use self::question::Question;
 use self::seeds::Seeds;
 use self::servers::Servers;
-use super::admission::{Admissions, DEFAULT_POOL};
 use super::driver_error;
 use super::home::Home;
+use super::overload::Overload;
 use crate::LockError;
 use crate::error::failure::Failure;
 use crate::task;
 use crate::timing::CLIENT_LIMIT;
+
+/// The number of connections of a client's pool if its options set none.
+pub(super) const DEFAULT_POOL: u32 = 10;
 
 /// The servers of one client, their last heartbeats and log-ins. Without events it knows only what the replies to the
 /// commands of the providers show.
@@ -32,10 +35,9 @@ pub(crate) struct Reachability {
     servers: watch::Sender<Servers>,
     /// The runtime of the client.
     home: Home,
-    /// What admits the commands of all providers on the client.
-    admissions: Arc<Admissions>,
+    /// Whether the server rejects the client's commands.
+    pub(super) overload: Overload,
     /// The size of the client's pool of connections.
-    #[allow(dead_code, reason = "only the shell asks for it")]
     pub(super) pool: u32,
     /// The options of a client that asks a host for its replica set.
     asking: ClientOptions,
@@ -49,7 +51,7 @@ impl Default for Reachability {
         Self {
             servers: watch::Sender::default(),
             home: Home::default(),
-            admissions: Admissions::new(DEFAULT_POOL),
+            overload: Overload::default(),
             pool: DEFAULT_POOL,
             asking: ClientOptions::default(),
             has_ended: watch::Sender::new(false),
@@ -75,16 +77,11 @@ impl Reachability {
         Self {
             servers: watch::Sender::new(Servers::observed(options.repl_set_name.clone(), seeds)),
             home: Home::default(),
-            admissions: Admissions::new(options.max_pool_size.unwrap_or(DEFAULT_POOL)),
+            overload: Overload::default(),
             pool: options.max_pool_size.unwrap_or(DEFAULT_POOL),
             asking: question::options(options),
             has_ended: watch::Sender::new(false),
         }
-    }
-
-    /// What admits the commands of all providers on the client.
-    pub(super) fn admissions(&self) -> &Arc<Admissions> {
-        &self.admissions
     }
 
     /// Notes the runtime of the client.

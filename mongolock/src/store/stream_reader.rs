@@ -116,15 +116,6 @@ impl StreamReader {
         }
     }
 
-    /// Has the server send other events, from this time on.
-    pub(super) async fn switch(&mut self, pipeline: Vec<Document>, at: Timestamp) -> Result<(), LockError> {
-        self.wanted.pipeline = pipeline;
-        self.position = Begin::At(at);
-        self.has_ended = false;
-        self.events.clear();
-        self.open().await
-    }
-
     /// Waits for the next reply of the server.
     async fn receive(&mut self) -> Result<(), LockError> {
         let is_open = self.cursor.is_some();

@@ -1,15 +1,46 @@
+//! The statement by which a transaction is made only under a lock.
+
+use std::time::Duration;
+
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ReadConcern;
 use mongodb::{ClientSession, Collection};
 
 use super::mongo::encoder::{by_server, one_of};
 use super::mongo::{MongoStore, millis};
-use super::{GuardChange, GuardOutcome};
 use crate::LockError;
-use crate::protocol::Then;
-use crate::store::LeaseId;
+use crate::protocol::{LockId, Name, Then, Until};
 use crate::store::driver_error;
 use crate::timing::COMMAND_LIMIT;
+
+/// The name of a lock and the id of a claim on it, as they stand in the document.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct LeaseId {
+    pub(crate) name: Name,
+    pub(crate) lock_id: LockId,
+}
+
+/// What the statement that guards a commit does with the claim.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum GuardChange {
+    /// It keeps the claim.
+    Keep,
+    /// It renews the claim for this time.
+    Renew(Duration),
+    /// It replaces the claim by the mark that its work is done, or releases it if the period is over.
+    Mark(Until),
+}
+
+/// The outcome of the statement that guards a commit.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum GuardOutcome {
+    /// The transaction has changed the documents of the claims: no other client can change them until it ends.
+    Guarded,
+    /// A claim no longer has its lock.
+    Lost,
+    /// The claims have their locks, but not in the snapshot of the transaction.
+    NotVisible,
+}
 
 impl MongoStore {
     pub(super) async fn guard(

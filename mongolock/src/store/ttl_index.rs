@@ -3,20 +3,18 @@ mod listed;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::{Document, doc};
+use mongodb::IndexModel;
+use mongodb::bson::doc;
 use mongodb::error::Error;
 use mongodb::options::{CommitQuorum, IndexOptions};
-use mongodb::{Collection, IndexModel};
 
 use listed::Listed;
 
-use super::commands::is_applied;
 use super::mongo::{MongoStore, millis};
 use crate::LockError;
 use crate::duration::Rounded;
-use crate::few::Few;
 use crate::options::TtlOptions;
-use crate::protocol::{Id, Kind, LockId, Name, Order, Row, Then, When};
+use crate::protocol::{Id, Kind, LockId, Name, Order, Reply, Row, Then, When};
 use crate::store::driver_error;
 use crate::store::{IndexCheck, IndexState};
 use crate::timing::{COMMAND_LIMIT, INDEX_BUILD_LIMIT, INDEX_BUILD_PAUSE};
@@ -119,6 +117,7 @@ impl MongoStore {
         listed.unwrap_or_else(not_built)
     }
 
+    /// The server ends a build after a second, because commands on the collection wait for it.
     async fn create_index(&self, wanted: TtlOptions) -> Result<(), Error> {
         let options = IndexOptions::builder()
             .name(INDEX_NAME.to_owned())
@@ -127,16 +126,7 @@ impl MongoStore {
         let index = IndexModel::builder()
             .keys(doc! { "expiresAt": 1 })
             .options(options);
-        self.create_indexes(&self.locks, [index.build()]).await
-    }
-
-    /// Creates indexes. The server ends a build after a second, because commands on the collection wait for it.
-    pub(super) async fn create_indexes(
-        &self,
-        collection: &Collection<Document>,
-        indexes: impl IntoIterator<Item = IndexModel>,
-    ) -> Result<(), Error> {
-        let create = collection.create_indexes(indexes).max_time(INDEX_BUILD_LIMIT);
+        let create = self.locks.create_index(index.build()).max_time(INDEX_BUILD_LIMIT);
         if self.is_replicated().await? {
             // The default waits for every voting member, even while one is down; a standalone refuses the option.
             create.commit_quorum(CommitQuorum::Majority).await?;
@@ -241,10 +231,10 @@ impl InternalLock {
 
     async fn run(&self, store: &MongoStore, when: When, then: Then) -> Result<bool, LockError> {
         let name = Arc::clone(&self.name);
-        let rows = Few::one(Row { name, when, then });
-        let ran = store.run(&rows, Order::Each, COMMAND_LIMIT, true).await;
-        let replies = ran.flatten()?;
-        Ok(replies.iter().all(is_applied))
+        let row = Row { name, when, then };
+        let ran = store.run(&[row], Order::Each, COMMAND_LIMIT).await;
+        let replies = ran.flatten()?.into_iter().collect::<Result<Vec<Reply>, _>>()?;
+        Ok(replies[0].is_applied == Some(true))
     }
 }
 

@@ -103,10 +103,6 @@ impl Fixture {
         self.with(|options| options.owner(owner))
     }
 
-    pub(crate) fn is_in_memory(&self) -> bool {
-        self.db.is_none()
-    }
-
     pub(crate) fn db(&self) -> &TestDb {
         self.db.as_ref().expect("the fixture has a database")
     }

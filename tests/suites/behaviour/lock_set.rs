@@ -10,7 +10,6 @@ use tokio::time::sleep;
 
 use crate::conformance::conformance;
 use crate::fixture::{Fixture, assert_released, in_time};
-use crate::waiter_documents::until_in_line;
 use crate::waiting::{release_to, waiter};
 
 conformance!(
@@ -100,30 +99,17 @@ async fn leaves_locks(fixture: &Fixture, provider: &LockProvider, holder: &LockP
     let held = holder.lock("b").await.unwrap();
     let set = provider.lock_all(["a", "b", "c"]).acquire_timeout(AMPLE);
     let waiting = tokio::spawn(async move { set.acquire().await });
-    if cfg!(feature = "next") {
-        let has_first = || async { (!fixture.is_free("a").await).then_some(()) };
-        must(eventually(AMPLE, "the set has its first lock", has_first).await);
-    } else if std::ptr::eq(provider, holder) {
-        // It waits for the other caller of its process, and sends nothing.
-        sleep(Duration::from_millis(50)).await;
-    } else if !fixture.is_in_memory() {
-        // Before that a round may meet one of the users of the other locks, and after three such rounds the set acquires
-        // its locks one by one. In memory no round takes long enough.
-        until_in_line(provider, 1, fixture.database(), "b").await;
-    }
+    let has_first = || async { (!fixture.is_free("a").await).then_some(()) };
+    must(eventually(AMPLE, "the set has its first lock", has_first).await);
     let mut free = Vec::new();
     for _ in 0..20 {
         free.push([fixture.is_free("a").await, fixture.is_free("c").await]);
         sleep(Duration::from_millis(20)).await;
     }
-    let expected = if cfg!(feature = "next") {
-        // It keeps those before the one that it waits for.
-        ([false, true], 20)
-    } else {
-        ([true, true], 10)
-    };
-    let times = free.iter().filter(|free| **free == expected.0).count();
-    assert!(times >= expected.1, "{expected:?}: {free:?}");
+    assert!(
+        free.iter().all(|free| *free == [false, true]),
+        "it keeps those before the one that it waits for: {free:?}"
+    );
     held.release().await.unwrap();
     let guard = in_time(waiting).await.unwrap().unwrap();
     guard.release().await.unwrap();
@@ -134,18 +120,13 @@ async fn an_error_names_the_lock_that_a_set_has_waited_for(fixture: Fixture) {
     let held = fixture.rival().lock("b").await.unwrap();
     let set = |owner| fixture.process(owner).lock_all(["a", "b"]);
     let first = waiter(set("first"));
-    let expected = if cfg!(feature = "next") {
-        let has_first = || async { (!fixture.is_free("a").await).then_some(()) };
-        must(eventually(AMPLE, "the set has its first lock", has_first).await);
-        ("a", "first")
-    } else {
-        ("b", "rival")
-    };
+    let has_first = || async { (!fixture.is_free("a").await).then_some(()) };
+    must(eventually(AMPLE, "the set has its first lock", has_first).await);
     // On a slow machine the first reply takes seconds.
     let second = set("second").acquire_timeout(Duration::from_secs(6));
     match second.acquire().await {
         Err(LockError::Timeout { name, holder, .. }) => {
-            assert_eq!((&*name, holder.as_deref()), (expected.0, Some(expected.1)));
+            assert_eq!((&*name, holder.as_deref()), ("a", Some("first")));
         }
         other => panic!("{other:?}"),
     }

@@ -2,7 +2,7 @@
 //! promise.
 //!
 //! What several modules need: `fixture` and `providers` (locks of one test, and other providers for them), `waiting`, `observer`
-//! (what another process sees), `planted` (documents), `waiter_documents`, `servers` and `in_flight`.
+//! (what another process sees), `planted` (documents), `servers` and `in_flight`.
 
 mod admin;
 mod admin_commands;
@@ -24,8 +24,6 @@ mod in_flight;
 mod index;
 mod info_stream;
 mod interop_dotnet;
-#[cfg(not(feature = "next"))]
-mod line;
 mod lock_set;
 mod many_waiters;
 mod mongosh;
@@ -46,6 +44,5 @@ mod stable_api;
 mod stream_filter;
 mod tokens;
 mod unawaited_release;
-mod waiter_documents;
 mod waiting;
 mod wake_up;

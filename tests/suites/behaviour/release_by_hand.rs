@@ -158,23 +158,7 @@ async fn all_holds_and_marks_are_cleared_by_hand() {
     assert_lost(held.release().await, LossReason::Gone);
 }
 
-/// The reason for the page's warning: without a new `lockId` the next renewal takes the lock back.
-#[cfg(not(feature = "next"))]
-#[tokio::test]
-async fn an_end_alone_is_undone_by_the_next_renewal() {
-    use mongolock_tests::{eventually, must};
-
-    let fixture = Fixture::mongodb().await;
-    let guard = hold(&fixture).await;
-    let end = doc! { "$set": { "expiresAt": "$$NOW" } };
-    change_lock(fixture.database(), NAME, end).await;
-    let held_again = async || (fixture.info(NAME).await.state == LockState::Held).then_some(());
-    must(eventually(AMPLE, "the lease is extended again", held_again).await);
-    guard.release().await.expect("the holder did not lose it");
-}
-
 /// A renewal needs a lease that runs: the end that somebody has set is a loss.
-#[cfg(feature = "next")]
 #[tokio::test]
 async fn an_end_alone_is_a_loss() {
     let fixture = Fixture::mongodb().await;

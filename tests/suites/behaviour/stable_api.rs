@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::waiter_documents::until_in_line;
 use mongodb::Database;
 use mongodb::bson::{Document, doc};
 use mongodb::error::{ErrorKind, TRANSIENT_TRANSACTION_ERROR};
@@ -91,7 +90,6 @@ async fn hold_and_wait(provider: &LockProvider, database: &Database) {
     let waiting = tokio::spawn(rival.lock("held").acquire());
     let streams = || async { (rival.health().await.wake_up == WakeUp::Stream).then_some(()) };
     must(eventually(AMPLE, "a change stream", streams).await);
-    until_in_line(&rival, 1, database, "held").await;
     let end = async || {
         let document = lock_document(database, "held").await?;
         document.get_datetime("expiresAt").ok().copied()

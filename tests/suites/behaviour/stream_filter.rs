@@ -118,31 +118,6 @@ async fn await_others(provider: LockProvider, holder: LockProvider, is_over: Arc
     }
 }
 
-/// However often the awaited locks change, a stream is opened at most every two seconds.
-#[cfg(not(feature = "next"))]
-#[tokio::test]
-async fn the_filter_is_changed_at_most_every_two_seconds() {
-    let fixture = Fixture::mongodb().await;
-    let (provider, commands) = fixture.recorded(seldom_polling).await;
-    let held = hold_all(&fixture.provider, 0..20).await;
-    let begun = Instant::now();
-    let mut waiters = Vec::new();
-    for number in 0..20 {
-        waiters.push(waiter(provider.lock(number)));
-        sleep(Duration::from_millis(400)).await;
-    }
-    let opened = u32::try_from(filters(&commands).len()).unwrap();
-    let most = 2 + begun.elapsed().as_millis() / APART.as_millis();
-    assert!(
-        opened >= 2 && u128::from(opened) <= most,
-        "{opened} in {:?}",
-        begun.elapsed()
-    );
-    for (held, waiter) in held.into_iter().zip(waiters) {
-        release_to(held, waiter, AMPLE).await;
-    }
-}
-
 /// Beyond 64 awaited locks the stream has no names in its filter, and below 48 it has them again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_awaited_locks_have_a_stream_without_names() {
@@ -226,64 +201,5 @@ async fn a_refused_change_of_the_filter_loses_no_waiter() {
         for (held, waiter) in held.into_iter().zip([first_waiter, second_waiter]) {
             release_to(held, waiter, WOKEN).await;
         }
-        // A second stream that is opened beside the first one begins at no time of the server.
-        let begin_at = [cfg!(not(feature = "next")), false];
-        assert!(start_times(&commands).ends_with(&begin_at), "{code}");
     }
-}
-
-/// A process that awaits so many locks that its stream has no names in its filter gets the events of all others: when
-/// they are many, it closes the stream and polls for a while.
-#[cfg(not(feature = "next"))]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_that_costs_too_much_is_closed() {
-    let fixture = Fixture::mongodb().await;
-    let (provider, commands) = fixture.recorded(|b| b.acquire_timeout(AMPLE * 10)).await;
-    let held = hold_all(&fixture.provider, 0..70).await;
-    let mut waiters = JoinSet::new();
-    for number in 0..70 {
-        let lock = provider.lock(number);
-        waiters.spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() });
-    }
-    until_filter(&commands, "a stream without names", |names| names.is_none()).await;
-    let foreign = tokio::spawn(release_others(fixture.locks()));
-    let polls = || async {
-        commands.clear();
-        // An open stream sends a request each second.
-        sleep(Duration::from_secs(4)).await;
-        let reads = commands.count("getMore") + commands.count("aggregate");
-        (reads == 0 && commands.count("find") > 0).then_some(())
-    };
-    must(eventually(AMPLE, "looks instead of a stream", polls).await);
-    foreign.abort();
-    for held in held {
-        held.release().await.unwrap();
-    }
-    timeout(WOKEN, waiters.join_all()).await.expect("they poll");
-}
-
-/// Releases two thousand locks a second that others have.
-#[cfg(not(feature = "next"))]
-async fn release_others(locks: mongodb::Collection<Document>) {
-    let other = |number: u32| doc! { "_id": format!("other {number}"), "lockId": "" };
-    locks.insert_many((0..1000).map(other)).await.unwrap();
-    let others = || doc! { "_id": { "$regex": "^other" } };
-    loop {
-        for id in ["others#1", ""] {
-            let set = doc! { "$set": { "lockId": id } };
-            locks.update_many(others(), set).await.unwrap();
-        }
-        sleep(Duration::from_millis(300)).await;
-    }
-}
-
-/// Of each stream that was opened, whether it begins at a time of the server.
-fn start_times(commands: &Commands) -> Vec<bool> {
-    let has_time = |command: &Document| {
-        let stages = command.get_array("pipeline").unwrap();
-        let stage = stages[0].as_document().unwrap();
-        let stage = stage.get_document("$changeStream").unwrap();
-        stage.contains_key("startAtOperationTime")
-    };
-    opened(commands).iter().map(has_time).collect()
 }

@@ -231,19 +231,13 @@ async fn adaptive_pauses_send_fewer_commands_than_fixed_ones() {
     let attempts = async |options: fn(LockProviderBuilder) -> LockProviderBuilder, limit| {
         let (provider, commands) = fixture.recorded(options).await;
         wait_without_success(&provider, "counted", limit).await;
-        // After its first attempts a call only looks; the other machine looks for no single lock.
-        let looks = if cfg!(feature = "next") {
-            commands.count("find")
-        } else {
-            0
-        };
-        commands.count(Purpose::Acquire) + looks
+        // After its first attempts a call only looks.
+        commands.count(Purpose::Acquire) + commands.count("find")
     };
     let limit = Duration::from_secs(4);
     // Looks are a tenth of a second apart at least, so that it takes longer until they are many.
-    let polling = if cfg!(feature = "next") { limit * 2 } else { limit };
-    let fixed = attempts(|b| b.wake_up(false).retry_interval(OFTEN), polling).await;
-    let adaptive = attempts(|b| b.wake_up(false), polling).await;
+    let fixed = attempts(|b| b.wake_up(false).retry_interval(OFTEN), limit * 2).await;
+    let adaptive = attempts(|b| b.wake_up(false), limit * 2).await;
     let pushed = attempts(|b| b, limit).await;
     // Eight until the pauses grow with the age of the hold, and about 26 from then on.
     assert!(adaptive <= 50, "{adaptive} attempts");

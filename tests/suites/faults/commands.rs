@@ -273,7 +273,7 @@ async fn blocked_releases_do_not_use_up_the_connections() {
     commands.clear();
     drop(guards);
     // A repeated release is for one claim only, and has this limit at the server.
-    let limit = if cfg!(feature = "next") { 2000 } else { 1000 };
+    let limit = 2000;
     let is_repeat = |sent: &Document| {
         let is_single = sent.contains_key("findAndModify") && sent.get_i64("maxTimeMS") == Ok(limit);
         is_single && Purpose::of(sent) == Some(Purpose::Release)

@@ -22,11 +22,7 @@ const LATE: Duration = Duration::from_secs(2);
 
 /// The expiry of a claim that a late request makes. A claim of a minute at most that is made after its release ends by its
 /// expiry, which ends in the test.
-const GHOST: Duration = if cfg!(feature = "next") {
-    Duration::from_secs(8)
-} else {
-    LONG_EXPIRY
-};
+const GHOST: Duration = Duration::from_secs(8);
 
 /// The rival's guard of `n`, and the time for which the first holder still relied on its lease when the rival acquired
 /// the lock.
@@ -178,7 +174,7 @@ async fn a_request_that_arrives_after_the_release_makes_no_try_busy() {
     let taken = async || (!is_released(it.db.database(), "late").await).then_some(());
     must(eventually(AMPLE, "the late request takes effect", taken).await);
     let free = async || it.provider.lock("late").try_acquire().await.unwrap();
-    let limit = Duration::from_secs(if cfg!(feature = "next") { 4 } else { 1 });
+    let limit = Duration::from_secs(4);
     let guard = must(eventually(limit, "the lock is free", free).await);
     guard.release().await.unwrap();
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mongodb::Database;
-use mongodb::bson::{Document, doc};
+use mongodb::bson::doc;
 use mongolock::{DistributedLock, LockGuard};
 use mongolock_tests::{
     AMPLE, Actor, BEFORE_EXPIRY, FailPoint, Fault, History, Proxy, TestDb, eventually, must, test_db,
@@ -35,21 +35,6 @@ async fn assert_sound(processes: Vec<Actor>) {
         process.tell(&mut history).await;
     }
     history.judge().assert_sound();
-}
-
-/// The number of processes in line.
-async fn in_line(database: &Database) -> u64 {
-    let waiters = database.collection::<Document>("distributed_locks.waiters");
-    waiters.count_documents(doc! {}).await.unwrap()
-}
-
-/// Waits until so many processes are in line. A line without documents cannot be seen.
-async fn until_in_line(database: &Database, count: u64) {
-    if cfg!(feature = "next") {
-        return;
-    }
-    let reached = || async { (in_line(database).await == count).then_some(()) };
-    must(eventually(AMPLE, "so many processes in line", reached).await);
 }
 
 /// A process that waits for its first turn. It is behind a proxy of its own, which has seen its change stream.
@@ -139,13 +124,11 @@ async fn goes_on(db: &TestDb, held: LockGuard) {
         patient(&db.connect_again().await.unwrap()),
     ];
     let mut working = JoinSet::new();
-    let before = in_line(db.database()).await;
     for provider in &living {
         working.spawn(take_turns(provider.lock(NAME), TURNS));
         let waits = || async { (provider.health().await.waiting > 0).then_some(()) };
         must(eventually(AMPLE, "a call that waits", waits).await);
     }
-    until_in_line(db.database(), before + 2).await;
     let begun = Instant::now();
     held.release().await.unwrap();
     let ended = timeout(AMPLE, working.join_all()).await;
@@ -160,17 +143,10 @@ async fn killed_waiters_in_front_do_not_hold_up_the_lock() {
     let db = test_db().await;
     let held = acquire_soon(&patient(db.database()), NAME).await;
     let expired = join_all((0..3).map(|_| waiting_process(&db))).await;
-    until_in_line(db.database(), 3).await;
     for (waiter, _) in &expired {
         waiter.signal(Signal::KILL);
     }
     goes_on(&db, held).await;
-    #[cfg(not(feature = "next"))]
-    assert_eq!(
-        in_line(db.database()).await.min(3),
-        3,
-        "the documents of expired waiters stay until their time is over"
-    );
 }
 
 /// A stopped waiter holds nobody up, and has its turn when it goes on.
@@ -179,7 +155,6 @@ async fn a_stopped_waiter_in_front_holds_nobody_up_and_is_not_forgotten() {
     let db = test_db().await;
     let held = acquire_soon(&patient(db.database()), NAME).await;
     let (mut stopped, _proxy) = waiting_process(&db).await;
-    until_in_line(db.database(), 1).await;
     stopped.signal(Signal::STOP);
     goes_on(&db, held).await;
     let last = acquire_soon(&patient(db.database()), NAME).await;
@@ -210,7 +185,6 @@ async fn the_lock_of_a_killed_holder_goes_to_those_in_line() {
 async fn waiting_with_stream(database: &Database, proxy: &Proxy) -> JoinHandle<LockGuard> {
     let (lock, before) = (patient(database).lock(NAME), of_streams(proxy));
     let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
-    until_in_line(database, 1).await;
     until_listening(proxy, before).await;
     waiting
 }
@@ -253,7 +227,6 @@ async fn a_stream_that_breaks_costs_a_second() {
         assert!(begun.elapsed() < TAKEN, "{:?}", begun.elapsed());
         guard.release().await.unwrap();
         proxy.clear_faults();
-        until_in_line(&database, 0).await;
     }
 }
 
@@ -270,40 +243,6 @@ async fn processes_go_on_while_their_streams_break() {
     served.expect("all have their turns");
     must(point.clear().await);
     assert_sound(processes).await;
-}
-
-/// A fail point for a command on the documents of waiters.
-#[cfg(not(feature = "next"))]
-fn on_waiters(db: &TestDb, command: &str, code: i32) -> FailPoint {
-    let waiters = format!("{}.distributed_locks.waiters", db.database().name());
-    FailPoint::on(&[command])
-        .times(2)
-        .error_code(code)
-        .collection(&waiters)
-}
-
-/// A waiter waits in line while its first write and the first query fail; it is cancelled, and its first removals fail.
-#[cfg(not(feature = "next"))]
-#[tokio::test]
-async fn documents_in_line_are_written_and_removed_in_the_end_after_failures() {
-    // 91: the server shuts down. 175: the collection was dropped while it was read, which is no refusal.
-    join_all([("update", 91), ("find", 175)].map(async |(command, code)| {
-        let db = test_db().await;
-        let holder = patient(db.database());
-        let provider = patient(&db.connect_again().await.unwrap());
-        let held = holder.lock(NAME).acquire().await.unwrap();
-        let point = fail(&db, on_waiters(&db, command, code)).await;
-        let lock = provider.lock(NAME);
-        let waiting = tokio::spawn(async move { lock.acquire().await });
-        until_in_line(db.database(), 1).await;
-        must(point.clear().await);
-        let point = fail(&db, on_waiters(&db, "delete", code)).await;
-        waiting.abort();
-        until_in_line(db.database(), 0).await;
-        must(point.clear().await);
-        held.release().await.unwrap();
-    }))
-    .await;
 }
 
 /// Waits that are cancelled at random moments, beside two processes that work, leave neither a document nor a waiter that
@@ -341,5 +280,4 @@ async fn a_thousand_cancelled_waiters_leave_the_line() {
     for provider in &processes {
         assert_eq!(provider.health().await.waiting, 0);
     }
-    until_in_line(db.database(), 0).await;
 }

@@ -108,40 +108,6 @@ async fn claims_whose_query_was_refused_are_given_back() {
     until_none_is_held(db.database(), AMPLE / 2).await;
 }
 
-/// Each round has an id of its own: a copy of the first round's give-back that arrives late does not end the lease that the
-/// second round has got.
-#[cfg(not(feature = "next"))]
-#[tokio::test]
-async fn a_late_give_back_does_not_end_the_next_rounds_lease() {
-    use crate::{assert_stores_its_tokens, through_proxy, warm_up};
-
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    let provider = LockProvider::builder(&database)
-        .expiry(LONG_EXPIRY)
-        .renew_interval(Duration::from_millis(200))
-        .acquire_timeout(AMPLE)
-        .build()
-        .unwrap();
-    warm_up(&provider).await;
-    let rival = LockProvider::new(db.database());
-    let held = rival.lock("b").await.unwrap();
-    // The rival keeps its claim: the first release gives back what the first round has got.
-    let late = Fault::late_request(Duration::from_millis(1500)).command(Purpose::Release);
-    let late = proxy.inject(late);
-    let set = provider.lock_all(ALL);
-    let waiting = tokio::spawn(async move { set.acquire().await });
-    must(late.happened(AMPLE).await);
-    let given_back = async || (claims(db.database()).await == 1).then_some(());
-    must(eventually(AMPLE, "the first round is given back", given_back).await);
-    held.release().await.unwrap();
-    let guard = timeout(AMPLE, waiting).await.unwrap().unwrap().unwrap();
-    sleep(Duration::from_secs(2)).await;
-    assert!(!guard.is_lost());
-    assert_stores_its_tokens(db.database(), &guard.context()).await;
-    guard.release().await.unwrap();
-}
-
 /// Waits that are cancelled at any moment, while other calls take the same locks, leave nothing held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelled_sets_leave_no_claim() {

@@ -94,11 +94,7 @@ async fn lasting_claims(database: &Database) -> u64 {
 /// one expiry at most.
 #[tokio::test]
 async fn a_request_that_arrives_late_leaves_no_claim() {
-    let expiry = if cfg!(feature = "next") {
-        Duration::from_secs(8)
-    } else {
-        LONG_EXPIRY
-    };
+    let expiry = Duration::from_secs(8);
     join_all(ACTS.map(|(act, count)| async move {
         let (server, provider) = Standalone::with_provider(expiry).await;
         let fault = Fault::late_request(Duration::from_millis(1500)).command(Purpose::Acquire);

@@ -351,7 +351,7 @@ async fn a_late_claim_is_released(commits: bool) {
     // The request is repeated after two seconds, and no lock is granted after the period.
     until_next_period(&owned(db.database(), "other"), period).await;
     let late = proxy.inject(Fault::late_request(Duration::from_secs(8)).command(Purpose::Acquire));
-    let expiry = Duration::from_secs(if cfg!(feature = "next") { 8 } else { 60 });
+    let expiry = Duration::from_secs(8);
     let lock = provider.lock("tick").once_per(period).expiry(expiry);
     let guard = timeout(AMPLE, lock.acquire()).await.unwrap().unwrap();
     assert_eq!(late.hits(), 1);

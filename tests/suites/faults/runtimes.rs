@@ -126,7 +126,7 @@ fn a_client_whose_runtime_has_ended_is_named_as_the_cause() {
             driven.join().unwrap().unwrap();
         });
         drop(first);
-        if is_connected && cfg!(feature = "next") {
+        if is_connected {
             // It works on a thread of its own.
             main.block_on(async { assert_free(&provider, "third").await });
             continue;

@@ -465,23 +465,33 @@ fn a_stale_write_is_a_warning() {
 /// many requests shows each event in the request that caused it.
 #[test]
 fn events_are_in_the_span_of_their_caller() {
-    let notes = observed(async |provider| {
-        let calls = async {
-            let guard = provider.lock("a").await.unwrap();
-            guard.release().await.unwrap();
-            let _held = provider.lock("b").await.unwrap();
-            assert!(provider.admin().force_release("b").await.unwrap());
-            write_stale().await;
-        };
-        calls.instrument(info_span!("request")).await;
-    });
-    for (event, within) in [
-        ("mongolock.acquired", &["mongolock.acquire", "request"][..]),
-        ("mongolock.released", &["request"]),
-        ("mongolock.forced", &["request"]),
-        ("mongolock.stale", &["request"]),
-    ] {
-        assert_eq!(notes.events(event)[0].within, within, "{event}");
+    for is_in_memory in [true, false] {
+        let notes = observed(async |memory| {
+            let db = test_db().await;
+            let provider = if is_in_memory {
+                memory
+            } else {
+                LockProvider::new(db.database())
+            };
+            let calls = async {
+                let guard = provider.lock("a").await.unwrap();
+                let brief = provider.lock("a").acquire_timeout(Duration::from_millis(200));
+                assert!(matches!(brief.acquire().await, Err(LockError::Timeout { .. })));
+                guard.release().await.unwrap();
+                let _held = provider.lock("b").await.unwrap();
+                assert!(provider.admin().force_release("b").await.unwrap());
+                write_stale().await;
+            };
+            calls.instrument(info_span!("request")).await;
+        });
+        for (event, within) in [
+            ("mongolock.acquired", &["mongolock.acquire", "request"][..]),
+            ("mongolock.released", &["request"]),
+            ("mongolock.forced", &["request"]),
+            ("mongolock.stale", &["request"]),
+        ] {
+            assert_eq!(notes.events(event)[0].within, within, "{event}, {is_in_memory}");
+        }
     }
 }
 
@@ -506,34 +516,6 @@ fn an_instrumented_function_has_its_span_under_the_lock_or_around_it() {
     let notes = observed(async |provider| provider.scope(span_around_the_lock()).await.unwrap());
     let acquired = notes.events("mongolock.acquired");
     assert_eq!(acquired[0].within, ["mongolock.acquire", "span_around_the_lock"]);
-}
-
-/// A user without a right on the documents of the line is told once, however often its callers wait.
-#[cfg(not(feature = "next"))]
-#[test]
-fn a_refused_line_is_one_warning() {
-    let notes = observed(async |_| {
-        let db = test_db().await;
-        let namespace = format!("{}.distributed_locks.waiters", db.name());
-        // 13: the user lacks a right.
-        let refused = FailPoint::on(&["update", "find", "delete"])
-            .always()
-            .error_code(13);
-        let point = must(refused.collection(&namespace).enable_for(&db).await);
-        let waiting = LockProvider::new(db.database());
-        let holder = waiting.to_builder().build().unwrap();
-        for name in 0..3 {
-            let held = holder.lock(name).await.unwrap();
-            let brief = waiting.lock(name).acquire_timeout(Duration::from_millis(300));
-            brief.acquire().await.unwrap_err();
-            held.release().await.unwrap();
-            waiting.lock(name).await.unwrap().release().await.unwrap();
-        }
-        must(point.clear().await);
-    });
-    let refusals = notes.events("mongolock.line_refused");
-    let levels: Vec<&Level> = refusals.iter().map(|event| event.metadata.level()).collect();
-    assert_eq!(levels, [&Level::WARN]);
 }
 
 /// The application uses all connections of its client for longer than a lease lasts.

@@ -1,5 +1,7 @@
 //! A provider of `connect` works on a thread of its own: nothing in the program's runtimes stops its renewals.
 
+mod subscribers;
+
 use std::future::Future;
 use std::thread;
 use std::time::Duration;

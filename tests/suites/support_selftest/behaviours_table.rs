@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use mongolock_tests::must;
 
 /// The root file or folder of each suite that `BEHAVIOURS.md` names, below the root of the repository.
-const SUITES: [(&str, &str); 13] = [
+const SUITES: [(&str, &str); 14] = [
     ("attribute_forms", "tests/suites/attribute_forms"),
     ("behaviour", "tests/suites/behaviour"),
     ("cli", "mongolock-cli/tests/cli"),
@@ -16,6 +16,7 @@ const SUITES: [(&str, &str); 13] = [
     ("metrics", "tests/suites/metrics"),
     ("metrics_allocations", "tests/suites/metrics_allocations"),
     ("observation", "tests/suites/observation"),
+    ("own_thread", "tests/suites/own_thread"),
     ("programs", "examples/tests/programs"),
     ("recipes", "examples/tests/recipes"),
     ("structure", "tests/suites/structure"),

@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 
 pub use self::event::{LockEvent, LockEventKind};
 use self::reader::Plan;
-use crate::machine::Engine;
+use crate::engine::Engine;
 use crate::store::Store;
 use crate::{LockError, LockFilter};
 

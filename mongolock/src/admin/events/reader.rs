@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::event::{LockEvent, LockEventKind};
 use super::known::Known;
-use crate::machine::Engine;
+use crate::engine::Engine;
 use crate::store::{Begin, DocumentStream, Store, StreamFilter, TakenOrDamaged, driver_error};
 use crate::timing::{EVENTS_LOOK, EVENTS_REOPEN, EVENTS_TOGETHER, HISTORY_PAUSE};
 use crate::{LockError, LockFilter, task};

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::{Kind, LockSet};
 use crate::context::{LockContext, View};
-use crate::machine::{Engine, Lease};
+use crate::engine::{Engine, Lease};
 use crate::name::RenderedName;
 use crate::{FencingToken, LockError};
 

@@ -56,7 +56,6 @@ fn values_out_of_bounds_are_refused_by_name() {
     assert_eq!(refuses(|b| b.owner("a\nb")), "owner");
     assert_eq!(refuses(|b| b.collection("")), "collection");
     assert_eq!(refuses(|b| b.collection("a$b")), "collection");
-    assert_eq!(refuses(|b| b.collection("locks.waiters")), "collection");
 }
 
 #[tokio::test]

@@ -4,108 +4,68 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use mongodb::bson::DateTime;
 use tokio::sync::broadcast;
 
 use super::{Document, MemoryStore};
 use crate::lock_id;
-use crate::protocol::{Ms, Name, News, Row, Sight, Then, Value, When};
-use crate::store::{duration, millis};
+use crate::protocol::{Ms, Name, News, Sight, Value};
+use crate::store::millis;
 use crate::sync::lock;
 
-/// In milliseconds.
-const HOUR: Ms = 3_600_000;
-
 impl MemoryStore {
-    /// Moves the server's clock.
-    pub(crate) fn jump(&self, millis: i64) {
-        self.jumped.fetch_add(millis, Relaxed);
-    }
-
-    /// The same store whose clock begins at this date.
-    pub(crate) fn starting_at(self, started_at: DateTime) -> Self {
+    /// A store that is the same in each run: its clock begins at this time.
+    pub(crate) fn simulated(started_at: Ms) -> Self {
         Self {
-            started_at: started_at.timestamp_millis(),
-            ..self
+            started_at,
+            id: "simulated".to_owned(),
+            ..Self::new()
         }
     }
 
-    /// Has this claim acquire a lock that is free, for an hour.
-    pub(crate) fn acquire(&self, name: &str, id: &str) {
-        let then = Then::Claim {
-            id: Arc::from(id),
-            expiry: HOUR,
-            tokens: 1,
-        };
-        assert!(self.run_one(name, When::Free { margin: 0 }, then));
-    }
-
-    /// Changes the document of this claim, if it has the lock.
-    pub(crate) fn change(&self, name: &str, id: &str, then: Then) {
-        self.run_one(name, When::is(&Arc::from(id)), then);
-    }
-
-    fn run_one(&self, name: &str, when: When, then: Then) -> bool {
-        let name = Arc::from(name);
-        let reply = self.run_row(self.now(), &Row { name, when, then });
-        reply.is_ok_and(|reply| reply.is_applied == Some(true))
-    }
-
-    /// The number of locks that this claim has.
-    pub(crate) fn locks_of(&self, lock_id: &str) -> usize {
-        let is_own = |sight: &Sight| sight.has(lock_id) && sight.left() > Some(0);
-        self.found(|_| true)
-            .iter()
-            .filter(|(_, sight)| is_own(sight))
-            .count()
+    /// Moves the server's clock.
+    pub(crate) fn jump(&self, millis: i64) {
+        self.jumped.fetch_add(millis, Relaxed);
     }
 
     pub(crate) fn listen(&self) -> broadcast::Receiver<News> {
         self.events.subscribe()
     }
 
-    /// The claim or mark in the document, unless the lock was released.
-    pub(crate) fn claimed_by(&self, name: &str) -> Option<Arc<str>> {
-        let sight = self.sight(self.now(), name)?;
-        let id = sight.document.lock_id.text().cloned();
-        id.filter(|id| !lock_id::taken_by(id).is_empty())
+    /// The locks that a claim or a detached lease has; marks have none.
+    pub(crate) fn taken(&self) -> Vec<(Name, String)> {
+        let claim = |(name, sight): (Name, Sight)| {
+            let id = sight.lock_id().filter(|id| lock_id::is_claim(id))?.to_owned();
+            (sight.left() > Some(0)).then_some((name, id))
+        };
+        self.found(|_| true).into_iter().filter_map(claim).collect()
     }
 
-    /// The names whose leases run; marks are none.
-    pub(crate) fn taken(&self) -> Vec<Name> {
-        let is_taken =
-            |sight: &Sight| sight.left() > Some(0) && sight.lock_id().is_some_and(|id| !lock_id::is_mark(id));
-        let taken = self
-            .found(|_| true)
-            .into_iter()
-            .filter(|(_, sight)| is_taken(sight));
-        taken.map(|(name, _)| name).collect()
-    }
-
-    /// The id in the document of a lock that is not free to a process with this margin, empty during a minimum hold, and
-    /// how long the lock stays taken.
-    pub(crate) fn lease_of(&self, name: &str, margin: Ms) -> Option<(Arc<str>, Duration)> {
-        let sight = self.sight(self.now(), name)?;
-        let id = Arc::from(lock_id::taken_by(sight.lock_id()?));
-        let lasts = duration(sight.until_free(margin)?);
-        (!sight.is_free(margin)).then_some((id, lasts))
-    }
-
-    /// Deletes a document as an operator does: not even its token is remembered.
-    pub(crate) fn delete(&self, name: &str) -> bool {
-        let deleted = lock(&self.documents).by_name.remove(name);
-        self.report(&Arc::from(name), None);
-        deleted.is_some()
+    /// Since when a lock is free by the server's clock; `None` if it is taken. The end in a free document is the time of its
+    /// release, or that of its lease. Without a document it was free all the time.
+    pub(crate) fn free_since(&self, name: &str) -> Option<Ms> {
+        match self.sight(self.now(), name) {
+            None => Some(0),
+            Some(sight) => sight.document.expires_at.date().filter(|_| sight.is_free(0)),
+        }
     }
 
     /// Deletes documents whose leases ended long enough ago, as the server's TTL monitor does: unlike the store's own
-    /// sweep it does not remember their tokens.
-    pub(crate) fn sweep(&self, retention: Duration) {
+    /// sweep it does not remember their tokens. Returns the names of the locks.
+    pub(crate) fn sweep(&self, retention: Duration) -> Vec<Name> {
         let latest = Some(self.now() - millis(retention));
-        let is_kept = |document: &Document| document.expires_at.date() > latest;
-        lock(&self.documents)
-            .by_name
-            .retain(|_, document| is_kept(document));
+        let documents = &mut lock(&self.documents).by_name;
+        let is_over = |(_, document): &(&Name, &Document)| document.expires_at.date() <= latest;
+        let mut over: Vec<Name> = documents
+            .iter()
+            .filter(is_over)
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        over.sort_unstable();
+        documents.retain(|name, _| over.binary_search(name).is_err());
+        for name in &over {
+            self.report(name, None);
+        }
+        over
     }
 
     /// Takes the lock if it is free, as DistributedLock.MongoDB does: its tokens begin with 1.
@@ -124,13 +84,8 @@ impl MemoryStore {
             token: Value::Long(token.unwrap_or_default() + 1),
         };
         documents.by_name.insert(Arc::clone(name), acquired.clone());
-        self.report(
-            name,
-            Some(&Sight {
-                document: acquired,
-                now: Some(now),
-            }),
-        );
+        let (document, now) = (acquired, Some(now));
+        self.report(name, Some(&Sight { document, now }));
         true
     }
 
@@ -145,7 +100,16 @@ impl MemoryStore {
     }
 
     /// Deletes the document of its claim, as DistributedLock.MongoDB does on release.
-    pub(crate) fn neighbour_releases(&self, name: &str, id: &str) -> bool {
-        self.claimed_by(name).is_some_and(|holder| &*holder == id) && self.delete(name)
+    pub(crate) fn neighbour_releases(&self, name: &Name, id: &str) -> bool {
+        let documents = &mut lock(&self.documents).by_name;
+        let own = documents.get(name);
+        let is_own = own
+            .and_then(|document| document.lock_id.text())
+            .is_some_and(|own| **own == *id);
+        if is_own {
+            documents.remove(name);
+            self.report(name, None);
+        }
+        is_own
     }
 }

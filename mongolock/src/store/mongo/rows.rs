@@ -7,34 +7,28 @@ use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use mongodb::error::Error;
-use tokio::time::{Instant, sleep};
 
 use super::encoder::by_server;
 use super::fields::sight;
 use super::{MongoStore, Query, run_write};
 use crate::LockError;
-use crate::few::Few;
 use crate::protocol::{Name, Order, Reply, Row, Sight, Then, apply};
 use crate::store::error::corrupt;
-use crate::store::{Ran, driver_error, reply};
+use crate::store::{Replies, driver_error, reply};
 
 impl MongoStore {
-    /// Runs these rows, which have different documents. An error of the query alone is the inner one: the rows may have been
-    /// applied. Without `tells_each` no query follows an update that has found fewer documents than there are rows.
+    /// Runs these rows. An error of the query alone is the inner one: the rows may have been
+    /// applied.
     pub(in crate::store) async fn run(
         &self,
-        rows: &Few<Row>,
+        rows: &[Row],
         order: Order,
         limit: Duration,
-        tells_each: bool,
-    ) -> Ran {
+    ) -> Result<Replies, LockError> {
         let ran = match rows {
-            Few::One([row]) => self
-                .run_one(row, limit)
-                .await
-                .map(|reply| Ok(Few::one(Ok(reply)))),
+            [row] => self.run_one(row, limit).await.map(|reply| Ok(vec![Ok(reply)])),
             // It is on the heap, so that the task of a single lock has no room for it.
-            Few::Several(rows) => Box::pin(self.run_several(rows, order, limit, tells_each)).await,
+            rows => Box::pin(self.run_several(rows, order, limit)).await,
         };
         match rows[0].then {
             Then::Claim { .. } | Then::Renew { .. } => self.note_outcome(&ran),
@@ -54,7 +48,7 @@ impl MongoStore {
             reply => reply.map_err(reply::with_rule)?,
         };
         match reply.get_document("value").ok().map(sight) {
-            Some(seen) if row.may_insert() => Ok(after(row, Some(seen))),
+            Some(seen) if row.may_insert() => Ok(after(row, Some(seen), None)),
             Some(before) => applied(row, before),
             // An upsert that returns the new document always has one.
             None if row.may_insert() => {
@@ -65,11 +59,10 @@ impl MongoStore {
         }
     }
 
-    async fn run_several(&self, rows: &[Row], order: Order, limit: Duration, tells_each: bool) -> Ran {
-        let by = Instant::now() + limit;
+    async fn run_several(&self, rows: &[Row], order: Order, limit: Duration) -> Result<Replies, LockError> {
         let command = by_server().several(self.locks.name(), rows, order);
         let ran = run_write(&self.locks, command, doc! { "w": "majority" }, limit).await;
-        let mut failed = HashMap::new();
+        let (mut failed, mut are_applied) = (HashMap::new(), None);
         if rows[0].may_insert() && order == Order::Each {
             let errors = reply::outcome_of_upserts(ran)?;
             failed.extend(
@@ -80,31 +73,27 @@ impl MongoStore {
             self.note_confirmed();
             if failed.len() == rows.len() {
                 let of_row = |index| failed.remove(&index).map_or(Ok(Reply::UNSEEN), Err);
-                return Ok(Ok((0..rows.len()).map(of_row).collect::<Vec<_>>().into()));
+                return Ok(Ok((0..rows.len()).map(of_row).collect()));
             }
         } else {
             let matched = matched(reply::outcome(ran))?;
             self.note_confirmed();
-            let is_applied = match matched {
+            are_applied = match matched {
                 0 => Some(false),
                 matched => (matched == rows.len()).then_some(true),
             };
             // What is detached or given back shows nothing that its row does not say.
             let is_known = order == Order::Each || matches!(rows[0].then, Then::Rename { .. });
-            if is_applied == Some(true) && is_known || !tells_each {
+            if are_applied == Some(true) && is_known {
                 let told = Reply {
-                    is_applied,
+                    is_applied: are_applied,
                     sight: None,
                 };
-                return Ok(Ok(rows
-                    .iter()
-                    .map(|_| Ok(told.clone()))
-                    .collect::<Vec<_>>()
-                    .into()));
+                return Ok(Ok(rows.iter().map(|_| Ok(told.clone())).collect()));
             }
         }
         let names = rows.iter().map(|row| &row.name);
-        let mut found = match self.read(names, limit, by).await {
+        let found = match self.read(names, limit).await {
             Ok(found) => found,
             Err(error) => return Ok(Err(error)),
         };
@@ -113,18 +102,16 @@ impl MongoStore {
             .enumerate()
             .map(|(index, row)| match failed.remove(&index) {
                 Some(error) => Err(error),
-                None => Ok(after(row, found.remove(&row.name))),
+                None => Ok(after(row, found.get(&row.name).cloned(), are_applied)),
             });
-        Ok(Ok(replies.collect::<Vec<_>>().into()))
+        Ok(Ok(replies.collect()))
     }
 
-    /// What the documents of these locks say, confirmed by a majority: with less, a failover could take an acquisition back. The
-    /// command before it is made, so only this query is repeated until that time while the server rejects it for overload.
+    /// What the documents of these locks say, confirmed by a majority: with less, a failover could take an acquisition back.
     async fn read(
         &self,
         names: impl ExactSizeIterator<Item = &Name>,
         limit: Duration,
-        by: Instant,
     ) -> Result<HashMap<Name, Sight>, LockError> {
         let most = names.len();
         let query = Query {
@@ -132,19 +119,7 @@ impl MongoStore {
             most,
             level: "majority",
         };
-        loop {
-            let begun = Instant::now();
-            match query.clone().run(&self.locks, limit).await {
-                Err(error) if error.is_rejection() => {
-                    let pause = self.servers.admissions().pause_after_rejection();
-                    if by <= Instant::now() + pause + begun.elapsed().max(pause) {
-                        return Err(error);
-                    }
-                    sleep(pause).await;
-                }
-                found => return Ok(found?.collect()),
-            }
-        }
+        Ok(query.run(&self.locks, limit).await?.collect())
     }
 }
 
@@ -159,11 +134,12 @@ fn matched(ran: mongodb::error::Result<Document>) -> Result<usize, Error> {
     }
 }
 
-/// The reply for a row whose document was read after its command.
-fn after(row: &Row, sight: Option<Sight>) -> Reply {
+/// The reply for a row whose document was read after its command, which may have told whether it has changed all its documents, or
+/// none.
+fn after(row: &Row, sight: Option<Sight>, is_applied: Option<bool>) -> Reply {
     let has = |id: &Arc<str>| sight.as_ref().is_some_and(|sight| sight.has(id));
     Reply {
-        is_applied: row.then.new_id().map(has),
+        is_applied: row.then.new_id().map(has).or(is_applied),
         sight,
     }
 }

@@ -5,14 +5,13 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use mongodb::bson::{Bson, DateTime, Document, doc};
-use mongodb::{Collection, Database};
+
 use mongolock_tests::{Direction, Fault as Message, Proxy};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
+use super::EXPIRY;
 use super::fleet::Fleet;
-use super::{EXPIRY, LOCK, WAITERS};
 use crate::clock;
 use crate::setting::Setting;
 
@@ -39,10 +38,6 @@ pub(crate) enum Kind {
     LateEvents,
     /// All replies to one process arrive 3 s late.
     LateReplies,
-    /// The waiters' collection is dropped.
-    Drop,
-    /// The waiters' documents are damaged, or damaged ones are added.
-    Damage,
     /// Clients of DistributedLock.MongoDB ask for the lock as well.
     Foreign,
     /// The primary steps down.
@@ -50,15 +45,13 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [(Self, &'static str, usize); 10] = [
+    pub(crate) const ALL: [(Self, &'static str, usize); 8] = [
         (Self::KillHolder, "holder killed", 3),
         (Self::KillWaiter, "waiter killed", 2),
         (Self::Stop, "process stopped", 5),
         (Self::Cut, "connections cut", 2),
         (Self::LateEvents, "events 3 s late", 1),
         (Self::LateReplies, "replies 3 s late", 1),
-        (Self::Drop, "waiters' collection dropped", 1),
-        (Self::Damage, "waiters' documents damaged", 3),
         (Self::Foreign, ".NET among them", 1),
         (Self::StepDown, "primary stepped down", 2),
     ];
@@ -89,7 +82,7 @@ impl Fault {
             Kind::LateReplies => self.ended + EXPIRY,
             // The driver looks for the new primary every 500 ms.
             Kind::StepDown => self.ended + Duration::from_secs(1),
-            Kind::LateEvents | Kind::Drop | Kind::Damage | Kind::Foreign => self.begun,
+            Kind::LateEvents | Kind::Foreign => self.begun,
         }
     }
 
@@ -117,7 +110,6 @@ pub(crate) struct Faults<'a, 'b> {
     pub(crate) fleet: &'b mut Fleet<'a>,
     pub(crate) proxy: Option<&'a Proxy>,
     pub(crate) targets: Targets,
-    database: Database,
     random: Rng,
     /// The kinds that come next, drawn without putting back.
     kinds: Vec<Kind>,
@@ -132,7 +124,6 @@ impl<'a, 'b> Faults<'a, 'b> {
         fleet: &'b mut Fleet<'a>,
         proxy: Option<&'a Proxy>,
         targets: Targets,
-        database: Database,
         seed: u64,
     ) -> Self {
         Self {
@@ -140,7 +131,6 @@ impl<'a, 'b> Faults<'a, 'b> {
             fleet,
             proxy,
             targets,
-            database,
             random: Rng::with_seed(seed),
             kinds: Vec::new(),
             lasting: Vec::new(),
@@ -197,18 +187,6 @@ impl<'a, 'b> Faults<'a, 'b> {
             Kind::Stop => self.stop().await,
             Kind::Cut | Kind::LateEvents | Kind::LateReplies => {
                 self.disturb(kind);
-                Ok(())
-            }
-            Kind::Drop => {
-                let begun = clock::now();
-                self.waiters().drop().await?;
-                self.note(kind, None, begun);
-                Ok(())
-            }
-            Kind::Damage => {
-                let begun = clock::now();
-                self.damage().await?;
-                self.note(kind, None, begun);
                 Ok(())
             }
             Kind::Foreign => self.let_foreign_in().await,
@@ -298,42 +276,6 @@ impl<'a, 'b> Faults<'a, 'b> {
         }
     }
 
-    async fn damage(&mut self) -> anyhow::Result<()> {
-        if self.waiters().estimated_document_count().await? == 0 {
-            // A build without these documents would not remove them.
-            return Ok(());
-        }
-        let in_an_hour = DateTime::from_millis(DateTime::now().timestamp_millis() + 3_600_000);
-        let an_hour_ago = DateTime::from_millis(DateTime::now().timestamp_millis() - 3_600_000);
-        let in_a_minute = DateTime::from_millis(DateTime::now().timestamp_millis() + 60_000);
-        let number = self.random.u8(0..10);
-        let change = match number {
-            0 => doc! { "at": "early" },
-            1 => doc! { "at": an_hour_ago },
-            2 => doc! { "moment": i64::MAX, "since": true },
-            3 => doc! { "moment": -5_i32, "owner": Bson::Null },
-            4 => doc! { "until": an_hour_ago },
-            5 => doc! { "provider": 7_i32 },
-            6 => doc! { "moment": i64::MAX },
-            7 => doc! { "provider": Bson::Null, "name": LOCK },
-            // Of those that exist, or of a new one.
-            _ => doc! { "at": in_an_hour },
-        };
-        if ![6, 7, 9].contains(&number) {
-            let every = doc! { "name": LOCK };
-            self.waiters().update_many(every, doc! { "$set": change }).await?;
-            return Ok(());
-        }
-        let id = format!("{:016x}", self.random.u64(..));
-        let mut strange = doc! {
-            "_id": format!("{id}:{LOCK}"), "name": LOCK, "provider": &id, "owner": id, "at": an_hour_ago,
-            "since": an_hour_ago, "moment": 5_i64, "until": in_a_minute,
-        };
-        strange.extend(change);
-        self.waiters().insert_one(strange).await?;
-        Ok(())
-    }
-
     async fn let_foreign_in(&mut self) -> anyhow::Result<()> {
         let place = self.targets.foreign;
         if self.fleet.running().contains(&place) {
@@ -381,9 +323,5 @@ impl<'a, 'b> Faults<'a, 'b> {
             begun,
             ended: clock::now(),
         });
-    }
-
-    fn waiters(&self) -> Collection<Document> {
-        self.database.collection(WAITERS)
     }
 }

@@ -126,15 +126,6 @@ impl<'a> Fleet<'a> {
             .collect()
     }
 
-    /// The owners of the processes that have ended in their own way.
-    pub(crate) fn ended_owners(&self) -> Vec<String> {
-        let lives = self.lives.iter().enumerate();
-        lives
-            .filter(|(_, life)| !life.is_killed)
-            .map(|(number, _)| owner(number))
-            .collect()
-    }
-
     /// All processes and all that they have done, when the last one has ended.
     pub(crate) fn finish(self) -> anyhow::Result<(Vec<Place>, Vec<Life>, History)> {
         ensure!(self.running().is_empty(), "a process of the soak still runs");
@@ -157,7 +148,7 @@ impl<'a> Fleet<'a> {
     }
 }
 
-/// The owner in the waiters' documents of a process.
+/// The owner of the locks of a process.
 fn owner(life: usize) -> String {
     format!("soak-{life}")
 }

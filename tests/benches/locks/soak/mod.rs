@@ -16,8 +16,6 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use mongodb::Database;
-use mongodb::bson::{Document, doc};
 use mongolock_tests::{Hold, Proxy};
 use tokio::time::sleep;
 
@@ -26,34 +24,28 @@ use self::fleet::{Fleet, Place};
 pub(crate) use self::job::{Soaking, ask};
 use self::stalls::Stalls;
 use self::verdict::{Gap, Seen};
-use crate::clock;
 use crate::queue::Client;
 use crate::report::Report;
 use crate::samples::{Samples, number};
 use crate::setting::Setting;
 
 const LOCK: &str = "soak";
-const WAITERS: &str = "distributed_locks.waiters";
 /// A short lease, so that the lock of a killed holder is free soon.
 const EXPIRY: Duration = Duration::from_secs(2);
 /// The longest time for which a free lock may be left alone: the event of its release may be lost.
 const FREE: Duration = Duration::from_secs(1);
 /// The least number of sections of an exact run.
 const HOLDS: f64 = 150_000.0;
-/// The time in which the server removes the documents of expired waiters: they are valid for 90 s, and it looks every minute.
-const REMOVED: Duration = Duration::from_secs(180);
 /// The number of examples of each defect that are printed.
 const EXAMPLES: usize = 10;
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let database = setting.database().await?;
     let stalls = Stalls::watch();
-    let (seen, ended) = soak(setting, &database, seed()?).await?;
+    let seen = soak(setting, seed()?).await?;
     let stall = stalls.longest();
     safety(&seen, report);
     liveness(&seen, report);
     order(&seen, setting, report);
-    documents(setting, &database, &ended, report).await?;
     happened(&seen, stall, report);
     Ok(())
 }
@@ -68,8 +60,8 @@ fn seed() -> anyhow::Result<u64> {
     Ok(seed)
 }
 
-/// Lets the processes work beside the faults; returns what was seen, and the owners that have ended in their own way.
-async fn soak(setting: &Setting, database: &Database, seed: u64) -> anyhow::Result<(Seen, Vec<String>)> {
+/// Lets the processes work beside the faults; returns what was seen.
+async fn soak(setting: &Setting, seed: u64) -> anyhow::Result<Seen> {
     let proxy = match setting.address() {
         Some(address) => Some(Proxy::start(address).await?),
         None => None,
@@ -81,22 +73,14 @@ async fn soak(setting: &Setting, database: &Database, seed: u64) -> anyhow::Resu
     }
     sleep(QUIET / 2).await;
     let time = setting.pick(Duration::from_secs(1_200), Duration::from_secs(60));
-    let faults = Faults::new(
-        setting,
-        &mut fleet,
-        proxy.as_ref(),
-        targets,
-        database.clone(),
-        seed,
-    );
+    let faults = Faults::new(setting, &mut fleet, proxy.as_ref(), targets, seed);
     let faults = faults.happen(time).await?;
     sleep(QUIET / 2).await;
     for place in 0..targets.foreign {
         fleet.end(place).await?;
     }
-    let ended = fleet.ended_owners();
     let (places, lives, history) = fleet.finish()?;
-    Ok((Seen::new(places, lives, history, faults), ended))
+    Ok(Seen::new(places, lives, history, faults))
 }
 
 /// Six processes with three tasks each, and a process with two clients of .NET that runs now and then.
@@ -191,36 +175,6 @@ fn order(seen: &Seen, setting: &Setting, report: &mut Report) {
         let name = format!("sections of {}", of.title);
         report.figure(name, number(seen.sections_of(place)), "sections");
     }
-}
-
-/// Counts the waiters' documents after the end: none of those who have ended in their own way, and none at all when the
-/// server has removed those of expired waiters.
-async fn documents(
-    setting: &Setting,
-    database: &Database,
-    ended: &[String],
-    report: &mut Report,
-) -> anyhow::Result<()> {
-    let waiters = database.collection::<Document>(WAITERS);
-    let left = waiters
-        .count_documents(doc! { "owner": { "$in": ended } })
-        .await?;
-    let name = "documents of waiters that have ended";
-    report.at_most(0.0, name, usize::try_from(left)?, "documents");
-    if setting.options().quick {
-        return Ok(());
-    }
-    let begun = clock::now();
-    let mut left = waiters.count_documents(doc! {}).await?;
-    while left > 0 && clock::now() < begun + REMOVED {
-        sleep(Duration::from_secs(1)).await;
-        left = waiters.count_documents(doc! {}).await?;
-    }
-    let name = "documents of expired waiters in the end";
-    report.at_most(0.0, name, usize::try_from(left)?, "documents");
-    let time = clock::now().saturating_sub(begun);
-    report.figure("time until then", time.as_secs_f64(), "s");
-    Ok(())
 }
 
 fn happened(seen: &Seen, stall: Duration, report: &mut Report) {

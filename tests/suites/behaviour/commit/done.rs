@@ -14,8 +14,6 @@ use super::{
     accounts, accounts_of, begin, begin_with, failing_session, holder_in_transaction, insert, is_committed,
     prepared, session, slow_session,
 };
-#[cfg(not(feature = "next"))]
-use crate::fixture::assert_lost;
 use crate::fixture::{Fixture, assert_released, renewing};
 
 /// Inserts account 1 and marks the work as done with one transaction, which is repeated after a renewal.
@@ -187,7 +185,6 @@ async fn unconfirmed_commit(fixture: &Fixture) -> (LockGuard, Result<(), LockErr
 
 /// The outcome of the commit is not known, and the server has made it: the renewal that finds the mark says so, and the hold has
 /// ended well.
-#[cfg(feature = "next")]
 #[tokio::test]
 async fn a_commit_without_a_known_outcome_is_decided_while_the_hold_lasts() {
     let fixture = prepared().await;
@@ -198,28 +195,6 @@ async fn a_commit_without_a_known_outcome_is_decided_while_the_hold_lasts() {
     assert!(is_done(fixture.rival().lock("a")).await);
     assert!(guard.is_lost(), "the hold has ended");
     guard.release().await.expect("the hold has ended well");
-}
-
-/// The outcome of the commit is not known, and the server has made it: renewals that find no claim are no loss, and the hold
-/// ends at its deadline.
-#[cfg(not(feature = "next"))]
-#[tokio::test]
-async fn a_hold_whose_commit_has_no_known_outcome_ends_at_its_deadline() {
-    use mongodb::error::UNKNOWN_TRANSACTION_COMMIT_RESULT;
-    use mongolock::LossReason;
-
-    let fixture = prepared().await;
-    let (guard, ended, failing) = unconfirmed_commit(&fixture).await;
-    let Err(LockError::Mongo(unknown)) = ended else {
-        panic!("{ended:?}");
-    };
-    must(failing.clear().await);
-    assert!(unknown.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT));
-    assert!(is_committed(&fixture).await);
-    assert!(is_done(fixture.rival().lock("a")).await);
-    timeout(AMPLE, guard.lost()).await.unwrap();
-    // A renewal that counted as a loss would give another reason.
-    assert_lost(guard.release().await, LossReason::Expired);
 }
 
 /// Two transactions under one hold, committed at the same time: one of them takes effect, and its success stays.

@@ -57,27 +57,15 @@ impl Kind {
         };
         match self {
             Self::Lock => lock,
-            Self::SetOfOne if cfg!(feature = "next") => Expectation {
-                names: &["one"],
-                ..lock
-            },
-            // Its handle names one lock.
             Self::SetOfOne => Expectation {
                 names: &["one"],
-                release: lock.release,
-                resume: lock.resume,
-                ..set
+                ..lock
             },
             Self::Set => set,
             Self::Permit => Expectation {
                 names: &["permit"],
                 has_token: false,
                 // A miss says all of a semaphore that has one permit.
-                busy: if cfg!(feature = "next") {
-                    lock.busy
-                } else {
-                    &["findAndModify", "find"]
-                },
                 ..lock
             },
             // It is acquired, detached and resumed.

@@ -21,15 +21,10 @@ async fn a_process_without_push_gets_its_turns_beside_those_with_it(fixture: Fix
     let polling = fixture.with(|options| options.wake_up(false));
     let turns = compete(&[fixture.process("a"), fixture.process("b"), polling], 20).await;
     let own = turns.iter().filter(|process| **process == 2).count();
-    if cfg!(feature = "next") {
-        // Nobody knows that it waits: it has its turns by chance, but has them.
-        return;
-    }
     assert!(own * 10 > turns.len(), "{own} of {turns:?}");
 }
 
 /// Nothing in the database says who waits.
-#[cfg(feature = "next")]
 #[tokio::test]
 async fn processes_that_wait_write_nothing_but_locks() {
     let fixture = Fixture::mongodb().await;

@@ -54,7 +54,7 @@ async fn a_wait_ends_with_an_error_that_names_the_lock(subject: Subject) {
         let expected = context.names().find(|name| subject.has_name(name));
         let waits = [subject.ours(), subject.theirs()].map(|target| target.acquire_timeout(Some(limit)));
         // A set that waits keeps the locks before the one that it waits for: another one beside it would wait for those.
-        let keeps_some = cfg!(feature = "next") && subject.kind == Kind::Set;
+        let keeps_some = subject.kind == Kind::Set;
         for waits in waits.chunks(if keeps_some { 1 } else { 2 }) {
             let begun = Instant::now();
             let waiting: Vec<_> = waits.iter().map(Target::spawn_acquire).collect();

@@ -9,10 +9,9 @@ use mongolock_tests::test_db;
 use super::case::{Case, has_new_id, seen, shown, stored};
 use super::draw::{DOCUMENTS, ROWS, SOUND, seed};
 use super::{LOCKS, read, write};
-use crate::few::Few;
 use crate::opaque::Opaque;
-use crate::protocol::{Ms, Order, apply};
-use crate::store::{MongoStore, Sending, Store};
+use crate::protocol::{LockId, Ms, Order, Row, Then, When, apply};
+use crate::store::{MongoStore, Store};
 use crate::timing::COMMAND_LIMIT;
 
 /// The longest time from before a command to after it, in milliseconds, for which a row has gone by the server's clock.
@@ -38,11 +37,13 @@ async fn by_the_clock(
     write(database, std::slice::from_ref(&case)).await;
     let begun = clock().await;
     let ran = store
-        .run(Sending::CLAIM, &Few::one(row.clone()), Order::Each, COMMAND_LIMIT)
+        .mongo()
+        .expect("it is on a server")
+        .run(std::slice::from_ref(row), Order::Each, COMMAND_LIMIT)
         .await;
     let ended = clock().await;
     let context = format!("{kind:?}: {row:?} of {document:?} from {begun} to {ended}: {ran:?}");
-    let Ok(Few::One([Ok(reply)])) = ran.flatten() else {
+    let Some(Ok(reply)) = ran.flatten().ok().and_then(|mut replies| replies.pop()) else {
         panic!("{context}");
     };
     let found = read(database).await;
@@ -72,12 +73,49 @@ async fn by_the_clock(
     ended - begun <= NEAR
 }
 
+fn store(database: &Database) -> Store {
+    Store::Mongo(Opaque::new(MongoStore::new(
+        database,
+        LOCKS,
+        None,
+        Arc::default(),
+    )))
+}
+
+/// The claim before the present one may be released by the same command: each row has the reply for the document that both are
+/// about.
+#[tokio::test]
+async fn two_rows_about_one_document_have_a_reply_each() {
+    let db = test_db().await;
+    let store = store(db.database());
+    let row = |name: &str, when, then| Row {
+        name: Arc::from(name),
+        when,
+        then,
+    };
+    let ids: [LockId; 3] = ["owner#before", "owner#present", "owner#other"].map(Arc::from);
+    let claim = |name: &str, id: &LockId| {
+        let (id, expiry, tokens) = (Arc::clone(id), 30_000, 1);
+        row(name, When::Free { margin: 0 }, Then::Claim { id, expiry, tokens })
+    };
+    let end = |name: &str, id: &LockId| {
+        let (min_hold, unused) = (0, 0);
+        row(name, When::is(id), Then::End { min_hold, unused })
+    };
+    let claims = [claim("a", &ids[1]), claim("b", &ids[2])];
+    let ends = [end("a", &ids[0]), end("b", &ids[2]), end("a", &ids[1])];
+    for rows in [&claims[..], &ends[..]] {
+        let ran = store.run(rows, Order::Each, COMMAND_LIMIT).await;
+        let replies = ran.unwrap_or_else(|not_run| panic!("{}", not_run.error));
+        assert!(replies.iter().all(|reply| reply.sight.is_some()), "{replies:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_row_goes_by_the_clock_of_the_server() {
     let db = test_db().await;
     let mut rng = Rng::with_seed(seed());
-    let store = MongoStore::new(db.database(), LOCKS, None, Arc::default());
-    let store = Store::Mongo(Opaque::new(store));
+    let store = store(db.database());
     let mut pairs = 0;
     for row in ROWS {
         for document in &DOCUMENTS[..SOUND] {

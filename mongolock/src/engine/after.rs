@@ -1,0 +1,53 @@
+//! What follows from an event after the core's mutex is released: callers are woken, and what has happened is reported.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
+
+use super::home::{Report, tell};
+
+thread_local!(static QUEUE: RefCell<Option<VecDeque<Step>>> = const { RefCell::new(None) });
+
+/// What is done after an event, in this order.
+#[derive(Default)]
+pub(super) struct After(Vec<Step>);
+
+enum Step {
+    Wake(Waker),
+    Report(Report),
+}
+
+impl After {
+    pub(super) fn wake(&mut self, wakers: &mut Vec<Waker>) {
+        self.0.extend(wakers.drain(..).map(Step::Wake));
+    }
+
+    pub(super) fn report(&mut self, report: impl FnOnce() + Send + 'static) {
+        self.0.push(Step::Report(Box::new(report)));
+    }
+
+    /// Does it, with what follows from one of these steps: never one inside another, because a waker may drop a caller whose lock goes
+    /// to the next one, and so on, until the stack is full. One that panics ends nothing else.
+    pub(super) fn run(self) {
+        if self.0.is_empty() {
+            return;
+        }
+        let is_inside = QUEUE.with_borrow_mut(|queue| {
+            let is_inside = queue.is_some();
+            queue.get_or_insert_default().extend(self.0);
+            is_inside
+        });
+        if is_inside {
+            return;
+        }
+        while let Some(step) = QUEUE.with_borrow_mut(|queue| queue.as_mut().and_then(VecDeque::pop_front)) {
+            // The runtime of the caller, or the program's subscriber, says what has gone wrong there.
+            let _ = catch_unwind(AssertUnwindSafe(|| match step {
+                Step::Wake(waker) => waker.wake(),
+                Step::Report(report) => tell(report),
+            }));
+        }
+        QUEUE.set(None);
+    }
+}

@@ -1,0 +1,218 @@
+//! Sends what the core wants to have sent, in the order in which it was decided.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
+
+use super::after::After;
+use super::clock::duration;
+use super::faults::{fault, no_reply};
+use super::lease::Lease;
+use super::queue::Command;
+use super::shared::Engine;
+use super::stream::watch;
+use crate::LockError;
+use crate::core::limits::NO_REPLY;
+use crate::core::{Event, Fault, Look, Saw, Span};
+use crate::protocol::{Name, Order};
+use crate::store::driver_error::Refusals;
+use crate::store::{NotRun, Store};
+use crate::sync::lock;
+use crate::task::reply_within;
+
+impl Engine {
+    /// Sends what is queued, unless another thread does. The wakes of replies that come at once are left to the caller.
+    pub(super) fn send(self: &Arc<Self>, after: &mut After) {
+        let mut is_mine = false;
+        loop {
+            let command = {
+                let mut commands = lock(&self.commands);
+                if commands.are_sent && !is_mine {
+                    return;
+                }
+                let command = commands.waiting.pop_front();
+                (commands.are_sent, is_mine) = (command.is_some(), true);
+                command
+            };
+            let Some(command) = command else { return };
+            if let Err(command) = self.send_one(command, after) {
+                // It goes with the next call that has a runtime.
+                let mut commands = lock(&self.commands);
+                commands.waiting.push_front(command);
+                commands.are_sent = false;
+                return;
+            }
+        }
+    }
+
+    /// Sends a command, or gives it back for want of a runtime.
+    fn send_one(self: &Arc<Self>, command: Command, after: &mut After) -> Result<(), Command> {
+        match command {
+            Command::Run(flight, rows, order, limit) => match self.store.run_at_once(&rows, order) {
+                Some(replies) => {
+                    let replies = replies.map_err(|error| self.fault(error.into(), limit, false));
+                    self.decide(Event::Ran(flight, replies), after);
+                    Ok(())
+                }
+                None => self.spawn(Command::Run(flight, rows, order, limit)),
+            },
+            Command::Look(flight, looks, limit) => match self.look_at_once(&looks) {
+                Some(saw) => {
+                    self.decide(Event::Looked(flight, Ok(saw)), after);
+                    Ok(())
+                }
+                None => self.spawn(Command::Look(flight, looks, limit)),
+            },
+            Command::Watch(..) => self.spawn(command),
+            Command::Unwatch => {
+                self.end_stream();
+                Ok(())
+            }
+            Command::Idle => {
+                self.is_idle_now();
+                Ok(())
+            }
+        }
+    }
+
+    fn spawn(self: &Arc<Self>, command: Command) -> Result<(), Command> {
+        let Some(runtime) = self.runtime() else {
+            return Err(command);
+        };
+        match command {
+            Command::Run(flight, rows, order, limit) => {
+                let store = Arc::clone(&self.store);
+                let is_group = rows.len() > 1 && order == Order::Each;
+                let running = async move { store.run(&rows, order, duration(limit)).await };
+                self.run(&runtime, limit, is_group, running, move |result| {
+                    Event::Ran(flight, result)
+                });
+            }
+            Command::Look(flight, looks, limit) => {
+                let store = Arc::clone(&self.store);
+                let looking = async move { look_each(&store, &looks, duration(limit)).await };
+                self.run(&runtime, limit, false, looking, move |result| {
+                    Event::Looked(flight, result)
+                });
+            }
+            Command::Watch(number, names) => {
+                self.begin_stream(number);
+                runtime.spawn(watch(Arc::downgrade(self), number, names));
+            }
+            Command::Unwatch | Command::Idle => {}
+        }
+        Ok(())
+    }
+
+    /// What the outcome of a command says. The server may refuse the user for a while, and again accept it.
+    fn fault(&self, failed: NotRun, limit: Span, is_group: bool) -> Fault {
+        let refused_for = {
+            let refusals = &mut *lock(&self.refusals);
+            refusals.note(Instant::now(), &failed.error);
+            refusals.last_for(Instant::now())
+        };
+        let is_known = self.store.has_been_connected();
+        let refused_for = if is_known { refused_for } else { Duration::MAX };
+        fault(failed, limit, is_group, refused_for)
+    }
+
+    /// The server has accepted a command.
+    fn is_accepted(&self) {
+        *lock(&self.refusals) = Refusals::default();
+    }
+
+    /// Runs a command until its reply, or for its limit and two seconds. The driver's future ends with its task.
+    fn run<T: Send + 'static, E: Into<NotRun> + Send>(
+        self: &Arc<Self>,
+        runtime: &Handle,
+        limit: Span,
+        is_group: bool,
+        command: impl Future<Output = Result<T, E>> + Send + 'static,
+        event: impl Fn(Result<T, Fault>) -> Event<Arc<Lease>> + Send + Sync + 'static,
+    ) {
+        let (event, most) = (Arc::new(event), limit + NO_REPLY);
+        let by = self.now() + most;
+        let without = Arc::clone(&event);
+        let ends = Ends {
+            engine: Arc::clone(self),
+            without_reply: Some(Box::new(move || without(Err(no_reply(duration(most)))))),
+        };
+        runtime.spawn(async move {
+            // One that gets its first turn after that was never sent.
+            if ends.engine.now() >= by {
+                return;
+            }
+            let at = ends.engine.clock.instant(by);
+            let mut command = pin!(reply_within(duration(most), command));
+            match timeout_at(at, command.as_mut()).await {
+                Ok(Some(result)) => {
+                    if result.is_ok() {
+                        ends.engine.is_accepted();
+                    }
+                    let result = result.map_err(|error| ends.engine.fault(error.into(), limit, is_group));
+                    ends.with(event(result));
+                }
+                Ok(None) => {}
+                Err(_) => {
+                    drop(ends);
+                    // It may still wait for a connection.
+                    command.await;
+                }
+            }
+        });
+    }
+
+    fn look_at_once(&self, looks: &[Look]) -> Option<Vec<Saw>> {
+        let saw = |look: &Look| match look {
+            Look::Lock(name) => Some(Saw::Lock(self.store.sight_at_once(name))),
+            Look::Permits(group) => self.store.permits_at_once(group).map(Saw::Permits),
+        };
+        if !self.store.never_waits() {
+            return None;
+        }
+        looks.iter().map(saw).collect()
+    }
+}
+
+/// One query for all locks, and one for each semaphore.
+async fn look_each(store: &Store, looks: &[Look], limit: Duration) -> Result<Vec<Saw>, LockError> {
+    let name = |look: &Look| match look {
+        Look::Lock(name) => Some(name.clone()),
+        Look::Permits(_) => None,
+    };
+    let names: Vec<Name> = looks.iter().filter_map(name).collect();
+    let mut found = store.sights(&names, limit).await?;
+    let mut saw = Vec::with_capacity(looks.len());
+    for look in looks {
+        saw.push(match look {
+            Look::Lock(name) => Saw::Lock(found.remove(name)),
+            Look::Permits(group) => Saw::Permits(store.permits(group, limit).await?),
+        });
+    }
+    Ok(saw)
+}
+
+/// Each command ends once for the core, also one whose runtime has ended.
+struct Ends {
+    engine: Arc<Engine>,
+    /// What has happened if there is no reply.
+    without_reply: Option<Box<dyn FnOnce() -> Event<Arc<Lease>> + Send>>,
+}
+
+impl Ends {
+    fn with(mut self, event: Event<Arc<Lease>>) {
+        self.without_reply = None;
+        self.engine.apply(event);
+    }
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        if let Some(event) = self.without_reply.take() {
+            self.engine.apply(event());
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A call and its hold: what its caller, its guard and its contexts know. It is what the core calls a cell.
+
+mod held;
+mod notices;
+mod reports;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::Waker;
+
+use super::after::After;
+use super::clock::Clock;
+use crate::core::{self, Ended, Failure, Fault, Time};
+use crate::few::Few;
+use crate::meter::LockMeter;
+use crate::options::Options;
+use crate::protocol::Until;
+use crate::store::LeaseId;
+use crate::sync::lock;
+use crate::{FencingToken, LossReason};
+
+/// What a call is about.
+pub(crate) struct About {
+    /// The names of its locks, in their order; that of a semaphore.
+    pub(super) names: Few<Arc<str>>,
+    /// The place of the name that stands for a set in errors and events.
+    pub(super) title: usize,
+    pub(super) template: Option<&'static str>,
+    pub(super) options: Arc<Options>,
+    /// The token of the detached lease that it resumes.
+    pub(super) resumes: Option<FencingToken>,
+    /// That of the caller: what happens later belongs to it, whichever task finds it out.
+    pub(super) span: tracing::Span,
+    pub(super) meter: LockMeter,
+}
+
+/// One call, and then its hold, shared by its guard, its contexts and the core.
+///
+/// The mutex of its state is the last one that is taken: the core's notices set it under the core's mutex.
+pub(crate) struct Lease {
+    pub(crate) options: Arc<Options>,
+    about: About,
+    clock: Clock,
+    granted: OnceLock<Granted>,
+    state: Mutex<State>,
+    /// The number of commits on their way to the server, under this hold or a nested one: bodies are not cancelled until it is zero.
+    shields: AtomicU32,
+    /// The number of commits that have begun under this hold and not ended.
+    commits: AtomicU32,
+    /// Whether a guarded commit has succeeded.
+    has_committed: AtomicBool,
+}
+
+/// What the call has got.
+struct Granted {
+    hold: core::Hold,
+    /// The claims, in the order of their names.
+    keys: Few<LeaseId>,
+    tokens: Few<i64>,
+    mark: Option<Until>,
+    at: Time,
+}
+
+#[derive(Default)]
+struct State {
+    step: Step,
+    /// How the hold has ended that its holder has ended.
+    ended: Option<Result<Ended, Option<Fault>>>,
+    is_outcome_unknown: bool,
+    /// How the last command has failed that was to end the hold.
+    fault: Option<Fault>,
+    /// What was found out about a transaction with an unknown outcome.
+    committed: Option<Result<bool, Option<Fault>>>,
+    wakers: Vec<Waker>,
+}
+
+#[derive(Default)]
+enum Step {
+    #[default]
+    Waits,
+    /// The caller has gone, and what it would get ends.
+    Left,
+    Failed(Failure),
+    Held {
+        until: Time,
+        /// Until when the server keeps it, also if a mark that may be made ends it earlier.
+        lasts: Time,
+        /// Whether it was seen to be over, and stays so.
+        is_over: bool,
+    },
+    /// Its holder has ended it; until this time it is relied on.
+    Ending(How, Time),
+    /// It is being detached to this id, and the caller has gone.
+    Discarded(Arc<str>),
+    Released,
+    /// The work is marked as done, or the lease is detached: nothing is left to release.
+    Done,
+    Lost(LossReason),
+}
+
+/// How a holder ends its hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    Release,
+    Mark,
+    Detach,
+}
+
+impl Lease {
+    pub(super) fn new(clock: Clock, about: About) -> Arc<Self> {
+        Arc::new(Self {
+            options: Arc::clone(&about.options),
+            about,
+            clock,
+            granted: OnceLock::new(),
+            state: Mutex::default(),
+            shields: AtomicU32::new(0),
+            commits: AtomicU32::new(0),
+            has_committed: AtomicBool::new(false),
+        })
+    }
+}
+
+/// Keeps the bodies under a hold from being cancelled for as long as it lives.
+pub(crate) struct CancelShield(Arc<Lease>);
+
+impl Lease {
+    pub(crate) fn shield(self: &Arc<Self>) -> CancelShield {
+        self.shields.fetch_add(1, Ordering::SeqCst);
+        CancelShield(Arc::clone(self))
+    }
+}
+
+impl Drop for CancelShield {
+    fn drop(&mut self) {
+        self.0.shields.fetch_sub(1, Ordering::SeqCst);
+        // A body that waits for its cancellation asks again.
+        let mut after = After::default();
+        after.wake(&mut lock(&self.0.state).wakers);
+        after.run();
+    }
+}

@@ -1,0 +1,371 @@
+//! What a guard and a context ask of a hold.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Granted, How, Lease, State, Step};
+use crate::core::{self, Ended, Event, Failure, Fault, Time};
+use crate::engine::after::After;
+use crate::engine::clock::duration;
+use crate::meter::LockMeter;
+use crate::protocol::Until;
+use crate::store::LeaseId;
+use crate::sync::lock;
+use crate::trace::HoldFields;
+use crate::{FencingToken, LockError, LossReason, lock_id, permit_id, task};
+
+impl Step {
+    /// Until when the hold is relied on.
+    fn until(&self) -> Option<Time> {
+        match self {
+            Self::Held {
+                until,
+                is_over: false,
+                ..
+            }
+            | Self::Ending(How::Mark | How::Detach, until) => Some(*until),
+            _ => None,
+        }
+    }
+}
+
+impl Lease {
+    fn granted(&self) -> &Granted {
+        match self.granted.get() {
+            Some(granted) => granted,
+            None => unreachable!("only a call that has got its lock has a guard"),
+        }
+    }
+
+    /// Whether the call has got its lock. A set has it when it has all of its locks.
+    pub(in crate::engine) fn is_granted(&self) -> bool {
+        self.granted.get().is_some()
+    }
+
+    /// The hold as the core knows it.
+    pub(in crate::engine) fn hold(&self) -> core::Hold {
+        self.granted().hold
+    }
+
+    /// The claims of the lease: one for each name, in their order.
+    pub(crate) fn keys(&self) -> &[LeaseId] {
+        &self.granted().keys
+    }
+
+    /// The place of the name that stands for a set.
+    pub(crate) fn title(&self) -> usize {
+        self.about.title
+    }
+
+    /// The claim of the only lock; of a set that of the name which stands for it.
+    pub(crate) fn key(&self) -> &LeaseId {
+        &self.keys()[self.about.title]
+    }
+
+    /// The owner in the documents of the locks: that of the provider, or that of a detached lease which was resumed.
+    pub(crate) fn owner(&self) -> &str {
+        lock_id::owner(&self.key().lock_id).unwrap_or_default()
+    }
+
+    /// The fencing token for the name of [`key`](Self::key). A permit has none, because tokens of different permits do not order
+    /// each other.
+    pub(crate) fn token(&self) -> FencingToken {
+        match permit_id::number(&self.key().name) {
+            Some(_) => FencingToken::NONE,
+            None => FencingToken::new(self.granted().tokens[self.about.title]),
+        }
+    }
+
+    /// The ids of the locks and their tokens.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = (&Arc<str>, FencingToken)> {
+        let Granted { keys, tokens, .. } = self.granted();
+        let tokens = tokens.iter().map(|token| FencingToken::new(*token));
+        keys.iter().map(|key| &key.name).zip(tokens)
+    }
+
+    /// The fencing token of this hold for one of its names.
+    pub(crate) fn token_of(&self, name: &str) -> Option<FencingToken> {
+        let mut tokens = self.tokens();
+        tokens.find(|(own, _)| ***own == *name).map(|(_, token)| token)
+    }
+
+    /// The name that users know: for a permit that of its semaphore.
+    pub(crate) fn name(&self) -> &str {
+        permit_id::shown(&self.about.names[self.about.title])
+    }
+
+    /// The template of the name that the caller has used.
+    pub(crate) fn template(&self) -> Option<&'static str> {
+        self.about.template
+    }
+
+    pub(crate) fn set_template(&self, template: Option<&'static str>) {
+        debug_assert!(template.is_none() || template == self.about.template);
+    }
+
+    pub(crate) fn meter(&self) -> &LockMeter {
+        &self.about.meter
+    }
+
+    /// The time since the hold began.
+    pub(crate) fn held_for(&self) -> Duration {
+        duration(self.clock.now() - self.granted().at)
+    }
+
+    pub(crate) fn min_hold(&self) -> Duration {
+        self.options.min_hold
+    }
+
+    /// Until when the mark of the work stands, if it may succeed only once.
+    pub(crate) fn mark_end(&self) -> Option<Until> {
+        self.granted().mark
+    }
+
+    pub(crate) fn is_once(&self) -> bool {
+        self.options.once.is_some()
+    }
+
+    /// Whether a renewal may be sent now.
+    pub(crate) fn is_renewable_now(&self) -> bool {
+        self.options.max_hold.is_none_or(|most| self.held_for() < most)
+    }
+
+    /// Whether the lease is over: it was released or lost, or its deadline has passed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.remaining().is_zero()
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        duration(self.left(&mut lock(&self.state)))
+    }
+
+    /// The clock is read under the mutex, so that a hold that was over stays over.
+    fn left(&self, state: &mut State) -> i64 {
+        let Some(until) = state.step.until() else { return 0 };
+        let left = (until - self.clock.now()).max(0);
+        if let Step::Held { is_over, .. } = &mut state.step {
+            *is_over = left == 0;
+        }
+        left
+    }
+
+    pub(crate) fn ensure_held(&self) -> Result<(), LockError> {
+        if self.is_over() {
+            Err(self.lost_error())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The same for a commit under way. The mark that it may make ends the lease earlier only for others.
+    pub(crate) fn ensure_may_commit(&self) -> Result<(), LockError> {
+        let lasts = match &lock(&self.state).step {
+            Step::Held { lasts, .. } => *lasts > self.clock.now(),
+            _ => false,
+        };
+        if lasts { Ok(()) } else { Err(self.lost_error()) }
+    }
+
+    /// The error for a lease that is over; it keeps the reason of an earlier loss.
+    pub(crate) fn lost_error(&self) -> LockError {
+        let reason = match lock(&self.state).step {
+            Step::Lost(reason) => reason,
+            Step::Held { .. } => LossReason::Expired,
+            // After its end the server no longer has the claim.
+            _ => LossReason::Gone,
+        };
+        LockError::lost(self.name(), self.token(), reason)
+    }
+
+    /// Whether the lease has ended without a release.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(lock(&self.state).step, Step::Lost(_))
+    }
+
+    /// Whether the hold has ended with the success of its work, so that nothing is left to release.
+    pub(crate) fn has_ended_well(&self) -> bool {
+        matches!(lock(&self.state).step, Step::Done)
+    }
+
+    /// Whether a guarded commit has succeeded under this hold.
+    pub(crate) fn has_committed(&self) -> bool {
+        self.has_committed.load(Ordering::Relaxed)
+    }
+
+    /// Resolves once the lease is over.
+    pub(crate) async fn until_over(&self) {
+        self.until(|state| (self.left(state) == 0).then_some(())).await;
+    }
+
+    /// Resolves once one of these leases is over.
+    pub(crate) async fn until_one_over(leases: impl Iterator<Item = &Arc<Self>>) {
+        task::any(leases.map(|lease| Box::pin(lease.until_over()))).await;
+    }
+
+    /// Whether a body under this hold has to be cancelled. It is not cancelled during a commit, because the outcome of
+    /// the commit would remain unknown, and not after a commit that has ended the hold.
+    pub(crate) fn should_cancel(&self) -> bool {
+        self.has_to_cancel(&mut lock(&self.state))
+    }
+
+    fn has_to_cancel(&self, state: &mut State) -> bool {
+        let is_over = !matches!(state.step, Step::Done) && self.left(state) == 0;
+        is_over && self.shields.load(Ordering::SeqCst) == 0
+    }
+
+    /// Resolves when a body under this hold has to be cancelled.
+    pub(crate) async fn cancelled(&self) {
+        self.until(|state| self.has_to_cancel(state).then_some(())).await;
+    }
+
+    /// Resolves when this finds in the state what it looks for.
+    async fn until<T>(&self, find: impl Fn(&mut State) -> Option<T>) -> T {
+        poll_fn(|cx| self.poll(cx, &find)).await
+    }
+
+    fn poll<T>(&self, cx: &Context<'_>, find: impl Fn(&mut State) -> Option<T>) -> Poll<T> {
+        let state = &mut *lock(&self.state);
+        if let Some(found) = find(state) {
+            return Poll::Ready(found);
+        }
+        if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            state.wakers.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Notes that a commit begins under the hold.
+    pub(in crate::engine) fn commit_begins(&self) {
+        self.commits.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Notes that a commit has ended, and whether it was made if that is known.
+    pub(in crate::engine) fn commit_ends(&self, was_made: Option<bool>, marks: bool) {
+        self.commits.fetch_sub(1, Ordering::SeqCst);
+        if was_made == Some(true) {
+            self.has_committed.store(true, Ordering::Relaxed);
+        }
+        lock(&self.state).is_outcome_unknown |= was_made.is_none() && marks;
+    }
+
+    /// Whether the outcome of a transaction with a mark is not known.
+    pub(crate) fn is_outcome_unknown(&self) -> bool {
+        lock(&self.state).is_outcome_unknown
+    }
+
+    /// What was found out about a transaction whose outcome was unknown.
+    pub(crate) async fn commit_outcome(&self) -> Option<bool> {
+        self.until(|state| state.committed.take()).await.ok()
+    }
+
+    /// A guarding statement did not find the claim. Another commit under way may have ended it: its outcome decides.
+    pub(in crate::engine) fn claim_is_gone(self: &Arc<Self>, after: &mut After) {
+        let state = &mut *lock(&self.state);
+        if let Step::Held { .. } = state.step
+            && self.commits.load(Ordering::SeqCst) <= 1
+        {
+            state.step = Step::Lost(LossReason::Gone);
+            self.report_lost(LossReason::Gone, after);
+            after.wake(&mut state.wakers);
+        }
+    }
+
+    pub(crate) fn fields(&self) -> HoldFields<'_> {
+        self.fields_of(self.about.title)
+    }
+
+    fn fields_of(&self, place: usize) -> HoldFields<'_> {
+        let Granted { keys, tokens, .. } = self.granted();
+        let now = Instant::now();
+        HoldFields {
+            id: &keys[place].name,
+            lock_id: &keys[place].lock_id,
+            token: FencingToken::new(tokens[place]),
+            acquired: now.checked_sub(self.held_for()).unwrap_or(now),
+        }
+    }
+
+    /// Tells something in the span of its caller.
+    pub(in crate::engine) fn in_span(&self, tell: impl FnOnce()) {
+        self.about.span.in_scope(tell);
+    }
+
+    /// Reports an event for each name of the lease.
+    pub(crate) fn report(&self, event: impl Fn(&HoldFields<'_>)) {
+        (0..self.keys().len()).for_each(|place| event(&self.fields_of(place)));
+    }
+}
+
+// What a call and a guard do.
+impl Lease {
+    /// The token of the detached lease that the call resumes.
+    pub(in crate::engine) fn resumes(&self) -> FencingToken {
+        self.about.resumes.unwrap_or(FencingToken::NONE)
+    }
+
+    /// The outcome of the call, when it has one.
+    pub(in crate::engine) fn poll_call(&self, cx: &Context<'_>) -> Poll<Result<(), Failure>> {
+        self.poll(cx, |state| match &state.step {
+            Step::Waits | Step::Left => None,
+            Step::Failed(failure) => Some(Err(failure.clone())),
+            _ => Some(Ok(())),
+        })
+    }
+
+    /// The caller has gone. Returns whether it waited, and otherwise the hold that it has got.
+    pub(in crate::engine) fn leave(&self) -> Result<(), Option<core::Hold>> {
+        let state = &mut *lock(&self.state);
+        match std::mem::replace(&mut state.step, Step::Left) {
+            Step::Waits => Ok(()),
+            Step::Held { .. } => Err(Some(self.granted().hold)),
+            _ => Err(None),
+        }
+    }
+
+    /// The holder ends the hold.
+    pub(in crate::engine) fn begin_end(&self, how: How, after: &mut After) {
+        let state = &mut *lock(&self.state);
+        if let Step::Held { until, is_over, .. } = state.step {
+            if !is_over && self.left(state) > 0 {
+                state.step = Step::Ending(how, until);
+            }
+            after.wake(&mut state.wakers);
+        }
+    }
+
+    /// How its holder ends it, until that is known.
+    pub(in crate::engine) fn how_it_ends(&self) -> Option<How> {
+        match lock(&self.state).step {
+            Step::Ending(how, _) => Some(how),
+            _ => None,
+        }
+    }
+
+    /// A command that was to end the hold has failed.
+    pub(in crate::engine) fn note_fault(&self, fault: &Fault) {
+        lock(&self.state).fault = Some(fault.clone());
+    }
+
+    pub(in crate::engine) fn last_fault(&self) -> Option<Fault> {
+        lock(&self.state).fault.clone()
+    }
+
+    /// How the hold has ended.
+    pub(in crate::engine) async fn until_ended(&self) -> Result<Ended, Option<Fault>> {
+        self.until(|state| state.ended.clone()).await
+    }
+
+    /// The caller of a detachment to this id has gone. Returns what ends the lease if it is detached already.
+    pub(in crate::engine) fn discard_detached(&self, id: &Arc<str>) -> Option<Event<Arc<Self>>> {
+        let state = &mut *lock(&self.state);
+        if let Step::Ending(How::Detach, _) = state.step {
+            state.step = Step::Discarded(Arc::clone(id));
+        }
+        (state.ended == Some(Ok(Ended::Detached))).then(|| self.discard(id))
+    }
+}

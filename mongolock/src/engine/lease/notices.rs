@@ -1,0 +1,157 @@
+//! What the core notifies a call of.
+
+use std::sync::Arc;
+
+use super::{Granted, How, Lease, State, Step};
+use crate::LossReason;
+use crate::core::{self, Ended, Ending, Event, Fault, Grant, Loss, Notice, Time, relied_on};
+use crate::engine::after::After;
+use crate::few::Few;
+use crate::permit_id;
+use crate::store::{LeaseId, millis};
+use crate::sync::lock;
+
+impl Lease {
+    /// Notes what the core says. Returns what ends a hold that nobody is there to take.
+    pub(in crate::engine) fn note(
+        self: &Arc<Self>,
+        notice: Notice,
+        after: &mut After,
+    ) -> Option<Event<Arc<Self>>> {
+        let state = &mut *lock(&self.state);
+        let event = match notice {
+            Notice::Held(hold, grant, until) => self.held(state, hold, &Few::one(grant), until),
+            Notice::HeldAll(hold, grants, until) => self.held(state, hold, &Few::collected(grants), until),
+            Notice::Extended(end) => return self.extended(state, end, after),
+            // A set that waits loses a lock that it had, and begins anew.
+            Notice::Lost(_) if !matches!(state.step, Step::Held { .. }) => None,
+            Notice::Lost(loss) => self.lose(state, reason(loss), after),
+            Notice::Ended(ended) => self.ended(state, ended, after),
+            Notice::Committed(found) => {
+                state.committed = Some(found);
+                None
+            }
+            Notice::Failed(failure) => {
+                if let Step::Waits = state.step {
+                    state.step = Step::Failed(failure);
+                }
+                None
+            }
+        };
+        after.wake(&mut state.wakers);
+        event
+    }
+
+    fn held(
+        &self,
+        state: &mut State,
+        hold: core::Hold,
+        grants: &Few<Grant>,
+        until: Time,
+    ) -> Option<Event<Arc<Self>>> {
+        if let Step::Left = state.step {
+            return Some(Event::End(hold, Ending::Untaken, None));
+        }
+        self.granted.get_or_init(|| Granted {
+            hold,
+            keys: Few::collected(self.about.names.iter().zip(&**grants).map(key_of)),
+            tokens: grants.map(|grant| grant.token),
+            mark: grants.first().and_then(|grant| grant.mark),
+            at: self.clock.now(),
+        });
+        state.step = Step::Held {
+            until,
+            lasts: until,
+            is_over: false,
+        };
+        None
+    }
+
+    fn extended(
+        self: &Arc<Self>,
+        state: &mut State,
+        end: Time,
+        after: &mut After,
+    ) -> Option<Event<Arc<Self>>> {
+        match &mut state.step {
+            // Its holder has seen the end before the core.
+            Step::Held { is_over: true, .. } => {
+                after.wake(&mut state.wakers);
+                self.lose(state, LossReason::Expired, after)
+            }
+            Step::Held { until, lasts, .. } => {
+                let before = std::mem::replace(until, end);
+                *lasts = end.max(*lasts);
+                if before < end {
+                    let lasts = relied_on(millis(self.options.expiry));
+                    let age = self.clock.now() - before + lasts;
+                    self.report_renewed(age, after);
+                }
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn lose(
+        self: &Arc<Self>,
+        state: &mut State,
+        reason: LossReason,
+        after: &mut After,
+    ) -> Option<Event<Arc<Self>>> {
+        state.step = Step::Lost(reason);
+        self.report_lost(reason, after);
+        None
+    }
+
+    /// The command that ends the hold has an end; or a transaction has ended the hold with its mark.
+    fn ended(
+        self: &Arc<Self>,
+        state: &mut State,
+        ended: Result<Ended, Option<Fault>>,
+        after: &mut After,
+    ) -> Option<Event<Arc<Self>>> {
+        let was_lost = matches!(state.step, Step::Lost(_));
+        let (how, discarded) = match &state.step {
+            Step::Ending(how, _) => (*how, None),
+            Step::Discarded(id) => (How::Detach, Some(Arc::clone(id))),
+            _ => (How::Mark, None),
+        };
+        match &ended {
+            _ if was_lost => {}
+            Ok(Ended::Lost) => state.step = Step::Lost(LossReason::Gone),
+            Ok(Ended::Released) if how != How::Mark => state.step = Step::Released,
+            Err(_) => state.step = Step::Released,
+            Ok(_) => state.step = Step::Done,
+        }
+        if !was_lost {
+            self.report_end(how, ended.clone(), after);
+        }
+        let is_detached = ended == Ok(Ended::Detached);
+        state.ended = Some(ended);
+        let id = discarded.filter(|_| is_detached)?;
+        Some(self.discard(&id))
+    }
+
+    /// Nobody has the handle of the lease with this id.
+    pub(in crate::engine) fn discard(&self, id: &Arc<str>) -> Event<Arc<Self>> {
+        let lease = |key: &LeaseId| (Arc::clone(&key.name), Arc::clone(id));
+        Event::Discard(self.keys().iter().map(lease).collect())
+    }
+}
+
+fn key_of((name, grant): (&Arc<str>, &Grant)) -> LeaseId {
+    let of_permit = grant.permit.filter(|_| permit_id::number(name).is_none());
+    LeaseId {
+        name: of_permit.map_or_else(|| Arc::clone(name), |number| permit_id::new(name, number)),
+        lock_id: Arc::clone(&grant.id),
+    }
+}
+
+fn reason(loss: Loss) -> LossReason {
+    match loss {
+        Loss::Expired => LossReason::Expired,
+        Loss::Gone => LossReason::Gone,
+        Loss::ShutDown => LossReason::ShutDown,
+    }
+}

@@ -1,0 +1,30 @@
+//! The engine around the core: it takes events, performs what the core decides, and is the only place with tasks. One task waits for
+//! what is due (`timer.rs`), one reads the change stream (`stream.rs`), and each command has one (`commands.rs`).
+
+mod after;
+mod call;
+mod clock;
+mod commands;
+mod commits;
+mod faults;
+mod hold;
+mod home;
+mod lease;
+mod queue;
+pub(crate) mod repeated;
+mod reports;
+mod shared;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod timer;
+mod words;
+
+pub(crate) use call::Call;
+pub(crate) use commits::OpenCommit;
+pub(crate) use hold::Hold;
+pub(crate) use home::Home;
+pub(crate) use lease::{CancelShield, Lease};
+pub(crate) use shared::Engine;
+#[cfg(test)]
+pub(crate) use shared::HAS_SEED;

@@ -1,0 +1,365 @@
+//! What all clones of a provider share, and how an event is taken.
+
+use std::any::Any;
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use super::after::After;
+use super::clock::{Clock, duration};
+use super::home::Home;
+use super::lease::Lease;
+use super::queue::{Command, Commands, Watched};
+use super::reports;
+use crate::core::{self, Conf, Core, Effect, Event, Lane, Luck, MS, Notice, Places, Time, Waiter};
+use crate::index_task::IndexTask;
+use crate::meter::Meter;
+use crate::options::Config;
+use crate::probe::Probe;
+use crate::store::driver_error::Refusals;
+use crate::store::{Store, has_ended, millis};
+use crate::sync::lock;
+use crate::timing::{INDEX_BUILD_LIMIT, SHUTDOWN_LIMIT};
+
+/// The largest number of names for which a provider has warnings that are reported once for each name.
+const MOST_WARNINGS: usize = 1000;
+
+/// What all clones of a provider, its locks and its leases share.
+pub(crate) struct Engine {
+    core: Mutex<(Core<Arc<Lease>>, System)>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) index_task: IndexTask,
+    pub(crate) probe: Probe,
+    pub(crate) config: Config,
+    pub(crate) owner: Arc<str>,
+    /// The mark of this provider, which is in the id of each of its claims.
+    pub(super) mark: [u8; 6],
+    pub(crate) meter: Meter,
+    /// The names that have had their warning.
+    warned: Mutex<HashSet<Arc<str>>>,
+    /// The number of calls that wait for a lock.
+    pub(super) waiting: AtomicUsize,
+    /// What every guard keeps alive: the thread of a blocking provider.
+    keeper: OnceLock<Weak<dyn Any + Send + Sync>>,
+    pub(super) clock: Clock,
+    /// Where its tasks run; without one, in the runtimes of its callers.
+    pub(super) home: Option<Handle>,
+    /// The thread of a provider that has made its client.
+    _thread: Option<Arc<Home>>,
+    /// When the timer is due, in microseconds of the clock; the greatest number if it is not.
+    pub(super) armed: AtomicI64,
+    pub(super) rearmed: Arc<Notify>,
+    pub(super) timer: Mutex<Option<JoinHandle<()>>>,
+    pub(super) stream: Mutex<Watched>,
+    pub(super) commands: Mutex<Commands>,
+    /// When a renewal was confirmed last.
+    renewed: Mutex<Option<Time>>,
+    idle: Notify,
+    /// For how long the server has refused the user.
+    pub(super) refusals: Mutex<Refusals>,
+    /// The process that has made it. In a process that was forked from it there are no tasks, and any mutex may be locked for ever.
+    process: u32,
+}
+
+/// Random numbers. Ids come from the operating system, one by one: a process that was copied never repeats one.
+struct System(u64);
+
+impl Luck for System {
+    fn id(&mut self) -> u64 {
+        random()
+    }
+
+    fn chance(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed ^ mixed >> 27 | 1
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Whether the random bits of this thread are those of `fastrand`, which a simulation gives its seed.
+    pub(crate) static HAS_SEED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Random bits of the operating system.
+fn random() -> u64 {
+    #[cfg(test)]
+    if HAS_SEED.get() {
+        return fastrand::u64(..);
+    }
+    Uuid::new_v4().as_u64_pair().1
+}
+
+impl Engine {
+    pub(crate) fn new(store: Store, config: Config, owner: Arc<str>, thread: Option<Arc<Home>>) -> Self {
+        let store = Arc::new(store);
+        let [mark @ .., _, _] = random().to_le_bytes();
+        let clock = if store.has_clock_of_tokio() {
+            Clock::Tokio(Instant::now())
+        } else {
+            Clock::System(std::time::Instant::now())
+        };
+        let (shortest, longest) = config.retry_interval.clone().into_inner();
+        let pool = store.pool();
+        let conf = Conf {
+            mark,
+            owner: Arc::clone(&owner),
+            may_listen: config.wake_up && Places::may_listen(pool),
+            margin: millis(config.options.takeover_margin),
+            retry: (millis(shortest) * MS, millis(longest) * MS),
+            places: Places::of_pool(pool),
+        };
+        let mut system = System(0);
+        system.0 = system.id();
+        Self {
+            core: Mutex::new((Core::new(conf, Time(0)), system)),
+            index_task: IndexTask::new(Arc::clone(&store), config.ttl_options()),
+            probe: Probe::new(Arc::clone(&store)),
+            store,
+            config,
+            owner,
+            mark,
+            meter: Meter::new(),
+            warned: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            keeper: OnceLock::new(),
+            clock,
+            home: match &thread {
+                Some(thread) => Some(thread.handle().clone()),
+                None => Handle::try_current().ok(),
+            },
+            _thread: thread,
+            armed: AtomicI64::new(i64::MAX),
+            rearmed: Arc::new(Notify::new()),
+            timer: Mutex::default(),
+            stream: Mutex::default(),
+            commands: Mutex::default(),
+            renewed: Mutex::default(),
+            idle: Notify::new(),
+            refusals: Mutex::default(),
+            process: std::process::id(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// Where tasks run: in the runtime of the provider while that lives, and then in that of the caller.
+    pub(super) fn runtime(&self) -> Option<Handle> {
+        let home = self.home.clone().filter(|home| !has_ended(home));
+        home.or_else(|| Handle::try_current().ok())
+    }
+
+    /// Whether this is another process, which was forked from that of the provider: its calls fail, and its drops do nothing.
+    pub(super) fn is_forked(&self) -> bool {
+        std::process::id() != self.process
+    }
+
+    /// Takes an event: the core decides, commands are sent in the order in which it decided, and then callers are woken.
+    pub(super) fn apply(self: &Arc<Self>, event: Event<Arc<Lease>>) -> Option<Waiter> {
+        if self.is_forked() {
+            return None;
+        }
+        let mut after = After::default();
+        let waiter = self.decide(event, &mut after);
+        self.send(&mut after);
+        after.run();
+        waiter
+    }
+
+    /// Leases are set and commands queued before another thread can decide.
+    pub(super) fn decide(&self, event: Event<Arc<Lease>>, after: &mut After) -> Option<Waiter> {
+        let (core, luck) = &mut *lock(&self.core);
+        let now = self.now();
+        let waiter = core.handle(now, luck, event);
+        let mut commands = Vec::new();
+        // Holds that nobody is there to take end here.
+        let mut returned = VecDeque::new();
+        loop {
+            for effect in core.take_effects() {
+                match effect {
+                    Effect::Notify(lease, notice) => {
+                        if let Notice::Extended(_) = notice {
+                            *lock(&self.renewed) = Some(now);
+                        }
+                        returned.extend(lease.note(notice, after));
+                    }
+                    Effect::Report(report) => {
+                        if let core::Report::Failed(failed) = &report
+                            && let (Lane::Ends, Some(lease)) = (failed.lane, &failed.cell)
+                        {
+                            lease.note_fault(&failed.fault);
+                        }
+                        if self.is_new(&report) {
+                            after.report(move || reports::report(report));
+                        }
+                    }
+                    effect => commands.extend(Command::of(effect)),
+                }
+            }
+            let Some(event) = returned.pop_front() else { break };
+            core.handle(now, luck, event);
+        }
+        if !commands.is_empty() {
+            lock(&self.commands).waiting.extend(commands);
+        }
+        if let Some(at) = core.next_due()
+            && self.armed.fetch_min(at.0, Ordering::AcqRel) > at.0
+        {
+            self.rearmed.notify_one();
+        }
+        waiter
+    }
+
+    pub(super) fn is_idle_now(&self) {
+        self.idle.notify_waiters();
+    }
+
+    /// Has every guard from now on keep this alive.
+    pub(crate) fn keep_while_held(&self, keeper: Weak<dyn Any + Send + Sync>) {
+        // An error says that a keeper is set: there is one for each provider.
+        let _ = self.keeper.set(keeper);
+    }
+
+    /// What a guard keeps alive.
+    pub(crate) fn keeper(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.keeper.get()?.upgrade()
+    }
+
+    /// Whether it is reported: a warning once for each name, for [`MOST_WARNINGS`] names at most.
+    fn is_new(&self, report: &core::Report<Arc<Lease>>) -> bool {
+        let (core::Report::CloseToBoundary(name, _) | core::Report::PermitsDiffer(name, ..)) = report else {
+            return true;
+        };
+        let mut warned = lock(&self.warned);
+        warned.len() < MOST_WARNINGS && warned.insert(Arc::clone(name))
+    }
+
+    /// The number of calls that wait for a lock.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// The holds of this provider.
+    pub(crate) fn held(&self) -> Vec<Arc<Lease>> {
+        let mut held: Vec<Arc<Lease>> = lock(&self.core).0.holders().cloned().collect();
+        held.sort_by_key(|lease| Arc::as_ptr(lease).addr());
+        held.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        held.retain(|lease| lease.is_granted() && !lease.is_over());
+        held
+    }
+
+    /// The hold of this lock, or of a permit of this semaphore.
+    pub(super) fn holder_of(&self, name: &str) -> Option<Arc<Lease>> {
+        let holder = lock(&self.core).0.holder_of(name).cloned();
+        holder.filter(|lease| lease.is_granted())
+    }
+
+    /// The time since a renewal was confirmed.
+    pub(crate) fn last_renewal(&self) -> Option<Duration> {
+        lock(&self.renewed).map(|at| duration(self.now() - at))
+    }
+
+    /// Whether a change stream is open.
+    pub(crate) fn is_listening(&self) -> bool {
+        lock(&self.core).0.is_listening()
+    }
+
+    /// Whether a call is refused that is not made under a hold.
+    pub(crate) fn refuses(&self, is_inside_hold: bool) -> bool {
+        lock(&self.core).0.refuses(is_inside_hold)
+    }
+
+    /// Whether the provider is shut down.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.refuses(true)
+    }
+
+    /// Renews the hold of this lock at once, or all: an operator of this process has released locks by force.
+    pub(crate) fn renew_now(self: &Arc<Self>, name: Option<&str>) {
+        self.apply(Event::Renew(name.map(Arc::from)));
+    }
+
+    /// Whether a claim of this provider that has resumed the lease with this id is giving it back.
+    pub(crate) fn gives_back(&self, lease_id: &str) -> bool {
+        lock(&self.core).0.gives_back(lease_id)
+    }
+
+    /// Rejects waiters, ends all leases, and waits until the server has confirmed the releases; without a grace period also while
+    /// leases last whose marks are not confirmed. With one, the holds get that time to end by themselves, with the locks that they
+    /// need. If the future is dropped, the leases end at once.
+    pub(crate) async fn shut_down(self: &Arc<Self>, grace: Option<Duration>) {
+        let stopping = Stopping(self);
+        if let Some(grace) = grace {
+            self.apply(Event::Shutdown { is_closed: false });
+            self.wait(grace, self.until_idle()).await;
+        }
+        self.lend_runtime();
+        self.apply(Event::Shutdown { is_closed: true });
+        self.wait(SHUTDOWN_LIMIT, self.until_idle()).await;
+        if grace.is_none() {
+            while lock(&self.core).0.has_marks() {
+                self.wait(Duration::from_secs(1), self.until_idle()).await;
+            }
+        }
+        self.wait(INDEX_BUILD_LIMIT, self.index_task.until_checked())
+            .await;
+        drop(stopping);
+        self.store.close().await;
+    }
+
+    /// Waits for this, for that long at most. The clock is that of the provider's runtime: a caller's may be paused.
+    async fn wait(&self, longest: Duration, end: impl Future<Output = ()>) {
+        let Some(runtime) = self.runtime() else { return };
+        let mut sleeping = runtime.spawn(sleep(longest));
+        tokio::select! { biased;
+            () = end => sleeping.abort(),
+            // It ends without its time only with its runtime.
+            _ = &mut sleeping => {}
+        }
+    }
+
+    async fn until_idle(&self) {
+        loop {
+            let idle = self.idle.notified();
+            if lock(&self.core).0.is_idle() {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    fn stop(&self) {
+        self.index_task.stop();
+        self.end_stream();
+    }
+}
+
+/// Ends the leases and the tasks of a provider whose shutdown is dropped before its end.
+struct Stopping<'a>(&'a Arc<Engine>);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.apply(Event::Shutdown { is_closed: true });
+        self.0.stop();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.is_forked() {
+            return;
+        }
+        self.stop();
+        self.rearmed.notify_one();
+    }
+}

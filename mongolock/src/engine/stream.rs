@@ -1,0 +1,97 @@
+//! Reads the change stream for the core.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use super::home::tell;
+use super::shared::Engine;
+use crate::core::Event;
+use crate::protocol::Name;
+use crate::store::{StreamFilter, driver_error};
+use crate::sync::lock;
+use crate::trace;
+
+impl Engine {
+    /// The stream with this number is opened next, and none before it any more.
+    pub(super) fn begin_stream(&self, number: u32) {
+        lock(&self.stream).number = Some(number);
+    }
+
+    /// No stream is wanted, also none that is being opened.
+    pub(super) fn end_stream(&self) {
+        let watched = &mut *lock(&self.stream);
+        watched.number = None;
+        watched.ended.store(true, Ordering::Release);
+    }
+
+    /// The stream with this number has been opened, and ends the one before; `None` if it is no longer wanted.
+    pub(super) fn replace_stream(&self, number: u32, is_open: bool) -> Option<Arc<AtomicBool>> {
+        let watched = &mut *lock(&self.stream);
+        if watched.number != Some(number) {
+            return None;
+        }
+        if is_open {
+            std::mem::take(&mut watched.ended).store(true, Ordering::Release);
+        }
+        Some(Arc::clone(&watched.ended))
+    }
+}
+
+/// Reads one stream until another one is open, which misses nothing in between.
+pub(super) async fn watch(engine: Weak<Engine>, number: u32, names: Option<Vec<Name>>) {
+    let Some(store) = engine.upgrade().map(|engine| Arc::clone(&engine.store)) else {
+        return;
+    };
+    let filter = names.map_or(StreamFilter::All, |names| {
+        StreamFilter::Names(Arc::new(BTreeSet::from_iter(names)))
+    });
+    let closed = Closed(engine.clone());
+    let opened = store.watch(filter).await;
+    let Some(present) = engine.upgrade() else { return };
+    let Some(ended) = present.replace_stream(number, opened.is_ok()) else {
+        return closed.disarm();
+    };
+    let mut news = match opened {
+        Ok(news) => news,
+        Err(error) => {
+            closed.disarm();
+            let is_lasting = driver_error::is_unavailable_stream(&error);
+            tell(Box::new(move || trace::wake_up_failed(&error)));
+            present.apply(Event::Closed { is_lasting });
+            return;
+        }
+    };
+    present.apply(Event::Opened(number));
+    drop(present);
+    loop {
+        let next = news.next().await;
+        let Some(engine) = engine.upgrade() else { return };
+        if ended.load(Ordering::Acquire) {
+            return closed.disarm();
+        }
+        match next {
+            Ok(Some(news)) => drop(engine.apply(Event::News(news))),
+            Ok(None) => {}
+            Err(error) => return tell(Box::new(move || trace::wake_up_failed(&error))),
+        }
+    }
+}
+
+/// The stream ends with its runtime as well, also while it is being opened.
+struct Closed(Weak<Engine>);
+
+impl Closed {
+    /// The core need not be told, or is told why.
+    fn disarm(mut self) {
+        self.0 = Weak::new();
+    }
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        if let Some(engine) = self.0.upgrade() {
+            engine.apply(Event::Closed { is_lasting: false });
+        }
+    }
+}

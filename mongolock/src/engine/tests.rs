@@ -1,0 +1,113 @@
+//! The engine with a store in memory.
+
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use super::call::Waiting;
+use super::{Call, Engine, Hold};
+use crate::LockError;
+use crate::name::RenderedName;
+use crate::options::{Config, OnBusy, Options};
+use crate::store::{MemoryStore, Store};
+use crate::sync::lock;
+
+type Acquiring = Pin<Box<dyn Future<Output = Result<Hold, LockError>> + Send>>;
+
+fn engine() -> Arc<Engine> {
+    let store = Store::Memory(Arc::new(MemoryStore::new()));
+    Arc::new(Engine::new(store, Config::default(), "host:1".into(), None))
+}
+
+fn acquire(engine: &Arc<Engine>) -> Acquiring {
+    let engine = Arc::clone(engine);
+    let options = Arc::new(Options {
+        acquire_timeout: None,
+        ..Options::default()
+    });
+    Box::pin(async move {
+        let name = RenderedName::new("a");
+        let call = Call::one(&engine, &name, &options, false, OnBusy::Wait);
+        call.acquire().await
+    })
+}
+
+/// Wakes a caller by dropping it, as a runtime that has ended.
+struct Dropped(Mutex<Option<Acquiring>>);
+
+impl Wake for Dropped {
+    fn wake(self: Arc<Self>) {
+        let waiting = lock(&self.0).take();
+        drop(waiting);
+    }
+}
+
+/// Each hand-over drops the caller that gets the lock, which hands it on: a wake within a wake, or a release within a release, would
+/// need a stack for all of them.
+#[test]
+fn a_hundred_thousand_callers_that_are_dropped_when_they_get_the_lock_need_no_stack() {
+    const NUMBER: usize = 100_000;
+    let drop_all = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let _entered = runtime.enter();
+        let engine = engine();
+        let Poll::Ready(Ok(mut held)) = acquire(&engine)
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        else {
+            panic!("the lock is free")
+        };
+        let waiting = (0..NUMBER).map(|_| {
+            let mut waiting = acquire(&engine);
+            let dropped = Arc::new(Dropped(Mutex::new(None)));
+            let waker = Arc::clone(&dropped).into();
+            let polled = waiting.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            *lock(&dropped.0) = Some(waiting);
+            dropped
+        });
+        let waiting: Vec<Arc<Dropped>> = waiting.collect();
+        let left = || waiting.iter().filter(|one| lock(&one.0).is_some()).count();
+        runtime.block_on(async {
+            held.release().await.unwrap();
+            // Between two rows of hand-overs this process leaves the lock to others.
+            while left() > 0 {
+                sleep(Duration::from_millis(5)).await;
+            }
+            let again = timeout(Duration::from_secs(5), acquire(&engine)).await;
+            assert!(again.is_ok_and(|held| held.is_ok()));
+        });
+    };
+    let thread = std::thread::Builder::new().stack_size(256 * 1024).spawn(drop_all);
+    thread.unwrap().join().unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_that_nobody_wants_any_more_is_not_read() {
+    let engine = engine();
+    engine.begin_stream(1);
+    engine.end_stream();
+    assert!(engine.replace_stream(1, true).is_none());
+    engine.begin_stream(2);
+    let first = engine.replace_stream(2, true).unwrap();
+    engine.begin_stream(3);
+    assert!(engine.replace_stream(2, false).is_none());
+    assert!(
+        !first.load(Ordering::Acquire),
+        "it is read until the next one is open"
+    );
+    engine.replace_stream(3, true).unwrap();
+    assert!(first.load(Ordering::Acquire));
+}
+
+#[test]
+fn a_call_is_small() {
+    assert!(size_of::<Waiting>() <= 64, "{}", size_of::<Waiting>());
+}

@@ -1,0 +1,52 @@
+//! Tells the core when something is due without an event.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::sleep_until;
+
+use super::shared::Engine;
+use crate::core::{Event, Time};
+use crate::sync::lock;
+
+impl Engine {
+    /// A caller has a runtime: the timer runs there if the one where it ran has ended, and what had none is sent.
+    pub(super) fn lend_runtime(self: &Arc<Self>) {
+        let timer = &mut *lock(&self.timer);
+        if timer.as_ref().is_none_or(JoinHandle::is_finished) {
+            let task = run(Arc::downgrade(self), Arc::clone(&self.rearmed));
+            *timer = self.runtime().map(|runtime| runtime.spawn(task));
+        }
+    }
+}
+
+async fn run(engine: Weak<Engine>, rearmed: Arc<Notify>) {
+    loop {
+        let Some((at, instant, is_closed)) = engine.upgrade().map(|engine| {
+            let at = engine.armed.load(Ordering::Acquire);
+            let instant = (at != i64::MAX).then(|| engine.clock.instant(Time(at)));
+            (at, instant, engine.is_closed())
+        }) else {
+            return;
+        };
+        let Some(instant) = instant else {
+            if is_closed {
+                return;
+            }
+            rearmed.notified().await;
+            continue;
+        };
+        tokio::select! { biased;
+            () = rearmed.notified() => continue,
+            () = sleep_until(instant) => {}
+        }
+        if let Some(engine) = engine.upgrade()
+            && engine.now().0 >= at
+        {
+            engine.armed.store(i64::MAX, Ordering::Release);
+            engine.apply(Event::Tick);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The errors for what the core says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::DateTime;
+
+use super::clock::duration;
+use super::faults::{error_of, is_out_of_time};
+use super::lease::{How, Lease};
+use super::reports::shown;
+use super::shared::Engine;
+use crate::core::limits::SLOW;
+use crate::core::{Cause, Ended, Failure, Fault, MS, Seen, Span};
+use crate::error::failure::{Failure as StoreFailure, HoldEnd};
+use crate::protocol::Id;
+use crate::store::driver_error;
+use crate::{Busy, FencingToken, LockError, LossReason, lock_id};
+
+/// A lock that is held, as a call has seen it.
+pub(crate) struct BusyLock(Busy);
+
+impl BusyLock {
+    pub(super) fn busy(self) -> LockError {
+        LockError::busy(self.0)
+    }
+
+    pub(super) fn timeout(self, waited: Duration) -> LockError {
+        LockError::timeout(self.0, waited)
+    }
+}
+
+/// Why a call has not got what it wanted: a lock that is busy, or an error.
+pub(super) fn failed(
+    engine: &Engine,
+    lease: &Lease,
+    failure: &Failure,
+    waited: Duration,
+    is_try: bool,
+) -> Result<BusyLock, LockError> {
+    let title = lease.name();
+    let name = failure.name.as_deref().map_or(title, shown);
+    let seen = failure.seen.as_ref();
+    let own = failure.name.as_deref().and_then(|name| engine.holder_of(name));
+    let fault = failure.fault.as_ref();
+    let fault = fault.filter(|(_, fault)| seen.is_none() || !is_out_of_time(fault));
+    let is_newer = |age: &Span| fault.is_none_or(|(fault, _)| age <= fault);
+    let error = fault.map(|(_, fault)| error_of(fault));
+    let error = error.filter(|error| !driver_error::is_no_reply(error));
+    let busy = || BusyLock(busy(engine, name, own.as_deref(), seen));
+    let cause = match failure.cause {
+        // Only its own lease matters to a resumption, and no reply has said what has become of it.
+        Cause::Busy | Cause::Timeout if lease.resumes() != FencingToken::NONE => Cause::Unanswered,
+        cause => cause,
+    };
+    match cause {
+        Cause::Busy => Ok(busy()),
+        Cause::Done => Err(done(name, seen)),
+        Cause::PeriodOver => Err(busy().timeout(waited)),
+        Cause::Timeout if own.is_some() || seen.is_some_and(|(age, _)| is_newer(age)) => {
+            if is_try {
+                Ok(busy())
+            } else {
+                Err(busy().timeout(waited))
+            }
+        }
+        Cause::Timeout if fault.is_none() && failure.silent_for < SLOW => Err(busy().timeout(waited)),
+        Cause::Timeout | Cause::Refused | Cause::Unanswered => {
+            Err(error.unwrap_or_else(|| engine.store.unanswered("acquire request", waited)))
+        }
+        Cause::Gone => Err(LockError::lost(title, lease.resumes(), LossReason::Gone)),
+        Cause::Expired => Err(LockError::lost(title, lease.resumes(), LossReason::Expired)),
+        Cause::ShutDown => Err(LockError::shut_down(title)),
+    }
+}
+
+/// What a caller learns of a lock that is held.
+fn busy(engine: &Engine, name: &str, own: Option<&Lease>, seen: Option<&(Span, Seen)>) -> Busy {
+    let mut busy = Busy::new(name);
+    if let Some(own) = own {
+        busy.holder = Some(own.owner().to_owned());
+        busy.in_this_process = true;
+        busy.held_for = Some(own.held_for());
+        return busy;
+    }
+    let Some((age, seen)) = seen else { return busy };
+    let since = |ms: i64| duration(ms.saturating_mul(MS) + age);
+    // A lock that is taken by a minimum hold has no holder.
+    if !lock_id::taken_by(&seen.lock_id).is_empty() {
+        busy.holder = lock_id::owner(&seen.lock_id).map(str::to_owned);
+        busy.in_this_process =
+            Id::parse(&seen.lock_id).is_some_and(|id| !id.is_detached() && id.mark() == engine.mark);
+        busy.held_for = seen.held_for.map(since);
+    }
+    busy.remaining = seen.left.map(|left| duration(left.saturating_mul(MS) - age));
+    busy
+}
+
+fn done(name: &str, seen: Option<&(Span, Seen)>) -> LockError {
+    let (by, until) = seen.map_or(("", 0), |(_, seen)| {
+        let by = lock_id::owner(&seen.lock_id).unwrap_or_default();
+        (by, seen.ends.unwrap_or_default())
+    });
+    LockError::done(name, by, DateTime::from_millis(until))
+}
+
+/// The error of a hold that its holder has ended; `None` if it has ended well.
+pub(super) fn unended(
+    engine: &Engine,
+    lease: &Arc<Lease>,
+    how: How,
+    ended: Result<Ended, Option<Fault>>,
+    waited: Duration,
+) -> Option<LockError> {
+    let fault = match ended {
+        Ok(Ended::Lost) => return Some(lease.lost_error()),
+        Ok(_) => return None,
+        Err(fault) => fault.or_else(|| lease.last_fault()),
+    };
+    let (request, end) = match how {
+        How::Release => ("release", None),
+        How::Mark => ("mark", Some(HoldEnd::Mark)),
+        How::Detach => ("detachment", Some(HoldEnd::Detach)),
+    };
+    let source = fault.as_ref().map(error_of);
+    let source = source.unwrap_or_else(|| engine.store.no_reply(request, waited));
+    let Some(end) = end else { return Some(source) };
+    let is_refused = fault.is_some_and(|fault| fault.kind.is_lasting());
+    let failure = StoreFailure::Unended {
+        end: if is_refused && end == HoldEnd::Mark {
+            HoldEnd::Refused
+        } else {
+            end
+        },
+        name: lease.name().to_owned(),
+        left: lease.options.expiry,
+        source,
+    };
+    Some(failure.into_error())
+}

@@ -1,0 +1,126 @@
+//! What the callers of a process do.
+
+use std::sync::Arc;
+
+use tokio::time::{sleep, timeout};
+
+use super::calls::Call;
+use super::holds::{Guard, Tenure};
+use super::plan::Work;
+use super::process::Process;
+use super::wish::{SEMAPHORE, Wish, patience};
+use super::{chance, millis};
+use crate::context::LockContext;
+use crate::{Lock, LockError, LockKind};
+
+pub(super) struct Caller {
+    pub(super) process: Arc<Process>,
+}
+
+/// How a body failed: by itself, or by its lock.
+struct Failed(Option<LockError>);
+
+impl From<LockError> for Failed {
+    fn from(error: LockError) -> Self {
+        Self(Some(error))
+    }
+}
+
+impl Caller {
+    pub(super) async fn works(self) {
+        let world = self.process.world();
+        while !(world.is_over() || self.process.is_stopping()) {
+            sleep(millis(0..=world.plan.thinks)).await;
+            match world.plan.work() {
+                Work::Handle => self.uses_handle().await,
+                work => self.calls(self.wish(work)).await,
+            }
+        }
+    }
+
+    pub(super) fn wish(&self, work: Work) -> Wish {
+        let world = self.process.world();
+        Wish::draw(&world.plan, work, world.now())
+    }
+
+    async fn calls(&self, wish: Wish) {
+        let (provider, plan) = (&self.process.provider, &self.process.world().plan);
+        let name = wish.names[0].clone();
+        match wish.work {
+            Work::Set => self.call(provider.lock_all(wish.names.clone()), wish).await,
+            Work::Permit => self.call(provider.semaphore(SEMAPHORE, plan.permits), wish).await,
+            Work::Period => self.call(provider.lock(name).once_per(plan.period), wish).await,
+            Work::Once => self.call(provider.lock(name).once(), wish).await,
+            Work::Lock | Work::Detach | Work::Handle => self.call(provider.lock(name), wish).await,
+        }
+    }
+
+    async fn call<K>(&self, lock: Lock<K>, wish: Wish)
+    where
+        K: LockKind<Guard: Into<Guard>>,
+    {
+        let (lock, is_try) = (wish.of(lock), wish.is_try);
+        let call = Call::begin(&self.process, wish);
+        if call.wish.runs {
+            return self.runs(lock, call).await;
+        }
+        let acquiring = async {
+            if is_try {
+                return lock.try_acquire().await;
+            }
+            lock.acquire().await.map(Some)
+        };
+        let Ok(outcome) = timeout(call.wish.patience, acquiring).await else {
+            return;
+        };
+        call.judge(outcome.as_ref().map(Option::is_some));
+        if let Ok(Some(guard)) = outcome {
+            self.holds(call, guard.into()).await;
+        }
+    }
+
+    async fn runs<K: LockKind>(&self, lock: Lock<K>, call: Call) {
+        let (mut facts, mut has_succeeded) = (None, false);
+        let body = async |context: LockContext| {
+            call.judge(Ok(true));
+            let tenure = Tenure::begin(&call, context);
+            facts = Some(Arc::clone(&tenure.facts));
+            let lasts = tenure.lasts(call.wish.holds).await;
+            if !lasts || chance(200) {
+                return Err(Failed(None));
+            }
+            tenure.facts.succeeds();
+            has_succeeded = true;
+            Ok(())
+        };
+        let Ok(outcome) = timeout(call.wish.patience, lock.run(body)).await else {
+            return;
+        };
+        let is_well = has_succeeded || outcome.is_err();
+        self.process
+            .world()
+            .check(is_well, || format!("{:?} succeeds without its body", call.wish));
+        match (outcome, facts) {
+            (Err(Failed(Some(error))), None) => call.judge(Err(&error)),
+            (Err(Failed(Some(error))), Some(facts)) => facts.judge_end(Some(&error), call.called),
+            (Ok(()), Some(facts)) => facts.ended(true),
+            _ => {}
+        }
+    }
+
+    /// Holds what a call has got, and ends that in one of many ways.
+    pub(super) async fn holds(&self, call: Call, guard: Guard) {
+        let tenure = Tenure::begin(&call, guard.context());
+        let facts = Arc::clone(&tenure.facts);
+        let is_held = tenure.lasts(call.wish.holds).await;
+        drop(tenure);
+        let patience = patience(&self.process.world().plan, 20);
+        match call.wish.work {
+            _ if chance(200) => drop(guard),
+            Work::Detach => facts.detach(guard, patience).await,
+            Work::Handle | Work::Permit if chance(300) => facts.detach(guard, patience).await,
+            Work::Period | Work::Once => facts.end(guard, is_held && chance(800), patience).await,
+            _ => facts.end(guard, false, patience).await,
+        }
+    }
+}

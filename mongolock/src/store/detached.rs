@@ -1,0 +1,90 @@
+//! What is done to detached leases.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::DateTime;
+
+use super::Store;
+use super::error::unfit;
+use super::mongo::millis;
+use crate::protocol::{Order, Reply, Row, Sight, Then, When};
+use crate::timing::RELEASE_LIMIT;
+use crate::{LeaseHandle, LockError, LossReason, task};
+
+/// The end of a detached lease that was extended, or why it was lost.
+pub(crate) type Extended = Result<DateTime, LossReason>;
+
+impl Store {
+    /// Has a detached lease that still runs last for this time from now on, and returns its end. It shortens no lease; that of
+    /// a set ends with the first of its locks, and the command stops at the first one whose lease is lost. For a set a query
+    /// follows.
+    pub(crate) async fn extend(&self, handle: &LeaseHandle, ttl: Duration) -> Result<Extended, LockError> {
+        let then = Then::Extend { ttl: millis(ttl) };
+        let rows = rows(handle, &When::runs(handle.lock_id()), &then);
+        let replies = self.reply(&rows, Order::StopAtMiss).await?;
+        let mut earliest = Err(LossReason::Gone);
+        for (row, reply) in rows.iter().zip(&replies) {
+            match end_of(&row.name, reply.sight.as_ref(), handle.lock_id())? {
+                Ok(end) => earliest = earliest.map(|earliest: DateTime| earliest.min(end)).or(Ok(end)),
+                lost => return Ok(lost),
+            }
+        }
+        Ok(earliest)
+    }
+
+    /// Releases a detached lease; `false` if no lock was taken by it.
+    pub(crate) async fn release_detached(
+        &self,
+        handle: &LeaseHandle,
+        takeover_margin: Duration,
+    ) -> Result<bool, LockError> {
+        let taken = When::Own {
+            id: Arc::clone(handle.lock_id()),
+            token: None,
+            runs: Some(millis(takeover_margin)),
+        };
+        let end = Then::End {
+            min_hold: millis(handle.min_hold()),
+            unused: 0,
+        };
+        let rows = rows(handle, &taken, &end);
+        let replies = self.reply(&rows, Order::Each).await?;
+        Ok(!replies.iter().all(|reply| reply.is_applied == Some(false)))
+    }
+
+    /// Runs these rows; without a reply for two seconds longer than their limit their connection must be dead.
+    async fn reply(&self, rows: &[Row], order: Order) -> Result<Vec<Reply>, LockError> {
+        let running = async {
+            self.run(rows, order, RELEASE_LIMIT)
+                .await
+                .map_err(|not_run| not_run.error)
+        };
+        task::within(RELEASE_LIMIT, running).await
+    }
+}
+
+/// The same change of each lock of a lease.
+fn rows(handle: &LeaseHandle, when: &When, then: &Then) -> Vec<Row> {
+    let row = |name: &Arc<str>| Row {
+        name: Arc::clone(name),
+        when: when.clone(),
+        then: then.clone(),
+    };
+    handle.ids().iter().map(row).collect()
+}
+
+/// The end of a lease by the document of one of its locks.
+fn end_of(name: &str, sight: Option<&Sight>, id: &str) -> Result<Extended, LockError> {
+    let Some(sight) = sight.filter(|sight| sight.has(id)) else {
+        return Ok(Err(LossReason::Gone));
+    };
+    let expires_at = &sight.document.expires_at;
+    let Some(end) = expires_at.date() else {
+        return Err(unfit(name, "expiresAt", expires_at, "a date"));
+    };
+    let runs = sight.now.is_none_or(|now| now < end);
+    Ok(runs
+        .then(|| DateTime::from_millis(end))
+        .ok_or(LossReason::Expired))
+}

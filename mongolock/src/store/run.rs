@@ -1,0 +1,181 @@
+//! Runs rows, and looks at documents. Each command is sent at once: whoever sends it has found that there is a place for it.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::time::Duration;
+
+use super::error::{any_of, of_change, unfit};
+use super::look::{Looked, duration};
+use super::reachability::DEFAULT_POOL;
+use super::{Replies, Store};
+use crate::LockError;
+use crate::meter::CommandKind;
+use crate::protocol::{Document, Name, Order, Reply, Row, Sight, Then};
+use crate::{permit_id, task, trace};
+
+/// Why a command has no replies.
+pub(crate) struct NotRun {
+    pub(crate) error: LockError,
+    /// Its writes were applied, if it has any, whatever the error says.
+    pub(crate) may_be_applied: bool,
+}
+
+impl From<LockError> for NotRun {
+    fn from(error: LockError) -> Self {
+        let may_be_applied = false;
+        Self {
+            error,
+            may_be_applied,
+        }
+    }
+}
+
+impl Store {
+    /// The size of the client's pool of connections; that of a store in memory has no meaning.
+    pub(crate) fn pool(&self) -> usize {
+        let pool = self.mongo().map_or(DEFAULT_POOL, |store| store.servers.pool);
+        pool as usize
+    }
+
+    /// Runs these rows, if the store replies at once.
+    pub(crate) fn run_at_once(&self, rows: &[Row], order: Order) -> Option<Result<Vec<Reply>, LockError>> {
+        let Self::Memory(store) = self else { return None };
+        Some(store.run_at_once(rows, order).into_iter().collect())
+    }
+
+    /// Runs these rows with this limit at the server. After an error some of them may have been
+    /// applied.
+    pub(crate) async fn run(
+        &self,
+        rows: &[Row],
+        order: Order,
+        limit: Duration,
+    ) -> Result<Vec<Reply>, NotRun> {
+        let ran = match self {
+            Self::Mongo(store) => {
+                let command = pin!(store.run(rows, order, limit));
+                match kind(&rows[0]) {
+                    CommandKind::Admin => store.gate.run_always(CommandKind::Admin, command).await,
+                    kind => noting_wait(rows, store.gate.run_once(kind, command)).await,
+                }
+            }
+            Self::Memory(store) => Ok(Ok(store.run_at_once(rows, order))),
+            #[cfg(test)]
+            Self::Simulated(link) => link.run(rows, order, limit).await,
+        };
+        // The query is sent after the writes.
+        let may_be_applied = matches!(ran, Ok(Err(_)));
+        let ran = ran.flatten();
+        self.note(&ran);
+        let replies = ran.map_err(|error| NotRun {
+            error: of_change(&any_of(rows.iter().map(|row| &row.name)), error),
+            may_be_applied,
+        })?;
+        let of_row = |(row, reply): (&Row, Result<Reply, LockError>)| {
+            let reply = reply.map_err(|error| of_change(&row.name, error))?;
+            let damage = reply.sight.as_ref().and_then(|sight| damage(row, sight));
+            damage.map_or(Ok(reply), Err)
+        };
+        let replies: Result<_, LockError> = rows.iter().zip(replies).map(of_row).collect();
+        Ok(replies?)
+    }
+
+    /// What the document of a lock says, in a store that replies at once.
+    pub(crate) fn sight_at_once(&self, name: &Name) -> Option<Sight> {
+        let Self::Memory(store) = self else { return None };
+        store.sight(store.now(), name)
+    }
+
+    /// The same of all permits of a semaphore, by the name of the group.
+    pub(crate) fn permits_at_once(&self, group: &Name) -> Option<Vec<(u32, Sight)>> {
+        let Self::Memory(store) = self else { return None };
+        Some(numbered(store.look(permits_of(group))))
+    }
+
+    /// What the documents of these locks say, by one query.
+    pub(crate) async fn sights(
+        &self,
+        names: &[Name],
+        limit: Duration,
+    ) -> Result<HashMap<Name, Sight>, LockError> {
+        if names.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let found = self.look(Looked::Names(names), limit).await?;
+        Ok(found.into_iter().collect())
+    }
+
+    /// What the documents of the permits of a semaphore say, by one query.
+    pub(crate) async fn permits(
+        &self,
+        group: &Name,
+        limit: Duration,
+    ) -> Result<Vec<(u32, Sight)>, LockError> {
+        Ok(numbered(self.look(permits_of(group), limit).await?))
+    }
+
+    async fn look(&self, looked: Looked<'_>, limit: Duration) -> Result<Vec<(Name, Sight)>, LockError> {
+        let found = match self {
+            Self::Mongo(store) => {
+                let looking = pin!(store.look(looked, limit));
+                store.gate.run_once(CommandKind::Look, looking).await
+            }
+            Self::Memory(store) => Ok(store.look(looked)),
+            #[cfg(test)]
+            Self::Simulated(link) => link.look(looked, limit).await,
+        };
+        self.note(&found);
+        found
+    }
+}
+
+/// What metrics call the command of these rows.
+fn kind(row: &Row) -> CommandKind {
+    match row.then {
+        Then::Claim { .. } | Then::Adopt { .. } => CommandKind::Acquire,
+        Then::Renew { .. } | Then::Extend { .. } => CommandKind::Renew,
+        Then::Force => CommandKind::Admin,
+        Then::End { .. } | Then::Mark { .. } | Then::Rename { .. } => CommandKind::Release,
+    }
+}
+
+/// Reports renewals that wait for a connection for a third of the lease.
+async fn noting_wait(
+    rows: &[Row],
+    command: impl Future<Output = Result<Replies, LockError>>,
+) -> Result<Replies, LockError> {
+    let Then::Renew { expiry } = rows[0].then else {
+        return command.await;
+    };
+    let longest = duration(expiry) / 3;
+    let note = || trace::renewal_waiting(rows.len(), &rows[0].name, longest);
+    task::noting_wait(longest, note, command).await
+}
+
+/// What is wrong with the document that a claim has met or changed.
+pub(super) fn damage(row: &Row, sight: &Sight) -> Option<LockError> {
+    let (Then::Claim { id, .. } | Then::Adopt { id, .. }) = &row.then else {
+        return None;
+    };
+    let Document {
+        expires_at, token, ..
+    } = &sight.document;
+    match () {
+        () if sight.has("") => None,
+        () if sight.has(id) && token.long().is_none() => {
+            Some(unfit(&row.name, "fencingToken", token, "a 64-bit integer"))
+        }
+        () if expires_at.date().is_none() => Some(unfit(&row.name, "expiresAt", expires_at, "a date")),
+        () => None,
+    }
+}
+
+/// All permits of the semaphore whose group has this name.
+fn permits_of(group: &Name) -> Looked<'_> {
+    Looked::Permits(&group[..group.len() - 1])
+}
+
+fn numbered(found: Vec<(Name, Sight)>) -> Vec<(u32, Sight)> {
+    let number = |(name, sight): (Name, Sight)| Some((permit_id::number(&name)?, sight));
+    found.into_iter().filter_map(number).collect()
+}

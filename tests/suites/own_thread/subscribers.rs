@@ -1,0 +1,118 @@
+//! A subscriber of `tracing` that panics once or sleeps for long at each event makes no provider of `connect` lose a lease. It is
+//! global, so that each is in a process of its own.
+
+use std::collections::HashSet;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mongolock_tests::{AMPLE, must};
+use tokio::time::{sleep, timeout};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::{connect, database, runtime};
+
+/// The connection string and the database, in the environment of the process.
+const URI: &str = "MONGOLOCK_SUBSCRIBER_URI";
+const DATABASE: &str = "MONGOLOCK_SUBSCRIBER_DATABASE";
+const IN_PROCESS: &str = "MONGOLOCK_SUBSCRIBER_MODE";
+
+/// A lease that is over for long when the subscriber has slept once.
+const EXPIRY: Duration = Duration::from_secs(3);
+const SLEEP: Duration = Duration::from_secs(10);
+
+const QUIET: u8 = 0;
+const PANICS: u8 = 1;
+const SLEEPS: u8 = 2;
+
+static MODE: AtomicU8 = AtomicU8::new(QUIET);
+static EVENTS: AtomicUsize = AtomicUsize::new(0);
+
+/// It sleeps at each event of the library, or panics at the first one of each kind.
+#[derive(Default)]
+struct Disturbing {
+    panicked: Mutex<HashSet<&'static str>>,
+}
+
+impl Subscriber for Disturbing {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "mongolock"
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        EVENTS.fetch_add(1, Ordering::Relaxed);
+        match MODE.load(Ordering::Relaxed) {
+            SLEEPS => std::thread::sleep(SLEEP),
+            PANICS => {
+                let is_first = match self.panicked.lock() {
+                    Ok(mut panicked) => panicked.insert(event.metadata().name()),
+                    Err(_) => false,
+                };
+                assert!(!is_first, "the subscriber panics at {}", event.metadata().name());
+            }
+            _ => {}
+        }
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// Runs the part below in a process of its own.
+fn in_process(mode: u8) {
+    let db = database();
+    let mut process = Command::new(std::env::current_exe().unwrap());
+    process
+        .args(["--exact", "subscribers::holds_beside_a_subscriber", "--nocapture"])
+        .env(URI, db.uri())
+        .env(DATABASE, db.name())
+        .env(IN_PROCESS, mode.to_string());
+    let output = process.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}
+
+#[test]
+fn a_subscriber_that_panics_once_loses_no_lease() {
+    in_process(PANICS);
+}
+
+#[test]
+fn a_subscriber_that_sleeps_loses_no_lease() {
+    in_process(SLEEPS);
+}
+
+/// What the process does.
+#[test]
+fn holds_beside_a_subscriber() {
+    let Ok(mode) = std::env::var(IN_PROCESS) else {
+        return;
+    };
+    let [uri, name] = [URI, DATABASE].map(|key| std::env::var(key).unwrap());
+    must(tracing::subscriber::set_global_default(Disturbing::default()));
+    runtime().block_on(async {
+        let provider = connect(&uri, &name).await;
+        let guard = provider.lock("held").expiry(EXPIRY).acquire().await.unwrap();
+        let before = EVENTS.load(Ordering::Relaxed);
+        MODE.store(must(mode.parse()), Ordering::Relaxed);
+        sleep(SLEEP + EXPIRY * 2).await;
+        MODE.store(QUIET, Ordering::Relaxed);
+        guard.ensure_held().expect("its lease was renewed");
+        assert!(EVENTS.load(Ordering::Relaxed) > before, "renewals are events");
+        timeout(AMPLE, guard.release())
+            .await
+            .unwrap()
+            .expect("it was held until then");
+    });
+}
