@@ -49,6 +49,10 @@ impl<C: Clone> Core<C> {
         room.used = now;
         room.is_shared |= !room.queue.is_empty() || room.turn.is_some_and(|turn| self.claims[turn].is_held());
         if room.queue.is_empty() && room.turn.is_none() && !room.order.yields {
+            // What a look has shown counts until its pause is over.
+            if room.pause_until <= now {
+                room.permits.doubt_taken();
+            }
             let is_reported = self.stream.reports(room.filter);
             room.pause_until = now + if is_reported { room.time_slot(0.0) } else { 0 };
         }

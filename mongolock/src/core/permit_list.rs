@@ -99,6 +99,14 @@ impl PermitList {
         }
     }
 
+    /// Those of others may be free by now: the end of a lease or of a minimum hold is no news.
+    pub(super) fn doubt_taken(&mut self) {
+        for permit in self.list.iter_mut().filter(|permit| **permit == Permit::Taken) {
+            *permit = Permit::Unknown;
+            self.free += 1;
+        }
+    }
+
     /// All permits that are not this process's own are free, but for these.
     pub(super) fn set_taken(&mut self, taken: impl Iterator<Item = u32>) {
         for number in 0..u32::try_from(self.list.len()).unwrap_or(u32::MAX) {

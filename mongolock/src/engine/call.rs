@@ -23,7 +23,7 @@ use crate::options::{OnBusy, Options};
 use crate::protocol::Sight;
 use crate::store::{driver_error, millis};
 use crate::timing::COMMAND_LIMIT;
-use crate::{LeaseHandle, LockError, permit_id, trace};
+use crate::{LeaseHandle, LockError, permit_id, task, trace};
 
 /// What a call has found: a hold, or for a single try a lock that another holder has.
 pub(crate) type Tried = Result<Hold, BusyLock>;
@@ -191,7 +191,10 @@ impl<'a> Call<'a> {
             found
         } else {
             let (store, group) = (Arc::clone(store), Arc::clone(group));
-            crate::task::start(async move { store.permits(&group, COMMAND_LIMIT).await }).await?
+            task::start(
+                async move { task::within(COMMAND_LIMIT, store.permits(&group, COMMAND_LIMIT)).await },
+            )
+            .await?
         };
         let margin = millis(self.engine.config.options.takeover_margin);
         let is_taken = |(number, sight): &(u32, Sight)| number < permits && !sight.is_free(margin);

@@ -55,11 +55,12 @@ impl Store {
 
     /// Runs these rows; without a reply for two seconds longer than their limit their connection must be dead.
     async fn reply(&self, rows: &[Row], order: Order) -> Result<Vec<Reply>, LockError> {
-        let running = async {
+        // It is on the heap, because each function around it would contain it otherwise.
+        let running = Box::pin(async {
             self.run(rows, order, RELEASE_LIMIT)
                 .await
                 .map_err(|not_run| not_run.error)
-        };
+        });
         task::within(RELEASE_LIMIT, running).await
     }
 }

@@ -26,7 +26,7 @@ macro_rules! send {
             // The command is pinned here, because each function that took it by value would double its size.
             Self::Mongo(store) => {
                 let command = pin!(store.$command($($value),*));
-                store.gate.run_always(CommandKind::Admin, command).await
+                store.gate.run(CommandKind::Admin, command).await
             }
             Self::Memory(store) => Ok(store.$command($($value),*)),
             #[cfg(test)]
@@ -94,7 +94,7 @@ impl Store {
             return Ok(true);
         };
         let asking = pin!(store.hello());
-        store.gate.run_always(CommandKind::Hello, asking).await
+        store.gate.run(CommandKind::Hello, asking).await
     }
 
     /// Why the last release was refused for good; `None` after one that has ended a claim.
@@ -190,7 +190,7 @@ impl Store {
         match self {
             Self::Mongo(store) => {
                 let checking = async { Ok(store.ensure_index(wanted).await) };
-                let checked = store.gate.run_always(CommandKind::Index, pin!(checking)).await;
+                let checked = store.gate.run(CommandKind::Index, pin!(checking)).await;
                 checked.unwrap_or_else(|error| IndexState::unknown(&error).into())
             }
             Self::Memory(_) => IndexState::Ready.into(),
@@ -211,7 +211,7 @@ impl Store {
             return IndexState::Ready;
         };
         let reading = async { Ok(store.inspect_index(wanted).await) };
-        let read = store.gate.run_always(CommandKind::Index, pin!(reading)).await;
+        let read = store.gate.run(CommandKind::Index, pin!(reading)).await;
         read.unwrap_or_else(|error| IndexState::unknown(&error))
     }
 

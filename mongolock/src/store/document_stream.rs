@@ -9,6 +9,7 @@ use super::admin::{literally, named};
 use super::mongo::{MongoStore, run};
 use super::stream_reader::{Begin, StreamReader, Wanted};
 use crate::meter::CommandKind;
+use crate::task::with_reply_limit;
 use crate::timing::{HISTORY_AWAIT, STREAM_AWAIT};
 use crate::{LockError, LockFilter};
 
@@ -61,7 +62,7 @@ impl MongoStore {
         ends_at_present: bool,
     ) -> Result<DocumentStream, LockError> {
         let end = if ends_at_present {
-            let looking = pin!(self.last_write());
+            let looking = pin!(with_reply_limit(self.last_write()));
             Some(self.gate.run(CommandKind::Stream, looking).await?)
         } else {
             None

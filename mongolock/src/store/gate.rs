@@ -1,7 +1,6 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -11,7 +10,7 @@ use crate::LockError;
 use crate::error::failure::Failure;
 use crate::meter::{CommandKind, CommandMeter};
 use crate::options::check_database;
-use crate::task::{with_reply_limit, within};
+use crate::task::with_reply_limit;
 use crate::timing::CLOSE_LIMIT;
 
 /// The commands and streams of a store that is closed at the end of a shutdown.
@@ -83,79 +82,41 @@ impl Gate {
         Ok(passage)
     }
 
-    /// Runs a command until its reply, or until the gate is closed. The command is pinned by the caller, because each
-    /// function that took it by value would double the size of its future.
+    /// Runs a command until its reply, or until the gate is closed; those for which an operator or a health check waits may begin
+    /// after that. The command is pinned by the caller, because each function that took it by value would double the size of its
+    /// future.
     pub(super) async fn run<T>(
         &self,
         kind: CommandKind,
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
         let counted = Counted::begin(&self.meter, kind);
-        let is_of_hold = is_of_hold(kind);
+        let is_of_hold = matches!(kind, CommandKind::Renew | CommandKind::Release);
         self.admits(is_of_hold)?;
-        let reply = self.enter()?.run(self.send(kind, command)).await;
-        counted.end(self.trusted(is_of_hold, reply).await)
-    }
-
-    /// [`Self::run`] for a command that has this limit at the server.
-    pub(super) async fn run_within<T>(
-        &self,
-        limit: Duration,
-        kind: CommandKind,
-        command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
-    ) -> Result<T, LockError> {
-        let counted = Counted::begin(&self.meter, kind);
-        let is_of_hold = is_of_hold(kind);
-        self.admits(is_of_hold)?;
-        let reply = self.enter()?.run(within(limit, command)).await;
-        counted.end(self.trusted(is_of_hold, reply).await)
-    }
-
-    /// Runs a command until its end, or until the gate is closed. The caller ends it after its limit.
-    pub(super) async fn run_once<T>(
-        &self,
-        kind: CommandKind,
-        command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
-    ) -> Result<T, LockError> {
-        let counted = Counted::begin(&self.meter, kind);
-        let is_of_hold = is_of_hold(kind);
-        self.admits(is_of_hold)?;
-        let mut passage = self.enter()?;
-        let reply = match kind {
-            CommandKind::Acquire => passage.run(self.servers.run(true, command)).await,
-            _ => passage.run(command).await,
+        let reply = match (self.enter(), kind) {
+            (Ok(mut passage), _) => passage.run(self.send(kind, command)).await,
+            (Err(_), CommandKind::Admin | CommandKind::Hello | CommandKind::Index) => {
+                self.send(kind, command).await
+            }
+            (Err(error), _) => return Err(error),
         };
         counted.end(self.trusted(is_of_hold, reply).await)
     }
 
-    /// Waits for the reply to a command. Calls learn soon that a command cannot be sent. Others are repeated, and may be
-    /// sent by another client.
+    /// Waits for the reply to a command. Callers learn soon that it cannot be sent. The commands of the engine and of streams have
+    /// limits of their own.
     async fn send<T>(
         &self,
         kind: CommandKind,
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
-        let reply = with_reply_limit(command);
         match kind {
-            CommandKind::Acquire | CommandKind::Hello => self.servers.run(true, reply).await,
-            CommandKind::Admin => self.servers.run(false, reply).await,
-            _ => reply.await,
+            CommandKind::Acquire => self.servers.run(true, command).await,
+            CommandKind::Hello => self.servers.run(true, with_reply_limit(command)).await,
+            CommandKind::Admin => self.servers.run(false, with_reply_limit(command)).await,
+            CommandKind::Index => with_reply_limit(command).await,
+            _ => command.await,
         }
-    }
-
-    /// Runs a command for which a caller waits and which may begin after the end of a shutdown.
-    pub(super) async fn run_always<T>(
-        &self,
-        kind: CommandKind,
-        command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
-    ) -> Result<T, LockError> {
-        let counted = Counted::begin(&self.meter, kind);
-        self.admits(false)?;
-        let reply = match self.enter() {
-            Ok(mut passage) => passage.run(self.send(kind, command)).await,
-            Err(_) => self.send(kind, command).await,
-        };
-        counted.end(self.trusted(false, reply).await)
     }
 
     /// Counts a command in a session of the caller. It runs to its end, because the session is the caller's.
@@ -219,11 +180,6 @@ impl Passage {
     }
 }
 
-/// Whether such a command keeps or ends a present hold.
-fn is_of_hold(kind: CommandKind) -> bool {
-    matches!(kind, CommandKind::Renew | CommandKind::Release)
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::pending;
@@ -258,10 +214,6 @@ mod tests {
                 .await
                 .is_err()
         );
-        assert!(
-            gate.run_always(CommandKind::Admin, pin!(async { Ok(()) }))
-                .await
-                .is_ok()
-        );
+        assert!(gate.run(CommandKind::Admin, pin!(async { Ok(()) })).await.is_ok());
     }
 }

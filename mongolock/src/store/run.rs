@@ -54,10 +54,7 @@ impl Store {
         let ran = match self {
             Self::Mongo(store) => {
                 let command = pin!(store.run(rows, order, limit));
-                match kind(&rows[0]) {
-                    CommandKind::Admin => store.gate.run_always(CommandKind::Admin, command).await,
-                    kind => noting_wait(rows, store.gate.run_once(kind, command)).await,
-                }
+                noting_wait(rows, store.gate.run(kind(&rows[0]), command)).await
             }
             Self::Memory(store) => Ok(Ok(store.run_at_once(rows, order))),
             #[cfg(test)]
@@ -118,7 +115,7 @@ impl Store {
         let found = match self {
             Self::Mongo(store) => {
                 let looking = pin!(store.look(looked, limit));
-                store.gate.run_once(CommandKind::Look, looking).await
+                store.gate.run(CommandKind::Look, looking).await
             }
             Self::Memory(store) => Ok(store.look(looked)),
             #[cfg(test)]

@@ -25,7 +25,7 @@ use super::gate::{Gate, Passage};
 use super::mongo::{MongoStore, primary};
 use crate::LockError;
 use crate::meter::CommandKind;
-use crate::task::driver_call;
+use crate::task::{driver_call, within};
 use crate::timing::{DEAD_CONNECTION, HISTORY_LIMIT};
 
 /// The most events of a reply. It bounds the memory, and the number of events after its end that a stream reads.
@@ -213,10 +213,9 @@ impl StreamReader {
             .selection_criteria(primary())
             .batch_size(BATCH)
             .max_time(self.wanted.reply_await);
-        let opening = pin!(async { Ok(Box::new(driver_call(opening.batch()).await?)) });
-        self.gate
-            .run_within(self.limit(), CommandKind::Stream, opening)
-            .await
+        let opening = async { Ok(Box::new(driver_call(opening.batch()).await?)) };
+        let opening = pin!(within(self.limit(), opening));
+        self.gate.run(CommandKind::Stream, opening).await
     }
 
     /// The time that a reply may take.

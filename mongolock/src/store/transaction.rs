@@ -97,11 +97,12 @@ impl MongoStore {
     }
 }
 
-/// The query for the documents of these claims, which have one id, as long as the claims have their locks. With a single
-/// condition a router finds the shard.
+/// The query for the documents of these claims, as long as the claims have their locks. The id of a claim stands in no document of
+/// another one, so that the names and the ids need no pairs. With a single condition a router finds the shard.
 fn claimed_by(keys: &[LeaseId]) -> Document {
     let names = keys.iter().map(|key| &*key.name).collect();
-    doc! { "_id": one_of(names), "lockId": &*keys[0].lock_id }
+    let ids = keys.iter().map(|key| &*key.lock_id).collect();
+    doc! { "_id": one_of(names), "lockId": one_of(ids) }
 }
 
 /// The update of the guarding statement. It always changes a document, because a write without a change would not be in

@@ -7,7 +7,7 @@ use mongolock::LockError;
 use mongolock_tests::{AMPLE, change_lock, eventually, must, names, recorded};
 use tokio::time::{Instant, sleep};
 
-use super::{begin, begin_with, holder_in_transaction, is_committed, prepared, take_over};
+use super::{accounts, begin, begin_with, holder_in_transaction, is_committed, prepared, session, take_over};
 use crate::fixture::renewing;
 use crate::observer::millis;
 
@@ -56,6 +56,35 @@ async fn the_guard_always_changes_the_document() {
     guard.context().commit(&mut session).await.unwrap();
     assert_eq!(fixture.millis("a", "expiresAt").await, before + 1);
     guard.release().await.unwrap();
+}
+
+/// Each lock of a set has a claim of its own if they came one after the other. All of them guard the commit.
+#[tokio::test]
+async fn a_set_guards_a_commit_by_each_of_its_locks() {
+    let fixture = prepared().await;
+    for lost in [None, Some("a"), Some("b")] {
+        let held = fixture.rival().lock("b").await.unwrap();
+        let set = fixture.provider.lock_all(["a", "b"]).acquire_timeout(AMPLE);
+        let waiting = tokio::spawn(set.acquire());
+        let has_first = async || (!fixture.is_free("a").await).then_some(());
+        must(eventually(AMPLE, "the set has its first lock", has_first).await);
+        held.release().await.unwrap();
+        let guard = waiting.await.unwrap().unwrap();
+        let mut session = session(&fixture).await;
+        begin(&fixture, &mut session).await;
+        if let Some(name) = lost {
+            assert!(fixture.rival().admin().force_release(name).await.unwrap());
+        }
+        let committed = guard.context().commit(&mut session).await;
+        match lost {
+            None => committed.unwrap(),
+            Some(_) => assert!(matches!(committed, Err(LockError::Lost { .. })), "{committed:?}"),
+        }
+        assert_eq!(is_committed(&fixture).await, lost.is_none(), "{lost:?}");
+        accounts(&fixture).delete_many(doc! {}).await.unwrap();
+        // A set that has lost a lock says so.
+        assert_eq!(guard.release().await.is_ok(), lost.is_none(), "{lost:?}");
+    }
 }
 
 /// The guard locks the document only during the commit: a long transaction does not block the renewal of other locks.
