@@ -80,7 +80,9 @@ impl<C: Clone> Core<C> {
             let mut claims = self.rooms[claim.room].claims.iter();
             id == &**lease || claims.any(|key| gives_back(&self.claims[*key], id))
         };
-        let cause = reply.sight.as_ref().map_or(Some(Cause::Gone), |sight| {
+        // Without a document the lease is gone.
+        let is_gone = (reply.sight.is_none() && reply.is_applied == Some(false)).then_some(Cause::Gone);
+        let cause = reply.sight.as_ref().map_or(is_gone, |sight| {
             let is_over = sight.left().is_some_and(|left| left <= 0);
             match () {
                 () if is_over && sight.has(lease) => Some(Cause::Expired),

@@ -4,7 +4,6 @@ mod held;
 mod notices;
 mod reports;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 
@@ -43,12 +42,6 @@ pub(crate) struct Lease {
     clock: Clock,
     granted: OnceLock<Granted>,
     state: Mutex<State>,
-    /// The number of commits on their way to the server, under this hold or a nested one: bodies are not cancelled until it is zero.
-    shields: AtomicU32,
-    /// The number of commits that have begun under this hold and not ended.
-    commits: AtomicU32,
-    /// Whether a guarded commit has succeeded.
-    has_committed: AtomicBool,
 }
 
 /// What the call has got.
@@ -66,6 +59,12 @@ struct State {
     step: Step,
     /// How the hold has ended that its holder has ended.
     ended: Option<Result<Ended, Option<Fault>>>,
+    /// The number of commits on their way to the server, under this hold or a nested one: bodies are not cancelled until it is zero.
+    shields: u32,
+    /// The number of commits that have begun under this hold and not ended.
+    commits: u32,
+    /// Whether a guarded commit has succeeded.
+    has_committed: bool,
     is_outcome_unknown: bool,
     /// How the last command has failed that was to end the hold.
     fault: Option<Fault>,
@@ -114,9 +113,6 @@ impl Lease {
             clock,
             granted: OnceLock::new(),
             state: Mutex::default(),
-            shields: AtomicU32::new(0),
-            commits: AtomicU32::new(0),
-            has_committed: AtomicBool::new(false),
         })
     }
 }
@@ -126,17 +122,20 @@ pub(crate) struct CancelShield(Arc<Lease>);
 
 impl Lease {
     pub(crate) fn shield(self: &Arc<Self>) -> CancelShield {
-        self.shields.fetch_add(1, Ordering::SeqCst);
+        lock(&self.state).shields += 1;
         CancelShield(Arc::clone(self))
     }
 }
 
 impl Drop for CancelShield {
     fn drop(&mut self) {
-        self.0.shields.fetch_sub(1, Ordering::SeqCst);
-        // A body that waits for its cancellation asks again.
         let mut after = After::default();
-        after.wake(&mut lock(&self.0.state).wakers);
+        {
+            let state = &mut *lock(&self.0.state);
+            state.shields -= 1;
+            // A body that waits for its cancellation asks again.
+            after.wake(&mut state.wakers);
+        }
         after.run();
     }
 }

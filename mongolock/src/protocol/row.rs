@@ -94,6 +94,11 @@ impl Row {
         matches!(self.when, When::Free { .. })
     }
 
+    /// Whether a claim gets the lock by it.
+    pub(crate) fn acquires(&self) -> bool {
+        matches!(self.then, Then::Claim { .. } | Then::Adopt { .. })
+    }
+
     /// Whether a command that stops at a miss ends with this row.
     pub(crate) fn is_missed(&self, reply: &Reply) -> bool {
         match self.then.new_id() {

@@ -35,7 +35,10 @@ impl Link {
             return Ok(Ok(ran.into_iter().map(Ok).collect()));
         }
         let is_known = order == Order::Each || matches!(rows[0].then, Then::Rename { .. });
-        if !rows[0].may_insert() && is_known && ran.iter().all(|reply| reply.is_applied == Some(true)) {
+        if !rows.iter().any(Row::acquires)
+            && is_known
+            && ran.iter().all(|reply| reply.is_applied == Some(true))
+        {
             let told = Reply {
                 is_applied: Some(true),
                 sight: None,

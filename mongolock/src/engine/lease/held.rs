@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -194,7 +193,7 @@ impl Lease {
 
     /// Whether a guarded commit has succeeded under this hold.
     pub(crate) fn has_committed(&self) -> bool {
-        self.has_committed.load(Ordering::Relaxed)
+        lock(&self.state).has_committed
     }
 
     /// Resolves once the lease is over.
@@ -215,7 +214,7 @@ impl Lease {
 
     fn has_to_cancel(&self, state: &mut State) -> bool {
         let is_over = !matches!(state.step, Step::Done) && self.left(state) == 0;
-        is_over && self.shields.load(Ordering::SeqCst) == 0
+        is_over && state.shields == 0
     }
 
     /// Resolves when a body under this hold has to be cancelled.
@@ -241,16 +240,15 @@ impl Lease {
 
     /// Notes that a commit begins under the hold.
     pub(in crate::engine) fn commit_begins(&self) {
-        self.commits.fetch_add(1, Ordering::SeqCst);
+        lock(&self.state).commits += 1;
     }
 
     /// Notes that a commit has ended, and whether it was made if that is known.
     pub(in crate::engine) fn commit_ends(&self, was_made: Option<bool>, marks: bool) {
-        self.commits.fetch_sub(1, Ordering::SeqCst);
-        if was_made == Some(true) {
-            self.has_committed.store(true, Ordering::Relaxed);
-        }
-        lock(&self.state).is_outcome_unknown |= was_made.is_none() && marks;
+        let state = &mut *lock(&self.state);
+        state.commits -= 1;
+        state.has_committed |= was_made == Some(true);
+        state.is_outcome_unknown |= was_made.is_none() && marks;
     }
 
     /// Whether the outcome of a transaction with a mark is not known.
@@ -266,9 +264,7 @@ impl Lease {
     /// A guarding statement did not find the claim. Another commit under way may have ended it: its outcome decides.
     pub(in crate::engine) fn claim_is_gone(self: &Arc<Self>, after: &mut After) {
         let state = &mut *lock(&self.state);
-        if let Step::Held { .. } = state.step
-            && self.commits.load(Ordering::SeqCst) <= 1
-        {
+        if matches!(state.step, Step::Held { .. }) && state.commits <= 1 {
             state.step = Step::Lost(LossReason::Gone);
             self.report_lost(LossReason::Gone, after);
             after.wake(&mut state.wakers);

@@ -63,7 +63,7 @@ impl MongoStore {
         let command = by_server().several(self.locks.name(), rows, order);
         let ran = run_write(&self.locks, command, doc! { "w": "majority" }, limit).await;
         let (mut failed, mut are_applied) = (HashMap::new(), None);
-        if rows[0].may_insert() && order == Order::Each {
+        if order == Order::Each && rows.iter().any(Row::may_insert) {
             let errors = reply::outcome_of_upserts(ran)?;
             failed.extend(
                 errors
@@ -82,9 +82,10 @@ impl MongoStore {
                 0 => Some(false),
                 matched => (matched == rows.len()).then_some(true),
             };
-            // What is detached or given back shows nothing that its row does not say.
+            // What is acquired shows its token and its time. What is detached or given back shows nothing that its row does not say.
+            let acquires = rows.iter().any(Row::acquires);
             let is_known = order == Order::Each || matches!(rows[0].then, Then::Rename { .. });
-            if are_applied == Some(true) && is_known {
+            if are_applied == Some(true) && is_known && !acquires {
                 let told = Reply {
                     is_applied: are_applied,
                     sight: None,
