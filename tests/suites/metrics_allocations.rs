@@ -1,12 +1,15 @@
 //! Metrics allocate nothing: a call takes the same number of allocations without the feature `metrics`, with it, and with
 //! a recorder. The suite is a program of its own, because its allocator counts.
 
+use std::ops::RangeInclusive;
+
 use mongolock::{LockError, LockProvider, distributed_lock};
 use tokio::runtime::{Builder, Runtime};
 
-/// The allocations of one call in memory, of a name with a template that the provider knows. Change it together with the
-/// library: it is the same in every build.
-const A_CALL: u64 = 28;
+/// The allocations of [`CALLS`] calls in memory, of names with a template that the provider knows. Change it together with the
+/// library: it is the same in every build, but for the maps of timers, whose growth depends on the time. Two more allocations in
+/// each call are beyond it.
+const ALLOCATIONS: RangeInclusive<u64> = 2_690..=2_810;
 
 const CALLS: u32 = 100;
 
@@ -19,7 +22,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// The allocations of a call after the first ones, in the best of some runs: the maps of the library grow now and then.
+/// The allocations of these calls after the first ones, in the best of some runs: the maps of the library grow now and then.
 fn allocations() -> u64 {
     let (runtime, provider) = (runtime(), LockProvider::in_memory());
     let calls = || {
@@ -31,13 +34,13 @@ fn allocations() -> u64 {
     };
     calls();
     let runs = (0..10).map(|_| allocation_counter::measure(calls).count_total);
-    let least = runs.min().unwrap();
-    (least + u64::from(CALLS) / 2) / u64::from(CALLS)
+    runs.min().unwrap()
 }
 
 #[test]
 fn a_call_allocates_as_much_with_metrics_as_without() {
-    assert_eq!(allocations(), A_CALL);
+    let allocated = allocations();
+    assert!(ALLOCATIONS.contains(&allocated), "{allocated}");
 }
 
 #[cfg(feature = "metrics")]
@@ -49,7 +52,7 @@ mod recorded {
         Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
     };
 
-    use super::{A_CALL, CALLS, allocations};
+    use super::{ALLOCATIONS, CALLS, allocations};
 
     /// Counts the measurements, and allocates only when a handle is made.
     #[derive(Default)]
@@ -88,7 +91,7 @@ mod recorded {
     fn a_call_allocates_as_much_with_a_recorder() {
         let recorder = Counts::default();
         let allocated = metrics::with_local_recorder(&recorder, allocations);
-        assert_eq!(allocated, A_CALL);
+        assert!(ALLOCATIONS.contains(&allocated), "{allocated}");
         let calls = u64::from(CALLS) * 11;
         assert_eq!(recorder.counters.load(Ordering::Relaxed), calls, "acquires");
         assert_eq!(

@@ -117,7 +117,7 @@ async fn a_look_finds_released_expired_and_deleted_locks() {
             let change = doc! { "$set": ended };
             fixture.locks().update_many(doc! {}, change).await.unwrap();
         }
-        all_served(waiters, BEFORE_EXPIRY).await;
+        all_served(waiters, AMPLE).await;
         assert_eq!(claims(&commands), EACH, "{end}: one request each");
         fixture.locks().delete_many(doc! {}).await.unwrap();
     }
@@ -224,7 +224,7 @@ async fn a_look_that_fails_is_repeated() {
     };
     must(eventually(AMPLE, "the looks have replies again", known).await);
     delete_planted(&fixture).await;
-    all_served(waiters, BEFORE_EXPIRY).await;
+    all_served(waiters, AMPLE).await;
 }
 
 /// A document that no computation fits is the matter of its own waiter.
@@ -247,5 +247,5 @@ async fn a_damaged_document_does_not_stop_the_look_at_others() {
     let error = ended.unwrap().unwrap_err();
     assert!(matches!(error, LockError::CorruptDocument { .. }), "{error}");
     delete_planted(&fixture).await;
-    all_served(waiters, BEFORE_EXPIRY).await;
+    all_served(waiters, AMPLE).await;
 }
