@@ -207,7 +207,8 @@ impl<C: Clone> Core<C> {
         let (luck, waited) = (self.draw(), self.waited(now, key));
         let about = |span: Span| part_of((span * 8 / 10, span * 12 / 10), luck);
         let room = &mut self.rooms[key];
-        let is_silent = pause.is_none() && !room.order.is_far(waited);
+        let is_far = pause.is_none() && room.order.is_far(waited);
+        let is_silent = pause.is_none() && !is_far;
         let pause = match pause {
             Some(pause) => pause,
             None if is_silent => about(limits::SILENCE),
@@ -217,6 +218,8 @@ impl<C: Clone> Core<C> {
         let spread = room.time_slot(luck) + part_of((0, limits::SPREAD), luck);
         let free = left.map_or(pause, |left| (left + 1).saturating_mul(MS).saturating_add(spread));
         room.pause_until = now + pause.min(free);
-        room.looks = (is_silent || room.misses > limits::CLAIMS_FIRST) && pause <= free;
+        // A look would find it free too late from far away.
+        let asks_seldom = is_silent || room.misses > limits::CLAIMS_FIRST && !is_far;
+        room.looks = asks_seldom && pause <= free;
     }
 }

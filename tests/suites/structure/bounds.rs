@@ -23,7 +23,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("blocking", 157),
     ("commit", 256),
     ("context", 273),
-    ("core", 4045),
+    ("core", 4047),
     ("engine", 2122),
     ("error", 1292),
     ("fenced", 747),
