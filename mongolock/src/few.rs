@@ -32,8 +32,6 @@ impl<T> Few<T> {
     }
 }
 
-impl<T, E> Few<Result<T, E>> {}
-
 impl<T> From<Vec<T>> for Few<T> {
     fn from(values: Vec<T>) -> Self {
         Self::Several(values.into_boxed_slice())

@@ -72,7 +72,7 @@ impl Engine {
                 Ok(())
             }
             Command::Idle => {
-                self.is_idle_now();
+                self.idle.notify_waiters();
                 Ok(())
             }
         }

@@ -61,7 +61,8 @@ pub(crate) struct Engine {
     pub(super) commands: Mutex<Commands>,
     /// When a renewal was confirmed last.
     renewed: Mutex<Option<Time>>,
-    idle: Notify,
+    /// Notified when nothing is held, awaited or being released.
+    pub(super) idle: Notify,
     /// For how long the server has refused the user.
     pub(super) refusals: Mutex<Refusals>,
     /// The process that has made it. In a process that was forked from it there are no tasks, and any mutex may be locked for ever.
@@ -220,10 +221,6 @@ impl Engine {
         waiter
     }
 
-    pub(super) fn is_idle_now(&self) {
-        self.idle.notify_waiters();
-    }
-
     /// Has every guard from now on keep this alive.
     pub(crate) fn keep_while_held(&self, keeper: Weak<dyn Any + Send + Sync>) {
         // An error says that a keeper is set: there is one for each provider.
@@ -298,6 +295,9 @@ impl Engine {
     /// leases last whose marks are not confirmed. With one, the holds get that time to end by themselves, with the locks that they
     /// need. If the future is dropped, the leases end at once.
     pub(crate) async fn shut_down(self: &Arc<Self>, grace: Option<Duration>) {
+        if self.is_forked() {
+            return;
+        }
         let stopping = Stopping(self);
         if let Some(grace) = grace {
             self.apply(Event::Shutdown { is_closed: false });
@@ -319,7 +319,7 @@ impl Engine {
 
     /// Waits for this, for that long at most. The clock is that of the provider's runtime: a caller's may be paused.
     async fn wait(&self, longest: Duration, end: impl Future<Output = ()>) {
-        let Some(runtime) = self.runtime() else { return };
+        let runtime = self.runtime().unwrap_or_else(Handle::current);
         let mut sleeping = runtime.spawn(sleep(longest));
         tokio::select! { biased;
             () = end => sleeping.abort(),

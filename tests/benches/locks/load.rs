@@ -1,7 +1,7 @@
 //! Tasks, each with a lock of its own: what one server carries.
 //!
-//! The requests of many tasks gather while they wait for room among the commands in flight, and become one command. So the
-//! library does more cycles than any floor whose commands have one request each. With few tasks nothing gathers, and it must
+//! The requests of many tasks wait for a place among the commands in flight, and become one command. So the
+//! library does more cycles than any floor whose commands have one request each. With few tasks nothing goes together, and it must
 //! not be slower than its own commands.
 //!
 //! The floors have the driver's pool as it is, with ten connections. All ways run on tasks of the runtime's workers, also with

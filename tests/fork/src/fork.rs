@@ -48,14 +48,15 @@ fn runtime() -> Runtime {
     must(Builder::new_current_thread().enable_all().build())
 }
 
-/// What the child does: it calls, drops the guard, and ends; whether all calls have failed at once, with an error that names the
-/// fork.
+/// What the child does: it calls, shuts down, drops the guard, and ends; whether all calls have failed at once, with an error that
+/// names the fork.
 fn fails_and_does_nothing(provider: LockProvider, guard: LockGuard) -> bool {
     let begun = Instant::now();
     let says_so = |error: &LockError| error.to_string().contains("forked");
     let fails = runtime().block_on(async {
         let tried = provider.lock("other").try_acquire().await;
         let waited = provider.lock("other").acquire().await;
+        provider.shutdown().await;
         tried.is_err_and(|error| says_so(&error)) && waited.is_err_and(|error| says_so(&error))
     });
     drop(guard);

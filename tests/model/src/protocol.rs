@@ -1,5 +1,5 @@
 //! What one command does to one document. The rules are the library's own: its `protocol/apply.rs` is compiled here as it is.
-//! Written here are the condition of each row, which is that of `store/commands.rs`, and the rules that are wrong on purpose.
+//! Written here are the condition of each row, which is that of `core/sending.rs`, and the rules that are wrong on purpose.
 //!
 //! The documents of the models are small. For a command they become documents of the library.
 

@@ -105,7 +105,7 @@ impl Competition {
 }
 
 /// Has processes compete until each of them has had so many turns, and returns them in the order of their turns. What
-/// comes before the second turn of each is left out: a process that begins alone has not looked at the line.
+/// comes before the second turn of each is left out: a process that begins alone has not heard of the others.
 pub(crate) async fn compete(processes: &[LockProvider], each: usize) -> Vec<usize> {
     let competition = Competition::begin(processes);
     competition.until_each_had(2).await;

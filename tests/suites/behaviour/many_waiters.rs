@@ -14,8 +14,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::fixture::Fixture;
 
-/// The number of claims that are in flight, each with a command of its own, before the others gather; fewer than that never
-/// do.
+/// The number of claims that are in flight, each with a command of its own, before the others go together; fewer than that
+/// never do.
 const IN_LANE: usize = 4;
 
 /// The number of commands that may be in flight in one provider, however large the pool of its client is.
@@ -67,14 +67,14 @@ async fn until_looked_at(commands: &Commands, name: &str) {
     must(eventually(AMPLE, "a look at the lock", looked).await);
 }
 
-/// The number of requests for locks, also of those that were gathered on a slow machine.
+/// The number of requests for locks, also of those that went together on a slow machine.
 fn claims(commands: &Commands) -> usize {
     let is_claim = |update: &&Bson| {
         update
             .as_document()
             .is_some_and(|update| update.contains_key("upsert"))
     };
-    let gathered = |command: &Document| {
+    let together = |command: &Document| {
         let updates = command.get_array("updates");
         updates.map_or(0, |updates| updates.iter().filter(is_claim).count())
     };
@@ -82,7 +82,7 @@ fn claims(commands: &Commands) -> usize {
     let alone = |command: &&Document| {
         command.contains_key("findAndModify") && Purpose::of(command) == Some(Purpose::Acquire)
     };
-    sent.iter().filter(alone).count() + sent.iter().map(gathered).sum::<usize>()
+    sent.iter().filter(alone).count() + sent.iter().map(together).sum::<usize>()
 }
 
 /// A provider that only looks, and the commands that it sends.

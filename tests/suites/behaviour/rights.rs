@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::fixture::{acquire_and_release, patient, recorded_app, restricted};
 use crate::mongosh::{PASSWORD, call};
-use crate::servers::{WITHOUT_WAITERS, guarded};
+use crate::servers::{RIGHTS, guarded};
 
 const PAGE: &str = include_str!("../../../mongolock/src/guide/production.md");
 
@@ -70,7 +70,7 @@ fn refused(commands: &Commands) -> Vec<String> {
 #[tokio::test]
 async fn five_actions_on_one_collection_are_enough() {
     let server = fresh().await;
-    let (database, commands) = recorded_app(&restricted(&server, &WITHOUT_WAITERS).await).await;
+    let (database, commands) = recorded_app(&restricted(&server, &RIGHTS).await).await;
     use_everything(&database, &commands).await;
     let stream = locks(&database).watch().await;
     stream.expect("the role allows a change stream");

@@ -5,8 +5,8 @@ use mongolock_tests::{Commands, LentServer, must};
 
 use crate::fixture::{recorded_app, restricted};
 
-/// All rights that waiters, holders and operators need, but those on the documents of waiters.
-pub(crate) const WITHOUT_WAITERS: [&str; 5] = ["find", "insert", "update", "createIndex", "changeStream"];
+/// All rights that waiters, holders and operators need.
+pub(crate) const RIGHTS: [&str; 5] = ["find", "insert", "update", "createIndex", "changeStream"];
 
 /// A server with access control, and its database `app` for a user who has only these rights on the locks.
 pub(crate) async fn guarded(actions: &[&str]) -> (LentServer, Database, Commands) {

@@ -162,8 +162,7 @@ async fn a_request_repeated_by_the_library_leaves_no_claim() {
 }
 
 /// B3: the first request of a claim arrives after the lease of that claim was released, and acquires the lock without a
-/// holder, long before the lease would end. It is released when the last request can no longer arrive, 5 s after it was sent. The
-/// former machine recognises its own id, and releases it at once.
+/// holder, long before the lease would end. It is released when the last request can no longer arrive, 5 s after it was sent.
 #[tokio::test]
 async fn a_request_that_arrives_after_the_release_makes_no_try_busy() {
     let it = Proxied::start(LONG_EXPIRY).await;

@@ -1,4 +1,4 @@
-//! Processes that wait in line and are killed or stopped, and change streams that break, lag or lose events.
+//! Processes that wait and are killed or stopped, and change streams that break, lag or lose events.
 
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ async fn goes_on(db: &TestDb, held: LockGuard) {
     assert!(begun.elapsed() < BEFORE_EXPIRY, "{:?}", begun.elapsed());
 }
 
-/// Waiters that were killed in line may leave documents behind, in front of all who come later.
+/// The others leave waiters that were killed their time slots for a while.
 #[tokio::test]
 async fn killed_waiters_in_front_do_not_hold_up_the_lock() {
     let db = test_db().await;
@@ -181,7 +181,7 @@ async fn the_lock_of_a_killed_holder_goes_to_those_in_line() {
     assert_sound(processes).await;
 }
 
-/// A waiter in line behind a proxy, whose provider has a change stream.
+/// A waiter behind a proxy, whose provider has a change stream.
 async fn waiting_with_stream(database: &Database, proxy: &Proxy) -> JoinHandle<LockGuard> {
     let (lock, before) = (patient(database).lock(NAME), of_streams(proxy));
     let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
@@ -245,8 +245,7 @@ async fn processes_go_on_while_their_streams_break() {
     assert_sound(processes).await;
 }
 
-/// Waits that are cancelled at random moments, beside two processes that work, leave neither a document nor a waiter that
-/// is forgotten.
+/// Waits that are cancelled at random moments, beside two processes that work, leave no waiter that is forgotten.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_cancelled_waiters_leave_the_line() {
     const CANCELLED: u64 = 1000;
@@ -265,7 +264,7 @@ async fn a_thousand_cancelled_waiters_leave_the_line() {
     for number in 0..CANCELLED {
         let provider = &processes[usize::from(number % 2 == 0)];
         let lock = provider.lock(number % 3);
-        // Up to 80 ms: before the first request, in line, and with the lock.
+        // Up to 80 ms: before the first request, while it waits, and with the lock.
         let limit = Duration::from_micros(number * 7919 % 80_000);
         cancelled.spawn(async move {
             let _ = timeout(limit, lock.acquire()).await;

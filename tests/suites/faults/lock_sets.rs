@@ -72,15 +72,15 @@ async fn a_blocked_document_does_not_keep_the_other_locks() {
     assert_eq!(claims(db.database()).await, 0);
 }
 
-/// The time is up while a round is under way: what is known is that the other lock was held.
+/// The time is up while a claim for the next lock is under way: what is known is that the other lock was held.
 #[tokio::test]
-async fn a_set_whose_time_ends_in_a_round_names_the_lock_that_was_held() {
+async fn a_set_whose_time_ends_during_a_claim_names_the_lock_that_was_held() {
     let it = Proxied::start(DEFAULT_EXPIRY).await;
     let held = it.rival().lock("b").await.unwrap();
     let (begun, limit) = (Instant::now(), Duration::from_secs(2));
     let set = it.provider.lock_all(["a", "b"]).acquire_timeout(limit);
     let waiting = tokio::spawn(async move { set.acquire().await });
-    // The next round is without a reply for less time than a slow server needs.
+    // The next claim is without a reply for less time than a slow server needs.
     tokio::time::sleep_until(begun + limit - Duration::from_millis(250)).await;
     let silence = Fault::swallow_request().command(Purpose::Acquire);
     it.proxy.inject(silence.times(10));

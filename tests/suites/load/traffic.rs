@@ -26,7 +26,7 @@ pub(super) enum Kind {
     Query,
     /// The statements and the ends of transactions.
     Transaction,
-    /// The documents of waiters, and the index.
+    /// The index.
     Other,
 }
 

@@ -113,8 +113,7 @@ fn acquires_holds_and_losses_are_counted() {
     assert_value(&printed, "mongolock_stale_writes_total", &[], 0.0);
 }
 
-/// What the exporter prints after the events that need a server: each metric but that of requests that gather, with all values
-/// of its labels.
+/// What the exporter prints after the events that need a server: each metric, with all values of its labels.
 static PRINTED: LazyLock<String> = LazyLock::new(|| {
     recorded(async |_| {
         let db = test_db().await;

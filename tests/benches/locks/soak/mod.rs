@@ -1,5 +1,5 @@
 //! The soak: real processes ask for one lock again and again while they are killed and stopped, their connections are cut
-//! or slow, the line is dropped and damaged, programs without a place in line take the lock, and the primary steps down.
+//! or slow, programs of .NET take the lock, and the primary steps down.
 //!
 //! Every process prints its steps. At the end the checker of histories judges them: overlaps, tokens, releases and calls
 //! without an answer. Then follow the time for which the lock was free, and that for which a process was without a turn.
