@@ -13,7 +13,7 @@ use syn::{Attribute, Expr, ExprClosure, ExprPath, Ident, LitBool, LitInt, LitStr
 pub(crate) use self::names::ListedName;
 use self::value::{is_end, is_next_argument, is_parenthesised, skip, skip_value, whole};
 use crate::error::{Errors, argument};
-use crate::key::Key;
+use crate::key::{DurationKey, Key};
 use crate::string_literal::StringLiteral;
 
 /// The arguments as written.
@@ -33,6 +33,8 @@ pub(crate) struct Args {
     pub(crate) on_busy: Option<ExprPath>,
     /// The key of `once = true`, as written.
     pub(crate) once: Option<Ident>,
+    /// The key of `once_at`, as written, and its value.
+    pub(crate) once_at: Option<(Ident, Expr)>,
     /// The key of `permits`, as written, and its value.
     pub(crate) permits: Option<(Ident, LitInt)>,
     pub(crate) provider: Option<Expr>,
@@ -58,6 +60,15 @@ impl Args {
     /// Whether the argument was written, correctly or not: a misspelt argument is not reported as missing as well.
     pub(crate) fn mentions(&self, key: Key) -> bool {
         self.given.contains(&key) || self.presumed.contains(&key)
+    }
+
+    /// The keys, as written, of the arguments that let the work succeed only once.
+    pub(crate) fn once_keys(&self) -> impl Iterator<Item = &Ident> {
+        let once_at = self.once_at.as_ref().map(|(key, _)| key);
+        let once_per = self
+            .literal(Key::Duration(DurationKey::OncePer))
+            .map(|(key, _)| key);
+        self.once.iter().chain(once_at).chain(once_per)
     }
 
     /// The key as written and the string literal of an argument.
@@ -95,7 +106,7 @@ impl Args {
             errors.push(ident.span(), argument::no_value(key));
             return skip(input).map(drop);
         }
-        if key != Key::Provider && is_parenthesised(input) {
+        if !matches!(key, Key::Provider | Key::OnceAt) && is_parenthesised(input) {
             let value = skip(input)?;
             let write = suggestion::assignment(key, &value);
             errors.push_spanned(value, argument::parenthesised(key, &write));
@@ -104,7 +115,8 @@ impl Args {
         match key {
             Key::Once => self.once(ident, input, errors)?,
             Key::Permits => self.permits(ident, input, errors)?,
-            Key::Provider => self.provider(input, errors)?,
+            Key::OnceAt => self.once_at = expression(key, input, errors)?.map(|tick| (ident, tick)),
+            Key::Provider => self.provider = expression(key, input, errors)?,
             Key::Crate => self.crate_path(input, errors)?,
             Key::Name if input.peek(token::Bracket) => self.name_list = Some(names::list(input, errors)?),
             Key::Name if self.lock_name(input) => {}
@@ -214,20 +226,6 @@ impl Args {
         Ok(())
     }
 
-    /// Reads the value of `provider`.
-    fn provider(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
-        let ahead = input.fork();
-        if ahead
-            .parse::<Expr>()
-            .is_ok_and(|expr| !matches!(expr, Expr::Assign(_)))
-        {
-            self.provider = Some(input.parse()?);
-        } else {
-            errors.push_spanned(skip_value(input)?, argument::not_an_expression());
-        }
-        Ok(())
-    }
-
     /// Reads the value of `crate`.
     fn crate_path(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
         let is_plain = |path: &Path| path.segments.iter().all(|segment| segment.arguments.is_none());
@@ -249,6 +247,16 @@ impl Args {
         );
         Ok(())
     }
+}
+
+/// Reads a value that is an expression.
+fn expression(key: Key, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<Expr>> {
+    let ahead = input.fork().parse::<Expr>();
+    if ahead.is_ok_and(|value| !matches!(value, Expr::Assign(_))) {
+        return input.parse().map(Some);
+    }
+    errors.push_spanned(skip_value(input)?, argument::not_an_expression(key));
+    Ok(None)
 }
 
 /// Whether the value is `true`, as in `skip = true`.

@@ -58,7 +58,9 @@ fn locked_body(function: &Function, lock: &Lock, returned: &Type, block: &Group)
         OnBusy::Fail => quote!(fail),
         OnBusy::Call(_) => quote!(acquired_or_busy),
     };
-    let has_marks = lock.is_once || lock.durations.iter().any(|(key, _)| *key == DurationKey::OncePer);
+    let has_marks = lock.is_once
+        || lock.tick.is_some()
+        || lock.durations.iter().any(|(key, _)| *key == DurationKey::OncePer);
     // With a part that the compiler infers, it cannot choose between two traits.
     let is_inferred = quote!(#written).to_string() != quote!(#returned).to_string();
     let failed = if has_marks && !is_inferred {
@@ -158,20 +160,26 @@ fn build_call(lock: &Lock) -> TokenStream {
     let call = match &lock.provider {
         None => quote_spanned!(span=> #private::Call::global()),
         Some(provider) => {
-            let (start, end) = first_and_last_span(provider);
-            let reference = Expr::Reference(ExprReference {
-                attrs: Vec::new(),
-                and_token: Token![&](start),
-                mutability: None,
-                expr: Box::new(provider.clone()),
-            });
+            let (start, _) = first_and_last_span(provider);
+            let argument = by_reference(provider);
             let on = quote_spanned!(start=> #private::Call::on);
-            let argument = group_at(end, Delimiter::Parenthesis, reference.into_token_stream());
             quote!(#on #argument)
         }
     };
     let options = options(lock);
     quote!(#call #options)
+}
+
+/// A reference to the value of this expression, as the argument of a call. An error about its type is at the expression.
+fn by_reference(value: &Expr) -> TokenTree {
+    let (start, end) = first_and_last_span(value);
+    let reference = Expr::Reference(ExprReference {
+        attrs: Vec::new(),
+        and_token: Token![&](start),
+        mutability: None,
+        expr: Box::new(value.clone()),
+    });
+    group_at(end, Delimiter::Parenthesis, reference.into_token_stream())
 }
 
 /// The method calls that set the options; the provider's value applies to an option that is not set.
@@ -204,6 +212,13 @@ fn options(lock: &Lock) -> TokenStream {
     }
     if lock.is_once {
         options.extend(quote_spanned!(span=> .once()));
+    }
+    if let Some(tick) = &lock.tick {
+        let (start, _) = first_and_last_span(tick);
+        let once_at = quote_spanned!(start=> once_at);
+        let argument = by_reference(tick);
+        options.extend(quote_spanned!(span=> .));
+        options.extend(quote!(#once_at #argument));
     }
     if lock.on_lost == OnLost::Continue {
         options.extend(quote_spanned!(span=> .continue_when_lost()));

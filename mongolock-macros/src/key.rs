@@ -9,6 +9,7 @@ pub(crate) enum Key {
     Duration(DurationKey),
     AcquireTimeout,
     Once,
+    OnceAt,
     Permits,
     OnBusy,
     OnLost,
@@ -28,7 +29,7 @@ pub(crate) enum DurationKey {
 
 impl Key {
     /// Every argument, in the order in which messages list them and in which the rules check them.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Name,
         Self::Duration(DurationKey::Expiry),
         Self::AcquireTimeout,
@@ -36,6 +37,7 @@ impl Key {
         Self::Duration(DurationKey::MaxHold),
         Self::Duration(DurationKey::OncePer),
         Self::Once,
+        Self::OnceAt,
         Self::Permits,
         Self::OnBusy,
         Self::OnLost,
@@ -59,6 +61,7 @@ impl Key {
             Self::Duration(DurationKey::MaxHold) => "max_hold = \"1h\"",
             Self::Duration(DurationKey::OncePer) => "once_per = \"1d\"",
             Self::Once => "once = true",
+            Self::OnceAt => "once_at = tick",
             Self::Permits => "permits = 5",
             Self::OnBusy => "on_busy = \"skip\"",
             Self::OnLost => "on_lost = \"continue\"",
@@ -78,6 +81,7 @@ impl Key {
             | Self::Duration(_)
             | Self::AcquireTimeout
             | Self::Once
+            | Self::OnceAt
             | Self::Permits
             | Self::Provider
             | Self::Crate => &[],
@@ -113,6 +117,7 @@ impl Key {
             "key" | "resource" | "lockname" => Self::Name,
             "limit" | "concurrency" | "concurrent" | "maxconcurrent" | "maxconcurrency"
             | "concurrencylimit" | "maxparallel" | "maxpermits" | "slots" => Self::Permits,
+            "tick" | "at" | "scheduledat" | "scheduledtime" => Self::OnceAt,
             "daily" | "onceaday" | "period" | "every" => once_per,
             "hourly" => return Some((once_per, "once_per = \"1h\"")),
             "weekly" => return Some((once_per, "once_per = \"7d\"")),

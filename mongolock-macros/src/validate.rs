@@ -39,6 +39,8 @@ pub(crate) struct Lock {
     pub(crate) permits: Option<u32>,
     /// Whether `once = true` was given.
     pub(crate) is_once: bool,
+    /// The scheduled time that `once_at` gives.
+    pub(crate) tick: Option<Expr>,
     pub(crate) on_busy: OnBusy,
     pub(crate) on_lost: OnLost,
     /// Whether the call waits until the release is confirmed; an omitted choice is the provider's.
@@ -99,8 +101,12 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
     if let Some(provider) = &args.provider {
         names::check_lock_argument(provider, function, lock_argument::in_provider, errors);
     }
+    if let Some((_, tick)) = &args.once_at {
+        names::check_lock_argument(tick, function, lock_argument::in_tick, errors);
+    }
     let Args {
         once,
+        once_at,
         provider,
         crate_path,
         ..
@@ -111,6 +117,7 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
         acquire_timeout,
         permits,
         is_once: once.is_some(),
+        tick: once_at.map(|(_, tick)| tick),
         on_busy,
         on_lost,
         await_release,
@@ -138,8 +145,7 @@ fn permits(args: &Args, errors: &mut Errors) -> Option<u32> {
     if args.name_list.is_some() {
         errors.push(key.span(), argument::permits_with_several_names());
     }
-    let once_per = args.literal(Key::Duration(DurationKey::OncePer));
-    if once_per.is_some() || args.once.is_some() {
+    if args.once_keys().next().is_some() {
         errors.push(key.span(), argument::permits_with_once());
     }
     let permits = literal.base10_parse().ok();
@@ -153,22 +159,19 @@ fn permits(args: &Args, errors: &mut Errors) -> Option<u32> {
     permits
 }
 
-/// Reports arguments that contradict `once` or `once_per`.
+/// Reports arguments that contradict `once`, `once_at` or `once_per`.
 fn check_once(args: &Args, errors: &mut Errors) {
-    let key = |key| args.literal(Key::Duration(key)).map(|(ident, _)| ident);
-    let once_per = key(DurationKey::OncePer);
-    if let (Some(once_per), Some(_)) = (once_per, &args.once) {
-        errors.push(once_per.span(), argument::once_twice());
+    let Some(first) = args.once_keys().next() else {
+        return;
+    };
+    if let Some(other) = args.once_keys().nth(1) {
+        errors.push(other.span(), argument::once_twice());
     }
-    if let Some(min_hold) = key(DurationKey::MinHold)
-        && (once_per.is_some() || args.once.is_some())
-    {
+    if let Some((min_hold, _)) = args.literal(Key::Duration(DurationKey::MinHold)) {
         errors.push(min_hold.span(), argument::once_with_min_hold());
     }
-    if args.name_list.is_some()
-        && let Some(once) = args.once.as_ref().or(once_per)
-    {
-        errors.push(once.span(), argument::once_with_several_names());
+    if args.name_list.is_some() {
+        errors.push(first.span(), argument::once_with_several_names());
     }
 }
 

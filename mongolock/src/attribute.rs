@@ -4,7 +4,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::error::Busy;
 use crate::lock::{LockKind, One, Permits, Several};
@@ -164,6 +164,8 @@ pub struct Call {
     on_lost: OnLost,
     /// The number of permits, if the name is that of a semaphore.
     permits: Option<u32>,
+    /// The scheduled time that is a part of the name.
+    tick: Option<SystemTime>,
 }
 
 impl Call {
@@ -187,6 +189,7 @@ impl Call {
             options,
             on_lost: OnLost::Cancel,
             permits: None,
+            tick: None,
         }
     }
 
@@ -204,6 +207,12 @@ impl Call {
             Arc::make_mut(&mut self.options).set_once(Once::Kept(provider.retention()));
         }
         self
+    }
+
+    /// Sets `once_at`. The function can still move its argument.
+    pub fn once_at<T: Clone + Into<SystemTime>>(mut self, tick: &T) -> Self {
+        self.tick = Some(tick.clone().into());
+        self.once()
     }
 
     /// Sets `permits`: the name is that of a semaphore.
@@ -252,7 +261,14 @@ impl Call {
 
     fn acquire(self, names: Names, on_busy: OnBusy) -> Acquiring {
         match (names, self.permits) {
-            (Names::One(name), None) => self.acquire_kind(One::new(name.finish()), on_busy),
+            (Names::One(name), None) => {
+                let lock = One::new(name.finish());
+                let lock = match self.tick {
+                    Some(tick) => lock.at(tick),
+                    None => lock,
+                };
+                self.acquire_kind(lock, on_busy)
+            }
             (Names::One(name), Some(permits)) => {
                 self.acquire_kind(Permits::new(name.finish(), permits), on_busy)
             }

@@ -152,6 +152,27 @@ impl LockContext {
         self.leases().any(|lease| lease.is_over())
     }
 
+    /// Whether the call has waited for another holder of the lock, of this process or of another one. Of a set it is that of any of
+    /// its locks, and of a call that has joined an enclosing hold that of the hold.
+    ///
+    /// Whoever computes a value once looks again for the value of another holder only if it has waited. A call behind others of its
+    /// process for a semaphore may say `true` although a permit was free.
+    ///
+    /// ```
+    /// use mongolock::{LockContext, LockError, LockProvider};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LockError> {
+    /// let lock = LockProvider::in_memory().lock("rates");
+    /// assert!(!lock.run(async |lock| Ok::<_, LockError>(lock.waited())).await?, "the lock was free");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn waited(&self) -> bool {
+        self.leases().any(|lease| lease.has_waited())
+    }
+
     /// Waits until the lock is no longer held. It ends at the latest when the lease ends by this process's own clock.
     ///
     /// # Cancel safety

@@ -100,6 +100,7 @@ mod guard;
 pub mod guide;
 mod handle;
 mod index_task;
+mod leader;
 mod lock;
 mod lock_id;
 mod meter;
@@ -135,6 +136,7 @@ pub use error::{Busy, LockError, LossReason};
 pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};
 pub use guard::{Detach, LockGuard};
 pub use handle::LeaseHandle;
+pub use leader::Leader;
 pub use lock::{DistributedLock, Lock, LockKind, LockSet, One, Permits, Semaphore, Several};
 #[doc(inline)]
 pub use mongolock_macros::{LockName, distributed_lock};
@@ -142,6 +144,7 @@ pub use name::{IntoLockName, LockName, escape};
 pub use output::{LockOutput, Skipped};
 pub use permit::Permit;
 pub use provider::{Health, HeldInfo, LockProvider, LockProviderBuilder, WakeUp};
+pub use run::OnLost;
 pub use store::{IndexState, LockFilter, LockInfo, LockState};
 pub use token::FencingToken;
 

@@ -192,8 +192,22 @@ impl<K: LockKind> Lock<K> {
         B: Future,
         B::Output: LockOutput,
     {
+        self.run_when_lost(OnLost::Cancel, body)
+    }
+
+    /// The same with what happens to the body when the lock is lost.
+    pub(crate) fn run_when_lost<F, B>(
+        &self,
+        on_lost: OnLost,
+        body: F,
+    ) -> impl Future<Output = B::Output> + use<K, F, B>
+    where
+        F: FnOnce(LockContext) -> B,
+        B: Future,
+        B::Output: LockOutput,
+    {
         let lock = self.clone();
-        let acquiring = Acquiring::new(async move { lock.hold(OnBusy::Wait, OnLost::Cancel).await });
+        let acquiring = Acquiring::new(async move { lock.hold(OnBusy::Wait, on_lost).await });
         run::run(acquiring, body)
     }
 

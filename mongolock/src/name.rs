@@ -53,6 +53,18 @@ impl RenderedName {
         self.template
     }
 
+    /// The name with this text at its end.
+    pub(crate) fn with_end(self, end: &str) -> Self {
+        let mut name = Renderer {
+            flaw: self.flaw.map(|flaw| *flaw),
+            template: self.template,
+            ..Renderer::limited()
+        };
+        name.text(&self.text);
+        name.text(end);
+        name.finish()
+    }
+
     /// Checks the name against the rules for names.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         let reason = self

@@ -16,8 +16,9 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
+pub use hold::OnLost;
 use hold::{BodyEnd, BodyPoll, EndedHold};
-pub(crate) use hold::{OnLost, RunningHold, inner_turns};
+pub(crate) use hold::{RunningHold, inner_turns};
 pub use locked_body::Body;
 use locked_body::LockedBody;
 

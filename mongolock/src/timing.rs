@@ -38,6 +38,9 @@ pub(crate) const REFUSAL_LIMIT: Duration = seconds(10);
 /// The time for which a rejection for overload counts as the reason why replies are missing.
 pub(crate) const OVERLOAD_MEMORY: Duration = seconds(10);
 
+/// The pause of a candidate for the lead whose wait has failed, so that a failure that comes at once does not keep it busy.
+pub(crate) const CAMPAIGN_PAUSE: Duration = seconds(1);
+
 // Releases.
 
 /// The limit at the server of a release, for instance at a document that a foreign transaction blocks.

@@ -167,7 +167,7 @@ fn worker_finishes_its_job_on_sigterm() {
 fn leader_steps_down_on_ctrl_c() {
     let output = interrupted(in_memory("leader"), "follower: ", Signal::INT);
     let is_there = |text: &str| output.iter().any(|line| line.contains(text));
-    for text in ["is the leader", "follower: ", "leads", "stepping down"] {
+    for text in ["leads, with token", "follower: ", "stepping down"] {
         assert!(is_there(text), "{text}: {output:#?}");
     }
 }

@@ -48,7 +48,7 @@ fn with_quotes(key: Key, value: &TokenStream) -> Option<String> {
         Key::OnBusy | Key::OnLost | Key::Release => key.choices().contains(&word.as_str()),
         Key::AcquireTimeout if word == "none" => true,
         Key::AcquireTimeout | Key::Duration(_) => crate::duration::parse(&word).is_ok(),
-        Key::Name | Key::Once | Key::Permits | Key::Provider | Key::Crate => false,
+        Key::Name | Key::Once | Key::OnceAt | Key::Permits | Key::Provider | Key::Crate => false,
     };
     known.then(|| format!("{} = \"{word}\"", key.as_str()))
 }

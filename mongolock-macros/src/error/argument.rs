@@ -153,7 +153,8 @@ pub(crate) fn not_true() -> &'static str {
 }
 
 pub(crate) fn once_twice() -> &'static str {
-    "`once` and `once_per` exclude each other: keep `once` for a name with the scheduled time, and `once_per` for a period"
+    "`once`, `once_at` and `once_per` exclude each other: keep `once_at` for the ticks of a schedule, `once_per` for a period, and \
+     `once` for a name that says it all"
 }
 
 /// The message about a value of `permits` that is not a number, but perhaps has one in quotes or is a constant.
@@ -177,19 +178,25 @@ pub(crate) fn permits_with_several_names() -> &'static str {
 }
 
 pub(crate) fn permits_with_once() -> &'static str {
-    "`permits` contradicts `once` and `once_per`, which let one caller work at a time: remove one of the two"
+    "`permits` contradicts `once`, `once_at` and `once_per`, which let one caller work at a time: remove one of the two"
 }
 
 pub(crate) fn once_with_several_names() -> &'static str {
-    "work that may succeed only once has one lock name: give one `name`, or remove `once` and `once_per`"
+    "work that may succeed only once has one lock name: give one `name`, or remove `once`, `once_at` and `once_per`"
 }
 
 pub(crate) fn once_with_min_hold() -> &'static str {
-    "`min_hold` has no effect with `once` or `once_per`, whose mark keeps the lock taken: remove one of the two"
+    "`min_hold` has no effect with `once`, `once_at` or `once_per`, whose mark keeps the lock taken: remove one of the two"
 }
 
-pub(crate) fn not_an_expression() -> &'static str {
-    "`provider` must be an expression that gives a `LockProvider`: write `provider = self.provider`"
+pub(crate) fn not_an_expression(key: Key) -> String {
+    let gives = if key == Key::Provider {
+        "a `LockProvider`"
+    } else {
+        "the scheduled time"
+    };
+    let (name, example) = (key.as_str(), key.example());
+    format!("`{name}` must be an expression that gives {gives}: write `{example}`")
 }
 
 pub(crate) fn unknown_value(key: Key, written: &str, known: &[&str]) -> String {

@@ -31,6 +31,10 @@ pub(crate) fn in_name(written: &str) -> String {
 }
 
 /// The message about a provider whose expression names the `#[lock]` argument.
+pub(crate) fn in_tick(name: &str) -> String {
+    format!("`{name}` is the lock itself, which exists only after its name: write another expression")
+}
+
 pub(crate) fn in_provider(name: &str) -> String {
     format!("`{name}` is the lock itself, which exists only after its provider: write another expression")
 }

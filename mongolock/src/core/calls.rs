@@ -4,7 +4,7 @@ use super::event::{Cause, Failure, Fault, Join, Notice, Report, Seen, Waiter, Wa
 use super::lanes::Flight;
 use super::limits::UNANSWERED;
 use super::slab::Key;
-use super::state::{Call, Caller, Core, Due, Room, Stage};
+use super::state::{Call, Caller, Claim, Core, Due, Room, Stage};
 use super::time::{Span, Time};
 use crate::protocol::Ms;
 
@@ -44,10 +44,13 @@ impl<C: Clone> Core<C> {
     }
 
     /// The call goes to the end of the queue. `touch` follows.
-    pub(super) fn enter(&mut self, now: Time, call: Call<C>) -> Key {
+    pub(super) fn enter(&mut self, now: Time, mut call: Call<C>) -> Key {
         let room = &mut self.rooms[call.room];
         room.used = now;
-        room.is_shared |= !room.queue.is_empty() || room.turn.is_some_and(|turn| self.claims[turn].is_held());
+        let turn = room.turn.map(|turn| &self.claims[turn]);
+        room.is_shared |= !room.queue.is_empty() || turn.is_some_and(Claim::is_held);
+        let are_all_own = call.width > 0 && room.permits.owners(call.width).is_some();
+        call.has_waited = !room.queue.is_empty() || are_all_own || turn.is_some_and(|turn| !turn.is_asking());
         if room.queue.is_empty() && room.turn.is_none() && !room.order.yields {
             // What a look has shown counts until its pause is over.
             if room.pause_until <= now {
@@ -237,6 +240,13 @@ impl<C: Clone> Core<C> {
         self.asking > 0 && room.queue.iter().any(|call| is_new(&self.calls[*call]))
     }
 
+    /// Another claim has the lock: the first call waits for it, as those behind do in any case.
+    pub(super) fn first_waits(&mut self, room: Key) {
+        if let Some(first) = self.rooms[room].queue.front() {
+            self.calls[*first].has_waited = true;
+        }
+    }
+
     /// A command that asks is sent for this lock: its reply can end the calls that have begun.
     pub(super) fn note_asked(&mut self, flight: Key, room: Key) {
         if self.asking == 0 {
@@ -267,6 +277,7 @@ impl<C> Call<C> {
             period: None,
             asked: None,
             set,
+            has_waited: false,
             due: None,
         }
     }

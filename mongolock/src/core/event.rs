@@ -215,6 +215,8 @@ pub(crate) struct Grant {
     pub(crate) permit: Option<u32>,
     /// Until when the mark of its work stands, if it may succeed only once.
     pub(crate) mark: Option<Until>,
+    /// Whether the call has waited for another holder.
+    pub(crate) has_waited: bool,
 }
 
 /// Why a hold is lost.

@@ -20,8 +20,11 @@ impl<C: Clone> Core<C> {
         self.hold(now, key, call.caller.cell.clone(), lease);
         let claim = &mut self.claims[key];
         claim.set = call.set;
-        let grant = claim.grant();
+        let grant = claim.grant(call.has_waited);
         if let Some(set) = call.set {
+            if let Some(set) = self.sets.get_mut(set) {
+                set.has_waited |= call.has_waited;
+            }
             self.set_won(now, set, key, first);
         } else {
             let hold = Hold::One(key, grant.token);
@@ -311,12 +314,13 @@ impl<C> Claim<C> {
         is_blocked || self.commits.open > 0 || self.commits.unknown.is_some()
     }
 
-    pub(super) fn grant(&self) -> Grant {
+    pub(super) fn grant(&self, has_waited: bool) -> Grant {
         Grant {
             id: self.id.clone().unwrap_or_default(),
             token: self.token,
             permit: self.permit,
             mark: self.mark_until.map(|(until, _)| until),
+            has_waited,
         }
     }
 

@@ -34,6 +34,7 @@ impl<C: Clone> Core<C> {
         if !is_own && room.permits.is_of_lock() {
             self.answer_by_reply(now, flight, key, Some(seen), |_| true);
         }
+        self.first_waits(key);
         // What a look says is older than the claim that was sent after it.
         if flight.lane == Lane::Looks && self.rooms[key].asked_by != Some(flight.key) {
             return;
@@ -161,6 +162,7 @@ impl<C: Clone> Core<C> {
     }
 
     fn taken(&mut self, now: Time, key: Key, seen: Seen) {
+        self.first_waits(key);
         self.rest(now, key, seen.left, None);
         let room = &mut self.rooms[key];
         room.is_outdated = false;

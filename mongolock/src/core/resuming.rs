@@ -60,7 +60,7 @@ impl<C: Clone> Core<C> {
             self.sets.remove(set);
             let claim = &mut self.claims[key];
             claim.set = None;
-            let held = Notice::Held(Hold::One(key, claim.token), claim.grant(), lease.until);
+            let held = Notice::Held(Hold::One(key, claim.token), claim.grant(false), lease.until);
             return self.notify(cell, held);
         }
         let own = &mut self.sets[set];

@@ -17,6 +17,7 @@ impl<C> Set<C> {
             parts: Vec::new(),
             waiter: None,
             left: 0,
+            has_waited: false,
             ended: None,
             detached: Vec::new(),
         }
@@ -129,7 +130,10 @@ impl<C: Clone> Core<C> {
     pub(super) fn notify_held_all(&mut self, key: Key) {
         let Some(until) = self.until(key) else { return };
         let set = &self.sets[key];
-        let grants = set.won.iter().map(|claim| self.claims[*claim].grant());
+        let grants = set
+            .won
+            .iter()
+            .map(|claim| self.claims[*claim].grant(set.has_waited));
         let held = Notice::HeldAll(Hold::Set(key), grants.collect(), until);
         self.notify(set.caller.cell.clone(), held);
     }

@@ -108,6 +108,8 @@ pub(super) struct Call<C> {
     pub(super) asked: Option<Key>,
     /// The set that waits with it for one of its locks.
     pub(super) set: Option<Key>,
+    /// Whether another claim had the lock, or another call was before it, at some time since it began.
+    pub(super) has_waited: bool,
     pub(super) due: Option<Time>,
 }
 
@@ -291,6 +293,8 @@ pub(super) struct Set<C> {
     pub(super) won: Vec<Key>,
     /// The calls that wait for the next ones.
     pub(super) calls: Vec<Key>,
+    /// Whether one of its calls has waited for another holder.
+    pub(super) has_waited: bool,
     /// The claims that resume its leases, in the order of the names.
     pub(super) parts: Vec<Key>,
     /// Once its holder is done: who waits for its end, the number of its claims that have not ended yet, and how the others have.

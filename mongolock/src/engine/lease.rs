@@ -51,6 +51,7 @@ struct Granted {
     keys: Few<LeaseId>,
     tokens: Few<i64>,
     mark: Option<Until>,
+    has_waited: bool,
     at: Time,
 }
 

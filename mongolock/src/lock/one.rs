@@ -1,15 +1,17 @@
 use std::fmt::DebugStruct;
 use std::slice;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mongodb::bson::DateTime;
 
 use super::kind::Kind;
 use super::{Lock, LockKind};
-use crate::LockGuard;
 use crate::engine::Call;
 use crate::name::RenderedName;
 use crate::once::Once;
 use crate::options::OnBusy;
+use crate::{LockError, LockGuard};
 
 /// A distributed lock with its name and its options; made by [`LockProvider::lock`](crate::LockProvider::lock).
 ///
@@ -34,11 +36,31 @@ pub type DistributedLock = Lock<One>;
 #[derive(Debug, Clone)]
 pub struct One {
     name: RenderedName,
+    /// The time that was given as its tick, if it is none.
+    wrong_tick: Option<Box<str>>,
 }
 
 impl One {
     pub(crate) fn new(name: RenderedName) -> Self {
-        Self { name }
+        Self {
+            name,
+            wrong_tick: None,
+        }
+    }
+
+    /// The lock of the work at this scheduled time. Hosts do not agree on a part of a second, so a time with one is not scheduled.
+    pub(crate) fn at(self, tick: SystemTime) -> Self {
+        let text = DateTime::from_system_time(tick).try_to_rfc3339_string();
+        let is_whole = tick
+            .duration_since(UNIX_EPOCH)
+            .is_ok_and(|since| since.subsec_nanos() == 0);
+        Self {
+            name: self
+                .name
+                .with_end(&format!("@{}", text.as_deref().unwrap_or_default())),
+            wrong_tick: (!is_whole || text.is_err())
+                .then(|| text.unwrap_or_else(|_| "out of range".to_owned()).into()),
+        }
     }
 }
 
@@ -64,6 +86,16 @@ impl Kind for One {
 
     fn debug(&self, debug: &mut DebugStruct<'_, '_>) {
         debug.field("name", self.name.text());
+    }
+
+    fn check(&self) -> Result<(), LockError> {
+        self.wrong_tick.as_deref().map_or(Ok(()), |tick| {
+            Err(LockError::InvalidOption {
+                option: "once_at",
+                value: tick.to_owned(),
+                bound: "it must be the scheduled time, in whole seconds from 1970 to 9999".to_owned(),
+            })
+        })
     }
 }
 
@@ -154,5 +186,34 @@ impl Lock<One> {
         let retention = self.engine.config.retention;
         Arc::make_mut(&mut self.options).set_once(Once::Kept(retention));
         self
+    }
+
+    /// The work under the lock succeeds once for this *scheduled* time, the tick of a schedule: the time becomes a part of the name,
+    /// in UTC and to the second, as in `nightly@2026-03-01T03:00:00Z`, and the lock has [`once`](Self::once).
+    ///
+    /// The tick is the time that the schedule says, which all instances have in common. `SystemTime::now()` is not: each instance
+    /// would do the work. An acquire returns [`LockError::InvalidOption`] for a time with a part of a second. An interval that begins
+    /// with its process has no tick in common with others: use [`once_per`](Self::once_per) there.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// use mongolock::{LockError, LockProvider};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LockError> {
+    /// # let provider = LockProvider::in_memory();
+    /// // The scheduler says it; `DateTime<Utc>` of `chrono` is one as well.
+    /// let tick = SystemTime::UNIX_EPOCH + Duration::from_secs(1_772_334_000);
+    /// let lock = provider.lock("nightly").once_at(tick);
+    /// assert_eq!(lock.name(), "nightly@2026-03-01T03:00:00Z");
+    /// lock.run(async |_| Ok::<_, LockError>(())).await?;
+    /// assert!(matches!(lock.acquire().await, Err(LockError::Done { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn once_at(mut self, tick: impl Into<SystemTime>) -> Self {
+        self.kind = self.kind.at(tick.into());
+        self.once()
     }
 }

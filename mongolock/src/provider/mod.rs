@@ -19,7 +19,7 @@ use crate::name::RenderedName;
 use crate::opaque::Opaque;
 use crate::options::Options;
 use crate::store;
-use crate::{IntoLockName, LockError};
+use crate::{IntoLockName, Leader, LockError};
 pub use builder::LockProviderBuilder;
 pub use health::{Health, HeldInfo, WakeUp};
 
@@ -204,6 +204,11 @@ impl LockProvider {
     /// ```
     pub fn semaphore(&self, name: impl IntoLockName, permits: u32) -> Semaphore {
         self.of_kind(Permits::new(RenderedName::new(name), permits))
+    }
+
+    /// Makes the election of this name: its leader holds the lock of the name. The name is a value as for [`lock`](Self::lock).
+    pub fn leader(&self, name: impl IntoLockName) -> Leader {
+        Leader::new(self, self.lock(name))
     }
 
     pub(crate) fn of_kind<K: LockKind>(&self, kind: K) -> Lock<K> {

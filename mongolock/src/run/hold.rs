@@ -25,10 +25,13 @@ pub(crate) struct RunningHold {
     span: Span,
 }
 
-/// What happens to the body when the lock is lost.
+/// What happens to a body when its lock is lost; for [`Leader::on_lost`](crate::Leader::on_lost).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OnLost {
+#[non_exhaustive]
+pub enum OnLost {
+    /// It is cancelled at its next await point.
     Cancel,
+    /// It goes on, although another holder may have the lock.
     Continue,
 }
 

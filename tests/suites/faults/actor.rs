@@ -120,10 +120,10 @@ impl Part {
 }
 
 /// The section of the process below: it ends when the body is dropped.
-struct Section(LockContext);
+pub(crate) struct Section(LockContext);
 
 impl Section {
-    fn begin(context: LockContext) -> Option<Self> {
+    pub(crate) fn begin(context: LockContext) -> Option<Self> {
         tell(&acquired(&context).ok()?);
         Some(Self(context))
     }

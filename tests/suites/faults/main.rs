@@ -18,6 +18,7 @@ mod health;
 mod index_build;
 mod late_commands;
 mod late_replies;
+mod leader;
 mod line;
 mod lock_sets;
 mod log_in;

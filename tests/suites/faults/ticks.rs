@@ -175,6 +175,73 @@ async fn commit_ticks() {
     }
 }
 
+/// A part: a job of 10 ms at each full second of the clock of this process.
+#[tokio::test]
+async fn run_at_ticks() {
+    let Some(part) = Part::given().await else {
+        return;
+    };
+    let provider = LockProvider::new(&part.database);
+    let ticks: i64 = order().await.unwrap().parse().unwrap();
+    for tick in (clock() / 1000 + 1..).take(usize::try_from(ticks).unwrap()) {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(tick.unsigned_abs());
+        sleep(time.duration_since(SystemTime::now()).unwrap_or_default()).await;
+        let job = provider.lock("job").once_at(time).run(async |_| {
+            sleep(Duration::from_millis(10)).await;
+            let run = doc! { "tick": tick, "pid": getpid().as_raw_pid(), "ended": true };
+            runs(&part.database).insert_one(run).await?;
+            Ok(())
+        });
+        match timeout(AMPLE, job).await.unwrap() {
+            Ok(()) | Err(LockError::Done { .. }) => say(format_args!("tick {tick}")),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    say("finished");
+    order().await;
+}
+
+/// A job that is shorter than the difference of the clocks runs once for each tick, because its name has the scheduled time.
+#[tokio::test]
+async fn each_tick_of_wrong_clocks_is_done_once() {
+    const TICKS: usize = 6;
+    let db = test_db().await;
+    until_indexed(&LockProvider::new(db.database())).await;
+    let directory = tempfile::tempdir().unwrap();
+    let shim = wrong_clock(directory.path()).await;
+    let mut processes = [-2, 0, 2].map(|shift| {
+        let mut command = command(
+            "ticks::run_at_ticks",
+            db.uri(),
+            db.name(),
+            Duration::from_secs(30),
+        );
+        command.envs(wrong(&shim, shift));
+        Actor::start(command)
+    });
+    for process in &mut processes {
+        process.send(&TICKS.to_string()).await;
+    }
+    let mut by: HashMap<i64, usize> = HashMap::new();
+    for process in &mut processes {
+        loop {
+            match process.next().await {
+                (word, tick) if word == "tick" => *by.entry(tick.parse().unwrap()).or_default() += 1,
+                (word, rest) => break assert_eq!(word, "finished", "{rest}"),
+            }
+        }
+    }
+    let history = history(db.database()).await;
+    assert!(
+        by.values().any(|processes| *processes == 3),
+        "no tick is common to all: {by:?}"
+    );
+    for tick in by.keys() {
+        assert_eq!(history.get(tick).map(Vec::len), Some(1), "tick {tick}");
+    }
+    assert_eq!(history.len(), by.len());
+}
+
 /// What has happened to the processes of a schedule.
 #[derive(Default)]
 struct Events {

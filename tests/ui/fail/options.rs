@@ -34,6 +34,25 @@ async fn once_with_several_names() -> Result<(), LockError> { Ok(()) }
 #[distributed_lock(name = ["first", "second"], once_per = "1d")]
 async fn once_per_with_several_names() -> Result<(), LockError> { Ok(()) }
 
+// The scheduled time.
+#[distributed_lock(name = "job", once = true, once_at = tick)]
+async fn once_and_once_at(tick: std::time::SystemTime) -> Result<(), LockError> { Ok(()) }
+
+#[distributed_lock(name = ["first", "second"], once_at = tick)]
+async fn once_at_with_several_names(tick: std::time::SystemTime) -> Result<(), LockError> { Ok(()) }
+
+#[distributed_lock(name = "job", once_at = )]
+async fn once_at_without_a_value() -> Result<(), LockError> { Ok(()) }
+
+#[distributed_lock(name = "job", once_at = tick = 1)]
+async fn once_at_is_no_expression(tick: std::time::SystemTime) -> Result<(), LockError> { Ok(()) }
+
+#[distributed_lock(name = "job", tick = tick)]
+async fn a_synonym_of_once_at(tick: std::time::SystemTime) -> Result<(), LockError> { Ok(()) }
+
+#[distributed_lock(name = "job", once_at = lock)]
+async fn once_at_is_the_lock(#[lock] lock: mongolock::LockContext) -> Result<(), LockError> { Ok(()) }
+
 // Permits.
 #[distributed_lock(name = ["first", "second"], permits = 5)]
 async fn permits_with_several_names() -> Result<(), LockError> { Ok(()) }

@@ -116,6 +116,11 @@ impl Lease {
         duration(self.clock.now() - self.granted().at)
     }
 
+    /// Whether the call has waited for another holder.
+    pub(crate) fn has_waited(&self) -> bool {
+        self.granted().has_waited
+    }
+
     pub(crate) fn min_hold(&self) -> Duration {
         self.options.min_hold
     }

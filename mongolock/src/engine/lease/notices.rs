@@ -57,6 +57,7 @@ impl Lease {
             keys: Few::collected(self.about.names.iter().zip(&**grants).map(key_of)),
             tokens: grants.map(|grant| grant.token),
             mark: grants.first().and_then(|grant| grant.mark),
+            has_waited: grants.iter().any(|grant| grant.has_waited),
             at: self.clock.now(),
         });
         state.step = Step::Held {

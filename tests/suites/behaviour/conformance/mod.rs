@@ -7,6 +7,7 @@ mod exclusion;
 mod holder;
 mod holding;
 pub(crate) mod kind;
+mod leader;
 mod names_and_options;
 mod once;
 mod order;

@@ -1,6 +1,6 @@
 //! Work that may succeed only once: in each period, or until its mark ends.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use mongodb::bson::DateTime;
 use mongolock::{DistributedLock, LockError, LockFilter, LockProvider, LockState, LossReason};
@@ -28,6 +28,8 @@ conformance!(
     a_dropped_done_writes_the_mark,
     a_providers_minimum_hold_does_not_apply,
     the_options_are_checked,
+    a_tick_is_a_part_of_the_name,
+    a_time_with_a_part_of_a_second_is_no_tick,
     the_hold_of_a_failed_run_is_not_handed_over,
 );
 
@@ -328,4 +330,43 @@ async fn the_hold_of_a_failed_run_is_not_handed_over(fixture: Fixture) {
     let next = second.fencing_token().get();
     assert!(next > token + 1, "the hold was handed over");
     second.done().await.unwrap();
+}
+
+/// 2026-03-01 03:00:00 UTC.
+fn tick() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_772_334_000)
+}
+
+async fn a_tick_is_a_part_of_the_name(fixture: Fixture) {
+    let lock = |tick: SystemTime| fixture.provider.lock("nightly").once_at(tick);
+    assert_eq!(lock(tick()).name(), "nightly@2026-03-01T03:00:00Z");
+    succeed(&lock(tick())).await.unwrap();
+    assert!(matches!(
+        succeed(&lock(tick())).await,
+        Err(LockError::Done { .. })
+    ));
+    fail(&lock(tick() + DAY)).await;
+    succeed(&lock(tick() + DAY)).await.unwrap();
+    let longest = "n".repeat(1024 - "@2026-03-01T03:00:00Z".len());
+    succeed(&fixture.provider.lock(&longest).once_at(tick()))
+        .await
+        .unwrap();
+    let longer = fixture.provider.lock(longest + "n").once_at(tick());
+    assert!(matches!(
+        succeed(&longer).await,
+        Err(LockError::InvalidName { .. })
+    ));
+}
+
+async fn a_time_with_a_part_of_a_second_is_no_tick(fixture: Fixture) {
+    let wrong = [
+        tick() + Duration::from_nanos(1),
+        tick() + Duration::from_millis(500),
+        SystemTime::UNIX_EPOCH - Duration::from_secs(1),
+        SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_800),
+    ];
+    for time in wrong {
+        let refused = fixture.provider.lock("nightly").once_at(time).acquire().await;
+        assert_eq!(refused_option(refused.map(drop)), "once_at", "{time:?}");
+    }
 }

@@ -23,6 +23,7 @@ conformance_of_kinds!(
     a_release_lets_the_next_waiter_acquire: HOLDS with threads,
     a_wait_ends_with_an_error_that_names_the_lock: HOLDS with threads,
     trying_never_waits: HOLDS with threads,
+    a_call_knows_whether_it_has_waited: CALLS,
     a_cancelled_wait_leaves_no_claim: CALLS,
     a_cancelled_wait_has_no_minimum_hold: CALLS,
 );
@@ -196,4 +197,28 @@ async fn a_cancelled_wait_has_no_minimum_hold(subject: Subject) {
         }
         subject.assert_released().await;
     }
+}
+
+/// Whoever computes a value once looks again for that of another holder only if its call has waited.
+async fn a_call_knows_whether_it_has_waited(subject: Subject) {
+    let first = subject.ours().acquire().await.unwrap();
+    assert!(!first.context().waited(), "it was free");
+    let mut behind = JoinSet::new();
+    let kind = subject.kind;
+    for (place, target) in [subject.ours(), subject.theirs()].into_iter().enumerate() {
+        behind.spawn(async move {
+            let held = target.acquire().await.unwrap();
+            assert!(
+                held.context().waited(),
+                "{kind:?}: call {place}: another holder had it"
+            );
+            held.release().await.unwrap();
+        });
+    }
+    sleep(Duration::from_millis(300)).await;
+    first.release().await.unwrap();
+    timeout(AMPLE, behind.join_all()).await.unwrap();
+    let last = subject.ours().acquire().await.unwrap();
+    assert!(!last.context().waited(), "it was free again");
+    last.release().await.unwrap();
 }

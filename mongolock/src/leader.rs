@@ -1,0 +1,159 @@
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::lock::DistributedLock;
+use crate::run::OnLost;
+use crate::store::driver_error;
+use crate::timing::CAMPAIGN_PAUSE;
+use crate::{
+    LockAdmin, LockContext, LockError, LockEvents, LockFilter, LockInfo, LockOutput, LockProvider, LockState,
+    LossReason,
+};
+
+/// An election with one leader in all processes; made by [`LockProvider::leader`].
+///
+/// The leader is whoever holds the lock of this name. [`run`](Self::run) takes part in the election, and [`current`](Self::current)
+/// and [`watch`](Self::watch) say who leads, also in a process that takes no part.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mongolock::{LockContext, LockError, LockProvider};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), LockError> {
+/// # let locks = LockProvider::in_memory();
+/// let billing = locks.leader("billing").expiry(Duration::from_secs(10));
+/// let token = billing
+///     .run(async |lead: LockContext| {
+///         // This process leads. What it writes has this token, so that a former leader cannot write after it.
+///         Ok::<_, LockError>(lead.fencing_token())
+///     })
+///     .await?;
+/// # let _ = token;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "nobody leads before it is run"]
+pub struct Leader {
+    lock: DistributedLock,
+    admin: LockAdmin,
+    on_lost: OnLost,
+}
+
+impl Leader {
+    pub(crate) fn new(provider: &LockProvider, lock: DistributedLock) -> Self {
+        Self {
+            lock: lock.acquire_timeout(None),
+            admin: provider.admin(),
+            on_lost: OnLost::Cancel,
+        }
+    }
+
+    /// How long the leader keeps the lead without a renewal: the time after which a leader that has crashed is replaced. 100 ms to 7
+    /// days, as [`expiry`](crate::DistributedLock::expiry) of a lock.
+    pub fn expiry(mut self, expiry: Duration) -> Self {
+        self.lock = self.lock.expiry(expiry);
+        self
+    }
+
+    /// What happens to the body when the lead is lost: [`OnLost::Cancel`] unless it is set.
+    pub fn on_lost(self, on_lost: OnLost) -> Self {
+        Self { on_lost, ..self }
+    }
+
+    /// Takes part in the election: waits until this process leads, however long that takes, and runs the body. When the lead is lost,
+    /// the body is cancelled at its next await point, and the wait begins again. The call ends when the body returns, with its value.
+    ///
+    /// Start-up work of the body may take longer than the expiry, because the lease is renewed meanwhile. To step down, return from
+    /// the body; a process that waits leads before one that calls `run` again.
+    ///
+    /// With [`OnLost::Continue`] the body goes on after a loss beside the next leader. It watches [`LockContext::lost`] and returns.
+    ///
+    /// # Errors
+    ///
+    /// The error of the body, or else a [`LockError`] in the body's own error type: [`LockError::ShutDown`] after
+    /// [`LockProvider::shutdown`], and those that another attempt would meet as well: [`LockError::Mongo`] if the server refuses the
+    /// command, [`LockError::CorruptDocument`], [`LockError::InvalidName`], [`LockError::InvalidOption`]. While no server replies the
+    /// call goes on, with the event `mongolock.retrying`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the body first, and then releases the lock in the background, so that another process leads at once.
+    ///
+    /// # Panics
+    ///
+    /// If the body panics: the panic continues after the release. Outside a tokio runtime with time enabled.
+    pub async fn run<F, B, T>(&self, mut body: F) -> T
+    where
+        F: FnMut(LockContext) -> B,
+        B: Future<Output = T>,
+        T: LockOutput,
+    {
+        loop {
+            let lead = self.lock.run_when_lost(self.on_lost, |lead| led(body(lead)));
+            match lead.await {
+                Ok(value) => return value,
+                Err(LockError::Lost {
+                    name,
+                    reason: LossReason::ShutDown,
+                    ..
+                }) => {
+                    return T::from_lock_error(LockError::ShutDown { name });
+                }
+                Err(LockError::Lost { .. }) => {}
+                Err(error) if driver_error::is_transient(&error) => sleep(CAMPAIGN_PAUSE).await,
+                Err(error) => return T::from_lock_error(error),
+            }
+        }
+    }
+
+    /// Who leads, and since when: `owner` and `acquired_at` of the lock; `None` if nobody does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LockAdmin::get`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn current(&self) -> Result<Option<LockInfo>, LockError> {
+        let found = self.admin.get(self.lock.name()).await?;
+        Ok(found.filter(|lock| lock.state == LockState::Held))
+    }
+
+    /// Who leads, and each change of the leader, as [events](LockAdmin::events) of the lock. A slow reader delays no election.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let locks = mongolock::LockProvider::in_memory();
+    /// # let _lead = locks.lock("billing").await?;
+    /// let mut changes = locks.leader("billing").watch();
+    /// while let Some(change) = changes.next().await {
+    ///     let change = change?;
+    ///     match change.owner {
+    ///         Some(leader) if change.kind.is_held() => println!("{leader} leads"),
+    ///         _ => println!("nobody leads"),
+    ///     }
+    /// #   break;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn watch(&self) -> LockEvents {
+        self.admin.events(LockFilter::new().name(self.lock.name()))
+    }
+}
+
+/// The value of a body, apart from the errors of its lock.
+async fn led<T>(body: impl Future<Output = T>) -> Result<T, LockError> {
+    Ok(body.await)
+}
