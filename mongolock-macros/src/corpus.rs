@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// The texts for one target, with the names of their files; `None` in the package, which does not have the fuzz targets.
 pub(crate) fn texts(target: &str) -> Option<Vec<(String, String)>> {
-    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fuzz");
     if !fuzz.join("Cargo.toml").exists() {
         eprintln!("skipped: the corpus is in the repository only");
         return None;

@@ -1,7 +1,6 @@
 //! How often a test repeats what is random.
 
-/// The number of rounds that `MONGOLOCK_ROUNDS` asks for, or this one: a full run has little time, and the figures in
-/// VERIFICATION are those of many more rounds.
+/// The number of rounds that `MONGOLOCK_ROUNDS` asks for, or this one, which fits into a full run.
 ///
 /// # Panics
 /// When the variable is not a number.

@@ -1,4 +1,4 @@
-//! The behaviour that mongolock promises, tested on a real MongoDB. `tests/BEHAVIOURS.md` names the tests of each
+//! The behaviour that mongolock promises, tested on a real MongoDB. `tests/BEHAVIOURS.md` names the test of each
 //! promise.
 //!
 //! What several modules need: `fixture` and `providers` (locks of one test, and other providers for them), `waiting`, `observer`

@@ -12,7 +12,7 @@ const REPOSITORY: &str = "https://github.com/mongolock/mongolock/";
 pub(crate) const DOCUMENTATION: &str = "https://docs.rs/mongolock/latest/mongolock/";
 
 /// The texts that are read outside the documentation.
-const ABSOLUTE: &str = "README.md CHANGELOG.md BENCHMARKS.md mongolock-cli/README.md";
+const ABSOLUTE: &str = "README.md CHANGELOG.md docs/BENCHMARKS.md mongolock-cli/README.md";
 
 /// What the links of a text lead to, with the number of their lines: `[text](target)` and `[label]: target` outside code. Of a
 /// Rust file only the comments count that are documentation.

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../mongolock-macros/src/duration.rs"]
+#[path = "../../../mongolock-macros/src/duration.rs"]
 #[allow(dead_code)]
 mod duration;
 

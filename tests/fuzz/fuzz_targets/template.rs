@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../mongolock-macros/src/template.rs"]
+#[path = "../../../mongolock-macros/src/template.rs"]
 #[allow(dead_code)]
 mod template;
 
