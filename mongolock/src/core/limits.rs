@@ -191,9 +191,9 @@ pub(super) const FIRST_PAUSE: (Span, Span) = (5 * MS, 15 * MS);
 /// The greatest number of misses by which it is multiplied.
 pub(super) const FIRST_PAUSES: u32 = 20;
 
-/// So many times a call without a change stream asks by a claim, which gets the lock if it is free. After that it looks, because one
-/// query answers the calls of many locks and writes nothing.
-pub(super) const CLAIMS_FIRST: u32 = 8;
+/// Without a change stream calls ask by claims, which get the lock if it is free, while no more than this number of locks is known here.
+/// With more they look, because one query answers the calls of many locks and writes nothing.
+pub(super) const CLAIMED_MOST: usize = 64;
 
 /// The pause after the stream has closed.
 pub(super) const STREAM_CLOSED_PAUSE: Span = 20 * MS;

@@ -220,8 +220,8 @@ impl<C: Clone> Core<C> {
         let spread = room.time_slot(luck) + part_of((0, limits::SPREAD), luck);
         let free = left.map_or(pause, |left| (left + 1).saturating_mul(MS).saturating_add(spread));
         room.pause_until = now + pause.min(free);
-        // A look would find it free too late from far away.
-        let asks_seldom = is_silent || room.misses > limits::CLAIMS_FIRST && !is_far;
+        // A look would find it free too late: others are faster with a claim.
+        let asks_seldom = is_silent || !is_far && self.names.len() > limits::CLAIMED_MOST;
         room.looks = asks_seldom && pause <= free;
     }
 }

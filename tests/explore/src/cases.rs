@@ -38,6 +38,7 @@ pub(crate) fn all(is_long: bool) -> Vec<Case> {
     let most = if is_long { 2_000_000 } else { 12_000 };
     let mut list = List { is_long, most, cases };
     list.locks();
+    list.hand_overs();
     list.most = if is_long { 400_000 } else { most };
     list.rejections();
     list.leases_that_end();

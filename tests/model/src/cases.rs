@@ -2,13 +2,8 @@
 
 use crate::check::{Outcome, explore};
 use crate::commit::{Commit, Guard};
-use crate::detached::{Changed, Detached, Order};
-use crate::done::{Done, Ends};
-use crate::handover::{Handover, Stored};
 use crate::lease::{CountsFrom, Lease};
-use crate::names::{self, Names};
-use crate::permits::{Permits, Takes};
-use crate::protocol::{DetachedLease, Rules};
+use crate::protocol::Rules;
 use crate::shared::{Counts, IN_ORDER, ONE_HOLDER, RISES};
 
 /// One model with its bounds.
@@ -43,7 +38,7 @@ macro_rules! cases {
 
 /// All of them.
 pub(crate) fn all() -> Vec<Case> {
-    [leases(), commits(), other_models(), detached(), broken_detached()].concat()
+    [leases(), commits()].concat()
 }
 
 /// Two processes, which acquire the lock this many times together, and no faults.
@@ -149,183 +144,5 @@ fn commits() -> Vec<Case> {
             => "no transaction commits after a later holder has the lock";
 
         "long: guarded commits": commit(), most.transactions = 3, horizon = 5;
-    }
-}
-
-fn handover() -> Handover {
-    Handover {
-        rules: Rules::with_expiry(2),
-        processes: 2,
-        claims: 3,
-        horizon: 4,
-        stored: Stored::Last,
-    }
-}
-
-fn permits() -> Permits {
-    Permits {
-        number: 2,
-        processes: 3,
-        most: Counts {
-            claims: 3,
-            copies: 1,
-            ..Counts::default()
-        },
-        takes: Takes::ItsOwn,
-    }
-}
-
-fn done(ends: Ends) -> Done {
-    Done {
-        rules: Rules::with_expiry(2),
-        processes: 3,
-        most: Counts {
-            claims: 4,
-            renewals: 1,
-            copies: 1,
-            crashes: 1,
-            ..Counts::default()
-        },
-        period: 4,
-        horizon: 6,
-        ends,
-    }
-}
-
-fn names() -> Names {
-    Names {
-        processes: 3,
-        rounds: 2,
-        late_copies: 1,
-        order: names::Order::OfNames,
-        releases_late: true,
-    }
-}
-
-fn other_models() -> Vec<Case> {
-    const ONCE: &str = "one call at most is told that it has done the work of a period";
-    const IN_THE_END: &str = "every call gets its locks in the end";
-    cases! {
-        "hand-overs in one process": handover();
-        "permits of a semaphore": permits();
-        "work that may succeed once in a period": done(Ends::Mark), most.claims = 3;
-        "several names, all or nothing": names();
-
-        "the document keeps the first of the reserved tokens":
-            handover(), stored = Stored::First => "each hold has a greater token than those before";
-        "a claim for any free permit, repeated":
-            permits(), takes = Takes::AnyFree => "a claim has one permit at most";
-        "a mark that is looked for by its claim":
-            done(Ends::MarkByClaim) => "a call whose mark stands is not told that its lock was lost";
-        "a lock that is released when the work is done": done(Ends::Release) => ONCE;
-        "a claim that is gone after its period counts as released": done(Ends::MarkOrGoneLater) => ONCE;
-        "names one by one in the order of each caller": names(), order = names::Order::OfCaller => IN_THE_END;
-        "a claim that was given up is not released late": names(), releases_late = false => IN_THE_END;
-
-        "long: several names, three rounds, two late copies": names(), rounds = 3, late_copies = 2;
-        "long: work that may succeed once in a period": done(Ends::Mark);
-        "long: permits, two copies": permits(), most.claims = 4, most.copies = 2;
-    }
-}
-
-/// The first process holds the lock, and others may resume its lease.
-fn held(names: usize) -> Detached {
-    Detached {
-        rules: Rules {
-            late_command: 1,
-            ..Rules::with_expiry(2)
-        },
-        lease: DetachedLease { ttl: 3, min_hold: 0 },
-        extension: 1,
-        names,
-        is_held: true,
-        processes: 3,
-        most: Counts {
-            detaches: 1,
-            resumes: 2,
-            ..Counts::default()
-        },
-        horizon: 4,
-        late_effects: false,
-        order: Order::Reverse,
-        changed: Changed::Nothing,
-    }
-}
-
-/// The first process acquires the lock with the steps of the model.
-fn acquired() -> Detached {
-    Detached {
-        is_held: false,
-        processes: 2,
-        horizon: 1,
-        most: Counts {
-            claims: 1,
-            copies: 2,
-            ..held(1).most
-        },
-        ..held(1)
-    }
-}
-
-fn changed(names: usize, changed: Changed) -> Detached {
-    Detached {
-        changed,
-        ..held(names)
-    }
-}
-
-fn detached() -> Vec<Case> {
-    cases! {
-        "detached leases: two that resume one handle": held(1);
-        "detached leases: another process that wants the lock": held(1), most.claims = 1;
-        "detached leases: copies of requests": held(1), most.copies = 2, horizon = 1;
-        "detached leases: renewals, an extension, a release by handle":
-            held(1), most.renewals = 1, most.extends = 1, most.releases = 1, horizon = 2;
-        "detached leases: commands that take effect late": held(1), late_effects = true, horizon = 2;
-        "detached leases: copies of the request that acquires": acquired();
-        "detached leases: detached again": held(1), most.detaches = 2, most.copies = 1, horizon = 2;
-        "detached leases: two names": held(2), horizon = 2;
-        "detached leases: two names, a copy": held(2), most.copies = 1, horizon = 1;
-
-        "long: detached leases, copies of requests": held(1), most.copies = 2;
-        "long: detached leases, renewals, an extension, a release by handle":
-            held(1), most.renewals = 1, most.extends = 1, most.releases = 1;
-        "long: detached leases, late effects": held(1), late_effects = true;
-        "long: detached leases, detached again": held(1), most.detaches = 2, most.copies = 1;
-        "long: detached leases of two names": held(2);
-        "long: detached leases, another process, a copy": held(1), most.claims = 1, most.copies = 1;
-        "long: detached leases, late effects, an extension, a minimum hold":
-            held(1), late_effects = true, lease.ttl = 2, lease.min_hold = 3, most.extends = 1;
-        "long: detached leases of two names, another process":
-            held(2), processes = 2, most.claims = 1, horizon = 3;
-        "long: detached leases of two names, three that resume, a copy":
-            held(2), most.resumes = 3, most.copies = 1, horizon = 1;
-    }
-}
-
-/// One rule is another one.
-fn broken_detached() -> Vec<Case> {
-    const LASTS: &str = "a detached lease lasts as long as it was granted";
-    const KEPT: &str = "no lease is kept by a resumption that nobody has";
-    const WHOLE: &str = "a process releases no lease that others can resume";
-    const ONE: &str = "one of those that resume a handle gets it";
-    cases! {
-        "a detached lease that keeps the id of the hold":
-            changed(1, Changed::DetachKeepsId), most.renewals = 1, lease.ttl = 4 => LASTS;
-        "a resumed hold that keeps the id of the handle": changed(1, Changed::ResumeKeepsId) => ONE_HOLDER;
-        "a resumed hold that keeps the token": changed(1, Changed::ResumeKeepsToken) => RISES;
-        "an extension by the rule of a renewal":
-            changed(1, Changed::ExtendsLikeRenewal), most.extends = 1 => LASTS;
-        "a detach that looks for the id alone":
-            acquired(), changed = Changed::DetachIgnoresToken => "one process at most resumes a handle";
-        "names that are resumed without an order": changed(2, Changed::Unordered), horizon = 1 => ONE;
-        "a process that resumes no name and releases": changed(2, Changed::LoserReleases), horizon = 1 => ONE;
-        "a process that resumes a part and releases": changed(2, Changed::PartReleases), horizon = 1 => WHOLE;
-        "names that are detached in their order": held(2), order = Order::OfNames => WHOLE;
-        "a resumption that is given back once only": changed(1, Changed::GivesBackOnce) => KEPT;
-        "a resumption that was lost and has a late copy":
-            changed(1, Changed::LoserForgets), most.copies = 1 => KEPT;
-        "a resumption that is given back after it was delivered":
-            changed(1, Changed::GivesBackDelivered) => ONE_HOLDER;
     }
 }

@@ -6,12 +6,7 @@
 mod cases;
 mod check;
 mod commit;
-mod detached;
-mod done;
-mod handover;
 mod lease;
-mod names;
-mod permits;
 mod protocol;
 mod shared;
 

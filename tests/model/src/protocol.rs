@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use self::library::{LATE_COMMAND, MARK_PREFIX, Ms, Row, Then, Until, Value, When};
+use self::library::{LATE_COMMAND, Ms, Row, Then, Value, When};
 
 #[path = "../../../mongolock/src/protocol"]
 #[allow(dead_code, unused_imports, reason = "the models need a part of it")]
@@ -19,8 +19,7 @@ mod library {
 
     pub(super) use apply::apply;
     pub(super) use document::Document;
-    pub(super) use row::{LATE_COMMAND, Row, Then, Until, When};
-    pub(super) use text::{MARK_PREFIX, mark_of};
+    pub(super) use row::{LATE_COMMAND, Row, Then, When};
     pub(super) use value::{Ms, Value};
 }
 
@@ -41,8 +40,6 @@ pub(crate) enum LockId {
     Released,
     /// A claim.
     Claim(ClaimId),
-    /// The mark of work that is done.
-    Done(ClaimId),
 }
 
 /// The document of one name.
@@ -92,15 +89,6 @@ pub(crate) enum Reply {
 /// What an operator's read has found of a hold.
 pub(crate) type Seen = (LockId, Token);
 
-/// How long a detached lease lasts.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct DetachedLease {
-    /// How long it lasts from the command that detaches it, or gives it back.
-    pub(crate) ttl: Time,
-    /// How long the lock stays taken at least, from its acquisition.
-    pub(crate) min_hold: Time,
-}
-
 impl Rules {
     /// The rules of the library, for leases of this length.
     pub(crate) const fn with_expiry(expiry: Time) -> Self {
@@ -142,12 +130,18 @@ impl Rules {
 
     /// A renewal; `false` if the claim does not have the lock.
     pub(crate) fn renew(self, at: &mut Option<Document>, claim: ClaimId, now: Time) -> bool {
-        if self.renewal_overwrites {
-            let (ttl, min_hold) = (self.expiry, 0);
-            return self.rename(at, (claim, None), claim, DetachedLease { ttl, min_hold }, now);
-        }
-        let expiry = self.ms(self.expiry);
-        self.apply(at, When::is(&claim.text()), Then::Renew { expiry }, now)
+        let (when, expiry) = (When::is(&claim.text()), self.ms(self.expiry));
+        let then = if self.renewal_overwrites {
+            let (to, min_hold) = (claim.text(), 0);
+            Then::Rename {
+                to,
+                ttl: expiry,
+                min_hold,
+            }
+        } else {
+            Then::Renew { expiry }
+        };
+        self.apply(at, when, then, now)
     }
 
     /// A release.
@@ -157,52 +151,6 @@ impl Rules {
         if self.apply(at, When::is(&claim.text()), then, now) && self.is_peer {
             *at = None;
         }
-    }
-
-    /// Replaces a claim by the mark of its work, or releases it if the period of the mark is over; `false` if the claim does not
-    /// have the lock.
-    pub(crate) fn mark(self, at: &mut Option<Document>, claim: ClaimId, end: Time, now: Time) -> bool {
-        let until = Until::At(self.ms(end));
-        self.apply(at, When::is(&claim.text()), Then::Mark { until }, now)
-    }
-
-    /// Replaces the id of a hold by the id of a handle: the hold is detached, or a resumption that was given up is given back. With
-    /// a token it is only the hold of this token: a late acquire request can give the lock to the claim once more.
-    pub(crate) fn rename(
-        self,
-        at: &mut Option<Document>,
-        (id, token): (ClaimId, Option<Token>),
-        handle: ClaimId,
-        lease: DetachedLease,
-        now: Time,
-    ) -> bool {
-        let when = When::Own {
-            id: id.text(),
-            token: token.map(i64::from),
-            runs: None,
-        };
-        let then = Then::Rename {
-            to: handle.text(),
-            ttl: self.ms(lease.ttl),
-            min_hold: self.ms(lease.min_hold),
-        };
-        self.apply(at, when, then, now)
-    }
-
-    /// Replaces the id of a handle whose lease runs by the id of a new hold.
-    pub(crate) fn resume(self, at: &mut Option<Document>, handle: ClaimId, new: ClaimId, now: Time) {
-        let then = Then::Adopt {
-            id: new.text(),
-            expiry: self.ms(self.expiry),
-            tokens: 1,
-        };
-        self.apply(at, When::runs(&handle.text()), then, now);
-    }
-
-    /// Sets a later end of a detached lease that runs.
-    pub(crate) fn extend(self, at: &mut Option<Document>, handle: ClaimId, ttl: Time, now: Time) {
-        let ttl = self.ms(ttl);
-        self.apply(at, When::runs(&handle.text()), Then::Extend { ttl }, now);
     }
 
     /// The hold that an operator's read finds at this time of the server.
@@ -265,23 +213,15 @@ impl LockId {
         match self {
             Self::Released => Arc::default(),
             Self::Claim(claim) => claim.text(),
-            Self::Done(claim) => library::mark_of(&claim.text()).into(),
         }
     }
 
     fn of(text: &str) -> Option<Self> {
-        let claim = |number: &str| number.parse().ok().map(ClaimId);
-        match text.strip_prefix(MARK_PREFIX) {
-            _ if text.is_empty() => Some(Self::Released),
-            Some(number) => claim(number).map(Self::Done),
-            None => claim(text).map(Self::Claim),
+        match text {
+            "" => Some(Self::Released),
+            number => number.parse().ok().map(ClaimId).map(Self::Claim),
         }
     }
-}
-
-/// Whether the document has this id.
-pub(crate) fn has_id(document: Option<Document>, id: LockId) -> bool {
-    document.is_some_and(|document| document.lock_id == id)
 }
 
 /// The document of this claim, as long as the claim has the lock.

@@ -13,18 +13,8 @@ pub(crate) struct Counts {
     pub(crate) forced: u8,
     /// The primary changes.
     pub(crate) elections: u8,
-    /// A process ends for ever. Where no step is ever due, a crash needs no step of its own.
-    pub(crate) crashes: u8,
     /// A transaction begins.
     pub(crate) transactions: u8,
-    /// A holder detaches its lease.
-    pub(crate) detaches: u8,
-    /// A process begins to resume a handle.
-    pub(crate) resumes: u8,
-    /// A handle is extended.
-    pub(crate) extends: u8,
-    /// A handle is released.
-    pub(crate) releases: u8,
 }
 
 /// Takes a message from those that are on their way: it arrives, or it is lost. `None` if it is not there.

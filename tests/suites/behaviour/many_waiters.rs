@@ -24,6 +24,9 @@ const ADMITTED: usize = 128;
 /// A late reply, which comes before the time after which a reply is overdue.
 const LATE: Duration = Duration::from_secs(1);
 
+/// The number of locks that are more than a process without a change stream asks for by claims.
+const MANY: usize = 100;
+
 const HOUR: i64 = 60 * 60 * 1000;
 
 /// Writes the documents of locks that another process holds for so many milliseconds.
@@ -92,13 +95,12 @@ async fn looking_only(fixture: &Fixture) -> (LockProvider, Commands) {
 
 #[tokio::test]
 async fn a_look_finds_released_expired_and_deleted_locks() {
-    const EACH: usize = 20;
     let fixture = Fixture::mongodb().await;
     for end in ["released", "expired", "deleted"] {
         let (provider, commands) = looking_only(&fixture).await;
-        plant(&fixture, EACH, HOUR).await;
-        let waiters = wait_for(&provider, 0..EACH);
-        // A call asks by some requests of its own before it looks.
+        plant(&fixture, MANY, HOUR).await;
+        let waiters = wait_for(&provider, 0..MANY);
+        // The first calls ask by requests of their own, because they are few.
         let only_looks = || async {
             commands.clear();
             sleep(Duration::from_secs(2)).await;
@@ -118,7 +120,7 @@ async fn a_look_finds_released_expired_and_deleted_locks() {
             fixture.locks().update_many(doc! {}, change).await.unwrap();
         }
         all_served(waiters, AMPLE).await;
-        assert_eq!(claims(&commands), EACH, "{end}: one request each");
+        assert_eq!(claims(&commands), MANY, "{end}: one request each");
         fixture.locks().delete_many(doc! {}).await.unwrap();
     }
 }
@@ -204,8 +206,8 @@ async fn a_call_that_was_never_sent_is_not_busy() {
 async fn a_look_that_fails_is_repeated() {
     let fixture = Fixture::mongodb().await;
     let (provider, commands) = fixture.recorded(|builder| builder.wake_up(false)).await;
-    plant(&fixture, 20, HOUR).await;
-    let waiters = wait_for(&provider, 0..20);
+    plant(&fixture, MANY, HOUR).await;
+    let waiters = wait_for(&provider, 0..MANY);
     until_looked_at(&commands, "0").await;
     // 91: the server shuts down.
     let point = FailPoint::on(&["find"]).always().error_code(91);
@@ -232,8 +234,8 @@ async fn a_look_that_fails_is_repeated() {
 async fn a_damaged_document_does_not_stop_the_look_at_others() {
     let fixture = Fixture::mongodb().await;
     let (provider, commands) = looking_only(&fixture).await;
-    plant(&fixture, 20, HOUR).await;
-    let waiters = wait_for(&provider, 1..20);
+    plant(&fixture, MANY, HOUR).await;
+    let waiters = wait_for(&provider, 1..MANY);
     let damaged = provider.lock(0);
     let damaged = tokio::spawn(async move { damaged.acquire().await.map(drop) });
     until_looked_at(&commands, "0").await;

@@ -65,9 +65,7 @@ const LONG_FUNCTIONS: &[(&str, usize)] = &[
     ("mongolock/src/admin/events/known/tests.rs: a_life_of_a_lock", 67),
     ("mongolock/src/error/text.rs: fmt", 68),
     ("tests/model/src/commit.rs: next_state", 83),
-    ("tests/model/src/done.rs: next_state", 72),
     ("tests/model/src/lease/steps.rs: next_state", 62),
-    ("tests/model/src/names.rs: next_state", 73),
 ];
 
 /// The room of a file, whose path begins below the `src` of the library.

@@ -34,6 +34,22 @@ impl List {
         self.each(&["lock-long", "lock-long lock-long"], &[&["late*8 cancel"]]);
     }
 
+    /// A claim that goes from the second call to the third one: that of the first call has one token only, because nobody waited when
+    /// it was sent.
+    pub(super) fn hand_overs(&mut self) {
+        let processes = [
+            "lock lock lock, lock",
+            "lock lock kept",
+            "period period period",
+            "lock-least lock-least lock-least",
+            "ab ab ab",
+        ];
+        self.each(&processes, &[&["", "hold*2", "cancel"]]);
+        // The fourth call comes in another period.
+        self.each(&["period period period period"], &[&["hold*3"]]);
+        self.each(&["commit commit commit"], &[&["abort", "unclear", "cancel"]]);
+    }
+
     /// The server rejects commands because of its load.
     pub(super) fn rejections(&mut self) {
         let rejected = [
@@ -81,7 +97,7 @@ impl List {
             "permit1-short-most, permit1",
         ];
         self.each(&bounded, &[&["hold*6"]]);
-        self.each(&["lock period", "period period period"], &[&["hold*2"]]);
+        self.each(&["lock period"], &[&["hold*2"]]);
     }
 
     /// A lock stays taken for a while after a lease that was not released.
