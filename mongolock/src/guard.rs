@@ -223,7 +223,7 @@ impl LockGuard {
     /// [extend](crate::LockProvider::extend) or [release](crate::LockProvider::release) it in any process. Await the result.
     ///
     /// Use it where one piece of work spans several requests or programs, such as a document that a user edits in a browser. The
-    /// guide's page on [editing sessions](crate::guide::editing_sessions) shows it.
+    /// guide's page on [web services](crate::guide::web_service#editing-sessions) shows it.
     ///
     /// The time counts from the server's clock at the request. It may be shorter than the rest of the present lease, and longer
     /// than `max_hold`; a [`min_hold`](crate::DistributedLock::min_hold) is kept. For this process the hold ends as at a release:

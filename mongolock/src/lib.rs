@@ -56,13 +56,12 @@
 //!
 //! # The guide
 //!
-//! Before the first lock: [leases](guide::leases), [choosing an API](guide::choosing_an_api), [fencing](guide::fencing).
+//! Before the first lock: [choosing an API](guide::choosing_an_api), [leases](guide::leases), [fencing](guide::fencing).
 //! Before production: [production](guide::production). When something is wrong: [troubleshooting](guide::troubleshooting).
 //!
-//! By task: [several locks](guide::deadlocks), [permits](guide::permits), [scheduled jobs](guide::jobs),
-//! [web services](guide::web_service), [editing sessions](guide::editing_sessions), [tests](guide::testing),
-//! [metrics, spans and events](guide::observing), [the order of waiters](guide::waiting), and
-//! [sharing locks with .NET](guide::migration).
+//! By task: [several locks](guide::choosing_an_api#several-locks), [permits](guide::choosing_an_api#at-most-n-calls),
+//! [scheduled jobs](guide::jobs), [web services and editing sessions](guide::web_service), [tests](guide::testing),
+//! [metrics, spans and events](guide::observing), [names in other libraries and locks shared with .NET](guide::migration).
 //!
 //! # Features
 //!

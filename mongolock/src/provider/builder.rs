@@ -250,12 +250,12 @@ impl LockProviderBuilder {
     ///
     /// The stream is open only while calls wait, and tells the order between processes as well. With `false`, on a standalone
     /// server, or without the privilege to watch the collection, waiters poll within `retry_interval`, and get their
-    /// [turns by chance](crate::guide::waiting#without-change-streams). While calls wait, an unavailable stream is tried
+    /// [turns by chance](crate::guide::leases#without-change-streams). While calls wait, an unavailable stream is tried
     /// again every 5 minutes, and after any other error after a second.
-    /// [The guide](crate::guide::waiting#what-waiting-costs-the-server) says what a stream costs, and when to switch it off.
+    /// [The guide](crate::guide::leases#what-waiting-costs-the-server) says what a stream costs, and when to switch it off.
     ///
     /// Programs with DistributedLock.MongoDB (.NET) that share the locks always poll, and get few turns beside waiters that are
-    /// woken: see [what to set](crate::guide::waiting#what-to-set).
+    /// woken: see [the guide](crate::guide::migration#what-is-different).
     pub fn wake_up(mut self, wake_up: bool) -> Self {
         self.config.wake_up = wake_up;
         self

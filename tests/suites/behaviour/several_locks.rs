@@ -1,4 +1,4 @@
-//! Several locks in one task, as the guide's page on deadlocks describes them.
+//! Several locks in one task, as the guide describes them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -28,7 +28,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("error", 1292),
     ("fenced", 747),
     ("guard", 182),
-    ("guide", 30),
+    ("guide", 22),
     ("handle", 300),
     ("lock", 463),
     ("meter", 306),
