@@ -262,7 +262,7 @@ impl LockProviderBuilder {
     }
 
     /// Sets the owner that is written into the documents of held locks, for operators and error messages: 1 to 256
-    /// bytes without control characters that do not begin with `done:`; `<host>:<process id>` by default.
+    /// bytes without control characters that do not begin with `done:` or `kept:`; `<host>:<process id>` by default.
     ///
     /// The owner need not be unique: each acquisition has an id of its own.
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
