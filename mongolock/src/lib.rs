@@ -47,6 +47,7 @@
 //! | [`derive(LockName)`](derive@LockName) | lock names that are declared once and proved to differ |
 //! | [`LockProvider`] | where the locks are kept: [`connect`](LockProvider::connect), [`in_memory`](LockProvider::in_memory) for tests; its [builder](LockProviderBuilder) has the defaults |
 //! | [`DistributedLock`], [`LockSet`], [`Semaphore`] | a lock, several ones all or nothing, up to N permits; awaiting them gives a [`LockGuard`] or a [`Permit`]; all are one type, [`Lock`] |
+//! | [`Leader`] | an election: one leader in all processes |
 //! | [`LockContext`] | the hold around the running code: its token, its loss, commits that are made only under the lock |
 //! | [`FencedCollection`], [`Fenced`] | data that refuses stale writes |
 //! | [`LeaseHandle`] | a lock that outlives its process |
