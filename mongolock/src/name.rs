@@ -53,6 +53,12 @@ impl RenderedName {
         self.template
     }
 
+    /// The name with this template if it has none.
+    pub(crate) fn or_template(self, template: &'static str) -> Self {
+        let template = self.template.or(Some(template));
+        Self { template, ..self }
+    }
+
     /// The name with this text at its end.
     pub(crate) fn with_end(self, end: &str) -> Self {
         let mut name = Renderer {

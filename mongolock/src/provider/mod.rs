@@ -206,9 +206,11 @@ impl LockProvider {
         self.of_kind(Permits::new(RenderedName::new(name), permits))
     }
 
-    /// Makes the election of this name: its leader holds the lock of the name. The name is a value as for [`lock`](Self::lock).
+    /// Makes the election of this name: its leader holds the lock of the name. The name is a value as for [`lock`](Self::lock); in
+    /// metrics and spans its template is `leader:<name>` if it has none of its own.
     pub fn leader(&self, name: impl IntoLockName) -> Leader {
-        Leader::new(self, self.lock(name))
+        let name = RenderedName::new(name).or_template("leader:<name>");
+        Leader::new(self, self.of_kind(One::new(name)))
     }
 
     pub(crate) fn of_kind<K: LockKind>(&self, kind: K) -> Lock<K> {
