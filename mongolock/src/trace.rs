@@ -10,6 +10,7 @@ use tracing::{debug, error, info, trace, warn};
 pub(crate) use self::spans::{
     acquire_ended, acquire_set_span, acquire_span, hold_ended, hold_set_span, hold_span, resume_span,
 };
+use crate::error::meaning::Meaning;
 use crate::{FencingToken, LockError, LossReason, lock_id, permit_id};
 
 macro_rules! target {
@@ -32,7 +33,7 @@ macro_rules! event {
 /// reports for all commands together.
 macro_rules! failure_event {
     ($error:ident, $($event:tt)*) => {
-        if $error.is_rejection() {
+        if $error.meaning() == Meaning::Overloaded {
             event!(debug, $($event)*);
         } else {
             event!(warn, $($event)*);

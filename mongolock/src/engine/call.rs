@@ -14,14 +14,14 @@ use super::lease::{About, Lease};
 use super::shared::Engine;
 use super::words::{self, BusyLock};
 use crate::core::{Ending, Event, Failure, Join, Once, Rules, Time, Waiter, Wanted};
-use crate::error::failure::Failure as Failed;
+use crate::error::meaning::Meaning;
 use crate::few::Few;
 use crate::meter::AcquireOutcome;
 use crate::name::RenderedName;
 use crate::once;
 use crate::options::{OnBusy, Options};
 use crate::protocol::Sight;
-use crate::store::{driver_error, millis};
+use crate::store::millis;
 use crate::timing::COMMAND_LIMIT;
 use crate::{LeaseHandle, LockError, permit_id, task, trace};
 
@@ -133,7 +133,7 @@ impl<'a> Call<'a> {
             span,
         } = self;
         if engine.is_forked() {
-            return Err(Failed::Forked.into_error());
+            return Err(Meaning::Forked.error());
         }
         let options = Arc::clone(&about.options);
         let limit = options.wait_limit();
@@ -341,7 +341,7 @@ impl Counted {
             Err(LockError::Timeout { .. }) => AcquireOutcome::Timeout,
             Err(LockError::Done { .. }) => AcquireOutcome::Done,
             Err(LockError::ShutDown { .. }) => AcquireOutcome::ShutDown,
-            Err(error) if driver_error::is_overload(error) => AcquireOutcome::Overloaded,
+            Err(error) if error.meaning() == Meaning::Overloaded => AcquireOutcome::Overloaded,
             Err(_) => AcquireOutcome::Error,
         };
         if span.is_disabled() {

@@ -8,7 +8,7 @@ use super::lease::{How, Lease};
 use super::shared::Engine;
 use super::words;
 use crate::core::{Ending, Event};
-use crate::error::failure::Failure;
+use crate::error::meaning::Meaning;
 use crate::store::millis;
 use crate::{LeaseHandle, LockError, trace};
 
@@ -70,7 +70,7 @@ impl Hold {
     async fn end(&mut self, how: How, ending: Ending) -> Result<(), LockError> {
         self.is_ended = true;
         if self.engine.is_forked() {
-            return Err(Failure::Forked.into_error());
+            return Err(Meaning::Forked.error());
         }
         if self.lease.has_ended_well() {
             return Ok(());

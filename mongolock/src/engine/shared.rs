@@ -23,7 +23,7 @@ use crate::index_task::IndexTask;
 use crate::meter::Meter;
 use crate::options::Config;
 use crate::probe::Probe;
-use crate::store::driver_error::Refusals;
+use crate::store::refusals::Refusals;
 use crate::store::{Store, has_ended, millis};
 use crate::sync::lock;
 use crate::timing::{INDEX_BUILD_LIMIT, SHUTDOWN_LIMIT};
