@@ -16,7 +16,7 @@ use super::words::{self, BusyLock};
 use crate::core::{Ending, Event, Failure, Join, Once, Rules, Time, Waiter, Wanted};
 use crate::error::meaning::Meaning;
 use crate::few::Few;
-use crate::meter::AcquireOutcome;
+use crate::meter::{AcquireOutcome, Measure};
 use crate::name::RenderedName;
 use crate::once;
 use crate::options::{OnBusy, Options};
@@ -47,7 +47,7 @@ impl<'a> Call<'a> {
         on_busy: OnBusy,
     ) -> Self {
         let names = Few::one(Arc::clone(name.text()));
-        let span = trace::acquire_span(name.text(), name.template(), &engine.owner);
+        let span = trace::acquire_span(std::slice::from_ref(name), 0, &engine.owner);
         let wanted = Wanted::Lock(Arc::clone(name.text()));
         let about = About::new(engine, names, 0, name.template(), options);
         Self {
@@ -87,7 +87,7 @@ impl<'a> Call<'a> {
             return Self::one(engine, name, options, is_inside_hold, on_busy);
         }
         let texts: Vec<Arc<str>> = names.iter().map(|name| Arc::clone(name.text())).collect();
-        let span = trace::acquire_set_span(names, title, &engine.owner);
+        let span = trace::acquire_span(names, title, &engine.owner);
         let wanted = Wanted::All(texts.clone());
         let about = About::new(engine, texts.into(), title, names[title].template(), options);
         Self {
@@ -320,7 +320,7 @@ struct Counted {
 impl Counted {
     fn begin(engine: &Arc<Engine>, lease: &Arc<Lease>) -> Self {
         engine.waiting.fetch_add(1, Ordering::Relaxed);
-        lease.meter().wait_begins();
+        lease.meter().record(Measure::WaitBegins);
         Self {
             engine: Arc::clone(engine),
             lease: Arc::clone(lease),
@@ -356,6 +356,7 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.engine.waiting.fetch_sub(1, Ordering::Relaxed);
-        self.lease.meter().wait_ends(self.outcome, self.waited());
+        let ends = Measure::WaitEnds(self.outcome, self.waited());
+        self.lease.meter().record(ends);
     }
 }

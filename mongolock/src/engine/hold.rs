@@ -9,6 +9,7 @@ use super::shared::Engine;
 use super::words;
 use crate::core::{Ending, Event};
 use crate::error::meaning::Meaning;
+use crate::meter::Measure;
 use crate::store::millis;
 use crate::{LeaseHandle, LockError, trace};
 
@@ -21,7 +22,7 @@ pub(crate) struct Hold {
 
 impl Hold {
     pub(super) fn new(lease: Arc<Lease>, engine: Arc<Engine>) -> Self {
-        lease.meter().hold_begins();
+        lease.meter().record(Measure::HoldBegins);
         Self {
             lease,
             engine,

@@ -128,7 +128,7 @@ impl Engine {
             config,
             owner,
             mark,
-            meter: Meter::new(),
+            meter: Meter::default(),
             warned: Mutex::default(),
             waiting: AtomicUsize::new(0),
             keeper: OnceLock::new(),

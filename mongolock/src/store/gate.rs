@@ -33,7 +33,7 @@ impl Gate {
     pub(super) fn new(servers: Arc<Reachability>, database: &str) -> Self {
         Self {
             is_closed: watch::Sender::new(false),
-            meter: CommandMeter::new(),
+            meter: CommandMeter::default(),
             servers,
             refusal: check_database(database).err(),
         }

@@ -31,7 +31,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("guide", 22),
     ("handle", 300),
     ("lock", 463),
-    ("meter", 306),
+    ("meter", 208),
     ("name", 319),
     ("options", 272),
     ("protocol", 532),
@@ -44,7 +44,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("store/reachability", 690),
     ("store/ttl_index", 283),
     ("timing", 44),
-    ("trace", 359),
+    ("trace", 278),
 ];
 
 /// The files that are larger than [`FILE`].
