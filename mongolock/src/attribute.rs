@@ -307,7 +307,7 @@ async fn unless_skipped(acquiring: Acquiring) -> Result<Option<Acquired>, LockEr
 async fn unless_busy(acquiring: Acquiring) -> Result<Result<Acquired, Busy>, LockError> {
     match acquiring.await {
         Ok(acquired) => Ok(Ok(acquired)),
-        Err(error) => Busy::from_error(error).map(Err),
+        Err(error) => Busy::of(&error).map(Err).ok_or(error),
     }
 }
 

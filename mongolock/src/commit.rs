@@ -9,8 +9,8 @@ use session::{abort, commit, ensure_transaction, send_guard};
 
 use crate::LockError;
 use crate::engine::{CancelShield, Engine, Lease, OpenCommit};
+use crate::error::meaning::Meaning;
 use crate::options::not_once;
-use crate::store::driver_error;
 use crate::store::{GuardChange, GuardOutcome};
 
 const NOT_BEGUN: &str = "the session has no transaction (a standalone server does not support transactions)";
@@ -115,9 +115,7 @@ async fn guard(
             Err(lease.lost_error())
         }
         Ok(GuardOutcome::NotVisible) => Err(none_to_guard(lease, BEGUN_TOO_EARLY)),
-        Err(LockError::Mongo(error)) if driver_error::is_no_transaction(&error) => {
-            Err(none_to_guard(lease, NOT_BEGUN))
-        }
+        Err(error) if error.meaning() == Meaning::NoTransaction => Err(none_to_guard(lease, NOT_BEGUN)),
         Err(error) => Err(error),
     }
 }

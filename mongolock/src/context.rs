@@ -244,10 +244,8 @@ impl LockContext {
         if self.level.view.is_some() {
             (fields.id, fields.token) = (self.name(), self.fencing_token());
         }
-        if self.names().nth(1).is_none() {
-            return trace::hold_span(&fields, self.template());
-        }
-        trace::hold_set_span(&fields, self.template(), &self.names().collect::<Vec<_>>())
+        let several = self.names().nth(1).map(|_| self.names().collect());
+        trace::hold_span(&fields, self.template(), several)
     }
 
     /// Whether the call depends on several leases.

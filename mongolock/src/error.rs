@@ -1,11 +1,12 @@
 mod busy;
-pub(crate) mod codes;
+mod codes;
 pub(crate) mod connection_string;
 pub(crate) mod driver_text;
 mod error_type;
 pub(crate) mod failure;
 mod help;
 mod known;
+pub(crate) mod meaning;
 mod no_server;
 mod text;
 
@@ -370,10 +371,7 @@ impl From<mongodb::error::Error> for LockError {
     fn from(error: mongodb::error::Error) -> Self {
         match error.get_custom::<Self>() {
             Some(own) => own.clone(),
-            None => match failure::Failure::of_unusable_server(&error) {
-                Some(failure) => failure.into_error(),
-                None => Self::Mongo(error),
-            },
+            None => Self::Mongo(error),
         }
     }
 }

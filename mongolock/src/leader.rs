@@ -5,7 +5,6 @@ use tokio::time::sleep;
 
 use crate::lock::DistributedLock;
 use crate::run::OnLost;
-use crate::store::driver_error;
 use crate::timing::CAMPAIGN_PAUSE;
 use crate::{
     LockAdmin, LockContext, LockError, LockEvents, LockFilter, LockInfo, LockOutput, LockProvider, LockState,
@@ -105,7 +104,7 @@ impl Leader {
                     return T::from_lock_error(LockError::ShutDown { name });
                 }
                 Err(LockError::Lost { .. }) => {}
-                Err(error) if driver_error::is_transient(&error) => sleep(CAMPAIGN_PAUSE).await,
+                Err(error) if error.meaning().passes() => sleep(CAMPAIGN_PAUSE).await,
                 Err(error) => return T::from_lock_error(error),
             }
         }

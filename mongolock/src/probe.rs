@@ -4,7 +4,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::LockError;
-use crate::error::failure::Failure;
+use crate::error::meaning::Meaning;
 use crate::store::Store;
 use crate::sync::lock;
 use crate::task;
@@ -35,7 +35,7 @@ impl Probe {
         let mut request = self.request();
         match timeout(PROBE_LIMIT, request.wait_for(Option::is_some)).await {
             Ok(Ok(outcome)) => outcome.clone().unwrap_or(Ok(false)),
-            Ok(Err(_)) => Err(Failure::RuntimeEnded.into_error()),
+            Ok(Err(_)) => Err(Meaning::RuntimeEnded.error()),
             Err(_) => Err(self.store.unanswered("`hello` command", PROBE_LIMIT)),
         }
     }

@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tracing::Instrument;
 
 use crate::LockError;
-use crate::error::failure::Failure;
+use crate::error::meaning::Meaning;
 use crate::timing::{DEAD_CONNECTION, NO_REPLY};
 pub(crate) use tokio::spawn;
 
@@ -181,7 +181,7 @@ pub(crate) fn joined<T>(ended: Result<Result<T, LockError>, JoinError>) -> Resul
     ended.unwrap_or_else(|ended| match ended.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
         // The runtime is shutting down, and the task with it.
-        Err(_) => Err(Failure::RuntimeEnded.into_error()),
+        Err(_) => Err(Meaning::RuntimeEnded.error()),
     })
 }
 

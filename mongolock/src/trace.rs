@@ -7,9 +7,8 @@ use mongodb::Namespace;
 use tokio::time::Instant;
 use tracing::{debug, error, info, trace, warn};
 
-pub(crate) use self::spans::{
-    acquire_ended, acquire_set_span, acquire_span, hold_ended, hold_set_span, hold_span, resume_span,
-};
+pub(crate) use self::spans::{acquire_ended, acquire_span, hold_ended, hold_span, resume_span};
+use crate::error::meaning::Meaning;
 use crate::{FencingToken, LockError, LossReason, lock_id, permit_id};
 
 macro_rules! target {
@@ -23,19 +22,29 @@ mod spans;
 /// One event. Its message begins with its name, because `tracing-subscriber` does not print the name itself, and operators
 /// look for it in their logs.
 macro_rules! event {
-    ($level:ident, $name:literal, { $($fields:tt)* }, $text:literal) => {
+    ($level:ident: $name:literal, $text:literal, $($fields:tt)*) => {
         $level!(name: $name, target: target!(), { $($fields)* }, concat!($name, ": ", $text))
+    };
+}
+
+/// An event of one hold.
+macro_rules! hold_event {
+    ($level:ident: $name:literal, $text:literal, $hold:ident $($fields:tt)*) => {
+        event!(
+            $level: $name, $text,
+            lock.name = $hold.name(), lock.permit = $hold.permit(), lock.token = $hold.token() $($fields)*
+        )
     };
 }
 
 /// A failure that is repeated: a warning, unless the server has rejected the command for overload, which `mongolock.overloaded`
 /// reports for all commands together.
 macro_rules! failure_event {
-    ($error:ident, $($event:tt)*) => {
-        if $error.is_rejection() {
-            event!(debug, $($event)*);
+    ($kind:ident: $name:literal, $text:literal, $error:ident, $($fields:tt)*) => {
+        if $error.meaning() == Meaning::Overloaded {
+            $kind!(debug: $name, $text, $($fields)*, error = %$error.with_cause());
         } else {
-            event!(warn, $($event)*);
+            $kind!(warn: $name, $text, $($fields)*, error = %$error.with_cause());
         }
     };
 }
@@ -79,276 +88,198 @@ impl HoldFields<'_> {
 
 pub(crate) fn waiting(name: &str, remaining: Option<Duration>, pause: Duration) {
     event!(
-        debug,
-        "mongolock.waiting",
-        { lock.name = name, remaining_ms = remaining.map(millis), pause_ms = millis(pause) },
-        "another holder has the lock, waiting"
+        debug: "mongolock.waiting", "another holder has the lock, waiting",
+        lock.name = name, remaining_ms = remaining.map(millis), pause_ms = millis(pause),
     );
 }
 
 pub(crate) fn retrying(name: &str, error: &LockError, pause: Duration) {
     failure_event!(
-        error,
-        "mongolock.retrying",
-        { lock.name = name, error = %error.with_cause(), pause_ms = millis(pause) },
-        "lock attempt failed, retrying"
+        event: "mongolock.retrying", "lock attempt failed, retrying", error,
+        lock.name = name, pause_ms = millis(pause)
     );
 }
 
 /// A command with the requests of several calls has failed, and each of them goes alone.
 pub(crate) fn split(requests: usize, error: &LockError) {
     event!(
-        debug,
-        "mongolock.split",
-        { requests = requests, error = %error.with_cause() },
-        "a command with several requests failed, each is sent alone"
+        debug: "mongolock.split", "a command with several requests failed, each is sent alone",
+        requests = requests, error = %error.with_cause(),
     );
 }
 
 /// The server has rejected commands of the provider for overload, the first one so long ago.
 pub(crate) fn overloaded(rejected: u64, since: Duration) {
     event!(
-        warn,
-        "mongolock.overloaded",
-        { rejected = rejected, since_ms = millis(since) },
-        "MongoDB rejects commands for overload, they are repeated"
+        warn: "mongolock.overloaded", "MongoDB rejects commands for overload, they are repeated",
+        rejected = rejected, since_ms = millis(since),
     );
 }
 
 /// A query that looks at the locks of several waiters has failed.
 pub(crate) fn look_failed(locks: usize, first: &str, error: &LockError, pause: Duration) {
     failure_event!(
-        error,
-        "mongolock.retrying",
-        { locks = locks, lock.name = permit_id::shown(first), error = %error.with_cause(), pause_ms = millis(pause) },
-        "a look at awaited locks failed, it is repeated"
+        event: "mongolock.retrying", "a look at awaited locks failed, it is repeated", error,
+        locks = locks, lock.name = permit_id::shown(first), pause_ms = millis(pause)
     );
 }
 
 pub(crate) fn acquired(hold: &HoldFields<'_>) {
-    event!(
-        debug,
-        "mongolock.acquired",
-        { lock.name = hold.name(), lock.permit = hold.permit(), lock.owner = hold.owner(), lock.token = hold.token() },
-        "lock acquired"
-    );
+    hold_event!(debug: "mongolock.acquired", "lock acquired", hold, lock.owner = hold.owner());
 }
 
 /// A detached lease was resumed.
 pub(crate) fn resumed(hold: &HoldFields<'_>) {
-    event!(
-        debug,
-        "mongolock.resumed",
-        { lock.name = hold.name(), lock.permit = hold.permit(), lock.owner = hold.owner(), lock.token = hold.token() },
-        "detached lease resumed"
-    );
+    hold_event!(debug: "mongolock.resumed", "detached lease resumed", hold, lock.owner = hold.owner());
 }
 
 /// The lease of a hold was detached, and nothing in this process renews it any more.
 pub(crate) fn detached(hold: &HoldFields<'_>, lock_id: &str, ttl: Duration) {
     let owner = lock_id::owner(lock_id).unwrap_or_default();
-    event!(
-        debug,
-        "mongolock.detached",
-        {
-            lock.name = hold.name(), lock.permit = hold.permit(), lock.owner = owner, lock.token = hold.token(),
-            held_ms = hold.held_ms(), ttl_ms = millis(ttl),
-        },
-        "lease detached"
+    hold_event!(
+        debug: "mongolock.detached", "lease detached", hold,
+        lock.owner = owner, held_ms = hold.held_ms(), ttl_ms = millis(ttl),
     );
 }
 
 pub(crate) fn renewed(hold: &HoldFields<'_>) {
-    event!(
-        trace,
-        "mongolock.renewed",
-        { lock.name = hold.name(), lock.token = hold.token() },
-        "lease renewed"
-    );
+    hold_event!(trace: "mongolock.renewed", "lease renewed", hold);
 }
 
 pub(crate) fn released(hold: &HoldFields<'_>) {
-    event!(
-        debug,
-        "mongolock.released",
-        { lock.name = hold.name(), lock.permit = hold.permit(), lock.token = hold.token(), held_ms = hold.held_ms() },
-        "lock released"
-    );
+    hold_event!(debug: "mongolock.released", "lock released", hold, held_ms = hold.held_ms());
 }
 
 /// A detached lease was released by its handle.
 pub(crate) fn handle_released(id: &str, lock_id: &str) {
     let (name, permit) = (permit_id::shown(id), permit_id::number(id));
     event!(
-        debug,
-        "mongolock.released",
-        { lock.name = name, lock.permit = permit, lock.owner = lock_id::owner(lock_id) },
-        "detached lease released"
+        debug: "mongolock.released", "detached lease released",
+        lock.name = name, lock.permit = permit, lock.owner = lock_id::owner(lock_id),
     );
 }
 
 /// The server has confirmed the mark of work that may succeed only once.
 pub(crate) fn done(hold: &HoldFields<'_>) {
-    event!(
-        debug,
-        "mongolock.done",
-        { lock.name = hold.name(), lock.owner = hold.owner(), lock.token = hold.token(), held_ms = hold.held_ms() },
-        "work done, lock marked"
+    hold_event!(
+        debug: "mongolock.done", "work done, lock marked", hold,
+        lock.owner = hold.owner(), held_ms = hold.held_ms(),
     );
 }
 
 pub(crate) fn done_retrying(hold: &HoldFields<'_>, error: &LockError, pause: Duration) {
     failure_event!(
-        error,
-        "mongolock.done_retrying",
-        {
-            lock.name = hold.name(), lock.token = hold.token(), error = %error.with_cause(),
-            pause_ms = millis(pause),
-        },
-        "the work is done, and marking the lock failed, retrying"
+        hold_event: "mongolock.done_retrying", "the work is done, and marking the lock failed, retrying", error,
+        hold, pause_ms = millis(pause)
     );
 }
 
 pub(crate) fn detach_retrying(hold: &HoldFields<'_>, error: &LockError, pause: Duration) {
     failure_event!(
-        error,
-        "mongolock.detach_retrying",
-        {
-            lock.name = hold.name(), lock.token = hold.token(), error = %error.with_cause(),
-            pause_ms = millis(pause),
-        },
-        "detaching the lease failed, retrying"
+        hold_event: "mongolock.detach_retrying", "detaching the lease failed, retrying", error,
+        hold, pause_ms = millis(pause)
     );
 }
 
 pub(crate) fn done_failed(hold: &HoldFields<'_>, error: &LockError) {
-    event!(
-        error,
-        "mongolock.done_failed",
-        { lock.name = hold.name(), lock.token = hold.token(), error = %error.with_cause() },
-        "the work is done, and the lock was not marked, the work may run again"
+    hold_event!(
+        error: "mongolock.done_failed", "the work is done, and the lock was not marked, the work may run again", hold,
+        error = %error.with_cause(),
     );
 }
 
 /// A query has found a permit beyond the number that a caller gives.
 pub(crate) fn permits_differ(name: &str, permits: u32, seen: u32) {
     event!(
-        warn,
-        "mongolock.permits_differ",
-        { lock.name = name, permits = permits, seen = seen },
-        "another caller of the semaphore gives a larger number of permits"
+        warn: "mongolock.permits_differ", "another caller of the semaphore gives a larger number of permits",
+        lock.name = name, permits = permits, seen = seen,
     );
 }
 
 /// A call with `once_per` came so close to the boundary between two periods that the next one may come in the same.
 pub(crate) fn close_to_boundary(name: &str, period: Duration) {
     event!(
-        warn,
-        "mongolock.close_to_boundary",
-        { lock.name = name, period_ms = millis(period) },
-        "a call came within 1 % of the boundary between two periods, periods may be missed"
+        warn: "mongolock.close_to_boundary", "a call came within 1 % of the boundary between two periods, periods may be missed",
+        lock.name = name, period_ms = millis(period),
     );
 }
 
 /// A hold was lost.
 pub(crate) fn lost(hold: &HoldFields<'_>, reason: LossReason) {
-    event!(
-        warn,
-        "mongolock.lost",
-        {
-            lock.name = hold.name(), lock.permit = hold.permit(), lock.token = hold.token(), held_ms = hold.held_ms(),
-            reason = reason.as_str(),
-        },
-        "the lease ended before the work did"
+    hold_event!(
+        warn: "mongolock.lost", "the lease ended before the work did", hold,
+        held_ms = hold.held_ms(), reason = reason.as_str(),
     );
 }
 
 /// An operator has released a lock by force.
 pub(crate) fn forced(name: &str) {
     event!(
-        info,
-        "mongolock.forced",
-        { lock.name = permit_id::shown(name), lock.permit = permit_id::number(name) },
-        "an operator released the lock by force"
+        info: "mongolock.forced", "an operator released the lock by force",
+        lock.name = permit_id::shown(name), lock.permit = permit_id::number(name),
     );
 }
 
 /// An operator has released all locks of an owner by force.
 pub(crate) fn owner_forced(owner: &str, locks: u64) {
     event!(
-        info,
-        "mongolock.forced",
-        { lock.owner = owner, locks = locks },
-        "an operator released all locks of an owner by force"
+        info: "mongolock.forced", "an operator released all locks of an owner by force",
+        lock.owner = owner, locks = locks,
     );
 }
 
 /// The write of a stale holder was refused.
 pub(crate) fn stale(collection: &Namespace, token: FencingToken, seen: FencingToken) {
     event!(
-        warn,
-        "mongolock.stale",
-        { collection = %collection, lock.token = token.get(), seen = seen.get() },
-        "the write of a stale lock holder was refused"
+        warn: "mongolock.stale", "the write of a stale lock holder was refused",
+        collection = %collection, lock.token = token.get(), seen = seen.get(),
     );
 }
 
 pub(crate) fn renewal_failed(locks: usize, first: &str, error: &LockError) {
     failure_event!(
-        error,
-        "mongolock.renewal_failed",
-        { locks = locks, lock.name = permit_id::shown(first), error = %error.with_cause() },
-        "renewal failed, retrying while the leases last"
+        event: "mongolock.renewal_failed", "renewal failed, retrying while the leases last", error,
+        locks = locks, lock.name = permit_id::shown(first)
     );
 }
 
 /// A renewal has waited for a connection of the application's client for more than a third of the lease.
 pub(crate) fn renewal_waiting(locks: usize, first: &str, waited: Duration) {
     event!(
-        warn,
-        "mongolock.renewal_waiting",
-        { locks = locks, lock.name = permit_id::shown(first), waited_ms = millis(waited) },
-        "a renewal waits for a connection, the application may use all of the client's"
+        warn: "mongolock.renewal_waiting", "a renewal waits for a connection, the application may use all of the client's",
+        locks = locks, lock.name = permit_id::shown(first), waited_ms = millis(waited),
     );
 }
 
 pub(crate) fn release_failed(locks: usize, first: &str, error: &LockError) {
     event!(
-        warn,
-        "mongolock.release_failed",
-        { locks = locks, lock.name = permit_id::shown(first), error = %error.with_cause() },
-        "release failed, the leases will expire"
+        warn: "mongolock.release_failed", "release failed, the leases will expire",
+        locks = locks, lock.name = permit_id::shown(first), error = %error.with_cause(),
     );
 }
 
 pub(crate) fn wake_up_failed(error: &LockError) {
     event!(
-        debug,
-        "mongolock.wake_up_failed",
-        { error = %error.with_cause() },
-        "change stream unavailable, falling back to polling"
+        debug: "mongolock.wake_up_failed", "change stream unavailable, falling back to polling",
+        error = %error.with_cause(),
     );
 }
 
 /// The collection of the locks has a collation.
 pub(crate) fn collation(locale: &str) {
     event!(
-        warn,
-        "mongolock.index",
-        { locale = locale },
-        "the collection has a collation, different names may be one lock"
+        warn: "mongolock.index", "the collection has a collation, different names may be one lock",
+        locale = locale,
     );
 }
 
 pub(crate) fn index(is_ready: bool, state: &dyn std::fmt::Debug) {
     if is_ready {
-        event!(debug, "mongolock.index", { state = ?state }, "TTL index ready");
+        event!(debug: "mongolock.index", "TTL index ready", state = ?state);
     } else {
         event!(
-            warn,
-            "mongolock.index",
-            { state = ?state },
-            "no TTL index, documents of unused locks are not removed"
+            warn: "mongolock.index", "no TTL index, documents of unused locks are not removed",
+            state = ?state,
         );
     }
 }

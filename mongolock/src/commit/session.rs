@@ -12,7 +12,7 @@ use super::{Made, NOT_BEGUN, ended, none_to_guard};
 use crate::LockError;
 use crate::backoff::Backoff;
 use crate::engine::{Lease, OpenCommit};
-use crate::store::driver_error;
+use crate::error::meaning::{Meaning, NO_WRITES_PERFORMED, is_max_time_expired, is_rejected};
 use crate::store::reply::{labelled, with_label};
 use crate::store::{GuardChange, GuardOutcome, Store};
 use crate::timing::{COMMIT_LIMIT, COMMIT_NO_REPLY};
@@ -65,7 +65,7 @@ async fn replace_open(store: &Store, session: &mut ClientSession) {
     while session.start_transaction().await.is_ok() {
         let begun = store.begin_transaction(session).await;
         let _ = session.abort_transaction().await;
-        let is_rejected = begun.is_err_and(|error| driver_error::is_rejected(&error));
+        let is_rejected = begun.is_err_and(|error| is_rejected(&error));
         if !is_rejected || !repetitions.next().await {
             return;
         }
@@ -84,7 +84,7 @@ pub(super) async fn send_guard(
     loop {
         lease.ensure_may_commit()?;
         match timeout(COMMIT_NO_REPLY, store.guard(lease.keys(), change, session)).await {
-            Ok(Err(LockError::Mongo(error))) if driver_error::is_rejected(&error) => {
+            Ok(Err(LockError::Mongo(error))) if is_rejected(&error) => {
                 if !repetitions.next().await {
                     return Err(with_label(&error, TRANSIENT_TRANSACTION_ERROR).into());
                 }
@@ -123,23 +123,24 @@ pub(super) async fn commit(
         };
         store.note(&Err::<(), _>(error.clone().into()));
         // The driver sends a commit again after a failed connection, and may return the rejection of the repetition.
-        let is_rejected = driver_error::is_rejected(&error);
+        let was_rejected = is_rejected(&error);
         was_unknown |= error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
-            || is_rejected && !error.contains_label(driver_error::NO_WRITES_PERFORMED);
-        if (is_unknown(&error) || is_rejected) && repetitions.next().await {
+            || was_rejected && !error.contains_label(NO_WRITES_PERFORMED);
+        if (is_unknown(&error) || was_rejected) && repetitions.next().await {
             continue;
         }
         let was_aborted = error.contains_label(TRANSIENT_TRANSACTION_ERROR);
-        let has_transaction = !was_aborted && !driver_error::is_no_transaction(&error);
+        let is_missing = Meaning::of(&error) == Meaning::NoTransaction;
+        let has_transaction = !was_aborted && !is_missing;
         if has_transaction && !was_unknown {
             end_open(store, session).await;
         }
         if !was_unknown || was_aborted {
             ended(open, false);
         }
-        return Err(if driver_error::is_no_transaction(&error) {
+        return Err(if is_missing {
             none_to_guard(lease, NOT_BEGUN)
-        } else if is_rejected && was_unknown {
+        } else if was_rejected && was_unknown {
             with_label(&error, UNKNOWN_TRANSACTION_COMMIT_RESULT).into()
         } else {
             error.into()
@@ -175,7 +176,7 @@ impl Repetitions {
 
 /// Whether the outcome of the commit is unknown for another reason than the time limit that the caller has set for it.
 fn is_unknown(error: &Error) -> bool {
-    error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) && !driver_error::is_max_time_expired(error)
+    error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) && !is_max_time_expired(error)
 }
 
 /// Whether the primary has committed the transaction, but its write concern cannot be met: too few members, or unknown tags. The

@@ -14,14 +14,14 @@ use super::lease::{About, Lease};
 use super::shared::Engine;
 use super::words::{self, BusyLock};
 use crate::core::{Ending, Event, Failure, Join, Once, Rules, Time, Waiter, Wanted};
-use crate::error::failure::Failure as Failed;
+use crate::error::meaning::Meaning;
 use crate::few::Few;
-use crate::meter::AcquireOutcome;
+use crate::meter::{AcquireOutcome, Measure};
 use crate::name::RenderedName;
 use crate::once;
 use crate::options::{OnBusy, Options};
 use crate::protocol::Sight;
-use crate::store::{driver_error, millis};
+use crate::store::millis;
 use crate::timing::COMMAND_LIMIT;
 use crate::{LeaseHandle, LockError, permit_id, task, trace};
 
@@ -47,7 +47,7 @@ impl<'a> Call<'a> {
         on_busy: OnBusy,
     ) -> Self {
         let names = Few::one(Arc::clone(name.text()));
-        let span = trace::acquire_span(name.text(), name.template(), &engine.owner);
+        let span = trace::acquire_span(std::slice::from_ref(name), 0, &engine.owner);
         let wanted = Wanted::Lock(Arc::clone(name.text()));
         let about = About::new(engine, names, 0, name.template(), options);
         Self {
@@ -87,7 +87,7 @@ impl<'a> Call<'a> {
             return Self::one(engine, name, options, is_inside_hold, on_busy);
         }
         let texts: Vec<Arc<str>> = names.iter().map(|name| Arc::clone(name.text())).collect();
-        let span = trace::acquire_set_span(names, title, &engine.owner);
+        let span = trace::acquire_span(names, title, &engine.owner);
         let wanted = Wanted::All(texts.clone());
         let about = About::new(engine, texts.into(), title, names[title].template(), options);
         Self {
@@ -133,7 +133,7 @@ impl<'a> Call<'a> {
             span,
         } = self;
         if engine.is_forked() {
-            return Err(Failed::Forked.into_error());
+            return Err(Meaning::Forked.error());
         }
         let options = Arc::clone(&about.options);
         let limit = options.wait_limit();
@@ -320,7 +320,7 @@ struct Counted {
 impl Counted {
     fn begin(engine: &Arc<Engine>, lease: &Arc<Lease>) -> Self {
         engine.waiting.fetch_add(1, Ordering::Relaxed);
-        lease.meter().wait_begins();
+        lease.meter().record(Measure::WaitBegins);
         Self {
             engine: Arc::clone(engine),
             lease: Arc::clone(lease),
@@ -341,7 +341,7 @@ impl Counted {
             Err(LockError::Timeout { .. }) => AcquireOutcome::Timeout,
             Err(LockError::Done { .. }) => AcquireOutcome::Done,
             Err(LockError::ShutDown { .. }) => AcquireOutcome::ShutDown,
-            Err(error) if driver_error::is_overload(error) => AcquireOutcome::Overloaded,
+            Err(error) if error.meaning() == Meaning::Overloaded => AcquireOutcome::Overloaded,
             Err(_) => AcquireOutcome::Error,
         };
         if span.is_disabled() {
@@ -356,6 +356,7 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.engine.waiting.fetch_sub(1, Ordering::Relaxed);
-        self.lease.meter().wait_ends(self.outcome, self.waited());
+        let ends = Measure::WaitEnds(self.outcome, self.waited());
+        self.lease.meter().record(ends);
     }
 }

@@ -18,7 +18,7 @@ use crate::LockError;
 use crate::core::limits::NO_REPLY;
 use crate::core::{Event, Fault, Look, Saw, Span};
 use crate::protocol::{Name, Order};
-use crate::store::driver_error::Refusals;
+use crate::store::refusals::Refusals;
 use crate::store::{NotRun, Store};
 use crate::sync::lock;
 use crate::task::reply_within;

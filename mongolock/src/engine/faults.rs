@@ -4,12 +4,13 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mongodb::error::{ErrorKind, WriteFailure};
+
 use crate::LockError;
 use crate::core::limits::SLOW;
 use crate::core::{Fault, FaultKind, Span};
-use crate::error::failure::Failure;
+use crate::error::meaning::{Meaning, is_max_time_expired};
 use crate::store::NotRun;
-use crate::store::driver_error;
 
 /// What an error of a command with this limit says, if the server has refused the user for that time. Of a group of rows that may go
 /// apart it may refuse one.
@@ -18,12 +19,12 @@ pub(super) fn fault(failed: NotRun, limit: Span, is_group: bool, refused_for: Du
         error,
         may_be_applied,
     } = failed;
-    let kind = if is_group && driver_error::is_of_statement(&error) {
+    let kind = if is_group && is_of_statement(&error) {
         FaultKind::Blocked
     } else {
         kind(&error, may_be_applied, refused_for)
     };
-    let is_out_of_time = limit < SLOW && driver_error::is_delayed(&error);
+    let is_out_of_time = limit < SLOW && is_delayed(&error);
     let error: Arc<dyn Error + Send + Sync> = if is_out_of_time {
         Arc::new(OutOfTime(error))
     } else {
@@ -52,7 +53,7 @@ pub(super) fn is_out_of_time(fault: &Fault) -> bool {
 
 /// A command had no reply within its limit, or its runtime has ended.
 pub(super) fn no_reply(waited: Duration) -> Fault {
-    let error = Failure::no_reply("command", waited).into_error();
+    let error = LockError::no_reply("command", waited);
     let kind = FaultKind::Unclear;
     Fault {
         kind,
@@ -61,27 +62,32 @@ pub(super) fn no_reply(waited: Duration) -> Fault {
 }
 
 fn kind(error: &LockError, may_be_applied: bool, refused_for: Duration) -> FaultKind {
-    let may_be_applied = may_be_applied || driver_error::is_untrusted(error);
-    let was_not_applied = !may_be_applied && driver_error::was_not_applied(error);
-    let is_lasting = !is_of_driver(error) || driver_error::is_useless(error, refused_for);
-    match error {
-        LockError::CorruptDocument { .. } => FaultKind::Damaged,
-        _ if error.is_rejection() => FaultKind::Overloaded {
-            may_be_applied: !was_not_applied,
-        },
-        _ if is_lasting && may_be_applied => FaultKind::Damaged,
-        _ if is_lasting => FaultKind::Lasting,
+    let meaning = error.meaning();
+    // A reply of one of two replica sets is not trusted.
+    let is_unclear = may_be_applied || meaning == Meaning::TwoSets && error.may_be_applied();
+    let may_be_applied = is_unclear || error.may_be_applied();
+    match meaning {
+        _ if matches!(error, LockError::CorruptDocument { .. }) => FaultKind::Damaged,
+        Meaning::Overloaded => FaultKind::Overloaded { may_be_applied },
+        _ if meaning.is_useless(refused_for) && is_unclear => FaultKind::Damaged,
+        _ if meaning.is_useless(refused_for) => FaultKind::Lasting,
+        _ if is_unclear => FaultKind::Unclear,
+        Meaning::Blocked => FaultKind::Blocked,
+        Meaning::Unreachable | Meaning::NoSet => FaultKind::Unreachable { may_be_applied },
         _ if may_be_applied => FaultKind::Unclear,
-        _ if driver_error::is_blocked_document(error) => FaultKind::Blocked,
-        _ if driver_error::is_unreachable(error) => FaultKind::Unreachable {
-            may_be_applied: !was_not_applied,
-        },
-        _ if was_not_applied => FaultKind::NotApplied,
-        _ => FaultKind::Unclear,
+        _ => FaultKind::NotApplied,
     }
 }
 
-/// Whether it is an error of the driver or a missing reply, and not one of a document.
-fn is_of_driver(error: &LockError) -> bool {
-    matches!(error, LockError::Mongo(_))
+/// Whether the server has refused one statement of a command, and not the command.
+fn is_of_statement(error: &LockError) -> bool {
+    matches!(error, LockError::Mongo(error)
+        if matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteError(_))))
+}
+
+/// Whether the server has ended a request while another operation blocked the document, or at its limit: a majority had not
+/// confirmed the write by then.
+fn is_delayed(error: &LockError) -> bool {
+    error.meaning() == Meaning::Blocked
+        || matches!(error, LockError::Mongo(error) if is_max_time_expired(error))
 }

@@ -8,7 +8,8 @@ use super::lease::{How, Lease};
 use super::shared::Engine;
 use super::words;
 use crate::core::{Ending, Event};
-use crate::error::failure::Failure;
+use crate::error::meaning::Meaning;
+use crate::meter::Measure;
 use crate::store::millis;
 use crate::{LeaseHandle, LockError, trace};
 
@@ -21,7 +22,7 @@ pub(crate) struct Hold {
 
 impl Hold {
     pub(super) fn new(lease: Arc<Lease>, engine: Arc<Engine>) -> Self {
-        lease.meter().hold_begins();
+        lease.meter().record(Measure::HoldBegins);
         Self {
             lease,
             engine,
@@ -70,7 +71,7 @@ impl Hold {
     async fn end(&mut self, how: How, ending: Ending) -> Result<(), LockError> {
         self.is_ended = true;
         if self.engine.is_forked() {
-            return Err(Failure::Forked.into_error());
+            return Err(Meaning::Forked.error());
         }
         if self.lease.has_ended_well() {
             return Ok(());

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::backoff::Backoff;
 use crate::store::Store;
-use crate::store::driver_error::{self, Refusals};
+use crate::store::refusals::Refusals;
 use crate::timing::{MARK_OVERDUE, RELEASE_REPLY_LIMIT};
 use crate::{LockError, task};
 
@@ -30,9 +30,9 @@ where
             Ok(Err(error)) => error,
             Err(_) => store.no_reply(request, begun.elapsed()),
         };
-        is_repetition |= !driver_error::was_not_applied(&error);
+        is_repetition |= error.may_be_applied();
         let is_last = begun.elapsed() >= RELEASE_REPLY_LIMIT;
-        if is_last || refusals.end(Instant::now(), &error) || driver_error::is_closed(&error) {
+        if is_last || refusals.end(Instant::now(), &error) || error.is_closed() {
             return Err(error);
         }
         sleep(backoff.next()).await;

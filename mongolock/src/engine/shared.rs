@@ -23,7 +23,7 @@ use crate::index_task::IndexTask;
 use crate::meter::Meter;
 use crate::options::Config;
 use crate::probe::Probe;
-use crate::store::driver_error::Refusals;
+use crate::store::refusals::Refusals;
 use crate::store::{Store, has_ended, millis};
 use crate::sync::lock;
 use crate::timing::{INDEX_BUILD_LIMIT, SHUTDOWN_LIMIT};
@@ -128,7 +128,7 @@ impl Engine {
             config,
             owner,
             mark,
-            meter: Meter::new(),
+            meter: Meter::default(),
             warned: Mutex::default(),
             waiting: AtomicUsize::new(0),
             keeper: OnceLock::new(),

@@ -8,7 +8,7 @@ use super::home::tell;
 use super::shared::Engine;
 use crate::core::Event;
 use crate::protocol::Name;
-use crate::store::{StreamFilter, driver_error};
+use crate::store::StreamFilter;
 use crate::sync::lock;
 use crate::trace;
 
@@ -56,7 +56,7 @@ pub(super) async fn watch(engine: Weak<Engine>, number: u32, names: Option<Vec<N
         Ok(news) => news,
         Err(error) => {
             closed.disarm();
-            let is_lasting = driver_error::is_unavailable_stream(&error);
+            let is_lasting = error.meaning().is_without_streams();
             tell(Box::new(move || trace::wake_up_failed(&error)));
             present.apply(Event::Closed { is_lasting });
             return;

@@ -12,9 +12,9 @@ use super::reports::shown;
 use super::shared::Engine;
 use crate::core::limits::SLOW;
 use crate::core::{Cause, Ended, Failure, Fault, MS, Seen, Span};
-use crate::error::failure::{Failure as StoreFailure, HoldEnd};
+use crate::error::failure::Failure as StoreFailure;
+use crate::error::meaning::Meaning;
 use crate::protocol::Id;
-use crate::store::driver_error;
 use crate::{Busy, FencingToken, LockError, LossReason, lock_id};
 
 /// A lock that is held, as a call has seen it.
@@ -46,7 +46,7 @@ pub(super) fn failed(
     let fault = fault.filter(|(_, fault)| seen.is_none() || !is_out_of_time(fault));
     let is_newer = |age: &Span| fault.is_none_or(|(fault, _)| age <= fault);
     let error = fault.map(|(_, fault)| error_of(fault));
-    let error = error.filter(|error| !driver_error::is_no_reply(error));
+    let error = error.filter(|error| error.meaning() != Meaning::NoReply);
     let busy = || BusyLock(busy(engine, name, own.as_deref(), seen));
     let cause = match failure.cause {
         // Only its own lease matters to a resumption, and no reply has said what has become of it.
@@ -117,24 +117,17 @@ pub(super) fn unended(
         Ok(_) => return None,
         Err(fault) => fault.or_else(|| lease.last_fault()),
     };
-    let (request, end) = match how {
-        How::Release => ("release", None),
-        How::Mark => ("mark", Some(HoldEnd::Mark)),
-        How::Detach => ("detachment", Some(HoldEnd::Detach)),
+    let request = match how {
+        How::Release => "release",
+        How::Mark => "mark",
+        How::Detach => "detachment",
     };
     let source = fault.as_ref().map(error_of);
     let source = source.unwrap_or_else(|| engine.store.no_reply(request, waited));
-    let Some(end) = end else { return Some(source) };
-    let is_refused = fault.is_some_and(|fault| fault.kind.is_lasting());
-    let failure = StoreFailure::Unended {
-        end: if is_refused && end == HoldEnd::Mark {
-            HoldEnd::Refused
-        } else {
-            end
-        },
-        name: lease.name().to_owned(),
-        left: lease.options.expiry,
-        source,
-    };
-    Some(failure.into_error())
+    if how == How::Release {
+        return Some(source);
+    }
+    let is_refused = how == How::Mark && fault.is_some_and(|fault| fault.kind.is_lasting());
+    let left = (!is_refused).then_some(lease.options.expiry);
+    Some(StoreFailure::unended(request, lease.name(), left, source))
 }

@@ -85,9 +85,9 @@ impl Busy {
         }
     }
 
-    /// The value for an error that says that the lock is busy; every other error is returned.
-    pub(crate) fn from_error(error: LockError) -> Result<Self, LockError> {
-        match error {
+    /// The value for an error that says that the lock is busy.
+    pub(crate) fn of(error: &LockError) -> Option<Self> {
+        match error.clone() {
             LockError::Busy {
                 name,
                 holder,
@@ -102,14 +102,14 @@ impl Busy {
                 held_for,
                 remaining,
                 ..
-            } => Ok(Self {
+            } => Some(Self {
                 name,
                 holder,
                 in_this_process,
                 held_for,
                 remaining,
             }),
-            other => Err(other),
+            _ => None,
         }
     }
 }

@@ -1,100 +1,91 @@
-//! The server's codes that the library knows, and what they mean to a request that is repeated.
+//! The server's codes that the library knows, and what they mean.
 //!
-//! A code that is not in [`FINAL`] passes: it is repeated while there is time. The names are those of the server's
+//! A code that is not here passes: the command is repeated while there is time. The names are those of the server's
 //! `error_codes.yml`; an error without a name there has a description in parentheses.
 
-pub(crate) const BAD_VALUE: i32 = 2;
-pub(crate) const UNAUTHORIZED: i32 = 13;
-pub(crate) const AUTHENTICATION_FAILED: i32 = 18;
-/// Atlas refuses a log-in or a right with a code of its own.
-const ATLAS_ERROR: i32 = 8000;
-pub(crate) const ILLEGAL_OPERATION: i32 = 20;
-pub(crate) const NAMESPACE_NOT_FOUND: i32 = 26;
-pub(crate) const MAX_TIME_EXPIRED: i32 = 50;
-/// "Waiting for replication timed out": the outcome of the write is not known.
-pub(crate) const WRITE_CONCERN_TIMEOUT: i32 = 64;
-pub(crate) const WRITE_CONFLICT: i32 = 112;
-pub(crate) const DOCUMENT_VALIDATION_FAILURE: i32 = 121;
-/// The server has rejected a command for overload.
-pub(crate) const OVERLOADED: i32 = 462;
-pub(crate) const DUPLICATE_KEY: i32 = 11000;
-pub(crate) const DATABASE_DIFFERS_IN_CASE: i32 = 13297;
-pub(crate) const OUT_OF_DISK_SPACE: i32 = 14031;
-/// A `$switch` has no branch for a document.
-pub(crate) const NO_BRANCH: i32 = 40066;
-/// "The $changeStream stage is only supported on replica sets".
-pub(crate) const NO_CHANGE_STREAMS: i32 = 40573;
-/// The server no longer has the beginning of a change stream, or can no longer find it.
-pub(crate) const HISTORY_LOST: [i32; 3] = [286, 280, 260];
-/// "Type mismatch", and `$add` and `$subtract` with a value that is neither a number nor a date.
-pub(crate) const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];
+use super::meaning::Meaning;
 
-/// Why a repetition cannot succeed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Final {
-    /// The server refuses the user. Rights and passwords are changed, so this is final only after
-    /// [`REFUSAL_LIMIT`](crate::timing::REFUSAL_LIMIT).
-    User,
-    /// The document, the collection or the request has to be changed.
-    Request,
-    /// The server does not know the command, or a part of it.
-    Unsupported,
-}
+pub(super) const OUT_OF_TIME: i32 = 50;
+pub(super) const OVERLOADED: i32 = 462;
 
-/// The codes of refusals that do not pass by themselves, with the name of each and the reason.
-const FINAL: [(i32, Final); 23] = [
+const MEANINGS: [(i32, Meaning); 36] = [
     // BadValue: the server is too old for a value of the command, or too new.
-    (BAD_VALUE, Final::Request),
+    (2, Meaning::Unsupported),
     // FailedToParse: the server is too old for the command.
-    (9, Final::Unsupported),
+    (9, Meaning::Unsupported),
     // UserNotFound: the user does not exist.
-    (11, Final::User),
-    // Unauthorized: the user lacks a right.
-    (UNAUTHORIZED, Final::User),
+    (11, Meaning::LogIn),
+    // Unauthorized: the user lacks a right, or nobody has logged in.
+    (13, Meaning::Right),
     // TypeMismatch: a field of the document is damaged.
-    (WRONG_TYPE[0], Final::Request),
+    (14, Meaning::WrongType),
     // AuthenticationFailed: the log-in is refused.
-    (AUTHENTICATION_FAILED, Final::User),
+    (18, Meaning::LogIn),
+    // IllegalOperation: there is no transaction, or there are none on this server.
+    (20, Meaning::NoTransaction),
+    // NamespaceNotFound: there is no collection.
+    (26, Meaning::NoCollection),
+    // MaxTimeMSExpired: the time of the command has passed, often behind another one on its document.
+    (OUT_OF_TIME, Meaning::OutOfTime),
     // CommandNotFound: the server is too old for the command.
-    (59, Final::Unsupported),
+    (59, Meaning::Unsupported),
     // InvalidNamespace: the name of the collection is invalid.
-    (73, Final::Request),
+    (73, Meaning::Request),
+    // IndexOptionsConflict: another index has the keys.
+    (85, Meaning::IndexConflict),
+    // IndexKeySpecsConflict: another index has the name.
+    (86, Meaning::IndexConflict),
+    // WriteConflict: a transaction, or a write beside it, has changed the document.
+    (112, Meaning::Conflict),
     // CommandNotSupported: the server has no such command, or not in its role.
-    (115, Final::Unsupported),
+    (115, Meaning::Unsupported),
     // DocumentValidationFailure: a validator refuses the document.
-    (DOCUMENT_VALIDATION_FAILURE, Final::Request),
+    (121, Meaning::Validator),
     // CommandNotSupportedOnView: the collection is a view.
-    (166, Final::Request),
+    (166, Meaning::Request),
     // InvalidPipelineOperator: the server is too old for the update.
-    (168, Final::Unsupported),
+    (168, Meaning::Unsupported),
+    // InvalidResumeToken: the server cannot find the beginning of the change stream.
+    (260, Meaning::HistoryLost),
+    // ChangeStreamFatalError: the server cannot go on with the change stream.
+    (280, Meaning::HistoryLost),
+    // ChangeStreamHistoryLost: the server no longer has the beginning of the change stream.
+    (286, Meaning::HistoryLost),
     // APIStrictError: the client allows only commands that the library does not need.
-    (323, Final::Request),
+    (323, Meaning::Request),
+    // IngressRequestRateLimitExceeded: the server rejects commands for overload.
+    (OVERLOADED, Meaning::Overloaded),
     // AtlasError: Atlas refuses the log-in or the right.
-    (ATLAS_ERROR, Final::User),
+    (8000, Meaning::Right),
     // CannotGrowDocumentInCappedNamespace: the collection is capped.
-    (10003, Final::Request),
+    (10003, Meaning::Request),
     // BSONObjectTooLarge: the document is too large.
-    (10334, Final::Request),
+    (10334, Meaning::Request),
     // DuplicateKey: a unique index refuses the document.
-    (DUPLICATE_KEY, Final::Request),
+    (11000, Meaning::DuplicateKey),
     // DatabaseDifferCase: a database whose name differs in upper and lower case exists.
-    (DATABASE_DIFFERS_IN_CASE, Final::Request),
+    (13297, Meaning::DatabaseCase),
+    // OutOfDiskSpace: the disk of the server is full.
+    (14031, Meaning::FullDisk),
     // (not a number): a field of the document is damaged.
-    (WRONG_TYPE[1], Final::Request),
+    (16554, Meaning::WrongType),
     // (not a date): a field of the document is damaged.
-    (WRONG_TYPE[2], Final::Request),
+    (16556, Meaning::WrongType),
     // (undefined variable): the server is too old for `$$NOW`.
-    (17276, Final::Unsupported),
+    (17276, Meaning::Unsupported),
     // KeyTooLong: the name of the lock is too long for the index.
-    (17280, Final::Request),
+    (17280, Meaning::Request),
+    // (no branch of a `$switch`): a statement has stopped at a document.
+    (40066, Meaning::NoBranch),
     // (unrecognized stage): the server is too old for the update.
-    (40324, Final::Unsupported),
+    (40324, Meaning::Unsupported),
+    // (no change streams): the server is no member of a replica set.
+    (40573, Meaning::NoStreams),
 ];
 
-/// Why a request that has ended with this code is not repeated; `None` for a code that passes.
-pub(crate) fn finality(code: i32) -> Option<Final> {
-    let known = FINAL.iter().find(|(known, _)| *known == code);
-    known.map(|(_, finality)| *finality)
+pub(super) fn meaning(code: i32) -> Meaning {
+    let known = MEANINGS.iter().find(|(known, _)| *known == code);
+    known.map_or(Meaning::Other, |(_, meaning)| *meaning)
 }
 
 #[cfg(test)]
@@ -103,26 +94,15 @@ mod tests {
 
     #[test]
     fn each_code_stands_once() {
-        assert!(FINAL.is_sorted_by(|(one, _), (next, _)| one < next));
+        assert!(MEANINGS.is_sorted_by(|(one, _), (next, _)| one < next));
     }
 
     #[test]
     fn a_code_that_is_not_known_passes() {
-        for code in [
-            215,
-            314,
-            117,
-            365,
-            371,
-            12586,
-            12587,
-            10107,
-            OVERLOADED,
-            OUT_OF_DISK_SPACE,
-        ] {
-            assert_eq!(finality(code), None, "{code}");
+        for code in [215, 314, 117, 365, 371, 12586, 12587, 10107, OVERLOADED, 14031] {
+            assert!(meaning(code).passes(), "{code}");
         }
-        assert_eq!(finality(UNAUTHORIZED), Some(Final::User));
-        assert_eq!(finality(DUPLICATE_KEY), Some(Final::Request));
+        assert!(meaning(13).is_refusal());
+        assert!(meaning(11000).is_final());
     }
 }

@@ -1,35 +1,11 @@
 //! What the driver's errors say, without the commands and replies that they quote.
 
-use mongodb::error::{Error, ErrorKind, SYSTEM_OVERLOADED_ERROR, WriteFailure};
+use mongodb::error::{Error, ErrorKind, WriteFailure};
 
-use super::codes::{BAD_VALUE, Final, OVERLOADED, UNAUTHORIZED, finality};
 use super::no_server;
 
 /// The longest text of the server that is repeated, in characters.
 const MOST: usize = 300;
-
-/// The server's code for a log-in with a wrong user or password, as a text quotes it of which no typed error is left.
-const AUTHENTICATION_FAILED: &str = "code: 18,";
-
-/// Whether the server has rejected a command for overload. The driver gives the label also to connections that fail before
-/// the handshake, which can have many reasons.
-pub(crate) fn says_overloaded(error: &Error) -> bool {
-    coded(error).is_some_and(|(code, ..)| code == OVERLOADED || error.contains_label(SYSTEM_OVERLOADED_ERROR))
-}
-
-/// Whether the server has access control, and nobody has logged in.
-pub(crate) fn is_without_user(error: &Error) -> bool {
-    coded(error)
-        .is_some_and(|(code, _, message)| code == UNAUTHORIZED && message.contains("requires authentication"))
-}
-
-/// Whether the server does not know a command of this library, or an expression in it.
-pub(crate) fn is_unsupported(error: &Error) -> bool {
-    coded(error).is_some_and(|(code, _, message)| {
-        // A value that is wrong has many reasons.
-        finality(code) == Some(Final::Unsupported) || code == BAD_VALUE && message.contains("NOW")
-    })
-}
 
 /// The code of an error of the server, and the code's name and message.
 pub(crate) fn coded(error: &Error) -> Option<(i32, &str, &str)> {
@@ -46,11 +22,18 @@ pub(crate) fn coded(error: &Error) -> Option<(i32, &str, &str)> {
     }
 }
 
+/// The code of an error of the server with its name, as a text shows it.
+pub(crate) fn shown_code(error: &Error) -> Option<String> {
+    Some(match coded(error)? {
+        (code, "", _) => format!("error {code}"),
+        (code, name, _) => format!("error {code}, {name}"),
+    })
+}
+
 /// One sentence about an error: its code, the code's name, and its words.
 pub(crate) fn sentence(error: &Error) -> String {
-    match coded(error) {
-        Some((code, "", _)) => format!("error {code}: {}", words(error)),
-        Some((code, name, _)) => format!("error {code}, {name}: {}", words(error)),
+    match shown_code(error) {
+        Some(code) => format!("{code}: {}", words(error)),
         None => words(error),
     }
 }
@@ -64,25 +47,9 @@ pub(crate) fn words(error: &Error) -> String {
     }
     match &*error.kind {
         ErrorKind::ConnectionPoolCleared { message, .. } => shortened(cause_of_clearing(message)),
+        ErrorKind::InvalidArgument { message, .. } => shortened(message),
         ErrorKind::ServerSelection { message, .. } => shortened(&no_server::of_selection(message)),
         kind => shortened(&kind.to_string()),
-    }
-}
-
-/// Whether the driver has refused a connection because the log-in on another one was refused.
-pub(crate) fn is_refused_elsewhere(error: &Error) -> bool {
-    match &*error.kind {
-        ErrorKind::ConnectionPoolCleared { message, .. } => message.contains(AUTHENTICATION_FAILED),
-        _ => false,
-    }
-}
-
-/// Whether the driver has refused a connection before the command was sent. It has the same kind of error for a
-/// connection that it closes while a command waits for its reply.
-pub(crate) fn is_refused_connection(error: &Error) -> bool {
-    match &*error.kind {
-        ErrorKind::ConnectionPoolCleared { message, .. } => message.starts_with("Connection pool for "),
-        _ => false,
     }
 }
 
@@ -98,7 +65,9 @@ fn without_command(message: &str) -> String {
 
 /// The error that has cleared a pool, without its labels and causes.
 fn cause_of_clearing(message: &str) -> &str {
-    let (_, cause) = message.split_once("failed with: Kind: ").unwrap_or(("", message));
+    let (_, cause) = message
+        .split_once("failed with: Meaning: ")
+        .unwrap_or(("", message));
     cause.split_once(", labels: ").map_or(cause, |(cause, _)| cause)
 }
 
@@ -130,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_cause_of_a_cleared_pool_is_named() {
-        let cleared = "Connection pool for a:1 cleared because another operation failed with: Kind: SCRAM failure: no., \
+        let cleared = "Connection pool for a:1 cleared because another operation failed with: Meaning: SCRAM failure: no., \
                        labels: {}, source: Some(Error { kind: Command(CommandError { code: 18, code_name: \"A\" }) })";
         assert_eq!(cause_of_clearing(cleared), "SCRAM failure: no.");
     }

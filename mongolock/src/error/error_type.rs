@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use mongodb::error::{Error, ErrorKind};
+use mongodb::error::Error;
 
-use super::driver_text::coded;
 use super::failure::Failure;
+use super::meaning::{Meaning, code};
 use crate::LockError;
 
 /// The value that the convention has for an error without one of its own.
@@ -30,36 +30,20 @@ impl LockError {
 }
 
 fn of_driver(error: &Error) -> Cow<'static, str> {
-    if let Some(failure) = Failure::of(error) {
-        return of_failure(failure);
-    }
-    if let Some((code, ..)) = coded(error) {
+    // A failure that the library has found itself may have an error of the server behind it.
+    let cause = Failure::of(error).and_then(|failure| failure.source.as_deref()?.downcast_ref());
+    if let Some(code) = code(cause.unwrap_or(error)) {
         return code.to_string().into();
     }
-    let name = match &*error.kind {
-        ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. } => "connection",
-        ErrorKind::ServerSelection { .. } => "unreachable",
-        ErrorKind::Authentication { .. } => "authentication",
+    let name = match Meaning::of(error) {
+        Meaning::Connection | Meaning::NoConnection => "connection",
+        Meaning::NoServer | Meaning::Unreachable | Meaning::WrongServer | Meaning::NoSet => "unreachable",
+        Meaning::LogIn => "authentication",
+        Meaning::NoReply => "no_reply",
+        Meaning::Overloaded => "overloaded",
+        Meaning::EndedRuntime | Meaning::RuntimeEnded => "runtime_ended",
+        Meaning::Closed => "shut_down",
         _ => OTHER,
-    };
-    name.into()
-}
-
-fn of_failure(failure: &Failure) -> Cow<'static, str> {
-    let name = match failure {
-        Failure::BlockedDocument { source, .. } => return of_driver(source),
-        Failure::Unended { source, .. } => return source.error_type(),
-        Failure::NoReply { .. } => "no_reply",
-        Failure::Overloaded { .. } => "overloaded",
-        Failure::Unreachable { .. } | Failure::NoSet { .. } | Failure::WrongSet { .. } => "unreachable",
-        Failure::RefusedLogIn { .. } => "authentication",
-        Failure::EndedRuntime | Failure::RuntimeEnded => "runtime_ended",
-        Failure::Closed => "shut_down",
-        Failure::Forked => "forked",
-        Failure::StreamEnded
-        | Failure::NoStreams
-        | Failure::ConnectionString { .. }
-        | Failure::TwoSets { .. } => OTHER,
     };
     name.into()
 }
@@ -68,10 +52,10 @@ fn of_failure(failure: &Failure) -> Cow<'static, str> {
 mod tests {
     use std::time::Duration;
 
+    use mongodb::error::ErrorKind;
     use serde_json::{from_value, json};
 
     use super::*;
-    use crate::store::driver_error::blocked;
 
     /// The driver makes an error of the server only from its reply.
     fn of_server(code: i32) -> Error {
@@ -82,7 +66,10 @@ mod tests {
     #[test]
     fn an_error_of_the_server_has_its_code() {
         assert_eq!(LockError::Mongo(of_server(13)).error_type(), "13");
-        assert_eq!(blocked("n", of_server(50)).error_type(), "50");
+        assert_eq!(
+            Failure::blocked("n", of_server(50)).into_error().error_type(),
+            "50"
+        );
     }
 
     #[test]

@@ -1,142 +1,50 @@
+use std::error::Error as StdError;
 use std::io;
 use std::time::Duration;
 
 use mongodb::error::{Error, ErrorKind};
 
+use super::meaning::Meaning;
 use super::no_server;
-use crate::LockError;
 use crate::duration::Rounded;
-
-/// The kind of the error for a server that this version of the driver does not use.
-const UNUSABLE: io::ErrorKind = io::ErrorKind::Unsupported;
-
-/// What is said about a log-in that the server has refused.
-pub(super) const REFUSED_LOG_IN: &str = "MongoDB refused the login";
+use crate::{LockError, permit_id};
 
 /// A failure that this library has found itself. It travels inside an I/O error of the driver, so that
 /// [`LockError::Mongo`] holds every failure of MongoDB.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    /// A request without any reply.
-    #[error("MongoDB did not answer the {request} within {}{note}", Rounded(*waited))]
-    NoReply {
-        request: String,
-        waited: Duration,
-        /// What is known of the connections, with its own punctuation; empty if nothing is.
-        note: String,
-    },
-    /// A request without an outcome, while the server rejects commands for overload.
-    #[error("MongoDB is overloaded: no outcome of the {request} within {}", Rounded(*waited))]
-    Overloaded { request: String, waited: Duration },
-    /// No server of the deployment can be reached or used.
-    #[error("{}", no_server::said(address, reason, *others))]
-    Unreachable {
-        /// The address of the server whose heartbeat failed last.
-        address: String,
-        /// Why that heartbeat failed.
-        reason: String,
-        kind: io::ErrorKind,
-        /// The number of other servers, which cannot be reached either.
-        others: usize,
-        /// Whether the request was not sent.
-        is_unsent: bool,
-    },
-    /// No server can be reached that has a replica set: this one was started as a member and waits for its first
-    /// configuration.
-    #[error("MongoDB at {address} has no replica set yet")]
-    NoSet { address: String, is_unsent: bool },
-    /// The last log-in was refused, and there was no reply to a request since.
-    #[error("{REFUSED_LOG_IN}")]
-    RefusedLogIn { source: Error },
-    /// No server belongs to the replica set that the connection string names.
-    #[error("MongoDB at {address} belongs to {}; the connection string names `{named}`", set(found.as_deref()))]
-    WrongSet {
-        address: String,
-        /// The set that the server belongs to, if it is a member of one.
-        found: Option<String>,
-        /// The set that the connection string names.
-        named: String,
-    },
-    /// The hosts of the connection string belong to two replica sets, so that each process works with one of them by chance.
-    #[error(
-        "the connection string names two replica sets: {member} belongs to `{joined}`, and {address} to {}",
-        other(set, joined)
-    )]
-    TwoSets {
-        /// A member of the set that this client works with, and the name of the set.
-        member: String,
-        joined: String,
-        /// The host that belongs to the other set, and the name of that one.
-        address: String,
-        set: String,
-        is_unsent: bool,
-    },
-    /// The runtime of the client has ended: the tasks of the driver ended with it.
-    #[error("the MongoDB client belongs to a tokio runtime that has ended")]
-    EndedRuntime,
-    /// A task that ended with its runtime before the reply: the outcome of its request is not known.
-    #[error("the tokio runtime ended before MongoDB answered")]
-    RuntimeEnded,
-    /// A command that was in flight when its provider ended, or that came later: its outcome is not known.
-    #[error("the provider was shut down before MongoDB answered")]
-    Closed,
-    /// A call of a process that was made by `fork` after its provider.
-    #[error("the provider belongs to the process that has forked this one")]
-    Forked,
-    /// A command that ran out of time or into a conflict at the document of a lock, while MongoDB works.
-    #[error("an open transaction or another long operation blocks the document of lock `{name}`")]
-    BlockedDocument { name: String, source: Error },
-    /// A hold whose end MongoDB has not confirmed, or has refused.
-    #[error("{}", unended(*end, name, *left))]
-    Unended {
-        end: HoldEnd,
-        name: String,
-        /// The time for which the lock stays taken at most, if no other command ends it.
-        left: Duration,
-        source: LockError,
-    },
-    /// A change stream whose collection was dropped or renamed.
-    #[error("the change stream ended with its collection")]
-    StreamEnded,
-    /// A change stream of locks in memory.
-    #[error("locks in memory have no change streams")]
-    NoStreams,
-    /// A connection string that the driver does not accept.
-    #[error("the MongoDB connection string is invalid: {reason}")]
-    ConnectionString { reason: String, help: &'static str },
+#[error("{text}")]
+pub(crate) struct Failure {
+    pub(super) meaning: Meaning,
+    text: String,
+    pub(super) help: &'static str,
+    io: io::ErrorKind,
+    /// Whether the request was not sent.
+    pub(super) is_unsent: bool,
+    pub(super) source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// How a hold should have ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HoldEnd {
-    Mark,
-    /// By a mark, which MongoDB has refused for good: the lock is released.
-    Refused,
-    Detach,
+impl Meaning {
+    /// The error of a failure that this library has found itself, and of which nothing else is known.
+    pub(crate) fn error(self) -> LockError {
+        Failure::new(self, self.fact()).into_error()
+    }
 }
 
 impl Failure {
-    pub(crate) fn no_reply(request: &str, waited: Duration) -> Self {
-        Self::NoReply {
-            request: request.to_owned(),
-            waited,
-            note: String::new(),
+    fn new(meaning: Meaning, text: impl Into<String>) -> Self {
+        Self {
+            meaning,
+            text: text.into(),
+            help: meaning.help(),
+            io: meaning.io(),
+            is_unsent: matches!(meaning, Meaning::WrongServer | Meaning::EndedRuntime),
+            source: None,
         }
     }
 
-    /// The failure for a server that the driver refuses to use, as it says when it selects a server.
-    pub(super) fn of_unusable_server(error: &Error) -> Option<Self> {
-        let ErrorKind::ServerSelection { message, .. } = &*error.kind else {
-            return None;
-        };
-        let (address, reason) = message.strip_prefix("Server at ")?.split_once(' ')?;
-        Some(Self::Unreachable {
-            address: address.to_owned(),
-            reason: reason.to_owned(),
-            kind: UNUSABLE,
-            others: 0,
-            is_unsent: true,
-        })
+    fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
     }
 
     /// The failure inside an error of the driver, if this library has made that error.
@@ -150,101 +58,115 @@ impl Failure {
     /// The error for callers. It is not a `From`, because the compiler would list that to users among the errors that
     /// `?` converts.
     pub(crate) fn into_error(self) -> LockError {
-        LockError::Mongo(io::Error::new(self.io_kind(), self).into())
+        LockError::Mongo(io::Error::new(self.io, self).into())
     }
 
-    /// Whether another attempt may succeed without intervention.
-    pub(crate) fn is_transient(&self) -> bool {
-        match self {
-            Self::RefusedLogIn { .. }
-            | Self::WrongSet { .. }
-            | Self::TwoSets { .. }
-            | Self::EndedRuntime
-            | Self::Forked
-            | Self::NoStreams
-            | Self::Unreachable { kind: UNUSABLE, .. } => false,
-            Self::NoReply { .. }
-            | Self::Overloaded { .. }
-            | Self::Unreachable { .. }
-            | Self::NoSet { .. }
-            | Self::RuntimeEnded
-            | Self::Closed
-            | Self::BlockedDocument { .. }
-            | Self::Unended { .. }
-            | Self::StreamEnded
-            | Self::ConnectionString { .. } => true,
+    /// A request without any reply. The note says what is known of the connections, with its own punctuation.
+    pub(crate) fn no_reply(request: &str, waited: Duration, note: &str) -> Self {
+        let waited = Rounded(waited);
+        let text = format!("MongoDB did not answer the {request} within {waited}{note}");
+        Self::new(Meaning::NoReply, text)
+    }
+
+    /// A request without an outcome, while the server rejects commands for overload.
+    pub(crate) fn overloaded(request: &str, waited: Duration) -> Self {
+        let waited = Rounded(waited);
+        let text = format!("MongoDB is overloaded: no outcome of the {request} within {waited}");
+        Self::new(Meaning::Overloaded, text)
+    }
+
+    /// No server of the deployment can be reached: neither the one whose heartbeat failed last, for this reason, nor so many others.
+    pub(crate) fn unreachable(address: &str, reason: &str, io: io::ErrorKind, others: usize) -> Self {
+        Self {
+            help: no_server::help(reason).unwrap_or(no_server::CHECK),
+            io,
+            ..Self::new(Meaning::Unreachable, no_server::said(address, reason, others))
         }
     }
 
-    /// Whether the request was not sent.
-    pub(crate) fn is_unsent(&self) -> bool {
-        match self {
-            Self::Unreachable { is_unsent, .. }
-            | Self::NoSet { is_unsent, .. }
-            | Self::TwoSets { is_unsent, .. } => *is_unsent,
-            Self::WrongSet { .. } | Self::EndedRuntime => true,
-            _ => false,
-        }
+    /// The only server that can be reached was started as a member of a replica set, and waits for its first configuration.
+    pub(crate) fn no_set(address: &str) -> Self {
+        Self::new(
+            Meaning::NoSet,
+            format!("MongoDB at {address} has no replica set yet"),
+        )
     }
 
-    fn io_kind(&self) -> io::ErrorKind {
-        match self {
-            Self::NoReply { .. } | Self::Overloaded { .. } => io::ErrorKind::TimedOut,
-            Self::Unreachable { kind, .. } => *kind,
-            Self::NoSet { .. } => io::ErrorKind::NotConnected,
-            Self::ConnectionString { .. } | Self::WrongSet { .. } | Self::TwoSets { .. } => {
-                io::ErrorKind::InvalidInput
-            }
-            Self::RefusedLogIn { .. } => io::ErrorKind::PermissionDenied,
-            Self::RuntimeEnded
-            | Self::EndedRuntime
-            | Self::Closed
-            | Self::Forked
-            | Self::BlockedDocument { .. }
-            | Self::Unended { .. }
-            | Self::StreamEnded
-            | Self::NoStreams => io::ErrorKind::Other,
-        }
+    pub(crate) fn unsent(self, is_unsent: bool) -> Self {
+        Self { is_unsent, ..self }
     }
-}
 
-fn unended(end: HoldEnd, name: &str, left: Duration) -> String {
-    let taken = match left {
-        Duration::ZERO => "the lock is no longer taken".to_owned(),
-        left => format!("the lock stays taken for at most {}", Rounded(left)),
-    };
-    match end {
-        HoldEnd::Mark => {
-            format!("MongoDB did not confirm the mark of lock `{name}`, so its work will run again; {taken}")
-        }
-        HoldEnd::Refused => {
-            format!(
-                "MongoDB refused the mark of lock `{name}`, so its work will run again; the lock is released"
-            )
-        }
-        HoldEnd::Detach => format!("MongoDB did not confirm the detachment of lock `{name}`; {taken}"),
+    /// The last log-in was refused, and there was no reply to a request since.
+    pub(crate) fn refused_log_in(source: Error) -> Self {
+        Self::new(Meaning::LogIn, Meaning::LogIn.fact()).caused_by(source)
     }
-}
 
-fn set(found: Option<&str>) -> String {
-    found.map_or_else(
-        || "no replica set".to_owned(),
-        |name| format!("the replica set `{name}`"),
-    )
-}
+    /// No server belongs to the replica set that the connection string names. This one belongs to another set, or to none.
+    pub(crate) fn wrong_set(address: &str, found: Option<&str>, named: &str) -> Self {
+        let found = match found {
+            Some(found) => format!("the replica set `{found}`"),
+            None => "no replica set".to_owned(),
+        };
+        let text = format!("MongoDB at {address} belongs to {found}; the connection string names `{named}`");
+        Self::new(Meaning::WrongServer, text)
+    }
 
-/// The other one of two sets, which may have the same name.
-fn other(set: &str, joined: &str) -> String {
-    if set == joined {
-        "another set of that name".to_owned()
-    } else {
-        format!("`{set}`")
+    /// The hosts of the connection string belong to two replica sets, so that each process works with one of them by chance: a member
+    /// of the set that this client works with, and a host of the other set. The sets may have the same name.
+    pub(crate) fn two_sets((member, joined): (&str, &str), (address, set): (&str, &str)) -> Self {
+        let set = if set == joined {
+            "another set of that name".to_owned()
+        } else {
+            format!("`{set}`")
+        };
+        let text = format!(
+            "the connection string names two replica sets: {member} belongs to `{joined}`, and {address} to {set}"
+        );
+        Self::new(Meaning::TwoSets, text)
+    }
+
+    /// A command that ran out of time or into a conflict at the document of a lock: MongoDB works, and a foreign transaction or another
+    /// long operation has to end first.
+    pub(crate) fn blocked(name: &str, source: Error) -> Self {
+        let name = permit_id::shown(name);
+        let text =
+            format!("an open transaction or another long operation blocks the document of lock `{name}`");
+        Self::new(Meaning::Blocked, text).caused_by(source)
+    }
+
+    /// A hold whose end by this request MongoDB has not confirmed. The lock stays taken for this time at most, if no other command
+    /// ends it; without a time MongoDB has refused the request for good, and the lock is released.
+    pub(crate) fn unended(request: &str, name: &str, left: Option<Duration>, source: LockError) -> LockError {
+        let (what, then) = match left {
+            Some(left) => (
+                "did not confirm",
+                format!("stays taken for at most {}", Rounded(left)),
+            ),
+            None => ("refused", "is released".to_owned()),
+        };
+        let effect = if request == "mark" {
+            ", so its work will run again"
+        } else {
+            ""
+        };
+        let text = format!("MongoDB {what} the {request} of lock `{name}`{effect}; the lock {then}");
+        Self {
+            help: source.help(),
+            ..Self::new(source.meaning(), text).caused_by(source)
+        }
+        .into_error()
+    }
+
+    /// A connection string that the driver does not accept.
+    pub(crate) fn connection_string(reason: &str) -> Self {
+        let text = format!("the MongoDB connection string is invalid: {reason}");
+        Self::new(Meaning::ConnectionString, text)
     }
 }
 
 impl LockError {
     /// The error for a request without any reply: the lock is not known to be held.
     pub(crate) fn no_reply(request: &str, waited: Duration) -> Self {
-        Failure::no_reply(request, waited).into_error()
+        Failure::no_reply(request, waited, "").into_error()
     }
 }

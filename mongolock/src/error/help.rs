@@ -1,19 +1,12 @@
 //! The advice for each error.
 
+use std::io;
+
 use mongodb::error::{Error, ErrorKind};
 
-use super::codes::{
-    DATABASE_DIFFERS_IN_CASE, DOCUMENT_VALIDATION_FAILURE, DUPLICATE_KEY, OUT_OF_DISK_SPACE, UNAUTHORIZED,
-};
 use super::failure::Failure;
-use super::{LockError, LossReason, driver_text, no_server};
-
-/// What to do about a log-in that was refused.
-const LOG_IN: &str = "Check the user name, the password and `authSource` in the connection string.";
-
-/// What to do about a server that rejects commands for overload.
-const OVERLOAD: &str = "Retry later, with fewer calls at a time: MongoDB rejects commands until its load falls, and leases are \
-                        renewed meanwhile.";
+use super::meaning::Meaning;
+use super::{LockError, LossReason, no_server};
 
 impl LockError {
     /// What to do about the error, in one or two sentences for the operator or the developer of the program.
@@ -93,15 +86,13 @@ impl LossReason {
         match self {
             Self::Expired => {
                 "Check what the work has changed and repeat it under a new hold. A longer `expiry` survives longer \
-                 pauses and outages. A detached lease lasts for the time given to `detach` or `extend`. With a \
-                 client of the application the event `mongolock.renewal_waiting` says that it may have used all connections: \
-                 raise `maxPoolSize`, or use `LockProvider::connect`, which has a client of its own."
+                 pauses and outages. If the event `mongolock.renewal_waiting` came before, raise `maxPoolSize`, or use \
+                 `LockProvider::connect`, which has a client of its own."
             }
             Self::Gone => {
-                "Check what the work has changed and repeat it under a new hold. The handle of a detached lease is used up \
-                 by the first `resume` or `release`. Else look for a forced release in the operator's log \
-                 (`mongolock.forced`), and for other programs that write to the lock \
-                 collection."
+                "Check what the work has changed and repeat it under a new hold. The handle of a detached lease is used \
+                 up by the first `resume` or `release`. Else look for a forced release in the operator's log \
+                 (`mongolock.forced`), and for other programs that write to the lock collection."
             }
             Self::ShutDown => {
                 "Repeat the work in another process, or after the restart. `shutdown_after` with a longer grace period lets \
@@ -113,85 +104,72 @@ impl LossReason {
 
 fn mongo_help(error: &Error) -> &'static str {
     match (Failure::of(error), &*error.kind) {
-        (Some(Failure::NoReply { .. }), _) => {
-            "Check that MongoDB can be reached, has a primary and is not overloaded, and that the application leaves \
-             connections of the pool free. With a client of your own, set \
-             `serverSelectionTimeoutMS` below `acquire_timeout` to learn why the driver finds no server; \
-             a client of `LockProvider::connect` reports a server that cannot be reached \
-             within 2 s to a call that does not wait."
-        }
-        (Some(Failure::NoSet { .. }), _) => {
-            "Run `rs.initiate()` in `mongosh` once: the server was started with `--replSet`. A member that has just started \
-             again needs a moment."
-        }
-        (Some(Failure::Unreachable { reason, .. }), _) => no_server::help(reason).unwrap_or(no_server::CHECK),
-        (Some(Failure::Overloaded { .. }), _) => OVERLOAD,
-        (None, _) if driver_text::says_overloaded(error) => OVERLOAD,
-        (Some(Failure::RefusedLogIn { .. }), _) | (None, ErrorKind::Authentication { .. }) => LOG_IN,
-        (None, _) if driver_text::is_refused_elsewhere(error) => LOG_IN,
-        (Some(Failure::TwoSets { .. }), _) => {
-            "Name hosts of one replica set in the connection string, in all processes the same set: each process \
-             works with the set that answers it first. `mongosh` shows the members of a host's set with `db.hello().hosts`."
-        }
-        (Some(Failure::WrongSet { .. }), _) => "Correct `replicaSet` in the connection string, or the hosts.",
-        (Some(Failure::EndedRuntime), _) => {
-            "Make the client and the provider on the runtime that uses them: each `#[tokio::test]` has one of its own."
-        }
-        (Some(Failure::RuntimeEnded), _) => "Await the call before the tokio runtime ends.",
-        (Some(Failure::Forked), _) => "Make a provider in each process, after `fork`.",
-        (Some(Failure::Closed), _) => "Await the call before `shutdown`.",
-        (Some(Failure::BlockedDocument { .. }), _) => {
-            "Commit or abort open transactions that changed the lock's document, and look for long operations in \
-             `db.currentOp()`."
-        }
-        (Some(Failure::Unended { source, .. }), _) => source.help(),
-        (Some(Failure::NoStreams), _) => {
-            "Use a replica set or a sharded cluster for the past, for an end, and for waiters."
-        }
-        (Some(Failure::StreamEnded), _) => "Do not drop or rename the lock collection while programs use it.",
-        (Some(Failure::ConnectionString { help, .. }), _) => help,
+        (Some(failure), _) => failure.help,
         (None, ErrorKind::ServerSelection { message, .. }) => {
-            let unknown = "Check that MongoDB runs, can be reached from this host and has a primary.";
-            no_server::help(message).unwrap_or(unknown)
+            no_server::help(message).unwrap_or_else(|| Meaning::of(error).help())
         }
-        (None, _) => help_of_server(error).unwrap_or(
-            "Read the driver's error in `source()`. Transient errors are retried until `acquire_timeout`; others need a \
-             change of the program, the database or the network.",
-        ),
+        (None, _) => Meaning::of(error).help(),
     }
 }
 
-/// What to do about an error with which the server has replied.
-fn help_of_server(error: &Error) -> Option<&'static str> {
-    if driver_text::is_unsupported(error) {
-        return Some(
-            "mongolock needs MongoDB 4.4.2 or newer, or a server that runs update pipelines with `$$NOW`. Amazon DocumentDB, Azure \
-             Cosmos DB and FerretDB are not known to.",
-        );
+impl Meaning {
+    pub(super) fn help(self) -> &'static str {
+        match self {
+            Self::LogIn => "Check the user name, the password and `authSource` in the connection string.",
+            Self::Right => {
+                "Grant the database user the privileges that the guide lists, or name a user and a password in the \
+                 connection string: https://docs.rs/mongolock/latest/mongolock/guide/production/index.html."
+            }
+            Self::Unsupported => {
+                "mongolock needs MongoDB 4.4.2 or newer, or a server that runs update pipelines with `$$NOW`. Amazon \
+                 DocumentDB, Azure Cosmos DB and FerretDB are not known to."
+            }
+            Self::Validator => "Remove the validator of the collection: it must admit all lock documents.",
+            Self::DuplicateKey => "Drop the unique index that the message names: only `_id` may be unique.",
+            Self::DatabaseCase => "Write the name of the database with the case of the one that exists.",
+            Self::FullDisk => "Make room on the disk of MongoDB's primary: requests are repeated meanwhile.",
+            Self::Overloaded => "Retry later, with fewer calls at a time: the load of MongoDB is too high.",
+            Self::NoReply => {
+                "Check that MongoDB can be reached, has a primary and is not overloaded, and that the application leaves \
+                 connections of the pool free. With a client of your own, set `serverSelectionTimeoutMS` below \
+                 `acquire_timeout` to learn why the driver finds no server."
+            }
+            Self::NoServer => "Check that MongoDB runs, can be reached from this host and has a primary.",
+            Self::Unreachable => no_server::CHECK,
+            Self::NoSet => "Run `rs.initiate()` in `mongosh` once, or wait until the member has started.",
+            Self::WrongServer => "Correct `replicaSet` in the connection string, or the hosts.",
+            Self::TwoSets => {
+                "Name hosts of one replica set in the connection string, in all processes the same set: each process \
+                 works with the set that answers it first. `mongosh` shows the members of a host's set with `db.hello().hosts`."
+            }
+            Self::EndedRuntime => {
+                "Make the client and the provider on the runtime that uses them: each `#[tokio::test]` has one of its own."
+            }
+            Self::RuntimeEnded => "Await the call before the tokio runtime ends.",
+            Self::Forked => "Make a provider in each process, after `fork`.",
+            Self::Closed => "Await the call before `shutdown`.",
+            Self::Blocked => "End transactions on the lock's document: `db.currentOp()` shows operations.",
+            Self::NoStreams => "Use a replica set or a sharded cluster: change streams need one.",
+            Self::StreamEnded => "Do not drop or rename the lock collection while programs use it.",
+            Self::ConnectionString => {
+                "Write it on one line as `mongodb://user:password@host:port/database?option=value`, with special \
+                 characters percent-encoded. Files of `tls` options are in PEM, with keys that are not encrypted."
+            }
+            _ => {
+                "Read the driver's error in `source()`. Transient errors are retried until `acquire_timeout`; others need a \
+                 change of the program, the database or the network."
+            }
+        }
     }
-    Some(match driver_text::coded(error)?.0 {
-        UNAUTHORIZED if driver_text::is_without_user(error) => {
-            "Put a user and a password into the connection string: the server has access control."
+
+    /// The kind of the I/O error in which a failure that this library has found itself travels.
+    pub(super) fn io(self) -> io::ErrorKind {
+        match self {
+            Self::NoReply | Self::Overloaded => io::ErrorKind::TimedOut,
+            Self::NoSet => io::ErrorKind::NotConnected,
+            Self::WrongServer | Self::TwoSets | Self::ConnectionString => io::ErrorKind::InvalidInput,
+            Self::LogIn => io::ErrorKind::PermissionDenied,
+            _ => io::ErrorKind::Other,
         }
-        UNAUTHORIZED => {
-            "Grant the database user the privileges that the guide lists: \
-             https://docs.rs/mongolock/latest/mongolock/guide/production/index.html."
-        }
-        DOCUMENT_VALIDATION_FAILURE => {
-            "Remove the validator of the lock collection with `collMod`, or let it admit every document of a lock: a release writes \
-             an empty `lockId`, and a mark one that begins with `done:`."
-        }
-        DUPLICATE_KEY => {
-            "Drop the unique index of the lock collection that the message names: only `_id` is unique there, and every released lock \
-             has the same `lockId`."
-        }
-        DATABASE_DIFFERS_IN_CASE => {
-            "Write the name of the database as that of the one that exists: upper and lower case are not enough to tell two apart."
-        }
-        OUT_OF_DISK_SPACE => {
-            "Make room on the disk of MongoDB's primary, or enlarge it. Requests are repeated meanwhile, until `acquire_timeout`; \
-             a lock is lost if no renewal succeeds before its lease ends."
-        }
-        _ => return None,
-    })
+    }
 }

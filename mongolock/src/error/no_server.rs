@@ -83,6 +83,13 @@ pub(super) fn said(address: &str, reason: &str, others: usize) -> String {
 /// Why no server was selected: the driver shows all that it knows of all servers, and this text names their addresses and why each
 /// one does not serve.
 pub(super) fn of_selection(message: &str) -> String {
+    // The driver refuses to use this server.
+    let unusable = message
+        .strip_prefix("Server at ")
+        .and_then(|server| server.split_once(' '));
+    if let Some((address, reason)) = unusable {
+        return said(address, reason, 0);
+    }
     let servers: Vec<(&str, &str)> = servers(message).collect();
     let is_outage = message.contains("No available servers");
     match servers.as_slice() {

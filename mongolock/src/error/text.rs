@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 
-use super::failure::{Failure, REFUSED_LOG_IN};
-use super::{LockError, LossReason, driver_text, no_server};
+use super::failure::Failure;
+use super::meaning::Meaning;
+use super::{Busy, LockError, LossReason, driver_text, no_server};
 use crate::FencingToken;
 use crate::duration::Rounded;
 use crate::one_line::OneLine;
@@ -15,26 +16,13 @@ use crate::one_line::OneLine;
 impl Display for LockError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Timeout {
-                name,
-                waited,
-                holder,
-                in_this_process,
-                held_for,
-                remaining,
-            } => {
+            Self::Timeout { name, waited, .. } => {
                 write!(f, "lock `{name}` not acquired within {}: ", Rounded(*waited))?;
-                write_held(f, holder.as_deref(), *in_this_process, *held_for, *remaining)
+                write_held(f, self)
             }
-            Self::Busy {
-                name,
-                holder,
-                in_this_process,
-                held_for,
-                remaining,
-            } => {
+            Self::Busy { name, .. } => {
                 write!(f, "lock `{name}` is ")?;
-                write_held(f, holder.as_deref(), *in_this_process, *held_for, *remaining)
+                write_held(f, self)
             }
             Self::Done { name, by, until } => {
                 let until = until
@@ -84,11 +72,6 @@ impl Display for LockError {
 }
 
 impl LockError {
-    /// Whether the server has rejected a command for overload.
-    pub(crate) fn is_rejection(&self) -> bool {
-        matches!(self, Self::Mongo(error) if driver_text::says_overloaded(error))
-    }
-
     /// The text with the words of the driver's error behind it, for events: they have no other place for the source.
     pub(crate) fn with_cause(&self) -> impl Display {
         let cause = self.source().and_then(|cause| cause.downcast_ref::<Error>());
@@ -124,20 +107,17 @@ impl Display for LossReason {
 }
 
 /// Writes who has the lock and what is known of the hold: `held by web-1:2283 (for 12 s, 4.9 s left of its lease)`.
-fn write_held(
-    f: &mut Formatter<'_>,
-    owner: Option<&str>,
-    in_this_process: bool,
-    held_for: Option<Duration>,
-    remaining: Option<Duration>,
-) -> fmt::Result {
-    match owner {
-        _ if in_this_process => f.write_str("held by this process")?,
-        Some(owner) => write!(f, "held by {}", OneLine(owner))?,
+fn write_held(f: &mut Formatter<'_>, error: &LockError) -> fmt::Result {
+    let Some(lock) = Busy::of(error) else {
+        return Ok(());
+    };
+    match lock.holder {
+        _ if lock.in_this_process => f.write_str("held by this process")?,
+        Some(owner) => write!(f, "held by {}", OneLine(&owner))?,
         None => f.write_str("held by an unknown holder")?,
     }
-    let held_for = held_for.map(|held| format!("for {}", Rounded(held)));
-    let remaining = remaining.map(|left| match left {
+    let held_for = lock.held_for.map(|held| format!("for {}", Rounded(held)));
+    let remaining = lock.remaining.map(|left| match left {
         Duration::ZERO => "its last known lease has ended".to_owned(),
         left => format!("{} left of its lease", Rounded(left)),
     });
@@ -153,42 +133,41 @@ fn write_mongo(f: &mut Formatter<'_>, error: &Error) -> fmt::Result {
     if let Some(failure) = Failure::of(error) {
         return failure.fmt(f);
     }
-    match &*error.kind {
-        ErrorKind::Authentication { .. } => f.write_str(REFUSED_LOG_IN),
-        _ if driver_text::is_refused_elsewhere(error) => f.write_str(REFUSED_LOG_IN),
-        ErrorKind::ServerSelection { message, .. } => f.write_str(&no_server::of_selection(message)),
-        ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. } => {
-            f.write_str("the connection to MongoDB failed")
-        }
-        ErrorKind::DnsResolve { .. } => f.write_str("the host name of MongoDB was not resolved"),
-        ErrorKind::InvalidTlsConfig { .. } => f.write_str("the TLS configuration for MongoDB is invalid"),
-        ErrorKind::InvalidArgument { .. } => f.write_str("the MongoDB driver refused an argument"),
-        ErrorKind::Transaction { .. } => f.write_str("the MongoDB transaction failed"),
-        _ if driver_text::says_overloaded(error) => write_code(f, "is overloaded", error),
-        ErrorKind::Command(_) if driver_text::is_without_user(error) => {
-            f.write_str("MongoDB requires a user")
-        }
-        ErrorKind::Command(_) => write_code(f, "refused an operation", error),
-        ErrorKind::Write(WriteFailure::WriteError(_)) => write_code(f, "refused a write", error),
-        ErrorKind::Write(WriteFailure::WriteConcernError(_)) => {
-            write_code(f, "did not confirm a write", error)
-        }
-        _ => f.write_str("a MongoDB operation failed"),
-    }
+    f.write_str(match &*error.kind {
+        ErrorKind::ServerSelection { message, .. } => return f.write_str(&no_server::of_selection(message)),
+        _ if Meaning::of(error) == Meaning::Overloaded => Meaning::Overloaded.fact(),
+        ErrorKind::Command(_) => "MongoDB refused an operation",
+        ErrorKind::Write(WriteFailure::WriteError(_)) => "MongoDB refused a write",
+        ErrorKind::Write(WriteFailure::WriteConcernError(_)) => "MongoDB did not confirm a write",
+        ErrorKind::DnsResolve { .. } => "the host name of MongoDB was not resolved",
+        _ => Meaning::of(error).fact(),
+    })?;
+    driver_text::shown_code(error).map_or(Ok(()), |code| write!(f, " ({code})"))
 }
 
-fn write_code(f: &mut Formatter<'_>, what: &str, error: &Error) -> fmt::Result {
-    match driver_text::coded(error) {
-        Some((code, "", _)) => write!(f, "MongoDB {what} (error {code})"),
-        Some((code, name, _)) => write!(f, "MongoDB {what} (error {code}, {name})"),
-        None => write!(f, "MongoDB {what}"),
+impl Meaning {
+    /// The fact where no error has another one.
+    pub(super) fn fact(self) -> &'static str {
+        match self {
+            Self::LogIn => "MongoDB refused the login",
+            Self::Connection | Self::NoConnection => "the connection to MongoDB failed",
+            Self::Unsent => "the MongoDB driver refused an operation",
+            Self::NoTransaction => "the MongoDB transaction failed",
+            Self::Overloaded => "MongoDB is overloaded",
+            Self::EndedRuntime => "the MongoDB client belongs to a tokio runtime that has ended",
+            Self::RuntimeEnded => "the tokio runtime ended before MongoDB answered",
+            Self::Closed => "the provider was shut down before MongoDB answered",
+            Self::Forked => "the provider belongs to the process that has forked this one",
+            Self::StreamEnded => "the change stream ended with its collection",
+            Self::NoStreams => "locks in memory have no change streams",
+            _ => "a MongoDB operation failed",
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Busy;
 
     #[test]
     fn a_busy_lock_names_its_holder_as_far_as_it_is_known() {

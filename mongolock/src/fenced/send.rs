@@ -8,7 +8,7 @@ use mongodb::results::InsertOneResult;
 
 use super::fence::Seen;
 use super::prepared::{Modify, PreparedWrite, Write};
-use crate::store::driver_error;
+use crate::error::meaning::{Meaning, colliding_values};
 use crate::{LockError, meter, trace};
 
 /// The number of times a write is made when the document is created or deleted between a refusal and its diagnosis.
@@ -85,7 +85,7 @@ impl PreparedWrite<InsertOneOptions> {
         };
         match (inserted, self.change.get("_id")) {
             (Ok(result), _) => Ok(result),
-            (Err(error), Some(id)) if driver_error::is_duplicate_key(&error) => {
+            (Err(error), Some(id)) if Meaning::of(&error) == Meaning::DuplicateKey => {
                 self.diagnose_collision(doc! { "_id": id }, &error, session)
                     .await?;
                 Err(error.into())
@@ -138,11 +138,10 @@ impl<O: Modify> PreparedWrite<O> {
     ) -> Result<Upserted<O::Result>, LockError> {
         let collision = match O::send(self, true, session.as_deref_mut()).await {
             Ok(result) => return Ok(Upserted::Made(result)),
-            Err(error) if driver_error::is_duplicate_key(&error) => error,
+            Err(error) if Meaning::of(&error) == Meaning::DuplicateKey => error,
             Err(error) => return Err(error.into()),
         };
-        let Some(wanted) = driver_error::colliding_values(&collision).filter(|values| self.asks_for(values))
-        else {
+        let Some(wanted) = colliding_values(&collision).filter(|values| self.asks_for(values)) else {
             return Err(collision.into());
         };
         let has_more_conditions = self.query.len() > wanted.len();

@@ -9,10 +9,34 @@ mod recorded;
 #[cfg(not(feature = "metrics"))]
 mod silent;
 
+use std::time::Duration;
+
 #[cfg(feature = "metrics")]
 pub(crate) use recorded::{CommandMeter, LockMeter, Meter, stale_write};
 #[cfg(not(feature = "metrics"))]
 pub(crate) use silent::{CommandMeter, LockMeter, Meter, stale_write};
+
+use crate::LossReason;
+
+/// What is measured of a lock.
+#[derive(Clone, Copy)]
+#[cfg_attr(
+    not(feature = "metrics"),
+    expect(dead_code, reason = "only the feature reads the fields")
+)]
+pub(crate) enum Measure {
+    WaitBegins,
+    /// A call has waited for this time.
+    WaitEnds(AcquireOutcome, Duration),
+    HoldBegins,
+    /// The lock was held for this time.
+    HoldEnds(Duration),
+    Lost(LossReason),
+    /// The hold has passed to another caller of the process, without a command.
+    HandedOver,
+    /// A renewal was confirmed, this time after the one before it.
+    Renewed(Duration),
+}
 
 /// How a call that waited for a lock ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +54,25 @@ pub(crate) enum AcquireOutcome {
     Cancelled,
 }
 
+/// The values of the label `outcome`, in the order of [`AcquireOutcome`].
+const OUTCOMES: [&str; 8] = [
+    "acquired",
+    "busy",
+    "timeout",
+    "done",
+    "shut_down",
+    "overloaded",
+    "error",
+    "cancelled",
+];
+
+impl AcquireOutcome {
+    /// The value of the label `outcome`, and of the field of the span `mongolock.acquire`.
+    pub(crate) const fn as_str(self) -> &'static str {
+        OUTCOMES[self as usize]
+    }
+}
+
 /// What a command is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandKind {
@@ -45,38 +88,4 @@ pub(crate) enum CommandKind {
     Index,
     Hello,
     Admin,
-}
-
-impl CommandKind {
-    /// The value of the label `command`.
-    #[cfg(feature = "metrics")]
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Acquire => "acquire",
-            Self::Renew => "renew",
-            Self::Release => "release",
-            Self::Commit => "commit",
-            Self::Look => "look",
-            Self::Stream => "stream",
-            Self::Index => "index",
-            Self::Hello => "hello",
-            Self::Admin => "admin",
-        }
-    }
-}
-
-impl AcquireOutcome {
-    /// The value of the label `outcome`, and of the field of the span `mongolock.acquire`.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Acquired => "acquired",
-            Self::Busy => "busy",
-            Self::Timeout => "timeout",
-            Self::Done => "done",
-            Self::ShutDown => "shut_down",
-            Self::Overloaded => "overloaded",
-            Self::Error => "error",
-            Self::Cancelled => "cancelled",
-        }
-    }
 }

@@ -34,7 +34,6 @@ pub(crate) fn read_document(document: &Document) {
         }
     }
     drop(reply::outcome(Ok(document.clone())));
-    reply::may_be_applied(document);
 }
 
 fn claim() -> Row {

@@ -61,7 +61,7 @@ impl LockStream {
             },
             #[cfg(test)]
             Source::Simulated(events) => match timeout(STREAM_AWAIT, events.recv()).await {
-                Ok(event) => Some(event.ok_or_else(super::driver_error::ended)??),
+                Ok(event) => Some(event.ok_or_else(|| crate::error::meaning::Meaning::StreamEnded.error())??),
                 Err(_) => None,
             },
         };

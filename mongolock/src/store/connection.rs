@@ -48,14 +48,10 @@ impl Connection {
 /// DNS records that a `mongodb+srv` string names. `selection` is how long the driver looks for a server if the string does not say.
 pub(crate) async fn connect(uri: &str, selection: Option<Duration>) -> Result<Arc<Connection>, LockError> {
     let refused = |error| connection_string::refused(uri, error);
-    connection_string::check_text(uri)?;
     let mut options = options(uri.trim()).await.map_err(refused)?;
-    connection_string::check_options(&options)?;
     options.server_selection_timeout = options.server_selection_timeout.or(selection);
     let servers = Reachability::observe(uri, &mut options);
-    let made = Client::with_options(options.clone());
-    let of_files = |error| connection_string::of_files(&options).unwrap_or_else(|| refused(error));
-    let client = made.map_err(of_files)?;
+    let client = Client::with_options(options).map_err(refused)?;
     Ok(Arc::new(Connection {
         client,
         servers,

@@ -10,9 +10,10 @@ use tokio::time::Instant;
 
 use super::{
     Begin, DocumentStream, GuardChange, GuardOutcome, IndexCheck, IndexState, LeaseId, LockFilter,
-    LockStream, MongoStore, Selected, Store, StreamFilter, driver_error,
+    LockStream, MongoStore, Selected, Store, StreamFilter,
 };
 use crate::error::failure::Failure;
+use crate::error::meaning::Meaning;
 use crate::meter::CommandKind;
 use crate::options::TtlOptions;
 use crate::protocol::{Name, Sight};
@@ -72,8 +73,7 @@ impl Store {
     /// The error of a request without a reply.
     pub(crate) fn no_reply(&self, request: &str, waited: Duration) -> LockError {
         if self.overloaded_for().is_some() {
-            let request = request.to_owned();
-            return Failure::Overloaded { request, waited }.into_error();
+            return Failure::overloaded(request, waited).into_error();
         }
         LockError::no_reply(request, waited)
     }
@@ -239,7 +239,7 @@ impl Store {
     ) -> Result<DocumentStream, LockError> {
         match self.mongo() {
             Some(store) => store.document_changes(filter, begin, ends_at_present).await,
-            None => Err(driver_error::no_streams()),
+            None => Err(Meaning::NoStreams.error()),
         }
     }
 

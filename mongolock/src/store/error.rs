@@ -2,23 +2,26 @@
 
 use mongodb::bson::Bson;
 
-use super::driver_error;
 use super::mongo::fields::bson;
+use crate::error::driver_text::sentence;
+use crate::error::failure::Failure;
+use crate::error::meaning::Meaning;
 use crate::protocol::{Name, Value};
 use crate::{LockError, permit_id};
 
 /// The error of a command that changes the documents of these locks.
 pub(super) fn of_change(names: &str, error: LockError) -> LockError {
-    match error {
-        LockError::Mongo(error) if driver_error::is_wrong_type(&error) => {
-            let said = driver_error::sentence(&error);
+    let LockError::Mongo(error) = error else {
+        return error;
+    };
+    match Meaning::of(&error) {
+        Meaning::WrongType => {
+            let said = sentence(&error);
             let problem = format!("a field has a type that the server cannot calculate with ({said})");
             corrupt(names, problem)
         }
-        LockError::Mongo(error) if driver_error::is_blocked_update(&error) => {
-            driver_error::blocked(names, error)
-        }
-        error => error,
+        Meaning::OutOfTime | Meaning::Conflict => Failure::blocked(names, error).into_error(),
+        _ => error.into(),
     }
 }
 

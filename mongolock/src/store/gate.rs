@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::reachability::Reachability;
 use crate::LockError;
-use crate::error::failure::Failure;
+use crate::error::meaning::Meaning;
 use crate::meter::{CommandKind, CommandMeter};
 use crate::options::check_database;
 use crate::task::with_reply_limit;
@@ -33,7 +33,7 @@ impl Gate {
     pub(super) fn new(servers: Arc<Reachability>, database: &str) -> Self {
         Self {
             is_closed: watch::Sender::new(false),
-            meter: CommandMeter::new(),
+            meter: CommandMeter::default(),
             servers,
             refusal: check_database(database).err(),
         }
@@ -77,7 +77,7 @@ impl Gate {
     pub(super) fn enter(&self) -> Result<Passage, LockError> {
         let passage = Passage(self.is_closed.subscribe());
         if self.is_closed() {
-            return Err(Failure::Closed.into_error());
+            return Err(Meaning::Closed.error());
         }
         Ok(passage)
     }
@@ -175,7 +175,7 @@ impl Passage {
             biased;
             reply = command => reply,
             // It fails only without a gate, and the gate lives as long as its store.
-            _ = self.0.wait_for(|closed| *closed) => Err(Failure::Closed.into_error()),
+            _ = self.0.wait_for(|closed| *closed) => Err(Meaning::Closed.error()),
         }
     }
 }
@@ -186,7 +186,6 @@ mod tests {
     use std::pin::pin;
 
     use super::*;
-    use crate::store::driver_error;
 
     #[tokio::test(start_paused = true)]
     async fn closing_ends_commands_and_streams_and_waits_until_they_are_dropped() {
@@ -207,7 +206,7 @@ mod tests {
         tokio::join!(gate.close(), dropping);
         assert_eq!(begun.elapsed(), CLOSE_LIMIT / 2);
         let error = command.await.unwrap().unwrap_err();
-        assert!(driver_error::is_closed(&error), "{error}");
+        assert!(error.meaning() == Meaning::Closed, "{error}");
         assert!(gate.enter().is_err());
         assert!(
             gate.run(CommandKind::Renew, pin!(async { Ok(()) }))

@@ -4,9 +4,9 @@ use std::time::Duration;
 use mongodb::error::Error;
 use serde::Serialize;
 
-use super::driver_error;
 use crate::LockError;
-use crate::error::codes::UNAUTHORIZED;
+use crate::error::driver_text::sentence;
+use crate::error::meaning::Meaning;
 use crate::timing::INDEX_RETRY;
 
 /// The state of the TTL index, which removes the documents of unused locks; see
@@ -60,11 +60,10 @@ pub enum IndexState {
 
 impl IndexState {
     pub(crate) fn from_error(error: &Error) -> Self {
-        let reason = driver_error::sentence(error);
-        match driver_error::code(error) {
-            // IndexOptionsConflict, IndexKeySpecsConflict
-            Some(85 | 86) => Self::Conflict { index: None, reason },
-            Some(UNAUTHORIZED) => Self::Unauthorized { reason },
+        let reason = sentence(error);
+        match Meaning::of(error) {
+            Meaning::IndexConflict => Self::Conflict { index: None, reason },
+            Meaning::Right => Self::Unauthorized { reason },
             _ => Self::Failed { reason },
         }
     }

@@ -21,7 +21,7 @@ use super::connection::Connection;
 use super::gate::Gate;
 use super::reachability::Reachability;
 use super::ttl_index::InternalLock;
-use super::{Replies, driver_error, reply};
+use super::{Replies, reply};
 use crate::LockError;
 use crate::protocol::{Name, Reply, Sight};
 use crate::sync::lock;
@@ -98,7 +98,7 @@ impl MongoStore {
         let primary = self.hello_from(ReadPreference::Primary);
         match timeout(PROBE_PRIMARY, primary).await {
             Ok(Ok(reply)) => Ok(reply),
-            Ok(Err(error)) if driver_error::is_permanent(&error) => Err(error),
+            Ok(Err(error)) if error.meaning().is_refusal() => Err(error),
             _ => {
                 let secondary = ReadPreference::SecondaryPreferred { options: None };
                 self.hello_from(secondary).await
@@ -135,7 +135,7 @@ impl MongoStore {
     pub(super) fn note_outcome<T>(&self, outcome: &Result<T, LockError>) {
         match outcome {
             Ok(_) => *lock(&self.refusal) = None,
-            Err(error) if driver_error::is_refusal(error) => *lock(&self.refusal) = Some(error.clone()),
+            Err(error) if error.meaning().is_refusal() => *lock(&self.refusal) = Some(error.clone()),
             // Other errors say nothing about rights.
             Err(_) => {}
         }
@@ -155,7 +155,7 @@ impl MongoStore {
             Ok(Ok(replies)) if !replies.iter().any(has_ended) => {}
             Ok(_) => *lock(&self.refused_release) = None,
             // A refusal of the user is that of acquires and renewals, too.
-            Err(error) if !driver_error::is_transient(error) && !driver_error::is_refusal(error) => {
+            Err(error) if error.meaning().is_final() => {
                 *lock(&self.refused_release) = Some(error.clone());
             }
             Err(_) => {}

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::error::meaning::Meaning;
 use crate::sync::lock;
 use crate::timing::OVERLOAD_MEMORY;
 use crate::{LockError, trace};
@@ -32,7 +33,7 @@ impl Overload {
             return;
         };
         let now = Instant::now();
-        if !error.is_rejection() {
+        if error.meaning() != Meaning::Overloaded {
             return;
         }
         let report = lock(&self.state).rejected(now);
@@ -78,10 +79,9 @@ mod tests {
     use mongodb::error::{Error, ErrorKind};
 
     use super::*;
-    use crate::error::codes::OVERLOADED;
 
     fn rejection() -> LockError {
-        let said = serde_json::json!({ "code": OVERLOADED, "codeName": "", "errmsg": "busy" });
+        let said = serde_json::json!({ "code": 462, "codeName": "", "errmsg": "busy" });
         Error::from(ErrorKind::Command(serde_json::from_value(said).unwrap())).into()
     }
 

@@ -7,7 +7,6 @@ mod servers;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::error::ErrorKind;
 use mongodb::event::EventHandler;
 use mongodb::event::cmap::CmapEvent;
 use mongodb::event::sdam::SdamEvent;
@@ -18,11 +17,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 use self::question::Question;
 use self::seeds::Seeds;
 use self::servers::Servers;
-use super::driver_error;
 use super::home::Home;
 use super::overload::Overload;
 use crate::LockError;
 use crate::error::failure::Failure;
+use crate::error::meaning::{Meaning, code};
 use crate::task;
 use crate::timing::CLIENT_LIMIT;
 
@@ -186,27 +185,26 @@ impl Reachability {
 
     /// Notes what a reply shows, also without events.
     fn note_reply<T>(&self, reply: &Result<T, LockError>) {
-        let error = reply.as_ref().err().and_then(driver_error::of_driver);
-        if let Some(error) = error.filter(|error| driver_error::is_refused_log_in(error)) {
-            self.servers.send_modify(|state| state.refuse(error));
-        } else if driver_error::is_reply(reply) {
-            // The events of an observed client tell it as well, and earlier. Most replies change nothing.
-            if !self.servers.borrow().is_logged_in() {
-                self.servers.send_modify(Servers::logged_in);
+        match reply {
+            Err(LockError::Mongo(error)) if Meaning::of(error) == Meaning::LogIn => {
+                self.servers.send_modify(|state| state.refuse(error));
             }
+            Err(error) if !is_reply(error) => {}
+            // The events of an observed client tell it as well, and earlier. Most replies change nothing.
+            _ if self.servers.borrow().is_logged_in() => {}
+            _ => self.servers.send_modify(Servers::logged_in),
         }
     }
 
     /// The cause of an error that only says that the driver has found no server: the log-in was refused before, or the
     /// runtime of the client has ended.
     fn explained(&self, error: LockError) -> LockError {
-        let driver_error = driver_error::of_driver(&error).map(|error| &*error.kind);
-        let is_selection = matches!(driver_error, Some(ErrorKind::ServerSelection { .. }));
-        if !is_selection && !driver_error::is_unreachable(&error) {
+        let is_selection = error.meaning() == Meaning::NoServer;
+        if !is_selection && !matches!(error.meaning(), Meaning::Unreachable | Meaning::NoSet) {
             return error;
         }
         if self.home.has_ended() {
-            return Failure::EndedRuntime.into_error();
+            return Meaning::EndedRuntime.error();
         }
         let refused = self.servers.borrow().refused().cloned();
         refused.filter(|_| is_selection).map_or(error, LockError::Mongo)
@@ -235,19 +233,23 @@ impl Reachability {
     /// The failure of a request without a reply.
     pub(super) fn unanswered(&self, request: &str, waited: Duration) -> Failure {
         let state = self.servers.borrow();
-        let no_reply = || Failure::NoReply {
-            request: request.to_owned(),
-            waited,
-            note: state.note_on_reply(),
-        };
+        let no_reply = || Failure::no_reply(request, waited, &state.note_on_reply());
         let refused = state.refused().cloned();
-        let refused = refused.map(|source| Failure::RefusedLogIn { source });
+        let refused = refused.map(Failure::refused_log_in);
         state.failure(None).or(refused).unwrap_or_else(no_reply)
     }
 
     /// Whether a connection has ever been ready: before that, no request can have taken effect.
     pub(super) fn has_been_ready(&self) -> bool {
         self.servers.borrow().has_been_ready()
+    }
+}
+
+/// Whether the server has replied with this error, or the error is about the document in its reply.
+fn is_reply(error: &LockError) -> bool {
+    match error {
+        LockError::Mongo(driver_error) => code(driver_error).is_some() || error.meaning() == Meaning::Blocked,
+        _ => true,
     }
 }
 

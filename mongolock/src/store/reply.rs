@@ -6,8 +6,11 @@ use serde::de::value::{Error as ValueError, MapDeserializer, SeqDeserializer};
 use serde::de::{Deserialize, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
-use crate::error::codes::{DUPLICATE_KEY, WRITE_CONCERN_TIMEOUT};
 use crate::error::driver_text::coded;
+use crate::error::meaning::Meaning;
+
+/// "Waiting for replication timed out": the outcome of the write is not known.
+const WRITE_CONCERN_TIMEOUT: i32 = 64;
 
 /// The outcome of a write command that was run as a plain command: the same as the driver's own write methods have.
 ///
@@ -30,20 +33,12 @@ pub(super) fn outcome_of_upserts(ran: Result<Document>) -> Result<Vec<(usize, Er
     outcome(Ok(reply))?;
     let errors = errors.as_ref().and_then(Bson::as_array).into_iter().flatten();
     let of_upsert = |error: &Document| {
-        let index = error
-            .get_i32("index")
-            .ok()
-            .and_then(|index| usize::try_from(index).ok())?;
-        Some((
-            index,
-            ErrorKind::Write(WriteFailure::WriteError(read(error))).into(),
-        ))
+        let index = usize::try_from(error.get_i32("index").ok()?).ok()?;
+        let error = Error::from(ErrorKind::Write(WriteFailure::WriteError(read(error))));
+        (Meaning::of(&error) != Meaning::DuplicateKey).then_some((index, error))
     };
-    Ok(errors
-        .filter_map(Bson::as_document)
-        .filter(|error| error.get_i32("code").ok() != Some(DUPLICATE_KEY))
-        .filter_map(of_upsert)
-        .collect())
+    let errors = errors.filter_map(Bson::as_document);
+    Ok(errors.filter_map(of_upsert).collect())
 }
 
 /// The failure that a reply with `ok: 1` carries. A write error comes first: nothing was written then.
@@ -80,12 +75,6 @@ pub(super) fn with_rule(mut error: Error) -> Error {
         message.clone_into(&mut command.message);
     }
     error
-}
-
-/// Whether a reply says that something may have been written although it is an error: a write concern error beside
-/// `ok: 0` is what a batch gives that ran out of time half-way.
-pub(crate) fn may_be_applied(reply: &Document) -> bool {
-    reply.contains_key("writeConcernError")
 }
 
 /// An error with a label of the driver, by which callers know what to do: that an outcome is unknown, or that a
@@ -172,7 +161,7 @@ impl<'de> Deserializer<'de> for Field<'_> {
 mod tests {
     use super::*;
     use crate::LockError;
-    use crate::store::driver_error;
+    use crate::error::meaning::code;
 
     /// How the library treats a reply with `ok: 1`.
     #[derive(Debug, PartialEq, Eq)]
@@ -189,8 +178,8 @@ mod tests {
     fn seen(reply: Document) -> Seen {
         match outcome(Ok(reply)) {
             Ok(_) => Seen::Confirmed,
-            Err(error) if driver_error::is_duplicate_key(&error) => Seen::DuplicateKey,
-            Err(error) if driver_error::is_transient(&error.clone().into()) => Seen::Repeated,
+            Err(error) if Meaning::of(&error) == Meaning::DuplicateKey => Seen::DuplicateKey,
+            Err(error) if Meaning::of(&error).passes() => Seen::Repeated,
             Err(_) => Seen::Refused,
         }
     }
@@ -275,21 +264,11 @@ mod tests {
     fn an_error_keeps_the_code_the_label_and_the_message_of_the_server() {
         let reply = doc! { "ok": 1.0, "writeConcernError": { "code": 91, "errmsg": "shutting down", "errorLabels": ["Label"] } };
         let error = outcome(Ok(reply)).unwrap_err();
-        assert_eq!(driver_error::code(&error), Some(91));
+        assert_eq!(code(&error), Some(91));
         assert!(
             error.contains_label("Label") && error.to_string().contains("shutting down"),
             "{error}"
         );
-    }
-
-    /// The server sends such a reply for a batch that ran out of time: five of its ten updates were applied.
-    #[test]
-    fn a_write_concern_error_beside_an_error_may_be_applied() {
-        let partly = doc! { "ok": 0.0, "code": 50, "errmsg": "operation exceeded time limit", "writeConcernError": concern(64) };
-        assert!(may_be_applied(&partly));
-        assert!(!may_be_applied(
-            &doc! { "ok": 0.0, "code": 13, "errmsg": "not authorized" }
-        ));
     }
 
     #[test]
@@ -298,8 +277,8 @@ mod tests {
         let outcome = |errors: &[Document], concern_code: Option<i32>| {
             let mut reply = doc! { "ok": 1.0, "n": 1, "writeErrors": errors };
             reply.extend(concern_code.map(|code| ("writeConcernError".to_owned(), concern(code).into())));
-            let failed = outcome_of_upserts(Ok(reply)).map_err(|error| driver_error::code(&error))?;
-            let code = |(index, error): (usize, Error)| (index, driver_error::code(&error));
+            let failed = outcome_of_upserts(Ok(reply)).map_err(|error| code(&error))?;
+            let code = |(index, error): (usize, Error)| (index, code(&error));
             Ok::<_, Option<i32>>(failed.into_iter().map(code).collect::<Vec<_>>())
         };
         assert_eq!(outcome(&[], None), Ok(vec![]));
@@ -314,6 +293,6 @@ mod tests {
     #[test]
     fn an_unconfirmed_write_may_be_applied() {
         let error = outcome(Ok(doc! { "ok": 1.0, "writeConcernError": concern(64) })).unwrap_err();
-        assert!(!driver_error::was_not_applied(&LockError::from(error)));
+        assert!(LockError::from(error).may_be_applied());
     }
 }

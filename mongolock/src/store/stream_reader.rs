@@ -20,16 +20,20 @@ use mongodb::raw_batch_cursor::RawBatchCursor;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::driver_error;
 use super::gate::{Gate, Passage};
 use super::mongo::{MongoStore, primary};
 use crate::LockError;
+use crate::error::failure::Failure;
+use crate::error::meaning::{Meaning, is_rejected};
 use crate::meter::CommandKind;
 use crate::task::{driver_call, within};
 use crate::timing::{DEAD_CONNECTION, HISTORY_LIMIT};
 
 /// The most events of a reply. It bounds the memory, and the number of events after its end that a stream reads.
 const BATCH: u32 = 500;
+
+/// The label of an error after which a change stream goes on if it is opened again.
+const RESUMABLE: &str = "ResumableChangeStreamError";
 
 /// Where a stream begins or goes on.
 #[derive(Debug, Clone)]
@@ -102,7 +106,7 @@ impl StreamReader {
         }
         let event = self.events.pop_front();
         if event.is_none() && take(&mut self.has_ended) {
-            return Err(driver_error::ended());
+            return Err(Meaning::StreamEnded.error());
         }
         self.is_live |= event.is_none();
         Ok(event)
@@ -120,7 +124,7 @@ impl StreamReader {
     async fn receive(&mut self) -> Result<(), LockError> {
         let is_open = self.cursor.is_some();
         let mut reply = self.reply().await;
-        if is_open && reply.as_ref().is_err_and(driver_error::is_resumable) {
+        if is_open && reply.as_ref().is_err_and(is_resumable) {
             reply = self.reply().await;
         }
         let mut reply = reply?;
@@ -161,7 +165,7 @@ impl StreamReader {
         }
         let limit = self.limit();
         let Some(cursor) = &mut self.cursor else {
-            return Err(driver_error::ended());
+            return Err(Meaning::StreamEnded.error());
         };
         let next = poll_fn(|cx| Pin::new(&mut **cursor).poll_next(cx));
         // It is on the heap, because each function around it would contain it otherwise.
@@ -169,7 +173,7 @@ impl StreamReader {
         let reply = self.passage.run(async {
             match next.await {
                 Ok(Some(batch)) => Ok(Document::try_from(batch?.as_raw_document()).map_err(Error::custom)?),
-                Ok(None) => Err(driver_error::ended()),
+                Ok(None) => Err(Meaning::StreamEnded.error()),
                 Err(_) => Err(LockError::no_reply("change stream", limit)),
             }
         });
@@ -177,7 +181,7 @@ impl StreamReader {
         if let Err(error) = &reply {
             self.cursor = None;
             // The server may have to read much of the past.
-            self.is_live &= !driver_error::is_no_reply(error);
+            self.is_live &= error.meaning() != Meaning::NoReply;
         }
         reply
     }
@@ -187,7 +191,7 @@ impl StreamReader {
     async fn open(&mut self) -> Result<(), LockError> {
         self.cursor = None;
         let mut opened = self.open_once().await;
-        if opened.as_ref().is_err_and(driver_error::is_resumable) {
+        if opened.as_ref().is_err_and(is_resumable) {
             opened = self.open_once().await;
         }
         self.cursor = Some(opened?);
@@ -225,5 +229,18 @@ impl StreamReader {
         } else {
             HISTORY_LIMIT
         }
+    }
+}
+
+/// Whether a stream goes on if it is opened again at once: its connection or its cursor was lost, or the member is no
+/// primary any more. A server that cannot be reached, or that rejects commands for overload, needs a pause.
+fn is_resumable(error: &LockError) -> bool {
+    let LockError::Mongo(error) = error else {
+        return false;
+    };
+    match Meaning::of(error) {
+        Meaning::NoServer | Meaning::LogIn | Meaning::NoStreams | Meaning::HistoryLost => false,
+        _ if Failure::of(error).is_some() || is_rejected(error) => false,
+        meaning => meaning.passes() || error.contains_label(RESUMABLE),
     }
 }

@@ -9,8 +9,8 @@ use mongodb::{ClientSession, Collection};
 use super::mongo::encoder::{by_server, one_of};
 use super::mongo::{MongoStore, millis};
 use crate::LockError;
+use crate::error::meaning::Meaning;
 use crate::protocol::{LockId, Name, Then, Until};
-use crate::store::driver_error;
 use crate::timing::COMMAND_LIMIT;
 
 /// The name of a lock and the id of a claim on it, as they stand in the document.
@@ -57,7 +57,7 @@ impl MongoStore {
         match updated {
             Ok(updated) if updated.matched_count == keys.len() as u64 => Ok(GuardOutcome::Guarded),
             Ok(_) if self.have_locks(keys).await? => Ok(GuardOutcome::NotVisible),
-            Err(error) if !driver_error::is_conflict(&error) => Err(error.into()),
+            Err(error) if Meaning::of(&error) != Meaning::Conflict => Err(error.into()),
             // A document has changed since the transaction began, by a renewal or by another holder. If that cannot
             // be found out, the caller gets the conflict, after which it can repeat the transaction.
             Err(error) if self.have_locks(keys).await.unwrap_or(true) => Err(error.into()),

@@ -13,9 +13,9 @@ use listed::Listed;
 use super::mongo::{MongoStore, millis};
 use crate::LockError;
 use crate::duration::Rounded;
+use crate::error::meaning::is_max_time_expired;
 use crate::options::TtlOptions;
 use crate::protocol::{Id, Kind, LockId, Name, Order, Reply, Row, Then, When};
-use crate::store::driver_error;
 use crate::store::{IndexCheck, IndexState};
 use crate::timing::{COMMAND_LIMIT, INDEX_BUILD_LIMIT, INDEX_BUILD_PAUSE};
 
@@ -110,7 +110,7 @@ impl MongoStore {
         let Err(error) = self.create_index(wanted).await else {
             return IndexState::Ready;
         };
-        if !driver_error::is_max_time_expired(&error) {
+        if !is_max_time_expired(&error) {
             return IndexState::from_error(&error);
         }
         let listed = self.listed(wanted).await.ok().and_then(Listed::proved);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use tracing::field::Empty;
+use tracing::field::{Empty, debug};
 use tracing::{Level, Span, span};
 
 use super::{HoldFields, millis};
@@ -11,12 +11,13 @@ use crate::meter::AcquireOutcome;
 use crate::name::RenderedName;
 use crate::{FencingToken, LockError};
 
-/// The wait for a lock, from the call to its outcome.
-pub(crate) fn acquire_span(name: &str, template: Option<&'static str>, owner: &str) -> Span {
+/// The wait for a lock, or for several, from the call to its outcome. Of several names the title stands for all.
+pub(crate) fn acquire_span(names: &[RenderedName], title: usize, owner: &str) -> Span {
+    let all = (names.len() > 1).then(|| debug(Texts(names)));
     span!(
         target: target!(), Level::DEBUG, "mongolock.acquire",
-        lock.name = name, lock.template = template, lock.owner = owner,
-        lock.token = Empty, waited_ms = Empty, outcome = Empty, error.type = Empty,
+        lock.name = &**names[title].text(), lock.names = all, lock.template = names[title].template(),
+        lock.owner = owner, lock.token = Empty, waited_ms = Empty, outcome = Empty, error.type = Empty,
     )
 }
 
@@ -26,15 +27,6 @@ pub(crate) fn resume_span(name: &str, owner: &str) -> Span {
         target: target!(), Level::DEBUG, "mongolock.resume",
         lock.name = name, lock.owner = owner,
         lock.token = Empty, waited_ms = Empty, outcome = Empty, error.type = Empty,
-    )
-}
-
-/// [`acquire_span`] of a call for several locks. It has the name of the one that stands for the set, and all names.
-pub(crate) fn acquire_set_span(names: &[RenderedName], first: usize, owner: &str) -> Span {
-    span!(
-        target: target!(), Level::DEBUG, "mongolock.acquire",
-        lock.name = &**names[first].text(), lock.names = ?Texts(names), lock.template = names[first].template(),
-        lock.owner = owner, lock.token = Empty, waited_ms = Empty, outcome = Empty, error.type = Empty,
     )
 }
 
@@ -66,21 +58,16 @@ pub(crate) fn acquire_ended(
     };
 }
 
-/// The body of an annotated function, or of `run`, under its lock.
-pub(crate) fn hold_span(hold: &HoldFields<'_>, template: Option<&'static str>) -> Span {
+/// The body of an annotated function, or of `run`, under its lock; of several locks with all names.
+pub(crate) fn hold_span(
+    hold: &HoldFields<'_>,
+    template: Option<&'static str>,
+    names: Option<Vec<&str>>,
+) -> Span {
     span!(
         target: target!(), Level::DEBUG, "mongolock.hold",
-        lock.name = hold.name(), lock.permit = hold.permit(), lock.template = template, lock.owner = hold.owner(),
-        lock.token = hold.token(), held_ms = Empty, outcome = Empty,
-    )
-}
-
-/// [`hold_span`] of a call with several names.
-pub(crate) fn hold_set_span(hold: &HoldFields<'_>, template: Option<&'static str>, names: &[&str]) -> Span {
-    span!(
-        target: target!(), Level::DEBUG, "mongolock.hold",
-        lock.name = hold.name(), lock.names = ?names, lock.template = template, lock.owner = hold.owner(),
-        lock.token = hold.token(), held_ms = Empty, outcome = Empty,
+        lock.name = hold.name(), lock.permit = hold.permit(), lock.names = names.map(debug), lock.template = template,
+        lock.owner = hold.owner(), lock.token = hold.token(), held_ms = Empty, outcome = Empty,
     )
 }
 

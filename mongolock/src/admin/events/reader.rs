@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::event::{LockEvent, LockEventKind};
 use super::known::Known;
 use crate::engine::Engine;
-use crate::store::{Begin, DocumentStream, Store, StreamFilter, TakenOrDamaged, driver_error};
+use crate::error::meaning::Meaning;
+use crate::store::{Begin, DocumentStream, Store, StreamFilter, TakenOrDamaged};
 use crate::timing::{EVENTS_LOOK, EVENTS_REOPEN, EVENTS_TOGETHER, HISTORY_PAUSE};
 use crate::{LockError, LockFilter, task};
 
@@ -79,14 +80,14 @@ pub(super) fn start(plan: Plan, engine: &Weak<Engine>, store: Arc<Store>, events
 
 /// Sends why a task has ended.
 async fn report(events: Events, task: impl Future<Output = Result<(), LockError>>) {
-    let end = task.await.err().filter(|error| !driver_error::is_closed(error));
+    let end = task.await.err().filter(|error| !error.is_closed());
     // It fails if nobody reads any more.
     let _ = events.send(Err(end)).await;
 }
 
 /// Whether opening a stream again is of no use.
 fn is_final(error: &LockError) -> bool {
-    driver_error::is_closed(error) || driver_error::is_unavailable_stream(error)
+    error.is_closed() || error.meaning().is_without_streams()
 }
 
 /// The task that sends what happens to locks.
@@ -113,7 +114,7 @@ impl Reader {
         self.plan.check()?;
         let mut stream = match self.open(self.plan.begin()).await {
             Ok(stream) => stream,
-            Err(error) if driver_error::is_unavailable_stream(&error) && !self.plan.needs_stream() => {
+            Err(error) if error.meaning().is_without_streams() && !self.plan.needs_stream() => {
                 return self.look().await;
             }
             Err(error) => return Err(error),
@@ -126,12 +127,12 @@ impl Reader {
             let Err(error) = self.follow(&mut stream).await else {
                 return Ok(());
             };
-            let is_lost = driver_error::is_history_lost(&error);
+            let is_lost = error.meaning() == Meaning::HistoryLost;
             if is_final(&error) || is_lost && !self.has_begun {
                 return Err(error);
             }
             // The past may have many collections that were dropped.
-            let is_ended = driver_error::is_ended(&error);
+            let is_ended = error.meaning() == Meaning::StreamEnded;
             sleep(if is_ended { HISTORY_PAUSE } else { EVENTS_REOPEN }).await;
             if is_lost {
                 match self.bridge().await {

@@ -7,6 +7,7 @@ use crate::core::{Ended, Fault, Span};
 use crate::engine::after::After;
 use crate::engine::clock::duration;
 use crate::engine::faults::error_of;
+use crate::meter::Measure;
 use crate::{LockError, LossReason, trace};
 
 impl Lease {
@@ -14,8 +15,8 @@ impl Lease {
         let lease = Arc::clone(self);
         after.report(move || {
             let meter = lease.meter();
-            meter.hold_ends(lease.held_for());
-            meter.lost(reason);
+            meter.record(Measure::HoldEnds(lease.held_for()));
+            meter.record(Measure::Lost(reason));
             lease.in_span(|| lease.report(|hold| trace::lost(hold, reason)));
         });
     }
@@ -24,7 +25,7 @@ impl Lease {
     pub(super) fn report_renewed(self: &Arc<Self>, age: Span, after: &mut After) {
         let lease = Arc::clone(self);
         after.report(move || {
-            lease.meter().renewed(duration(age));
+            lease.meter().record(Measure::Renewed(duration(age)));
             lease.in_span(|| lease.report(trace::renewed));
         });
     }
@@ -41,17 +42,17 @@ impl Lease {
 }
 
 fn tell_end(lease: &Lease, how: How, ended: &Result<Ended, Option<Fault>>) {
-    lease.meter().hold_ends(lease.held_for());
+    lease.meter().record(Measure::HoldEnds(lease.held_for()));
     match ended {
         Ok(Ended::Released) => lease.report(trace::released),
         Ok(Ended::HandedOver) => {
-            lease.meter().handed_over();
+            lease.meter().record(Measure::HandedOver);
             lease.report(trace::released);
         }
         Ok(Ended::Marked) => lease.report(trace::done),
         Ok(Ended::Detached) => {}
         Ok(Ended::Lost) => {
-            lease.meter().lost(LossReason::Gone);
+            lease.meter().record(Measure::Lost(LossReason::Gone));
             lease.report(|hold| trace::lost(hold, LossReason::Gone));
         }
         Err(fault) => {

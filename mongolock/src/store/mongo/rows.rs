@@ -12,9 +12,10 @@ use super::encoder::by_server;
 use super::fields::sight;
 use super::{MongoStore, Query, run_write};
 use crate::LockError;
+use crate::error::meaning::Meaning;
 use crate::protocol::{Name, Order, Reply, Row, Sight, Then, apply};
 use crate::store::error::corrupt;
-use crate::store::{Replies, driver_error, reply};
+use crate::store::{Replies, reply};
 
 impl MongoStore {
     /// Runs these rows. An error of the query alone is the inner one: the rows may have been
@@ -42,7 +43,7 @@ impl MongoStore {
         let command = by_server().one(self.locks.name(), row);
         let reply = match self.write(&self.locks, command, limit).await {
             // Two clients inserted the first document of a name at the same time, and the other one has the lock.
-            Err(error) if row.may_insert() && driver_error::is_duplicate_key(&error) => {
+            Err(error) if row.may_insert() && Meaning::of(&error) == Meaning::DuplicateKey => {
                 return Ok(Reply::UNSEEN);
             }
             reply => reply.map_err(reply::with_rule)?,
@@ -65,11 +66,7 @@ impl MongoStore {
         let (mut failed, mut are_applied) = (HashMap::new(), None);
         if order == Order::Each && rows.iter().any(Row::may_insert) {
             let errors = reply::outcome_of_upserts(ran)?;
-            failed.extend(
-                errors
-                    .into_iter()
-                    .map(|(index, error)| (index, LockError::from(error))),
-            );
+            failed.extend(errors.into_iter().map(|(index, error)| (index, error.into())));
             self.note_confirmed();
             if failed.len() == rows.len() {
                 let of_row = |index| failed.remove(&index).map_or(Ok(Reply::UNSEEN), Err);
@@ -127,7 +124,7 @@ impl MongoStore {
 /// The number of documents that the statements of an update have found. One that has stopped at a miss has no number.
 fn matched(ran: mongodb::error::Result<Document>) -> Result<usize, Error> {
     match ran {
-        Err(error) if driver_error::is_without_branch(&error) => Ok(0),
+        Err(error) if Meaning::of(&error) == Meaning::NoBranch => Ok(0),
         // The matched documents count, not the modified ones: a second renewal within one millisecond changes nothing.
         reply => Ok(reply?
             .get_i32("n")

@@ -194,19 +194,9 @@ impl Seeds {
 
     /// What was found, for a request that was sent or not.
     pub(super) fn failure(&self, is_unsent: bool) -> Option<Failure> {
-        let TwoSets {
-            member,
-            joined,
-            address,
-            set,
-        } = self.found.clone()?;
-        Some(Failure::TwoSets {
-            member,
-            joined,
-            address,
-            set,
-            is_unsent,
-        })
+        let found = self.found.as_ref()?;
+        let joined = (&*found.member, &*found.joined);
+        Some(Failure::two_sets(joined, (&found.address, &found.set)).unsent(is_unsent))
     }
 }
 

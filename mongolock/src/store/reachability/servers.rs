@@ -12,8 +12,9 @@ use tokio::time::Instant;
 
 use super::seeds::Seeds;
 use crate::LockError;
+use crate::error::driver_text::sentence;
 use crate::error::failure::Failure;
-use crate::store::driver_error;
+use crate::error::meaning::Meaning;
 use crate::timing::UNREACHABLE;
 
 /// The servers of a client, by the events and replies so far.
@@ -120,7 +121,7 @@ impl Servers {
             SdamEvent::ServerDescriptionChanged(event) => {
                 let address = event.address.to_string();
                 match event.new_description.error() {
-                    Some(error) if driver_error::is_refused_log_in(error) => {
+                    Some(error) if Meaning::of(error) == Meaning::LogIn => {
                         self.described(address, Some(error));
                     }
                     // Heartbeats tell of other errors.
@@ -298,11 +299,8 @@ impl Servers {
         let blockage = self.blockage()?;
         if blockage == Blockage::Foreign {
             let Foreign { address, set } = self.foreign.as_ref()?;
-            return Some(Failure::WrongSet {
-                address: address.clone(),
-                found: set.clone(),
-                named: self.named.clone()?,
-            });
+            let named = self.named.as_deref()?;
+            return Some(Failure::wrong_set(address, set.as_deref(), named));
         }
         if blockage != Blockage::Outage {
             return None;
@@ -310,20 +308,16 @@ impl Servers {
         let is_unsent = begun.is_some_and(|begun| self.is_unsent(begun));
         let mut heartbeats = self.heartbeats.iter();
         if let Some((address, _)) = heartbeats.find(|(_, heartbeat)| matches!(heartbeat, Heartbeat::NoSet)) {
-            let address = address.clone();
-            return Some(Failure::NoSet { address, is_unsent });
+            return Some(Failure::no_set(address).unsent(is_unsent));
         }
         // The server whose heartbeat failed last may have left the deployment.
         let last = self.heartbeats.get_key_value(&self.failed_last);
         let (address, heartbeat) = last.or_else(|| self.heartbeats.first_key_value())?;
         match heartbeat {
-            Heartbeat::Failed { reason, kind } => Some(Failure::Unreachable {
-                address: address.clone(),
-                reason: reason.clone(),
-                kind: *kind,
-                others: self.heartbeats.len() - 1,
-                is_unsent,
-            }),
+            Heartbeat::Failed { reason, kind } => {
+                let others = self.heartbeats.len() - 1;
+                Some(Failure::unreachable(address, reason, *kind, others).unsent(is_unsent))
+            }
             _ => None,
         }
     }
@@ -372,7 +366,7 @@ impl Heartbeat {
                 kind: error.kind(),
             },
             _ => Self::Failed {
-                reason: driver_error::sentence(failure),
+                reason: sentence(failure),
                 kind: io::ErrorKind::Other,
             },
         }

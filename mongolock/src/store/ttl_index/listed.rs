@@ -6,10 +6,9 @@ use mongodb::bson::{Bson, Document};
 use mongodb::error::Error;
 
 use super::INDEX_NAME;
-use crate::error::codes::{NAMESPACE_NOT_FOUND, UNAUTHORIZED};
+use crate::error::meaning::Meaning;
 use crate::options::TtlOptions;
 use crate::store::IndexState;
-use crate::store::driver_error;
 use crate::store::mongo::MongoStore;
 use crate::timing::COMMAND_LIMIT;
 
@@ -45,9 +44,9 @@ impl MongoStore {
             // They are read as plain documents: an index with options that the driver does not know is no error.
             Ok(indexes) => indexes.with_type::<Document>(),
             Err(error) => {
-                return match driver_error::code(&error) {
-                    Some(NAMESPACE_NOT_FOUND) => Ok(Listed::NoCollection),
-                    Some(UNAUTHORIZED) => Ok(Listed::Forbidden(error)),
+                return match Meaning::of(&error) {
+                    Meaning::NoCollection => Ok(Listed::NoCollection),
+                    Meaning::Right => Ok(Listed::Forbidden(error)),
                     _ => Err(error),
                 };
             }

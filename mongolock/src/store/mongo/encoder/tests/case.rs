@@ -7,12 +7,14 @@ use fastrand::Rng;
 use mongodb::bson::{Bson, Document};
 
 use super::LOCKS;
-use super::draw::{GROUPS, document, document_of_group, new_id, one_code, pick, row, seed, time};
-use crate::error::codes::{NO_BRANCH, WRONG_TYPE};
+use super::draw::{GROUPS, WRONG_TYPE, document, document_of_group, new_id, one_code, pick, row, seed, time};
+use crate::error::meaning;
 use crate::protocol::{Document as Fields, Kind, Ms, Order, Row, Sight, apply};
-use crate::store::driver_error;
 use crate::store::mongo::encoder::Encoder;
 use crate::store::mongo::fields::{bson, sight};
+
+/// The code for a `$switch` without a branch.
+const NO_BRANCH: i32 = 40066;
 
 /// Rows, the documents before them, and the command that runs them at this time.
 pub(super) struct Case {
@@ -149,8 +151,7 @@ impl Case {
         let mut effect = Effect::default();
         match ran {
             Err(error) => {
-                let code =
-                    driver_error::code(&error).unwrap_or_else(|| panic!("no error of the server: {error}"));
+                let code = meaning::code(&error).unwrap_or_else(|| panic!("no error of the server: {error}"));
                 effect.errors.push((0, one_code(code)));
             }
             Ok(reply) if self.order.is_none() => {

@@ -7,11 +7,13 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, Timestamp, doc};
 use uuid::Uuid;
 
-use crate::error::codes::WRONG_TYPE;
 use crate::lock_id::is_set;
 use crate::protocol::text::{kept_of, mark_of};
 use crate::protocol::{Document as Fields, Id, Kind, LockId, Ms, Name, Order, Row, Then, Until, Value, When};
 use crate::store::mongo::fields::bson;
+
+/// "Type mismatch", and `$add` and `$subtract` with a value that is neither a number nor a date.
+pub(super) const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];
 
 /// The kinds of rows.
 pub(super) const ROWS: [&str; 21] = [

@@ -1,0 +1,290 @@
+//! What an error says of its command. Whatever is done about an error is decided by its kind, which is found once: from the driver's
+//! error, or from the failure that the library has found itself.
+
+use std::time::Duration;
+
+use mongodb::bson::{Document, RawDocument};
+use mongodb::error::{Error, ErrorKind, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR, WriteFailure};
+
+use super::codes;
+use super::driver_text::coded;
+use super::failure::Failure;
+use crate::LockError;
+use crate::timing::REFUSAL_LIMIT;
+
+/// The label of an error of a command that has written nothing.
+pub(crate) const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
+
+/// The server's code for a log-in with a wrong user or password, as a text quotes it of which no typed error is left.
+const AUTHENTICATION_FAILED: &str = "code: 18,";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// The server refuses the user, on this connection or on another one.
+    LogIn,
+    /// The user lacks a right.
+    Right,
+    /// The server does not know the command, or a part of it.
+    Unsupported,
+    /// The document, the collection or the request has to be changed.
+    Request,
+    /// A validator refuses the document.
+    Validator,
+    /// A unique index refuses the document.
+    DuplicateKey,
+    /// A database exists whose name differs in upper and lower case.
+    DatabaseCase,
+    /// A field of the document has a type with which the server cannot calculate.
+    WrongType,
+    /// The driver refuses the command, and sends nothing.
+    Unsent,
+    /// The driver does not accept the connection string.
+    ConnectionString,
+    /// No server that was found can be used: it has another version, or belongs to another replica set than the connection string says.
+    WrongServer,
+    /// The hosts of the connection string belong to two replica sets: a reply may come from either.
+    TwoSets,
+    /// The runtime of the client has ended: the tasks of the driver ended with it.
+    EndedRuntime,
+    /// The process was made by `fork` after its provider.
+    Forked,
+    /// There are no change streams, on this server or in memory.
+    NoStreams,
+    /// The error is not one of MongoDB.
+    Foreign,
+    /// A `$switch` has no branch for a document.
+    NoBranch,
+    /// The time of the command at the server has passed.
+    OutOfTime,
+    /// Another transaction or write has changed the document.
+    Conflict,
+    /// The server rejects commands for overload.
+    Overloaded,
+    /// The server no longer has the beginning of a change stream, or can no longer find it.
+    HistoryLost,
+    /// The session has no transaction, or the server does not know it.
+    NoTransaction,
+    /// There is no collection.
+    NoCollection,
+    /// Another index has the name or the keys of the new one.
+    IndexConflict,
+    /// The disk of the server is full.
+    FullDisk,
+    /// Something may have been written, and no majority has confirmed it.
+    NotConfirmed,
+    /// The connection has failed, and the command may have been sent on it.
+    Connection,
+    /// No connection could be made, so that nothing was sent.
+    NoConnection,
+    /// The driver has found no server.
+    NoServer,
+    /// No server can be reached by what the driver's heartbeats say.
+    Unreachable,
+    /// The only server that can be reached waits for the first configuration of its replica set.
+    NoSet,
+    /// The request had no reply.
+    NoReply,
+    /// The task of the request ended with its runtime, before the reply.
+    RuntimeEnded,
+    /// A shutdown has ended the command, or came before it: this process sends no more commands of its own.
+    Closed,
+    /// Another operation blocks the document, while MongoDB works.
+    Blocked,
+    /// The change stream has ended with its collection.
+    StreamEnded,
+    Other,
+}
+
+impl Meaning {
+    pub(crate) fn of(error: &Error) -> Self {
+        if let Some(failure) = Failure::of(error) {
+            return failure.meaning;
+        }
+        match &*error.kind {
+            // The driver wraps every error during authentication in this kind; the cause says whether it passes.
+            ErrorKind::Authentication { .. }
+                if cause(error).is_some_and(|cause| Self::of(cause).passes()) =>
+            {
+                Self::NoConnection
+            }
+            ErrorKind::Authentication { .. } => Self::LogIn,
+            ErrorKind::ConnectionPoolCleared { message, .. } => Self::of_clearing(message),
+            ErrorKind::Io(_) => Self::Connection,
+            ErrorKind::ServerSelection { message, .. } if message.starts_with("Server at ") => {
+                Self::WrongServer
+            }
+            ErrorKind::ServerSelection { .. } => Self::NoServer,
+            ErrorKind::Transaction { .. } => Self::NoTransaction,
+            ErrorKind::InvalidArgument { .. }
+            | ErrorKind::IncompatibleServer { .. }
+            | ErrorKind::Shutdown => Self::Unsent,
+            ErrorKind::Custom(_) => Self::Request,
+            _ => coded(error).map_or(Self::Other, |(code, ..)| Self::of_reply(error, code)),
+        }
+    }
+
+    /// The kind of the error of a pool that the driver has cleared. It has the same error for a connection that it has refused before
+    /// the command was sent, and for one that it closes while a command waits for its reply.
+    fn of_clearing(message: &str) -> Self {
+        if message.contains(AUTHENTICATION_FAILED) {
+            Self::LogIn
+        } else if message.starts_with("Connection pool for ") {
+            Self::NoConnection
+        } else {
+            Self::Connection
+        }
+    }
+
+    fn of_reply(error: &Error, code: i32) -> Self {
+        let (meaning, reply) = (codes::meaning(code), error.server_response());
+        match &*error.kind {
+            // The driver gives the label also to connections that fail before the handshake, which can have many reasons.
+            _ if error.contains_label(SYSTEM_OVERLOADED_ERROR) => Self::Overloaded,
+            ErrorKind::Write(WriteFailure::WriteConcernError(_)) => Self::NotConfirmed,
+            ErrorKind::Command(_) if !meaning.passes() && reply.is_some_and(|reply| is_partial(reply)) => {
+                Self::NotConfirmed
+            }
+            _ => meaning,
+        }
+    }
+
+    /// Whether the server refuses the user. Rights and passwords are changed, so this is final only after [`REFUSAL_LIMIT`].
+    pub(crate) fn is_refusal(self) -> bool {
+        matches!(self, Self::LogIn | Self::Right)
+    }
+
+    /// Whether the document, the request, the program or the database has to be changed before another attempt can succeed.
+    pub(crate) fn is_final(self) -> bool {
+        matches!(
+            self,
+            Self::Unsupported
+                | Self::Request
+                | Self::Validator
+                | Self::DuplicateKey
+                | Self::DatabaseCase
+                | Self::WrongType
+                | Self::Unsent
+                | Self::ConnectionString
+                | Self::WrongServer
+                | Self::TwoSets
+                | Self::EndedRuntime
+                | Self::Forked
+                | Self::NoStreams
+                | Self::Foreign
+        )
+    }
+
+    /// Whether another attempt may succeed without intervention.
+    pub(crate) fn passes(self) -> bool {
+        !self.is_refusal() && !self.is_final()
+    }
+
+    /// Whether it is useless to repeat the request, if the server has refused the user for this time.
+    pub(crate) fn is_useless(self, refused_for: Duration) -> bool {
+        self.is_final() || self.is_refusal() && refused_for >= REFUSAL_LIMIT
+    }
+
+    /// Whether a change stream is not available, on a standalone server or to this user.
+    pub(crate) fn is_without_streams(self) -> bool {
+        matches!(self, Self::NoStreams | Self::Right)
+    }
+}
+
+impl LockError {
+    pub(crate) fn meaning(&self) -> Meaning {
+        match self {
+            Self::Mongo(error) => Meaning::of(error),
+            _ => Meaning::Foreign,
+        }
+    }
+
+    /// Whether a shutdown has ended the command.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.meaning() == Meaning::Closed
+    }
+
+    /// Whether the server may have applied the command, or may do so yet: it has neither refused it nor never received it.
+    pub(crate) fn may_be_applied(&self) -> bool {
+        let Self::Mongo(error) = self else { return true };
+        if let Some(failure) = Failure::of(error) {
+            return !failure.is_unsent;
+        }
+        let is_unsent = matches!(
+            Meaning::of(error),
+            Meaning::LogIn
+                | Meaning::Right
+                | Meaning::Unsent
+                | Meaning::WrongServer
+                | Meaning::NoServer
+                | Meaning::NoConnection
+        );
+        !is_unsent && code(error) != Some(codes::OVERLOADED) && !error.contains_label(NO_WRITES_PERFORMED)
+    }
+}
+
+/// The code of an error with which the server has replied.
+pub(crate) fn code(error: &Error) -> Option<i32> {
+    coded(error).map(|(code, ..)| code)
+}
+
+/// Whether the server has rejected the command before it ran it, so that a repetition is harmless. The driver gives the label also
+/// to a command that it has not sent, because no connection could be made.
+pub(crate) fn is_rejected(error: &Error) -> bool {
+    Meaning::of(error) == Meaning::Overloaded || error.contains_label(RETRYABLE_ERROR)
+}
+
+/// Whether the time limit of the command has passed at the server, before its write or while that waited for a majority.
+pub(crate) fn is_max_time_expired(error: &Error) -> bool {
+    code(error) == Some(codes::OUT_OF_TIME)
+}
+
+/// The values of the unique index in which two documents are equal, if the reply has them.
+pub(crate) fn colliding_values(error: &Error) -> Option<Document> {
+    let reply = Document::try_from(&**error.server_response()?).ok()?;
+    let refused = reply.get_array("writeErrors").ok()?.first()?.as_document()?;
+    refused.get_document("keyValue").ok().cloned()
+}
+
+/// The error of the driver that caused this one. The driver may keep it in a box, which is an error type of its own.
+fn cause(error: &Error) -> Option<&Error> {
+    let source = std::error::Error::source(error)?;
+    source
+        .downcast_ref::<Box<Error>>()
+        .map(AsRef::as_ref)
+        .or_else(|| source.downcast_ref())
+}
+
+/// Whether something may have been written although the command has failed: a write concern error beside `ok: 0` is what a batch
+/// gives that ran out of time half-way.
+fn is_partial(reply: &RawDocument) -> bool {
+    matches!(reply.get("writeConcernError"), Ok(Some(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::{RawDocumentBuf, doc};
+
+    use super::*;
+
+    /// The server sends such a reply for a batch that ran out of time: five of its ten updates were applied.
+    #[test]
+    fn a_write_concern_error_beside_an_error_may_be_applied() {
+        let reply = |reply| RawDocumentBuf::try_from(&reply).unwrap();
+        let partly = doc! { "ok": 0.0, "code": 50, "writeConcernError": { "code": 64 } };
+        assert!(is_partial(&reply(partly)));
+        assert!(!is_partial(&reply(doc! { "ok": 0.0, "code": 13 })));
+    }
+
+    #[test]
+    fn an_acquire_request_without_a_reply_may_be_repeated() {
+        let error = LockError::no_reply("acquire request", Duration::from_secs(3));
+        assert!(error.meaning().passes());
+        assert!(error.to_string().contains("within 3.0 s"), "{error}");
+    }
+
+    #[test]
+    fn errors_of_the_library_do_not_pass() {
+        assert!(!LockError::NoProvider.meaning().passes());
+        assert!(!Meaning::of(&Error::custom("no")).passes());
+    }
+}
