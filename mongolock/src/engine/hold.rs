@@ -29,6 +29,10 @@ impl Hold {
         }
     }
 
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
     pub(crate) fn lease(&self) -> &Arc<Lease> {
         &self.lease
     }

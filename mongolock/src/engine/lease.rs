@@ -80,7 +80,7 @@ enum Step {
     Waits,
     /// The caller has gone, and what it would get ends.
     Left,
-    Failed(Failure),
+    Failed(Box<Failure>),
     Held {
         until: Time,
         /// Until when the server keeps it, also if a mark that may be made ends it earlier.

@@ -20,7 +20,7 @@ mod tests;
 mod timer;
 mod words;
 
-pub(crate) use call::Call;
+pub(crate) use call::{Call, Wish};
 pub(crate) use commits::OpenCommit;
 pub(crate) use hold::Hold;
 pub(crate) use home::Home;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mongodb::bson::DateTime;
 
+use super::call::Call;
 use super::clock::duration;
 use super::faults::{error_of, is_out_of_time};
 use super::lease::{How, Lease};
@@ -13,32 +14,16 @@ use super::shared::Engine;
 use crate::core::limits::SLOW;
 use crate::core::{Cause, Ended, Failure, Fault, MS, Seen, Span};
 use crate::error::failure::{Failure as StoreFailure, HoldEnd};
+use crate::options::OnBusy;
 use crate::protocol::Id;
 use crate::store::driver_error;
 use crate::{Busy, FencingToken, LockError, LossReason, lock_id};
 
-/// A lock that is held, as a call has seen it.
-pub(crate) struct BusyLock(Busy);
-
-impl BusyLock {
-    pub(super) fn busy(self) -> LockError {
-        LockError::busy(self.0)
-    }
-
-    pub(super) fn timeout(self, waited: Duration) -> LockError {
-        LockError::timeout(self.0, waited)
-    }
-}
-
-/// Why a call has not got what it wanted: a lock that is busy, or an error.
-pub(super) fn failed(
-    engine: &Engine,
-    lease: &Lease,
-    failure: &Failure,
-    waited: Duration,
-    is_try: bool,
-) -> Result<BusyLock, LockError> {
-    let title = lease.name();
+/// Why a call has not got what it wanted: the error for a lock that is busy, or another one.
+pub(super) fn failed(call: &Call, failure: &Failure) -> Result<LockError, LockError> {
+    let (engine, waited) = (&*call.engine, call.waited());
+    let resumed = call.lease.resumes().unwrap_or(FencingToken::NONE);
+    let title = call.lease.name();
     let name = failure.name.as_deref().map_or(title, shown);
     let seen = failure.seen.as_ref();
     let own = failure.name.as_deref().and_then(|name| engine.holder_of(name));
@@ -47,29 +32,34 @@ pub(super) fn failed(
     let is_newer = |age: &Span| fault.is_none_or(|(fault, _)| age <= fault);
     let error = fault.map(|(_, fault)| error_of(fault));
     let error = error.filter(|error| !driver_error::is_no_reply(error));
-    let busy = || BusyLock(busy(engine, name, own.as_deref(), seen));
+    let busy = || busy(engine, name, own.as_deref(), seen);
+    let timeout = || LockError::timeout(busy(), waited);
+    let is_held = || match call.on_busy {
+        OnBusy::Wait => timeout(),
+        OnBusy::TryOnce => LockError::busy(busy()),
+    };
     let cause = match failure.cause {
         // Only its own lease matters to a resumption, and no reply has said what has become of it.
-        Cause::Busy | Cause::Timeout if lease.resumes() != FencingToken::NONE => Cause::Unanswered,
+        Cause::Busy | Cause::Timeout if resumed != FencingToken::NONE => Cause::Unanswered,
         cause => cause,
     };
     match cause {
-        Cause::Busy => Ok(busy()),
+        Cause::Busy => Ok(is_held()),
         Cause::Done => Err(done(name, seen)),
-        Cause::PeriodOver => Err(busy().timeout(waited)),
+        Cause::PeriodOver => Err(timeout()),
         Cause::Timeout if own.is_some() || seen.is_some_and(|(age, _)| is_newer(age)) => {
-            if is_try {
-                Ok(busy())
+            if call.is_try {
+                Ok(is_held())
             } else {
-                Err(busy().timeout(waited))
+                Err(timeout())
             }
         }
-        Cause::Timeout if fault.is_none() && failure.silent_for < SLOW => Err(busy().timeout(waited)),
+        Cause::Timeout if fault.is_none() && failure.silent_for < SLOW => Err(timeout()),
         Cause::Timeout | Cause::Refused | Cause::Unanswered => {
             Err(error.unwrap_or_else(|| engine.store.unanswered("acquire request", waited)))
         }
-        Cause::Gone => Err(LockError::lost(title, lease.resumes(), LossReason::Gone)),
-        Cause::Expired => Err(LockError::lost(title, lease.resumes(), LossReason::Expired)),
+        Cause::Gone => Err(LockError::lost(title, resumed, LossReason::Gone)),
+        Cause::Expired => Err(LockError::lost(title, resumed, LossReason::Expired)),
         Cause::ShutDown => Err(LockError::shut_down(title)),
     }
 }

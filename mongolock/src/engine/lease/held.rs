@@ -103,10 +103,6 @@ impl Lease {
         self.about.template
     }
 
-    pub(crate) fn set_template(&self, template: Option<&'static str>) {
-        debug_assert!(template.is_none() || template == self.about.template);
-    }
-
     pub(crate) fn meter(&self) -> &LockMeter {
         &self.about.meter
     }
@@ -305,15 +301,15 @@ impl Lease {
 // What a call and a guard do.
 impl Lease {
     /// The token of the detached lease that the call resumes.
-    pub(in crate::engine) fn resumes(&self) -> FencingToken {
-        self.about.resumes.unwrap_or(FencingToken::NONE)
+    pub(in crate::engine) fn resumes(&self) -> Option<FencingToken> {
+        self.about.resumes
     }
 
     /// The outcome of the call, when it has one.
     pub(in crate::engine) fn poll_call(&self, cx: &Context<'_>) -> Poll<Result<(), Failure>> {
         self.poll(cx, |state| match &state.step {
             Step::Waits | Step::Left => None,
-            Step::Failed(failure) => Some(Err(failure.clone())),
+            Step::Failed(failure) => Some(Err(Failure::clone(failure))),
             _ => Some(Ok(())),
         })
     }

@@ -33,7 +33,7 @@ impl Lease {
             }
             Notice::Failed(failure) => {
                 if let Step::Waits = state.step {
-                    state.step = Step::Failed(failure);
+                    state.step = Step::Failed(Box::new(failure));
                 }
                 None
             }
