@@ -38,7 +38,7 @@ impl Engine {
                 command
             };
             let Some(command) = command else { return };
-            if let Err(command) = self.send_one(command, after) {
+            if let Some(command) = self.send_one(command, after) {
                 // It goes with the next call that has a runtime.
                 let mut commands = lock(&self.commands);
                 commands.waiting.push_front(command);
@@ -48,39 +48,35 @@ impl Engine {
         }
     }
 
-    /// Sends a command, or gives it back for want of a runtime.
-    fn send_one(self: &Arc<Self>, command: Command, after: &mut After) -> Result<(), Command> {
+    /// Sends a command, or returns it for want of a runtime.
+    fn send_one(self: &Arc<Self>, command: Command, after: &mut After) -> Option<Command> {
         match command {
-            Command::Run(flight, rows, order, limit) => match self.store.run_at_once(&rows, order) {
-                Some(replies) => {
-                    let replies = replies.map_err(|error| self.fault(error.into(), limit, false));
-                    self.decide(Event::Ran(flight, replies), after);
-                    Ok(())
-                }
-                None => self.spawn(Command::Run(flight, rows, order, limit)),
+            Command::Unwatch => self.end_stream(),
+            Command::Idle => self.idle.notify_waiters(),
+            command => match self.at_once(&command) {
+                Some(event) => drop(self.decide(event, after)),
+                None => return self.spawn(command),
             },
-            Command::Look(flight, looks, limit) => match self.look_at_once(&looks) {
-                Some(saw) => {
-                    self.decide(Event::Looked(flight, Ok(saw)), after);
-                    Ok(())
-                }
-                None => self.spawn(Command::Look(flight, looks, limit)),
-            },
-            Command::Watch(..) => self.spawn(command),
-            Command::Unwatch => {
-                self.end_stream();
-                Ok(())
+        }
+        None
+    }
+
+    /// What a command brings, if the store replies at once.
+    fn at_once(&self, command: &Command) -> Option<Event<Arc<Lease>>> {
+        match command {
+            Command::Run(flight, rows, order, limit) => {
+                let replies = self.store.run_at_once(rows, *order)?;
+                let replies = replies.map_err(|error| self.fault(error.into(), *limit, false));
+                Some(Event::Ran(*flight, replies))
             }
-            Command::Idle => {
-                self.idle.notify_waiters();
-                Ok(())
-            }
+            Command::Look(flight, looks, _) => Some(Event::Looked(*flight, Ok(self.look_at_once(looks)?))),
+            _ => None,
         }
     }
 
-    fn spawn(self: &Arc<Self>, command: Command) -> Result<(), Command> {
+    fn spawn(self: &Arc<Self>, command: Command) -> Option<Command> {
         let Some(runtime) = self.runtime() else {
-            return Err(command);
+            return Some(command);
         };
         match command {
             Command::Run(flight, rows, order, limit) => {
@@ -102,9 +98,9 @@ impl Engine {
                 self.begin_stream(number);
                 runtime.spawn(watch(Arc::downgrade(self), number, names));
             }
-            Command::Unwatch | Command::Idle => {}
+            _ => {}
         }
-        Ok(())
+        None
     }
 
     /// What the outcome of a command says. The server may refuse the user for a while, and again accept it.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::after::After;
-use super::clock::duration;
 use super::lease::{How, Lease};
 use super::shared::Engine;
 use super::words;
@@ -82,8 +81,7 @@ impl Hold {
         let begun = self.engine.now();
         self.begin_end(how, ending);
         let ended = self.lease.until_ended().await;
-        let waited = duration(self.engine.now() - begun);
-        let error = words::unended(&self.engine, &self.lease, how, ended, waited);
+        let error = words::unended(&self.engine, &self.lease, how, ended, begun);
         error.map_or(Ok(()), Err)
     }
 

@@ -16,8 +16,8 @@ use super::after::After;
 use super::clock::{Clock, duration};
 use super::home::Home;
 use super::lease::Lease;
-use super::queue::{Command, Commands, Watched};
-use super::reports;
+use super::queue::{Commands, Watched};
+use super::reports::Report;
 use crate::core::{self, Conf, Core, Effect, Event, Lane, Luck, MS, Notice, Places, Time, Waiter};
 use crate::index_task::IndexTask;
 use crate::meter::Meter;
@@ -182,7 +182,6 @@ impl Engine {
         let (core, luck) = &mut *lock(&self.core);
         let now = self.now();
         let waiter = core.handle(now, luck, event);
-        let mut commands = Vec::new();
         // Holds that nobody is there to take end here.
         let mut returned = VecDeque::new();
         loop {
@@ -192,7 +191,7 @@ impl Engine {
                         if let Notice::Extended(_) = notice {
                             *lock(&self.renewed) = Some(now);
                         }
-                        returned.extend(lease.note(notice, after));
+                        returned.extend(lease.note(now, notice, after));
                     }
                     Effect::Report(report) => {
                         if let core::Report::Failed(failed) = &report
@@ -201,17 +200,14 @@ impl Engine {
                             lease.note_fault(&failed.fault);
                         }
                         if self.is_new(&report) {
-                            after.report(move || reports::report(report));
+                            after.report(Report::Core(report));
                         }
                     }
-                    effect => commands.extend(Command::of(effect)),
+                    command => lock(&self.commands).waiting.push_back(command),
                 }
             }
             let Some(event) = returned.pop_front() else { break };
             core.handle(now, luck, event);
-        }
-        if !commands.is_empty() {
-            lock(&self.commands).waiting.extend(commands);
         }
         if let Some(at) = core.next_due()
             && self.armed.fetch_min(at.0, Ordering::AcqRel) > at.0

@@ -1,7 +1,6 @@
 //! The errors for what the core says.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use mongodb::bson::DateTime;
 
@@ -12,7 +11,7 @@ use super::lease::{How, Lease};
 use super::reports::shown;
 use super::shared::Engine;
 use crate::core::limits::SLOW;
-use crate::core::{Cause, Ended, Failure, Fault, MS, Seen, Span};
+use crate::core::{Cause, Ended, Failure, Fault, MS, Seen, Span, Time};
 use crate::error::failure::{Failure as StoreFailure, HoldEnd};
 use crate::options::OnBusy;
 use crate::protocol::Id;
@@ -94,13 +93,13 @@ fn done(name: &str, seen: Option<&(Span, Seen)>) -> LockError {
     LockError::done(name, by, DateTime::from_millis(until))
 }
 
-/// The error of a hold that its holder has ended; `None` if it has ended well.
+/// The error of a hold whose end its holder has asked for at this time; `None` if it has ended well.
 pub(super) fn unended(
     engine: &Engine,
     lease: &Arc<Lease>,
     how: How,
     ended: Result<Ended, Option<Fault>>,
-    waited: Duration,
+    begun: Time,
 ) -> Option<LockError> {
     let fault = match ended {
         Ok(Ended::Lost) => return Some(lease.lost_error()),
@@ -113,7 +112,8 @@ pub(super) fn unended(
         How::Detach => ("detachment", Some(HoldEnd::Detach)),
     };
     let source = fault.as_ref().map(error_of);
-    let source = source.unwrap_or_else(|| engine.store.no_reply(request, waited));
+    let no_reply = || engine.store.no_reply(request, duration(engine.now() - begun));
+    let source = source.unwrap_or_else(no_reply);
     let Some(end) = end else { return Some(source) };
     let is_refused = fault.is_some_and(|fault| fault.kind.is_lasting());
     let failure = StoreFailure::Unended {

@@ -1,6 +1,6 @@
 //! The metrics of the feature `metrics`, on the facade of the crate `metrics`.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ const NO_LABEL: &str = "-";
 /// The metrics of all locks of a provider.
 #[derive(Default)]
 pub(crate) struct Meter {
-    locks: Mutex<HashMap<&'static str, LockMeter>>,
+    locks: Mutex<BTreeMap<&'static str, LockMeter>>,
 }
 
 /// The metrics of the locks with one label.

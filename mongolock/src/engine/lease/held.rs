@@ -6,11 +6,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::level_filters::LevelFilter;
 
 use super::{Granted, How, Lease, State, Step};
 use crate::core::{self, Ended, Event, Failure, Fault, Time};
 use crate::engine::after::After;
 use crate::engine::clock::duration;
+use crate::engine::reports::Report;
 use crate::meter::LockMeter;
 use crate::protocol::Until;
 use crate::store::LeaseId;
@@ -267,7 +269,7 @@ impl Lease {
         let state = &mut *lock(&self.state);
         if matches!(state.step, Step::Held { .. }) && state.commits <= 1 {
             state.step = Step::Lost(LossReason::Gone);
-            self.report_lost(LossReason::Gone, after);
+            after.report(Report::Lost(Arc::clone(self), LossReason::Gone));
             after.wake(&mut state.wakers);
         }
     }
@@ -294,6 +296,9 @@ impl Lease {
 
     /// Reports an event for each name of the lease.
     pub(crate) fn report(&self, event: impl Fn(&HoldFields<'_>)) {
+        if LevelFilter::current() == LevelFilter::OFF {
+            return;
+        }
         (0..self.keys().len()).for_each(|place| event(&self.fields_of(place)));
     }
 }

@@ -6,6 +6,7 @@ use super::{Granted, How, Lease, State, Step};
 use crate::LossReason;
 use crate::core::{self, Ended, Ending, Event, Fault, Grant, Loss, Notice, Time, relied_on};
 use crate::engine::after::After;
+use crate::engine::reports::Report;
 use crate::few::Few;
 use crate::permit_id;
 use crate::store::{LeaseId, millis};
@@ -15,14 +16,17 @@ impl Lease {
     /// Notes what the core says. Returns what ends a hold that nobody is there to take.
     pub(in crate::engine) fn note(
         self: &Arc<Self>,
+        now: Time,
         notice: Notice,
         after: &mut After,
     ) -> Option<Event<Arc<Self>>> {
         let state = &mut *lock(&self.state);
         let event = match notice {
-            Notice::Held(hold, grant, until) => self.held(state, hold, &Few::one(grant), until),
-            Notice::HeldAll(hold, grants, until) => self.held(state, hold, &Few::collected(grants), until),
-            Notice::Extended(end) => return self.extended(state, end, after),
+            Notice::Held(hold, grant, until) => self.held(state, now, hold, &Few::one(grant), until),
+            Notice::HeldAll(hold, grants, until) => {
+                self.held(state, now, hold, &Few::collected(grants), until)
+            }
+            Notice::Extended(end) => return self.extended(state, now, end, after),
             // A set that waits loses a lock that it had, and begins anew.
             Notice::Lost(_) if !matches!(state.step, Step::Held { .. }) => None,
             Notice::Lost(loss) => self.lose(state, reason(loss), after),
@@ -45,6 +49,7 @@ impl Lease {
     fn held(
         &self,
         state: &mut State,
+        now: Time,
         hold: core::Hold,
         grants: &Few<Grant>,
         until: Time,
@@ -58,7 +63,7 @@ impl Lease {
             tokens: grants.map(|grant| grant.token),
             mark: grants.first().and_then(|grant| grant.mark),
             has_waited: grants.iter().any(|grant| grant.has_waited),
-            at: self.clock.now(),
+            at: now,
         });
         state.step = Step::Held {
             until,
@@ -71,6 +76,7 @@ impl Lease {
     fn extended(
         self: &Arc<Self>,
         state: &mut State,
+        now: Time,
         end: Time,
         after: &mut After,
     ) -> Option<Event<Arc<Self>>> {
@@ -85,8 +91,7 @@ impl Lease {
                 *lasts = end.max(*lasts);
                 if before < end {
                     let lasts = relied_on(millis(self.options.expiry));
-                    let age = self.clock.now() - before + lasts;
-                    self.report_renewed(age, after);
+                    after.report(Report::Renewed(Arc::clone(self), now - before + lasts));
                 }
                 None
             }
@@ -101,7 +106,7 @@ impl Lease {
         after: &mut After,
     ) -> Option<Event<Arc<Self>>> {
         state.step = Step::Lost(reason);
-        self.report_lost(reason, after);
+        after.report(Report::Lost(Arc::clone(self), reason));
         None
     }
 
@@ -126,7 +131,7 @@ impl Lease {
             Ok(_) => state.step = Step::Done,
         }
         if !was_lost {
-            self.report_end(how, ended.clone(), after);
+            after.report(Report::Ended(Arc::clone(self), how, ended.clone()));
         }
         let is_detached = ended == Ok(Ended::Detached);
         state.ended = Some(ended);
