@@ -143,7 +143,7 @@ impl Call {
     }
 
     fn join(&self, wanted: Wanted, is_inside_hold: bool) -> Result<Option<Waiter>, LockError> {
-        let (engine, options) = (&self.engine, &self.lease.options);
+        let (engine, options) = (&self.engine, self.lease.options());
         if engine.refuses(is_inside_hold) {
             return Err(LockError::shut_down(self.lease.name()));
         }
@@ -163,7 +163,7 @@ impl Call {
             is_inside_hold,
             cell: Arc::clone(&self.lease),
         };
-        Ok(engine.apply(Event::Join(wanted, join)))
+        Ok(engine.take(Event::Join(wanted, join)))
     }
 
     fn poll_outcome(&self, cx: &Context<'_>) -> Poll<Result<Tried, LockError>> {
@@ -215,7 +215,7 @@ impl Call {
             Err(hold) => hold.map(|hold| Event::End(hold, Ending::Untaken, None)),
         };
         if let Some(event) = event {
-            self.engine.apply(event);
+            self.engine.take(event);
         }
     }
 }

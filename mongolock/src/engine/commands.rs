@@ -1,7 +1,7 @@
 //! Sends what the core wants to have sent, in the order in which it was decided.
 
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -131,29 +131,27 @@ impl Engine {
     ) {
         let (event, most) = (Arc::new(event), limit + NO_REPLY);
         let by = self.now() + most;
-        let without = Arc::clone(&event);
-        let ends = Ends {
-            engine: Arc::clone(self),
-            without_reply: Some(Box::new(move || without(Err(no_reply(duration(most)))))),
-        };
+        let (engine, without) = (Arc::clone(self), Arc::clone(&event));
+        let ends = Ends::new(self, move || without(Err(no_reply(duration(most)))));
         runtime.spawn(async move {
             // One that gets its first turn after that was never sent.
-            if ends.engine.now() >= by {
+            if engine.now() >= by {
                 return;
             }
-            let at = ends.engine.clock.instant(by);
+            let at = engine.clock.instant(by);
             let mut command = pin!(reply_within(duration(most), command));
             match timeout_at(at, command.as_mut()).await {
                 Ok(Some(result)) => {
                     if result.is_ok() {
-                        ends.engine.is_accepted();
+                        engine.is_accepted();
                     }
-                    let result = result.map_err(|error| ends.engine.fault(error.into(), limit, is_group));
-                    ends.with(event(result));
+                    let result = result.map_err(|error| engine.fault(error.into(), limit, is_group));
+                    ends.disarm();
+                    engine.apply(event(result));
                 }
                 Ok(None) => {}
                 Err(_) => {
-                    drop(ends);
+                    drop((ends, engine));
                     // It may still wait for a connection.
                     command.await;
                 }
@@ -191,24 +189,34 @@ async fn look_each(store: &Store, looks: &[Look], limit: Duration) -> Result<Vec
     Ok(saw)
 }
 
-/// Each command ends once for the core, also one whose runtime has ended.
-struct Ends {
-    engine: Arc<Engine>,
-    /// What has happened if there is no reply.
-    without_reply: Option<Box<dyn FnOnce() -> Event<Arc<Lease>> + Send>>,
+/// What the core waits for ends once, also what its runtime has ended: a command, or the change stream.
+pub(super) struct Ends {
+    engine: Weak<Engine>,
+    /// What has happened if it ends without another event.
+    otherwise: Option<Box<dyn FnOnce() -> Event<Arc<Lease>> + Send>>,
 }
 
 impl Ends {
-    fn with(mut self, event: Event<Arc<Lease>>) {
-        self.without_reply = None;
-        self.engine.apply(event);
+    pub(super) fn new(
+        engine: &Arc<Engine>,
+        otherwise: impl FnOnce() -> Event<Arc<Lease>> + Send + 'static,
+    ) -> Self {
+        Self {
+            engine: Arc::downgrade(engine),
+            otherwise: Some(Box::new(otherwise)),
+        }
+    }
+
+    /// The core need not know, or learns it otherwise.
+    pub(super) fn disarm(mut self) {
+        self.otherwise = None;
     }
 }
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        if let Some(event) = self.without_reply.take() {
-            self.engine.apply(event());
+        if let (Some(engine), Some(event)) = (self.engine.upgrade(), self.otherwise.take()) {
+            engine.apply(event());
         }
     }
 }

@@ -37,7 +37,6 @@ pub(crate) struct About {
 ///
 /// The mutex of its state is the last one that is taken: the core's notices set it under the core's mutex.
 pub(crate) struct Lease {
-    pub(crate) options: Arc<Options>,
     about: About,
     clock: Clock,
     granted: OnceLock<Granted>,
@@ -69,8 +68,8 @@ struct State {
     is_outcome_unknown: bool,
     /// How the last command has failed that was to end the hold.
     fault: Option<Fault>,
-    /// What was found out about a transaction with an unknown outcome.
-    committed: Option<Result<bool, Option<Fault>>>,
+    /// Whether a transaction with an unknown outcome is known to be made, once that can no longer change.
+    committed: Option<bool>,
     wakers: Vec<Waker>,
 }
 
@@ -109,7 +108,6 @@ pub(super) enum How {
 impl Lease {
     pub(super) fn new(clock: Clock, about: About) -> Arc<Self> {
         Arc::new(Self {
-            options: Arc::clone(&about.options),
             about,
             clock,
             granted: OnceLock::new(),

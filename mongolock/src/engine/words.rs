@@ -123,7 +123,7 @@ pub(super) fn unended(
             end
         },
         name: lease.name().to_owned(),
-        left: lease.options.expiry,
+        left: lease.options().expiry,
         source,
     };
     Some(failure.into_error())

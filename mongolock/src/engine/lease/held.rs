@@ -14,6 +14,7 @@ use crate::engine::after::After;
 use crate::engine::clock::duration;
 use crate::engine::reports::Report;
 use crate::meter::LockMeter;
+use crate::options::Options;
 use crate::protocol::Until;
 use crate::store::LeaseId;
 use crate::sync::lock;
@@ -41,6 +42,10 @@ impl Lease {
             Some(granted) => granted,
             None => unreachable!("only a call that has got its lock has a guard"),
         }
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.about.options
     }
 
     /// Whether the call has got its lock. A set has it when it has all of its locks.
@@ -120,7 +125,7 @@ impl Lease {
     }
 
     pub(crate) fn min_hold(&self) -> Duration {
-        self.options.min_hold
+        self.about.options.min_hold
     }
 
     /// Until when the mark of the work stands, if it may succeed only once.
@@ -129,12 +134,15 @@ impl Lease {
     }
 
     pub(crate) fn is_once(&self) -> bool {
-        self.options.once.is_some()
+        self.about.options.once.is_some()
     }
 
     /// Whether a renewal may be sent now.
     pub(crate) fn is_renewable_now(&self) -> bool {
-        self.options.max_hold.is_none_or(|most| self.held_for() < most)
+        self.about
+            .options
+            .max_hold
+            .is_none_or(|most| self.held_for() < most)
     }
 
     /// Whether the lease is over: it was released or lost, or its deadline has passed.
@@ -236,6 +244,8 @@ impl Lease {
             return Poll::Ready(found);
         }
         if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            // Mostly there is one.
+            state.wakers.reserve_exact(1);
             state.wakers.push(cx.waker().clone());
         }
         Poll::Pending
@@ -259,9 +269,9 @@ impl Lease {
         lock(&self.state).is_outcome_unknown
     }
 
-    /// What was found out about a transaction whose outcome was unknown.
-    pub(crate) async fn commit_outcome(&self) -> Option<bool> {
-        self.until(|state| state.committed.take()).await.ok()
+    /// Whether a transaction whose outcome was unknown is found to be made.
+    pub(crate) async fn was_committed(&self) -> bool {
+        self.until(|state| state.committed.take()).await
     }
 
     /// A guarding statement did not find the claim. Another commit under way may have ended it: its outcome decides.

@@ -32,12 +32,12 @@ impl Lease {
             Notice::Lost(loss) => self.lose(state, reason(loss), after),
             Notice::Ended(ended) => self.ended(state, ended, after),
             Notice::Committed(found) => {
-                state.committed = Some(found);
+                state.committed = Some(matches!(found, Ok(true)));
                 None
             }
             Notice::Failed(failure) => {
                 if let Step::Waits = state.step {
-                    state.step = Step::Failed(Box::new(failure));
+                    state.step = Step::Failed(failure);
                 }
                 None
             }
@@ -90,7 +90,7 @@ impl Lease {
                 let before = std::mem::replace(until, end);
                 *lasts = end.max(*lasts);
                 if before < end {
-                    let lasts = relied_on(millis(self.options.expiry));
+                    let lasts = relied_on(millis(self.about.options.expiry));
                     after.report(Report::Renewed(Arc::clone(self), now - before + lasts));
                 }
                 None

@@ -34,7 +34,7 @@ impl Lease {
             }
             Err(fault) => {
                 let error = fault.as_ref().map(error_of);
-                let error = error.unwrap_or_else(|| LockError::no_reply("release", self.options.expiry));
+                let error = error.unwrap_or_else(|| LockError::no_reply("release", self.options().expiry));
                 match how {
                     How::Mark => {
                         trace::done_failed(&self.fields(), &error);
