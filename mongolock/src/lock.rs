@@ -287,7 +287,10 @@ mod tests {
             size_of_val(&body),
         ];
         let most = [160, 256, 1024];
-        assert!(sizes.iter().zip(most).all(|(size, most)| *size <= most), "{sizes:?}");
+        assert!(
+            sizes.iter().zip(most).all(|(size, most)| *size <= most),
+            "{sizes:?}"
+        );
         body.await.unwrap();
     }
 }

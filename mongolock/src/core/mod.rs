@@ -55,10 +55,7 @@ pub(crate) use event::{
 };
 pub(crate) use once::Once;
 pub(crate) use places::Places;
-#[allow(
-    unused_imports,
-    reason = "only the explorer names it, which compiles this file"
-)]
+#[allow(unused_imports, reason = "the explorer compiles this file")]
 pub(crate) use slab::Key;
 pub(crate) use state::{Conf, Core, Luck};
 pub(crate) use time::{MS, Span, Time};

@@ -279,8 +279,7 @@ impl<C> Claim<C> {
 
     /// Whether the document has the mark of the claim, which a transaction has made.
     pub(super) fn is_marked_by(&self, reply: &Reply) -> bool {
-        let own = self.id.as_ref().zip(reply.sight.as_ref());
-        own.is_some_and(|(id, sight)| sight.is_marked_by(id))
+        matches!((&self.id, &reply.sight), (Some(id), Some(sight)) if sight.is_marked_by(id))
     }
 
     fn released_by(&self, took: Span, reply: &Reply) -> Ended {

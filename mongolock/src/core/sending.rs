@@ -15,14 +15,10 @@ impl<C: Clone> Core<C> {
     pub(super) fn pump(&mut self, now: Time, luck: &mut dyn Luck) {
         for lane in LANES {
             let queue = &self.lanes[lane as usize];
-            let at = queue.resumes_at;
-            if queue.is_empty() {
-                continue;
-            }
-            if at <= now {
-                self.pump_lane(now, luck, lane);
-            } else {
-                self.arm(Due::Lanes, at);
+            match queue.resumes_at {
+                _ if queue.is_empty() => {}
+                at if at > now => self.arm(Due::Lanes, at),
+                _ => self.pump_lane(now, luck, lane),
             }
         }
     }
@@ -84,14 +80,12 @@ impl<C: Clone> Core<C> {
         let (mut rows, mut looks) = (Vec::with_capacity(flight.claims.len()), Vec::new());
         let mut claims = std::mem::take(&mut flight.claims);
         claims.retain(|key| {
-            let (look, row) = match lane {
-                Lane::Looks => (self.look(now, *key), None),
-                _ => (None, self.row(luck, &mut flight, *key)),
-            };
-            let is_wanted = look.is_some() || row.is_some();
-            looks.extend(look);
-            rows.extend(row);
-            is_wanted
+            let sent = rows.len() + looks.len();
+            match lane {
+                Lane::Looks => looks.extend(self.look(now, *key)),
+                _ => rows.extend(self.row(luck, &mut flight, *key)),
+            }
+            rows.len() + looks.len() > sent
         });
         if claims.is_empty() {
             return;

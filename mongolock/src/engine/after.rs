@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-use super::home::tell;
-use super::reports::Report;
+use super::home::{Report, tell};
 
 thread_local!(static QUEUE: RefCell<Option<VecDeque<Step>>> = const { RefCell::new(None) });
 
@@ -21,11 +20,13 @@ enum Step {
 
 impl After {
     pub(super) fn wake(&mut self, wakers: &mut Vec<Waker>) {
-        self.0.extend(wakers.drain(..).map(Step::Wake));
+        if !wakers.is_empty() {
+            self.0.extend(wakers.drain(..).map(Step::Wake));
+        }
     }
 
-    pub(super) fn report(&mut self, report: Report) {
-        self.0.push_back(Step::Report(report));
+    pub(super) fn report(&mut self, report: impl FnOnce() + Send + 'static) {
+        self.0.push_back(Step::Report(Box::new(report)));
     }
 
     /// Does it, with what follows from one of these steps: never one inside another, because a waker may drop a caller whose lock goes

@@ -41,13 +41,13 @@ pub(crate) struct Wish<'a> {
 
 /// A call, from its beginning on. Dropped, it leaves; a hold that it was given meanwhile ends.
 pub(crate) struct Call {
-    pub(super) engine: Arc<Engine>,
-    pub(super) lease: Arc<Lease>,
+    engine: Arc<Engine>,
+    lease: Arc<Lease>,
     span: Span,
     begun: Time,
     state: State,
-    pub(super) is_try: bool,
-    pub(super) on_busy: OnBusy,
+    is_try: bool,
+    on_busy: OnBusy,
 }
 
 enum State {
@@ -125,7 +125,7 @@ impl Call {
         let is_try = on_busy == OnBusy::TryOnce || limit == Some(Duration::ZERO);
         let mut call = Self {
             engine: Arc::clone(engine),
-            lease: Lease::new(engine.clock, about),
+            lease: Lease::new(about),
             span,
             begun: engine.now(),
             state: State::Waits(None),
@@ -178,11 +178,14 @@ impl Call {
                 self.lease.report(acquired);
                 Ok(Ok(Hold::new(Arc::clone(&self.lease), Arc::clone(&self.engine))))
             }
-            Err(failure) => words::failed(self, &failure).map(Err),
+            Err(failure) => {
+                let (engine, waited) = (&self.engine, self.waited());
+                words::failed(engine, &self.lease, &failure, waited, self.is_try, self.on_busy).map(Err)
+            }
         })
     }
 
-    pub(super) fn waited(&self) -> Duration {
+    fn waited(&self) -> Duration {
         duration(self.engine.now() - self.begun)
     }
 

@@ -1,7 +1,7 @@
 //! Sends what the core wants to have sent, in the order in which it was decided.
 
 use std::pin::pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::after::After;
 use super::clock::duration;
+use super::ends::Ends;
 use super::faults::{fault, no_reply};
 use super::lease::Lease;
 use super::queue::Command;
@@ -187,36 +188,4 @@ async fn look_each(store: &Store, looks: &[Look], limit: Duration) -> Result<Vec
         });
     }
     Ok(saw)
-}
-
-/// What the core waits for ends once, also what its runtime has ended: a command, or the change stream.
-pub(super) struct Ends {
-    engine: Weak<Engine>,
-    /// What has happened if it ends without another event.
-    otherwise: Option<Box<dyn FnOnce() -> Event<Arc<Lease>> + Send>>,
-}
-
-impl Ends {
-    pub(super) fn new(
-        engine: &Arc<Engine>,
-        otherwise: impl FnOnce() -> Event<Arc<Lease>> + Send + 'static,
-    ) -> Self {
-        Self {
-            engine: Arc::downgrade(engine),
-            otherwise: Some(Box::new(otherwise)),
-        }
-    }
-
-    /// The core need not know, or learns it otherwise.
-    pub(super) fn disarm(mut self) {
-        self.otherwise = None;
-    }
-}
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        if let (Some(engine), Some(event)) = (self.engine.upgrade(), self.otherwise.take()) {
-            engine.apply(event());
-        }
-    }
 }

@@ -9,10 +9,11 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tracing::level_filters::LevelFilter;
 
-use super::reports::Report;
-
 /// The number of events that wait for a slow subscriber. Those beyond it are not reported.
 const MOST_REPORTS: usize = 10_000;
+
+/// Tells the program's subscriber and recorder what has happened.
+pub(super) type Report = Box<dyn FnOnce() + Send>;
 
 thread_local! {
     /// On the thread of a provider: what it has to report goes to another thread, which begins with the first report.
@@ -55,7 +56,7 @@ pub(super) fn tell(report: Report) {
         _ => Some(report),
     });
     if let Some(report) = here {
-        report.tell();
+        report();
     }
 }
 
@@ -67,7 +68,7 @@ impl Reporter {
             let run = move || {
                 for report in passed {
                     // The subscriber says what has gone wrong there.
-                    let _ = catch_unwind(AssertUnwindSafe(|| report.tell()));
+                    let _ = catch_unwind(AssertUnwindSafe(report));
                 }
             };
             let started = thread::Builder::new()

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 
 use super::after::After;
-use super::clock::Clock;
+
+use super::clock::Moment;
 use crate::core::{self, Ended, Failure, Fault, Time};
 use crate::few::Few;
 use crate::meter::LockMeter;
@@ -38,8 +39,8 @@ pub(crate) struct About {
 /// The mutex of its state is the last one that is taken: the core's notices set it under the core's mutex.
 pub(crate) struct Lease {
     about: About,
-    clock: Clock,
-    granted: OnceLock<Granted>,
+    /// It is on the heap, because most waiters wait for long.
+    granted: OnceLock<Box<Granted>>,
     state: Mutex<State>,
 }
 
@@ -51,7 +52,7 @@ struct Granted {
     tokens: Few<i64>,
     mark: Option<Until>,
     has_waited: bool,
-    at: Time,
+    at: Moment,
 }
 
 #[derive(Default)]
@@ -106,10 +107,9 @@ pub(super) enum How {
 }
 
 impl Lease {
-    pub(super) fn new(clock: Clock, about: About) -> Arc<Self> {
+    pub(super) fn new(about: About) -> Arc<Self> {
         Arc::new(Self {
             about,
-            clock,
             granted: OnceLock::new(),
             state: Mutex::default(),
         })

@@ -6,6 +6,7 @@ mod call;
 mod clock;
 mod commands;
 mod commits;
+mod ends;
 mod faults;
 mod hold;
 mod home;

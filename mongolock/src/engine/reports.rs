@@ -5,47 +5,25 @@ use std::sync::Arc;
 use super::clock::duration;
 use super::faults::error_of;
 use super::lease::{How, Lease};
-use crate::core::{self, Ended, Failed, Fault, Lane, MS, Span};
-use crate::{LockError, LossReason, permit_id, trace};
+use crate::core::{Failed, Lane, MS, Report};
+use crate::{permit_id, trace};
 
-/// What is reported to the program's subscriber and recorder, when no mutex is held any more.
-pub(super) enum Report {
-    Core(core::Report<Arc<Lease>>),
-    Lost(Arc<Lease>, LossReason),
-    /// With the age of the lease at its renewal.
-    Renewed(Arc<Lease>, Span),
-    Ended(Arc<Lease>, How, Result<Ended, Option<Fault>>),
-    WakeUpFailed(LockError),
-}
-
-impl Report {
-    pub(super) fn tell(&self) {
-        match self {
-            Self::Core(report) => tell(report),
-            Self::Lost(lease, reason) => lease.tell_lost(*reason),
-            Self::Renewed(lease, age) => lease.tell_renewed(*age),
-            Self::Ended(lease, how, ended) => lease.in_span(|| lease.tell_end(*how, ended)),
-            Self::WakeUpFailed(error) => trace::wake_up_failed(error),
-        }
-    }
-}
-
-fn tell(report: &core::Report<Arc<Lease>>) {
+pub(super) fn report(report: Report<Arc<Lease>>) {
     match report {
-        core::Report::Failed(failed) => match &failed.cell {
-            Some(lease) => lease.in_span(|| report_failed(failed)),
-            None => report_failed(failed),
+        Report::Failed(failed) => match &failed.cell {
+            Some(lease) => lease.in_span(|| report_failed(&failed)),
+            None => report_failed(&failed),
         },
-        core::Report::Split(number, fault) => trace::split(*number, &error_of(fault)),
-        core::Report::Waiting(lease, name, left, pause) => {
+        Report::Split(number, fault) => trace::split(number, &error_of(&fault)),
+        Report::Waiting(lease, name, left, pause) => {
             let left = left.map(|left| duration(left.saturating_mul(MS)));
-            lease.in_span(|| trace::waiting(shown(name), left, duration(*pause)));
+            lease.in_span(|| trace::waiting(shown(&name), left, duration(pause)));
         }
-        core::Report::CloseToBoundary(name, length) => {
-            trace::close_to_boundary(shown(name), duration(length.saturating_mul(MS)));
+        Report::CloseToBoundary(name, length) => {
+            trace::close_to_boundary(shown(&name), duration(length.saturating_mul(MS)));
         }
-        core::Report::PermitsDiffer(name, permits, seen) => {
-            trace::permits_differ(shown(name), *permits, seen.saturating_add(1));
+        Report::PermitsDiffer(name, permits, seen) => {
+            trace::permits_differ(shown(&name), permits, seen.saturating_add(1));
         }
     }
 }

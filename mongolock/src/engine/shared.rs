@@ -1,7 +1,7 @@
 //! What all clones of a provider share, and how an event is taken.
 
 use std::any::Any;
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
@@ -13,11 +13,11 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::after::After;
-use super::clock::{Clock, duration};
+use super::clock::{Clock, Moment, duration};
 use super::home::Home;
 use super::lease::Lease;
 use super::queue::{Commands, Watched};
-use super::reports::Report;
+use super::reports;
 use crate::core::{self, Conf, Core, Effect, Event, Lane, Luck, MS, Notice, Places, Time, Waiter};
 use crate::index_task::IndexTask;
 use crate::meter::Meter;
@@ -209,9 +209,13 @@ impl Engine {
             renewed,
         } = &mut *decider;
         let now = self.now();
+        let at = Moment {
+            clock: self.clock,
+            time: now,
+        };
         let waiter = core.handle(now, luck, event);
         // Holds that nobody is there to take end here.
-        let mut returned = VecDeque::new();
+        let mut returned = Vec::new();
         loop {
             for effect in core.take_effects() {
                 match effect {
@@ -219,7 +223,7 @@ impl Engine {
                         if let Notice::Extended(_) = notice {
                             *renewed = Some(now);
                         }
-                        returned.extend(lease.note(now, notice, after));
+                        returned.extend(lease.note(at, notice, after));
                     }
                     Effect::Report(report) => {
                         if let core::Report::Failed(failed) = &report
@@ -228,14 +232,18 @@ impl Engine {
                             lease.note_fault(&failed.fault);
                         }
                         if is_new(warned, &report) {
-                            after.report(Report::Core(report));
+                            after.report(move || reports::report(report));
                         }
                     }
                     command => lock(&self.commands).waiting.push_back(command),
                 }
             }
-            let Some(event) = returned.pop_front() else { break };
-            core.handle(now, luck, event);
+            if returned.is_empty() {
+                break;
+            }
+            for event in returned.drain(..) {
+                core.handle(now, luck, event);
+            }
         }
         if let Some(at) = core.next_due()
             && self.armed.fetch_min(at.0, Ordering::AcqRel) > at.0

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::commands::Ends;
+use super::ends::Ends;
 use super::home::tell;
-use super::reports::Report;
 use super::shared::Engine;
 use crate::core::Event;
 use crate::protocol::Name;
 use crate::store::{StreamFilter, driver_error};
 use crate::sync::lock;
+use crate::trace;
 
 impl Engine {
     /// The stream with this number is opened next, and none before it any more.
@@ -59,7 +59,7 @@ pub(super) async fn watch(engine: Weak<Engine>, number: u32, names: Option<Vec<N
         Err(error) => {
             closed.disarm();
             let is_lasting = driver_error::is_unavailable_stream(&error);
-            tell(Report::WakeUpFailed(error));
+            tell(Box::new(move || trace::wake_up_failed(&error)));
             present.apply(Event::Closed { is_lasting });
             return;
         }
@@ -75,7 +75,7 @@ pub(super) async fn watch(engine: Weak<Engine>, number: u32, names: Option<Vec<N
         match next {
             Ok(Some(news)) => drop(engine.apply(Event::News(news))),
             Ok(None) => {}
-            Err(error) => return tell(Report::WakeUpFailed(error)),
+            Err(error) => return tell(Box::new(move || trace::wake_up_failed(&error))),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The errors for what the core says.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mongodb::bson::DateTime;
 
-use super::call::Call;
 use super::clock::duration;
 use super::faults::{error_of, is_out_of_time};
 use super::lease::{How, Lease};
@@ -19,10 +19,16 @@ use crate::store::driver_error;
 use crate::{Busy, FencingToken, LockError, LossReason, lock_id};
 
 /// Why a call has not got what it wanted: the error for a lock that is busy, or another one.
-pub(super) fn failed(call: &Call, failure: &Failure) -> Result<LockError, LockError> {
-    let (engine, waited) = (&*call.engine, call.waited());
-    let resumed = call.lease.resumes().unwrap_or(FencingToken::NONE);
-    let title = call.lease.name();
+pub(super) fn failed(
+    engine: &Engine,
+    lease: &Lease,
+    failure: &Failure,
+    waited: Duration,
+    is_try: bool,
+    on_busy: OnBusy,
+) -> Result<LockError, LockError> {
+    let resumed = lease.resumes().unwrap_or(FencingToken::NONE);
+    let title = lease.name();
     let name = failure.name.as_deref().map_or(title, shown);
     let seen = failure.seen.as_ref();
     let own = failure.name.as_deref().and_then(|name| engine.holder_of(name));
@@ -33,7 +39,7 @@ pub(super) fn failed(call: &Call, failure: &Failure) -> Result<LockError, LockEr
     let error = error.filter(|error| !driver_error::is_no_reply(error));
     let busy = || busy(engine, name, own.as_deref(), seen);
     let timeout = || LockError::timeout(busy(), waited);
-    let is_held = || match call.on_busy {
+    let is_held = || match on_busy {
         OnBusy::Wait => timeout(),
         OnBusy::TryOnce => LockError::busy(busy()),
     };
@@ -47,7 +53,7 @@ pub(super) fn failed(call: &Call, failure: &Failure) -> Result<LockError, LockEr
         Cause::Done => Err(done(name, seen)),
         Cause::PeriodOver => Err(timeout()),
         Cause::Timeout if own.is_some() || seen.is_some_and(|(age, _)| is_newer(age)) => {
-            if call.is_try {
+            if is_try {
                 Ok(is_held())
             } else {
                 Err(timeout())

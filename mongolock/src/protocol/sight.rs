@@ -64,5 +64,3 @@ pub(crate) struct News {
     /// The document; without `acquiredAt` if that has not changed, and `None` if it was deleted.
     pub(crate) sight: Option<Sight>,
 }
-
-impl News {}

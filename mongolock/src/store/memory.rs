@@ -88,10 +88,8 @@ impl MemoryStore {
             retention.sweep(by_name, now);
         }
         let stored = by_name.get_mut(&row.name);
-        let mut document = match &stored {
-            Some(stored) => Some(Document::clone(stored)),
-            None => row.may_insert().then(|| retention.first()),
-        };
+        let before = stored.as_deref().cloned();
+        let mut document = before.or_else(|| row.may_insert().then(|| retention.first()));
         let is_applied = apply(row, &mut document, now)
             .map_err(|_| corrupt(&row.name, "a field has the wrong type".into()))?;
         let Some(document) = document else {
@@ -104,8 +102,8 @@ impl MemoryStore {
         if is_applied {
             // A claim can acquire the lock again after its lease has ended.
             let is_acquired = matches!(row.then, Then::Claim { .. });
-            let is_same = |stored: &&mut Document| stored.lock_id == document.lock_id;
-            if is_acquired || !stored.as_ref().is_some_and(is_same) {
+            let id = stored.as_ref().map(|stored| &stored.lock_id);
+            if is_acquired || id != Some(&document.lock_id) {
                 self.report(&row.name, Some(&sight));
             }
             if let Some(stored) = stored {

@@ -12,7 +12,6 @@ use super::{Granted, How, Lease, State, Step};
 use crate::core::{self, Ended, Event, Failure, Fault, Time};
 use crate::engine::after::After;
 use crate::engine::clock::duration;
-use crate::engine::reports::Report;
 use crate::meter::LockMeter;
 use crate::options::Options;
 use crate::protocol::Until;
@@ -46,6 +45,10 @@ impl Lease {
 
     pub(crate) fn options(&self) -> &Options {
         &self.about.options
+    }
+
+    fn now(&self) -> Time {
+        self.granted().at.clock.now()
     }
 
     /// Whether the call has got its lock. A set has it when it has all of its locks.
@@ -116,7 +119,7 @@ impl Lease {
 
     /// The time since the hold began.
     pub(crate) fn held_for(&self) -> Duration {
-        duration(self.clock.now() - self.granted().at)
+        duration(self.now() - self.granted().at.time)
     }
 
     /// Whether the call has waited for another holder.
@@ -157,7 +160,7 @@ impl Lease {
     /// The clock is read under the mutex, so that a hold that was over stays over.
     fn left(&self, state: &mut State) -> i64 {
         let Some(until) = state.step.until() else { return 0 };
-        let left = (until - self.clock.now()).max(0);
+        let left = (until - self.now()).max(0);
         if let Step::Held { is_over, .. } = &mut state.step {
             *is_over = left == 0;
         }
@@ -175,7 +178,7 @@ impl Lease {
     /// The same for a commit under way. The mark that it may make ends the lease earlier only for others.
     pub(crate) fn ensure_may_commit(&self) -> Result<(), LockError> {
         let lasts = match &lock(&self.state).step {
-            Step::Held { lasts, .. } => *lasts > self.clock.now(),
+            Step::Held { lasts, .. } => *lasts > self.now(),
             _ => false,
         };
         if lasts { Ok(()) } else { Err(self.lost_error()) }
@@ -279,7 +282,7 @@ impl Lease {
         let state = &mut *lock(&self.state);
         if matches!(state.step, Step::Held { .. }) && state.commits <= 1 {
             state.step = Step::Lost(LossReason::Gone);
-            after.report(Report::Lost(Arc::clone(self), LossReason::Gone));
+            self.report_lost(LossReason::Gone, after);
             after.wake(&mut state.wakers);
         }
     }

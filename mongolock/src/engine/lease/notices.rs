@@ -6,7 +6,7 @@ use super::{Granted, How, Lease, State, Step};
 use crate::LossReason;
 use crate::core::{self, Ended, Ending, Event, Fault, Grant, Loss, Notice, Time, relied_on};
 use crate::engine::after::After;
-use crate::engine::reports::Report;
+use crate::engine::clock::Moment;
 use crate::few::Few;
 use crate::permit_id;
 use crate::store::{LeaseId, millis};
@@ -16,7 +16,7 @@ impl Lease {
     /// Notes what the core says. Returns what ends a hold that nobody is there to take.
     pub(in crate::engine) fn note(
         self: &Arc<Self>,
-        now: Time,
+        now: Moment,
         notice: Notice,
         after: &mut After,
     ) -> Option<Event<Arc<Self>>> {
@@ -26,7 +26,7 @@ impl Lease {
             Notice::HeldAll(hold, grants, until) => {
                 self.held(state, now, hold, &Few::collected(grants), until)
             }
-            Notice::Extended(end) => return self.extended(state, now, end, after),
+            Notice::Extended(end) => return self.extended(state, now.time, end, after),
             // A set that waits loses a lock that it had, and begins anew.
             Notice::Lost(_) if !matches!(state.step, Step::Held { .. }) => None,
             Notice::Lost(loss) => self.lose(state, reason(loss), after),
@@ -49,7 +49,7 @@ impl Lease {
     fn held(
         &self,
         state: &mut State,
-        now: Time,
+        now: Moment,
         hold: core::Hold,
         grants: &Few<Grant>,
         until: Time,
@@ -57,13 +57,15 @@ impl Lease {
         if let Step::Left = state.step {
             return Some(Event::End(hold, Ending::Untaken, None));
         }
-        self.granted.get_or_init(|| Granted {
-            hold,
-            keys: Few::collected(self.about.names.iter().zip(&**grants).map(key_of)),
-            tokens: grants.map(|grant| grant.token),
-            mark: grants.first().and_then(|grant| grant.mark),
-            has_waited: grants.iter().any(|grant| grant.has_waited),
-            at: now,
+        self.granted.get_or_init(|| {
+            Box::new(Granted {
+                hold,
+                keys: Few::collected(self.about.names.iter().zip(&**grants).map(key_of)),
+                tokens: grants.map(|grant| grant.token),
+                mark: grants.first().and_then(|grant| grant.mark),
+                has_waited: grants.iter().any(|grant| grant.has_waited),
+                at: now,
+            })
         });
         state.step = Step::Held {
             until,
@@ -91,7 +93,7 @@ impl Lease {
                 *lasts = end.max(*lasts);
                 if before < end {
                     let lasts = relied_on(millis(self.about.options.expiry));
-                    after.report(Report::Renewed(Arc::clone(self), now - before + lasts));
+                    self.report_renewed(now - before + lasts, after);
                 }
                 None
             }
@@ -106,7 +108,7 @@ impl Lease {
         after: &mut After,
     ) -> Option<Event<Arc<Self>>> {
         state.step = Step::Lost(reason);
-        after.report(Report::Lost(Arc::clone(self), reason));
+        self.report_lost(reason, after);
         None
     }
 
@@ -131,7 +133,7 @@ impl Lease {
             Ok(_) => state.step = Step::Done,
         }
         if !was_lost {
-            after.report(Report::Ended(Arc::clone(self), how, ended.clone()));
+            self.report_end(how, ended.clone(), after);
         }
         let is_detached = ended == Ok(Ended::Detached);
         state.ended = Some(ended);

@@ -1,52 +1,71 @@
-//! The events and metrics of a hold.
+//! The events and metrics of a hold. They are told when no mutex is held any more.
+
+use std::sync::Arc;
 
 use super::{How, Lease};
 use crate::core::{Ended, Fault, Span};
+use crate::engine::after::After;
 use crate::engine::clock::duration;
 use crate::engine::faults::error_of;
 use crate::{LockError, LossReason, trace};
 
 impl Lease {
-    pub(in crate::engine) fn tell_lost(&self, reason: LossReason) {
-        self.meter().hold_ends(self.held_for());
-        self.meter().lost(reason);
-        self.in_span(|| self.report(|hold| trace::lost(hold, reason)));
+    pub(super) fn report_lost(self: &Arc<Self>, reason: LossReason, after: &mut After) {
+        let lease = Arc::clone(self);
+        after.report(move || {
+            let meter = lease.meter();
+            meter.hold_ends(lease.held_for());
+            meter.lost(reason);
+            lease.in_span(|| lease.report(|hold| trace::lost(hold, reason)));
+        });
     }
 
-    pub(in crate::engine) fn tell_renewed(&self, age: Span) {
-        self.meter().renewed(duration(age));
-        self.in_span(|| self.report(trace::renewed));
+    /// With the age of the lease at its renewal.
+    pub(super) fn report_renewed(self: &Arc<Self>, age: Span, after: &mut After) {
+        let lease = Arc::clone(self);
+        after.report(move || {
+            lease.meter().renewed(duration(age));
+            lease.in_span(|| lease.report(trace::renewed));
+        });
     }
 
-    pub(in crate::engine) fn tell_end(&self, how: How, ended: &Result<Ended, Option<Fault>>) {
-        self.meter().hold_ends(self.held_for());
-        match ended {
-            Ok(Ended::Released) => self.report(trace::released),
-            Ok(Ended::HandedOver) => {
-                self.meter().handed_over();
-                self.report(trace::released);
-            }
-            Ok(Ended::Marked) => self.report(trace::done),
-            Ok(Ended::Detached) => {}
-            Ok(Ended::Lost) => {
-                self.meter().lost(LossReason::Gone);
-                self.report(|hold| trace::lost(hold, LossReason::Gone));
-            }
-            Err(fault) => {
-                let error = fault.as_ref().map(error_of);
-                let error = error.unwrap_or_else(|| LockError::no_reply("release", self.options().expiry));
-                match how {
-                    How::Mark => {
-                        trace::done_failed(&self.fields(), &error);
-                        // The work may run again, so that there is no reason to keep others waiting.
-                        if fault.as_ref().is_some_and(|fault| fault.kind.is_lasting()) {
-                            self.report(trace::released);
-                        }
-                    }
-                    How::Release | How::Detach => {
-                        trace::release_failed(self.keys().len(), self.name(), &error);
+    pub(super) fn report_end(
+        self: &Arc<Self>,
+        how: How,
+        ended: Result<Ended, Option<Fault>>,
+        after: &mut After,
+    ) {
+        let lease = Arc::clone(self);
+        after.report(move || lease.in_span(|| tell_end(&lease, how, &ended)));
+    }
+}
+
+fn tell_end(lease: &Lease, how: How, ended: &Result<Ended, Option<Fault>>) {
+    lease.meter().hold_ends(lease.held_for());
+    match ended {
+        Ok(Ended::Released) => lease.report(trace::released),
+        Ok(Ended::HandedOver) => {
+            lease.meter().handed_over();
+            lease.report(trace::released);
+        }
+        Ok(Ended::Marked) => lease.report(trace::done),
+        Ok(Ended::Detached) => {}
+        Ok(Ended::Lost) => {
+            lease.meter().lost(LossReason::Gone);
+            lease.report(|hold| trace::lost(hold, LossReason::Gone));
+        }
+        Err(fault) => {
+            let error = fault.as_ref().map(error_of);
+            let error = error.unwrap_or_else(|| LockError::no_reply("release", lease.options().expiry));
+            match how {
+                How::Mark => {
+                    trace::done_failed(&lease.fields(), &error);
+                    // The work may run again, so that there is no reason to keep others waiting.
+                    if fault.as_ref().is_some_and(|fault| fault.kind.is_lasting()) {
+                        lease.report(trace::released);
                     }
                 }
+                How::Release | How::Detach => trace::release_failed(lease.keys().len(), lease.name(), &error),
             }
         }
     }
