@@ -64,7 +64,7 @@ async fn guard_all(
 /// What the guarding statement of a commit does that keeps the lock: it renews the lease, unless that is at its maximum.
 pub(crate) fn keeping(lease: &Lease) -> GuardChange {
     if lease.is_renewable_now() {
-        GuardChange::Renew(lease.options.expiry)
+        GuardChange::Renew(lease.options().expiry)
     } else {
         GuardChange::Keep
     }

@@ -33,22 +33,19 @@ use crate::{FencingToken, LeaseHandle, LockError};
 /// ```
 #[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
 pub struct LockGuard {
-    // The hold is dropped before the engine, because dropping the engine can stop the background task that releases it.
     hold: Hold,
-    engine: Arc<Engine>,
     context: GuardContext,
     /// The thread of a blocking provider. It is dropped last, because it releases the lock.
     _keeper: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl LockGuard {
-    pub(crate) fn new(hold: Hold, engine: &Arc<Engine>, template: Option<&'static str>) -> Self {
-        hold.lease().set_template(template);
+    pub(crate) fn new(hold: Hold) -> Self {
+        let keeper = hold.engine().keeper();
         Self {
             hold,
-            engine: Arc::clone(engine),
             context: GuardContext(OnceLock::new()),
-            _keeper: engine.keeper(),
+            _keeper: keeper,
         }
     }
 
@@ -95,7 +92,9 @@ impl LockGuard {
     pub fn context(&self) -> LockContext {
         self.context
             .0
-            .get_or_init(|| LockContext::new(Arc::clone(self.lease()), &self.engine, self.lease().template()))
+            .get_or_init(|| {
+                LockContext::new(Arc::clone(self.lease()), self.engine(), self.lease().template())
+            })
             .clone()
     }
 
@@ -275,7 +274,7 @@ impl LockGuard {
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
+        self.hold.engine()
     }
 
     /// [`done`](Self::done) by reference; a lock whose work may succeed any number of times is released.

@@ -19,7 +19,7 @@ impl<C: Clone> Core<C> {
                 seen: None,
                 fault: None,
             };
-            self.notify(join.cell, Notice::Failed(failure));
+            self.notify(join.cell, Notice::Failed(Box::new(failure)));
             return None;
         }
         let caller = Caller {
@@ -95,7 +95,7 @@ impl<C: Clone> Core<C> {
         if let Some(set) = call.set {
             self.leave_set(now, set);
         }
-        self.notify(call.caller.cell, Notice::Failed(failure));
+        self.notify(call.caller.cell, Notice::Failed(Box::new(failure)));
     }
 
     /// Why a call for a lock fails, with what is known of the lock.

@@ -202,7 +202,7 @@ pub(crate) enum Notice {
     /// Whether the transaction was made whose outcome was unknown, or why that is not known.
     Committed(Result<bool, Option<Fault>>),
     /// The call has no lock.
-    Failed(Failure),
+    Failed(Box<Failure>),
 }
 
 /// What a holder has for one name.

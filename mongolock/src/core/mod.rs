@@ -55,6 +55,7 @@ pub(crate) use event::{
 };
 pub(crate) use once::Once;
 pub(crate) use places::Places;
+#[allow(unused_imports, reason = "the explorer compiles this file")]
 pub(crate) use slab::Key;
 pub(crate) use state::{Conf, Core, Luck};
 pub(crate) use time::{MS, Span, Time};

@@ -5,7 +5,6 @@ use super::limits;
 use super::slab::Key;
 use super::state::{Awaits, Claim, Closing, Core, Due, Stage};
 use super::time::{MS, Span, Time};
-use crate::protocol::text::{kept_of, mark_of};
 use crate::protocol::{LockId, Name, Reply};
 
 /// The rules of a detached lease, for its releases.
@@ -280,7 +279,7 @@ impl<C> Claim<C> {
 
     /// Whether the document has the mark of the claim, which a transaction has made.
     pub(super) fn is_marked_by(&self, reply: &Reply) -> bool {
-        self.id.as_ref().is_some_and(|id| reply.has(&mark_of(id)))
+        matches!((&self.id, &reply.sight), (Some(id), Some(sight)) if sight.is_marked_by(id))
     }
 
     fn released_by(&self, took: Span, reply: &Reply) -> Ended {
@@ -302,7 +301,7 @@ impl<C> Claim<C> {
         if let Some((handle, _)) = &self.resumes {
             return closing.tries > 1 || sight.has(handle);
         }
-        let is_ended = sight.has("") || sight.has(&kept_of(id));
+        let is_ended = sight.has("") || sight.is_kept_by(id);
         let token = sight.document.token.long();
         // An operator may have released it earlier, and left the same token.
         let is_recent = || {

@@ -8,7 +8,6 @@ use super::limits::KEPT_LEAST;
 use super::slab::Key;
 use super::state::{Awaits, Change, Claim, Closing, Core, Lease, Set, Stage};
 use super::time::{MS, Time};
-use crate::protocol::text::mark_of;
 use crate::protocol::{LockId, Name, Reply, Until};
 
 impl<C: Clone> Core<C> {
@@ -121,7 +120,7 @@ impl<C> Claim<C> {
         let by_mark = is_released && (reply.is_applied != Some(false) || closing.tries > 1);
         match change {
             Change::Detach(id, _) if sight.has(id) => Ended::Detached,
-            Change::Mark(_) if sight.has(&mark_of(id)) => Ended::Marked,
+            Change::Mark(_) if sight.is_marked_by(id) => Ended::Marked,
             // The period of the mark was over.
             Change::Mark(Until::At(end)) if by_mark && sight.document.expires_at.date() >= Some(*end) => {
                 Ended::Released

@@ -133,7 +133,7 @@ impl<C: Clone> Core<C> {
             self.sets[set].caller.cell.clone(),
             self.failure(now, room, self.sets[set].caller.begun, cause),
         );
-        self.notify(cell, Notice::Failed(failure));
+        self.notify(cell, Notice::Failed(Box::new(failure)));
         self.give_back(now, set);
     }
 

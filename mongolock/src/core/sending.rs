@@ -14,11 +14,11 @@ impl<C: Clone> Core<C> {
     /// Sends what may be sent.
     pub(super) fn pump(&mut self, now: Time, luck: &mut dyn Luck) {
         for lane in LANES {
-            let at = self.lanes[lane as usize].resumes_at;
-            if at <= now {
-                self.pump_lane(now, luck, lane);
-            } else if !self.lanes[lane as usize].is_empty() {
-                self.arm(Due::Lanes, at);
+            let queue = &self.lanes[lane as usize];
+            match queue.resumes_at {
+                _ if queue.is_empty() => {}
+                at if at > now => self.arm(Due::Lanes, at),
+                _ => self.pump_lane(now, luck, lane),
             }
         }
     }
@@ -77,26 +77,27 @@ impl<C: Clone> Core<C> {
             let of_slow = self.trip * limits::LIMIT_TRIPS;
             flight.limit = flight.limit.max(of_slow).min(limits::LIMITS[lane as usize]);
         }
-        let (mut rows, mut looks) = (Vec::new(), Vec::new());
-        for key in std::mem::take(&mut flight.claims) {
+        let (mut rows, mut looks) = (Vec::with_capacity(flight.claims.len()), Vec::new());
+        let mut claims = std::mem::take(&mut flight.claims);
+        claims.retain(|key| {
+            let sent = rows.len() + looks.len();
             match lane {
-                Lane::Looks => looks.extend(self.look(now, key)),
-                _ => rows.extend(self.row(luck, &mut flight, key)),
+                Lane::Looks => looks.extend(self.look(now, *key)),
+                _ => rows.extend(self.row(luck, &mut flight, *key)),
             }
-            if rows.len() + looks.len() > flight.claims.len() {
-                flight.claims.push(key);
-            }
-        }
-        let (claims, order, limit) = (flight.claims.clone(), flight.order, flight.limit);
+            rows.len() + looks.len() > sent
+        });
         if claims.is_empty() {
             return;
         }
+        let (order, limit) = (flight.order, flight.limit);
         let key = self.flights.insert(flight);
-        self.flights[key].key = key;
         self.arm(Due::Flight(key), now + limits::PLACE);
-        for claim in claims {
-            self.sent(now, key, lane, claim, limit);
+        for claim in &claims {
+            self.sent(now, key, lane, *claim, limit);
         }
+        let flight = &mut self.flights[key];
+        (flight.key, flight.claims) = (key, claims);
         self.effects.push(match lane {
             Lane::Looks => Effect::Look(key, looks, limit),
             _ => Effect::Run(key, rows, order, limit),

@@ -11,7 +11,7 @@ thread_local!(static QUEUE: RefCell<Option<VecDeque<Step>>> = const { RefCell::n
 
 /// What is done after an event, in this order.
 #[derive(Default)]
-pub(super) struct After(Vec<Step>);
+pub(super) struct After(VecDeque<Step>);
 
 enum Step {
     Wake(Waker),
@@ -20,11 +20,13 @@ enum Step {
 
 impl After {
     pub(super) fn wake(&mut self, wakers: &mut Vec<Waker>) {
-        self.0.extend(wakers.drain(..).map(Step::Wake));
+        if !wakers.is_empty() {
+            self.0.extend(wakers.drain(..).map(Step::Wake));
+        }
     }
 
     pub(super) fn report(&mut self, report: impl FnOnce() + Send + 'static) {
-        self.0.push(Step::Report(Box::new(report)));
+        self.0.push_back(Step::Report(Box::new(report)));
     }
 
     /// Does it, with what follows from one of these steps: never one inside another, because a waker may drop a caller whose lock goes
@@ -35,7 +37,10 @@ impl After {
         }
         let is_inside = QUEUE.with_borrow_mut(|queue| {
             let is_inside = queue.is_some();
-            queue.get_or_insert_default().extend(self.0);
+            match queue {
+                Some(queue) => queue.extend(self.0),
+                None => *queue = Some(self.0),
+            }
             is_inside
         });
         if is_inside {

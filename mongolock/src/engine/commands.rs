@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::after::After;
 use super::clock::duration;
+use super::ends::Ends;
 use super::faults::{fault, no_reply};
 use super::lease::Lease;
 use super::queue::Command;
@@ -38,7 +39,7 @@ impl Engine {
                 command
             };
             let Some(command) = command else { return };
-            if let Err(command) = self.send_one(command, after) {
+            if let Some(command) = self.send_one(command, after) {
                 // It goes with the next call that has a runtime.
                 let mut commands = lock(&self.commands);
                 commands.waiting.push_front(command);
@@ -48,39 +49,35 @@ impl Engine {
         }
     }
 
-    /// Sends a command, or gives it back for want of a runtime.
-    fn send_one(self: &Arc<Self>, command: Command, after: &mut After) -> Result<(), Command> {
+    /// Sends a command, or returns it for want of a runtime.
+    fn send_one(self: &Arc<Self>, command: Command, after: &mut After) -> Option<Command> {
         match command {
-            Command::Run(flight, rows, order, limit) => match self.store.run_at_once(&rows, order) {
-                Some(replies) => {
-                    let replies = replies.map_err(|error| self.fault(error.into(), limit, false));
-                    self.decide(Event::Ran(flight, replies), after);
-                    Ok(())
-                }
-                None => self.spawn(Command::Run(flight, rows, order, limit)),
+            Command::Unwatch => self.end_stream(),
+            Command::Idle => self.idle.notify_waiters(),
+            command => match self.at_once(&command) {
+                Some(event) => drop(self.decide(event, after)),
+                None => return self.spawn(command),
             },
-            Command::Look(flight, looks, limit) => match self.look_at_once(&looks) {
-                Some(saw) => {
-                    self.decide(Event::Looked(flight, Ok(saw)), after);
-                    Ok(())
-                }
-                None => self.spawn(Command::Look(flight, looks, limit)),
-            },
-            Command::Watch(..) => self.spawn(command),
-            Command::Unwatch => {
-                self.end_stream();
-                Ok(())
+        }
+        None
+    }
+
+    /// What a command brings, if the store replies at once.
+    fn at_once(&self, command: &Command) -> Option<Event<Arc<Lease>>> {
+        match command {
+            Command::Run(flight, rows, order, limit) => {
+                let replies = self.store.run_at_once(rows, *order)?;
+                let replies = replies.map_err(|error| self.fault(error.into(), *limit, false));
+                Some(Event::Ran(*flight, replies))
             }
-            Command::Idle => {
-                self.idle.notify_waiters();
-                Ok(())
-            }
+            Command::Look(flight, looks, _) => Some(Event::Looked(*flight, Ok(self.look_at_once(looks)?))),
+            _ => None,
         }
     }
 
-    fn spawn(self: &Arc<Self>, command: Command) -> Result<(), Command> {
+    fn spawn(self: &Arc<Self>, command: Command) -> Option<Command> {
         let Some(runtime) = self.runtime() else {
-            return Err(command);
+            return Some(command);
         };
         match command {
             Command::Run(flight, rows, order, limit) => {
@@ -102,9 +99,9 @@ impl Engine {
                 self.begin_stream(number);
                 runtime.spawn(watch(Arc::downgrade(self), number, names));
             }
-            Command::Unwatch | Command::Idle => {}
+            _ => {}
         }
-        Ok(())
+        None
     }
 
     /// What the outcome of a command says. The server may refuse the user for a while, and again accept it.
@@ -135,29 +132,27 @@ impl Engine {
     ) {
         let (event, most) = (Arc::new(event), limit + NO_REPLY);
         let by = self.now() + most;
-        let without = Arc::clone(&event);
-        let ends = Ends {
-            engine: Arc::clone(self),
-            without_reply: Some(Box::new(move || without(Err(no_reply(duration(most)))))),
-        };
+        let (engine, without) = (Arc::clone(self), Arc::clone(&event));
+        let ends = Ends::new(self, move || without(Err(no_reply(duration(most)))));
         runtime.spawn(async move {
             // One that gets its first turn after that was never sent.
-            if ends.engine.now() >= by {
+            if engine.now() >= by {
                 return;
             }
-            let at = ends.engine.clock.instant(by);
+            let at = engine.clock.instant(by);
             let mut command = pin!(reply_within(duration(most), command));
             match timeout_at(at, command.as_mut()).await {
                 Ok(Some(result)) => {
                     if result.is_ok() {
-                        ends.engine.is_accepted();
+                        engine.is_accepted();
                     }
-                    let result = result.map_err(|error| ends.engine.fault(error.into(), limit, is_group));
-                    ends.with(event(result));
+                    let result = result.map_err(|error| engine.fault(error.into(), limit, is_group));
+                    ends.disarm();
+                    engine.apply(event(result));
                 }
                 Ok(None) => {}
                 Err(_) => {
-                    drop(ends);
+                    drop((ends, engine));
                     // It may still wait for a connection.
                     command.await;
                 }
@@ -193,26 +188,4 @@ async fn look_each(store: &Store, looks: &[Look], limit: Duration) -> Result<Vec
         });
     }
     Ok(saw)
-}
-
-/// Each command ends once for the core, also one whose runtime has ended.
-struct Ends {
-    engine: Arc<Engine>,
-    /// What has happened if there is no reply.
-    without_reply: Option<Box<dyn FnOnce() -> Event<Arc<Lease>> + Send>>,
-}
-
-impl Ends {
-    fn with(mut self, event: Event<Arc<Lease>>) {
-        self.without_reply = None;
-        self.engine.apply(event);
-    }
-}
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        if let Some(event) = self.without_reply.take() {
-            self.engine.apply(event());
-        }
-    }
 }

@@ -51,7 +51,7 @@ impl Engine {
         lease: &Arc<Lease>,
         committed: &Result<Result<(), LockError>, LockError>,
     ) -> bool {
-        committed.is_err() && lease.is_outcome_unknown() && lease.commit_outcome().await == Some(true)
+        committed.is_err() && lease.is_outcome_unknown() && lease.was_committed().await
     }
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::after::After;
-use super::clock::duration;
 use super::lease::{How, Lease};
 use super::shared::Engine;
 use super::words;
@@ -17,7 +16,15 @@ use crate::{LeaseHandle, LockError, trace};
 pub(crate) struct Hold {
     lease: Arc<Lease>,
     engine: Arc<Engine>,
-    is_ended: bool,
+    duty: Duty,
+}
+
+/// What is left to do for a guard that is dropped.
+enum Duty {
+    Release,
+    /// It is being detached to this id: nobody will have the handle.
+    Discard(Arc<str>),
+    Nothing,
 }
 
 impl Hold {
@@ -26,8 +33,12 @@ impl Hold {
         Self {
             lease,
             engine,
-            is_ended: false,
+            duty: Duty::Release,
         }
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {
@@ -36,14 +47,14 @@ impl Hold {
 
     /// Releases the lock and waits for the server's reply. Cancel safe: once polled, the release goes on.
     pub(crate) async fn release(&mut self) -> Result<(), LockError> {
-        self.end(How::Release, Ending::Release).await
+        self.end(How::Release, Ending::Release, Duty::Nothing).await
     }
 
     /// Ends a hold whose work has succeeded, and waits for the server's reply: the lock is marked as done if the work may
     /// succeed only once, and otherwise released. Cancel safe: once polled, the completion goes on.
     pub(crate) async fn complete(&mut self) -> Result<(), LockError> {
         if self.lease.is_once() {
-            self.end(How::Mark, Ending::Done).await
+            self.end(How::Mark, Ending::Done, Duty::Nothing).await
         } else {
             self.release().await
         }
@@ -52,15 +63,14 @@ impl Hold {
     /// Gives the lease the id of this handle, and waits for the server's reply. Once polled, dropping the future releases the lock.
     pub(crate) async fn detach(&mut self, handle: &LeaseHandle) -> Result<(), LockError> {
         if self.lease.has_ended_well() {
-            self.is_ended = true;
+            self.duty = Duty::Nothing;
             return Err(self.lease.lost_error());
         }
         let ids = self.lease.keys().iter().map(|_| Arc::clone(handle.lock_id()));
         let ending = Ending::Detach(ids.collect(), millis(handle.ttl()));
-        let (engine, lease) = (Arc::clone(&self.engine), Arc::clone(&self.lease));
-        let mut detaching = Detaching(Some((engine, lease, Arc::clone(handle.lock_id()))));
-        let ended = self.end(How::Detach, ending).await;
-        detaching.0 = None;
+        let discard = Duty::Discard(Arc::clone(handle.lock_id()));
+        let ended = self.end(How::Detach, ending, discard).await;
+        self.duty = Duty::Nothing;
         if ended.is_ok() {
             let (id, ttl) = (handle.lock_id(), handle.ttl());
             self.lease.report(|hold| trace::detached(hold, id, ttl));
@@ -68,8 +78,9 @@ impl Hold {
         ended
     }
 
-    async fn end(&mut self, how: How, ending: Ending) -> Result<(), LockError> {
-        self.is_ended = true;
+    /// Ends it, and has this duty until that is done.
+    async fn end(&mut self, how: How, ending: Ending, duty: Duty) -> Result<(), LockError> {
+        self.duty = duty;
         if self.engine.is_forked() {
             return Err(Meaning::Forked.error());
         }
@@ -79,8 +90,7 @@ impl Hold {
         let begun = self.engine.now();
         self.begin_end(how, ending);
         let ended = self.lease.until_ended().await;
-        let waited = duration(self.engine.now() - begun);
-        let error = words::unended(&self.engine, &self.lease, how, ended, waited);
+        let error = words::unended(&self.engine, &self.lease, how, ended, begun);
         error.map_or(Ok(()), Err)
     }
 
@@ -88,7 +98,7 @@ impl Hold {
         let mut after = After::default();
         self.lease.begin_end(how, &mut after);
         let awaited = Some(Arc::clone(&self.lease));
-        self.engine.apply(Event::End(self.lease.hold(), ending, awaited));
+        self.engine.take(Event::End(self.lease.hold(), ending, awaited));
         after.run();
     }
 
@@ -99,34 +109,29 @@ impl Hold {
         } else {
             self.lease.ensure_held()
         };
-        self.release_in_background();
+        self.end_in_background();
         ended
     }
 
-    fn release_in_background(&mut self) {
-        let is_left = !self.is_ended && !self.engine.is_forked();
-        if is_left && !self.lease.has_ended_well() {
-            self.begin_end(How::Release, Ending::Release);
+    fn end_in_background(&mut self) {
+        let duty = std::mem::replace(&mut self.duty, Duty::Nothing);
+        if matches!(duty, Duty::Nothing) || self.engine.is_forked() {
+            return;
         }
-        self.is_ended = true;
+        match duty {
+            Duty::Release if !self.lease.has_ended_well() => self.begin_end(How::Release, Ending::Release),
+            Duty::Discard(id) => {
+                if let Some(event) = self.lease.discard_detached(&id) {
+                    self.engine.take(event);
+                }
+            }
+            Duty::Release | Duty::Nothing => {}
+        }
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.release_in_background();
-    }
-}
-
-/// A detachment whose caller may go: nobody has the handle then.
-struct Detaching(Option<(Arc<Engine>, Arc<Lease>, Arc<str>)>);
-
-impl Drop for Detaching {
-    fn drop(&mut self) {
-        if let Some((engine, lease, id)) = &self.0
-            && let Some(event) = lease.discard_detached(id)
-        {
-            engine.apply(event);
-        }
+        self.end_in_background();
     }
 }

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 
 use super::after::After;
-use super::clock::Clock;
+
+use super::clock::Moment;
 use crate::core::{self, Ended, Failure, Fault, Time};
 use crate::few::Few;
 use crate::meter::LockMeter;
@@ -37,10 +38,9 @@ pub(crate) struct About {
 ///
 /// The mutex of its state is the last one that is taken: the core's notices set it under the core's mutex.
 pub(crate) struct Lease {
-    pub(crate) options: Arc<Options>,
     about: About,
-    clock: Clock,
-    granted: OnceLock<Granted>,
+    /// It is on the heap, because most waiters wait for long.
+    granted: OnceLock<Box<Granted>>,
     state: Mutex<State>,
 }
 
@@ -52,7 +52,7 @@ struct Granted {
     tokens: Few<i64>,
     mark: Option<Until>,
     has_waited: bool,
-    at: Time,
+    at: Moment,
 }
 
 #[derive(Default)]
@@ -69,8 +69,8 @@ struct State {
     is_outcome_unknown: bool,
     /// How the last command has failed that was to end the hold.
     fault: Option<Fault>,
-    /// What was found out about a transaction with an unknown outcome.
-    committed: Option<Result<bool, Option<Fault>>>,
+    /// Whether a transaction with an unknown outcome is known to be made, once that can no longer change.
+    committed: Option<bool>,
     wakers: Vec<Waker>,
 }
 
@@ -80,7 +80,7 @@ enum Step {
     Waits,
     /// The caller has gone, and what it would get ends.
     Left,
-    Failed(Failure),
+    Failed(Box<Failure>),
     Held {
         until: Time,
         /// Until when the server keeps it, also if a mark that may be made ends it earlier.
@@ -107,11 +107,9 @@ pub(super) enum How {
 }
 
 impl Lease {
-    pub(super) fn new(clock: Clock, about: About) -> Arc<Self> {
+    pub(super) fn new(about: About) -> Arc<Self> {
         Arc::new(Self {
-            options: Arc::clone(&about.options),
             about,
-            clock,
             granted: OnceLock::new(),
             state: Mutex::default(),
         })

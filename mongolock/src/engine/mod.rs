@@ -6,6 +6,7 @@ mod call;
 mod clock;
 mod commands;
 mod commits;
+mod ends;
 mod faults;
 mod hold;
 mod home;
@@ -20,7 +21,7 @@ mod tests;
 mod timer;
 mod words;
 
-pub(crate) use call::Call;
+pub(crate) use call::{Call, Wish};
 pub(crate) use commits::OpenCommit;
 pub(crate) use hold::Hold;
 pub(crate) use home::Home;

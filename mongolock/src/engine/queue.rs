@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::core::{Effect, Key, Look, Span};
-use crate::protocol::{Name, Order, Row};
+use super::lease::Lease;
+use crate::core::Effect;
 
 /// What is to be sent, and whether a thread sends.
 #[derive(Default)]
@@ -14,27 +14,8 @@ pub(super) struct Commands {
     pub(super) are_sent: bool,
 }
 
-pub(super) enum Command {
-    Run(Key, Vec<Row>, Order, Span),
-    Look(Key, Vec<Look>, Span),
-    Watch(u32, Option<Vec<Name>>),
-    Unwatch,
-    Idle,
-}
-
-impl Command {
-    /// The command of an effect, if it is one.
-    pub(super) fn of<C>(effect: Effect<C>) -> Option<Self> {
-        Some(match effect {
-            Effect::Run(flight, rows, order, limit) => Self::Run(flight, rows, order, limit),
-            Effect::Look(flight, looks, limit) => Self::Look(flight, looks, limit),
-            Effect::Watch(number, names) => Self::Watch(number, names),
-            Effect::Unwatch => Self::Unwatch,
-            Effect::Idle => Self::Idle,
-            Effect::Notify(..) | Effect::Report(..) => return None,
-        })
-    }
-}
+/// What the core wants to have done for no caller.
+pub(super) type Command = Effect<Arc<Lease>>;
 
 /// The change stream that is wanted, and what ends the one that is read.
 #[derive(Default)]

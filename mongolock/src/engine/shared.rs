@@ -1,7 +1,7 @@
 //! What all clones of a provider share, and how an event is taken.
 
 use std::any::Any;
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::after::After;
-use super::clock::{Clock, duration};
+use super::clock::{Clock, Moment, duration};
 use super::home::Home;
 use super::lease::Lease;
-use super::queue::{Command, Commands, Watched};
+use super::queue::{Commands, Watched};
 use super::reports;
 use crate::core::{self, Conf, Core, Effect, Event, Lane, Luck, MS, Notice, Places, Time, Waiter};
 use crate::index_task::IndexTask;
@@ -33,7 +33,7 @@ const MOST_WARNINGS: usize = 1000;
 
 /// What all clones of a provider, its locks and its leases share.
 pub(crate) struct Engine {
-    core: Mutex<(Core<Arc<Lease>>, System)>,
+    core: Mutex<Decider>,
     pub(crate) store: Arc<Store>,
     pub(crate) index_task: IndexTask,
     pub(crate) probe: Probe,
@@ -42,8 +42,6 @@ pub(crate) struct Engine {
     /// The mark of this provider, which is in the id of each of its claims.
     pub(super) mark: [u8; 6],
     pub(crate) meter: Meter,
-    /// The names that have had their warning.
-    warned: Mutex<HashSet<Arc<str>>>,
     /// The number of calls that wait for a lock.
     pub(super) waiting: AtomicUsize,
     /// What every guard keeps alive: the thread of a blocking provider.
@@ -59,14 +57,22 @@ pub(crate) struct Engine {
     pub(super) timer: Mutex<Option<JoinHandle<()>>>,
     pub(super) stream: Mutex<Watched>,
     pub(super) commands: Mutex<Commands>,
-    /// When a renewal was confirmed last.
-    renewed: Mutex<Option<Time>>,
     /// Notified when nothing is held, awaited or being released.
     pub(super) idle: Notify,
     /// For how long the server has refused the user.
     pub(super) refusals: Mutex<Refusals>,
     /// The process that has made it. In a process that was forked from it there are no tasks, and any mutex may be locked for ever.
     process: u32,
+}
+
+/// The core, and what is known where it decides.
+struct Decider {
+    core: Core<Arc<Lease>>,
+    luck: System,
+    /// The names that have had their warning.
+    warned: HashSet<Arc<str>>,
+    /// When a renewal was confirmed last.
+    renewed: Option<Time>,
 }
 
 /// Random numbers. Ids come from the operating system, one by one: a process that was copied never repeats one.
@@ -99,6 +105,14 @@ fn random() -> u64 {
     Uuid::new_v4().as_u64_pair().1
 }
 
+/// Whether it is reported: a warning once for each name, for [`MOST_WARNINGS`] names at most.
+fn is_new(warned: &mut HashSet<Arc<str>>, report: &core::Report<Arc<Lease>>) -> bool {
+    let (core::Report::CloseToBoundary(name, _) | core::Report::PermitsDiffer(name, ..)) = report else {
+        return true;
+    };
+    warned.len() < MOST_WARNINGS && warned.insert(Arc::clone(name))
+}
+
 impl Engine {
     pub(crate) fn new(store: Store, config: Config, owner: Arc<str>, thread: Option<Arc<Home>>) -> Self {
         let store = Arc::new(store);
@@ -118,10 +132,15 @@ impl Engine {
             retry: (millis(shortest) * MS, millis(longest) * MS),
             places: Places::of_pool(pool),
         };
-        let mut system = System(0);
-        system.0 = system.id();
+        let mut luck = System(0);
+        luck.0 = luck.id();
         Self {
-            core: Mutex::new((Core::new(conf, Time(0)), system)),
+            core: Mutex::new(Decider {
+                core: Core::new(conf, Time(0)),
+                luck,
+                warned: HashSet::new(),
+                renewed: None,
+            }),
             index_task: IndexTask::new(Arc::clone(&store), config.ttl_options()),
             probe: Probe::new(Arc::clone(&store)),
             store,
@@ -129,7 +148,6 @@ impl Engine {
             owner,
             mark,
             meter: Meter::default(),
-            warned: Mutex::default(),
             waiting: AtomicUsize::new(0),
             keeper: OnceLock::new(),
             clock,
@@ -143,7 +161,6 @@ impl Engine {
             timer: Mutex::default(),
             stream: Mutex::default(),
             commands: Mutex::default(),
-            renewed: Mutex::default(),
             idle: Notify::new(),
             refusals: Mutex::default(),
             process: std::process::id(),
@@ -170,6 +187,11 @@ impl Engine {
         if self.is_forked() {
             return None;
         }
+        self.take(event)
+    }
+
+    /// The same where this is known to be the process of the provider: to ask for that is a system call.
+    pub(super) fn take(self: &Arc<Self>, event: Event<Arc<Lease>>) -> Option<Waiter> {
         let mut after = After::default();
         let waiter = self.decide(event, &mut after);
         self.send(&mut after);
@@ -179,20 +201,29 @@ impl Engine {
 
     /// Leases are set and commands queued before another thread can decide.
     pub(super) fn decide(&self, event: Event<Arc<Lease>>, after: &mut After) -> Option<Waiter> {
-        let (core, luck) = &mut *lock(&self.core);
+        let mut decider = lock(&self.core);
+        let Decider {
+            core,
+            luck,
+            warned,
+            renewed,
+        } = &mut *decider;
         let now = self.now();
+        let at = Moment {
+            clock: self.clock,
+            time: now,
+        };
         let waiter = core.handle(now, luck, event);
-        let mut commands = Vec::new();
         // Holds that nobody is there to take end here.
-        let mut returned = VecDeque::new();
+        let mut returned = Vec::new();
         loop {
             for effect in core.take_effects() {
                 match effect {
                     Effect::Notify(lease, notice) => {
                         if let Notice::Extended(_) = notice {
-                            *lock(&self.renewed) = Some(now);
+                            *renewed = Some(now);
                         }
-                        returned.extend(lease.note(notice, after));
+                        returned.extend(lease.note(at, notice, after));
                     }
                     Effect::Report(report) => {
                         if let core::Report::Failed(failed) = &report
@@ -200,18 +231,19 @@ impl Engine {
                         {
                             lease.note_fault(&failed.fault);
                         }
-                        if self.is_new(&report) {
+                        if is_new(warned, &report) {
                             after.report(move || reports::report(report));
                         }
                     }
-                    effect => commands.extend(Command::of(effect)),
+                    command => lock(&self.commands).waiting.push_back(command),
                 }
             }
-            let Some(event) = returned.pop_front() else { break };
-            core.handle(now, luck, event);
-        }
-        if !commands.is_empty() {
-            lock(&self.commands).waiting.extend(commands);
+            if returned.is_empty() {
+                break;
+            }
+            for event in returned.drain(..) {
+                core.handle(now, luck, event);
+            }
         }
         if let Some(at) = core.next_due()
             && self.armed.fetch_min(at.0, Ordering::AcqRel) > at.0
@@ -232,15 +264,6 @@ impl Engine {
         self.keeper.get()?.upgrade()
     }
 
-    /// Whether it is reported: a warning once for each name, for [`MOST_WARNINGS`] names at most.
-    fn is_new(&self, report: &core::Report<Arc<Lease>>) -> bool {
-        let (core::Report::CloseToBoundary(name, _) | core::Report::PermitsDiffer(name, ..)) = report else {
-            return true;
-        };
-        let mut warned = lock(&self.warned);
-        warned.len() < MOST_WARNINGS && warned.insert(Arc::clone(name))
-    }
-
     /// The number of calls that wait for a lock.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
@@ -248,7 +271,7 @@ impl Engine {
 
     /// The holds of this provider.
     pub(crate) fn held(&self) -> Vec<Arc<Lease>> {
-        let mut held: Vec<Arc<Lease>> = lock(&self.core).0.holders().cloned().collect();
+        let mut held: Vec<Arc<Lease>> = lock(&self.core).core.holders().cloned().collect();
         held.sort_by_key(|lease| Arc::as_ptr(lease).addr());
         held.dedup_by(|one, other| Arc::ptr_eq(one, other));
         held.retain(|lease| lease.is_granted() && !lease.is_over());
@@ -257,23 +280,23 @@ impl Engine {
 
     /// The hold of this lock, or of a permit of this semaphore.
     pub(super) fn holder_of(&self, name: &str) -> Option<Arc<Lease>> {
-        let holder = lock(&self.core).0.holder_of(name).cloned();
+        let holder = lock(&self.core).core.holder_of(name).cloned();
         holder.filter(|lease| lease.is_granted())
     }
 
     /// The time since a renewal was confirmed.
     pub(crate) fn last_renewal(&self) -> Option<Duration> {
-        lock(&self.renewed).map(|at| duration(self.now() - at))
+        lock(&self.core).renewed.map(|at| duration(self.now() - at))
     }
 
     /// Whether a change stream is open.
     pub(crate) fn is_listening(&self) -> bool {
-        lock(&self.core).0.is_listening()
+        lock(&self.core).core.is_listening()
     }
 
     /// Whether a call is refused that is not made under a hold.
     pub(crate) fn refuses(&self, is_inside_hold: bool) -> bool {
-        lock(&self.core).0.refuses(is_inside_hold)
+        lock(&self.core).core.refuses(is_inside_hold)
     }
 
     /// Whether the provider is shut down.
@@ -288,7 +311,7 @@ impl Engine {
 
     /// Whether a claim of this provider that has resumed the lease with this id is giving it back.
     pub(crate) fn gives_back(&self, lease_id: &str) -> bool {
-        lock(&self.core).0.gives_back(lease_id)
+        lock(&self.core).core.gives_back(lease_id)
     }
 
     /// Rejects waiters, ends all leases, and waits until the server has confirmed the releases; without a grace period also while
@@ -307,7 +330,7 @@ impl Engine {
         self.apply(Event::Shutdown { is_closed: true });
         self.wait(SHUTDOWN_LIMIT, self.until_idle()).await;
         if grace.is_none() {
-            while lock(&self.core).0.has_marks() {
+            while lock(&self.core).core.has_marks() {
                 self.wait(Duration::from_secs(1), self.until_idle()).await;
             }
         }
@@ -331,7 +354,7 @@ impl Engine {
     async fn until_idle(&self) {
         loop {
             let idle = self.idle.notified();
-            if lock(&self.core).0.is_idle() {
+            if lock(&self.core).core.is_idle() {
                 return;
             }
             idle.await;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
+use super::ends::Ends;
 use super::home::tell;
 use super::shared::Engine;
 use crate::core::Event;
@@ -40,13 +41,14 @@ impl Engine {
 
 /// Reads one stream until another one is open, which misses nothing in between.
 pub(super) async fn watch(engine: Weak<Engine>, number: u32, names: Option<Vec<Name>>) {
-    let Some(store) = engine.upgrade().map(|engine| Arc::clone(&engine.store)) else {
-        return;
-    };
+    let Some(present) = engine.upgrade() else { return };
+    let store = Arc::clone(&present.store);
+    // It ends with its runtime as well, also while it is being opened.
+    let closed = Ends::new(&present, || Event::Closed { is_lasting: false });
+    drop(present);
     let filter = names.map_or(StreamFilter::All, |names| {
         StreamFilter::Names(Arc::new(BTreeSet::from_iter(names)))
     });
-    let closed = Closed(engine.clone());
     let opened = store.watch(filter).await;
     let Some(present) = engine.upgrade() else { return };
     let Some(ended) = present.replace_stream(number, opened.is_ok()) else {
@@ -74,24 +76,6 @@ pub(super) async fn watch(engine: Weak<Engine>, number: u32, names: Option<Vec<N
             Ok(Some(news)) => drop(engine.apply(Event::News(news))),
             Ok(None) => {}
             Err(error) => return tell(Box::new(move || trace::wake_up_failed(&error))),
-        }
-    }
-}
-
-/// The stream ends with its runtime as well, also while it is being opened.
-struct Closed(Weak<Engine>);
-
-impl Closed {
-    /// The core need not be told, or is told why.
-    fn disarm(mut self) {
-        self.0 = Weak::new();
-    }
-}
-
-impl Drop for Closed {
-    fn drop(&mut self) {
-        if let Some(engine) = self.0.upgrade() {
-            engine.apply(Event::Closed { is_lasting: false });
         }
     }
 }

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::call::Waiting;
-use super::{Call, Engine, Hold};
+use super::{Call, Engine, Hold, Wish};
 use crate::LockError;
 use crate::name::RenderedName;
 use crate::options::{Config, OnBusy, Options};
@@ -31,8 +30,15 @@ fn acquire(engine: &Arc<Engine>) -> Acquiring {
     });
     Box::pin(async move {
         let name = RenderedName::new("a");
-        let call = Call::one(&engine, &name, &options, false, OnBusy::Wait);
-        call.acquire().await
+        let wish = Wish {
+            names: &[name],
+            title: 0,
+            permits: None,
+            options: &options,
+            is_inside_hold: false,
+            on_busy: OnBusy::Wait,
+        };
+        wish.begin(&engine)?.await?
     })
 }
 
@@ -109,5 +115,5 @@ async fn a_stream_that_nobody_wants_any_more_is_not_read() {
 
 #[test]
 fn a_call_is_small() {
-    assert!(size_of::<Waiting>() <= 64, "{}", size_of::<Waiting>());
+    assert!(size_of::<Call>() <= 88, "{}", size_of::<Call>());
 }

@@ -11,33 +11,23 @@ use super::lease::{How, Lease};
 use super::reports::shown;
 use super::shared::Engine;
 use crate::core::limits::SLOW;
-use crate::core::{Cause, Ended, Failure, Fault, MS, Seen, Span};
+use crate::core::{Cause, Ended, Failure, Fault, MS, Seen, Span, Time};
 use crate::error::failure::Failure as StoreFailure;
 use crate::error::meaning::Meaning;
+use crate::options::OnBusy;
 use crate::protocol::Id;
 use crate::{Busy, FencingToken, LockError, LossReason, lock_id};
 
-/// A lock that is held, as a call has seen it.
-pub(crate) struct BusyLock(Busy);
-
-impl BusyLock {
-    pub(super) fn busy(self) -> LockError {
-        LockError::busy(self.0)
-    }
-
-    pub(super) fn timeout(self, waited: Duration) -> LockError {
-        LockError::timeout(self.0, waited)
-    }
-}
-
-/// Why a call has not got what it wanted: a lock that is busy, or an error.
+/// Why a call has not got what it wanted: the error for a lock that is busy, or another one.
 pub(super) fn failed(
     engine: &Engine,
     lease: &Lease,
     failure: &Failure,
     waited: Duration,
     is_try: bool,
-) -> Result<BusyLock, LockError> {
+    on_busy: OnBusy,
+) -> Result<LockError, LockError> {
+    let resumed = lease.resumes().unwrap_or(FencingToken::NONE);
     let title = lease.name();
     let name = failure.name.as_deref().map_or(title, shown);
     let seen = failure.seen.as_ref();
@@ -47,29 +37,34 @@ pub(super) fn failed(
     let is_newer = |age: &Span| fault.is_none_or(|(fault, _)| age <= fault);
     let error = fault.map(|(_, fault)| error_of(fault));
     let error = error.filter(|error| error.meaning() != Meaning::NoReply);
-    let busy = || BusyLock(busy(engine, name, own.as_deref(), seen));
+    let busy = || busy(engine, name, own.as_deref(), seen);
+    let timeout = || LockError::timeout(busy(), waited);
+    let is_held = || match on_busy {
+        OnBusy::Wait => timeout(),
+        OnBusy::TryOnce => LockError::busy(busy()),
+    };
     let cause = match failure.cause {
         // Only its own lease matters to a resumption, and no reply has said what has become of it.
-        Cause::Busy | Cause::Timeout if lease.resumes() != FencingToken::NONE => Cause::Unanswered,
+        Cause::Busy | Cause::Timeout if resumed != FencingToken::NONE => Cause::Unanswered,
         cause => cause,
     };
     match cause {
-        Cause::Busy => Ok(busy()),
+        Cause::Busy => Ok(is_held()),
         Cause::Done => Err(done(name, seen)),
-        Cause::PeriodOver => Err(busy().timeout(waited)),
+        Cause::PeriodOver => Err(timeout()),
         Cause::Timeout if own.is_some() || seen.is_some_and(|(age, _)| is_newer(age)) => {
             if is_try {
-                Ok(busy())
+                Ok(is_held())
             } else {
-                Err(busy().timeout(waited))
+                Err(timeout())
             }
         }
-        Cause::Timeout if fault.is_none() && failure.silent_for < SLOW => Err(busy().timeout(waited)),
+        Cause::Timeout if fault.is_none() && failure.silent_for < SLOW => Err(timeout()),
         Cause::Timeout | Cause::Refused | Cause::Unanswered => {
             Err(error.unwrap_or_else(|| engine.store.unanswered("acquire request", waited)))
         }
-        Cause::Gone => Err(LockError::lost(title, lease.resumes(), LossReason::Gone)),
-        Cause::Expired => Err(LockError::lost(title, lease.resumes(), LossReason::Expired)),
+        Cause::Gone => Err(LockError::lost(title, resumed, LossReason::Gone)),
+        Cause::Expired => Err(LockError::lost(title, resumed, LossReason::Expired)),
         Cause::ShutDown => Err(LockError::shut_down(title)),
     }
 }
@@ -104,13 +99,13 @@ fn done(name: &str, seen: Option<&(Span, Seen)>) -> LockError {
     LockError::done(name, by, DateTime::from_millis(until))
 }
 
-/// The error of a hold that its holder has ended; `None` if it has ended well.
+/// The error of a hold whose end its holder has asked for at this time; `None` if it has ended well.
 pub(super) fn unended(
     engine: &Engine,
     lease: &Arc<Lease>,
     how: How,
     ended: Result<Ended, Option<Fault>>,
-    waited: Duration,
+    begun: Time,
 ) -> Option<LockError> {
     let fault = match ended {
         Ok(Ended::Lost) => return Some(lease.lost_error()),
@@ -123,11 +118,12 @@ pub(super) fn unended(
         How::Detach => "detachment",
     };
     let source = fault.as_ref().map(error_of);
-    let source = source.unwrap_or_else(|| engine.store.no_reply(request, waited));
+    let no_reply = || engine.store.no_reply(request, duration(engine.now() - begun));
+    let source = source.unwrap_or_else(no_reply);
     if how == How::Release {
         return Some(source);
     }
     let is_refused = how == How::Mark && fault.is_some_and(|fault| fault.kind.is_lasting());
-    let left = (!is_refused).then_some(lease.options.expiry);
+    let left = (!is_refused).then_some(lease.options().expiry);
     Some(StoreFailure::unended(request, lease.name(), left, source))
 }

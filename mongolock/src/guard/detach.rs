@@ -73,7 +73,7 @@ impl Detach {
             tokens: lease.tokens().map(|(_, token)| token).collect(),
             ttl: self.ttl,
             min_hold: lease.min_hold(),
-            once: lease.options.once,
+            once: lease.options().once,
         })
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Lock;
 use crate::context::LockContext;
-use crate::engine::{Call, Engine, Lease};
+use crate::engine::{Engine, Lease};
 use crate::name::RenderedName;
 use crate::options::OnBusy;
 use crate::run::{OnLost, RunningHold};
@@ -39,12 +39,9 @@ impl HeldAs for Permit {
 }
 
 /// What one kind has of its own.
-pub(crate) trait Kind: Clone + Send + Sync + Sized + 'static {
+pub(crate) trait Kind: Clone + Send + Sync + Unpin + Sized + 'static {
     /// The name of the type that users write.
     const NAME: &'static str;
-
-    /// The call that acquires it.
-    fn call(lock: &Lock<Self>, is_inside_hold: bool, on_busy: OnBusy) -> Call<'_>;
 
     /// The names, each of which is checked.
     fn names(&self) -> &[RenderedName];
@@ -57,9 +54,14 @@ pub(crate) trait Kind: Clone + Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// The template of the name that stands for it in metrics and spans.
-    fn template(&self) -> Option<&'static str> {
-        self.names().first()?.template()
+    /// The place of the name that stands for it in errors, metrics and spans.
+    fn title(&self) -> usize {
+        0
+    }
+
+    /// The number of permits, if it is a semaphore.
+    fn permits(&self) -> Option<u32> {
+        None
     }
 
     /// The enclosing call that holds this name, and its lease.

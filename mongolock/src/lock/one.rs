@@ -7,10 +7,8 @@ use mongodb::bson::DateTime;
 
 use super::kind::Kind;
 use super::{Lock, LockKind};
-use crate::engine::Call;
 use crate::name::RenderedName;
 use crate::once::Once;
-use crate::options::OnBusy;
 use crate::{LockError, LockGuard};
 
 /// A distributed lock with its name and its options; made by [`LockProvider::lock`](crate::LockProvider::lock).
@@ -70,15 +68,6 @@ impl LockKind for One {
 
 impl Kind for One {
     const NAME: &'static str = "DistributedLock";
-    fn call(lock: &DistributedLock, is_inside_hold: bool, on_busy: OnBusy) -> Call<'_> {
-        Call::one(
-            &lock.engine,
-            &lock.kind.name,
-            &lock.options,
-            is_inside_hold,
-            on_busy,
-        )
-    }
 
     fn names(&self) -> &[RenderedName] {
         slice::from_ref(&self.name)

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use super::kind::Kind;
 use super::{Lock, LockKind};
 use crate::context::LockContext;
-use crate::engine::{Call, Engine, Lease};
+use crate::engine::{Engine, Lease};
 use crate::name::RenderedName;
-use crate::options::OnBusy;
-use crate::{LockError, Permit};
+use crate::protocol::Sight;
+use crate::store::millis;
+use crate::timing::COMMAND_LIMIT;
+use crate::{LockError, Permit, permit_id, task};
 
 /// The largest number of permits: a query over all of them must stay small.
 const MOST_PERMITS: u32 = 1000;
@@ -67,17 +69,6 @@ impl LockKind for Permits {
 
 impl Kind for Permits {
     const NAME: &'static str = "Semaphore";
-    fn call(lock: &Semaphore, is_inside_hold: bool, on_busy: OnBusy) -> Call<'_> {
-        let Permits { name, number } = &lock.kind;
-        Call::permit(
-            &lock.engine,
-            name,
-            *number,
-            &lock.options,
-            is_inside_hold,
-            on_busy,
-        )
-    }
 
     fn names(&self) -> &[RenderedName] {
         slice::from_ref(&self.name)
@@ -98,6 +89,10 @@ impl Kind for Permits {
             value: self.number.to_string(),
             bound: format!("it must be 1 to {MOST_PERMITS}"),
         })
+    }
+
+    fn permits(&self) -> Option<u32> {
+        Some(self.number)
     }
 
     fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<(LockContext, Arc<Lease>)> {
@@ -134,6 +129,18 @@ impl Lock<Permits> {
     /// Outside a tokio runtime with time enabled.
     pub async fn available(&self) -> Result<u32, LockError> {
         self.check()?;
-        self.call(OnBusy::TryOnce).available().await
+        let (store, permits) = (Arc::clone(&self.engine.store), self.permits());
+        store.check()?;
+        let group = permit_id::group(self.name());
+        let found = if let Some(found) = store.permits_at_once(&group) {
+            found
+        } else {
+            let look = async move { store.permits(&group, COMMAND_LIMIT).await };
+            task::start(task::within(COMMAND_LIMIT, look)).await?
+        };
+        let margin = millis(self.engine.config.options.takeover_margin);
+        let is_taken = |(number, sight): &(u32, Sight)| *number < permits && !sight.is_free(margin);
+        let taken = found.iter().filter(|permit| is_taken(permit)).count();
+        Ok(permits.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX)))
     }
 }

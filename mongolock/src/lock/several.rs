@@ -7,7 +7,7 @@ use parts::Parts;
 
 use super::kind::Kind;
 use super::{Lock, LockKind};
-use crate::engine::{Call, Hold, Lease};
+use crate::engine::{Hold, Lease, Wish};
 use crate::name::RenderedName;
 use crate::options::{MOST_NAMES, OnBusy, Options};
 use crate::run::{self, OnLost, RunningHold};
@@ -74,17 +74,6 @@ impl LockKind for Several {
 
 impl Kind for Several {
     const NAME: &'static str = "LockSet";
-    fn call(lock: &LockSet, is_inside_hold: bool, on_busy: OnBusy) -> Call<'_> {
-        let Several { names, title } = &lock.kind;
-        Call::several(
-            &lock.engine,
-            names,
-            *title,
-            &lock.options,
-            is_inside_hold,
-            on_busy,
-        )
-    }
 
     fn names(&self) -> &[RenderedName] {
         &self.names
@@ -108,8 +97,8 @@ impl Kind for Several {
     }
 
     /// The template of the name that the caller has written first.
-    fn template(&self) -> Option<&'static str> {
-        self.names.get(self.title)?.template()
+    fn title(&self) -> usize {
+        self.title
     }
 
     /// Acquires the locks for a body, and joins those that the caller already runs under.
@@ -126,7 +115,7 @@ impl Kind for Several {
                 hold = lock.acquire_rest(&parts.rest, on_busy) => Some(hold?),
                 () = Lease::until_one_over(parts.leases()) => None,
             };
-            own = hold.map(|hold| lock.guard(hold));
+            own = hold.map(LockGuard::new);
             parts.ensure_held()?;
         }
         let context = parts.context(lock, own.as_ref().map(LockGuard::lease));
@@ -147,7 +136,14 @@ impl Lock<Several> {
         let limit = options.acquire_timeout.unwrap_or(NESTED_SET_LIMIT);
         options.acquire_timeout = Some(limit.min(NESTED_SET_LIMIT));
         let options = Arc::new(options);
-        let call = Call::several(&self.engine, rest, 0, &options, true, on_busy);
-        call.acquire().await
+        let wish = Wish {
+            names: rest,
+            title: 0,
+            permits: None,
+            options: &options,
+            is_inside_hold: true,
+            on_busy,
+        };
+        wish.begin(&self.engine)?.await?
     }
 }

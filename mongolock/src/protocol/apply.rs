@@ -39,7 +39,7 @@ impl When {
 impl Document {
     fn released(self, now: Ms) -> Self {
         Self {
-            lock_id: Value::Text(Arc::from("")),
+            lock_id: Value::Text(Arc::default()),
             expires_at: Value::Date(now),
             ..self
         }

@@ -1,4 +1,5 @@
 use super::document::{Document, margin_after};
+use super::text::{KEPT_PREFIX, MARK_PREFIX};
 use super::value::{Ms, Name};
 
 /// A document as a command has seen it.
@@ -17,6 +18,16 @@ impl Sight {
     /// Whether the document has this id.
     pub(crate) fn has(&self, id: &str) -> bool {
         self.lock_id() == Some(id)
+    }
+
+    /// Whether the document has the mark of this claim.
+    pub(crate) fn is_marked_by(&self, claim: &str) -> bool {
+        self.lock_id().and_then(|id| id.strip_prefix(MARK_PREFIX)) == Some(claim)
+    }
+
+    /// Whether this claim was released, and its minimum hold keeps the lock taken.
+    pub(crate) fn is_kept_by(&self, claim: &str) -> bool {
+        self.lock_id().and_then(|id| id.strip_prefix(KEPT_PREFIX)) == Some(claim)
     }
 
     /// What is left of the lease in milliseconds: less than nothing after its end, and `None` if that is not known.
@@ -53,5 +64,3 @@ pub(crate) struct News {
     /// The document; without `acquiredAt` if that has not changed, and `None` if it was deleted.
     pub(crate) sight: Option<Sight>,
 }
-
-impl News {}

@@ -67,7 +67,7 @@ impl LockProvider {
         if handle.permit().is_some() {
             return Err(invalid("it is that of a permit, which `resume_permit` takes"));
         }
-        Ok(LockGuard::new(self.resumed(handle).await?, &self.engine, None))
+        Ok(LockGuard::new(self.resumed(handle).await?))
     }
 
     /// Resumes the detached lease of a permit, as [`resume`](Self::resume) does that of a lock.
@@ -102,8 +102,7 @@ impl LockProvider {
         if handle.permit().is_none() {
             return Err(invalid("it is not that of a permit, and `resume` takes it"));
         }
-        let hold = self.resumed(handle).await?;
-        Ok(Permit::new(LockGuard::new(hold, &self.engine, None)))
+        Ok(Permit::new(LockGuard::new(self.resumed(handle).await?)))
     }
 
     async fn resumed(&self, handle: &LeaseHandle) -> Result<Hold, LockError> {
@@ -115,8 +114,7 @@ impl LockProvider {
             ..Options::clone(self.options())
         });
         let is_inside_hold = LockContext::is_inside_hold(&self.engine);
-        let resumption = Call::resumption(&self.engine, &options, is_inside_hold, handle);
-        resumption.acquire().await
+        Call::resumption(&self.engine, options, is_inside_hold, handle)?.await?
     }
 
     /// Has a detached lease last for this time from now on (100 ms to 7 days, in whole milliseconds), and returns its new end

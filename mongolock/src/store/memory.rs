@@ -2,7 +2,7 @@ mod retention;
 #[cfg(test)]
 mod simulated;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 #[cfg(test)]
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -40,7 +40,7 @@ pub(crate) struct MemoryStore {
 }
 
 struct Documents {
-    by_name: HashMap<Name, Document>,
+    by_name: BTreeMap<Name, Document>,
     retention: Retention,
 }
 
@@ -51,7 +51,7 @@ impl MemoryStore {
             started_at: DateTime::now().timestamp_millis(),
             id: format!("memory {}", Uuid::new_v4()),
             documents: Mutex::new(Documents {
-                by_name: HashMap::new(),
+                by_name: BTreeMap::new(),
                 retention: Retention::new(millis(DEFAULT_RETENTION)),
             }),
             events: broadcast::Sender::new(1024),
@@ -87,10 +87,9 @@ impl MemoryStore {
         if row.may_insert() {
             retention.sweep(by_name, now);
         }
-        let before = by_name.get(&row.name).cloned();
-        let is_new = before.is_none() && row.may_insert();
-        let mut document = before.or_else(|| is_new.then(|| retention.first()));
-        let id = document.as_ref().map(|document| document.lock_id.clone());
+        let stored = by_name.get_mut(&row.name);
+        let before = stored.as_deref().cloned();
+        let mut document = before.or_else(|| row.may_insert().then(|| retention.first()));
         let is_applied = apply(row, &mut document, now)
             .map_err(|_| corrupt(&row.name, "a field has the wrong type".into()))?;
         let Some(document) = document else {
@@ -101,15 +100,18 @@ impl MemoryStore {
             now: Some(now),
         };
         if is_applied {
-            if is_new {
-                retention.add(&row.name, now);
-            }
             // A claim can acquire the lock again after its lease has ended.
             let is_acquired = matches!(row.then, Then::Claim { .. });
-            if is_acquired || id.as_ref() != Some(&document.lock_id) {
+            let id = stored.as_ref().map(|stored| &stored.lock_id);
+            if is_acquired || id != Some(&document.lock_id) {
                 self.report(&row.name, Some(&sight));
             }
-            by_name.insert(Arc::clone(&row.name), document);
+            if let Some(stored) = stored {
+                *stored = document;
+            } else {
+                retention.add(&row.name, now);
+                by_name.insert(Arc::clone(&row.name), document);
+            }
         }
         Ok(Reply {
             is_applied: Some(is_applied),
@@ -167,11 +169,9 @@ impl MemoryStore {
             document: document.clone(),
             now,
         };
-        let mut found: Vec<(Name, Sight)> = found
-            .map(|(name, document)| (Arc::clone(name), sight(document)))
-            .collect();
-        found.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         found
+            .map(|(name, document)| (Arc::clone(name), sight(document)))
+            .collect()
     }
 
     /// Reports an event to the waiters; it is no error if there are none.

@@ -6,12 +6,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::level_filters::LevelFilter;
 
 use super::{Granted, How, Lease, State, Step};
 use crate::core::{self, Ended, Event, Failure, Fault, Time};
 use crate::engine::after::After;
 use crate::engine::clock::duration;
 use crate::meter::LockMeter;
+use crate::options::Options;
 use crate::protocol::Until;
 use crate::store::LeaseId;
 use crate::sync::lock;
@@ -39,6 +41,14 @@ impl Lease {
             Some(granted) => granted,
             None => unreachable!("only a call that has got its lock has a guard"),
         }
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.about.options
+    }
+
+    fn now(&self) -> Time {
+        self.granted().at.clock.now()
     }
 
     /// Whether the call has got its lock. A set has it when it has all of its locks.
@@ -103,17 +113,13 @@ impl Lease {
         self.about.template
     }
 
-    pub(crate) fn set_template(&self, template: Option<&'static str>) {
-        debug_assert!(template.is_none() || template == self.about.template);
-    }
-
     pub(crate) fn meter(&self) -> &LockMeter {
         &self.about.meter
     }
 
     /// The time since the hold began.
     pub(crate) fn held_for(&self) -> Duration {
-        duration(self.clock.now() - self.granted().at)
+        duration(self.now() - self.granted().at.time)
     }
 
     /// Whether the call has waited for another holder.
@@ -122,7 +128,7 @@ impl Lease {
     }
 
     pub(crate) fn min_hold(&self) -> Duration {
-        self.options.min_hold
+        self.about.options.min_hold
     }
 
     /// Until when the mark of the work stands, if it may succeed only once.
@@ -131,12 +137,15 @@ impl Lease {
     }
 
     pub(crate) fn is_once(&self) -> bool {
-        self.options.once.is_some()
+        self.about.options.once.is_some()
     }
 
     /// Whether a renewal may be sent now.
     pub(crate) fn is_renewable_now(&self) -> bool {
-        self.options.max_hold.is_none_or(|most| self.held_for() < most)
+        self.about
+            .options
+            .max_hold
+            .is_none_or(|most| self.held_for() < most)
     }
 
     /// Whether the lease is over: it was released or lost, or its deadline has passed.
@@ -151,7 +160,7 @@ impl Lease {
     /// The clock is read under the mutex, so that a hold that was over stays over.
     fn left(&self, state: &mut State) -> i64 {
         let Some(until) = state.step.until() else { return 0 };
-        let left = (until - self.clock.now()).max(0);
+        let left = (until - self.now()).max(0);
         if let Step::Held { is_over, .. } = &mut state.step {
             *is_over = left == 0;
         }
@@ -169,7 +178,7 @@ impl Lease {
     /// The same for a commit under way. The mark that it may make ends the lease earlier only for others.
     pub(crate) fn ensure_may_commit(&self) -> Result<(), LockError> {
         let lasts = match &lock(&self.state).step {
-            Step::Held { lasts, .. } => *lasts > self.clock.now(),
+            Step::Held { lasts, .. } => *lasts > self.now(),
             _ => false,
         };
         if lasts { Ok(()) } else { Err(self.lost_error()) }
@@ -238,6 +247,8 @@ impl Lease {
             return Poll::Ready(found);
         }
         if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            // Mostly there is one.
+            state.wakers.reserve_exact(1);
             state.wakers.push(cx.waker().clone());
         }
         Poll::Pending
@@ -261,9 +272,9 @@ impl Lease {
         lock(&self.state).is_outcome_unknown
     }
 
-    /// What was found out about a transaction whose outcome was unknown.
-    pub(crate) async fn commit_outcome(&self) -> Option<bool> {
-        self.until(|state| state.committed.take()).await.ok()
+    /// Whether a transaction whose outcome was unknown is found to be made.
+    pub(crate) async fn was_committed(&self) -> bool {
+        self.until(|state| state.committed.take()).await
     }
 
     /// A guarding statement did not find the claim. Another commit under way may have ended it: its outcome decides.
@@ -298,6 +309,9 @@ impl Lease {
 
     /// Reports an event for each name of the lease.
     pub(crate) fn report(&self, event: impl Fn(&HoldFields<'_>)) {
+        if LevelFilter::current() == LevelFilter::OFF {
+            return;
+        }
         (0..self.keys().len()).for_each(|place| event(&self.fields_of(place)));
     }
 }
@@ -305,15 +319,15 @@ impl Lease {
 // What a call and a guard do.
 impl Lease {
     /// The token of the detached lease that the call resumes.
-    pub(in crate::engine) fn resumes(&self) -> FencingToken {
-        self.about.resumes.unwrap_or(FencingToken::NONE)
+    pub(in crate::engine) fn resumes(&self) -> Option<FencingToken> {
+        self.about.resumes
     }
 
     /// The outcome of the call, when it has one.
     pub(in crate::engine) fn poll_call(&self, cx: &Context<'_>) -> Poll<Result<(), Failure>> {
         self.poll(cx, |state| match &state.step {
             Step::Waits | Step::Left => None,
-            Step::Failed(failure) => Some(Err(failure.clone())),
+            Step::Failed(failure) => Some(Err(Failure::clone(failure))),
             _ => Some(Ok(())),
         })
     }

@@ -6,6 +6,7 @@ use super::{Granted, How, Lease, State, Step};
 use crate::LossReason;
 use crate::core::{self, Ended, Ending, Event, Fault, Grant, Loss, Notice, Time, relied_on};
 use crate::engine::after::After;
+use crate::engine::clock::Moment;
 use crate::few::Few;
 use crate::permit_id;
 use crate::store::{LeaseId, millis};
@@ -15,20 +16,23 @@ impl Lease {
     /// Notes what the core says. Returns what ends a hold that nobody is there to take.
     pub(in crate::engine) fn note(
         self: &Arc<Self>,
+        now: Moment,
         notice: Notice,
         after: &mut After,
     ) -> Option<Event<Arc<Self>>> {
         let state = &mut *lock(&self.state);
         let event = match notice {
-            Notice::Held(hold, grant, until) => self.held(state, hold, &Few::one(grant), until),
-            Notice::HeldAll(hold, grants, until) => self.held(state, hold, &Few::collected(grants), until),
-            Notice::Extended(end) => return self.extended(state, end, after),
+            Notice::Held(hold, grant, until) => self.held(state, now, hold, &Few::one(grant), until),
+            Notice::HeldAll(hold, grants, until) => {
+                self.held(state, now, hold, &Few::collected(grants), until)
+            }
+            Notice::Extended(end) => return self.extended(state, now.time, end, after),
             // A set that waits loses a lock that it had, and begins anew.
             Notice::Lost(_) if !matches!(state.step, Step::Held { .. }) => None,
             Notice::Lost(loss) => self.lose(state, reason(loss), after),
             Notice::Ended(ended) => self.ended(state, ended, after),
             Notice::Committed(found) => {
-                state.committed = Some(found);
+                state.committed = Some(matches!(found, Ok(true)));
                 None
             }
             Notice::Failed(failure) => {
@@ -45,6 +49,7 @@ impl Lease {
     fn held(
         &self,
         state: &mut State,
+        now: Moment,
         hold: core::Hold,
         grants: &Few<Grant>,
         until: Time,
@@ -52,13 +57,15 @@ impl Lease {
         if let Step::Left = state.step {
             return Some(Event::End(hold, Ending::Untaken, None));
         }
-        self.granted.get_or_init(|| Granted {
-            hold,
-            keys: Few::collected(self.about.names.iter().zip(&**grants).map(key_of)),
-            tokens: grants.map(|grant| grant.token),
-            mark: grants.first().and_then(|grant| grant.mark),
-            has_waited: grants.iter().any(|grant| grant.has_waited),
-            at: self.clock.now(),
+        self.granted.get_or_init(|| {
+            Box::new(Granted {
+                hold,
+                keys: Few::collected(self.about.names.iter().zip(&**grants).map(key_of)),
+                tokens: grants.map(|grant| grant.token),
+                mark: grants.first().and_then(|grant| grant.mark),
+                has_waited: grants.iter().any(|grant| grant.has_waited),
+                at: now,
+            })
         });
         state.step = Step::Held {
             until,
@@ -71,6 +78,7 @@ impl Lease {
     fn extended(
         self: &Arc<Self>,
         state: &mut State,
+        now: Time,
         end: Time,
         after: &mut After,
     ) -> Option<Event<Arc<Self>>> {
@@ -84,9 +92,8 @@ impl Lease {
                 let before = std::mem::replace(until, end);
                 *lasts = end.max(*lasts);
                 if before < end {
-                    let lasts = relied_on(millis(self.options.expiry));
-                    let age = self.clock.now() - before + lasts;
-                    self.report_renewed(age, after);
+                    let lasts = relied_on(millis(self.about.options.expiry));
+                    self.report_renewed(now - before + lasts, after);
                 }
                 None
             }

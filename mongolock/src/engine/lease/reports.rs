@@ -57,7 +57,7 @@ fn tell_end(lease: &Lease, how: How, ended: &Result<Ended, Option<Fault>>) {
         }
         Err(fault) => {
             let error = fault.as_ref().map(error_of);
-            let error = error.unwrap_or_else(|| LockError::no_reply("release", lease.options.expiry));
+            let error = error.unwrap_or_else(|| LockError::no_reply("release", lease.options().expiry));
             match how {
                 How::Mark => {
                     trace::done_failed(&lease.fields(), &error);

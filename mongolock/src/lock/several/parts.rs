@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::{Kind, LockSet};
+use super::LockSet;
 use crate::context::{LockContext, View};
 use crate::engine::{Engine, Lease};
 use crate::name::RenderedName;
@@ -60,6 +60,12 @@ impl Parts {
             title: set.kind.title,
         };
         let first = leases.remove(0);
-        LockContext::of_view(first, leases, view, &set.engine, set.kind.template())
+        LockContext::of_view(
+            first,
+            leases,
+            view,
+            &set.engine,
+            set.kind.names[set.kind.title].template(),
+        )
     }
 }

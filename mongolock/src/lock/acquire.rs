@@ -1,0 +1,33 @@
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use super::kind::HeldAs;
+use super::{Lock, LockKind};
+use crate::engine::Call;
+use crate::options::OnBusy;
+use crate::{LockError, LockGuard};
+
+/// The future of [`Lock::acquire`]. It has the lock until its first poll, and then the call: an `async` block would have both.
+pub(super) enum Acquire<K> {
+    New(Lock<K>),
+    Begun(Call),
+    Ended,
+}
+
+impl<K: LockKind> Future for Acquire<K> {
+    type Output = Result<K::Guard, LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Self::New(lock) = &*self {
+            let begun = lock.begin_alone(OnBusy::Wait);
+            self.set(Self::Ended);
+            self.set(Self::Begun(begun?));
+        }
+        let Self::Begun(call) = &mut *self else {
+            unreachable!("polled after it was ready")
+        };
+        let tried = ready!(Pin::new(call).poll(cx));
+        self.set(Self::Ended);
+        Poll::Ready(tried?.map(|hold| K::Guard::new(LockGuard::new(hold))))
+    }
+}
