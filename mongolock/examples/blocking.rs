@@ -7,6 +7,7 @@
 //!
 //! With `MONGODB_URI`, start it in two terminals: the threads of both processes take turns. Without it the locks are kept in
 //! memory.
+//! A copy in `src/main.rs` needs `cargo add mongolock anyhow`.
 
 use std::env;
 use std::thread;

@@ -7,6 +7,7 @@
 //!
 //! The three instances are tasks here. In production they are processes on different machines. Without `MONGODB_URI` the
 //! permits are kept in memory.
+//! A copy in `src/main.rs` needs `cargo add mongolock anyhow tokio --features tokio/full`.
 
 use std::env;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -7,6 +7,7 @@
 //!
 //! Without `MONGODB_URI` the locks are kept in memory. With it they are kept in the database that it names (`mongolock` if
 //! it names none): start the program in two terminals, and the calls of both processes take turns.
+//! A copy in `src/main.rs` needs `cargo add mongolock anyhow tokio --features tokio/full`.
 
 use std::env;
 use std::time::Duration;

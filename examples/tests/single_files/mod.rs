@@ -20,11 +20,15 @@ fn in_memory(name: &str) -> Command {
 
 /// The example in the database of this test.
 fn on_server(name: &str, db: &TestDb) -> Command {
-    let (hosts, options) = db.uri().split_once('?').unwrap_or((db.uri(), ""));
-    let uri = format!("{}/{}?{options}", hosts.trim_end_matches('/'), db.name());
     let mut command = in_memory(name);
-    command.env("MONGODB_URI", uri);
+    command.env("MONGODB_URI", uri(db));
     command
+}
+
+/// The database of this test.
+fn uri(db: &TestDb) -> String {
+    let (hosts, options) = db.uri().split_once('?').unwrap_or((db.uri(), ""));
+    format!("{}/{}?{options}", hosts.trim_end_matches('/'), db.name())
 }
 
 /// Runs the example to its end and returns what it prints.
@@ -54,16 +58,11 @@ async fn quickstart_runs_the_calls_for_one_report_one_after_the_other() {
     }
 }
 
-/// An example, where it runs, how often it prints which text, and its last line. The second `scheduled_job` runs in the
-/// database of the first one.
+/// An example, where it runs, which line it prints how often, and its last line.
 const SHOWN: &str = "
-lock_set       | both   | 10 under account:1 and account:2                      | account 1 has 0, account 2 has 200
-scheduled_job  | both   | 1 has written 1000 rows & 2 skips the job             |
-scheduled_job  | server | 3 skips the job                                       |
-unit_tests     | memory |                                                       | invoice 7 is sent
-fenced_write   | server | 1 is refused                                          | the title is \"by holder 2\"
-guarded_commit | server | 1 is not committed & 2 account 1 has 70, account 2 has 130 |
-exactly_once   | server | 1 has paid into 2 accounts & 2 finds the interest paid | 2 accounts have 101";
+lock_set     | both   | 5 30 from account 0 & 5 10 from account 1 | account 0 has 0, account 1 has 200
+unit_tests   | memory |                                           | invoice 7 is sent
+fenced_write | server | 1 refused                                 | the title is \"by holder 2\"";
 
 #[tokio::test]
 async fn the_examples_print_what_they_show() {
@@ -73,12 +72,10 @@ async fn the_examples_print_what_they_show() {
         let in_memory = (cells[1] != "server").then(|| in_memory(cells[0]));
         let on_server = (cells[1] != "memory").then(|| on_server(cells[0], &db));
         for output in in_memory.into_iter().chain(on_server).map(printed) {
-            // In one line, because the example has a line for each account.
-            let line = output.lines().map(str::trim).collect::<Vec<_>>().join(", ");
             for (times, text) in cells[2].split(" & ").filter_map(|count| count.split_once(' ')) {
-                assert_eq!(line.matches(text).count().to_string(), times, "{row}: {output}");
+                assert_eq!(output.matches(text).count().to_string(), times, "{row}: {output}");
             }
-            assert!(line.ends_with(cells[3]), "{row}: {output}");
+            assert!(output.trim_end().ends_with(cells[3]), "{row}: {output}");
         }
     }
 }
@@ -116,24 +113,6 @@ async fn cron_writes_the_report_of_each_tick_once() {
 }
 
 #[tokio::test]
-async fn operator_list_shows_the_locks_of_all_processes() {
-    let output = printed(in_memory("operator_list"));
-    let parts = ["invoice:7", "report:42", "locks held: 2\n"];
-    assert!(parts.iter().all(|part| output.contains(part)), "{output}");
-
-    let db = test_db().await;
-    let builder = mongolock::LockProvider::builder(db.database()).owner("billing-7");
-    let billing = must(builder.build());
-    let _report = must(billing.lock("report:1").await);
-    let _other = must(billing.lock("other:1").await);
-    let mut list = on_server("operator_list", &db);
-    list.arg("report:");
-    let output = printed(list);
-    let parts = ["report:1", "billing-7", "locks held: 1\n"];
-    assert!(parts.iter().all(|part| output.contains(part)), "{output}");
-}
-
-#[tokio::test]
 async fn blocking_imports_one_file_at_a_time() {
     let db = test_db().await;
     for output in both("blocking", &db) {
@@ -145,22 +124,25 @@ async fn blocking_imports_one_file_at_a_time() {
 }
 
 #[test]
-fn examples_that_need_a_server_say_so() {
-    for name in ["fenced_write", "guarded_commit", "exactly_once"] {
-        let output = must(in_memory(name).output());
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(message.contains("set MONGODB_URI"), "{message}");
-    }
+fn fenced_write_says_that_it_needs_a_server() {
+    let output = must(in_memory("fenced_write").output());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("set MONGODB_URI"), "{message}");
 }
 
-#[test]
-fn worker_finishes_its_job_on_sigterm() {
-    let output = interrupted(in_memory("worker"), "order 1 begins", Signal::TERM);
-    let orders = output.iter().filter(|line| line.starts_with("order"));
-    let (begun, done): (Vec<_>, Vec<_>) = orders.partition(|line| line.ends_with("begins"));
-    assert_eq!(begun.len(), done.len(), "{output:#?}");
-    assert_eq!(output.last().map(String::as_str), Some("all locks are released"));
+#[tokio::test]
+async fn skip_if_busy_imports_one_at_a_time_and_ends_the_import_in_progress() {
+    let db = test_db().await;
+    for example in [in_memory("skip_if_busy"), on_server("skip_if_busy", &db)] {
+        let output = interrupted(example, "skips the import", Signal::INT);
+        let steps = output.iter().filter_map(|line| line.split(' ').nth(2));
+        let steps: Vec<_> = steps.filter(|step| ["begins", "ends"].contains(step)).collect();
+        assert!(!steps.is_empty(), "{output:#?}");
+        let one_at_a_time = steps.chunks(2).all(|pair| pair == ["begins", "ends"]);
+        assert!(one_at_a_time, "{output:#?}");
+        assert_eq!(output.last().unwrap(), "all instances have ended", "{output:#?}");
+    }
 }
 
 #[test]
