@@ -122,7 +122,7 @@ impl Engine {
         system.0 = system.id();
         Self {
             core: Mutex::new((Core::new(conf, Time(0)), system)),
-            index_task: IndexTask::new(Arc::clone(&store), config.ttl_options()),
+            index_task: IndexTask::new(Arc::clone(&store), config.retention),
             probe: Probe::new(Arc::clone(&store)),
             store,
             config,

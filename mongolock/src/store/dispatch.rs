@@ -9,12 +9,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{
-    Begin, DocumentStream, GuardChange, GuardOutcome, IndexCheck, IndexState, LeaseId, LockFilter,
-    LockStream, MongoStore, Selected, Store, StreamFilter, driver_error,
+    Begin, DocumentStream, GuardChange, GuardOutcome, IndexState, LeaseId, LockFilter, LockStream,
+    MongoStore, Selected, Store, StreamFilter, driver_error,
 };
 use crate::error::failure::Failure;
 use crate::meter::CommandKind;
-use crate::options::TtlOptions;
 use crate::protocol::{Name, Sight};
 use crate::{LockError, permit_id};
 
@@ -184,35 +183,20 @@ impl Store {
         }
     }
 
-    /// Checks the index that removes the documents of unused locks, and creates it if it is missing. It sends several
-    /// commands, none of which can delay those of others by more than a second.
-    pub(crate) async fn ensure_index(&self, wanted: TtlOptions) -> IndexCheck {
-        match self {
-            Self::Mongo(store) => {
-                let checking = async { Ok(store.ensure_index(wanted).await) };
-                let checked = store.gate.run(CommandKind::Index, pin!(checking)).await;
-                checked.unwrap_or_else(|error| IndexState::unknown(&error).into())
-            }
-            Self::Memory(_) => IndexState::Ready.into(),
-            #[cfg(test)]
-            Self::Simulated(_) => IndexState::Ready.into(),
-        }
+    /// The state of the index that removes the documents of unused locks, which is created first if it is missing and `creates` is
+    /// true. It sends several commands, none of which can delay those of others by more than a second.
+    pub(crate) async fn index(&self, retention: Duration, creates: bool) -> Result<IndexState, LockError> {
+        let Some(store) = self.mongo() else {
+            return Ok(IndexState::Ready);
+        };
+        let checking = pin!(store.index(retention, creates));
+        store.gate.run(CommandKind::Index, checking).await
     }
 
     /// How often the collection was dropped or renamed, as far as streams have told it.
     pub(crate) fn collection_ends(&self) -> watch::Sender<u64> {
         self.mongo()
             .map_or_else(|| watch::Sender::new(0), |store| store.ends.clone())
-    }
-
-    /// Reads the state of that index. It sends two commands that read.
-    pub(crate) async fn inspect_index(&self, wanted: TtlOptions) -> IndexState {
-        let Some(store) = self.mongo() else {
-            return IndexState::Ready;
-        };
-        let reading = async { Ok(store.inspect_index(wanted).await) };
-        let read = store.gate.run(CommandKind::Index, pin!(reading)).await;
-        read.unwrap_or_else(|error| IndexState::unknown(&error))
     }
 
     /// Reads documents for operators: a page of those after this name, at most so many, and the last name if others follow it.

@@ -20,7 +20,6 @@ use self::fields::sight;
 use super::connection::Connection;
 use super::gate::Gate;
 use super::reachability::Reachability;
-use super::ttl_index::InternalLock;
 use super::{Replies, driver_error, reply};
 use crate::LockError;
 use crate::protocol::{Name, Reply, Sight};
@@ -162,14 +161,10 @@ impl MongoStore {
         }
     }
 
-    /// Asks for an internal lock, which shows whether the server still refuses acquires. It does not matter whether
-    /// another process holds the lock.
+    /// Asks for the internal lock, which shows whether the server still refuses acquires. It does not matter whether
+    /// another process holds the lock; this claim expires soon.
     pub(super) async fn ask_again(&self) -> Result<(), LockError> {
-        let internal = InternalLock::new();
-        if internal.acquire(self, ASK_AGAIN_EXPIRY).await? {
-            internal.release(self).await?;
-        }
-        Ok(())
+        self.claim_internal(ASK_AGAIN_EXPIRY).await.map(drop)
     }
 
     /// Runs one write command that a majority must confirm.

@@ -98,37 +98,32 @@ async fn capped() -> Fixture {
 }
 
 /// If the index or a conflicting one exists, the list of indexes decides, and none is created. `listCollections` is
-/// sent because an index does not remove documents of a capped collection.
+/// sent because an index does not remove documents of a capped collection. A conflict has the command that ends it.
 #[tokio::test]
 async fn the_list_of_indexes_decides_if_an_index_exists() {
-    let both: &[&str] = &["listIndexes", "listCollections"];
-    for (retention, is_ready, sent) in [(DAY, true, both), (Duration::ZERO, false, &both[..1])] {
+    for (retention, is_ready) in [(DAY, true), (Duration::ZERO, false)] {
         let fixture = Fixture::mongodb().await;
         create(&fixture, "expiresAt_ttl", Some(retention)).await;
         let (database, commands) = recorded(fixture.db(), &[]).await;
         let state = state_of(&database).await;
         assert_eq!(state == IndexState::Ready, is_ready, "{state:?}");
-        assert_eq!(names(&commands.all()), sent);
+        assert_eq!(names(&commands.all()), ["listCollections", "listIndexes"]);
+        let mends = r#"in mongosh: db.getCollection("distributed_locks").dropIndex("expiresAt_ttl")"#;
+        assert_eq!(state.to_string().ends_with(mends), !is_ready, "{state}");
     }
 }
 
-/// On a missing or empty collection the build delays no lock: the index is created at once.
+/// On a missing collection the build delays no lock: the index is created at once.
 #[tokio::test]
-async fn a_missing_or_empty_collection_gets_the_index_at_once() {
-    for exists in [false, true] {
-        let fixture = Fixture::mongodb().await;
-        if exists {
-            let creating = fixture.database().create_collection("distributed_locks");
-            creating.await.unwrap();
-        }
-        let (database, commands) = recorded(fixture.db(), &[]).await;
-        assert_eq!(state_of(&database).await, IndexState::Ready);
-        let mut sent = commands.all();
-        assert!(!names(&sent).contains(&"findAndModify"), "{sent:?}");
-        sent.retain(|command| command.contains_key("createIndexes"));
-        let limit = sent[0].get("maxTimeMS").map(ToString::to_string);
-        assert_eq!(limit.as_deref(), Some("1000"));
-    }
+async fn a_missing_collection_gets_the_index_at_once() {
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    assert_eq!(state_of(&database).await, IndexState::Ready);
+    let mut sent = commands.all();
+    assert!(!names(&sent).contains(&"findAndModify"), "{sent:?}");
+    sent.retain(|command| command.contains_key("createIndexes"));
+    let limit = sent[0].get("maxTimeMS").map(ToString::to_string);
+    assert_eq!(limit.as_deref(), Some("1000"));
 }
 
 /// On a filled collection the process that holds an internal lock builds the index, and the others find it.
@@ -152,7 +147,6 @@ async fn of_eight_processes_one_builds_the_index() {
     for state in starting.join_all().await {
         assert_eq!(state, IndexState::Ready);
     }
-    assert_eq!(builds.most.load(SeqCst), 1);
     assert_eq!(builds.all.load(SeqCst), 1);
     internal_lock_is_an_ordinary_document_and_not_listed(&fixture).await;
 }
@@ -162,11 +156,6 @@ async fn internal_lock_is_an_ordinary_document_and_not_listed(fixture: &Fixture)
     assert_eq!(
         document.keys().collect::<Vec<_>>(),
         ["_id", "lockId", "acquiredAt", "expiresAt", "fencingToken"]
-    );
-    assert_eq!(
-        document.get_str("lockId"),
-        Ok(""),
-        "it is released after the build"
     );
     let listed = fixture.provider.admin().list(LockFilter::new()).await.unwrap();
     assert!(listed.iter().all(|lock| !lock.name.contains("ttl-index")));
@@ -198,8 +187,8 @@ async fn a_build_that_ran_out_of_time_may_have_succeeded() {
     assert_eq!(asking.await.unwrap(), IndexState::Ready);
 }
 
-/// Repeated builds would delay commands repeatedly: after a failed build no process builds for
-/// five to ten minutes.
+/// Repeated builds would delay commands repeatedly: after a failed build no process builds for ten minutes. The state has the
+/// command that mends it.
 #[tokio::test]
 async fn after_a_failed_build_no_process_builds_for_minutes() {
     let fixture = Fixture::mongodb().await;
@@ -208,11 +197,16 @@ async fn after_a_failed_build_no_process_builds_for_minutes() {
     let builds = Arc::<InFlight>::default();
     for _ in 0..3 {
         let state = counted(&builds, &fixture).await.admin().index_state().await;
-        assert!(matches!(state, IndexState::Failed { .. }), "{state:?}");
+        let mends = "in mongosh: db.getCollection(\"distributed_locks\").createIndex({ expiresAt: 1 }, { name: \
+                     \"expiresAt_ttl\", expireAfterSeconds: 86400 })";
+        assert!(
+            matches!(&state, IndexState::Failed { reason } if reason.ends_with(mends)),
+            "{state:?}"
+        );
     }
     assert_eq!(builds.all.load(SeqCst), 1);
     let pause = fixture.info(INTERNAL_LOCK).await.remaining.as_secs();
-    assert!((280..=600).contains(&pause), "{pause}");
+    assert!((500..=600).contains(&pause), "{pause}");
 
     // An operator can end the pause.
     must(point.clear().await);
