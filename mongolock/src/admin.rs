@@ -264,9 +264,9 @@ impl LockAdmin {
     /// 3. On a collection that exists, an index build waits for all open transactions on the collection, and later
     ///    commands of all processes wait for the build. So only the holder of an internal lock builds, and the server
     ///    ends the build after 1 s. Acquisitions are delayed by 1 s at most, unless a transaction that begins during
-    ///    the build delays it further. After a build no process builds again for 10 minutes, and each provider checks
-    ///    again an hour later. If the index is missing then, this call returns [`IndexState::Failed`] with the command
-    ///    for `mongosh` that creates it.
+    ///    the build delays it further. After a failed build no process builds again for 10 minutes, and each provider
+    ///    checks again an hour later; this call then returns [`IndexState::Failed`] with the command for `mongosh` that
+    ///    creates the index.
     ///
     /// Where transactions on the lock collection are long, or a build would take more than 1 s, create the index by
     /// hand at a time of low load; see the guide on [production](crate::guide::production#the-ttl-index). A user without

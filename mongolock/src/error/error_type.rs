@@ -51,15 +51,11 @@ fn of_failure(failure: &Failure) -> Cow<'static, str> {
         Failure::Unended { source, .. } => return source.error_type(),
         Failure::NoReply { .. } => "no_reply",
         Failure::Overloaded { .. } => "overloaded",
-        Failure::Unreachable { .. } | Failure::NoSet { .. } | Failure::WrongSet { .. } => "unreachable",
-        Failure::RefusedLogIn { .. } => "authentication",
+        Failure::Unreachable { .. } | Failure::WrongHosts { .. } => "unreachable",
         Failure::EndedRuntime | Failure::RuntimeEnded => "runtime_ended",
         Failure::Closed => "shut_down",
         Failure::Forked => "forked",
-        Failure::StreamEnded
-        | Failure::NoStreams
-        | Failure::ConnectionString { .. }
-        | Failure::TwoSets { .. } => OTHER,
+        Failure::StreamEnded | Failure::NoStreams | Failure::ConnectionString { .. } => OTHER,
     };
     name.into()
 }

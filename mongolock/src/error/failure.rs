@@ -18,59 +18,24 @@ pub(super) const REFUSED_LOG_IN: &str = "MongoDB refused the login";
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// A request without any reply.
-    #[error("MongoDB did not answer the {request} within {}{note}", Rounded(*waited))]
-    NoReply {
-        request: String,
-        waited: Duration,
-        /// What is known of the connections, with its own punctuation; empty if nothing is.
-        note: String,
-    },
+    #[error("MongoDB did not answer the {request} within {}", Rounded(*waited))]
+    NoReply { request: String, waited: Duration },
     /// A request without an outcome, while the server rejects commands for overload.
     #[error("MongoDB is overloaded: no outcome of the {request} within {}", Rounded(*waited))]
     Overloaded { request: String, waited: Duration },
     /// No server of the deployment can be reached or used.
-    #[error("{}", no_server::said(address, reason, *others))]
+    #[error("{}", no_server::of_selection(servers))]
     Unreachable {
-        /// The address of the server whose heartbeat failed last.
-        address: String,
-        /// Why that heartbeat failed.
-        reason: String,
+        /// The driver's text about its servers.
+        servers: String,
         kind: io::ErrorKind,
-        /// The number of other servers, which cannot be reached either.
-        others: usize,
         /// Whether the request was not sent.
         is_unsent: bool,
     },
-    /// No server can be reached that has a replica set: this one was started as a member and waits for its first
-    /// configuration.
-    #[error("MongoDB at {address} has no replica set yet")]
-    NoSet { address: String, is_unsent: bool },
-    /// The last log-in was refused, and there was no reply to a request since.
-    #[error("{REFUSED_LOG_IN}")]
-    RefusedLogIn { source: Error },
-    /// No server belongs to the replica set that the connection string names.
-    #[error("MongoDB at {address} belongs to {}; the connection string names `{named}`", set(found.as_deref()))]
-    WrongSet {
-        address: String,
-        /// The set that the server belongs to, if it is a member of one.
-        found: Option<String>,
-        /// The set that the connection string names.
-        named: String,
-    },
-    /// The hosts of the connection string belong to two replica sets, so that each process works with one of them by chance.
-    #[error(
-        "the connection string names two replica sets: {member} belongs to `{joined}`, and {address} to {}",
-        other(set, joined)
-    )]
-    TwoSets {
-        /// A member of the set that this client works with, and the name of the set.
-        member: String,
-        joined: String,
-        /// The host that belongs to the other set, and the name of that one.
-        address: String,
-        set: String,
-        is_unsent: bool,
-    },
+    /// No server belongs to the replica set that the connection string names, or its hosts belong to two replica sets, so that each
+    /// process works with one of them by chance.
+    #[error("{said}")]
+    WrongHosts { said: String, is_unsent: bool },
     /// The runtime of the client has ended: the tasks of the driver ended with it.
     #[error("the MongoDB client belongs to a tokio runtime that has ended")]
     EndedRuntime,
@@ -120,7 +85,6 @@ impl Failure {
         Self::NoReply {
             request: request.to_owned(),
             waited,
-            note: String::new(),
         }
     }
 
@@ -129,12 +93,9 @@ impl Failure {
         let ErrorKind::ServerSelection { message, .. } = &*error.kind else {
             return None;
         };
-        let (address, reason) = message.strip_prefix("Server at ")?.split_once(' ')?;
-        Some(Self::Unreachable {
-            address: address.to_owned(),
-            reason: reason.to_owned(),
+        message.starts_with("Server at ").then(|| Self::Unreachable {
+            servers: message.clone(),
             kind: UNUSABLE,
-            others: 0,
             is_unsent: true,
         })
     }
@@ -156,9 +117,7 @@ impl Failure {
     /// Whether another attempt may succeed without intervention.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::RefusedLogIn { .. }
-            | Self::WrongSet { .. }
-            | Self::TwoSets { .. }
+            Self::WrongHosts { .. }
             | Self::EndedRuntime
             | Self::Forked
             | Self::NoStreams
@@ -166,7 +125,6 @@ impl Failure {
             Self::NoReply { .. }
             | Self::Overloaded { .. }
             | Self::Unreachable { .. }
-            | Self::NoSet { .. }
             | Self::RuntimeEnded
             | Self::Closed
             | Self::BlockedDocument { .. }
@@ -179,10 +137,8 @@ impl Failure {
     /// Whether the request was not sent.
     pub(crate) fn is_unsent(&self) -> bool {
         match self {
-            Self::Unreachable { is_unsent, .. }
-            | Self::NoSet { is_unsent, .. }
-            | Self::TwoSets { is_unsent, .. } => *is_unsent,
-            Self::WrongSet { .. } | Self::EndedRuntime => true,
+            Self::Unreachable { is_unsent, .. } | Self::WrongHosts { is_unsent, .. } => *is_unsent,
+            Self::EndedRuntime => true,
             _ => false,
         }
     }
@@ -191,11 +147,7 @@ impl Failure {
         match self {
             Self::NoReply { .. } | Self::Overloaded { .. } => io::ErrorKind::TimedOut,
             Self::Unreachable { kind, .. } => *kind,
-            Self::NoSet { .. } => io::ErrorKind::NotConnected,
-            Self::ConnectionString { .. } | Self::WrongSet { .. } | Self::TwoSets { .. } => {
-                io::ErrorKind::InvalidInput
-            }
-            Self::RefusedLogIn { .. } => io::ErrorKind::PermissionDenied,
+            Self::ConnectionString { .. } | Self::WrongHosts { .. } => io::ErrorKind::InvalidInput,
             Self::RuntimeEnded
             | Self::EndedRuntime
             | Self::Closed
@@ -223,22 +175,6 @@ fn unended(end: HoldEnd, name: &str, left: Duration) -> String {
             )
         }
         HoldEnd::Detach => format!("MongoDB did not confirm the detachment of lock `{name}`; {taken}"),
-    }
-}
-
-fn set(found: Option<&str>) -> String {
-    found.map_or_else(
-        || "no replica set".to_owned(),
-        |name| format!("the replica set `{name}`"),
-    )
-}
-
-/// The other one of two sets, which may have the same name.
-fn other(set: &str, joined: &str) -> String {
-    if set == joined {
-        "another set of that name".to_owned()
-    } else {
-        format!("`{set}`")
     }
 }
 

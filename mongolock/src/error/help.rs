@@ -120,20 +120,15 @@ fn mongo_help(error: &Error) -> &'static str {
              a client of `LockProvider::connect` reports a server that cannot be reached \
              within 2 s to a call that does not wait."
         }
-        (Some(Failure::NoSet { .. }), _) => {
-            "Run `rs.initiate()` in `mongosh` once: the server was started with `--replSet`. A member that has just started \
-             again needs a moment."
-        }
-        (Some(Failure::Unreachable { reason, .. }), _) => no_server::help(reason).unwrap_or(no_server::CHECK),
+        (Some(Failure::Unreachable { servers, .. }), _) => no_server::help(servers),
         (Some(Failure::Overloaded { .. }), _) => OVERLOAD,
         (None, _) if driver_text::says_overloaded(error) => OVERLOAD,
-        (Some(Failure::RefusedLogIn { .. }), _) | (None, ErrorKind::Authentication { .. }) => LOG_IN,
+        (None, ErrorKind::Authentication { .. }) => LOG_IN,
         (None, _) if driver_text::is_refused_elsewhere(error) => LOG_IN,
-        (Some(Failure::TwoSets { .. }), _) => {
-            "Name hosts of one replica set in the connection string, in all processes the same set: each process \
-             works with the set that answers it first. `mongosh` shows the members of a host's set with `db.hello().hosts`."
+        (Some(Failure::WrongHosts { .. }), _) => {
+            "Name hosts of one replica set in the connection string, in all processes the same set, and correct `replicaSet` there: each \
+             process works with the set that answers it first. `mongosh` shows the members of a host's set with `db.hello().hosts`."
         }
-        (Some(Failure::WrongSet { .. }), _) => "Correct `replicaSet` in the connection string, or the hosts.",
         (Some(Failure::EndedRuntime), _) => {
             "Make the client and the provider on the runtime that uses them: each `#[tokio::test]` has one of its own."
         }
@@ -150,10 +145,7 @@ fn mongo_help(error: &Error) -> &'static str {
         }
         (Some(Failure::StreamEnded), _) => "Do not drop or rename the lock collection while programs use it.",
         (Some(Failure::ConnectionString { help, .. }), _) => help,
-        (None, ErrorKind::ServerSelection { message, .. }) => {
-            let unknown = "Check that MongoDB runs, can be reached from this host and has a primary.";
-            no_server::help(message).unwrap_or(unknown)
-        }
+        (None, ErrorKind::ServerSelection { message, .. }) => no_server::help(message),
         (None, _) => help_of_server(error).unwrap_or(
             "Read the driver's error in `source()`. Transient errors are retried until `acquire_timeout`; others need a \
              change of the program, the database or the network.",

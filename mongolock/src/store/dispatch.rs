@@ -80,9 +80,7 @@ impl Store {
     /// [`Self::no_reply`] of a call that ends with it, with what the driver has said about its connections.
     pub(crate) fn unanswered(&self, request: &str, waited: Duration) -> LockError {
         match self.mongo() {
-            Some(store) if self.overloaded_for().is_none() => {
-                store.servers.unanswered(request, waited).into_error()
-            }
+            Some(store) if self.overloaded_for().is_none() => store.servers.unanswered(request, waited),
             _ => self.no_reply(request, waited),
         }
     }
@@ -120,7 +118,7 @@ impl Store {
 
     /// Whether a request may have taken effect: before the first connection of a client none has.
     pub(crate) fn has_been_connected(&self) -> bool {
-        self.mongo().is_none_or(|store| store.servers.has_been_ready())
+        self.mongo().is_none_or(|store| store.servers.has_been_used())
     }
 
     /// The time at which the server last confirmed a write; `None` without a server.

@@ -157,8 +157,7 @@ pub(crate) fn is_refused_log_in(error: &Error) -> bool {
 
 /// Whether the server refuses the user or the command for a missing right.
 pub(crate) fn is_refusal(error: &LockError) -> bool {
-    matches!(failure(error), Some(Failure::RefusedLogIn { .. }))
-        || matches!(error, LockError::Mongo(error) if is_refused_log_in(error)
+    matches!(error, LockError::Mongo(error) if is_refused_log_in(error)
             || code(error).and_then(codes::finality) == Some(Final::User))
 }
 
@@ -251,15 +250,12 @@ pub(crate) fn is_no_reply(error: &LockError) -> bool {
 
 /// Whether no server can be reached and serve requests by what the driver's heartbeats say.
 pub(crate) fn is_unreachable(error: &LockError) -> bool {
-    matches!(
-        failure(error),
-        Some(Failure::Unreachable { .. } | Failure::NoSet { .. })
-    )
+    matches!(failure(error), Some(Failure::Unreachable { .. }))
 }
 
 /// Whether the reply to a request is not trusted, because it may come from one of two replica sets.
 pub(crate) fn is_untrusted(error: &LockError) -> bool {
-    matches!(failure(error), Some(Failure::TwoSets { is_unsent: false, .. }))
+    matches!(failure(error), Some(Failure::WrongHosts { is_unsent: false, .. }))
 }
 
 /// Whether the server has no change streams (a standalone), or the user may not open one.
@@ -348,10 +344,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_refusal_of_the_user_is_final_after_ten_seconds_without_a_pause() {
-        let refused = Failure::RefusedLogIn {
-            source: Error::custom("refused"),
-        }
-        .into_error();
+        let said = serde_json::json!({ "code": UNAUTHORIZED, "codeName": "", "errmsg": "refused" });
+        let refused: LockError =
+            Error::from(ErrorKind::Command(serde_json::from_value(said).unwrap())).into();
         let mut refusals = Refusals::default();
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);

@@ -162,9 +162,12 @@ impl MongoStore {
     }
 
     /// Asks for the internal lock, which shows whether the server still refuses acquires. It does not matter whether
-    /// another process holds the lock; this claim expires soon.
+    /// another process holds the lock.
     pub(super) async fn ask_again(&self) -> Result<(), LockError> {
-        self.claim_internal(ASK_AGAIN_EXPIRY).await.map(drop)
+        if let Some(id) = self.claim_internal(ASK_AGAIN_EXPIRY).await? {
+            self.release_internal(&id).await?;
+        }
+        Ok(())
     }
 
     /// Runs one write command that a majority must confirm.

@@ -11,7 +11,7 @@ use super::mongo::{self, MongoStore, millis};
 use super::{IndexState, driver_error};
 use crate::LockError;
 use crate::error::codes::{BAD_VALUE, NAMESPACE_NOT_FOUND, UNAUTHORIZED};
-use crate::protocol::{Id, Kind, Order, Row, Then, When};
+use crate::protocol::{Id, Kind, LockId, Order, Row, Then, When};
 use crate::timing::{COMMAND_LIMIT, INDEX_BUILD_LIMIT, INDEX_BUILD_PAUSE};
 
 /// The name of the index; DistributedLock.MongoDB uses the same one, so that both find one index.
@@ -45,14 +45,19 @@ impl MongoStore {
         }
     }
 
-    /// Builds the index on a filled collection, one process at a time: the internal lock is left to expire, so that no
-    /// process builds again soon after a build that has failed.
+    /// Builds the index on a filled collection, one process at a time. After a failed build the internal lock is left to expire, so
+    /// that no process builds again soon.
     async fn build_alone(&self, retention: Duration) -> Result<IndexState, LockError> {
-        if self.claim_internal(INDEX_BUILD_PAUSE).await? {
-            return self.build(retention).await;
+        let Some(id) = self.claim_internal(INDEX_BUILD_PAUSE).await? else {
+            sleep(INDEX_BUILD_LIMIT).await;
+            return Ok(self.built(retention).await);
+        };
+        let state = self.build(retention).await?;
+        if state == IndexState::Ready {
+            // A failed release does no harm: the lease expires, and the index need not be built again.
+            let _ = self.release_internal(&id).await;
         }
-        sleep(INDEX_BUILD_LIMIT).await;
-        Ok(self.built(retention).await)
+        Ok(state)
     }
 
     /// Builds the index. The server ends the build after a second, because commands on the collection wait for it.
@@ -130,19 +135,29 @@ impl MongoStore {
         Ok(batch.cloned().unwrap_or_default())
     }
 
-    /// Acquires the internal lock for this time, and returns whether it was free.
-    pub(super) async fn claim_internal(&self, expiry: Duration) -> Result<bool, LockError> {
+    /// Acquires the internal lock for this time, if it is free, and returns the id of the claim.
+    pub(super) async fn claim_internal(&self, expiry: Duration) -> Result<Option<LockId>, LockError> {
         let id = Id::new([0; 6], Kind::Single, 0).text("mongolock-ttl-index");
-        let claim = Row {
-            name: Arc::from(BUILD_LOCK),
-            when: When::Free { margin: 0 },
-            then: Then::Claim {
-                id,
-                expiry: millis(expiry),
-                tokens: 1,
-            },
+        let claim = Then::Claim {
+            id: Arc::clone(&id),
+            expiry: millis(expiry),
+            tokens: 1,
         };
-        let ran = self.run(&[claim], Order::Each, COMMAND_LIMIT).await;
+        let is_free = self.change_internal(When::Free { margin: 0 }, claim).await?;
+        Ok(is_free.then_some(id))
+    }
+
+    pub(super) async fn release_internal(&self, id: &LockId) -> Result<bool, LockError> {
+        let (min_hold, unused) = (0, 0);
+        self.change_internal(When::is(id), Then::End { min_hold, unused })
+            .await
+    }
+
+    async fn change_internal(&self, when: When, then: Then) -> Result<bool, LockError> {
+        let name = Arc::from(BUILD_LOCK);
+        let ran = self
+            .run(&[Row { name, when, then }], Order::Each, COMMAND_LIMIT)
+            .await;
         let replies = ran.flatten()?.into_iter().collect::<Result<Vec<_>, _>>()?;
         Ok(replies[0].is_applied == Some(true))
     }
