@@ -118,11 +118,6 @@ mod tests {
         Err(LockError::NoProvider)
     }
 
-    fn not_built() -> Result<IndexState, LockError> {
-        let reason = "a transaction is open".to_owned();
-        Ok(IndexState::Failed { reason })
-    }
-
     /// The seconds at which checks begin, up to the end of the plan. The collection is dropped at these seconds.
     async fn checks(plan: &Plan, drops: &[u64]) -> Vec<u64> {
         let (start, checks) = (Instant::now(), Mutex::new(Vec::new()));
@@ -160,12 +155,12 @@ mod tests {
     /// Also after a build that ran out of time: the command that mends it is told.
     #[tokio::test(start_paused = true)]
     async fn what_a_check_has_found_is_checked_once_an_hour() {
-        let locale = "en".to_owned();
+        let (locale, reason) = ("en".to_owned(), "a transaction is open".to_owned());
         for found in [
             Ok(IndexState::Ready),
             Ok(IndexState::Collation { locale }),
             Ok(IndexState::Capped),
-            not_built(),
+            Ok(IndexState::Failed { reason }),
         ] {
             let checks = checks(&[(0, found.clone()), (0, found.clone()), (0, found)], &[]).await;
             for hour in checks.windows(2) {

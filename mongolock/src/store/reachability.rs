@@ -198,8 +198,15 @@ impl Reachability {
         let hello = hello(host.clone(), options).await.unwrap_or_default();
         let mut known = self.known.subscribe();
         // It fails only without a sender, which lives as long as `self`.
-        let _ = known.wait_for(|known| known.is_other(&hello).is_some()).await;
-        self.known.send_modify(|known| known.judge(&host, &hello));
+        let _ = known
+            .wait_for(|known| known.compared(&host, &hello).is_some())
+            .await;
+        self.known.send_modify(|known| {
+            known.asked -= 1;
+            if let Some(Err(said)) = known.compared(&host, &hello) {
+                known.two_sets = Some(said);
+            }
+        });
     }
 
     /// Ends the questions, before the client ends.
@@ -313,48 +320,40 @@ impl Known {
         ))
     }
 
-    /// Whether a removed host with this reply to `hello` belongs to another set than the servers; `None` as long as too little is
-    /// known.
-    fn is_other(&self, hello: &Document) -> Option<bool> {
+    /// Compares a removed host with this reply to `hello` with the servers: an error says that it belongs to another set. `None` as
+    /// long as too little is known.
+    fn compared(&self, host: &ServerAddress, hello: &Document) -> Option<Result<(), String>> {
         // A server without a set is no member of another one.
         let Ok(set) = hello.get_str("setName") else {
-            return Some(false);
+            return Some(Ok(()));
         };
         let topology = self.topology.as_ref()?;
-        let servers = topology.servers();
-        let lists = ["hosts", "passives", "arbiters"].map(|list| hello.get_array(list));
-        let members = lists.into_iter().flatten().flatten().filter_map(Bson::as_str);
-        let mut members = members.filter_map(|member| ServerAddress::parse(member).ok());
-        let mut processes = servers
-            .keys()
-            .filter_map(|address| self.processes.get(address)?.as_ref());
-        let is_silent =
-            |server: &ServerInfo<'_>| server.server_type() == ServerType::Unknown && server.error().is_none();
-        if topology.set_name()? != set {
-            Some(true)
-        } else if members.any(|member| servers.contains_key(&member))
-            || processes.any(|known| process(hello) == Some(*known))
-        {
-            Some(false)
-        } else {
+        let (joined, servers) = (topology.set_name()?, topology.servers());
+        if joined == set {
+            let lists = ["hosts", "passives", "arbiters"].map(|list| hello.get_array(list));
+            let members = lists.into_iter().flatten().flatten().filter_map(Bson::as_str);
+            let mut members = members.filter_map(|member| ServerAddress::parse(member).ok());
+            let mut processes = servers
+                .keys()
+                .filter_map(|address| self.processes.get(address)?.as_ref());
+            if members.any(|member| servers.contains_key(&member))
+                || processes.any(|known| process(hello) == Some(*known))
+            {
+                return Some(Ok(()));
+            }
             // A server that has not answered may be the same process, with another name.
-            (!servers.values().any(is_silent)).then_some(true)
+            let is_silent = |server: &ServerInfo<'_>| {
+                server.server_type() == ServerType::Unknown && server.error().is_none()
+            };
+            if servers.values().any(is_silent) {
+                return None;
+            }
         }
-    }
-
-    /// Notes the reply of a removed host to `hello`.
-    fn judge(&mut self, host: &ServerAddress, hello: &Document) {
-        self.asked -= 1;
-        if let (Some(topology), Some(true), Ok(set)) =
-            (&self.topology, self.is_other(hello), hello.get_str("setName"))
-        {
-            let servers: Vec<_> = topology.servers().keys().map(ToString::to_string).collect();
-            let joined = topology.set_name().map_or("", String::as_str);
-            self.two_sets = Some(format!(
-                "the connection string names two replica sets: {} belongs to `{joined}`, and {host} to another set, `{set}`",
-                servers.join(", ")
-            ));
-        }
+        let servers: Vec<_> = servers.keys().map(ToString::to_string).collect();
+        Some(Err(format!(
+            "the connection string names two replica sets: {} belongs to `{joined}`, and {host} to another set, `{set}`",
+            servers.join(", ")
+        )))
     }
 }
 
