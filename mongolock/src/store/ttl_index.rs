@@ -26,8 +26,8 @@ impl MongoStore {
     /// behind an index build that does not end each of them would keep a connection of the pool.
     pub(crate) async fn index(&self, retention: Duration, creates: bool) -> Result<IndexState, LockError> {
         let _alone = self.index_check.lock().await;
-        let collection = self.collection_state().await;
         let listed = self.listed(retention).await;
+        let collection = self.collection_state().await;
         let state = match &listed {
             _ if collection == Some(IndexState::Capped) => return Ok(IndexState::Capped),
             Ok(IndexState::Missing) if creates => self.build_alone(retention).await?,
