@@ -260,8 +260,8 @@ impl LockAdmin {
     /// 1. It lists the indexes of the collection, which no transaction can block. If the index exists, or another index
     ///    prevents its creation, that decides, and nothing else is sent. An index that is still being built counts as
     ///    existing.
-    /// 2. If there is no collection, it creates the collection and the index immediately.
-    /// 3. On a collection that exists, an index build waits for all open transactions on the collection, and later
+    /// 2. If no lock has a document, it creates the index immediately.
+    /// 3. On a collection with documents, an index build waits for all open transactions on the collection, and later
     ///    commands of all processes wait for the build. So only the holder of an internal lock builds, and the server
     ///    ends the build after 1 s. Acquisitions are delayed by 1 s at most, unless a transaction that begins during
     ///    the build delays it further. After a failed build no process builds again for 10 minutes, and each provider

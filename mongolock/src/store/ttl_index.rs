@@ -31,7 +31,6 @@ impl MongoStore {
         let state = match &listed {
             _ if collection == Some(IndexState::Capped) => return Ok(IndexState::Capped),
             Ok(IndexState::Missing) if creates => self.build_alone(retention).await?,
-            // Without a document there is no lock that a build could delay.
             Ok(IndexState::NoCollection) if creates => self.build(retention).await?,
             // Who may not list the indexes finds out in this way.
             Err(error) if creates && driver_error::code(error) == Some(UNAUTHORIZED) => {
@@ -45,9 +44,13 @@ impl MongoStore {
         }
     }
 
-    /// Builds the index on a filled collection, one process at a time. After a failed build the internal lock is left to expire, so
-    /// that no process builds again soon.
+    /// Builds the index on a collection, of a filled one in one process at a time: without a document there is no lock that a build
+    /// could delay. After a failed build the internal lock is left to expire, so that no process builds again soon.
     async fn build_alone(&self, retention: Duration) -> Result<IndexState, LockError> {
+        let locks = self.locks.find_one(doc! { "_id": { "$ne": BUILD_LOCK } });
+        if locks.max_time(COMMAND_LIMIT).await?.is_none() {
+            return self.build(retention).await;
+        }
         let Some(id) = self.claim_internal(INDEX_BUILD_PAUSE).await? else {
             sleep(INDEX_BUILD_LIMIT).await;
             return Ok(self.built(retention).await);

@@ -113,17 +113,23 @@ async fn the_list_of_indexes_decides_if_an_index_exists() {
     }
 }
 
-/// On a missing collection the build delays no lock: the index is created at once.
+/// On a missing or empty collection the build delays no lock: the index is created at once.
 #[tokio::test]
-async fn a_missing_collection_gets_the_index_at_once() {
-    let fixture = Fixture::mongodb().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    assert_eq!(state_of(&database).await, IndexState::Ready);
-    let mut sent = commands.all();
-    assert!(!names(&sent).contains(&"findAndModify"), "{sent:?}");
-    sent.retain(|command| command.contains_key("createIndexes"));
-    let limit = sent[0].get("maxTimeMS").map(ToString::to_string);
-    assert_eq!(limit.as_deref(), Some("1000"));
+async fn a_missing_or_empty_collection_gets_the_index_at_once() {
+    for exists in [false, true] {
+        let fixture = Fixture::mongodb().await;
+        if exists {
+            let creating = fixture.database().create_collection("distributed_locks");
+            creating.await.unwrap();
+        }
+        let (database, commands) = recorded(fixture.db(), &[]).await;
+        assert_eq!(state_of(&database).await, IndexState::Ready);
+        let mut sent = commands.all();
+        assert!(!names(&sent).contains(&"findAndModify"), "{sent:?}");
+        sent.retain(|command| command.contains_key("createIndexes"));
+        let limit = sent[0].get("maxTimeMS").map(ToString::to_string);
+        assert_eq!(limit.as_deref(), Some("1000"));
+    }
 }
 
 /// On a filled collection the process that holds an internal lock builds the index, and the others find it.

@@ -38,7 +38,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("provider", 514),
     ("run", 568),
     ("single files", 968),
-    ("store", 2701),
+    ("store", 2705),
     ("store/memory", 221),
     ("store/mongo", 676),
     ("timing", 44),
