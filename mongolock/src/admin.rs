@@ -11,7 +11,6 @@ pub use self::force_release::ForceRelease;
 pub use self::info_stream::LockInfoStream;
 pub use self::release_owner::ReleaseOwner;
 use crate::engine::Engine;
-use crate::index_task;
 use crate::name;
 use crate::store::IndexState;
 use crate::timing::ADMIN_REPLY_LIMIT;
@@ -265,13 +264,14 @@ impl LockAdmin {
     /// 3. On a collection with documents, an index build waits for all open transactions on the collection, and later
     ///    commands of all processes wait for the build. So only the holder of an internal lock builds, and the server
     ///    ends the build after 1 s. Acquisitions are delayed by 1 s at most, unless a transaction that begins during
-    ///    the build delays it further. After a failed build no process builds again for 5 to 10 minutes; this call then
-    ///    returns [`IndexState::Failed`].
+    ///    the build delays it further. After a failed build no process builds again for 10 minutes, and each provider
+    ///    checks again an hour later; this call then returns [`IndexState::Failed`] with the command for `mongosh` that
+    ///    creates the index.
     ///
     /// Where transactions on the lock collection are long, or a build would take more than 1 s, create the index by
-    /// hand at a time of low load; the command is in the guide on
-    /// [production](crate::guide::production#the-ttl-index). For a user without the privilege to list indexes the
-    /// first step is skipped; see [rights](crate::guide::production#rights).
+    /// hand at a time of low load; see the guide on [production](crate::guide::production#the-ttl-index). A user without
+    /// the privilege to list indexes builds without the internal lock; see
+    /// [rights](crate::guide::production#rights).
     ///
     /// The internal lock is one more document in the collection, with an `_id` that no user's lock can have
     /// (`"mongolock\u{1f}ttl-index"`). It is removed like the document of any unused lock, and [`list`](Self::list)
@@ -294,19 +294,20 @@ impl LockAdmin {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn index_state(&self) -> IndexState {
-        index_task::check(&self.engine.store, self.engine.config.ttl_options()).await
+        self.index(true).await
     }
 
     /// [`index_state`](Self::index_state) without creating anything: for the program `mongolock`.
     #[doc(hidden)]
     pub async fn inspect_index(&self) -> IndexState {
-        let (store, wanted) = (Arc::clone(&self.engine.store), self.engine.config.ttl_options());
-        let read = request("query of the TTL index", async move {
-            Ok(store.inspect_index(wanted).await)
-        });
-        read.await.unwrap_or_else(|error| IndexState::Failed {
-            reason: error.to_string(),
-        })
+        self.index(false).await
+    }
+
+    async fn index(&self, creates: bool) -> IndexState {
+        let (store, retention) = (Arc::clone(&self.engine.store), self.engine.config.retention);
+        let checking = async move { store.index(retention, creates).await };
+        let checked = request("check of the TTL index", checking).await;
+        checked.unwrap_or_else(|error| IndexState::unknown(&error))
     }
 }
 

@@ -5,7 +5,6 @@ pub(crate) mod driver_text;
 mod error_type;
 pub(crate) mod failure;
 mod help;
-mod known;
 pub(crate) mod meaning;
 mod no_server;
 mod text;

@@ -71,15 +71,6 @@ pub(crate) struct Config {
     pub(crate) wake_up: bool,
 }
 
-/// What the TTL index of a provider has to do.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TtlOptions {
-    /// How long the document of an unused lock is kept.
-    pub(crate) retention: Duration,
-    /// How long after its end a lease that was not released keeps the lock taken; its document must be kept for as long.
-    pub(crate) takeover_margin: Duration,
-}
-
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -92,14 +83,6 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What the TTL index has to do.
-    pub(crate) fn ttl_options(&self) -> TtlOptions {
-        TtlOptions {
-            retention: self.retention,
-            takeover_margin: self.options.takeover_margin,
-        }
-    }
-
     /// Returns an error if the margin is out of its bounds.
     pub(crate) fn check_takeover_margin(&self) -> Result<(), LockError> {
         let margin = self.options.takeover_margin;

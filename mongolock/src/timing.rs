@@ -3,7 +3,6 @@
 //! A limit *at the server* is sent with the command (`maxTimeMS`), and the server ends the command after it. A limit *in
 //! this process* ends a wait; the comment on the constant says what happens to the command then.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 const fn seconds(seconds: u64) -> Duration {
@@ -142,22 +141,20 @@ pub(crate) const EVENTS_LOOK: Duration = seconds(1);
 /// command of every process waits behind it.
 pub(crate) const INDEX_BUILD_LIMIT: Duration = seconds(1);
 
-/// The bounds in seconds of the random pause after a failed build: frequent builds would delay commands again and again.
-pub(crate) const INDEX_BUILD_PAUSE: RangeInclusive<u64> = 300..=600;
+/// The pause of all processes after a failed build: frequent builds would delay commands again and again.
+pub(crate) const INDEX_BUILD_PAUSE: Duration = seconds(10 * 60);
 
-/// The time until the next check of an index that is missing, if the build did not fail.
+/// The time until the next check after one that has ended with an error: a server that was not reached, and a missing right,
+/// may pass.
 pub(crate) const INDEX_RETRY: Duration = seconds(60);
 
-/// The time until the next check of an index that exists, varied by a fifth: an operator may drop it, or rename or drop its
-/// collection while no stream tells that. Documents of unused locks stay for a day or longer anyway.
+/// The time until the next check of an index, varied by a fifth: an operator may drop it, or rename or drop its collection
+/// while no stream tells that. Documents of unused locks stay for a day or longer anyway.
 pub(crate) const INDEX_RECHECK: Duration = seconds(60 * 60);
 
 /// The pause after a stream has told that the collection was dropped or renamed: a drop of the database is under way for longer,
 /// and refuses an index, and a restoration makes the collection itself.
 pub(crate) const INDEX_AFTER_END: Duration = seconds(1);
-
-/// The time for which a caller waits for the state of the index; the check itself goes on after that.
-pub(crate) const INDEX_REPLY_LIMIT: Duration = seconds(30);
 
 // The path holds from `tests/explore` as well, which compiles this file.
 #[cfg(test)]

@@ -87,7 +87,7 @@ async fn hosts_of_two_sets_are_said_by_each_command() {
             assert_eq!(code, Some(125), "{command:?}: {out}{said}");
             for text in [
                 "the connection string names two replica sets: ",
-                "another set of that name",
+                "to another set, `mongolock`",
                 "help: Name hosts of one replica set",
                 hosts[0],
                 hosts[1],

@@ -109,7 +109,7 @@ async fn a_member_that_was_never_initiated() {
         "has none yet: it takes no writes",
     );
     let found = format!("mongodb://{}/", set.address(0));
-    assert_wrong(&db, &found, "connection", "has no replica set yet");
+    assert_wrong(&db, &found, "connection", "no replica set yet");
 }
 
 async fn create_index(db: &TestDb, name: &str, keys: Document, options: IndexOptions) {

@@ -64,7 +64,7 @@ pub(super) fn no_reply(waited: Duration) -> Fault {
 fn kind(error: &LockError, may_be_applied: bool, refused_for: Duration) -> FaultKind {
     let meaning = error.meaning();
     // A reply of one of two replica sets is not trusted.
-    let is_unclear = may_be_applied || meaning == Meaning::TwoSets && error.may_be_applied();
+    let is_unclear = may_be_applied || meaning == Meaning::WrongHosts && error.may_be_applied();
     let may_be_applied = is_unclear || error.may_be_applied();
     match meaning {
         _ if matches!(error, LockError::CorruptDocument { .. }) => FaultKind::Damaged,
@@ -73,7 +73,7 @@ fn kind(error: &LockError, may_be_applied: bool, refused_for: Duration) -> Fault
         _ if meaning.is_useless(refused_for) => FaultKind::Lasting,
         _ if is_unclear => FaultKind::Unclear,
         Meaning::Blocked => FaultKind::Blocked,
-        Meaning::Unreachable | Meaning::NoSet => FaultKind::Unreachable { may_be_applied },
+        Meaning::Unreachable => FaultKind::Unreachable { may_be_applied },
         _ if may_be_applied => FaultKind::Unclear,
         _ => FaultKind::NotApplied,
     }

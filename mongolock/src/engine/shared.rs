@@ -141,7 +141,7 @@ impl Engine {
                 warned: HashSet::new(),
                 renewed: None,
             }),
-            index_task: IndexTask::new(Arc::clone(&store), config.ttl_options()),
+            index_task: IndexTask::new(Arc::clone(&store), config.retention),
             probe: Probe::new(Arc::clone(&store)),
             store,
             config,

@@ -37,7 +37,9 @@ fn of_driver(error: &Error) -> Cow<'static, str> {
     }
     let name = match Meaning::of(error) {
         Meaning::Connection | Meaning::NoConnection => "connection",
-        Meaning::NoServer | Meaning::Unreachable | Meaning::WrongServer | Meaning::NoSet => "unreachable",
+        Meaning::NoServer | Meaning::Unreachable | Meaning::WrongServer | Meaning::WrongHosts => {
+            "unreachable"
+        }
         Meaning::LogIn => "authentication",
         Meaning::NoReply => "no_reply",
         Meaning::Overloaded => "overloaded",

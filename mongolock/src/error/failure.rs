@@ -37,7 +37,7 @@ impl Failure {
             text: text.into(),
             help: meaning.help(),
             io: meaning.io(),
-            is_unsent: matches!(meaning, Meaning::WrongServer | Meaning::EndedRuntime),
+            is_unsent: meaning == Meaning::EndedRuntime,
             source: None,
         }
     }
@@ -61,10 +61,10 @@ impl Failure {
         LockError::Mongo(io::Error::new(self.io, self).into())
     }
 
-    /// A request without any reply. The note says what is known of the connections, with its own punctuation.
-    pub(crate) fn no_reply(request: &str, waited: Duration, note: &str) -> Self {
+    /// A request without any reply.
+    pub(crate) fn no_reply(request: &str, waited: Duration) -> Self {
         let waited = Rounded(waited);
-        let text = format!("MongoDB did not answer the {request} within {waited}{note}");
+        let text = format!("MongoDB did not answer the {request} within {waited}");
         Self::new(Meaning::NoReply, text)
     }
 
@@ -75,54 +75,22 @@ impl Failure {
         Self::new(Meaning::Overloaded, text)
     }
 
-    /// No server of the deployment can be reached: neither the one whose heartbeat failed last, for this reason, nor so many others.
-    pub(crate) fn unreachable(address: &str, reason: &str, io: io::ErrorKind, others: usize) -> Self {
+    /// No server of the deployment can be reached or used, by the driver's text about all of them.
+    pub(crate) fn unreachable(servers: &str, is_unsent: bool) -> Self {
         Self {
-            help: no_server::help(reason).unwrap_or(no_server::CHECK),
-            io,
-            ..Self::new(Meaning::Unreachable, no_server::said(address, reason, others))
+            help: no_server::help(servers),
+            is_unsent,
+            ..Self::new(Meaning::Unreachable, no_server::of_selection(servers))
         }
     }
 
-    /// The only server that can be reached was started as a member of a replica set, and waits for its first configuration.
-    pub(crate) fn no_set(address: &str) -> Self {
-        Self::new(
-            Meaning::NoSet,
-            format!("MongoDB at {address} has no replica set yet"),
-        )
-    }
-
-    pub(crate) fn unsent(self, is_unsent: bool) -> Self {
-        Self { is_unsent, ..self }
-    }
-
-    /// The last log-in was refused, and there was no reply to a request since.
-    pub(crate) fn refused_log_in(source: Error) -> Self {
-        Self::new(Meaning::LogIn, Meaning::LogIn.fact()).caused_by(source)
-    }
-
-    /// No server belongs to the replica set that the connection string names. This one belongs to another set, or to none.
-    pub(crate) fn wrong_set(address: &str, found: Option<&str>, named: &str) -> Self {
-        let found = match found {
-            Some(found) => format!("the replica set `{found}`"),
-            None => "no replica set".to_owned(),
-        };
-        let text = format!("MongoDB at {address} belongs to {found}; the connection string names `{named}`");
-        Self::new(Meaning::WrongServer, text)
-    }
-
-    /// The hosts of the connection string belong to two replica sets, so that each process works with one of them by chance: a member
-    /// of the set that this client works with, and a host of the other set. The sets may have the same name.
-    pub(crate) fn two_sets((member, joined): (&str, &str), (address, set): (&str, &str)) -> Self {
-        let set = if set == joined {
-            "another set of that name".to_owned()
-        } else {
-            format!("`{set}`")
-        };
-        let text = format!(
-            "the connection string names two replica sets: {member} belongs to `{joined}`, and {address} to {set}"
-        );
-        Self::new(Meaning::TwoSets, text)
+    /// No server belongs to the replica set that the connection string names, or its hosts belong to two replica sets, so that each
+    /// process works with one of them by chance.
+    pub(crate) fn wrong_hosts(said: &str, is_unsent: bool) -> Self {
+        Self {
+            is_unsent,
+            ..Self::new(Meaning::WrongHosts, said)
+        }
     }
 
     /// A command that ran out of time or into a conflict at the document of a lock: MongoDB works, and a foreign transaction or another
@@ -167,6 +135,6 @@ impl Failure {
 impl LockError {
     /// The error for a request without any reply: the lock is not known to be held.
     pub(crate) fn no_reply(request: &str, waited: Duration) -> Self {
-        Failure::no_reply(request, waited, "").into_error()
+        Failure::no_reply(request, waited).into_error()
     }
 }

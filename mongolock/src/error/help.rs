@@ -105,9 +105,7 @@ impl LossReason {
 fn mongo_help(error: &Error) -> &'static str {
     match (Failure::of(error), &*error.kind) {
         (Some(failure), _) => failure.help,
-        (None, ErrorKind::ServerSelection { message, .. }) => {
-            no_server::help(message).unwrap_or_else(|| Meaning::of(error).help())
-        }
+        (None, ErrorKind::ServerSelection { message, .. }) => no_server::help(message),
         (None, _) => Meaning::of(error).help(),
     }
 }
@@ -134,13 +132,10 @@ impl Meaning {
                  connections of the pool free. With a client of your own, set `serverSelectionTimeoutMS` below \
                  `acquire_timeout` to learn why the driver finds no server."
             }
-            Self::NoServer => "Check that MongoDB runs, can be reached from this host and has a primary.",
-            Self::Unreachable => no_server::CHECK,
-            Self::NoSet => "Run `rs.initiate()` in `mongosh` once, or wait until the member has started.",
-            Self::WrongServer => "Correct `replicaSet` in the connection string, or the hosts.",
-            Self::TwoSets => {
-                "Name hosts of one replica set in the connection string, in all processes the same set: each process \
-                 works with the set that answers it first. `mongosh` shows the members of a host's set with `db.hello().hosts`."
+            Self::WrongHosts => {
+                "Name hosts of one replica set in the connection string, in all processes the same set, and correct `replicaSet` \
+                 there: each process works with the set that answers it first. `mongosh` shows the members of a host's set with \
+                 `db.hello().hosts`."
             }
             Self::EndedRuntime => {
                 "Make the client and the provider on the runtime that uses them: each `#[tokio::test]` has one of its own."
@@ -166,8 +161,8 @@ impl Meaning {
     pub(super) fn io(self) -> io::ErrorKind {
         match self {
             Self::NoReply | Self::Overloaded => io::ErrorKind::TimedOut,
-            Self::NoSet => io::ErrorKind::NotConnected,
-            Self::WrongServer | Self::TwoSets | Self::ConnectionString => io::ErrorKind::InvalidInput,
+            Self::Unreachable => io::ErrorKind::NotConnected,
+            Self::WrongHosts | Self::ConnectionString => io::ErrorKind::InvalidInput,
             Self::LogIn => io::ErrorKind::PermissionDenied,
             _ => io::ErrorKind::Other,
         }

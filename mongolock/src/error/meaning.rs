@@ -40,10 +40,10 @@ pub(crate) enum Meaning {
     Unsent,
     /// The driver does not accept the connection string.
     ConnectionString,
-    /// No server that was found can be used: it has another version, or belongs to another replica set than the connection string says.
+    /// The driver does not use the server, because of its version.
     WrongServer,
-    /// The hosts of the connection string belong to two replica sets: a reply may come from either.
-    TwoSets,
+    /// The hosts of the connection string belong to another replica set than it says, or to two: a reply may come from either.
+    WrongHosts,
     /// The runtime of the client has ended: the tasks of the driver ended with it.
     EndedRuntime,
     /// The process was made by `fork` after its provider.
@@ -80,8 +80,6 @@ pub(crate) enum Meaning {
     NoServer,
     /// No server can be reached by what the driver's heartbeats say.
     Unreachable,
-    /// The only server that can be reached waits for the first configuration of its replica set.
-    NoSet,
     /// The request had no reply.
     NoReply,
     /// The task of the request ended with its runtime, before the reply.
@@ -166,7 +164,7 @@ impl Meaning {
                 | Self::Unsent
                 | Self::ConnectionString
                 | Self::WrongServer
-                | Self::TwoSets
+                | Self::WrongHosts
                 | Self::EndedRuntime
                 | Self::Forked
                 | Self::NoStreams

@@ -1,158 +1,82 @@
-//! Why a server takes no requests: what the driver's words for it mean, and what to do.
+//! Why no server takes a request, by the driver's text about all servers, and what to do.
 
-use super::known::{self, Known};
-
-/// What to do about a server of which nothing else is known.
-pub(super) const CHECK: &str = "Check the host and the port in the connection string, that MongoDB runs, and that this host may connect \
-                                to it (firewall, bind address, TLS).";
-
-const KNOWN: [Known; 10] = [
-    Known {
-        words: &["reports wire version"],
-        meaning: Some("it is older than MongoDB 4.4"),
-        help: "Use MongoDB 4.4.2 or newer.",
-    },
-    Known {
-        words: &["requires wire version"],
-        meaning: Some("it is newer than this version of the driver"),
-        help: "Update mongolock and the driver.",
-    },
-    Known {
-        words: &["apiVersion parameter is required"],
-        meaning: Some("it requires an API version"),
-        help: "Set the server parameter `requireApiVersion` to false. A Rust program can also make a client with \
-               `ServerApi` of its own.",
-    },
-    Known {
-        words: &["tls handshake eof"],
-        meaning: Some("it does not answer in TLS"),
-        help: "Switch on TLS at the server (`net.tls.mode`), or look into its log: without `tls=true` all data can be read on the way.",
-    },
-    Known {
-        words: &["unexpected end of file"],
-        meaning: Some("it closed the connection"),
-        help: "Add `tls=true` to the connection string if the server requires TLS, or else look into the server's log.",
-    },
-    Known {
-        words: &["without sending TLS close_notify"],
-        meaning: Some("it closed the connection after the TLS handshake"),
-        help: "If the server requires a client certificate, name a file with a certificate and its key with `tlsCertificateKeyFile` in the \
-               connection string. Its log says more.",
-    },
-    Known {
-        words: &["UnknownIssuer"],
-        meaning: Some("its certificate is from an authority that is not trusted here"),
-        help: "Name the file with the certificate of that authority with `tlsCAFile` in the connection string.",
-    },
-    Known {
-        words: &["not valid for name"],
-        meaning: Some("its certificate is for other host names"),
-        help: "Connect to a host name that the certificate has, or give the server a certificate for this name.",
-    },
-    Known {
-        words: &["invalid peer certificate"],
-        meaning: Some("its certificate is refused"),
-        help: "Give the server a certificate that is valid, from the authority that `tlsCAFile` names.",
-    },
-    Known {
-        words: &["failed to lookup address"],
-        meaning: None,
-        help: "Make the host name resolve on this host. The members of a replica set are found by the names in its \
-               configuration (`rs.conf()`), whatever hosts the connection string names.",
-    },
-];
-
-/// What the driver's words say of a server that was reached; `None` if it was not, or they are not known.
-fn meaning(text: &str) -> Option<&'static str> {
-    known::find(&KNOWN, text)?.meaning
-}
-
-/// What is said about a server whose last heartbeat failed for a reason in the driver's words, and that so many others have failed.
-pub(super) fn said(address: &str, reason: &str, others: usize) -> String {
-    let also = match others {
-        0 => String::new(),
-        1 => " (nor can the other server)".to_owned(),
-        others => format!(" (nor can the {others} other servers)"),
-    };
-    match meaning(reason) {
-        Some(meaning) => format!("MongoDB at {address} cannot be used: {meaning}{also}"),
-        None => format!("MongoDB at {address} cannot be reached: {reason}{also}"),
-    }
-}
-
-/// Why no server was selected: the driver shows all that it knows of all servers, and this text names their addresses and why each
-/// one does not serve.
-pub(super) fn of_selection(message: &str) -> String {
-    // The driver refuses to use this server.
-    let unusable = message
-        .strip_prefix("Server at ")
-        .and_then(|server| server.split_once(' '));
-    if let Some((address, reason)) = unusable {
-        return said(address, reason, 0);
-    }
-    let servers: Vec<(&str, &str)> = servers(message).collect();
-    let is_outage = message.contains("No available servers");
-    match servers.as_slice() {
-        [] => match after(message, ", Set Name: ") {
-            Some(name) => format!("none of the servers belongs to the replica set `{name}`"),
-            None => "no suitable MongoDB server is available".to_owned(),
-        },
-        [(address, reason)] if is_outage => said(address, reason, 0),
-        servers => {
-            let each = servers
-                .iter()
-                .map(|(address, reason)| format!("{address} ({})", meaning(reason).unwrap_or(reason)));
-            let each = each.collect::<Vec<_>>().join(", ");
-            let what = if is_outage {
-                "cannot be reached"
-            } else {
-                "has no primary"
-            };
-            format!("MongoDB {what}: {each}")
+/// What to do about a text of the driver about its servers.
+pub(super) fn help(text: &str) -> &'static str {
+    let says = |words: &str| text.contains(words);
+    match () {
+        () if says("wire version") => {
+            "Use MongoDB 4.4.2 or newer, and a mongolock whose driver knows its version."
+        }
+        () if says("apiVersion parameter is required") => {
+            "Set the server parameter `requireApiVersion` to false, or make a client with `ServerApi` of your own."
+        }
+        () if says("handshake eof") || says("end of file") || says("close_notify") => {
+            "Check TLS at both ends: `tls=true` in the connection string, `net.tls.mode` at the server, and a certificate in \
+             `tlsCertificateKeyFile` if the server requires one. The server's log says more."
+        }
+        () if says("invalid peer certificate") => {
+            "Name the file of the authority of the server's certificate with `tlsCAFile`, and connect to a host name that the \
+             certificate has."
+        }
+        () if says("failed to lookup address") => {
+            "Make the host name resolve on this host. The members of a replica set are found by the names in its \
+             configuration (`rs.conf()`), whatever hosts the connection string names."
+        }
+        () if says("RsGhost") => {
+            "Run `rs.initiate()` in `mongosh` once: the server was started with `--replSet`."
+        }
+        () => {
+            "Check the host and the port in the connection string, that MongoDB runs and has a primary, and that this host may \
+             connect to it (firewall, bind address, TLS)."
         }
     }
 }
 
-/// The addresses of the servers that the driver's message describes, each with what is wrong with it.
-fn servers(message: &str) -> impl Iterator<Item = (&str, &str)> {
-    message.split("{ Address: ").skip(1).filter_map(|server| {
-        let (address, rest) = server.split_once(", Type: ")?;
-        let error = rest.split_once("Error: Kind: ").map(|(_, error)| reason(error));
-        Some((address, error.unwrap_or_else(|| kind(rest))))
-    })
-}
-
-/// The cause of an error, without its labels and numbers.
-fn reason(error: &str) -> &str {
-    let reason = error.split_once(", labels: ").map_or(error, |(reason, _)| reason);
-    let reason = reason
-        .split_once(" (os error ")
-        .map_or(reason, |(reason, _)| reason);
-    reason.strip_prefix("I/O error: ").unwrap_or(reason)
-}
-
-/// Why a server does not serve whose description begins with its type, as the driver calls it.
-fn kind(description: &str) -> &str {
-    match description.split([',', ' ']).next().unwrap_or_default() {
-        "Unknown" => "no answer",
-        "RsSecondary" => "secondary",
-        "RsArbiter" => "arbiter",
-        "RsGhost" => "its replica set is not initiated",
-        "RsOther" => "not ready",
-        other => other,
+/// The addresses of the servers, and why each one does not serve.
+pub(super) fn of_selection(text: &str) -> String {
+    let mut servers: Vec<_> = text.split("{ Address: ").skip(1).filter_map(server).collect();
+    servers.sort_unstable();
+    let what = if text.contains(", Type: Rs") {
+        "has no primary"
+    } else {
+        "cannot be reached"
+    };
+    match (servers.as_slice(), text.split_once(", Set Name: ")) {
+        ([], Some((_, set))) => format!(
+            "none of the servers belongs to the replica set `{}`",
+            before(set, ",")
+        ),
+        ([], None) => text.to_owned(),
+        ([(address, reason)], _) => format!("MongoDB at {address} {what}: {reason}"),
+        (servers, _) => {
+            let servers: Vec<_> = servers
+                .iter()
+                .map(|(address, reason)| format!("{address} ({reason})"))
+                .collect();
+            format!("MongoDB {what}: {}", servers.join(", "))
+        }
     }
 }
 
-/// The word that follows a text.
-fn after<'a>(message: &'a str, text: &str) -> Option<&'a str> {
-    let (_, rest) = message.split_once(text)?;
-    let end = rest.find([',', ' ']).unwrap_or(rest.len());
-    Some(&rest[..end])
+/// The address of a server, and the cause of its last failure, or its type.
+fn server(text: &str) -> Option<(&str, &str)> {
+    let (address, rest) = text.split_once(", Type: ")?;
+    let reason = match rest.split_once("Error: Kind: ") {
+        Some((_, error)) => {
+            before(before(error, ", labels: "), " (os error ").trim_start_matches("I/O error: ")
+        }
+        None => match before(before(rest, ","), " ") {
+            "Unknown" => "no answer yet",
+            "RsGhost" => "no replica set yet",
+            other => other,
+        },
+    };
+    Some((address, reason))
 }
 
-/// What to do about a server for which the driver has these words; `None` if they are not known.
-pub(super) fn help(text: &str) -> Option<&'static str> {
-    known::find(&KNOWN, text).map(|known| known.help)
+/// The text before this mark.
+fn before<'a>(text: &'a str, mark: &str) -> &'a str {
+    text.split(mark).next().unwrap_or(text)
 }
 
 #[cfg(test)]
@@ -165,12 +89,12 @@ mod tests {
             ReadPreference(Primary). Topology: { Type: ReplicaSetNoPrimary, Set Name: rs, Servers: [ { Address: a:1, \
             Type: RsSecondary, Average RTT: 1ms, Tags: {} }, { Address: b:2, Type: Unknown }, { Address: [::1]:3, \
             Type: Unknown, Error: Kind: Server selection timeout: late, labels: {} } ] }";
-        let text = "MongoDB has no primary: a:1 (secondary), b:2 (no answer), [::1]:3 (Server selection timeout: late)";
+        let text = "MongoDB has no primary: [::1]:3 (Server selection timeout: late), a:1 (RsSecondary), b:2 (no answer yet)";
         assert_eq!(of_selection(message), text);
         let one = "No available servers. Topology: { Type: Unknown, Servers: [ { Address: a:1, Type: RsGhost, Average RTT: 1 } ] }";
         assert_eq!(
             of_selection(one),
-            "MongoDB at a:1 cannot be reached: its replica set is not initiated"
+            "MongoDB at a:1 has no primary: no replica set yet"
         );
         assert_eq!(
             of_selection("Topology: { Type: Unknown, Set Name: rs, Servers: [ ] }"),
@@ -197,27 +121,22 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_answers_was_reached() {
-        for (reason, text) in [
-            (
-                "Connection refused",
-                "MongoDB at a:1 cannot be reached: Connection refused",
-            ),
-            (
-                "unexpected end of file",
-                "MongoDB at a:1 cannot be used: it closed the connection",
-            ),
-            (
-                "invalid peer certificate: UnknownIssuer",
-                "MongoDB at a:1 cannot be used: its certificate is from an authority that is not trusted here",
-            ),
+    fn what_the_drivers_words_hide_is_in_the_help() {
+        for (words, help_has) in [
+            ("Connection refused (os error 111)", "the host and the port"),
+            ("unexpected end of file", "`tls=true`"),
+            ("tls handshake eof", "`net.tls.mode`"),
+            ("invalid peer certificate: UnknownIssuer", "`tlsCAFile`"),
+            ("failed to lookup address information", "`rs.conf()`"),
         ] {
-            assert_eq!(said("a:1", reason, 0), text);
+            let text =
+                format!("{{ Address: a:1, Type: Unknown, Error: Kind: I/O error: {words}, labels: {{}} }}");
+            let words = words.trim_end_matches(" (os error 111)");
+            assert_eq!(
+                of_selection(&text),
+                format!("MongoDB at a:1 cannot be reached: {words}")
+            );
+            assert!(help(&text).contains(help_has), "{}", help(&text));
         }
-        assert_eq!(
-            said("a:1", "refused", 2),
-            "MongoDB at a:1 cannot be reached: refused (nor can the 2 other servers)"
-        );
-        assert!(help("invalid peer certificate: Expired").is_some() && help("refused").is_none());
     }
 }

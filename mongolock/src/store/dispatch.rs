@@ -9,13 +9,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{
-    Begin, DocumentStream, GuardChange, GuardOutcome, IndexCheck, IndexState, LeaseId, LockFilter,
-    LockStream, MongoStore, Selected, Store, StreamFilter,
+    Begin, DocumentStream, GuardChange, GuardOutcome, IndexState, LeaseId, LockFilter, LockStream,
+    MongoStore, Selected, Store, StreamFilter,
 };
 use crate::error::failure::Failure;
 use crate::error::meaning::Meaning;
 use crate::meter::CommandKind;
-use crate::options::TtlOptions;
 use crate::protocol::{Name, Sight};
 use crate::{LockError, permit_id};
 
@@ -81,9 +80,7 @@ impl Store {
     /// [`Self::no_reply`] of a call that ends with it, with what the driver has said about its connections.
     pub(crate) fn unanswered(&self, request: &str, waited: Duration) -> LockError {
         match self.mongo() {
-            Some(store) if self.overloaded_for().is_none() => {
-                store.servers.unanswered(request, waited).into_error()
-            }
+            Some(store) if self.overloaded_for().is_none() => store.servers.unanswered(request, waited),
             _ => self.no_reply(request, waited),
         }
     }
@@ -121,7 +118,7 @@ impl Store {
 
     /// Whether a request may have taken effect: before the first connection of a client none has.
     pub(crate) fn has_been_connected(&self) -> bool {
-        self.mongo().is_none_or(|store| store.servers.has_been_ready())
+        self.mongo().is_none_or(|store| store.servers.has_been_used())
     }
 
     /// The time at which the server last confirmed a write; `None` without a server.
@@ -184,35 +181,20 @@ impl Store {
         }
     }
 
-    /// Checks the index that removes the documents of unused locks, and creates it if it is missing. It sends several
-    /// commands, none of which can delay those of others by more than a second.
-    pub(crate) async fn ensure_index(&self, wanted: TtlOptions) -> IndexCheck {
-        match self {
-            Self::Mongo(store) => {
-                let checking = async { Ok(store.ensure_index(wanted).await) };
-                let checked = store.gate.run(CommandKind::Index, pin!(checking)).await;
-                checked.unwrap_or_else(|error| IndexState::unknown(&error).into())
-            }
-            Self::Memory(_) => IndexState::Ready.into(),
-            #[cfg(test)]
-            Self::Simulated(_) => IndexState::Ready.into(),
-        }
+    /// The state of the index that removes the documents of unused locks, which is created first if it is missing and `creates` is
+    /// true. It sends several commands, none of which can delay those of others by more than a second.
+    pub(crate) async fn index(&self, retention: Duration, creates: bool) -> Result<IndexState, LockError> {
+        let Some(store) = self.mongo() else {
+            return Ok(IndexState::Ready);
+        };
+        let checking = pin!(store.index(retention, creates));
+        store.gate.run(CommandKind::Index, checking).await
     }
 
     /// How often the collection was dropped or renamed, as far as streams have told it.
     pub(crate) fn collection_ends(&self) -> watch::Sender<u64> {
         self.mongo()
             .map_or_else(|| watch::Sender::new(0), |store| store.ends.clone())
-    }
-
-    /// Reads the state of that index. It sends two commands that read.
-    pub(crate) async fn inspect_index(&self, wanted: TtlOptions) -> IndexState {
-        let Some(store) = self.mongo() else {
-            return IndexState::Ready;
-        };
-        let reading = async { Ok(store.inspect_index(wanted).await) };
-        let read = store.gate.run(CommandKind::Index, pin!(reading)).await;
-        read.unwrap_or_else(|error| IndexState::unknown(&error))
     }
 
     /// Reads documents for operators: a page of those after this name, at most so many, and the last name if others follow it.

@@ -1,13 +1,9 @@
 use std::fmt::{self, Display, Formatter};
-use std::time::Duration;
 
-use mongodb::error::Error;
 use serde::Serialize;
 
 use crate::LockError;
-use crate::error::driver_text::sentence;
 use crate::error::meaning::Meaning;
-use crate::timing::INDEX_RETRY;
 
 /// The state of the TTL index, which removes the documents of unused locks; see
 /// [`LockAdmin::index_state`](crate::LockAdmin::index_state).
@@ -31,7 +27,7 @@ pub enum IndexState {
     Conflict {
         /// The name of that index; `None` if the user may not list the indexes.
         index: Option<String>,
-        /// The index that prevents it, or the server's message.
+        /// The index that prevents it, with the command for `mongosh` that removes it, or the server's message.
         reason: String,
     },
     /// The collection is capped: MongoDB removes no document from it by its age.
@@ -53,73 +49,40 @@ pub enum IndexState {
     /// on a collection with documents would take more than 1 s; see
     /// [`index_state`](crate::LockAdmin::index_state).
     Failed {
-        /// The error, or what prevents the creation of the index.
+        /// The error, or what prevents the creation of the index, with the command for `mongosh` that creates it.
         reason: String,
     },
 }
 
 impl IndexState {
-    pub(crate) fn from_error(error: &Error) -> Self {
-        let reason = sentence(error);
-        match Meaning::of(error) {
+    /// The state after an error of a check, which leaves it unknown whether the index exists.
+    pub(crate) fn unknown(error: &LockError) -> Self {
+        let reason = error.with_cause().to_string();
+        match error.meaning() {
             Meaning::IndexConflict => Self::Conflict { index: None, reason },
             Meaning::Right => Self::Unauthorized { reason },
             _ => Self::Failed { reason },
-        }
-    }
-
-    /// The state after an error that leaves it unknown whether the index exists.
-    pub(crate) fn unknown(error: &LockError) -> Self {
-        match error {
-            LockError::Mongo(error) => Self::from_error(error),
-            other => Self::Failed {
-                reason: other.to_string(),
-            },
         }
     }
 }
 
 impl Display for IndexState {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ready => f.write_str("the TTL index removes the documents of unused locks"),
-            Self::Missing => {
-                f.write_str("there is no TTL index: the documents of unused locks are not removed")
-            }
+        f.write_str(match self {
+            Self::Ready => "the TTL index removes the documents of unused locks",
+            Self::Missing => "there is no TTL index: the documents of unused locks are not removed",
             Self::NoCollection => {
-                f.write_str("there is no collection yet: the first acquisition creates it and its TTL index")
+                "there is no collection yet: the first acquisition creates it and its TTL index"
             }
-            Self::Conflict { reason, .. } => f.write_str(reason),
-            Self::Capped => {
-                f.write_str("the collection is capped: the documents of unused locks are not removed")
+            Self::Capped => "the collection is capped: the documents of unused locks are not removed",
+            Self::Collation { locale } => {
+                return write!(
+                    f,
+                    "the collection has the collation `{locale}`: different names may be one lock"
+                );
             }
-            Self::Collation { locale } => write!(
-                f,
-                "the collection has the collation `{locale}`: different names may be one lock"
-            ),
-            Self::Unauthorized { reason } => {
-                write!(f, "this user may not see or create the TTL index: {reason}")
-            }
-            Self::Failed { reason } => write!(f, "the TTL index was not checked or created: {reason}"),
-        }
-    }
-}
-
-/// The result of one check of the index.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct IndexCheck {
-    pub(crate) state: IndexState,
-    /// The time until the next check if the index does not exist. It is minutes after a failed build, because each
-    /// build on a collection with documents can delay every acquisition.
-    pub(crate) next: Duration,
-}
-
-impl From<IndexState> for IndexCheck {
-    fn from(state: IndexState) -> Self {
-        Self {
-            state,
-            next: INDEX_RETRY,
-        }
+            Self::Conflict { reason, .. } | Self::Unauthorized { reason } | Self::Failed { reason } => reason,
+        })
     }
 }
 

@@ -36,7 +36,6 @@ pub(crate) use connection::{Connection, connect};
 pub(crate) use document_stream::{ChangeKind, DocumentChange, DocumentStream};
 pub use filter::LockFilter;
 pub(crate) use home::has_ended;
-pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
 pub use info::{LockInfo, LockState};
 pub(crate) use info::{Page, as_rfc3339};

@@ -20,7 +20,6 @@ use self::fields::sight;
 use super::connection::Connection;
 use super::gate::Gate;
 use super::reachability::Reachability;
-use super::ttl_index::InternalLock;
 use super::{Replies, reply};
 use crate::LockError;
 use crate::protocol::{Name, Reply, Sight};
@@ -162,12 +161,11 @@ impl MongoStore {
         }
     }
 
-    /// Asks for an internal lock, which shows whether the server still refuses acquires. It does not matter whether
+    /// Asks for the internal lock, which shows whether the server still refuses acquires. It does not matter whether
     /// another process holds the lock.
     pub(super) async fn ask_again(&self) -> Result<(), LockError> {
-        let internal = InternalLock::new();
-        if internal.acquire(self, ASK_AGAIN_EXPIRY).await? {
-            internal.release(self).await?;
+        if let Some(id) = self.claim_internal(ASK_AGAIN_EXPIRY).await? {
+            self.release_internal(&id).await?;
         }
         Ok(())
     }

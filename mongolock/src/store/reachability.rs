@@ -1,86 +1,104 @@
-//! What the driver says about the servers of a client: their heartbeats, its connections and its log-ins.
+//! What the driver's events say of a client's servers: why no request can be sent, and whether the hosts of the connection
+//! string belong to one replica set.
 
-mod question;
-mod seeds;
-mod servers;
-
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::mem;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::error::Error;
 use mongodb::event::EventHandler;
 use mongodb::event::cmap::CmapEvent;
-use mongodb::event::sdam::SdamEvent;
+use mongodb::event::sdam::{SdamEvent, TopologyDescription};
 use mongodb::options::{ClientOptions, ServerAddress};
+use mongodb::{Client, ServerInfo, ServerType};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use self::question::Question;
-use self::seeds::Seeds;
-use self::servers::Servers;
 use super::home::Home;
 use super::overload::Overload;
 use crate::LockError;
 use crate::error::failure::Failure;
 use crate::error::meaning::{Meaning, code};
-use crate::task;
-use crate::timing::CLIENT_LIMIT;
+use crate::sync::lock;
+use crate::timing::{SEED_LIMIT, SEED_WAIT, UNREACHABLE};
 
-/// The number of connections of a client's pool if its options set none.
-pub(super) const DEFAULT_POOL: u32 = 10;
+/// What the log of a server calls a client that asks for the server's replica set.
+const APP_NAME: &str = "mongolock: which replica set";
 
-/// The servers of one client, their last heartbeats and log-ins. Without events it knows only what the replies to the
-/// commands of the providers show.
+/// The servers of one client. Without events it knows only what the replies to the commands of the providers show.
+#[derive(Default)]
 pub(crate) struct Reachability {
-    servers: watch::Sender<Servers>,
+    known: watch::Sender<Known>,
     /// The runtime of the client.
     home: Home,
     /// Whether the server rejects the client's commands.
     pub(super) overload: Overload,
-    /// The size of the client's pool of connections.
-    pub(super) pool: u32,
-    /// The options of a client that asks a host for its replica set.
-    asking: ClientOptions,
-    /// Whether questions to hosts end; each of them has a receiver.
-    has_ended: watch::Sender<bool>,
+    /// The size of the client's pool of connections, if its options set one and are known.
+    pub(super) pool: Option<u32>,
+    /// The questions to hosts of the connection string that are under way.
+    questions: Mutex<JoinSet<()>>,
 }
 
-impl Default for Reachability {
-    /// What is known of a client that is not observed. The driver does not tell the size of its pool.
-    fn default() -> Self {
-        Self {
-            servers: watch::Sender::default(),
-            home: Home::default(),
-            overload: Overload::default(),
-            pool: DEFAULT_POOL,
-            asking: ClientOptions::default(),
-            has_ended: watch::Sender::new(false),
-        }
-    }
+/// What is known of the servers by the events and replies so far.
+#[derive(Default)]
+struct Known {
+    /// The replica set that the connection string names.
+    named: Option<String>,
+    /// The driver's last description of its servers; `None` if its events do not come here.
+    topology: Option<TopologyDescription>,
+    /// Since when no server can be reached.
+    out_since: Option<Instant>,
+    /// The error of the last log-in, unless a connection was used since.
+    refused: Option<Error>,
+    /// What is said of the last server that does not belong to the named replica set. The driver forgets most of these at once.
+    foreign: Option<String>,
+    /// The time at which a request last got a connection, which includes the log-in.
+    used: Option<Instant>,
+    /// The hosts of the connection string that the driver has not removed.
+    seeds: Vec<ServerAddress>,
+    /// The ids of the processes of the servers, which are the same whatever the name is by which a server was reached.
+    processes: HashMap<ServerAddress, Option<ObjectId>>,
+    /// The number of removed hosts whose answer is not judged yet.
+    asked: usize,
+    /// The time up to which calls wait for that.
+    wait_until: Option<Instant>,
+    /// What is said of two hosts that belong to different replica sets.
+    two_sets: Option<String>,
 }
 
 impl Reachability {
     /// Observes the client that is made from these options of a connection string. Its hosts must belong to one replica set.
     pub(super) fn observe(uri: &str, options: &mut ClientOptions) -> Arc<Self> {
-        let reachability = Arc::new(Self::observed(options, Seeds::of(uri, options)));
+        let known = Known {
+            named: options.repl_set_name.clone(),
+            seeds: seeds(uri, options),
+            ..Known::default()
+        };
+        let reachability = Arc::new(Self {
+            known: watch::Sender::new(known),
+            pool: options.max_pool_size,
+            ..Self::default()
+        });
         let (servers, connections) = (Arc::clone(&reachability), Arc::clone(&reachability));
-        options.sdam_event_handler = Some(EventHandler::callback(move |event| servers.note(&event)));
+        let asking = options.clone();
+        options.sdam_event_handler = Some(EventHandler::callback(move |event| {
+            let mut removed = Vec::new();
+            servers.known.send_modify(|known| removed = known.note(event));
+            for host in removed {
+                lock(&servers.questions).spawn(Arc::clone(&servers).ask(host, asking.clone()));
+            }
+        }));
         options.cmap_event_handler = Some(EventHandler::callback(move |event| {
-            connections.note_connection(&event);
+            if let CmapEvent::ConnectionCheckedOut(_) = event {
+                connections.note_use();
+            }
         }));
         reachability.settle();
         reachability
-    }
-
-    /// What is known before the first event of a client with these options and hosts.
-    fn observed(options: &ClientOptions, seeds: Seeds) -> Self {
-        Self {
-            servers: watch::Sender::new(Servers::observed(options.repl_set_name.clone(), seeds)),
-            home: Home::default(),
-            overload: Overload::default(),
-            pool: options.max_pool_size.unwrap_or(DEFAULT_POOL),
-            asking: question::options(options),
-            has_ended: watch::Sender::new(false),
-        }
     }
 
     /// Notes the runtime of the client.
@@ -88,66 +106,17 @@ impl Reachability {
         self.home.settle();
     }
 
-    fn note(self: &Arc<Self>, event: &SdamEvent) {
-        let mut removed = Vec::new();
-        self.servers.send_modify(|servers| removed = servers.note(event));
-        for host in removed {
-            task::spawn(Arc::clone(self).ask(host));
-        }
+    /// Notes that a request has a connection.
+    fn note_use(&self) {
+        self.known.send_if_modified(|known| {
+            known.used = Some(Instant::now());
+            known.refused.take().is_some()
+        });
     }
 
-    /// Asks a host of the connection string that the driver has removed for its replica set.
-    async fn ask(self: Arc<Self>, host: ServerAddress) {
-        let mut ended = self.has_ended.subscribe();
-        let address = host.to_string();
-        let mut question = Question::begin(self.asking.clone(), host);
-        let reply = async { question.as_mut()?.reply().await };
-        let reply = tokio::select! {
-            reply = reply => reply,
-            // It fails only without a sender, which lives as long as `self`.
-            _ = ended.wait_for(|ended| *ended) => None,
-        };
-        let answered = |servers: &mut Servers| servers.seeds.answered(&address, reply.as_ref());
-        self.servers.send_modify(answered);
-        if let Some(question) = question {
-            question.end().await;
-        }
-    }
-
-    /// Ends the questions, before the client ends.
-    pub(super) async fn end_questions(&self) {
-        self.has_ended.send_replace(true);
-        let _ = timeout(CLIENT_LIMIT, self.has_ended.closed()).await;
-    }
-
-    /// The error if the hosts of the connection string are known to belong to two replica sets, for a request that was sent
-    /// or not.
-    pub(super) fn two_sets(&self, is_unsent: bool) -> Result<(), LockError> {
-        let failure = self.servers.borrow().seeds.failure(is_unsent);
-        failure.map_or(Ok(()), |failure| Err(failure.into_error()))
-    }
-
-    /// Whether a host of the connection string was asked for its replica set, and calls wait for the answer.
-    pub(super) fn is_asking(&self) -> bool {
-        self.servers.borrow().seeds.wait_until().is_some()
-    }
-
-    /// Waits for the answers of the hosts that were asked, as long as calls wait for them.
-    pub(super) async fn until_answered(&self) {
-        let mut servers = self.servers.subscribe();
-        loop {
-            let Some(end) = servers.borrow_and_update().seeds.wait_until() else {
-                return;
-            };
-            if timeout_at(end, servers.changed()).await.is_err() {
-                return;
-            }
-        }
-    }
-
-    fn note_connection(&self, event: &CmapEvent) {
-        self.servers
-            .send_if_modified(|servers| servers.note_connection(event));
+    /// Whether a request ever got a connection: before that, none can have taken effect.
+    pub(super) fn has_been_used(&self) -> bool {
+        self.known.borrow().used.is_some()
     }
 
     /// Runs a request, and fails it when it cannot be sent: at once if the servers refuse the user or none belongs to the
@@ -164,84 +133,221 @@ impl Reachability {
         request: impl Future<Output = Result<T, LockError>>,
     ) -> Result<T, LockError> {
         self.settle();
-        let begun = Instant::now();
-        let (refused, is_observed) = {
-            let state = self.servers.borrow();
-            (state.refuses(), state.is_observed())
+        let reply = tokio::select! {
+            biased;
+            error = self.blocked(Instant::now(), fails_in_outage) => Err(error),
+            reply = request => reply,
         };
-        let reply = match refused {
-            // A request that was polled once may have been sent.
-            Some(error) => Err(error),
-            None if !is_observed => request.await,
-            None => tokio::select! {
-                biased;
-                reply = request => reply,
-                error = self.blocked(begun, fails_in_outage) => Err(error),
-            },
-        };
-        self.note_reply(&reply);
+        match &reply {
+            Err(LockError::Mongo(error)) if Meaning::of(error) == Meaning::LogIn => {
+                self.known
+                    .send_modify(|known| known.refused = Some(error.clone()));
+            }
+            Err(error) if !is_reply(error) => {}
+            _ => self.note_use(),
+        }
         reply.map_err(|error| self.explained(error))
     }
 
-    /// Notes what a reply shows, also without events.
-    fn note_reply<T>(&self, reply: &Result<T, LockError>) {
-        match reply {
-            Err(LockError::Mongo(error)) if Meaning::of(error) == Meaning::LogIn => {
-                self.servers.send_modify(|state| state.refuse(error));
+    /// Resolves when a request that began at this time cannot be sent, with the error for it.
+    async fn blocked(&self, begun: Instant, fails_in_outage: bool) -> LockError {
+        let mut known = self.known.subscribe();
+        loop {
+            let end = match known.borrow_and_update().obstacle(begun, fails_in_outage) {
+                Some((Some(end), error)) if end <= Instant::now() => return error,
+                Some((end, _)) => end,
+                None => None,
+            };
+            // It fails only without a sender, which lives as long as `self`.
+            match end {
+                Some(end) => drop(timeout_at(end, known.changed()).await),
+                None => drop(known.changed().await),
             }
-            Err(error) if !is_reply(error) => {}
-            // The events of an observed client tell it as well, and earlier. Most replies change nothing.
-            _ if self.servers.borrow().is_logged_in() => {}
-            _ => self.servers.send_modify(Servers::logged_in),
         }
     }
 
     /// The cause of an error that only says that the driver has found no server: the log-in was refused before, or the
     /// runtime of the client has ended.
     fn explained(&self, error: LockError) -> LockError {
-        let is_selection = error.meaning() == Meaning::NoServer;
-        if !is_selection && !matches!(error.meaning(), Meaning::Unreachable | Meaning::NoSet) {
+        let meaning = error.meaning();
+        let is_selection = matches!(meaning, Meaning::NoServer | Meaning::WrongServer);
+        if !is_selection && meaning != Meaning::Unreachable {
             return error;
         }
         if self.home.has_ended() {
             return Meaning::EndedRuntime.error();
         }
-        let refused = self.servers.borrow().refused().cloned();
+        let refused = self.known.borrow().refused.clone();
         refused.filter(|_| is_selection).map_or(error, LockError::Mongo)
     }
 
-    /// Resolves when a request that began at this time cannot be sent, with the error for it.
-    async fn blocked(&self, begun: Instant, fails_in_outage: bool) -> LockError {
-        let mut events = self.servers.subscribe();
-        loop {
-            let end = events.borrow_and_update().gives_up_at(begun, fails_in_outage);
-            // It fails only without a sender, which lives as long as `self`.
-            let next_event = events.changed();
-            match end {
-                None => drop(next_event.await),
-                Some(end) => {
-                    if timeout_at(end, next_event).await.is_err()
-                        && let Some(error) = self.servers.borrow().error(begun)
-                    {
-                        return error;
-                    }
-                }
+    /// The error of a request without a reply.
+    pub(super) fn unanswered(&self, request: &str, waited: Duration) -> LockError {
+        let known = self.known.borrow();
+        let refused = || known.refused.clone().map(LockError::Mongo);
+        let error = known.obstacle(Instant::now(), true).map(|(_, error)| error);
+        error
+            .or_else(refused)
+            .unwrap_or_else(|| LockError::no_reply(request, waited))
+    }
+
+    /// Asks a host of the connection string that the driver has removed for its replica set. How a host is spelt says nothing: one
+    /// server can have many names.
+    async fn ask(self: Arc<Self>, host: ServerAddress, options: ClientOptions) {
+        let hello = hello(host.clone(), options).await.unwrap_or_default();
+        let mut known = self.known.subscribe();
+        // It fails only without a sender, which lives as long as `self`.
+        let _ = known
+            .wait_for(|known| known.compared(&host, &hello).is_some())
+            .await;
+        self.known.send_modify(|known| {
+            known.asked -= 1;
+            if let Some(Err(said)) = known.compared(&host, &hello) {
+                known.two_sets = Some(said);
             }
+        });
+    }
+
+    /// Ends the questions, before the client ends.
+    pub(super) async fn end_questions(&self) {
+        let mut questions = mem::take(&mut *lock(&self.questions));
+        questions.shutdown().await;
+    }
+
+    /// The error if the hosts of the connection string are known to belong to two replica sets, for a request that was sent
+    /// or not.
+    pub(super) fn two_sets(&self, is_unsent: bool) -> Result<(), LockError> {
+        match &self.known.borrow().two_sets {
+            Some(said) => Err(Failure::wrong_hosts(said, is_unsent).into_error()),
+            None => Ok(()),
         }
     }
 
-    /// The failure of a request without a reply.
-    pub(super) fn unanswered(&self, request: &str, waited: Duration) -> Failure {
-        let state = self.servers.borrow();
-        let no_reply = || Failure::no_reply(request, waited, &state.note_on_reply());
-        let refused = state.refused().cloned();
-        let refused = refused.map(Failure::refused_log_in);
-        state.failure(None).or(refused).unwrap_or_else(no_reply)
+    /// Whether a host of the connection string was asked for its replica set.
+    pub(super) fn is_asking(&self) -> bool {
+        self.known.borrow().asked > 0
     }
 
-    /// Whether a connection has ever been ready: before that, no request can have taken effect.
-    pub(super) fn has_been_ready(&self) -> bool {
-        self.servers.borrow().has_been_ready()
+    /// Waits for the answers of the hosts that were asked, as long as calls wait for them.
+    pub(super) async fn until_answered(&self) {
+        let mut known = self.known.subscribe();
+        let end = known.borrow().wait_until;
+        let is_over = known.wait_for(|known| known.asked == 0 || known.two_sets.is_some());
+        let _ = timeout_at(end.unwrap_or_else(Instant::now), is_over).await;
+    }
+}
+
+impl Known {
+    /// Notes an event, and returns the hosts of the connection string that the driver has removed with it. It removes hosts when it
+    /// has found a replica set.
+    fn note(&mut self, event: SdamEvent) -> Vec<ServerAddress> {
+        match event {
+            SdamEvent::ServerHeartbeatSucceeded(event) => self.heard(event.server_address, &event.reply),
+            SdamEvent::TopologyDescriptionChanged(event) => return self.changed(event.new_description),
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn heard(&mut self, address: ServerAddress, hello: &Document) {
+        let set = hello.get_str("setName").ok();
+        // A member that waits for its first configuration has no set yet.
+        let is_open = hello.get_bool("isreplicaset").unwrap_or(false);
+        if let Some(named) = &self.named
+            && set != Some(named)
+            && !is_open
+        {
+            let set = set.map_or("no replica set".to_owned(), |set| {
+                format!("the replica set `{set}`")
+            });
+            let said =
+                format!("MongoDB at {address} belongs to {set}; the connection string names `{named}`");
+            self.foreign = Some(said);
+        }
+        self.processes.insert(address, process(hello));
+    }
+
+    fn changed(&mut self, topology: TopologyDescription) -> Vec<ServerAddress> {
+        let servers = topology.servers();
+        let mut errors = servers.values().filter_map(ServerInfo::error);
+        if let Some(error) = errors.find(|error| Meaning::of(error) == Meaning::LogIn) {
+            self.refused = Some(error.clone());
+        }
+        let is_out =
+            |server: &ServerInfo<'_>| server.error().is_some() || server.server_type() == ServerType::RsGhost;
+        let is_out = servers.values().all(is_out);
+        self.out_since = is_out.then(|| self.out_since.unwrap_or_else(Instant::now));
+        // After the end of the client there are no servers.
+        let has_set = !servers.is_empty() && topology.set_name().is_some();
+        let is_removed = |host: &mut ServerAddress| has_set && !servers.contains_key(host);
+        let removed: Vec<_> = self.seeds.extract_if(.., is_removed).collect();
+        if !removed.is_empty() {
+            self.asked += removed.len();
+            self.wait_until = Some(Instant::now() + SEED_WAIT);
+        }
+        self.topology = Some(topology);
+        removed
+    }
+
+    /// Why no server takes requests that write, and the time at which a request fails for it that began at this time. One that was
+    /// sent may still get its reply.
+    fn obstacle(&self, begun: Instant, fails_in_outage: bool) -> Option<(Option<Instant>, LockError)> {
+        let topology = self
+            .topology
+            .as_ref()
+            .filter(|topology| !topology.has_writable_server())?;
+        // No request got a connection since.
+        let is_unsent = self.used.is_none_or(|used| used < begun);
+        let at_once = is_unsent.then_some(begun);
+        if let Some(refused) = self.refused.clone() {
+            return Some((at_once, LockError::Mongo(refused)));
+        }
+        if topology.servers().is_empty() {
+            return Some((
+                at_once,
+                Failure::wrong_hosts(self.foreign.as_ref()?, is_unsent).into_error(),
+            ));
+        }
+        let since = self.out_since.filter(|_| fails_in_outage);
+        let end = since.map(|since| since.max(begun) + UNREACHABLE);
+        let servers = topology.to_string();
+        Some((end, Failure::unreachable(&servers, is_unsent).into_error()))
+    }
+
+    /// Compares a removed host with this reply to `hello` with the servers: an error says that it belongs to another set. `None` as
+    /// long as too little is known.
+    fn compared(&self, host: &ServerAddress, hello: &Document) -> Option<Result<(), String>> {
+        // A server without a set is no member of another one.
+        let Ok(set) = hello.get_str("setName") else {
+            return Some(Ok(()));
+        };
+        let topology = self.topology.as_ref()?;
+        let (joined, servers) = (topology.set_name()?, topology.servers());
+        if joined == set {
+            let lists = ["hosts", "passives", "arbiters"].map(|list| hello.get_array(list));
+            let members = lists.into_iter().flatten().flatten().filter_map(Bson::as_str);
+            let mut members = members.filter_map(|member| ServerAddress::parse(member).ok());
+            let mut processes = servers
+                .keys()
+                .filter_map(|address| self.processes.get(address)?.as_ref());
+            if members.any(|member| servers.contains_key(&member))
+                || processes.any(|known| process(hello) == Some(*known))
+            {
+                return Some(Ok(()));
+            }
+            // A server that has not answered may be the same process, with another name.
+            let is_silent = |server: &ServerInfo<'_>| {
+                server.server_type() == ServerType::Unknown && server.error().is_none()
+            };
+            if servers.values().any(is_silent) {
+                return None;
+            }
+        }
+        let servers: Vec<_> = servers.keys().map(ToString::to_string).collect();
+        Some(Err(format!(
+            "the connection string names two replica sets: {} belongs to `{joined}`, and {host} to another set, `{set}`",
+            servers.join(", ")
+        )))
     }
 }
 
@@ -253,124 +359,101 @@ fn is_reply(error: &LockError) -> bool {
     }
 }
 
+/// The hosts of a connection string with these options, if it lists several. Those of `mongodb+srv` are those of one DNS
+/// record; with a direct connection or a load balancer the driver looks for no replica set.
+fn seeds(uri: &str, options: &ClientOptions) -> Vec<ServerAddress> {
+    let is_list = options.hosts.iter().any(|host| *host != options.hosts[0]);
+    let finds_set = options.direct_connection != Some(true) && options.load_balanced != Some(true);
+    let is_checked = is_list && finds_set && !uri.starts_with("mongodb+srv");
+    options.hosts.iter().filter(|_| is_checked).cloned().collect()
+}
+
+/// The reply of one server to `hello`, on a client of its own without a user, because `hello` needs none; `None` if there is none.
+async fn hello(host: ServerAddress, mut options: ClientOptions) -> Option<Document> {
+    options.hosts = vec![host];
+    options.direct_connection = Some(true);
+    options.repl_set_name = None;
+    options.credential = None;
+    options.app_name = Some(APP_NAME.to_owned());
+    let client = Client::with_options(options).ok()?;
+    let admin = client.database("admin");
+    let reply = timeout(SEED_LIMIT, admin.run_command(doc! { "hello": 1 }).into_future()).await;
+    client.shutdown().immediate(true).await;
+    reply.ok()?.ok()
+}
+
+/// The id of the process that has sent this reply to `hello`.
+fn process(hello: &Document) -> Option<ObjectId> {
+    hello
+        .get_document("topologyVersion")
+        .ok()?
+        .get_object_id("processId")
+        .ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io;
+    use std::future::pending;
+    use std::net::TcpListener;
 
-    use mongodb::event::sdam::TopologyType;
-
-    use super::servers::Heartbeat;
     use super::*;
-    use crate::timing::UNREACHABLE;
 
-    impl Reachability {
-        fn new() -> Self {
-            Self::observed(&ClientOptions::default(), Seeds::default())
-        }
-
-        fn heartbeat(&self, address: &str, heartbeat: Heartbeat) {
-            self.servers.send_modify(|state| {
-                state.set(address.to_owned(), heartbeat);
-            });
-        }
-
-        /// The time after which a request without a reply fails, and the error; `None` if it does not within a minute.
-        async fn fails_after(&self) -> Option<(Duration, String)> {
-            let begun = Instant::now();
-            let request = std::future::pending::<Result<(), LockError>>();
-            let failing = self.run(true, request);
-            let failed = tokio::time::timeout(Duration::from_secs(60), failing).await;
-            let error = failed.ok()?.unwrap_err();
-            Some((begun.elapsed(), error.to_string()))
-        }
+    /// A client, which must live as long as its servers are observed, and what is known of them.
+    async fn observed(uri: &str) -> (Client, Arc<Reachability>) {
+        let mut options = ClientOptions::parse(uri).await.unwrap();
+        let servers = Reachability::observe(uri, &mut options);
+        (Client::with_options(options).unwrap(), servers)
     }
 
-    fn refused() -> Heartbeat {
-        let text = "Connection refused (os error 111)";
-        let error = io::Error::new(io::ErrorKind::ConnectionRefused, text);
-        Heartbeat::failed(&error.into())
-    }
-
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_request_fails_when_no_server_was_reachable_for_a_while() {
-        let servers = Reachability::new();
-        servers.heartbeat("a:1", refused());
-        let (after, error) = servers.fails_after().await.expect("it fails");
-        assert_eq!(after, UNREACHABLE);
-        assert_eq!(error, "MongoDB at a:1 cannot be reached: Connection refused");
-        servers.heartbeat("b:2", refused());
-        let (after, error) = servers.fails_after().await.expect("it fails");
-        assert_eq!(after, UNREACHABLE, "the request itself has some time");
-        assert_eq!(
-            error,
-            "MongoDB at b:2 cannot be reached: Connection refused (nor can the other server)"
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_server_that_answers_or_is_unknown_is_no_outage() {
-        for other in [Heartbeat::Succeeded, Heartbeat::Pending] {
-            let servers = Reachability::new();
-            servers.heartbeat("a:1", other);
-            servers.heartbeat("b:2", refused());
-            assert!(servers.fails_after().await.is_none());
-        }
-        assert!(
-            Reachability::new().fails_after().await.is_none(),
-            "nothing is known"
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_server_that_is_back_in_time_fails_no_request() {
-        let servers = Reachability::new();
-        let restarts = async {
-            for _ in 0..10 {
-                servers.heartbeat("a:1", refused());
-                tokio::time::sleep(UNREACHABLE * 2 / 3).await;
-                servers.heartbeat("a:1", Heartbeat::Succeeded);
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+        let (_client, servers) = observed("mongodb://127.0.0.1:1,127.0.0.1:2").await;
+        let begun = Instant::now();
+        let sent = async {
+            servers.note_use();
+            pending::<Result<(), LockError>>().await
         };
-        let (failed, ()) = tokio::join!(servers.fails_after(), restarts);
-        assert!(failed.is_none(), "{failed:?}");
+        let error = servers.run(true, sent).await.unwrap_err();
+        assert!(begun.elapsed() >= UNREACHABLE);
+        let text =
+            "MongoDB cannot be reached: 127.0.0.1:1 (Connection refused), 127.0.0.1:2 (Connection refused)";
+        assert_eq!(error.to_string(), text);
+        assert!(error.may_be_applied(), "it had a connection");
+        let unsent = servers
+            .run(true, pending::<Result<(), LockError>>())
+            .await
+            .unwrap_err();
+        assert_eq!(unsent.to_string(), text);
+        assert!(!unsent.may_be_applied());
+        let patient = servers.run(false, pending::<Result<(), LockError>>());
+        assert!(timeout(UNREACHABLE + UNREACHABLE, patient).await.is_err());
     }
 
-    #[test]
-    fn a_missing_reply_is_explained_by_what_is_known() {
-        let text = |servers: &Reachability| {
-            let failure = servers.unanswered("acquire request", Duration::from_secs(10));
-            failure.to_string()
-        };
-        let servers = Reachability::new();
+    #[tokio::test]
+    async fn a_missing_reply_is_explained_by_what_is_known() {
+        let text = |servers: &Reachability| servers.unanswered("acquire request", SEED_LIMIT).to_string();
         let plain = "MongoDB did not answer the acquire request within 10 s";
-        assert_eq!(text(&servers), plain);
-        servers.heartbeat("a:1", Heartbeat::Pending);
+        assert_eq!(text(&Reachability::default()), plain);
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = silent.local_addr().unwrap();
+        let (_client, servers) = observed(&format!("mongodb://{address}")).await;
+        let mut known = servers.known.subscribe();
+        known.wait_for(|known| known.topology.is_some()).await.unwrap();
         assert_eq!(
             text(&servers),
-            format!("{plain}: there is no connection to a:1 yet")
-        );
-        servers.heartbeat("a:1", Heartbeat::Succeeded);
-        assert_eq!(text(&servers), plain);
-        let no_primary = Some(TopologyType::ReplicaSetNoPrimary);
-        servers
-            .servers
-            .send_modify(|servers| servers.topology = no_primary);
-        assert_eq!(text(&servers), format!("{plain}: the replica set has no primary"));
-        servers.heartbeat("a:1", refused());
-        assert_eq!(
-            text(&servers),
-            "MongoDB at a:1 cannot be reached: Connection refused"
+            format!("MongoDB at {address} cannot be reached: no answer yet")
         );
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_server_that_has_left_does_not_count() {
-        let servers = Reachability::new();
-        servers.heartbeat("a:1", Heartbeat::Succeeded);
-        servers.heartbeat("b:2", refused());
-        servers.servers.send_modify(|servers| servers.closed("a:1"));
-        let (_, error) = servers.fails_after().await.expect("b:2 is alone");
-        assert!(error.contains("b:2"), "{error}");
+    #[tokio::test]
+    async fn only_hosts_of_a_list_are_asked_for_their_set() {
+        for (uri, count) in [("mongodb://a,b/", 2), ("mongodb://a/", 0), ("mongodb://a,a/", 0)] {
+            let options = ClientOptions::parse(uri).await.unwrap();
+            assert_eq!(seeds(uri, &options).len(), count, "{uri}");
+        }
+        let mut options = ClientOptions::parse("mongodb://a,b/").await.unwrap();
+        assert!(seeds("mongodb+srv://", &options).is_empty());
+        options.load_balanced = Some(true);
+        assert!(seeds("mongodb://", &options).is_empty());
     }
 }

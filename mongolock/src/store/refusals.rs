@@ -35,14 +35,15 @@ impl Refusals {
 
 #[cfg(test)]
 mod tests {
-    use mongodb::error::Error;
+    use mongodb::error::{Error, ErrorKind};
 
     use super::*;
-    use crate::error::failure::Failure;
 
     #[tokio::test(start_paused = true)]
     async fn a_refusal_of_the_user_is_final_after_ten_seconds_without_a_pause() {
-        let refused = Failure::refused_log_in(Error::custom("refused")).into_error();
+        let said = serde_json::json!({ "code": 13, "codeName": "", "errmsg": "refused" });
+        let refused: LockError =
+            Error::from(ErrorKind::Command(serde_json::from_value(said).unwrap())).into();
         let mut refusals = Refusals::default();
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use super::error::{any_of, of_change, unfit};
 use super::look::{Looked, duration};
-use super::reachability::DEFAULT_POOL;
 use super::{Replies, Store};
 use crate::LockError;
 use crate::meter::CommandKind;
 use crate::protocol::{Document, Name, Order, Reply, Row, Sight, Then};
 use crate::{permit_id, task, trace};
+
+/// The number of connections of a client's pool if its options set none, or are not known.
+const DEFAULT_POOL: u32 = 10;
 
 /// Why a command has no replies.
 pub(crate) struct NotRun {
@@ -33,8 +35,8 @@ impl From<LockError> for NotRun {
 impl Store {
     /// The size of the client's pool of connections; that of a store in memory has no meaning.
     pub(crate) fn pool(&self) -> usize {
-        let pool = self.mongo().map_or(DEFAULT_POOL, |store| store.servers.pool);
-        pool as usize
+        let pool = self.mongo().and_then(|store| store.servers.pool);
+        pool.unwrap_or(DEFAULT_POOL) as usize
     }
 
     /// Runs these rows, if the store replies at once.

@@ -1,22 +1,17 @@
-mod listed;
+//! The TTL index on the collection of the locks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::IndexModel;
-use mongodb::bson::doc;
+use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::Error;
-use mongodb::options::{CommitQuorum, IndexOptions};
+use tokio::time::sleep;
 
-use listed::Listed;
-
-use super::mongo::{MongoStore, millis};
+use super::IndexState;
+use super::mongo::{self, MongoStore, millis};
 use crate::LockError;
-use crate::duration::Rounded;
-use crate::error::meaning::is_max_time_expired;
-use crate::options::TtlOptions;
-use crate::protocol::{Id, Kind, LockId, Name, Order, Reply, Row, Then, When};
-use crate::store::{IndexCheck, IndexState};
+use crate::error::meaning::{Meaning, is_max_time_expired};
+use crate::protocol::{Id, Kind, LockId, Order, Row, Then, When};
 use crate::timing::{COMMAND_LIMIT, INDEX_BUILD_LIMIT, INDEX_BUILD_PAUSE};
 
 /// The name of the index; DistributedLock.MongoDB uses the same one, so that both find one index.
@@ -26,215 +21,179 @@ const INDEX_NAME: &str = "expiresAt_ttl";
 /// name, because names with a control character are refused.
 pub(super) const BUILD_LOCK: &str = "mongolock\u{1f}ttl-index";
 
-/// The locale of the collation that compares texts as they are; the server leaves it out.
-const SIMPLE: &str = "simple";
-
-/// The owner in the `lockId` of the internal lock, so that its document looks like every other.
-const BUILD_OWNER: &str = "mongolock-ttl-index";
-
 impl MongoStore {
-    /// One check at a time: behind an index build that does not end each of them would keep a connection of the pool,
-    /// and with the last of these locks would hang as well.
-    pub(crate) async fn ensure_index(&self, wanted: TtlOptions) -> IndexCheck {
+    /// The state of the index, which is created first if it is missing and `creates` is true. One check runs at a time:
+    /// behind an index build that does not end each of them would keep a connection of the pool.
+    pub(crate) async fn index(&self, retention: Duration, creates: bool) -> Result<IndexState, LockError> {
         let _alone = self.index_check.lock().await;
-        let checked = match self.listed(wanted).await {
-            Ok(Listed::Proved(IndexState::Ready)) => Ok(self.with_options(IndexState::Ready).await.into()),
-            Ok(Listed::Proved(state)) => Ok(state.into()),
-            // Without a document there is no lock that a build could delay.
-            Ok(Listed::NoCollection) => Ok(self.build(wanted).await.into()),
-            Ok(Listed::Open | Listed::Forbidden(_)) => self.make_index(wanted).await,
+        let listed = self.listed(retention).await;
+        let collection = self.collection_state().await;
+        let state = match &listed {
+            _ if collection == Some(IndexState::Capped) => return Ok(IndexState::Capped),
+            Ok(IndexState::Missing) if creates => self.build_alone(retention).await?,
+            Ok(IndexState::NoCollection) if creates => self.build(retention).await?,
+            // Who may not list the indexes finds out in this way.
+            Err(error) if creates && Meaning::of(error) == Meaning::Right => self.build(retention).await?,
+            _ => listed?,
+        };
+        match collection {
+            Some(collection) if matches!(state, IndexState::Ready | IndexState::Missing) => Ok(collection),
+            _ => Ok(state),
+        }
+    }
+
+    /// Builds the index on a collection, of a filled one in one process at a time: without a document there is no lock that a build
+    /// could delay. After a failed build the internal lock is left to expire, so that no process builds again soon.
+    async fn build_alone(&self, retention: Duration) -> Result<IndexState, LockError> {
+        let locks = self.locks.find_one(doc! { "_id": { "$ne": BUILD_LOCK } });
+        if locks.max_time(COMMAND_LIMIT).await?.is_none() {
+            return self.build(retention).await;
+        }
+        let Some(id) = self.claim_internal(INDEX_BUILD_PAUSE).await? else {
+            sleep(INDEX_BUILD_LIMIT).await;
+            return Ok(self.built(retention).await);
+        };
+        let state = self.build(retention).await?;
+        if state == IndexState::Ready {
+            // A failed release does no harm: the lease expires, and the index need not be built again.
+            let _ = self.release_internal(&id).await;
+        }
+        Ok(state)
+    }
+
+    /// Builds the index. The server ends the build after a second, because commands on the collection wait for it.
+    async fn build(&self, retention: Duration) -> Result<IndexState, LockError> {
+        let seconds = millis(retention) / 1000;
+        let index = doc! { "key": { "expiresAt": 1 }, "name": INDEX_NAME, "expireAfterSeconds": seconds };
+        let mut command = doc! { "createIndexes": self.locks.name(), "indexes": [index] };
+        // The default waits for every voting member, even while one is down. A standalone server refuses the option.
+        command.insert("commitQuorum", "majority");
+        let mut built = self.write(&self.locks, command.clone(), INDEX_BUILD_LIMIT).await;
+        if matches!(&built, Err(error) if Meaning::of(error) == Meaning::Unsupported) {
+            command.remove("commitQuorum");
+            built = self.write(&self.locks, command, INDEX_BUILD_LIMIT).await;
+        }
+        match built {
+            Ok(_) => Ok(IndexState::Ready),
+            Err(error) if is_max_time_expired(&error) => Ok(self.built(retention).await),
             Err(error) => Err(error.into()),
-        };
-        checked.unwrap_or_else(|error| IndexState::unknown(&error).into())
-    }
-
-    /// The state of the index as it is. Nothing is created.
-    pub(crate) async fn inspect_index(&self, wanted: TtlOptions) -> IndexState {
-        match self.listed(wanted).await {
-            Ok(Listed::Proved(IndexState::Ready)) => self.with_options(IndexState::Ready).await,
-            Ok(Listed::Proved(state)) => state,
-            Ok(Listed::NoCollection) => IndexState::NoCollection,
-            Ok(Listed::Open) => self.with_options(IndexState::Missing).await,
-            Ok(Listed::Forbidden(error)) | Err(error) => IndexState::from_error(&error),
         }
     }
 
-    /// Creates the index where it can work: at once while no lock has a document, and else in one process at a time.
-    async fn make_index(&self, wanted: TtlOptions) -> Result<IndexCheck, LockError> {
-        // Some servers refuse a TTL index on a capped collection, others make one that does nothing.
-        let expected = self.with_options(IndexState::Ready).await;
-        if expected == IndexState::Capped {
-            return Ok(expected.into());
-        }
-        let mut check: IndexCheck = if self.is_empty().await? {
-            self.build(wanted).await.into()
-        } else {
-            self.build_alone(wanted).await?
-        };
-        if check.state == IndexState::Ready {
-            check.state = expected;
-        }
-        Ok(check)
-    }
-
-    /// Builds the index as the holder of the internal lock. After a failed build the lock is left to expire, so that no
-    /// process builds again before the pause is over.
-    async fn build_alone(&self, wanted: TtlOptions) -> Result<IndexCheck, LockError> {
-        let pause = Duration::from_secs(fastrand::u64(INDEX_BUILD_PAUSE));
-        let internal = InternalLock::new();
-        if !internal.acquire(self, pause).await? {
-            return Ok(self.built_elsewhere(wanted).await?.into());
-        }
-        // Another process may have built it since the last listing.
-        let state = match self.listed(wanted).await? {
-            Listed::Proved(state) => state,
-            Listed::NoCollection | Listed::Open | Listed::Forbidden(_) => self.build(wanted).await,
-        };
-        if matches!(state, IndexState::Failed { .. }) {
-            return Ok(IndexCheck { state, next: pause });
-        }
-        // A failed release does no harm: the lease expires, and the index need not be built again.
-        let _ = internal.release(self).await;
-        Ok(state.into())
-    }
-
-    /// The state of the index after the build of another process has had the time that a build may take.
-    async fn built_elsewhere(&self, wanted: TtlOptions) -> Result<IndexState, LockError> {
-        tokio::time::sleep(INDEX_BUILD_LIMIT).await;
-        let listed = self.listed(wanted).await?;
-        Ok(listed.proved().unwrap_or_else(not_built))
-    }
-
-    /// Sends the build. After a build that ran out of time the list of indexes decides, because it may have succeeded.
-    async fn build(&self, wanted: TtlOptions) -> IndexState {
-        let Err(error) = self.create_index(wanted).await else {
+    /// The state after a build that has had its time, with the same text in the process that builds and in those that do not.
+    async fn built(&self, retention: Duration) -> IndexState {
+        if let Ok(IndexState::Ready) = self.listed(retention).await {
             return IndexState::Ready;
+        }
+        let (name, seconds) = (self.locks.name(), retention.as_secs());
+        let reason = format!(
+            "the TTL index was not built within 1 s: a transaction on the collection is open, or the collection is large; in mongosh: \
+             db.getCollection({name:?}).createIndex({{ expiresAt: 1 }}, {{ name: {INDEX_NAME:?}, expireAfterSeconds: {seconds} }})"
+        );
+        IndexState::Failed { reason }
+    }
+
+    /// The state of the index by the list of indexes: `listIndexes` does not wait for open transactions, unlike
+    /// `createIndexes`.
+    async fn listed(&self, retention: Duration) -> Result<IndexState, Error> {
+        let indexes = match self.first_batch(doc! { "listIndexes": self.locks.name() }).await {
+            Err(error) if Meaning::of(&error) == Meaning::NoCollection => {
+                return Ok(IndexState::NoCollection);
+            }
+            listed => listed?,
         };
-        if !is_max_time_expired(&error) {
-            return IndexState::from_error(&error);
+        let mut proved = indexes.iter().filter_map(Bson::as_document);
+        let proved = proved.find_map(|index| proved_by(index, self.locks.name(), retention));
+        Ok(proved.unwrap_or(IndexState::Missing))
+    }
+
+    /// What is wrong with the collection by its options: an index on a capped one removes nothing, and a collation changes which
+    /// names are the same. Without the right to list collections it counts as an ordinary one.
+    async fn collection_state(&self) -> Option<IndexState> {
+        let command = doc! { "listCollections": 1, "filter": { "name": self.locks.name() } };
+        let listed = self.first_batch(command).await.ok()?;
+        let options = listed.first()?.as_document()?.get_document("options").ok()?;
+        if options.get_bool("capped") == Ok(true) {
+            return Some(IndexState::Capped);
         }
-        let listed = self.listed(wanted).await.ok().and_then(Listed::proved);
-        listed.unwrap_or_else(not_built)
+        // The server leaves out the collation that compares texts as they are.
+        let locale = options
+            .get_document("collation")
+            .ok()?
+            .get_str("locale")
+            .ok()?
+            .to_owned();
+        Some(IndexState::Collation { locale })
     }
 
-    /// The server ends a build after a second, because commands on the collection wait for it.
-    async fn create_index(&self, wanted: TtlOptions) -> Result<(), Error> {
-        let options = IndexOptions::builder()
-            .name(INDEX_NAME.to_owned())
-            .expire_after(wanted.retention)
-            .build();
-        let index = IndexModel::builder()
-            .keys(doc! { "expiresAt": 1 })
-            .options(options);
-        let create = self.locks.create_index(index.build()).max_time(INDEX_BUILD_LIMIT);
-        if self.is_replicated().await? {
-            // The default waits for every voting member, even while one is down; a standalone refuses the option.
-            create.commit_quorum(CommitQuorum::Majority).await?;
-        } else {
-            create.await?;
-        }
-        Ok(())
+    /// The reply to a command that lists: a collection has 64 indexes at most, which are one batch.
+    async fn first_batch(&self, mut command: Document) -> Result<Vec<Bson>, Error> {
+        command.insert("maxTimeMS", millis(COMMAND_LIMIT));
+        let reply = mongo::run(&self.locks, command).await?;
+        let batch = reply
+            .get_document("cursor")
+            .and_then(|cursor| cursor.get_array("firstBatch"));
+        Ok(batch.cloned().unwrap_or_default())
     }
 
-    /// Whether the server is a member of a replica set or a router.
-    async fn is_replicated(&self) -> Result<bool, Error> {
-        let hello = self
-            .locks
-            .client()
-            .database("admin")
-            .run_command(doc! { "hello": 1, "maxTimeMS": millis(COMMAND_LIMIT) })
-            .await?;
-        Ok(hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid"))
-    }
-
-    /// The state of the collection by its options, or else this one of its index: an index on a capped collection removes
-    /// nothing, and a collation changes which names are the same. Without the right to list collections it counts as an
-    /// ordinary one.
-    async fn with_options(&self, index: IndexState) -> IndexState {
-        let database = self.locks.client().database(&self.locks.namespace().db);
-        let own = doc! { "name": self.locks.name() };
-        let Ok(mut found) = database.list_collections().filter(own).await else {
-            return index;
-        };
-        if !matches!(found.advance().await, Ok(true)) {
-            return index;
-        }
-        let Ok(collection) = found.deserialize_current() else {
-            return index;
-        };
-        if collection.options.capped == Some(true) {
-            return IndexState::Capped;
-        }
-        match collection.options.collation {
-            Some(collation) if collation.locale != SIMPLE => IndexState::Collation {
-                locale: collation.locale,
-            },
-            _ => index,
-        }
-    }
-
-    /// Whether no lock has a document; the internal lock does not count.
-    async fn is_empty(&self) -> Result<bool, Error> {
-        let any = self
-            .locks
-            .find_one(doc! { "_id": { "$ne": BUILD_LOCK } })
-            .projection(doc! { "_id": 1 })
-            .max_time(COMMAND_LIMIT)
-            .await?;
-        Ok(any.is_none())
-    }
-}
-
-/// The state after a build that failed, with the same text in the process that builds and in those that do not, so that
-/// each logs it once.
-fn not_built() -> IndexState {
-    IndexState::Failed {
-        reason: format!(
-            "the TTL index was not built within {}, by this process or another: a transaction on the collection is \
-             open, or the collection is large; the next attempt follows in some minutes",
-            Rounded(INDEX_BUILD_LIMIT)
-        ),
-    }
-}
-
-/// A claim on the internal lock.
-pub(super) struct InternalLock {
-    name: Name,
-    id: LockId,
-}
-
-impl InternalLock {
-    pub(super) fn new() -> Self {
-        Self {
-            name: Arc::from(BUILD_LOCK),
-            id: Id::new([0; 6], Kind::Single, 0).text(BUILD_OWNER),
-        }
-    }
-
-    /// Takes the lock for this time, if it is free, and returns whether it was.
-    pub(super) async fn acquire(&self, store: &MongoStore, expiry: Duration) -> Result<bool, LockError> {
-        let then = Then::Claim {
-            id: Arc::clone(&self.id),
+    /// Acquires the internal lock for this time, if it is free, and returns the id of the claim.
+    pub(super) async fn claim_internal(&self, expiry: Duration) -> Result<Option<LockId>, LockError> {
+        let id = Id::new([0; 6], Kind::Single, 0).text("mongolock-ttl-index");
+        let claim = Then::Claim {
+            id: Arc::clone(&id),
             expiry: millis(expiry),
             tokens: 1,
         };
-        self.run(store, When::Free { margin: 0 }, then).await
+        let is_free = self.change_internal(When::Free { margin: 0 }, claim).await?;
+        Ok(is_free.then_some(id))
     }
 
-    pub(super) async fn release(&self, store: &MongoStore) -> Result<bool, LockError> {
-        let then = Then::End {
-            min_hold: 0,
-            unused: 0,
-        };
-        self.run(store, When::is(&self.id), then).await
+    pub(super) async fn release_internal(&self, id: &LockId) -> Result<bool, LockError> {
+        let (min_hold, unused) = (0, 0);
+        self.change_internal(When::is(id), Then::End { min_hold, unused })
+            .await
     }
 
-    async fn run(&self, store: &MongoStore, when: When, then: Then) -> Result<bool, LockError> {
-        let name = Arc::clone(&self.name);
-        let row = Row { name, when, then };
-        let ran = store.run(&[row], Order::Each, COMMAND_LIMIT).await;
-        let replies = ran.flatten()?.into_iter().collect::<Result<Vec<Reply>, _>>()?;
+    async fn change_internal(&self, when: When, then: Then) -> Result<bool, LockError> {
+        let name = Arc::from(BUILD_LOCK);
+        let ran = self
+            .run(&[Row { name, when, then }], Order::Each, COMMAND_LIMIT)
+            .await;
+        let replies = ran.flatten()?.into_iter().collect::<Result<Vec<_>, _>>()?;
         Ok(replies[0].is_applied == Some(true))
+    }
+}
+
+/// The state that this index of the collection proves by itself.
+fn proved_by(index: &Document, collection: &str, retention: Duration) -> Option<IndexState> {
+    let name = index.get_str("name").ok()?;
+    let is_on_expiry = index.get_document("key").ok()?.keys().eq(["expiresAt"]);
+    let is_alike = is_on_expiry && !index.contains_key("partialFilterExpression");
+    if name != INDEX_NAME && !is_alike {
+        return None;
+    }
+    let kept = number(index.get("expireAfterSeconds"));
+    // The build has whole seconds.
+    let seconds = Duration::from_secs(retention.as_secs()).as_secs_f64();
+    if name == INDEX_NAME && is_alike && kept == Some(seconds) {
+        return Some(IndexState::Ready);
+    }
+    let kept = kept.map_or("never".to_owned(), |kept| format!("after {kept} s"));
+    let reason = format!(
+        "the index `{name}` removes documents {kept}, not after {seconds} s (a longer `takeover_margin` ends early); in mongosh: \
+         db.getCollection({collection:?}).dropIndex({name:?})"
+    );
+    let index = Some(name.to_owned());
+    Some(IndexState::Conflict { index, reason })
+}
+
+/// The value of a number that the server may have kept as any of its types.
+fn number(value: Option<&Bson>) -> Option<f64> {
+    match *value? {
+        Bson::Int32(number) => Some(number.into()),
+        Bson::Int64(number) => i32::try_from(number).ok().map(f64::from),
+        Bson::Double(number) => Some(number),
+        _ => None,
     }
 }
 
@@ -242,8 +201,70 @@ impl InternalLock {
 mod tests {
     use super::*;
 
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn state(index: &Document) -> &'static str {
+        match proved_by(index, "locks", DAY) {
+            Some(IndexState::Ready) => "ready",
+            Some(IndexState::Conflict { .. }) => "conflict",
+            None => "nothing",
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn no_lock_of_a_user_can_have_the_name_of_the_internal_lock() {
         assert!(crate::name::RenderedName::new(BUILD_LOCK).check().is_err());
+    }
+
+    #[test]
+    fn the_wanted_index_is_ready_whatever_the_type_of_its_numbers() {
+        for seconds in [Bson::Int32(86_400), Bson::Int64(86_400), Bson::Double(86_400.0)] {
+            for one in [Bson::Int32(1), Bson::Int64(1), Bson::Double(1.0)] {
+                let index = doc! {
+                    "v": 2, "key": { "expiresAt": one }, "name": "expiresAt_ttl", "expireAfterSeconds": &seconds,
+                };
+                assert_eq!(state(&index), "ready");
+            }
+        }
+    }
+
+    #[test]
+    fn an_index_that_the_server_would_refuse_is_a_conflict() {
+        let key = || doc! { "expiresAt": 1 };
+        for index in [
+            doc! { "key": key(), "name": "expiresAt_ttl" },
+            doc! { "key": key(), "name": "expiresAt_ttl", "expireAfterSeconds": 0 },
+            doc! { "key": key(), "name": "expiresAt_ttl", "expireAfterSeconds": f64::NAN },
+            doc! { "key": key(), "name": "expiresAt_ttl", "expireAfterSeconds": 86_400, "partialFilterExpression": {} },
+            doc! { "key": { "expiresAt": 1, "_id": 1 }, "name": "expiresAt_ttl" },
+            doc! { "key": key(), "name": "mine" },
+            doc! { "key": key(), "name": "mine", "expireAfterSeconds": 86_400 },
+        ] {
+            assert_eq!(state(&index), "conflict", "{index}");
+        }
+    }
+
+    #[test]
+    fn a_conflict_names_the_index_and_the_command_that_removes_it() {
+        let index = doc! { "key": { "expiresAt": 1 }, "name": "mine", "expireAfterSeconds": 60 };
+        let reason = "the index `mine` removes documents after 60 s, not after 86400 s (a longer `takeover_margin` ends early); \
+                      in mongosh: db.getCollection(\"locks\").dropIndex(\"mine\")";
+        let conflict = IndexState::Conflict {
+            index: Some("mine".to_owned()),
+            reason: reason.to_owned(),
+        };
+        assert_eq!(proved_by(&index, "locks", DAY), Some(conflict));
+    }
+
+    #[test]
+    fn other_indexes_prove_no_state() {
+        for index in [
+            doc! { "key": { "_id": 1 }, "name": "_id_" },
+            doc! { "key": { "lockId": 1 }, "name": "mine", "expireAfterSeconds": 86_400 },
+            doc! { "key": { "expiresAt": 1 }, "name": "mine", "partialFilterExpression": { "lockId": "" } },
+        ] {
+            assert_eq!(state(&index), "nothing", "{index}");
+        }
     }
 }

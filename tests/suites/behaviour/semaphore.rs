@@ -285,6 +285,8 @@ async fn an_attribute_takes_permits(fixture: Fixture) {
 #[tokio::test]
 async fn a_permit_is_an_ordinary_lock_document() {
     let fixture = Fixture::mongodb().await;
+    // Built before there is a collection, the TTL index needs no document of the internal lock.
+    fixture.until_indexed().await;
     let permit = fixture.provider.semaphore("s", 1).acquire().await.unwrap();
     let document = fixture.document("s\u{1f}0").await.unwrap();
     let fields = ["_id", "lockId", "acquiredAt", "expiresAt", "fencingToken"];

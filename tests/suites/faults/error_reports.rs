@@ -180,7 +180,7 @@ async fn no_text_of_the_library_has_a_dump_of_the_driver_in_it() {
 }
 
 /// A client of the application sends its events to the application only: the driver's own error is passed on when there is one,
-/// and until then the text says what the driver waits for.
+/// and until then the help says how to get it.
 #[tokio::test]
 async fn a_server_that_an_applications_client_does_not_reach_is_told_once() {
     let address = closed_address();
@@ -207,8 +207,6 @@ async fn a_server_that_an_applications_client_does_not_reach_is_told_once() {
         text.starts_with("MongoDB did not answer the acquire request within "),
         "{text}"
     );
-    let bound = "; the driver says why it finds no server after `serverSelectionTimeoutMS`";
-    assert!(text.ends_with(bound), "{text}");
     assert!(error.help().contains("serverSelectionTimeoutMS"));
     is_told_once(&error);
 }

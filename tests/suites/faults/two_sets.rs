@@ -121,7 +121,7 @@ async fn secondaries_of_two_sets_are_told_apart() {
         let error = provider.lock("nightly").try_acquire().await.err();
         let text = error.expect("it must not try a set").to_string();
         assert!(text.contains("names two replica sets"), "{text}");
-        assert!(text.contains("to another set of that name"), "{text}");
+        assert!(text.contains("to another set, `same`"), "{text}");
         provider.shutdown().await;
     }
 }

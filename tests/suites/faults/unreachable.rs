@@ -7,7 +7,9 @@ use mongodb::Client;
 use mongodb::bson::doc;
 use mongodb::error::ErrorKind;
 use mongolock::{LockError, LockProvider, distributed_lock};
-use mongolock_tests::{AMPLE, LentServer, Proxy, Server, ServerOptions, must, shared, test_db};
+use mongolock_tests::{
+    AMPLE, LentServer, Proxy, Server, ServerOptions, Set, eventually, must, shared, test_db,
+};
 use tokio::time::{Instant, sleep};
 
 use crate::{acquire_soon, assert_free, closed_address};
@@ -25,11 +27,8 @@ async fn connect(address: &str, options: &str) -> LockProvider {
 fn names(address: &str, error: &LockError) {
     let text = format!("MongoDB at {address} cannot be reached: Connection refused");
     assert_eq!(error.to_string(), text);
-    let LockError::Mongo(error) = error else {
-        panic!("{error:?}")
-    };
     assert!(
-        matches!(&*error.kind, ErrorKind::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused),
+        matches!(error, LockError::Mongo(error) if matches!(&*error.kind, ErrorKind::Io(_))),
         "{error:?}"
     );
 }
@@ -173,7 +172,7 @@ async fn a_server_without_its_replica_set_is_named_until_it_is_initiated() {
         let error = error_of_a_try(&provider).await;
         assert_eq!(
             error.to_string(),
-            format!("MongoDB at {address} has no replica set yet")
+            format!("MongoDB at {address} has no primary: no replica set yet")
         );
         assert!(error.help().contains("rs.initiate()"), "{}", error.help());
     }
@@ -182,6 +181,30 @@ async fn a_server_without_its_replica_set_is_named_until_it_is_initiated() {
     let set = doc! { "_id": "late", "members": [{ "_id": 0, "host": address }] };
     must(direct.run_command(doc! { "replSetInitiate": set }).await);
     must(must(waiting.await.expect("no panic")).release().await);
+}
+
+/// With one of two members left no primary can be elected. The other member replies to a direct connection, and takes no write.
+#[tokio::test]
+async fn a_set_without_a_primary_and_a_member_that_takes_no_writes_are_said() {
+    let set = Set::start("halved", &[doc! {}, doc! {}]).await;
+    let (down, up) = (set.address(0), set.address(1));
+    must(set.node(0).kill().await);
+    let provider = connect(&format!("{down},{up}"), "").await;
+    let said = format!("{down} (Connection refused), {up} (RsSecondary)");
+    let either = format!("{up} (RsSecondary), {down} (Connection refused)");
+    let has_none = || async {
+        let lock = provider.lock("free").acquire_timeout(Duration::from_secs(1));
+        let text = lock.acquire().await.unwrap_err().to_string();
+        [&said, &either]
+            .iter()
+            .any(|servers| text == format!("MongoDB has no primary: {servers}"))
+            .then_some(())
+    };
+    must(eventually(AMPLE, "the members", has_none).await);
+    let direct = connect(up, "directConnection=true").await;
+    let lock = direct.lock("free").acquire_timeout(Duration::from_secs(1));
+    let text = lock.acquire().await.unwrap_err().to_string();
+    assert!(text.contains("NotWritablePrimary"), "{text}");
 }
 
 async fn error_of_a_try(provider: &LockProvider) -> LockError {
@@ -199,17 +222,22 @@ async fn a_wrong_set_name_is_reported_with_the_right_one() {
     let text = format!(
         "MongoDB at {address} belongs to the replica set `mongolock`; the connection string names `other`"
     );
-    for parameters in ["replicaSet=other", "replicaSet=other&directConnection=true"] {
-        let provider = connect(address, parameters).await;
-        let begun = Instant::now();
-        // It cannot pass, so that a call which waits ends as well.
-        let lock = provider.lock("elsewhere").acquire_timeout(AMPLE);
-        let error = lock.acquire().await.unwrap_err();
-        assert_eq!(error.to_string(), text);
-        assert!(error.help().contains("`replicaSet`"), "{}", error.help());
-        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
-        assert_eq!(error_of_a_try(&provider).await.to_string(), text);
-        assert_eq!(provider.health().await.error.unwrap().to_string(), text);
+    let provider = connect(address, "replicaSet=other").await;
+    let begun = Instant::now();
+    // It cannot pass, so that a call which waits ends as well.
+    let lock = provider.lock("elsewhere").acquire_timeout(AMPLE);
+    let error = lock.acquire().await.unwrap_err();
+    assert_eq!(error.to_string(), text);
+    assert!(error.help().contains("`replicaSet`"), "{}", error.help());
+    assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+    assert_eq!(error_of_a_try(&provider).await.to_string(), text);
+    assert_eq!(provider.health().await.error.unwrap().to_string(), text);
+
+    // The driver says it of a direct connection.
+    let direct = connect(address, "replicaSet=other&directConnection=true").await;
+    let said = error_of_a_try(&direct).await.to_string();
+    for part in [address, "\"other\"", "\"mongolock\""] {
+        assert!(said.contains(part), "{said}");
     }
 }
 
