@@ -3,12 +3,13 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::lock::DistributedLock;
+use crate::lock::{DistributedLock, One};
+use crate::name::RenderedName;
 use crate::run::OnLost;
 use crate::timing::CAMPAIGN_PAUSE;
 use crate::{
-    LockAdmin, LockContext, LockError, LockEvents, LockFilter, LockInfo, LockOutput, LockProvider, LockState,
-    LossReason,
+    IntoLockName, LockAdmin, LockContext, LockError, LockEvents, LockFilter, LockInfo, LockOutput,
+    LockProvider, LockState, LossReason,
 };
 
 /// An election with one leader in all processes; made by [`LockProvider::leader`].
@@ -43,8 +44,17 @@ pub struct Leader {
     on_lost: OnLost,
 }
 
+impl LockProvider {
+    /// Makes the election of this name: its leader holds the lock of the name. The name is a value as for [`lock`](Self::lock); in
+    /// metrics and spans its template is `leader:<name>` if it has none of its own.
+    pub fn leader(&self, name: impl IntoLockName) -> Leader {
+        let name = RenderedName::new(name).or_template("leader:<name>");
+        Leader::new(self, self.of_kind(One::new(name)))
+    }
+}
+
 impl Leader {
-    pub(crate) fn new(provider: &LockProvider, lock: DistributedLock) -> Self {
+    fn new(provider: &LockProvider, lock: DistributedLock) -> Self {
         Self {
             lock: lock.acquire_timeout(None),
             admin: provider.admin(),

@@ -19,7 +19,7 @@ use crate::name::RenderedName;
 use crate::opaque::Opaque;
 use crate::options::Options;
 use crate::store;
-use crate::{IntoLockName, Leader, LockError};
+use crate::{IntoLockName, LockError};
 pub use builder::LockProviderBuilder;
 pub use health::{Health, HeldInfo, WakeUp};
 
@@ -204,13 +204,6 @@ impl LockProvider {
     /// ```
     pub fn semaphore(&self, name: impl IntoLockName, permits: u32) -> Semaphore {
         self.of_kind(Permits::new(RenderedName::new(name), permits))
-    }
-
-    /// Makes the election of this name: its leader holds the lock of the name. The name is a value as for [`lock`](Self::lock); in
-    /// metrics and spans its template is `leader:<name>` if it has none of its own.
-    pub fn leader(&self, name: impl IntoLockName) -> Leader {
-        let name = RenderedName::new(name).or_template("leader:<name>");
-        Leader::new(self, self.of_kind(One::new(name)))
     }
 
     pub(crate) fn of_kind<K: LockKind>(&self, kind: K) -> Lock<K> {
