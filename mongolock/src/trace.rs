@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use mongodb::Namespace;
 use tokio::time::Instant;
-use tracing::{debug, error, info, trace, warn};
+use tracing::{debug, info, warn};
 
-pub(crate) use self::spans::{acquire_ended, acquire_span, hold_ended, hold_span, resume_span};
+pub(crate) use self::spans::{acquire_ended, acquire_span, hold_ended, hold_span};
 use crate::error::meaning::Meaning;
 use crate::{FencingToken, LockError, LossReason, lock_id, permit_id};
 
@@ -93,18 +93,11 @@ pub(crate) fn waiting(name: &str, remaining: Option<Duration>, pause: Duration) 
     );
 }
 
-pub(crate) fn retrying(name: &str, error: &LockError, pause: Duration) {
+/// A request for these locks, of which this is the first, has failed and is repeated.
+pub(crate) fn retrying(request: &str, locks: usize, first: &str, error: &LockError, pause: Duration) {
     failure_event!(
-        event: "mongolock.retrying", "lock attempt failed, retrying", error,
-        lock.name = name, pause_ms = millis(pause)
-    );
-}
-
-/// A command with the requests of several calls has failed, and each of them goes alone.
-pub(crate) fn split(requests: usize, error: &LockError) {
-    event!(
-        debug: "mongolock.split", "a command with several requests failed, each is sent alone",
-        requests = requests, error = %error.with_cause(),
+        event: "mongolock.retrying", "a request failed, it is repeated", error,
+        request = request, locks = locks, lock.name = first, pause_ms = millis(pause)
     );
 }
 
@@ -116,38 +109,16 @@ pub(crate) fn overloaded(rejected: u64, since: Duration) {
     );
 }
 
-/// A query that looks at the locks of several waiters has failed.
-pub(crate) fn look_failed(locks: usize, first: &str, error: &LockError, pause: Duration) {
-    failure_event!(
-        event: "mongolock.retrying", "a look at awaited locks failed, it is repeated", error,
-        locks = locks, lock.name = permit_id::shown(first), pause_ms = millis(pause)
-    );
-}
-
 pub(crate) fn acquired(hold: &HoldFields<'_>) {
     hold_event!(debug: "mongolock.acquired", "lock acquired", hold, lock.owner = hold.owner());
 }
 
-/// A detached lease was resumed.
-pub(crate) fn resumed(hold: &HoldFields<'_>) {
-    hold_event!(debug: "mongolock.resumed", "detached lease resumed", hold, lock.owner = hold.owner());
-}
-
-/// The lease of a hold was detached, and nothing in this process renews it any more.
-pub(crate) fn detached(hold: &HoldFields<'_>, lock_id: &str, ttl: Duration) {
-    let owner = lock_id::owner(lock_id).unwrap_or_default();
+/// A hold has ended: its lock was released, its work marked as done, or its lease detached.
+pub(crate) fn released(hold: &HoldFields<'_>, how: &str, owner: Option<&str>) {
     hold_event!(
-        debug: "mongolock.detached", "lease detached", hold,
-        lock.owner = owner, held_ms = hold.held_ms(), ttl_ms = millis(ttl),
+        debug: "mongolock.released", "the hold has ended", hold,
+        lock.owner = owner.unwrap_or(hold.owner()), how = how, held_ms = hold.held_ms(),
     );
-}
-
-pub(crate) fn renewed(hold: &HoldFields<'_>) {
-    hold_event!(trace: "mongolock.renewed", "lease renewed", hold);
-}
-
-pub(crate) fn released(hold: &HoldFields<'_>) {
-    hold_event!(debug: "mongolock.released", "lock released", hold, held_ms = hold.held_ms());
 }
 
 /// A detached lease was released by its handle.
@@ -155,36 +126,7 @@ pub(crate) fn handle_released(id: &str, lock_id: &str) {
     let (name, permit) = (permit_id::shown(id), permit_id::number(id));
     event!(
         debug: "mongolock.released", "detached lease released",
-        lock.name = name, lock.permit = permit, lock.owner = lock_id::owner(lock_id),
-    );
-}
-
-/// The server has confirmed the mark of work that may succeed only once.
-pub(crate) fn done(hold: &HoldFields<'_>) {
-    hold_event!(
-        debug: "mongolock.done", "work done, lock marked", hold,
-        lock.owner = hold.owner(), held_ms = hold.held_ms(),
-    );
-}
-
-pub(crate) fn done_retrying(hold: &HoldFields<'_>, error: &LockError, pause: Duration) {
-    failure_event!(
-        hold_event: "mongolock.done_retrying", "the work is done, and marking the lock failed, retrying", error,
-        hold, pause_ms = millis(pause)
-    );
-}
-
-pub(crate) fn detach_retrying(hold: &HoldFields<'_>, error: &LockError, pause: Duration) {
-    failure_event!(
-        hold_event: "mongolock.detach_retrying", "detaching the lease failed, retrying", error,
-        hold, pause_ms = millis(pause)
-    );
-}
-
-pub(crate) fn done_failed(hold: &HoldFields<'_>, error: &LockError) {
-    hold_event!(
-        error: "mongolock.done_failed", "the work is done, and the lock was not marked, the work may run again", hold,
-        error = %error.with_cause(),
+        lock.name = name, lock.permit = permit, lock.owner = lock_id::owner(lock_id), how = "released",
     );
 }
 
@@ -193,14 +135,6 @@ pub(crate) fn permits_differ(name: &str, permits: u32, seen: u32) {
     event!(
         warn: "mongolock.permits_differ", "another caller of the semaphore gives a larger number of permits",
         lock.name = name, permits = permits, seen = seen,
-    );
-}
-
-/// A call with `once_per` came so close to the boundary between two periods that the next one may come in the same.
-pub(crate) fn close_to_boundary(name: &str, period: Duration) {
-    event!(
-        warn: "mongolock.close_to_boundary", "a call came within 1 % of the boundary between two periods, periods may be missed",
-        lock.name = name, period_ms = millis(period),
     );
 }
 
@@ -251,10 +185,11 @@ pub(crate) fn renewal_waiting(locks: usize, first: &str, waited: Duration) {
     );
 }
 
-pub(crate) fn release_failed(locks: usize, first: &str, error: &LockError) {
+/// The request that ends a hold was refused for good, or given up. Without its mark the work may run again.
+pub(crate) fn release_failed(request: &str, locks: usize, first: &str, error: &LockError) {
     event!(
-        warn: "mongolock.release_failed", "release failed, the leases will expire",
-        locks = locks, lock.name = permit_id::shown(first), error = %error.with_cause(),
+        warn: "mongolock.release_failed", "ending the hold failed, its leases will expire",
+        request = request, locks = locks, lock.name = permit_id::shown(first), error = %error.with_cause(),
     );
 }
 

@@ -12,13 +12,16 @@ use tracing::{Event, Metadata, Subscriber};
 /// A renewal has failed; it is repeated.
 pub(super) const RENEWAL_FAILED: &str = "mongolock.renewal_failed";
 /// A request for a mark, or for a detachment, has failed; it is repeated.
-pub(super) const MARK_FAILED: &str = "mongolock.done_retrying";
-pub(super) const DETACH_FAILED: &str = "mongolock.detach_retrying";
+pub(super) const MARK_FAILED: &str = "mark";
+pub(super) const DETACH_FAILED: &str = "detachment";
 /// A release was refused for good, or given up.
 pub(super) const RELEASE_FAILED: &str = "mongolock.release_failed";
 
+/// An event that says in its field `request` which request is repeated.
+const RETRYING: &str = "mongolock.retrying";
+
 /// The events whose errors are noted.
-const NOTED: [&str; 4] = [RENEWAL_FAILED, MARK_FAILED, DETACH_FAILED, RELEASE_FAILED];
+const NOTED: [&str; 3] = [RENEWAL_FAILED, RETRYING, RELEASE_FAILED];
 
 /// The newest error of each event of this process.
 #[derive(Clone, Default)]
@@ -59,10 +62,15 @@ impl Subscriber for Failures {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let mut said = Said(None);
+        let mut said = Said::default();
         event.record(&mut said);
-        if let Said(Some(error)) = said {
-            self.note(event.metadata().name(), error);
+        let name = match (event.metadata().name(), said.request.as_str()) {
+            (RETRYING, MARK_FAILED) => MARK_FAILED,
+            (RETRYING, DETACH_FAILED) => DETACH_FAILED,
+            (name, _) => name,
+        };
+        if let Some(error) = said.error {
+            self.note(name, error);
         }
     }
 
@@ -76,8 +84,12 @@ impl Subscriber for Failures {
     fn exit(&self, _: &Id) {}
 }
 
-/// What an event says in its field `error`.
-struct Said(Option<String>);
+/// What an event says in its fields.
+#[derive(Default)]
+struct Said {
+    error: Option<String>,
+    request: String,
+}
 
 impl Visit for Said {
     fn record_str(&mut self, field: &Field, value: &str) {
@@ -85,8 +97,10 @@ impl Visit for Said {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if field.name() == "error" {
-            self.0 = Some(format!("{value:?}"));
+        match field.name() {
+            "error" => self.error = Some(format!("{value:?}")),
+            "request" => self.request = format!("{value:?}"),
+            _ => {}
         }
     }
 }
@@ -106,5 +120,16 @@ mod tests {
         });
         assert_eq!(failures.take(RENEWAL_FAILED).as_deref(), Some("no server"));
         assert_eq!(failures.take(RENEWAL_FAILED), None);
+    }
+
+    #[test]
+    fn a_repeated_request_is_noted_by_its_kind() {
+        let failures = Failures::default();
+        tracing::subscriber::with_default(failures.clone(), || {
+            tracing::warn!(name: "mongolock.retrying", request = "acquire", error = "of a call", "it is repeated");
+            tracing::warn!(name: "mongolock.retrying", request = "mark", error = "of a mark", "it is repeated");
+        });
+        assert_eq!(failures.take(MARK_FAILED).as_deref(), Some("of a mark"));
+        assert_eq!(failures.take(DETACH_FAILED), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Callers that wait: how a call begins, and why it ends without the lock.
 
-use super::event::{Cause, Failure, Fault, Join, Notice, Report, Seen, Waiter, Wanted};
+use super::event::{Cause, Failure, Fault, Join, Notice, Seen, Waiter, Wanted};
 use super::lanes::Flight;
 use super::limits::UNANSWERED;
 use super::slab::Key;
@@ -166,10 +166,6 @@ impl<C: Clone> Core<C> {
             {
                 call.period = Some(period);
                 self.arm(Due::Call(key), period.ends);
-                if let Some(length) = once.is_close_to_boundary(server) {
-                    let name = self.rooms[room].name.clone();
-                    self.tell(Report::CloseToBoundary(name, length));
-                }
             }
         }
     }

@@ -135,13 +135,9 @@ pub(crate) enum Effect<C> {
 pub(crate) enum Report<C> {
     /// A command has failed.
     Failed(Failed<C>),
-    /// The rows of a command that has failed go alone.
-    Split(usize, Fault),
     /// Another process has the lock for which this is the first caller, for this long if its lease is not renewed, and the next
     /// command is sent after this pause.
     Waiting(C, Name, Option<Ms>, Span),
-    /// A call with periods of this length came close to the boundary between two.
-    CloseToBoundary(Name, Ms),
     /// A permit with this number is held, and the callers here give a smaller number of permits.
     PermitsDiffer(Name, u32, u32),
 }

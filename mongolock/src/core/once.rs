@@ -30,15 +30,6 @@ impl Once {
         }
     }
 
-    /// The length of the periods if this time of the server is within one percent of the boundary between two.
-    pub(super) fn is_close_to_boundary(self, server: Ms) -> Option<Ms> {
-        let Self::PerPeriod(length) = self else {
-            return None;
-        };
-        let begun = server.rem_euclid(length);
-        (begun.min(length - begun) < length / 100).then_some(length)
-    }
-
     /// The same, and the time of this process before which a time in it is not over: the command that has acquired the lock was sent then.
     pub(super) fn mark_of(self, acquired_at: Ms, sent: Time) -> (Until, Time) {
         let until = self.mark_until(acquired_at);

@@ -118,8 +118,6 @@ impl<C: Clone> Core<C> {
     fn go_apart(&mut self, now: Time, flight: &Flight, fault: &Fault) {
         if flight.lane == Lane::Renewals {
             self.report(now, flight, fault, None);
-        } else {
-            self.tell(Report::Split(flight.claims.len(), fault.clone()));
         }
         // Also after the limit at the server: those before the blocked document are applied.
         self.wait_again(now, flight, fault, !fault.kind.was_not_applied());

@@ -60,7 +60,7 @@ impl Wish<'_> {
     pub(crate) fn begin(&self, engine: &Arc<Engine>) -> Result<Call, LockError> {
         let text = |name: &RenderedName| Arc::clone(name.text());
         let name = &self.names[self.title];
-        let span = trace::acquire_span(self.names, self.title, &engine.owner);
+        let span = trace::acquire_span(name.text(), name.template(), self.names, &engine.owner);
         let wanted = match (self.permits, self.names) {
             (Some(permits), _) => Wanted::Permit(permit_id::group(name.text()), permits),
             (None, [_, _, ..]) => Wanted::All(self.names.iter().map(text).collect()),
@@ -99,7 +99,7 @@ impl Call {
             span: Span::current(),
             meter: engine.meter.of(None),
         };
-        let span = trace::resume_span(handle.name(), handle.owner());
+        let span = trace::acquire_span(handle.name(), None, &[], handle.owner());
         Self::begin(engine, about, wanted, span, is_inside_hold, OnBusy::TryOnce)
     }
 
@@ -162,13 +162,7 @@ impl Call {
     fn poll_outcome(&self, cx: &Context<'_>) -> Poll<Result<Tried, LockError>> {
         Poll::Ready(match ready!(self.lease.poll_call(cx)) {
             Ok(()) => {
-                let is_resumed = self.lease.resumes().is_some();
-                let acquired = if is_resumed {
-                    trace::resumed
-                } else {
-                    trace::acquired
-                };
-                self.lease.report(acquired);
+                self.lease.report(trace::acquired);
                 Ok(Ok(Hold::new(Arc::clone(&self.lease), Arc::clone(&self.engine))))
             }
             Err(failure) => {

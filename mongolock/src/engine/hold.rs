@@ -72,8 +72,8 @@ impl Hold {
         let ended = self.end(How::Detach, ending, discard).await;
         self.duty = Duty::Nothing;
         if ended.is_ok() {
-            let (id, ttl) = (handle.lock_id(), handle.ttl());
-            self.lease.report(|hold| trace::detached(hold, id, ttl));
+            let owner = Some(handle.owner());
+            self.lease.report(|hold| trace::released(hold, "detached", owner));
         }
         ended
     }

@@ -106,6 +106,17 @@ pub(super) enum How {
     Detach,
 }
 
+impl How {
+    /// The name of its request in errors and events.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Mark => "mark",
+            Self::Detach => "detachment",
+        }
+    }
+}
+
 impl Lease {
     pub(super) fn new(about: About) -> Arc<Self> {
         Arc::new(Self {

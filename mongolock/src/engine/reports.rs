@@ -14,13 +14,9 @@ pub(super) fn report(report: Report<Arc<Lease>>) {
             Some(lease) => lease.in_span(|| report_failed(&failed)),
             None => report_failed(&failed),
         },
-        Report::Split(number, fault) => trace::split(number, &error_of(&fault)),
         Report::Waiting(lease, name, left, pause) => {
             let left = left.map(|left| duration(left.saturating_mul(MS)));
             lease.in_span(|| trace::waiting(shown(&name), left, duration(pause)));
-        }
-        Report::CloseToBoundary(name, length) => {
-            trace::close_to_boundary(shown(&name), duration(length.saturating_mul(MS)));
         }
         Report::PermitsDiffer(name, permits, seen) => {
             trace::permits_differ(shown(&name), permits, seen.saturating_add(1));
@@ -34,16 +30,16 @@ fn report_failed(failed: &Failed<Arc<Lease>>) {
     let Some(pause) = failed.pause.map(duration) else {
         return;
     };
-    match (failed.lane, &failed.cell) {
-        (Lane::Claims, _) => trace::retrying(name, &error, pause),
-        (Lane::Looks, _) => trace::look_failed(failed.number, name, &error, pause),
+    let retrying = |request: &str| trace::retrying(request, failed.number, name, &error, pause);
+    match (
+        failed.lane,
+        failed.cell.as_ref().and_then(|lease| lease.how_it_ends()),
+    ) {
+        (Lane::Claims, _) => retrying("acquire"),
+        (Lane::Looks, _) => retrying("look"),
         (Lane::Renewals, _) => trace::renewal_failed(failed.number, name, &error),
-        (Lane::Ends, Some(lease)) => match lease.how_it_ends() {
-            Some(How::Mark) => trace::done_retrying(&lease.fields(), &error, pause),
-            Some(How::Detach) => trace::detach_retrying(&lease.fields(), &error, pause),
-            Some(How::Release) | None => {}
-        },
-        (Lane::Ends, None) => {}
+        (Lane::Ends, Some(how @ (How::Mark | How::Detach))) => retrying(how.as_str()),
+        (Lane::Ends, _) => {}
     }
 }
 

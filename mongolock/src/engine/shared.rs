@@ -107,7 +107,7 @@ fn random() -> u64 {
 
 /// Whether it is reported: a warning once for each name, for [`MOST_WARNINGS`] names at most.
 fn is_new(warned: &mut HashSet<Arc<str>>, report: &core::Report<Arc<Lease>>) -> bool {
-    let (core::Report::CloseToBoundary(name, _) | core::Report::PermitsDiffer(name, ..)) = report else {
+    let core::Report::PermitsDiffer(name, ..) = report else {
         return true;
     };
     warned.len() < MOST_WARNINGS && warned.insert(Arc::clone(name))

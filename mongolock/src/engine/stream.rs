@@ -58,7 +58,7 @@ pub(super) async fn watch(engine: Weak<Engine>, number: u32, names: Option<Vec<N
         Ok(news) => news,
         Err(error) => {
             closed.disarm();
-            let is_lasting = error.meaning().is_without_streams();
+            let is_lasting = error.is_without_streams();
             tell(Box::new(move || trace::wake_up_failed(&error)));
             present.apply(Event::Closed { is_lasting });
             return;

@@ -112,11 +112,7 @@ pub(super) fn unended(
         Ok(_) => return None,
         Err(fault) => fault.or_else(|| lease.last_fault()),
     };
-    let request = match how {
-        How::Release => "release",
-        How::Mark => "mark",
-        How::Detach => "detachment",
-    };
+    let request = how.as_str();
     let source = fault.as_ref().map(error_of);
     let no_reply = || engine.store.no_reply(request, duration(engine.now() - begun));
     let source = source.unwrap_or_else(no_reply);

@@ -5,6 +5,8 @@
 
 use super::meaning::Meaning;
 
+/// Unauthorized.
+pub(super) const UNAUTHORIZED: i32 = 13;
 pub(super) const OUT_OF_TIME: i32 = 50;
 pub(super) const OVERLOADED: i32 = 462;
 
@@ -16,7 +18,7 @@ const MEANINGS: [(i32, Meaning); 36] = [
     // UserNotFound: the user does not exist.
     (11, Meaning::LogIn),
     // Unauthorized: the user lacks a right, or nobody has logged in.
-    (13, Meaning::Right),
+    (UNAUTHORIZED, Meaning::Right),
     // TypeMismatch: a field of the document is damaged.
     (14, Meaning::WrongType),
     // AuthenticationFailed: the log-in is refused.

@@ -181,11 +181,6 @@ impl Meaning {
     pub(crate) fn is_useless(self, refused_for: Duration) -> bool {
         self.is_final() || self.is_refusal() && refused_for >= REFUSAL_LIMIT
     }
-
-    /// Whether a change stream is not available, on a standalone server or to this user.
-    pub(crate) fn is_without_streams(self) -> bool {
-        matches!(self, Self::NoStreams | Self::Right)
-    }
 }
 
 impl LockError {
@@ -194,6 +189,16 @@ impl LockError {
             Self::Mongo(error) => Meaning::of(error),
             _ => Meaning::Foreign,
         }
+    }
+
+    /// Whether there are no change streams, on a standalone server or for this user. A service that limits the number of streams refuses
+    /// one with another code.
+    pub(crate) fn is_without_streams(&self) -> bool {
+        let code = match self {
+            Self::Mongo(error) => code(error),
+            _ => None,
+        };
+        self.meaning() == Meaning::NoStreams || code == Some(codes::UNAUTHORIZED)
     }
 
     /// Whether a shutdown has ended the command.

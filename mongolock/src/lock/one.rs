@@ -116,9 +116,8 @@ impl Lock<One> {
     ///   `on_lost = "continue"`: the work may run again. An error of the body comes first.
     ///
     /// Use it for jobs whose trigger is far from a boundary between two periods: with a trigger at 00:00 UTC and a period of
-    /// a day, two days in a row can fall into one period and none into the next. A call within 1 % of a boundary is
-    /// reported once (`mongolock.close_to_boundary`). For a schedule with ticks use [`once`](Self::once), with the
-    /// scheduled time in the name.
+    /// a day, two days in a row can fall into one period and none into the next. For a schedule with ticks use
+    /// [`once_at`](Self::once_at).
     ///
     /// The provider's `min_hold` does not apply, and one of the lock itself is refused. `await_release` does not apply to
     /// marks. A call that joins an enclosing hold writes no mark.

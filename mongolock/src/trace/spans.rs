@@ -11,22 +11,19 @@ use crate::meter::AcquireOutcome;
 use crate::name::RenderedName;
 use crate::{FencingToken, LockError};
 
-/// The wait for a lock, or for several, from the call to its outcome. Of several names the title stands for all.
-pub(crate) fn acquire_span(names: &[RenderedName], title: usize, owner: &str) -> Span {
+/// The wait for a lock, or for several, or for a detached lease, from the call to its outcome. Of several names the title stands for
+/// all.
+pub(crate) fn acquire_span(
+    title: &str,
+    template: Option<&'static str>,
+    names: &[RenderedName],
+    owner: &str,
+) -> Span {
     let all = (names.len() > 1).then(|| debug(Texts(names)));
     span!(
         target: target!(), Level::DEBUG, "mongolock.acquire",
-        lock.name = &**names[title].text(), lock.names = all, lock.template = names[title].template(),
+        lock.name = title, lock.names = all, lock.template = template,
         lock.owner = owner, lock.token = Empty, waited_ms = Empty, outcome = Empty, error.type = Empty,
-    )
-}
-
-/// The resumption of a detached lease, from the call to its outcome.
-pub(crate) fn resume_span(name: &str, owner: &str) -> Span {
-    span!(
-        target: target!(), Level::DEBUG, "mongolock.resume",
-        lock.name = name, lock.owner = owner,
-        lock.token = Empty, waited_ms = Empty, outcome = Empty, error.type = Empty,
     )
 }
 

@@ -276,7 +276,6 @@ fn levels_of_events(notes: &Notes) {
     for (event, level) in [
         ("mongolock.acquired", Level::DEBUG),
         ("mongolock.waiting", Level::DEBUG),
-        ("mongolock.renewed", Level::TRACE),
         ("mongolock.released", Level::DEBUG),
         ("mongolock.index", Level::DEBUG),
     ] {
@@ -316,12 +315,24 @@ fn the_text_of_a_handle_is_in_no_event_and_no_span() {
             }
         }
     });
-    for event in ["mongolock.detached", "mongolock.resumed", "mongolock.released"] {
-        let found = &notes.events(event)[0];
-        assert_eq!(found.metadata.level(), &Level::DEBUG, "{event}");
-        assert_eq!(found.fields.0["lock.owner"], "session:1", "{event}");
+    let resumed = |event: &&NotedEvent| event.fields.0["lock.owner"] == "session:1";
+    assert!(
+        notes
+            .events("mongolock.acquired")
+            .iter()
+            .any(|event| resumed(&event))
+    );
+    let ended = notes.events("mongolock.released");
+    for how in ["detached", "released"] {
+        let is_it = |event: &&NotedEvent| event.fields.0["how"] == how && resumed(event);
+        let found = ended.iter().find(is_it).expect(how);
+        assert_eq!(found.metadata.level(), &Level::DEBUG, "{how}");
     }
-    assert_eq!(notes.spans("mongolock.resume").len(), 4);
+    assert_eq!(
+        notes.spans("mongolock.acquire").len(),
+        6,
+        "two of locks, four of leases"
+    );
     let all = notes.0.lock().unwrap();
     let events = all.events.iter().map(|event| &event.fields);
     let fields = events.chain(all.spans.iter().map(|(_, fields)| fields));
@@ -358,11 +369,12 @@ fn finished_work_is_an_event() {
         lock.acquire().await.unwrap().done().await.unwrap();
         lock.acquire().await.map(drop).unwrap_err();
     });
-    notes.assert_events("mongolock.done", Level::DEBUG, &["nightly"]);
+    let ended = notes.assert_events("mongolock.released", Level::DEBUG, &["nightly"]);
+    assert_eq!(ended[0].fields.0["how"], "done");
     let spans = notes.spans("mongolock.acquire");
     let outcomes: Vec<&str> = spans.iter().map(|span| &*span.0["outcome"]).collect();
     assert_eq!(outcomes, ["acquired", "done"]);
-    assert!(notes.events("mongolock.released").is_empty() && notes.events("mongolock.lost").is_empty());
+    assert!(notes.events("mongolock.lost").is_empty());
 }
 
 /// A mark that the server does not write at first is repeated, and one that it refuses is given up.
@@ -384,36 +396,22 @@ fn a_mark_that_is_repeated_or_given_up_is_an_event() {
         })
     };
     let notes = outcome_of(STEPPED_DOWN, "repeated");
-    let is_noted = |notes: &Notes, event| !notes.events(event).is_empty();
-    notes.assert_events("mongolock.done_retrying", Level::WARN, &["repeated"]);
-    assert!(is_noted(&notes, "mongolock.done") && !is_noted(&notes, "mongolock.done_failed"));
+    let how = |notes: &Notes| -> Vec<String> {
+        let ended = notes.events("mongolock.released").into_iter();
+        ended.map(|event| event.fields.0["how"].clone()).collect()
+    };
+    let repeated = notes.assert_events("mongolock.retrying", Level::WARN, &["repeated"]);
+    assert_eq!(repeated[0].fields.0["request"], "mark");
+    assert_eq!(how(&notes), ["done"]);
+    assert!(notes.events("mongolock.release_failed").is_empty());
     for code in [INVALID_NAMESPACE, VIEW] {
         let notes = outcome_of(code, "given up");
-        let failed = notes.assert_events("mongolock.done_failed", Level::ERROR, &["given up"]);
-        let error = &failed[0].fields.0["error"];
-        assert!(error.contains(&code.to_string()), "{error}");
-        assert!(!is_noted(&notes, "mongolock.done"));
-        assert!(is_noted(&notes, "mongolock.released"), "the lock is released");
+        let failed = notes.assert_events("mongolock.release_failed", Level::WARN, &["given up"]);
+        let fields = &failed[0].fields.0;
+        assert_eq!(fields["request"], "mark");
+        assert!(fields["error"].contains(&code.to_string()), "{fields:?}");
+        assert_eq!(how(&notes), ["released"], "the lock is released");
     }
-}
-
-/// The length of the period is chosen so that a period has just begun by the store's clock.
-#[test]
-fn a_call_close_to_a_boundary_is_reported_once() {
-    let close = async |provider: LockProvider| {
-        let clock = provider.lock("clock").await.unwrap();
-        let info = provider.admin().get(clock.name()).await.unwrap().unwrap();
-        let now = u64::try_from(info.acquired_at.timestamp_millis()).unwrap();
-        let year = 366 * 24 * 60 * 60 * 1000;
-        let periods = now / year + 1;
-        let lock = provider
-            .lock("nightly")
-            .once_per(Duration::from_millis(now / periods));
-        for _ in 0..3 {
-            lock.acquire().await.unwrap().release().await.unwrap();
-        }
-    };
-    observed(close).assert_events("mongolock.close_to_boundary", Level::WARN, &["nightly"]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("context", 273),
     ("core", 4069),
     ("engine", 2053),
-    ("error", 1058),
+    ("error", 1063),
     ("fenced", 747),
     ("guard", 182),
     ("guide", 22),
@@ -42,7 +42,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("store/memory", 221),
     ("store/mongo", 676),
     ("timing", 44),
-    ("trace", 278),
+    ("trace", 224),
 ];
 
 /// The files that are larger than [`FILE`].

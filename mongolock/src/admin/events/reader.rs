@@ -87,7 +87,7 @@ async fn report(events: Events, task: impl Future<Output = Result<(), LockError>
 
 /// Whether opening a stream again is of no use.
 fn is_final(error: &LockError) -> bool {
-    error.is_closed() || error.meaning().is_without_streams()
+    error.is_closed() || error.is_without_streams()
 }
 
 /// The task that sends what happens to locks.
@@ -114,7 +114,7 @@ impl Reader {
         self.plan.check()?;
         let mut stream = match self.open(self.plan.begin()).await {
             Ok(stream) => stream,
-            Err(error) if error.meaning().is_without_streams() && !self.plan.needs_stream() => {
+            Err(error) if error.is_without_streams() && !self.plan.needs_stream() => {
                 return self.look().await;
             }
             Err(error) => return Err(error),

@@ -24,10 +24,7 @@ impl Lease {
     /// With the age of the lease at its renewal.
     pub(super) fn report_renewed(self: &Arc<Self>, age: Span, after: &mut After) {
         let lease = Arc::clone(self);
-        after.report(move || {
-            lease.meter().record(Measure::Renewed(duration(age)));
-            lease.in_span(|| lease.report(trace::renewed));
-        });
+        after.report(move || lease.meter().record(Measure::Renewed(duration(age))));
     }
 
     pub(super) fn report_end(
@@ -43,13 +40,14 @@ impl Lease {
 
 fn tell_end(lease: &Lease, how: How, ended: &Result<Ended, Option<Fault>>) {
     lease.meter().record(Measure::HoldEnds(lease.held_for()));
+    let released = |how: &str| lease.report(|hold| trace::released(hold, how, None));
     match ended {
-        Ok(Ended::Released) => lease.report(trace::released),
+        Ok(Ended::Released) => released("released"),
         Ok(Ended::HandedOver) => {
             lease.meter().record(Measure::HandedOver);
-            lease.report(trace::released);
+            released("released");
         }
-        Ok(Ended::Marked) => lease.report(trace::done),
+        Ok(Ended::Marked) => released("done"),
         Ok(Ended::Detached) => {}
         Ok(Ended::Lost) => {
             lease.meter().record(Measure::Lost(LossReason::Gone));
@@ -57,16 +55,11 @@ fn tell_end(lease: &Lease, how: How, ended: &Result<Ended, Option<Fault>>) {
         }
         Err(fault) => {
             let error = fault.as_ref().map(error_of);
-            let error = error.unwrap_or_else(|| LockError::no_reply("release", lease.options().expiry));
-            match how {
-                How::Mark => {
-                    trace::done_failed(&lease.fields(), &error);
-                    // The work may run again, so that there is no reason to keep others waiting.
-                    if fault.as_ref().is_some_and(|fault| fault.kind.is_lasting()) {
-                        lease.report(trace::released);
-                    }
-                }
-                How::Release | How::Detach => trace::release_failed(lease.keys().len(), lease.name(), &error),
+            let error = error.unwrap_or_else(|| LockError::no_reply(how.as_str(), lease.options().expiry));
+            trace::release_failed(how.as_str(), lease.keys().len(), lease.name(), &error);
+            // The work may run again, so that there is no reason to keep others waiting.
+            if how == How::Mark && fault.as_ref().is_some_and(|fault| fault.kind.is_lasting()) {
+                released("released");
             }
         }
     }
