@@ -12,10 +12,8 @@ use std::env;
 use std::time::Duration;
 
 use mongolock::{LockError, LockProvider, distributed_lock};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
-
-/// How long an import may go on after Ctrl-C.
-const GRACE: Duration = Duration::from_secs(8);
 
 /// Returns the number of rows, or `None` if another instance is importing. `max_hold` ends an import that hangs.
 #[distributed_lock(name = "import", on_busy = "skip", max_hold = "1h", provider = locks)]
@@ -46,14 +44,15 @@ async fn main() -> anyhow::Result<()> {
         Ok(uri) => LockProvider::connect(uri).await?,
         Err(_) => LockProvider::in_memory(),
     };
+    let mut ctrl_c = signal(SignalKind::interrupt())?;
     let mut instances = JoinSet::new();
     for instance in 1..=3 {
         instances.spawn(work(locks.clone(), instance));
     }
-    tokio::signal::ctrl_c().await?;
+    ctrl_c.recv().await;
     println!("waiting for the import in progress");
-    // No other import begins. One that still runs after the grace period is cancelled at its next await point.
-    locks.shutdown_after(GRACE).await;
+    // No other import begins. One that still runs after this time is cancelled at its next await point.
+    locks.shutdown_after(Duration::from_secs(8)).await;
     instances.join_all().await;
     println!("all instances have ended");
     Ok(())
