@@ -113,7 +113,7 @@ impl MongoStore {
         let command = doc! { "listCollections": 1, "filter": { "name": self.locks.name() } };
         let listed = self.first_batch(command).await.ok()?;
         let options = listed.first()?.as_document()?.get_document("options").ok()?;
-        if options.get_bool("capped") == Ok(true) {
+        if options.get_bool("capped").is_ok_and(|is_capped| is_capped) {
             return Some(IndexState::Capped);
         }
         // The server leaves out the collation that compares texts as they are.
