@@ -5,7 +5,8 @@
 //! MONGODB_URI=mongodb://localhost cargo run -p mongolock --example cron
 //! ```
 //!
-//! The instances are jobs of one process here, and processes on different machines in production.
+//! The instances are jobs of one process here, and processes on different machines in production. A copy in `src/main.rs` needs
+//! `cargo add mongolock anyhow chrono croner tokio-cron-scheduler tokio --features tokio/full`.
 
 use std::env;
 use std::time::Duration;

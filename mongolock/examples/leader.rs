@@ -6,6 +6,7 @@
 //!
 //! Start it in two terminals. End the leader with Ctrl-C: the other process leads at once. Kill it with `kill -9`: the
 //! other process leads after the expiry of 10 s. Without `MONGODB_URI` the lock is kept in memory, so this process leads.
+//! A copy in `src/main.rs` needs `cargo add mongolock anyhow tokio --features tokio/full`.
 
 use std::env;
 use std::time::Duration;
