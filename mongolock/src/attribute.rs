@@ -135,6 +135,18 @@ pub trait ProviderValue: AsRef<LockProvider> {}
 #[diagnostic::do_not_recommend]
 impl<T: AsRef<LockProvider> + ?Sized> ProviderValue for T {}
 
+/// The value of `once_at`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a scheduled time",
+    label = "`once_at` must be a `SystemTime`, or convert into one",
+    note = "a `SystemTime` and a `DateTime<Utc>` of `chrono` are scheduled times; write `once_at = UNIX_EPOCH + Duration::from_secs(seconds)` for a number of seconds"
+)]
+pub trait TickValue: Clone + Into<SystemTime> {}
+
+// The error is about this trait, and not about the one that it is made of.
+#[diagnostic::do_not_recommend]
+impl<T: Clone + Into<SystemTime>> TickValue for T {}
+
 /// What an annotated function acquires.
 #[derive(Debug)]
 pub enum Names {
@@ -210,7 +222,7 @@ impl Call {
     }
 
     /// Sets `once_at`. The function can still move its argument.
-    pub fn once_at<T: Clone + Into<SystemTime>>(mut self, tick: &T) -> Self {
+    pub fn once_at<T: TickValue>(mut self, tick: &T) -> Self {
         self.tick = Some(tick.clone().into());
         self.once()
     }

@@ -22,7 +22,7 @@ impl World<'_> {
         self.judge_gaps();
         let now = self.now;
         self.network
-            .retain(|message| !message.is_command() || now - message.sent < self.setup.latest);
+            .retain(|message| !message.is_command() || message.until > now);
         // The engines end what has had no reply.
         let (over, kept): (Vec<Kept>, _) = self.kept.iter().partition(|kept| kept.until <= now);
         self.kept = kept;

@@ -29,8 +29,9 @@ pub(crate) struct Message {
     pub(crate) process: usize,
     /// The command that it is or replies to.
     pub(crate) flight: Key,
-    /// When that was sent.
+    /// When that was sent, and before when it takes effect, or never.
     pub(crate) sent: Time,
+    pub(crate) until: Time,
     /// The callers that have begun later, as bits: its reply says nothing to them.
     pub(crate) too_old_for: u8,
     /// The driver has sent it twice, and this copy has no reply.
@@ -98,6 +99,7 @@ impl Hash for Message {
             self.process,
             self.flight,
             self.sent,
+            self.until,
             self.too_old_for,
             self.is_copy,
         )

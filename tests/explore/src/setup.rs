@@ -30,8 +30,8 @@ pub(crate) struct Setup {
     pub(crate) most_end: Span,
     /// Whether a command may arrive when its claim was won and released: then that has the lock for one lease, without a user.
     pub(crate) has_ghosts: bool,
-    /// A command takes effect within this time, or never.
-    pub(crate) latest: Span,
+    /// Whether a command takes effect within its limit after its end in the process, or never; else it may within [`LATEST`].
+    pub(crate) is_in_limit: bool,
 }
 
 /// One caller and what it does.
@@ -267,7 +267,7 @@ impl Setup {
             again: false,
             most_free: most_free(&processes, &faults),
             most_end: most_end(&faults),
-            latest: 85_000 * MS,
+            is_in_limit: false,
             has_ghosts: faults.doubled > 0 || faults.unclear > 0 && faults.slow > 0,
             processes,
         }

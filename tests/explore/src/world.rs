@@ -18,6 +18,9 @@ use crate::transaction::Transaction;
 /// A time in 1970 at which each run begins: a period of work that may succeed once in each ends 100 ms later.
 const BEGIN: Time = Time(1_000_001_900 * MS);
 
+/// The time within which a late command takes effect, or never.
+const LATEST: i64 = 85_000 * MS;
+
 /// For how long a detached lease lasts.
 const TTL: Ms = 30_000;
 
@@ -177,7 +180,12 @@ impl<'a> World<'a> {
             }
             Effect::Notify(cell, notice) => self.notified(number, cell, notice),
             Effect::Watch(filter, names) => {
-                self.post(number, Key::NONE, Body::Watch(filter, names.map(Into::into)));
+                self.post(
+                    number,
+                    Key::NONE,
+                    LATEST,
+                    Body::Watch(filter, names.map(Into::into)),
+                );
             }
             Effect::Unwatch => {
                 let process = self.process(number);
@@ -207,14 +215,20 @@ impl<'a> World<'a> {
             until,
             is_look,
         });
-        self.post(number, flight, body);
+        let latest = if self.setup.is_in_limit {
+            limit + NO_REPLY + limit
+        } else {
+            LATEST
+        };
+        self.post(number, flight, latest, body);
     }
 
-    fn post(&mut self, process: usize, flight: Key, body: Body) {
+    fn post(&mut self, process: usize, flight: Key, latest: i64, body: Body) {
         self.network.push(Message {
             process,
             flight,
             sent: self.now,
+            until: self.now + latest,
             too_old_for: 0,
             is_copy: false,
             body,

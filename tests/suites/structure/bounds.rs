@@ -37,7 +37,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("protocol", 532),
     ("provider", 514),
     ("run", 568),
-    ("single files", 1020),
+    ("single files", 1029),
     ("store", 2488),
     ("store/memory", 221),
     ("store/mongo", 676),

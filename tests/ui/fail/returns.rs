@@ -99,4 +99,7 @@ async fn once_per_with_another_error() -> Result<BTreeMap<u64, String>, std::io:
     Ok(BTreeMap::new())
 }
 
+#[distributed_lock(name = "job", once_at = tick)]
+async fn a_number_is_no_tick(tick: u64) -> Result<(), LockError> { Ok(()) }
+
 fn main() {}
