@@ -23,7 +23,7 @@ use crate::LockError;
     label = "cannot carry a `mongolock::LockError`",
     note = "return a `Result<_, E>` where `E: From<mongolock::LockError>`: add a variant `Lock(#[from] mongolock::LockError)` to `E`, or return `anyhow::Result`; in place of an error type of another crate, return a type of your own that converts into it, or lock a function below and convert its error",
     note = "a type of your own that is not a `Result` implements `mongolock::LockOutput`",
-    note = "an endless body needs its type: `async |lock| -> Result<(), LockError> { loop { .. } }`"
+    note = "an endless body needs its type: `async |lock| -> Result<(), LockError> {{ loop {{ .. }} }}`"
 )]
 pub trait LockOutput: Sized {
     /// The value of a successful call. With `on_busy = "skip"` it must implement [`Skipped`].
