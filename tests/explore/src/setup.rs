@@ -30,8 +30,8 @@ pub(crate) struct Setup {
     pub(crate) most_end: Span,
     /// Whether a command may arrive when its claim was won and released: then that has the lock for one lease, without a user.
     pub(crate) has_ghosts: bool,
-    /// Whether a command takes effect within its limit after its end in the process, or never; else it may within [`LATEST`].
-    pub(crate) is_in_limit: bool,
+    /// A command takes effect within this time, or never; `None`: within its limit after its end in the process.
+    pub(crate) latest: Option<Span>,
 }
 
 /// One caller and what it does.
@@ -155,6 +155,9 @@ impl Faults {
     }
 }
 
+/// The time within which a late command takes effect: it may stay in the server for a minute.
+pub(crate) const LATEST: Span = 85_000 * MS;
+
 /// A caller that waits for a lock without a limit.
 pub(crate) const PLAIN: Caller = Caller {
     wants: Wants::Locks(&["n"]),
@@ -267,7 +270,7 @@ impl Setup {
             again: false,
             most_free: most_free(&processes, &faults),
             most_end: most_end(&faults),
-            is_in_limit: false,
+            latest: Some(LATEST),
             has_ghosts: faults.doubled > 0 || faults.unclear > 0 && faults.slow > 0,
             processes,
         }

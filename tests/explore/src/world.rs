@@ -12,14 +12,11 @@ use crate::network::{Body, Cell, Message, Role};
 use crate::process::{Awaited, Before, Holds, Phase, Process, State, Waits};
 use crate::protocol::text::mark_of;
 use crate::protocol::{Document, LockId, Ms, Name};
-use crate::setup::{Caller, Faults, Finish, Setup, Start, Wants};
+use crate::setup::{Caller, Faults, Finish, LATEST, Setup, Start, Wants};
 use crate::transaction::Transaction;
 
 /// A time in 1970 at which each run begins: a period of work that may succeed once in each ends 100 ms later.
 const BEGIN: Time = Time(1_000_001_900 * MS);
-
-/// The time within which a late command takes effect, or never.
-const LATEST: i64 = 85_000 * MS;
 
 /// For how long a detached lease lasts.
 const TTL: Ms = 30_000;
@@ -215,11 +212,7 @@ impl<'a> World<'a> {
             until,
             is_look,
         });
-        let latest = if self.setup.is_in_limit {
-            limit + NO_REPLY + limit
-        } else {
-            LATEST
-        };
+        let latest = self.setup.latest.unwrap_or(limit + NO_REPLY + limit);
         self.post(number, flight, latest, body);
     }
 

@@ -29,7 +29,7 @@ impl List {
             // One that arrives within the server's limit after its end in the process is released after that.
             let case = self.add(processes, "late*8 cancel");
             case.name.push_str(" within its limit");
-            case.setup.is_in_limit = true;
+            case.setup.latest = None;
         }
         self.each(&["lock-long", "lock-long lock-long"], &[&["late*8 cancel"]]);
     }
