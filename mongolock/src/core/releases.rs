@@ -238,8 +238,7 @@ impl<C: Clone> Core<C> {
         let claim = &mut self.claims[key];
         let at = claim.dead_at;
         if claim.flights == 0 && at <= now {
-            // The last release, unless its lease is long: what comes later keeps the lock for one lease at most.
-            claim.is_unclear = claim.is_long() && claim.sent + limits::RELEASED_AGAIN > now;
+            // The reply to this release is the first one that can end it: that to an earlier release may come after this.
             self.release(now, key, None, false);
         } else if claim.flights == 0 {
             self.arm(Due::Claim(key), at);
