@@ -73,7 +73,7 @@ async fn an_error_of_the_driver_is_told_once_and_keeps_its_kind() {
     let command = |code| FailPoint::on(&["findAndModify"]).always().error_code(code);
     for (code, name) in [(13, "Unauthorized"), (STEPPED_DOWN, "PrimarySteppedDown")] {
         let _point = fail(&db, command(code)).await;
-        let error = error_within(&provider, 300).await;
+        let error = error_within(&provider, 1500).await;
         let text = format!("MongoDB refused an operation (error {code}, {name})");
         assert_eq!(error.to_string(), text);
         assert!(
@@ -87,7 +87,7 @@ async fn an_error_of_the_driver_is_told_once_and_keeps_its_kind() {
         .always()
         .write_concern_error(64, "waiting timed out");
     let point = fail(&db, unconfirmed).await;
-    let error = error_within(&provider, 300).await;
+    let error = error_within(&provider, 1500).await;
     point.clear().await.unwrap();
     assert!(
         error
@@ -99,7 +99,7 @@ async fn an_error_of_the_driver_is_told_once_and_keeps_its_kind() {
     is_told_once(&error);
 
     let point = fail(&db, FailPoint::on(&["findAndModify"]).always().close_connection()).await;
-    let error = error_within(&provider, 300).await;
+    let error = error_within(&provider, 1500).await;
     point.clear().await.unwrap();
     assert_eq!(error.to_string(), "the connection to MongoDB failed");
     // The release of an earlier call, which is repeated, may have been cut off.
