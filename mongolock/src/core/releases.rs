@@ -238,7 +238,7 @@ impl<C: Clone> Core<C> {
         let claim = &mut self.claims[key];
         let at = claim.dead_at;
         if claim.flights == 0 && at <= now {
-            // The reply to this release is the first one that can end it: that to an earlier release may come after this.
+            // An earlier release may still get its reply. Only one that was sent since then ends the claim.
             self.release(now, key, None, false);
         } else if claim.flights == 0 {
             self.arm(Due::Claim(key), at);

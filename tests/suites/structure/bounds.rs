@@ -23,7 +23,7 @@ const ROOMS: &[(&str, usize)] = &[
     ("blocking", 157),
     ("commit", 256),
     ("context", 273),
-    ("core", 4069),
+    ("core", 4053),
     ("engine", 2053),
     ("error", 1063),
     ("fenced", 747),
