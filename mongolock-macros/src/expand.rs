@@ -255,10 +255,9 @@ fn rendered_name(lock: &Lock, name: &LockName) -> TokenStream {
         }
         // The value lives in this statement only, so a borrow in it is not part of the future.
         LockName::Value(value) => {
-            let (start, end) = first_and_last_span(value);
+            let (start, _) = first_and_last_span(value);
             let declared = quote_spanned!(start=> #private::declared_lock_name);
-            let and = Token![&](start);
-            let argument = group_at(end, Delimiter::Parenthesis, quote!(#and #value));
+            let argument = by_reference(value);
             quote!(#declared #argument)
         }
     }
