@@ -11,6 +11,7 @@ mod detached;
 mod ends;
 mod error_reports;
 mod exempt_client;
+mod failover;
 mod full_disk;
 mod gathered;
 mod handed_over;
