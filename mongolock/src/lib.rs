@@ -1,5 +1,5 @@
-//! Distributed locks on MongoDB: put [`#[distributed_lock]`](macro@distributed_lock) on an `async fn`, and across all
-//! processes that share a MongoDB only one call per lock name runs at a time.
+//! Distributed locks on MongoDB: put [`#[distributed_lock]`](macro@distributed_lock) on an `async fn`, and only one
+//! call per lock name runs at a time, across all processes that share a MongoDB database.
 //!
 //! ```no_run
 //! use mongodb::bson::{Document, doc};
@@ -34,10 +34,10 @@
 //! }
 //! ```
 //!
-//! A lock is a lease. It is renewed while the function runs, and expires on its own if the process crashes. If it cannot be
-//! renewed, the function is cancelled and the call returns [`LockError::Lost`]. Every acquisition has a greater
-//! [`FencingToken`], by which data refuses the write of a process that was paused and has not noticed its loss. The page on
-//! [leases](guide::leases) has what is guaranteed, and what is not.
+//! A lock is a lease. It is renewed while the function runs, and expires on its own if the process crashes. If it
+//! cannot be renewed, the function is cancelled and the call returns [`LockError::Lost`]. Every acquisition has a
+//! greater [`FencingToken`], with which your data can refuse the write of a stale holder: a process that was paused and
+//! has not noticed the loss of its lock. The page on [leases](guide::leases) says what is guaranteed, and what is not.
 //!
 //! # Where to begin
 //!
@@ -46,11 +46,11 @@
 //! | [`distributed_lock`](macro@distributed_lock) | the attribute, with all its arguments |
 //! | [`derive(LockName)`](derive@LockName) | lock names that are declared once and proved to differ |
 //! | [`LockProvider`] | where the locks are kept: [`connect`](LockProvider::connect), [`in_memory`](LockProvider::in_memory) for tests; its [builder](LockProviderBuilder) has the defaults |
-//! | [`DistributedLock`], [`LockSet`], [`Semaphore`] | a lock, several ones all or nothing, up to N permits; awaiting them gives a [`LockGuard`] or a [`Permit`]; all are one type, [`Lock`] |
+//! | [`DistributedLock`], [`LockSet`], [`Semaphore`] | one lock; several locks, all or nothing; up to N permits. Await one to get a [`LockGuard`] or a [`Permit`]. All three are one type, [`Lock`] |
 //! | [`Leader`] | an election: one leader in all processes |
-//! | [`LockContext`] | the hold around the running code: its token, its loss, commits that are made only under the lock |
+//! | [`LockContext`] | the hold of the running code: its token, whether it is lost, commits that take effect only under the lock |
 //! | [`FencedCollection`], [`Fenced`] | data that refuses stale writes |
-//! | [`LeaseHandle`] | a lock that outlives its process |
+//! | [`LeaseHandle`] | a lock that stays held without a process |
 //! | [`LockError`] | one short fact; [`help`](LockError::help) says what to do |
 //! | [`LockAdmin`] | what all processes hold, and forced releases |
 //! | [`blocking`] | the same locks for programs without async code |
@@ -68,21 +68,21 @@
 //!
 //! | feature | what it does |
 //! |---|---|
-//! | `bson-2` (default), `bson-3` | the driver's feature of that name: which version of bson its types are of; without the default features choose one |
+//! | `bson-2` (default), `bson-3` | the driver's feature of that name, which chooses the version of the crate `bson`; without the default features choose one |
 //! | `rustls-tls` (default), `openssl-tls` | the driver's TLS implementation; one of them must be on |
 //! | `dns-resolver` (default) | addresses that begin with `mongodb+srv` |
 //! | `metrics` | counters, gauges and histograms for the crate `metrics`: see [observing](guide::observing#metrics) |
 //!
-//! Spans and events of [`tracing`] need no feature. All have the target `mongolock`; names and fields are stable, and nothing
-//! is reported at `info` or above while all goes well.
+//! Spans and events of [`tracing`] need no feature. All have the target `mongolock`; names and fields are stable, and
+//! nothing is reported at `info` or above in normal operation.
 //!
 //! # Versions
 //!
 //! Rust 1.89 or later; raising it is a minor change. The driver `mongodb` 3.9.1 or later. MongoDB 4.4.2 or later, preferably a
 //! replica set: [which versions were run](guide::production#server-versions).
 
-// The documentation says which items need a feature: rustdoc labels each item under a `cfg` by itself. No public item is
-// under one so far: the features choose TLS, bson and metrics behind the same interface.
+// On docs.rs rustdoc labels each item that needs a feature. No public item needs one so far: the features choose TLS,
+// bson and metrics behind the same interface.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod admin;
@@ -180,10 +180,10 @@ pub mod fuzzing {
                 let again: crate::LeaseHandle = handle.text().parse().expect("it was read before");
                 assert_eq!((again.lock_id(), again.ids()), (handle.lock_id(), handle.ids()));
                 assert!(!format!("{handle:?}").contains(text));
-                // The times can be added to a date and to a moment.
+                // The times can be added to an `Instant`.
                 let _ = std::time::Instant::now() + handle.ttl() + handle.min_hold();
             }
-            // Only what looks like a handle is one's secret: any other text can be a part of the message itself.
+            // Only a text that looks like a handle is secret: any other text can be a part of the message itself.
             Err(error) if text.starts_with("mlh1.") && text.len() > 24 => {
                 assert!(!error.to_string().contains(text))
             }
