@@ -123,7 +123,8 @@ impl<C: Clone> Core<C> {
         let left = sight.left().unwrap_or(rules.expiry).min(rules.expiry);
         let lease = Lease {
             until: flight.sent + relied_on(left),
-            renew_at: flight.sent + rules.renew_every * MS,
+            // What is left after a copy may be less than the time between two renewals.
+            renew_at: flight.sent + (left - (rules.expiry - rules.renew_every)) * MS,
             renewable_until: Time::NEVER,
             may_last: now - flight.sent > limits::SLOW,
             is_blocked: false,
