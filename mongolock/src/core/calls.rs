@@ -59,10 +59,16 @@ impl<C: Clone> Core<C> {
             let is_reported = self.stream.reports(room.filter);
             room.pause_until = now + if is_reported { room.time_slot(0.0) } else { 0 };
         }
+        let room = call.room;
+        let key = self.add_call(now, call);
+        self.rooms[room].queue.push_back(key);
+        key
+    }
+
+    pub(super) fn add_call(&mut self, now: Time, call: Call<C>) -> Key {
         let (due, _) = call.caller.limit(now);
         self.asking += usize::from(call.can_end_by_reply());
         let key = self.calls.insert(call);
-        room.queue.push_back(key);
         self.arm(Due::Call(key), due);
         key
     }
@@ -107,7 +113,7 @@ impl<C: Clone> Core<C> {
             Stage::Asking if turn.flights > 0 => Some(Some(room.asked)),
             Stage::Asking => Some(None),
             // It waits for the reply to the release.
-            Stage::Releasing(_) => Some(Some(room.used)),
+            Stage::Ending(ref closing) if closing.is_release() => Some(Some(room.used)),
             _ => None,
         });
         let silent_for = match asked {

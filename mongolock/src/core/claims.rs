@@ -5,7 +5,7 @@ use super::lanes::Flight;
 use super::limits;
 use super::once::Once;
 use super::slab::Key;
-use super::state::{Claim, Core, Lease, Phase, Stage};
+use super::state::{Claim, Closing, Core, Lease, Phase, Stage};
 use super::time::{MS, Span, Time};
 use crate::protocol::{Ms, Reply, Sight, Until};
 
@@ -22,21 +22,9 @@ pub(super) fn margin(lasts: Ms) -> Span {
 impl<C: Clone> Core<C> {
     /// A command has ended: what it was sent for is under way no longer.
     pub(super) fn lands(&mut self, now: Time, flight: &Flight, key: Key, fault: Option<&Fault>) {
-        let is_unclear = fault.is_some_and(|fault| fault.kind.is_unclear());
         if let Some(claim) = self.claims.get_mut(key) {
-            claim.landed(now, flight, fault, is_unclear);
+            claim.landed(now, flight, fault);
         }
-    }
-
-    /// The same of a part of a lease that a resumption has not got, and whether it is one.
-    pub(super) fn lands_missed(&mut self, now: Time, flight: &Flight, key: Key, reply: &Reply) -> bool {
-        let claim = self.claims.get(key);
-        let is_missed =
-            claim.is_some_and(|claim| claim.resumes.is_some() && claim.own_sight(reply).is_none());
-        if is_missed {
-            self.lands(now, flight, key, None);
-        }
-        is_missed
     }
 
     /// What a command says of one claim.
@@ -54,6 +42,7 @@ impl<C: Clone> Core<C> {
         match (flight.lane, reply) {
             (Lane::Claims, Ok(reply)) => self.claim_replied(now, flight, key, reply),
             (Lane::Claims, Err(fault)) => self.claim_failed(now, flight, key, fault),
+            (Lane::Ends, _) if self.claims[key].closing_mut().is_some_and(Closing::was_earlier) => {}
             (Lane::Ends, Ok(reply)) => self.end_replied(now, flight.sent, key, reply),
             (Lane::Ends, Err(fault)) => self.end_failed(now, key, fault),
             (Lane::Renewals, Ok(reply)) => self.renewal_replied(now, flight, key, reply),
@@ -89,7 +78,7 @@ impl<C: Clone> Core<C> {
             }
             // An operator has released the lock, and a late claim has acquired it again, with other tokens.
             (Stage::Held(..), Some((_, last))) if last > claim.last => self.lose(now, key, Loss::Gone),
-            (Stage::Releasing(closing), Some(_)) => closing.is_acquired_again = true,
+            (Stage::Ending(closing), Some((_, last))) => closing.is_acquired_again |= last > claim.last,
             (Stage::Released, Some(_)) => self.release(now, key, None, false),
             (Stage::Released, None) => self.end_released(now, Time::LONG_AGO, key),
             _ => {}
@@ -195,7 +184,8 @@ impl<C> Claim<C> {
     }
 
     /// A command has had its reply, or has ended without one: what the driver has sent by now ends at the server by its limit.
-    pub(super) fn landed(&mut self, now: Time, flight: &Flight, fault: Option<&Fault>, is_unclear: bool) {
+    fn landed(&mut self, now: Time, flight: &Flight, fault: Option<&Fault>) {
+        let is_unclear = fault.is_some_and(|fault| fault.kind.is_unclear());
         match (flight.lane, fault) {
             (Lane::Claims, _) => {
                 self.flights -= 1;
@@ -203,8 +193,9 @@ impl<C> Claim<C> {
                     (self.is_unclear, self.dead_at) = (true, self.dead_at.max(now + flight.limit));
                 }
             }
-            (Lane::Ends, Some(fault)) => {
-                if let Some(closing) = self.closing_mut() {
+            (Lane::Ends, fault) => {
+                self.ends -= 1;
+                if let (Some(closing), Some(fault)) = (self.closing_mut(), fault) {
                     // What was never applied is no earlier release.
                     closing.tries = closing.tries.saturating_sub(u8::from(!is_unclear));
                     closing.fault = Some(fault.clone());

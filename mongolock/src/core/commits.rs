@@ -27,7 +27,7 @@ use super::event::{Ended, Hold, Loss, Notice};
 use super::lanes::Flight;
 use super::limits::{LIMIT, NO_REPLY};
 use super::slab::Key;
-use super::state::{Core, Due, Postponed, Unknown};
+use super::state::{Core, Due, Postponed, Set, Stage, Unknown};
 use super::time::{MS, Time};
 use crate::protocol::{Reply, Until};
 
@@ -94,7 +94,7 @@ impl<C: Clone> Core<C> {
             }
             match was_made {
                 _ if !marks => {}
-                Some(true) => self.finish(now, key, Ok(Ended::Marked)),
+                Some(true) => self.marked(now, key),
                 Some(false) if is_missed => self.renew(key),
                 Some(false) => {}
                 None => self.ask_for_commit(now, key, awaited.take()),
@@ -104,6 +104,23 @@ impl<C: Clone> Core<C> {
             }
         }
         self.notify(awaited, Notice::Committed(Err(None)));
+    }
+
+    /// A transaction has marked the work, which ends the hold; of a set that of all its locks.
+    fn marked(&mut self, now: Time, key: Key) {
+        let claim = &self.claims[key];
+        let (room, set) = (claim.room, claim.set);
+        if let Stage::Held(cell, _) = &claim.stage {
+            let cell = cell.clone();
+            if let Some(set) = set.filter(|set| self.sets.get(*set).is_some_and(Set::has_some)) {
+                self.sets.remove(set);
+            }
+            self.notify(cell, Notice::Ended(Ok(Ended::Marked)));
+        }
+        self.leave_commits(now, key, Ended::Marked);
+        self.end_released(now, now, key);
+        self.pass_turn(now, room, key);
+        self.touch(now, room);
     }
 
     fn claims_after(&self, set: Key) -> Vec<Key> {
@@ -153,7 +170,7 @@ impl<C: Clone> Core<C> {
         let claim = &mut self.claims[key];
         if claim.is_marked_by(reply) {
             self.commit_decided(flight, key, true);
-            self.finish(now, key, Ok(Ended::Marked));
+            self.marked(now, key);
         } else if !(claim.commits.open > 0 && claim.commits.marks) {
             self.lose(now, key, Loss::Gone);
         } else if let Some(lease) = claim.lease_mut() {

@@ -319,17 +319,6 @@ impl FaultKind {
         matches!(self, Self::Lasting | Self::Damaged)
     }
 
-    /// Whether it was not applied and will not be.
-    pub(super) fn was_not_applied(self) -> bool {
-        matches!(
-            self,
-            Self::NotApplied
-                | Self::Unreachable {
-                    may_be_applied: false
-                }
-        )
-    }
-
     /// Whether the command may have been applied, or may be yet.
     pub(super) fn is_unclear(self) -> bool {
         matches!(

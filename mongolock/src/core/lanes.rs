@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::event::Lane;
-use super::limits::{LIMIT, LIMIT_TOGETHER, LIMITS};
+use super::limits::{LIMIT, LIMIT_TOGETHER, LIMITS, PLACE};
 use super::slab::Key;
 use super::time::{Span, Time};
 use crate::protocol::Order;
@@ -40,8 +40,6 @@ pub(super) struct Flight {
     pub(super) order: Order,
     /// Whether it has one of the places for what goes alone.
     pub(super) is_alone: bool,
-    pub(super) has_place: bool,
-    pub(super) due: Option<Time>,
 }
 
 impl Flight {
@@ -57,9 +55,12 @@ impl Flight {
             limit: limit.min(LIMITS[lane as usize]),
             order,
             is_alone,
-            has_place: true,
-            due: None,
         }
+    }
+
+    /// When it leaves its place to others. Its end comes in any case: the engine ends it after its limit.
+    pub(super) fn leaves_at(&self) -> Time {
+        self.sent + PLACE
     }
 }
 

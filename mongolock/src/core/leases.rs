@@ -222,11 +222,10 @@ impl<C: Clone> Core<C> {
         match claim.stage {
             Stage::Asking => self.asking_due(now, key),
             Stage::Held(..) => self.lease_due(now, key),
-            Stage::Renaming(..) => {
+            Stage::Ending(_) => {
                 self.lease_due(now, key);
                 self.end_due(now, key);
             }
-            Stage::Releasing(..) => self.end_due(now, key),
             Stage::Released => self.released_due(now, key),
         }
     }

@@ -11,11 +11,12 @@
 //! | all that is known: calls, rooms, claims, sets | `state.rs` |
 //! | callers that wait, and why they end | `calls.rs` |
 //! | when the first caller of a lock asks | `rooms.rs` |
-//! | what replies and the change stream say of a lock that others have | `news.rs`, `order.rs`, `stream.rs` |
+//! | what replies and events say of a lock that others have | `news.rs`, `order.rs` |
+//! | the change stream | `stream.rs` |
 //! | the replies to claims | `claims.rs` |
 //! | holds: delivery, hand-over, renewal, loss | `leases.rs` |
-//! | releases, also of claims that may be late | `releases.rs` |
-//! | marks, detachment, resumption | `renaming.rs`, `resuming.rs`, `once.rs` |
+//! | releases, also of claims that may be late, marks, detachment | `releases.rs`, `once.rs` |
+//! | resumption | `resuming.rs` |
 //! | transactions under a hold | `commits.rs` |
 //! | several locks, and permits | `sets.rs`, `permits.rs`, `permit_list.rs` |
 //! | which command is sent when, with which rows, and what its failure means | `lanes.rs`, `places.rs`, `sending.rs`, `replies.rs` |
@@ -25,11 +26,9 @@ mod calls;
 mod claims;
 mod commits;
 mod event;
-mod facts;
 mod lanes;
 mod leases;
 pub(crate) mod limits;
-mod listening;
 mod news;
 mod once;
 mod order;
@@ -37,7 +36,6 @@ mod permit_list;
 mod permits;
 mod places;
 mod releases;
-mod renaming;
 mod replies;
 mod resuming;
 mod rooms;
@@ -61,7 +59,7 @@ pub(crate) use state::{Conf, Core, Luck};
 pub(crate) use time::{MS, Span, Time};
 
 use limits::AT_ONCE;
-use state::{Due, Phase};
+use state::{Closing, Due, End, Phase, Stage};
 
 impl<C: Clone> Core<C> {
     /// Takes an event. A call that waits gets a key.
@@ -114,8 +112,6 @@ impl<C: Clone> Core<C> {
                 Due::Call(key) => self.call_due(now, key),
                 Due::Claim(key) => self.claim_due(now, key),
                 Due::Room(key) => self.touch(now, key),
-                // It leaves its place to others. Its end comes in any case: the engine ends it after its limit.
-                Due::Flight(key) => self.flights[key].has_place = false,
                 Due::Lanes => {}
                 Due::Stream => self.open_stream(now),
             }
@@ -130,17 +126,62 @@ impl<C: Clone> Core<C> {
                 self.fail_call(now, call, Cause::ShutDown);
             }
         }
-        for claim in self.claims.keys() {
-            let set = self.claims.get(claim).and_then(|claim| self.sets.get(claim.set?));
-            if set.is_some_and(|set| is_closed || !set.caller.is_inside_hold) {
-                self.fail_resumption(now, claim, Cause::ShutDown);
-            }
-        }
         if !is_closed {
             return;
         }
         for claim in self.claims.keys() {
             self.lose(now, claim, Loss::ShutDown);
         }
+    }
+}
+
+/// What the engine may ask.
+impl<C: Clone> Core<C> {
+    /// The cells of the present holds; that of a set for each of its locks.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = &C> {
+        self.claims.iter().filter_map(|(_, claim)| match &claim.stage {
+            Stage::Held(cell, _) => Some(cell),
+            _ => None,
+        })
+    }
+
+    /// The cell of this process's hold of a lock, or of a permit of a semaphore.
+    pub(crate) fn holder_of(&self, name: &str) -> Option<&C> {
+        let room = &self.rooms[*self.names.get(name)?];
+        room.claims.iter().find_map(|key| match &self.claims[*key].stage {
+            Stage::Held(cell, _) => Some(cell),
+            _ => None,
+        })
+    }
+
+    /// Whether a change stream is open.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.stream.is_open()
+    }
+
+    /// Whether a call fails because the provider shuts down.
+    pub(crate) fn refuses(&self, is_inside_hold: bool) -> bool {
+        match self.phase {
+            Phase::Open => false,
+            Phase::Draining => !is_inside_hold,
+            Phase::Closed => true,
+        }
+    }
+
+    /// Whether a resumption of the lease with this id has been given up, and the lease may not have its id back yet.
+    pub(crate) fn gives_back(&self, lease_id: &str) -> bool {
+        self.claims.iter().any(|(_, claim)| {
+            let resumes = claim.resumes.as_ref().is_some_and(|(id, _)| &**id == lease_id);
+            // It was given back before its last command has arrived.
+            let may_come = matches!(claim.stage, Stage::Released) && claim.flights > 0;
+            resumes && (may_come || matches!(claim.stage, Stage::Ending(_)))
+        })
+    }
+
+    /// Whether the mark of a work that is done is not confirmed yet.
+    pub(crate) fn has_marks(&self) -> bool {
+        let is_mark = |closing: &Closing<C>| matches!(closing.end, End::Mark(_));
+        let mut claims = self.claims.iter();
+        claims.any(|(_, claim)| matches!(&claim.stage, Stage::Ending(closing) if is_mark(closing)))
     }
 }

@@ -4,6 +4,7 @@ use super::event::{Cause, Fault, FaultKind, Lane, Report, Saw, Seen};
 use super::lanes::Flight;
 use super::limits;
 use super::order::{Mark, part_of};
+use super::permit_list::Permit;
 use super::permits::parts;
 use super::slab::Key;
 use super::state::Core;
@@ -26,9 +27,6 @@ impl<C: Clone> Core<C> {
     /// Another claim has the lock, says a reply.
     pub(super) fn missed(&mut self, now: Time, flight: &Flight, key: Key, seen: &Seen) {
         let is_own = self.is_own(&self.rooms[key], &seen.lock_id);
-        if is_own {
-            self.release_again(key, &seen.lock_id);
-        }
         let room = &mut self.rooms[key];
         let before = room.seen.replace((now, seen.clone()));
         if !is_own && room.permits.is_of_lock() {
@@ -63,7 +61,11 @@ impl<C: Clone> Core<C> {
             }
         };
         let is_outdated = std::mem::take(&mut room.is_outdated);
-        self.rest(now, key, seen.left, pause);
+        // An event that came after the command was sent has set a pause, and the reply may be older.
+        let has_pause = flight.lane == Lane::Claims && is_reported && room.pause_until > now;
+        if !has_pause {
+            self.rest(now, key, seen.left, pause);
+        }
         let room = &self.rooms[key];
         if let Some(first) = self.first(room) {
             let (cell, name) = (first.caller.cell.clone(), room.name.clone());
@@ -135,10 +137,7 @@ impl<C: Clone> Core<C> {
         };
         let sight = news.sight.as_ref();
         let Some(seen) = Seen::of(sight, self.conf.margin) else {
-            return match number {
-                Some(number) => self.permit_freed(now, key, number),
-                None => self.freed(now, key),
-            };
+            return self.freed(now, key, number);
         };
         let rival = rival(&seen.lock_id);
         // The own ones come late, when the claim may be gone.
@@ -154,38 +153,52 @@ impl<C: Clone> Core<C> {
             room.order
                 .acquired_by(now, rival, !room.queue.is_empty() && !is_held);
         }
-        match number {
-            Some(number) => self.permit_taken(now, key, number, seen),
-            None if is_held => {}
-            None => self.taken(now, key, seen),
+        // Only a lock's turn can hold it.
+        if !is_held {
+            self.taken(now, key, number, seen);
         }
     }
 
-    fn taken(&mut self, now: Time, key: Key, seen: Seen) {
-        self.first_waits(key);
-        self.rest(now, key, seen.left, None);
+    fn taken(&mut self, now: Time, key: Key, number: Option<u32>, seen: Seen) {
+        let luck = self.draw();
+        if let Some(number) = number {
+            self.take_back_claim(now, key, number);
+            self.rooms[key].permits.set_unless_own(number, Permit::Taken);
+        } else {
+            self.first_waits(key);
+            self.rooms[key].is_outdated = false;
+            // A claim that was about to be sent would find the lock held.
+            let turn = self.rooms[key].turn.map(|turn| &mut self.claims[turn]);
+            if let Some(turn) = turn.filter(|turn| turn.is_asking()) {
+                turn.in_lane = None;
+            }
+        }
         let room = &mut self.rooms[key];
-        room.is_outdated = false;
-        room.seen = Some((now, seen));
-        // A claim that was about to be sent would find the lock held.
-        if let Some(turn) = room.turn
-            && self.claims[turn].is_asking()
-        {
-            self.claims[turn].in_lane = None;
+        // What is known of the other permits may be older than the stream.
+        let is_known = number.is_none() || self.stream.reports_since(room.filter, room.asked);
+        if room.permits.is_full() && is_known {
+            let left = seen.left;
+            room.seen = Some((now, seen));
+            self.rest(now, key, left, None);
+        } else {
+            room.pause_until = room.pause_until.min(now + room.time_slot(luck));
         }
         self.touch(now, key);
     }
 
-    fn freed(&mut self, now: Time, key: Key) {
+    fn freed(&mut self, now: Time, key: Key, number: Option<u32>) {
         let room = &mut self.rooms[key];
-        let claim = room.turn.map(|turn| &self.claims[turn]);
-        if claim.is_some_and(|claim| !claim.is_asking()) {
+        let turn = room.turn.map(|turn| &self.claims[turn]);
+        if turn.is_some_and(|turn| !turn.is_asking()) {
             return;
         }
         room.seen = None;
-        if claim.is_some_and(|claim| claim.flights > 0) {
-            room.is_outdated = true;
-        } else if !room.queue.is_empty() {
+        // What is in flight, also a look for permits, has seen it held.
+        room.is_outdated |= turn.is_some_and(|turn| turn.flights > 0 || number.is_some());
+        if let Some(number) = number {
+            room.permits.set_unless_own(number, Permit::Free);
+        }
+        if !room.queue.is_empty() {
             self.ask_in_slot(now, key);
             self.touch(now, key);
         }
@@ -203,6 +216,7 @@ impl<C: Clone> Core<C> {
             self.claims[turn].in_lane.take_if(|lane| *lane == Lane::Looks);
         }
     }
+
     /// Another claim has it: the first call asks after this pause, or when the lease ends. Without a pause of its own the change stream
     /// reports the release: then the call looks after a long silence, or asks often if it is too far away for an event.
     pub(super) fn rest(&mut self, now: Time, key: Key, left: Option<Ms>, pause: Option<Span>) {

@@ -38,73 +38,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// Does what follows for a semaphore from what has happened.
-    pub(super) fn touch_permits(&mut self, now: Time, key: Key) {
-        self.give_up_surplus(now, key);
-        let room = &self.rooms[key];
-        let Some(width) = self.first(room).map(|call| call.width) else {
-            if room.claims.is_empty() {
-                self.linger(now, key);
-            }
-            return;
-        };
-        let asks_now = room.pause_until <= now || self.asks_at_once(room);
-        match room.turn {
-            Some(turn) if self.claims[turn].flights > 0 => self.send_copy(now, turn),
-            Some(turn) if self.claims[turn].in_lane.is_some() => {}
-            _ if !asks_now => {
-                let at = room.pause_until;
-                return self.arm(Due::Room(key), at);
-            }
-            turn => {
-                let has_permit = turn.is_some_and(|turn| self.claims[turn].permit.is_some());
-                let is_all_own = room.permits.owners(width).is_some();
-                self.rooms[key].order.ends_yielding(now);
-                if has_permit || !is_all_own {
-                    self.seek(now, key, width);
-                }
-            }
-        }
-        self.seek_beside(now, key);
-    }
-
-    /// Claims that ask although fewer calls wait are given up.
-    fn give_up_surplus(&mut self, now: Time, key: Key) {
-        loop {
-            let room = &self.rooms[key];
-            if room.queue.len() >= room.beside.len() + usize::from(room.turn.is_some()) {
-                return;
-            }
-            let claims = &self.claims;
-            let may_end = |key: &Key| claims[*key].flights == 0 || claims[*key].copy_at() <= now;
-            let beside = room.beside.iter().copied().rfind(may_end);
-            let turn = room.turn.filter(|turn| room.queue.is_empty() && may_end(turn));
-            let Some(surplus) = beside.or(turn) else { return };
-            self.give_up(now, surplus);
-        }
-    }
-
-    /// The turn asks for a permit that may be free, or looks for one.
-    fn seek(&mut self, now: Time, key: Key, width: u32) {
-        let turn = self.rooms[key].turn.unwrap_or_else(|| self.new_claim(now, key));
-        if self.rooms[key].turn.is_none() {
-            self.give_turn(key, turn);
-        }
-        self.rooms[key].is_outdated = false;
-        if self.claims[turn].permit.is_some() || self.choose(key, turn, width) {
-            return self.push(turn, Lane::Claims);
-        }
-        // Looks because of silence wait for others; this one is for a call that may have a permit now.
-        if std::mem::take(&mut self.rooms[key].looks) {
-            self.push(turn, Lane::Looks);
-        } else {
-            self.claims[turn].in_lane = Some(Lane::Looks);
-            self.lanes[Lane::Looks as usize].apart.push_back(vec![turn]);
-        }
-    }
-
     /// The claim is for a permit that may be free, from a random one on; `false` if there is none.
-    fn choose(&mut self, key: Key, claim: Key, width: u32) -> bool {
+    pub(super) fn choose(&mut self, key: Key, claim: Key, width: u32) -> bool {
         let start = u32::try_from(self.draw_between((0, width.into()))).unwrap_or(0);
         let room = &mut self.rooms[key];
         let chosen = room.permits.choose(width, room.misses == 0, start);
@@ -116,7 +51,7 @@ impl<C: Clone> Core<C> {
     }
 
     /// While the turn asks for a permit, the calls behind it ask for others that may be free.
-    fn seek_beside(&mut self, now: Time, key: Key) {
+    pub(super) fn seek_beside(&mut self, now: Time, key: Key) {
         loop {
             let room = &self.rooms[key];
             let asks = room.turn.is_some_and(|turn| self.claims[turn].permit.is_some());
@@ -232,24 +167,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The change stream reports that another process has a permit.
-    pub(super) fn permit_taken(&mut self, now: Time, key: Key, number: u32, seen: Seen) {
-        self.take_back_claim(now, key, number);
-        let luck = self.draw();
-        let room = &mut self.rooms[key];
-        room.permits.set_unless_own(number, Permit::Taken);
-        if room.permits.is_full() {
-            let left = seen.left;
-            room.seen = Some((now, seen));
-            self.rest(now, key, left, None);
-        } else {
-            room.pause_until = room.pause_until.min(now + room.time_slot(luck));
-        }
-        self.touch(now, key);
-    }
-
     /// A claim that was about to be sent would find the permit held.
-    fn take_back_claim(&mut self, now: Time, key: Key, number: u32) {
+    pub(super) fn take_back_claim(&mut self, now: Time, key: Key, number: u32) {
         let room = &mut self.rooms[key];
         let Some(Permit::Own(owner)) = room.permits.get(number) else {
             return;
@@ -263,17 +182,6 @@ impl<C: Clone> Core<C> {
             (claim.permit, claim.in_lane) = (None, None);
         } else {
             self.give_up(now, owner);
-        }
-    }
-
-    /// The change stream reports that a permit was released.
-    pub(super) fn permit_freed(&mut self, now: Time, key: Key, number: u32) {
-        let room = &mut self.rooms[key];
-        room.permits.set_unless_own(number, Permit::Free);
-        (room.seen, room.is_outdated) = (None, room.turn.is_some());
-        if !room.queue.is_empty() {
-            self.ask_in_slot(now, key);
-            self.touch(now, key);
         }
     }
 }

@@ -1,11 +1,14 @@
-//! Releases: they are repeated while the lease lasts, and once more when no late claim can take effect any more.
+//! How claims leave their locks: they are released, or get another id, that of a mark or of a detached lease.
+//!
+//! The command is repeated while the lease lasts; a claim that gets another id is renewed meanwhile. A release is sent once more when no
+//! late claim can take effect any more.
 
-use super::event::{Ended, Fault, Lane, Outcome, Rules};
+use super::event::{Ended, Ending, Fault, Hold, Lane, Outcome, Rules};
 use super::limits;
 use super::slab::Key;
-use super::state::{Awaits, Claim, Closing, Core, Due, Stage};
+use super::state::{Awaits, Claim, Closing, Core, Due, End, Lease, Stage};
 use super::time::{MS, Span, Time};
-use crate::protocol::{LockId, Name, Reply};
+use crate::protocol::{LockId, Name, Reply, Until};
 
 /// The rules of a detached lease, for its releases.
 const OF_DETACHED: Rules = Rules {
@@ -21,17 +24,65 @@ impl<C: Clone> Core<C> {
     pub(super) fn release(&mut self, now: Time, key: Key, awaited: Option<Awaits<C>>, in_turn: bool) {
         self.leave_commits(now, key, Ended::Lost);
         let claim = &mut self.claims[key];
-        let was_held = claim.lease_mut().is_some();
-        claim.stage = Stage::Releasing(Closing {
-            in_turn,
+        let (was_held, earlier) = (claim.lease_mut().is_some(), claim.ends);
+        let min_hold = if was_held { claim.rules.min_hold } else { 0 };
+        claim.stage = Stage::Ending(Closing {
             answer_by: now + limits::RELEASE_REPLY,
-            min_hold: if was_held { claim.rules.min_hold } else { 0 },
-            ..Closing::new(awaited, now + claim.rules.expiry * MS)
+            in_turn,
+            earlier,
+            ..Closing::new(End::Release(min_hold), awaited, now + claim.rules.expiry * MS)
         });
         self.push(key, Lane::Ends);
     }
 
-    /// The command that ends a hold has failed. It is repeated, unless the server would refuse it again.
+    /// The holder is done, and its work is marked or its lease is detached.
+    pub(super) fn rename(&mut self, now: Time, hold: Hold, how: &Ending, awaited: Option<Awaits<C>>) {
+        let claims = self.claims_of(hold);
+        let end = |(place, key): (usize, &Key)| self.other_id(now, place, *key, how);
+        let ends: Option<Vec<_>> = claims.iter().enumerate().map(end).collect();
+        let Some(ends) = ends.filter(|ends| !ends.is_empty()) else {
+            self.notify_ended(now, awaited, Ok(Ended::Lost));
+            return self.end_hold(now, hold, Ending::Release, None);
+        };
+        let waiter = match hold {
+            Hold::One(..) => awaited,
+            Hold::Set(set) => {
+                self.sets[set].ends(awaited);
+                Some(Awaits::Set(set))
+            }
+        };
+        for (key, (end, lease)) in claims.iter().zip(ends) {
+            let claim = &mut self.claims[*key];
+            claim.stage = Stage::Ending(Closing {
+                lease: Some(lease),
+                in_turn: true,
+                ..Closing::new(end, waiter.clone(), Time::NEVER)
+            });
+            claim.in_lane = Some(Lane::Ends);
+            self.arm_lease(*key);
+        }
+        match hold {
+            Hold::One(claim, _) => self.lanes[Lane::Ends as usize].waiting.push_back(claim),
+            Hold::Set(_) => self.lanes[Lane::Ends as usize].sets.push_back(claims),
+        }
+    }
+
+    /// What becomes of the claim in this place; `None` if it has no lease any more.
+    fn other_id(&self, now: Time, place: usize, key: Key, how: &Ending) -> Option<(End, Lease)> {
+        let claim = self.claims.get(key)?;
+        let Stage::Held(_, mut lease) = claim.stage else {
+            return None;
+        };
+        let end = match how {
+            Ending::Done => End::Mark(claim.mark_until?.0),
+            Ending::Detach(ids, ttl) => End::Detach(ids.get(place)?.clone(), *ttl),
+            Ending::Release | Ending::Untaken => return None,
+        };
+        lease.renewable_until = now + claim.rules.expiry.max(limits::KEPT_LEAST) * MS;
+        (lease.until > now).then_some((end, lease))
+    }
+
+    /// The command that ends a claim has failed. It is repeated, unless the server would refuse it again.
     pub(super) fn end_failed(&mut self, now: Time, key: Key, fault: &Fault) {
         let pause = self.draw_between(limits::PAUSE);
         let claim = &mut self.claims[key];
@@ -40,92 +91,60 @@ impl<C: Clone> Core<C> {
             return;
         };
         let pause = pause * Span::from(closing.tries.clamp(1, limits::PAUSES));
-        let is_repeated = !fault.kind.is_lasting() && now + pause < closing.stop;
-        closing.in_turn &= !is_repeated;
-        if is_repeated {
-            self.end_at(key, now + pause);
-            // The next call asks for itself, and finds out whether the server works.
-            self.pass_turn(now, room, key);
-        } else {
-            match claim.stage {
-                Stage::Releasing(_) => self.release_refused(now, key, fault),
-                _ => self.end_in_vain(now, key),
-            }
+        if fault.kind.is_lasting() || now + pause >= closing.stop {
+            return self.end_in_vain(now, key);
         }
+        closing.in_turn = false;
+        self.end_at(key, now + pause);
+        // The next call asks for itself, and finds out whether the server works.
+        self.pass_turn(now, room, key);
     }
 
-    /// The command that ends a hold has failed for good, or has no reply for too long.
+    /// The command that ends a claim has failed for good, or has no reply for too long.
     pub(super) fn end_in_vain(&mut self, now: Time, key: Key) {
         let claim = &mut self.claims[key];
-        let Some(closing) = claim.closing_mut() else {
-            return;
-        };
-        let ended = Err(closing.fault.take());
-        match claim.stage {
-            Stage::Releasing(_) => self.release_ended(now, now, key, ended),
-            _ => self.finish(now, key, ended),
+        let room = claim.room;
+        if let Some(closing) = claim.closing_mut() {
+            let fault = closing.fault.take();
+            self.ended(now, now, key, Err(fault));
+            self.touch(now, room);
         }
     }
 
-    /// The server refuses the release, or its lease is over. The lock is taken until then: its calls learn why, and have the release
-    /// sent once more.
-    fn release_refused(&mut self, now: Time, key: Key, fault: &Fault) {
-        let claim = &mut self.claims[key];
-        let (room, is_of_lock) = (claim.room, claim.permit.is_none() && claim.resumes.is_none());
-        let closing = claim
-            .closing_mut()
-            .filter(|closing| is_of_lock && closing.stop > now);
-        let Some(closing) = closing else {
-            return self.end_in_vain(now, key);
-        };
-        closing.in_turn = false;
-        let (awaited, stop) = (closing.waiter.take(), closing.stop);
-        self.notify_ended(now, awaited, Err(Some(fault.clone())));
-        self.end_at(key, stop);
-        self.pass_turn(now, room, key);
-        self.note_fault(now, room, fault);
-    }
-
-    /// A call has found the lock held by a claim of this process: a release that was refused is sent once more.
-    pub(super) fn release_again(&mut self, room: Key, id: &str) {
-        let mut claims = self.rooms[room].claims.iter();
-        let refused = claims.find(|key| self.claims[**key].has_id(id) && self.claims[**key].is_refused());
-        if let Some(key) = refused.copied() {
-            self.push(key, Lane::Ends);
-        }
-    }
-
-    /// What a command says that ends a hold.
+    /// What a command says that ends a claim.
     pub(super) fn end_replied(&mut self, now: Time, sent: Time, key: Key, reply: &Reply) {
-        let claim = &self.claims[key];
-        match claim.stage {
-            Stage::Renaming(..) => self.finish(now, key, Ok(claim.renamed_by(reply))),
-            Stage::Releasing(_) => {
-                self.release_ended(now, sent, key, Ok(claim.released_by(now - sent, reply)));
-            }
-            _ => {}
+        if let Stage::Ending(closing) = &self.claims[key].stage {
+            let ended = self.claims[key].ended_by(closing, now - sent, reply);
+            self.ended(now, sent, key, Ok(ended));
         }
     }
 
-    fn release_ended(&mut self, now: Time, sent: Time, key: Key, ended: Outcome) {
+    /// The claim has left its lock, or the command was in vain.
+    fn ended(&mut self, now: Time, sent: Time, key: Key, ended: Outcome) {
         let claim = &mut self.claims[key];
         let room = claim.room;
-        let Stage::Releasing(closing) = &mut claim.stage else {
+        let Stage::Ending(closing) = &mut claim.stage else {
             return;
         };
-        let (in_turn, is_acquired_again) = (closing.in_turn, closing.is_acquired_again);
-        let awaited = closing.waiter.take();
-        let is_free = ended == Ok(Ended::Released);
-        self.notify_ended(now, awaited, ended);
-        if is_acquired_again {
-            return self.release(now, key, None, in_turn);
-        }
-        self.free_permit(key, is_free);
-        self.end_released(now, sent, key);
-        if in_turn {
-            self.released(now, room, key);
+        let waiter = closing.waiter.take();
+        let (is_release, is_free) = (closing.is_release(), ended == Ok(Ended::Released));
+        let in_turn = closing.in_turn && (is_release || is_free);
+        // A late claim has acquired the lock again, or may have.
+        let is_over = is_release || !matches!(ended, Err(_) | Ok(Ended::Lost));
+        let is_there = closing.is_acquired_again || !is_over;
+        let how = ended.as_ref().map_or(Ended::Lost, |ended| *ended);
+        self.notify_ended(now, waiter, ended);
+        if is_there {
+            self.release(now, key, None, in_turn);
         } else {
-            self.was_in_the_way(now, room);
+            self.leave_commits(now, key, how);
+            self.free_permit(key, is_free);
+            self.end_released(now, sent, key);
+        }
+        match () {
+            () if is_release && is_there => {}
+            () if in_turn => self.released(now, room, key),
+            () => self.was_in_the_way(now, room, key),
         }
     }
 
@@ -182,8 +201,9 @@ impl<C: Clone> Core<C> {
         self.pass_turn(now, key, claim);
     }
 
-    /// A claim is released that kept the lock from the calls of this process.
-    fn was_in_the_way(&mut self, now: Time, key: Key) {
+    /// A claim is gone that kept the lock from the calls of this process.
+    fn was_in_the_way(&mut self, now: Time, key: Key, claim: Key) {
+        self.pass_turn(now, key, claim);
         let room = &mut self.rooms[key];
         if !room.order.yields {
             // What is on its way may have found it there.
@@ -204,33 +224,28 @@ impl<C: Clone> Core<C> {
 
     /// Sends the command that ends a hold when it is due, also once more.
     pub(super) fn end_due(&mut self, now: Time, key: Key) {
-        self.answer_in_time(now, key);
         let claim = &mut self.claims[key];
-        let (room, is_waiting) = (claim.room, claim.in_lane.is_some());
-        let Some(closing) = claim.closing_mut().filter(|_| !is_waiting) else {
+        let is_waiting = claim.in_lane.is_some();
+        let Some(closing) = claim.closing_mut() else {
             return;
         };
-        let (at, stop) = (closing.due, closing.stop);
+        let (at, stop, by) = (closing.due, closing.stop, closing.answer_by);
+        // Who waits for a release learns that it has no reply.
+        if by <= now {
+            let (waiter, fault) = (closing.waiter.take(), closing.fault.clone());
+            self.notify_ended(now, waiter, Err(fault));
+        } else if closing.waiter.is_some() && closing.is_release() {
+            self.arm(Due::Claim(key), by);
+        }
+        if is_waiting {
+            return;
+        }
         if at > now {
             self.arm(Due::Claim(key), at);
         } else if stop > now {
             self.push(key, Lane::Ends);
         } else {
             self.end_in_vain(now, key);
-            self.touch(now, room);
-        }
-    }
-
-    /// Who waits for a release learns that it has no reply. A mark and a detachment end by their lease.
-    fn answer_in_time(&mut self, now: Time, key: Key) {
-        let Stage::Releasing(closing) = &mut self.claims[key].stage else {
-            return;
-        };
-        let (by, fault) = (closing.answer_by, closing.fault.clone());
-        if by > now && closing.waiter.is_some() {
-            self.arm(Due::Claim(key), by);
-        } else if let Some(awaited) = closing.waiter.take() {
-            self.notify_ended(now, Some(awaited), Err(fault));
         }
     }
 
@@ -263,13 +278,6 @@ impl<C: Clone> Core<C> {
 }
 
 impl<C> Claim<C> {
-    /// Whether the server has refused its release.
-    pub(super) fn is_refused(&self) -> bool {
-        let is_lasting = |fault: &Fault| fault.kind.is_lasting();
-        matches!(&self.stage, Stage::Releasing(closing)
-            if closing.due == closing.stop && closing.fault.as_ref().is_some_and(is_lasting))
-    }
-
     /// Whether it is released once more after the time for which a command may stay in the server: a late one could take a lock for
     /// long, or a detached lease from its handle.
     fn is_long(&self) -> bool {
@@ -281,26 +289,24 @@ impl<C> Claim<C> {
         matches!((&self.id, &reply.sight), (Some(id), Some(sight)) if sight.is_marked_by(id))
     }
 
-    fn released_by(&self, took: Span, reply: &Reply) -> Ended {
-        match () {
-            () if self.is_marked_by(reply) => Ended::Marked,
-            () if self.is_released_by(took, reply) => Ended::Released,
-            () => Ended::Lost,
+    fn ended_by(&self, closing: &Closing<C>, took: Span, reply: &Reply) -> Ended {
+        match &closing.end {
+            End::Release(_) if self.is_marked_by(reply) => Ended::Marked,
+            End::Release(_) if self.is_released_by(closing, took, reply) => Ended::Released,
+            End::Release(_) => Ended::Lost,
+            end => self.renamed_by(end, closing.tries, reply),
         }
     }
 
     /// Whether the lock was released until this reply, or the lease given back that the claim resumes.
-    fn is_released_by(&self, took: Span, reply: &Reply) -> bool {
-        let (Stage::Releasing(closing), Some(id)) = (&self.stage, &self.id) else {
-            return false;
-        };
+    fn is_released_by(&self, closing: &Closing<C>, took: Span, reply: &Reply) -> bool {
         let Some(sight) = &reply.sight else {
             return reply.is_applied == Some(true) || closing.tries > 1;
         };
         if let Some((handle, _)) = &self.resumes {
             return closing.tries > 1 || sight.has(handle);
         }
-        let is_ended = sight.has("") || sight.is_kept_by(id);
+        let is_ended = sight.has("") || self.id.as_ref().is_some_and(|id| sight.is_kept_by(id));
         let token = sight.document.token.long();
         // An operator may have released it earlier, and left the same token.
         let is_recent = || {
@@ -317,20 +323,57 @@ impl<C> Claim<C> {
             _ => !is_ended || token != Some(self.last) || self.last == self.token,
         }
     }
+
+    /// What the command, or an earlier one, has done to the document.
+    fn renamed_by(&self, end: &End, tries: u8, reply: &Reply) -> Ended {
+        let Some(sight) = &reply.sight else {
+            // Of several rows the reply may tell only that all of them have changed their documents.
+            return match end {
+                _ if reply.is_applied != Some(true) => Ended::Lost,
+                End::Detach(..) => Ended::Detached,
+                _ => Ended::Marked,
+            };
+        };
+        // An operator leaves the same document, also before the period is over.
+        let is_released = sight.has("") && sight.document.token.long() == Some(self.last);
+        let by_mark = is_released && (reply.is_applied != Some(false) || tries > 1);
+        match end {
+            End::Detach(id, _) if sight.has(id) => Ended::Detached,
+            End::Mark(_) if self.is_marked_by(reply) => Ended::Marked,
+            // The period of the mark was over.
+            End::Mark(Until::At(over)) if by_mark && sight.document.expires_at.date() >= Some(*over) => {
+                Ended::Released
+            }
+            _ => Ended::Lost,
+        }
+    }
 }
 
 impl<C> Closing<C> {
-    pub(super) fn new(waiter: Option<Awaits<C>>, stop: Time) -> Self {
+    fn new(end: End, waiter: Option<Awaits<C>>, stop: Time) -> Self {
         Self {
+            end,
+            lease: None,
             waiter,
             answer_by: stop,
             tries: 0,
             due: Time::LONG_AGO,
             stop,
             fault: None,
+            earlier: 0,
             in_turn: false,
             is_acquired_again: false,
-            min_hold: 0,
         }
+    }
+
+    /// Whether what has ended now is a command of an earlier end, or as good as one.
+    pub(super) fn was_earlier(&mut self) -> bool {
+        let was_earlier = self.earlier > 0;
+        self.earlier -= u8::from(was_earlier);
+        was_earlier
+    }
+
+    pub(super) fn is_release(&self) -> bool {
+        matches!(self.end, End::Release(_))
     }
 }

@@ -5,30 +5,30 @@ use super::lanes::{Flight, LANES};
 use super::limits::{OVERLOAD_PAUSE, RENEWALS_APART};
 use super::order::part_of;
 use super::slab::Key;
-use super::state::{Claim, Core, Due, Stage};
+use super::state::{Claim, Core, Stage};
 use super::time::Time;
 use crate::protocol::{Order, Reply};
 
 impl<C: Clone> Core<C> {
-    /// A command has ended. Each command ends once.
-    fn landed(&mut self, key: Key) -> Option<Flight> {
-        self.disarm(Due::Flight(key));
-        self.flights.remove(key)
-    }
-
     pub(super) fn ran(&mut self, now: Time, key: Key, result: Result<Vec<Reply>, Fault>) {
-        let Some(flight) = self.landed(key) else { return };
+        let Some(flight) = self.flights.remove(key) else {
+            return;
+        };
         match result {
             Ok(replies) => {
                 self.ends_pause(flight.lane);
-                let mut landed = Vec::new();
-                if flight.order == Order::StopAtMiss {
-                    // What a resumption has missed is not under way any more when another part of it is: it need not be given back.
-                    let replies = flight.claims.iter().zip(&replies);
-                    landed.extend(replies.map(|(key, reply)| self.lands_missed(now, &flight, *key, reply)));
+                let wins = |core: &Self, key: Key, reply: &Reply| {
+                    let claim = core.claims.get(key);
+                    claim.is_some_and(|claim| claim.own_sight(reply).is_some())
+                };
+                // What a set has missed is not under way any more when another part of it is.
+                for (claim, reply) in flight.claims.iter().zip(&replies) {
+                    if !wins(self, *claim, reply) {
+                        self.lands(now, &flight, *claim, None);
+                    }
                 }
-                for (place, (claim, reply)) in flight.claims.iter().zip(&replies).enumerate() {
-                    if landed.get(place) != Some(&true) {
+                for (claim, reply) in flight.claims.iter().zip(&replies) {
+                    if wins(self, *claim, reply) {
                         self.lands(now, &flight, *claim, None);
                     }
                     self.replied(now, &flight, *claim, Ok(reply));
@@ -39,7 +39,9 @@ impl<C: Clone> Core<C> {
     }
 
     pub(super) fn looked(&mut self, now: Time, key: Key, result: Result<Vec<Saw>, Fault>) {
-        let Some(flight) = self.landed(key) else { return };
+        let Some(flight) = self.flights.remove(key) else {
+            return;
+        };
         match result {
             Ok(found) => {
                 self.ends_pause(flight.lane);
@@ -71,12 +73,12 @@ impl<C: Clone> Core<C> {
         };
         match fault.kind {
             FaultKind::Overloaded { .. } => return self.rejected(now, flight, &fault),
-            _ if is_together && may_be_of_one && flight.order == Order::Each => {
-                return self.go_apart(now, flight, &fault);
-            }
-            // Some of them may have been applied.
+            // Those before the blocked document are applied.
             FaultKind::Blocked if is_together => fault.kind = FaultKind::Unclear,
             _ => {}
+        }
+        if is_together && may_be_of_one && flight.order == Order::Each {
+            return self.go_apart(now, flight, &fault);
         }
         let first = flight.claims.iter().find_map(|key| self.claims.get(*key));
         let holder = first.and_then(Claim::holder).cloned();
@@ -94,7 +96,7 @@ impl<C: Clone> Core<C> {
         let room = &self.rooms[first.room];
         let repeated_at = match (flight.lane, &first.stage) {
             (Lane::Claims | Lane::Looks, _) => (!room.queue.is_empty()).then_some(room.pause_until),
-            (Lane::Ends, Stage::Renaming(..) | Stage::Releasing(_)) => first.due,
+            (Lane::Ends, Stage::Ending(_)) => first.due,
             (Lane::Ends, _) => None,
             (Lane::Renewals, _) => Some(now),
         };
@@ -119,8 +121,7 @@ impl<C: Clone> Core<C> {
         if flight.lane == Lane::Renewals {
             self.report(now, flight, fault, None);
         }
-        // Also after the limit at the server: those before the blocked document are applied.
-        self.wait_again(now, flight, fault, !fault.kind.was_not_applied());
+        self.wait_again(now, flight, fault);
         let are_many = flight.lane == Lane::Renewals && flight.claims.len() > RENEWALS_APART;
         let number = if are_many { RENEWALS_APART } else { 1 };
         let parts = flight.claims.chunks(number).map(<[Key]>::to_vec);
@@ -128,15 +129,18 @@ impl<C: Clone> Core<C> {
     }
 
     /// The claims of a command that has failed wait for another one.
-    fn wait_again(&mut self, now: Time, flight: &Flight, fault: &Fault, is_unclear: bool) {
+    fn wait_again(&mut self, now: Time, flight: &Flight, fault: &Fault) {
         for key in &flight.claims {
+            self.lands(now, flight, *key, Some(fault));
             let Some(claim) = self.claims.get_mut(*key) else {
                 continue;
             };
-            claim.landed(now, flight, Some(fault), is_unclear);
             claim.waits_again(flight.lane);
-            let room = claim.room;
+            let (room, is_released) = (claim.room, matches!(claim.stage, Stage::Released));
             self.rooms[room].fault = Some((now, fault.clone()));
+            if is_released {
+                self.end_released(now, Time::LONG_AGO, *key);
+            }
             self.touch(now, room);
         }
     }
@@ -161,7 +165,7 @@ impl<C: Clone> Core<C> {
             Order::StopAtMiss => queue.sets.push_front(flight.claims.clone()),
             Order::Each => claims.for_each(|key| queue.waiting.push_front(*key)),
         }
-        self.wait_again(now, flight, fault, fault.kind.is_unclear());
+        self.wait_again(now, flight, fault);
         self.report(now, flight, fault, None);
     }
 }

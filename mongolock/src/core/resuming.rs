@@ -5,7 +5,7 @@ use super::event::{Cause, Fault, Hold, Lane, Notice, Waiter};
 use super::limits::PAUSE;
 use super::permit_list::Permit;
 use super::slab::Key;
-use super::state::{Caller, Claim, Core, Due, Lease, Set, Stage};
+use super::state::{Call, Caller, Claim, Core, Due, Lease, Set, Stage};
 use super::time::Time;
 use crate::protocol::{LockId, Ms, Name, Reply};
 
@@ -13,9 +13,8 @@ impl<C: Clone> Core<C> {
     /// A call for the leases with these ids, all or none.
     pub(super) fn resume(&mut self, leases: Vec<(Name, LockId)>, rest: Ms, caller: Caller<C>) -> Waiter {
         let (now, rules) = (caller.begun, caller.rules);
-        let (due, _) = caller.limit(now);
         let names = leases.iter().map(|(name, _)| name.clone()).collect();
-        let set = self.sets.insert(Set::new(names, caller));
+        let set = self.sets.insert(Set::new(names, caller.clone()));
         for (name, id) in leases {
             let (room, permit) = self.room_of_document(&name);
             let key = self.add_claim(Claim {
@@ -30,8 +29,11 @@ impl<C: Clone> Core<C> {
                 permits.widen(number + 1);
                 permits.set_unless_own(number, Permit::Own(key));
             }
-            self.arm(Due::Claim(key), due);
-            self.sets[set].parts.push(key);
+            // It waits for its claim, and not in the queue of the lock.
+            let call = self.add_call(now, Call::new(caller.clone(), room, 0, Some(set)));
+            let set = &mut self.sets[set];
+            set.parts.push(key);
+            set.calls.push(call);
         }
         match &self.sets[set].parts[..] {
             // It goes alone, because the reply to several rows may not tell of each.
@@ -55,6 +57,9 @@ impl<C: Clone> Core<C> {
         }
         for part in parts {
             self.claims[*part].resumes = None;
+        }
+        for call in std::mem::take(&mut self.sets[set].calls) {
+            self.remove_call(call);
         }
         if self.sets[set].parts.len() == 1 {
             self.sets.remove(set);
@@ -111,30 +116,17 @@ impl<C: Clone> Core<C> {
         self.arm(Due::Claim(key), now + pause);
     }
 
-    /// It asks again, or sends a copy of what has no reply, until its call fails.
-    pub(super) fn resumption_due(&mut self, now: Time, key: Key) {
-        let claim = &self.claims[key];
-        let Some(set) = claim.set else { return };
-        let (limit, cause) = self.sets[set].caller.limit(self.rooms[claim.room].replied);
-        if limit <= now {
-            return self.fail_resumption(now, key, cause);
-        }
-        self.send_copy(now, key);
-        self.arm(Due::Claim(key), limit);
-    }
-
     /// The call for the lease that this claim resumes, and for all leases with it, ends without them.
     pub(super) fn fail_resumption(&mut self, now: Time, part: Key, cause: Cause) {
         let claim = self.claims.get(part).filter(|claim| claim.resumes.is_some());
-        let Some((room, set)) = claim.and_then(|claim| Some((claim.room, claim.set?))) else {
-            return;
-        };
-        let (cell, failure) = (
-            self.sets[set].caller.cell.clone(),
-            self.failure(now, room, self.sets[set].caller.begun, cause),
-        );
-        self.notify(cell, Notice::Failed(Box::new(failure)));
-        self.give_back(now, set);
+        let set = claim.and_then(|claim| Some((claim.room, self.sets.get(claim.set?)?)));
+        let call = set.and_then(|(room, set)| {
+            let mut calls = set.calls.iter().copied();
+            calls.find(|call| self.calls[*call].room == room)
+        });
+        if let Some(call) = call {
+            self.fail_call(now, call, cause);
+        }
     }
 
     /// The resumption is given up: the leases get their ids back.

@@ -20,48 +20,93 @@ impl<C: Clone> Core<C> {
         key
     }
 
-    /// Does what follows for a lock from what has happened.
+    /// Does what follows for a lock, or for a semaphore, from what has happened.
     pub(super) fn touch(&mut self, now: Time, key: Key) {
         if self.rooms.get(key).is_none() {
             return;
         }
         self.answer_tries(now, key);
+        self.give_up_surplus(now, key);
         let room = &self.rooms[key];
-        match room.turn {
-            _ if !room.permits.is_of_lock() => self.touch_permits(now, key),
-            Some(turn) => self.touch_turn(now, key, turn),
-            None => self.begin_turn(now, key),
-        }
-    }
-
-    /// The claim that has the turn asks if it is time to, or is given up if no call waits for it.
-    fn touch_turn(&mut self, now: Time, key: Key, turn: Key) {
-        let (room, claim) = (&mut self.rooms[key], &mut self.claims[turn]);
-        if !claim.is_asking() {
+        if room.queue.is_empty() {
+            if room.claims.is_empty() {
+                self.linger(now, key);
+            }
             return;
         }
-        // Whether no call waits for it, and whether it is in flight.
-        match (room.queue.is_empty(), claim.flights > 0) {
-            (false, true) => return self.send_copy(now, turn),
-            (false, false) => return self.ask_in_time(now, key, turn),
-            (true, true) if claim.copy_at() > now => return,
-            _ => {}
+        let (at, asks_at_once) = (room.pause_until, self.asks_at_once(room));
+        match room.turn.map(|turn| (turn, &self.claims[turn])) {
+            // A semaphore has no turn then.
+            Some((_, turn)) if !turn.is_asking() => {}
+            Some((turn, claim)) if claim.flights > 0 => self.send_copy(now, turn),
+            Some((_, turn)) if turn.in_lane.is_some() && !(asks_at_once && room.is_about_to_look(turn)) => {}
+            _ if at > now && !asks_at_once => return self.arm(Due::Room(key), at),
+            _ => self.seek(now, key, asks_at_once),
         }
-        self.give_up(now, turn);
-        self.begin_turn(now, key);
+        self.seek_beside(now, key);
     }
 
-    /// A claim in flight may need a copy, or it resumes a lease.
+    /// Claims that ask although fewer calls wait are given up.
+    fn give_up_surplus(&mut self, now: Time, key: Key) {
+        loop {
+            let room = &self.rooms[key];
+            if room.queue.len() >= room.beside.len() + usize::from(room.turn.is_some()) {
+                return;
+            }
+            let may_end = |key: &Key| {
+                let claim = &self.claims[*key];
+                claim.is_asking() && (claim.flights == 0 || claim.copy_at() <= now)
+            };
+            let beside = room.beside.iter().copied().rfind(may_end);
+            let turn = room.turn.filter(|turn| room.queue.is_empty() && may_end(turn));
+            let Some(surplus) = beside.or(turn) else { return };
+            self.give_up(now, surplus);
+        }
+    }
+
+    /// The turn asks for the lock or for a permit that may be free, or it looks.
+    fn seek(&mut self, now: Time, key: Key, asks_at_once: bool) {
+        let room = &mut self.rooms[key];
+        if room.pause_until <= now {
+            room.order.ends_yielding(now);
+        }
+        let is_lock = room.permits.is_of_lock();
+        let width = self.calls[room.queue[0]].width;
+        let has_permit = |turn: Key| self.claims[turn].permit.is_some();
+        if !is_lock && !room.turn.is_some_and(has_permit) && room.permits.owners(width).is_some() {
+            return;
+        }
+        let turn = room.turn.unwrap_or_else(|| {
+            let claim = self.new_claim(now, key);
+            self.give_turn(key, claim);
+            claim
+        });
+        let room = &mut self.rooms[key];
+        room.is_outdated = false;
+        let looks = std::mem::take(&mut room.looks);
+        let asks = if is_lock {
+            !looks || asks_at_once
+        } else {
+            self.claims[turn].permit.is_some() || self.choose(key, turn, width)
+        };
+        if asks || looks {
+            return self.push(turn, if asks { Lane::Claims } else { Lane::Looks });
+        }
+        // Looks because of silence wait for others; this one is for a call that may have a permit now.
+        self.claims[turn].in_lane = Some(Lane::Looks);
+        self.lanes[Lane::Looks as usize].apart.push_back(vec![turn]);
+    }
+
+    /// A claim in flight may need a copy, or one that resumes a lease asks again.
     pub(super) fn asking_due(&mut self, now: Time, key: Key) {
         let claim = &self.claims[key];
         let (room, copy_at) = (claim.room, claim.copy_at());
         if claim.flights > 0 && copy_at > now {
             self.arm(Due::Claim(key), copy_at);
+        } else if claim.resumes.is_some() {
+            self.send_copy(now, key);
         }
-        match self.claims[key].resumes {
-            Some(_) => self.resumption_due(now, key),
-            None => self.touch(now, room),
-        }
+        self.touch(now, room);
     }
 
     /// Sends a claim once more that has no reply.
@@ -71,42 +116,6 @@ impl<C: Clone> Core<C> {
         if may_be_sent && (claim.flights == 0 || claim.copy_at() <= now) {
             claim.in_lane = Some(Lane::Claims);
             self.lanes[Lane::Claims as usize].apart.push_back(vec![key]);
-        }
-    }
-
-    fn ask_in_time(&mut self, now: Time, key: Key, turn: Key) {
-        let asks_at_once = self.asks_at_once(&self.rooms[key]);
-        let (room, claim) = (&mut self.rooms[key], &mut self.claims[turn]);
-        if asks_at_once {
-            room.looks = false;
-            claim.in_lane.take_if(|lane| *lane == Lane::Looks);
-        }
-        if room.pause_until > now && !asks_at_once {
-            let at = room.pause_until;
-            self.arm(Due::Room(key), at);
-        } else if claim.in_lane.is_none() {
-            let looks = std::mem::take(&mut room.looks);
-            self.push(turn, if looks { Lane::Looks } else { Lane::Claims });
-        }
-    }
-
-    /// No claim has the turn: the first call gets one, once its pause is over.
-    fn begin_turn(&mut self, now: Time, key: Key) {
-        let asks_at_once = self.asks_at_once(&self.rooms[key]);
-        let room = &mut self.rooms[key];
-        let (waits, at) = (!room.queue.is_empty(), room.pause_until);
-        if waits && at > now && !asks_at_once {
-            return self.arm(Due::Room(key), at);
-        }
-        if at <= now {
-            room.order.ends_yielding(now);
-        }
-        if waits {
-            let claim = self.new_claim(now, key);
-            self.give_turn(key, claim);
-            self.push(claim, Lane::Claims);
-        } else if room.claims.is_empty() {
-            self.linger(now, key);
         }
     }
 
@@ -153,12 +162,17 @@ impl<C: Clone> Core<C> {
         self.names.remove(&self.rooms[key].name);
         self.rooms.remove(key);
         if listens {
-            self.listens_no_longer(now);
+            self.listens_no_longer(now, key);
         }
     }
 }
 
 impl Room {
+    /// Whether the claim that asks for the lock waits for a look.
+    fn is_about_to_look<C>(&self, turn: &Claim<C>) -> bool {
+        self.permits.is_of_lock() && turn.in_lane == Some(Lane::Looks)
+    }
+
     /// For how long this process leaves it to others when it becomes free.
     pub(super) fn time_slot(&self, luck: f64) -> Span {
         self.order.time_slot(luck, self.permits.free())
@@ -189,6 +203,7 @@ impl<C> Claim<C> {
             renews: false,
             flights: 0,
             sent: now,
+            ends: 0,
             is_unclear: false,
             dead_at: now,
             commits: Commits {

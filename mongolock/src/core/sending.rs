@@ -3,9 +3,8 @@
 use super::event::{Effect, Lane, Look};
 use super::lanes::{Flight, LANES};
 use super::limits;
-use super::places::InFlight;
 use super::slab::Key;
-use super::state::{Change, Claim, Core, Due, Luck, Stage};
+use super::state::{Claim, Core, Due, End, Luck, Stage};
 use super::time::{MS, Span, Time};
 use crate::protocol::text::owner;
 use crate::protocol::{Id, Kind, LockId, Ms, Order, Row, Then, When};
@@ -25,18 +24,18 @@ impl<C: Clone> Core<C> {
 
     fn pump_lane(&mut self, now: Time, luck: &mut dyn Luck, lane: Lane) {
         while !self.lanes[lane as usize].apart.is_empty()
-            && self.has_room(lane, true)
+            && self.has_room(now, lane, true)
             && let Some(claims) = self.lanes[lane as usize].apart.pop_front()
         {
             self.send(luck, Flight::new(now, lane, claims, Order::Each, true));
         }
         while !self.lanes[lane as usize].sets.is_empty()
-            && self.has_room(lane, false)
+            && self.has_room(now, lane, false)
             && let Some(claims) = self.lanes[lane as usize].sets.pop_front()
         {
             self.send(luck, Flight::new(now, lane, claims, Order::StopAtMiss, false));
         }
-        while !self.lanes[lane as usize].waiting.is_empty() && self.has_room(lane, false) {
+        while !self.lanes[lane as usize].waiting.is_empty() && self.has_room(now, lane, false) {
             let ready_at = self.lanes[lane as usize].ready_at;
             if ready_at > now {
                 return self.arm(Due::Lanes, ready_at);
@@ -54,20 +53,23 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    fn has_room(&self, lane: Lane, is_alone: bool) -> bool {
-        let is_single = self.lanes[lane as usize].pause > 0;
-        let places = &self.conf.places;
-        places.have_room(lane, is_alone, is_single, self.in_flight())
-    }
-
-    /// The numbers of commands that have places, of each lane, and of those the ones that go alone.
-    fn in_flight(&self) -> InFlight {
-        let (mut own, mut alone) = ([0; 4], [0; 4]);
-        for (_, flight) in self.flights.iter().filter(|(_, flight)| flight.has_place) {
+    /// Whether one more command may be sent; without a place there is one when another command has had its own for long.
+    fn has_room(&mut self, now: Time, lane: Lane, is_alone: bool) -> bool {
+        let (mut own, mut alone, mut left_at) = ([0; 4], [0; 4], Time::NEVER);
+        for (_, flight) in self.flights.iter().filter(|(_, flight)| flight.leaves_at() > now) {
             let counted = if flight.is_alone { &mut alone } else { &mut own };
             counted[flight.lane as usize] += 1;
+            left_at = left_at.min(flight.leaves_at());
         }
-        (own, alone)
+        let is_single = self.lanes[lane as usize].pause > 0;
+        let has_room = self
+            .conf
+            .places
+            .have_room(lane, is_alone, is_single, (own, alone));
+        if !has_room {
+            self.arm(Due::Lanes, left_at);
+        }
+        has_room
     }
 
     /// Sends the rows of those claims that still want them.
@@ -92,7 +94,6 @@ impl<C: Clone> Core<C> {
         }
         let (order, limit) = (flight.order, flight.limit);
         let key = self.flights.insert(flight);
-        self.arm(Due::Flight(key), now + limits::PLACE);
         for claim in &claims {
             self.sent(now, key, lane, *claim, limit);
         }
@@ -119,6 +120,7 @@ impl<C: Clone> Core<C> {
                 return self.arm_lease(key);
             }
             Lane::Ends => {
+                claim.ends += 1;
                 if let Some(closing) = claim.closing_mut() {
                     closing.tries = closing.tries.saturating_add(1);
                 }
@@ -248,17 +250,17 @@ impl<C: Clone> Core<C> {
             ttl,
             min_hold,
         };
-        Some(match (&claim.stage, &claim.resumes) {
-            (Stage::Renaming(Change::Mark(until), ..), _) => (claim.runs()?, Then::Mark { until: *until }),
-            (Stage::Renaming(Change::Detach(to, ttl), ..), _) => {
-                (claim.runs()?, rename((to, *ttl), claim.rules.min_hold))
-            }
-            (Stage::Releasing(_), Some((to, ttl))) => (When::is(id), rename((to, *ttl), 0)),
-            (Stage::Releasing(closing), None) => {
-                let (min_hold, unused) = (closing.min_hold, claim.last - claim.token);
+        let Stage::Ending(closing) = &claim.stage else {
+            return None;
+        };
+        Some(match (&closing.end, &claim.resumes) {
+            (End::Mark(until), _) => (claim.runs()?, Then::Mark { until: *until }),
+            (End::Detach(to, ttl), _) => (claim.runs()?, rename((to, *ttl), claim.rules.min_hold)),
+            (End::Release(_), Some((to, ttl))) => (When::is(id), rename((to, *ttl), 0)),
+            (End::Release(min_hold), None) => {
+                let (min_hold, unused) = (*min_hold, claim.last - claim.token);
                 (When::is(id), Then::End { min_hold, unused })
             }
-            _ => return None,
         })
     }
 }

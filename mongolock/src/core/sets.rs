@@ -19,7 +19,6 @@ impl<C> Set<C> {
             left: 0,
             has_waited: false,
             ended: None,
-            detached: Vec::new(),
         }
     }
 
@@ -174,12 +173,13 @@ impl<C: Clone> Core<C> {
 
     /// The caller of a set waits no longer.
     pub(super) fn leave_set(&mut self, now: Time, key: Key) {
-        let Some(set) = self.sets.get(key) else { return };
-        if set.is_resuming() {
-            return self.give_back(now, key);
-        }
-        for call in std::mem::take(&mut self.sets[key].calls) {
+        let Some(set) = self.sets.get_mut(key) else { return };
+        let is_resuming = set.is_resuming();
+        for call in std::mem::take(&mut set.calls) {
             self.leave(now, call);
+        }
+        if is_resuming {
+            return self.give_back(now, key);
         }
         self.untaken(Hold::Set(key));
         self.end_set(now, key, None);
@@ -218,8 +218,7 @@ impl<C: Clone> Core<C> {
         self.advance(now, key);
     }
 
-    /// One claim of a set has ended. The last one ends the set: it is lost if one of them was. If one was not detached, nobody has the
-    /// handle of the others.
+    /// One claim of a set has ended. The last one ends the set: it is lost if one of them was.
     pub(super) fn part_ended(&mut self, now: Time, key: Key, ended: Outcome) {
         let Some(set) = self.sets.get_mut(key) else { return };
         let lost = Ok(Ended::Lost);
@@ -231,9 +230,6 @@ impl<C: Clone> Core<C> {
             return;
         }
         let Some(set) = self.sets.remove(key) else { return };
-        if ended != Ok(Ended::Detached) {
-            self.discard(now, set.detached);
-        }
         self.notify_ended(now, set.waiter, ended);
     }
 }

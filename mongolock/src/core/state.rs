@@ -72,7 +72,6 @@ pub(super) enum Due {
     Call(Key),
     Claim(Key),
     Room(Key),
-    Flight(Key),
     Lanes,
     Stream,
 }
@@ -178,6 +177,8 @@ pub(super) struct Claim<C> {
     /// The number of its claims in flight, and when the last one was sent.
     pub(super) flights: u8,
     pub(super) sent: Time,
+    /// The number of commands in flight that end it.
+    pub(super) ends: u8,
     /// Whether a claim may take effect that has ended without a reply. After `dead_at` none can.
     pub(super) is_unclear: bool,
     pub(super) dead_at: Time,
@@ -193,9 +194,8 @@ pub(super) enum Stage<C> {
     /// For the first call of its room, whichever that is when the reply comes; or it resumes a lease for its set.
     Asking,
     Held(C, Lease),
-    /// The work is done, and the claim gets another id: it becomes a mark or a detached lease. It is renewed meanwhile.
-    Renaming(Change, Lease, Closing<C>),
-    Releasing(Closing<C>),
+    /// A command ends it.
+    Ending(Closing<C>),
     /// It is released once more when its last claim can no longer take effect.
     Released,
 }
@@ -213,11 +213,13 @@ pub(super) struct Lease {
     pub(super) is_blocked: bool,
 }
 
-/// The other id of a claim.
+/// What becomes of a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Change {
+pub(super) enum End {
+    /// It is released, and the lock stays taken for so long since it was acquired; or the lease that it resumes is given back.
+    Release(Ms),
+    /// It gets another id: that of the mark of its work, or that of a detached lease, which lasts for this long.
     Mark(Until),
-    /// To a lease with this id, for this long.
     Detach(LockId, Ms),
 }
 
@@ -228,9 +230,12 @@ pub(super) enum Awaits<C> {
     Set(Key),
 }
 
-/// The command that ends a hold.
+/// The command that ends a claim.
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Closing<C> {
+    pub(super) end: End,
+    /// It is renewed until it has its other id.
+    pub(super) lease: Option<Lease>,
     pub(super) waiter: Option<Awaits<C>>,
     /// Who waits for a release is answered by then, and it goes on.
     pub(super) answer_by: Time,
@@ -240,12 +245,12 @@ pub(super) struct Closing<C> {
     pub(super) due: Time,
     pub(super) stop: Time,
     pub(super) fault: Option<Fault>,
+    /// The number of commands in flight that were sent before: as many replies do not count.
+    pub(super) earlier: u8,
     /// The next call waits for the reply to the release.
     pub(super) in_turn: bool,
     /// A late claim has got the lock since the release began.
     pub(super) is_acquired_again: bool,
-    /// The minimum hold of what is released.
-    pub(super) min_hold: Ms,
 }
 
 /// The transactions that commit only under this claim.
@@ -301,8 +306,6 @@ pub(super) struct Set<C> {
     pub(super) waiter: Option<Awaits<C>>,
     pub(super) left: usize,
     pub(super) ended: Option<Outcome>,
-    /// The leases that its claims have become.
-    pub(super) detached: Vec<(Name, LockId)>,
 }
 
 impl<C: Clone> Core<C> {
@@ -342,9 +345,8 @@ impl<C: Clone> Core<C> {
     pub(crate) fn is_idle(&self) -> bool {
         // A claim in flight may come after its release.
         let is_gone = |claim: &Claim<C>| matches!(claim.stage, Stage::Released) && claim.flights == 0;
-        let has_ended = |claim: &Claim<C>| is_gone(claim) || claim.is_refused();
         let mut claims = self.claims.iter();
-        self.calls.is_empty() && claims.all(|(_, claim)| has_ended(claim))
+        self.calls.is_empty() && claims.all(|(_, claim)| is_gone(claim))
     }
 
     /// Whether nothing is left but what is known of locks.
@@ -358,7 +360,6 @@ impl<C: Clone> Core<C> {
             Due::Call(key) => self.calls.get_mut(key).map(|call| &mut call.due),
             Due::Claim(key) => self.claims.get_mut(key).map(|claim| &mut claim.due),
             Due::Room(key) => self.rooms.get_mut(key).map(|room| &mut room.due),
-            Due::Flight(key) => self.flights.get_mut(key).map(|flight| &mut flight.due),
             Due::Lanes => Some(&mut self.lanes_due),
             Due::Stream => Some(&mut self.stream.due),
         }
@@ -443,7 +444,8 @@ impl<C> Claim<C> {
 
     pub(super) fn lease_mut(&mut self) -> Option<&mut Lease> {
         match &mut self.stage {
-            Stage::Held(_, lease) | Stage::Renaming(_, lease, _) => Some(lease),
+            Stage::Held(_, lease) => Some(lease),
+            Stage::Ending(closing) => closing.lease.as_mut(),
             _ => None,
         }
     }
@@ -452,17 +454,17 @@ impl<C> Claim<C> {
     pub(super) fn holder(&self) -> Option<&C> {
         match &self.stage {
             Stage::Held(cell, _) => Some(cell),
-            Stage::Renaming(_, _, closing) | Stage::Releasing(closing) => match &closing.waiter {
-                Some(Awaits::Caller(cell)) => Some(cell),
-                _ => None,
-            },
-            Stage::Asking | Stage::Released => None,
+            Stage::Ending(Closing {
+                waiter: Some(Awaits::Caller(cell)),
+                ..
+            }) => Some(cell),
+            _ => None,
         }
     }
 
     pub(super) fn closing_mut(&mut self) -> Option<&mut Closing<C>> {
         match &mut self.stage {
-            Stage::Renaming(_, _, closing) | Stage::Releasing(closing) => Some(closing),
+            Stage::Ending(closing) => Some(closing),
             _ => None,
         }
     }

@@ -1,6 +1,11 @@
-//! The change stream: for which locks it is open, and which it reports.
+//! The change stream: when it is opened, for which locks, and which it reports.
 
+use std::collections::BTreeSet;
+
+use super::event::Effect;
+use super::limits;
 use super::slab::Key;
+use super::state::{Core, Due};
 use super::time::Time;
 
 /// The filters of the change stream have numbers. A lock has the number of the first filter that reports it.
@@ -17,9 +22,8 @@ pub(super) struct Stream {
     pub(super) opened_at: Time,
     /// From this filter on all locks are reported.
     pub(super) all_from: Option<u32>,
-    /// The rooms that listen, with some that are gone; and how many there are.
-    pub(super) listeners: Vec<Key>,
-    pub(super) listening: usize,
+    /// The rooms that listen.
+    pub(super) listeners: BTreeSet<Key>,
     /// Whether a new filter is to be opened.
     pub(super) is_wanting: bool,
     pub(super) due: Option<Time>,
@@ -47,5 +51,86 @@ impl Stream {
     /// Whether it has done so since then. What was asked before it was open does not say what it has reported.
     pub(super) fn reports_since(&self, filter: Option<u32>, since: Time) -> bool {
         self.reports(filter) && since > self.opened_at
+    }
+}
+
+impl<C: Clone> Core<C> {
+    /// The change stream shall report this lock.
+    pub(super) fn listen(&mut self, now: Time, key: Key) {
+        let (room, stream) = (&mut self.rooms[key], &mut self.stream);
+        if room.filter.is_some() || !stream.is_possible && stream.retry_at > now {
+            return;
+        }
+        stream.listeners.insert(key);
+        // The next filter has it, unless the present one has all locks.
+        room.filter = Some(stream.all_from.unwrap_or(stream.number + 1));
+        if !stream.reports(room.filter) {
+            stream.is_wanting = true;
+            self.open_stream(now);
+        }
+    }
+
+    /// Opens a stream with a new filter, if one is wanted and none is being opened.
+    pub(super) fn open_stream(&mut self, now: Time) {
+        let (rooms, stream) = (&self.rooms, &mut self.stream);
+        if stream.opening.is_some() || !stream.is_wanting || stream.retry_at > now {
+            return;
+        }
+        stream.is_wanting = false;
+        stream.number += 1;
+        let number = stream.number;
+        stream.opening = Some(number);
+        let is_of_all = stream.listeners.len() > limits::FILTER_MOST;
+        stream.all_from = is_of_all.then_some(number);
+        let name_of = |key: &Key| rooms[*key].name.clone();
+        let names = (!is_of_all).then(|| stream.listeners.iter().map(name_of).collect());
+        self.effects.push(Effect::Watch(number, names));
+    }
+
+    /// A room whose command was in flight asks once more, by its own pause.
+    pub(super) fn opened(&mut self, now: Time, number: u32) {
+        let stream = &mut self.stream;
+        if stream.opening == Some(number) {
+            (stream.open, stream.opening, stream.opened_at) = (stream.opening, None, now);
+            stream.is_possible = true;
+            self.open_stream(now);
+        }
+    }
+
+    pub(super) fn closed(&mut self, now: Time, is_lasting: bool) {
+        let pause = if is_lasting {
+            limits::STREAM_UNAVAILABLE
+        } else {
+            limits::STREAM_RETRY
+        };
+        let stream = &mut self.stream;
+        stream.is_possible = !is_lasting;
+        (stream.open, stream.opening, stream.all_from) = (None, None, None);
+        (stream.is_wanting, stream.retry_at) = (!stream.listeners.is_empty(), now + pause);
+        self.arm(Due::Stream, now + pause);
+        // Many do not ask now: each does in any case when its pause is over.
+        if self.stream.listeners.len() > limits::FILTER_MOST {
+            return;
+        }
+        for key in self.stream.listeners.clone() {
+            if let Some(room) = self.rooms.get_mut(key) {
+                room.pause_until = room.pause_until.min(now + limits::STREAM_CLOSED_PAUSE);
+                self.touch(now, key);
+            }
+        }
+    }
+
+    /// A room is gone that has listened. A stream that reports all locks costs the server more than one for those that are left.
+    pub(super) fn listens_no_longer(&mut self, now: Time, key: Key) {
+        let stream = &mut self.stream;
+        stream.listeners.remove(&key);
+        if stream.listeners.is_empty() {
+            (stream.open, stream.opening, stream.all_from) = (None, None, None);
+            stream.is_wanting = false;
+            self.effects.push(Effect::Unwatch);
+        } else if stream.all_from.is_some() && stream.listeners.len() < limits::FILTER_FEW {
+            stream.is_wanting = true;
+            self.open_stream(now);
+        }
     }
 }

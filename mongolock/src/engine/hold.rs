@@ -74,6 +74,9 @@ impl Hold {
         if ended.is_ok() {
             let owner = Some(handle.owner());
             self.lease.report(|hold| trace::released(hold, "detached", owner));
+        } else {
+            // A part of it may be detached, or may be yet, and nobody will have the handle.
+            self.engine.apply(self.lease.discard(handle.lock_id()));
         }
         ended
     }

@@ -1,7 +1,7 @@
 //! What callers and holders are notified of.
 
 use crate::core::limits::TOKENS;
-use crate::core::{Ended, Failure, Fault, Grant, Hold, MS, Notice, Time};
+use crate::core::{Ended, Event, Failure, Fault, Grant, Hold, MS, Notice, Time};
 use crate::network::{Cell, Role};
 use crate::process::{Awaited, Before, Holds, Phase, State};
 use crate::protocol::{Document, LockId, Name, Until};
@@ -127,8 +127,11 @@ impl World<'_> {
             Ok(Ended::Lost) if !self.may_be_lost(number, caller, &awaited) => {
                 self.judge.fails("a hold is called lost that was held to its end");
             }
-            Ok(Ended::Detached) => self.detached(),
+            Ok(Ended::Detached) => return self.detached(),
             _ => {}
+        }
+        if !awaited.leases.is_empty() {
+            self.feed(number, Event::Discard(awaited.leases));
         }
     }
 

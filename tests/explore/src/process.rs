@@ -42,6 +42,8 @@ pub(crate) struct Awaited {
     /// What has become of the hold before, and until when it would have been relied on.
     pub(crate) before: Before,
     pub(crate) until: Time,
+    /// The leases that it is to become: without a handle they are discarded.
+    pub(crate) leases: Vec<(Name, LockId)>,
 }
 
 /// What has become of a hold before its end.

@@ -168,6 +168,7 @@ impl World<'_> {
             since,
             before,
             until: since,
+            leases: Vec::new(),
         }));
         let (hold, marks) = (transaction.hold, transaction.marks);
         self.feed(

@@ -315,11 +315,14 @@ impl<'a> World<'a> {
             _ => return,
         };
         let (cell, since) = (self.processes[number].cell(caller, Role::End), self.now);
+        let handle = self.handle.as_ref().filter(|_| matches!(how, Ending::Detach(..)));
+        let leases = handle.map_or_else(Vec::new, |handle| handle.leases.clone());
         self.process(number).awaited.push(Awaited {
             cell,
             since,
             before: Before::Held,
             until,
+            leases,
         });
         self.feed(number, Event::End(hold, how, Some(cell)));
         // What is handed over at once cannot be known to be lost.

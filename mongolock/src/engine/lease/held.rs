@@ -375,12 +375,12 @@ impl Lease {
         self.until(|state| state.ended.clone()).await
     }
 
-    /// The caller of a detachment to this id has gone. Returns what ends the lease if it is detached already.
+    /// The caller of a detachment to this id has gone. Returns what ends the lease if the detachment is over already.
     pub(in crate::engine) fn discard_detached(&self, id: &Arc<str>) -> Option<Event<Arc<Self>>> {
         let state = &mut *lock(&self.state);
         if let Step::Ending(How::Detach, _) = state.step {
             state.step = Step::Discarded(Arc::clone(id));
         }
-        (state.ended == Some(Ok(Ended::Detached))).then(|| self.discard(id))
+        state.ended.is_some().then(|| self.discard(id))
     }
 }

@@ -135,10 +135,8 @@ impl Lease {
         if !was_lost {
             self.report_end(how, ended.clone(), after);
         }
-        let is_detached = ended == Ok(Ended::Detached);
         state.ended = Some(ended);
-        let id = discarded.filter(|_| is_detached)?;
-        Some(self.discard(&id))
+        Some(self.discard(&discarded?))
     }
 
     /// Nobody has the handle of the lease with this id.
