@@ -1,8 +1,8 @@
-mod commits;
 mod level;
 
 use std::fmt;
 use std::future::Future;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) use level::View;
 
 use crate::engine::{Engine, Lease};
 use crate::trace;
-use crate::{Busy, FencingToken, LockError, permit_id, task};
+use crate::{FencingToken, LockError, permit_id};
 
 tokio::task_local! {
     pub(crate) static CURRENT: LockContext;
@@ -179,18 +179,14 @@ impl LockContext {
     ///
     /// Cancel safe: nothing is changed.
     pub async fn lost(&self) {
-        if self.level.others.is_empty() {
-            return self.lease().until_over().await;
-        }
-        // It is on the heap, because most calls depend on one lease.
-        Box::pin(Lease::until_one_over(self.leases())).await;
+        Lease::until_one_over(self.leases()).await;
     }
 
     /// The time until the lease ends if it is not renewed again; zero once the lock is no longer held.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        let others = self.level.others.iter().map(|lease| lease.remaining());
-        others.fold(self.lease().remaining(), Duration::min)
+        let remaining = self.leases().map(|lease| lease.remaining());
+        remaining.min().unwrap_or_default()
     }
 
     /// Checks that the lock is still held. Call it before a step that must not be taken without the lock.
@@ -230,12 +226,12 @@ impl LockContext {
 
     /// The lease that the call depends on; of several the first one.
     pub(crate) fn lease(&self) -> &Arc<Lease> {
-        &self.level.lease
+        &self.level.leases[0]
     }
 
     /// All leases that the call depends on: one, unless it has several names and has joined holds of them.
-    pub(crate) fn leases(&self) -> impl Iterator<Item = &Arc<Lease>> + Send {
-        std::iter::once(&self.level.lease).chain(&self.level.others)
+    pub(crate) fn leases(&self) -> slice::Iter<'_, Arc<Lease>> {
+        self.level.leases.iter()
     }
 
     /// The span of a body that runs under this context.
@@ -248,26 +244,13 @@ impl LockContext {
         trace::hold_span(&fields, self.template(), several)
     }
 
-    /// Whether the call depends on several leases.
-    pub(crate) fn has_several_leases(&self) -> bool {
-        !self.level.others.is_empty()
-    }
-
-    /// Resolves when the body of a call that depends on several leases has to be cancelled.
-    pub(crate) async fn any_cancelled(&self) {
-        task::any(self.leases().map(|lease| Box::pin(lease.cancelled()))).await;
-    }
-
     pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.level.engine
+        &self.lease().engine
     }
 
     /// The error of a call that is not to wait for another one under this hold.
     pub(crate) fn busy_error(&self) -> LockError {
-        let mut busy = Busy::new(self.name());
-        busy.holder = Some(self.owner().to_owned());
-        busy.in_this_process = true;
-        busy.held_for = Some(self.lease().held_for());
+        let mut busy = self.lease().busy(self.name());
         busy.remaining = Some(self.remaining());
         LockError::busy(busy)
     }

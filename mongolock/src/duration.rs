@@ -21,6 +21,21 @@ pub(crate) fn as_optional_seconds<S: Serializer>(
         .serialize(serializer)
 }
 
+/// A duration in a handle, in milliseconds.
+pub(crate) mod in_millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}
+
 /// The units from the smallest to the largest: the seconds of one of them, its symbol, and the seconds from which on the
 /// next unit is used.
 const UNITS: [(f64, &str, f64); 5] = [

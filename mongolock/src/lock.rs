@@ -16,11 +16,11 @@ use acquire::Acquire;
 use kind::HeldAs;
 
 use crate::context::LockContext;
-use crate::engine::{Call, Engine, Wish};
+use crate::engine::{About, Call, Engine, Wish};
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
 use crate::run::{self, Acquiring, OnLost, RunningHold};
-use crate::{LockError, LockGuard, LockOutput};
+use crate::{LockError, LockOutput};
 
 pub use kind::LockKind;
 pub use one::{DistributedLock, One};
@@ -136,8 +136,11 @@ impl<K: LockKind> Lock<K> {
     /// Outside a tokio runtime with time enabled.
     #[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
     pub async fn try_acquire(&self) -> Result<Option<K::Guard>, LockError> {
-        let hold = self.begin_alone(OnBusy::TryOnce)?.await?.ok();
-        Ok(hold.map(|hold| K::Guard::new(LockGuard::new(hold))))
+        match self.begin_alone(OnBusy::TryOnce)?.await {
+            Ok(hold) => Ok(Some(K::Guard::new(hold))),
+            Err(LockError::Busy { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Runs a body under the lock, under all locks of a set, or under a permit, and then releases it: the closure form of
@@ -213,8 +216,7 @@ impl<K: LockKind> Lock<K> {
 
     /// The hold of a body that joins none.
     async fn own_hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
-        let guard = LockGuard::new(self.begin(on_busy)?.await??);
-        Ok(RunningHold::own(guard, self.options.await_release, on_lost))
+        Ok(RunningHold::own(self.begin(on_busy)?.await?, on_lost))
     }
 
     /// Begins a call of a caller that does not hold the lock itself.
@@ -225,15 +227,22 @@ impl<K: LockKind> Lock<K> {
     }
 
     fn begin(&self, on_busy: OnBusy) -> Result<Call, LockError> {
+        let (names, title) = (self.kind.names(), self.kind.title());
+        let about = About {
+            names: names.iter().map(|name| Arc::clone(name.text())).collect(),
+            title,
+            template: names[title].template(),
+            options: Arc::clone(&self.options),
+            resumes: None,
+        };
         let wish = Wish {
-            names: self.kind.names(),
-            title: self.kind.title(),
-            permits: self.kind.permits(),
-            options: &self.options,
+            about,
+            wanted: self.kind.wanted(),
+            owner: &self.engine.owner,
             is_inside_hold: LockContext::is_inside_hold(&self.engine),
             on_busy,
         };
-        wish.begin(&self.engine)
+        Call::begin(&self.engine, wish)
     }
 
     fn check(&self) -> Result<(), LockError> {

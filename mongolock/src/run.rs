@@ -6,34 +6,21 @@
 mod hold;
 mod locked_body;
 
-use std::any::Any;
 use std::fmt;
 use std::future::Future;
-use std::panic::resume_unwind;
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
+use hold::BodyEnd;
 pub use hold::OnLost;
-use hold::{BodyEnd, BodyPoll, EndedHold};
 pub(crate) use hold::{RunningHold, inner_turns};
 pub use locked_body::Body;
-use locked_body::LockedBody;
+use locked_body::{AnyBody, LockedBody};
 
-use crate::opaque::boxed;
 use crate::output::{self, Output};
 use crate::{LockContext, LockError, LockOutput};
-
-/// A body as the call sees it.
-trait AnyBody {
-    /// Polls the body. When it has returned, it is dropped with its captured values; the result is whether it succeeded.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool>;
-
-    /// Drops a body that has not returned.
-    fn drop_unfinished(&mut self);
-}
 
 /// A call without its body. It is on the heap and behind a `dyn`: the future of an annotated function contains only a
 /// pointer to it, and the compiler's proofs and layouts for nested calls end there.
@@ -68,13 +55,9 @@ impl Acquiring {
     pub(crate) fn new(
         acquiring: impl Future<Output = Result<RunningHold, LockError>> + Send + Sync + 'static,
     ) -> Self {
-        Self(Some(Box::pin(StagedCall {
-            stage: Stage::Acquiring { acquiring },
-            outcome: None,
-            stages: Stages {
-                until_cancelled,
-                release: RunningHold::release,
-            },
+        Self(Some(Box::pin(StagedCall::Acquiring {
+            acquiring,
+            release: RunningHold::release,
         })))
     }
 }
@@ -125,167 +108,62 @@ pub(crate) async fn run<B: Future<Output: LockOutput>>(
     }
 }
 
-/// Waits until a body may be cancelled.
-async fn until_cancelled(context: LockContext) {
-    if context.has_several_leases() {
-        // The rare case is on the heap, to keep other calls small.
-        boxed(context.any_cancelled()).await;
-    } else {
-        context.lease().cancelled().await;
-    }
-}
-
 pin_project! {
-    /// A call that gets its lock by the future `A`, learns by the future `C` that the body may be cancelled, and releases
-    /// the lock by the future `R`.
-    struct StagedCall<A, C, R> {
-        #[pin]
-        stage: Stage<A, C, R>,
-        outcome: Option<Outcome>,
-        stages: Stages<C, R>,
-    }
-}
-
-/// The functions that begin the later stages of a call.
-struct Stages<C, R> {
-    until_cancelled: fn(LockContext) -> C,
-    release: fn(RunningHold, BodyEnd) -> R,
-}
-
-pin_project! {
-    /// How far a call has come. The stages share one place in memory.
+    /// A call that gets its lock by the future `A`, and releases it by the future `R`. The stages share one place in memory.
     #[project = StageProjection]
     #[project_ref = StageRef]
-    enum Stage<A, C, R> {
-        Acquiring { #[pin] acquiring: A },
-        Running { hold: Option<RunningHold>, #[pin] cancelled: C },
+    enum StagedCall<A, R> {
+        Acquiring { #[pin] acquiring: A, release: fn(RunningHold, BodyEnd) -> R },
+        Running { hold: Option<RunningHold>, release: fn(RunningHold, BodyEnd) -> R },
         Releasing { #[pin] releasing: R },
         Ended,
     }
 }
 
-/// How the body has ended.
-enum Outcome {
-    Returned {
-        is_success: bool,
-    },
-    Lost,
-    /// The payload is in a mutex, which makes it `Sync`.
-    Panicked(Mutex<Box<dyn Any + Send>>),
-}
-
-impl Outcome {
-    /// The same for the release, without the payload of a panic.
-    fn body_end(&self) -> BodyEnd {
-        match self {
-            Self::Returned { is_success: true } => BodyEnd::Succeeded,
-            Self::Returned { is_success: false } => BodyEnd::Failed,
-            Self::Lost => BodyEnd::Lost,
-            Self::Panicked(_) => BodyEnd::Panicked,
-        }
-    }
-
-    /// What the call returns after the release: the value of the body, or an error.
-    fn after(self, ended: EndedHold) -> Result<(), LockError> {
-        let error = match self {
-            Self::Returned { is_success: true } => ended.error_of_success,
-            // The failure of the body comes before the loss of the lock.
-            Self::Returned { is_success: false } => None,
-            Self::Lost => ended.lost,
-            Self::Panicked(payload) => {
-                resume_unwind(payload.into_inner().unwrap_or_else(PoisonError::into_inner))
-            }
-        };
-        error.map_or(Ok(()), Err)
-    }
-}
-
-/// Lets the body take a step under the lock. The result is how the body has ended.
-fn poll_outcome(
-    hold: &RunningHold,
-    cx: &mut Context<'_>,
-    cancelled: Pin<&mut impl Future<Output = ()>>,
-    body: &mut dyn AnyBody,
-) -> Poll<Outcome> {
-    let outcome = match hold.step(cx, cancelled, body) {
-        BodyPoll::Pending => return Poll::Pending,
-        BodyPoll::Returned { is_success } => Outcome::Returned { is_success },
-        BodyPoll::Lost => Outcome::Lost,
-        BodyPoll::Panicked(payload) => Outcome::Panicked(Mutex::new(payload)),
-    };
-    // The body with its captured values is dropped before the lock is released.
-    if !matches!(outcome, Outcome::Returned { .. }) {
-        hold.drop_body(body);
-    }
-    Poll::Ready(outcome)
-}
-
-impl<A, C, R> LockedCall for StagedCall<A, C, R>
+impl<A, R> LockedCall for StagedCall<A, R>
 where
     A: Future<Output = Result<RunningHold, LockError>> + Send + Sync,
-    C: Future<Output = ()> + Send + Sync,
-    R: Future<Output = EndedHold> + Send + Sync,
+    R: Future<Output = Result<(), LockError>> + Send + Sync,
 {
-    fn poll_acquired(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
-        let mut this = self.project();
-        let StageProjection::Acquiring { acquiring } = this.stage.as_mut().project() else {
+    fn poll_acquired(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+        let StageProjection::Acquiring { acquiring, release } = self.as_mut().project() else {
             unreachable!("the lock is acquired once")
         };
-        let next = match ready!(acquiring.poll(cx)) {
-            Ok(hold) => Stage::Running {
-                cancelled: (this.stages.until_cancelled)(hold.context().clone()),
-                hold: Some(hold.begin()),
-            },
-            Err(error) => {
-                this.stage.set(Stage::Ended);
-                return Poll::Ready(Err(error));
-            }
-        };
-        this.stage.set(next);
+        let (acquired, release) = (ready!(acquiring.poll(cx)), *release);
+        self.set(Self::Ended);
+        let hold = Some(acquired?);
+        self.set(Self::Running { hold, release });
         Poll::Ready(Ok(()))
     }
 
     fn poll_body(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         body: &mut dyn AnyBody,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), LockError>> {
-        let mut this = self.project();
-        if let StageProjection::Running {
-            hold: held,
-            cancelled,
-        } = this.stage.as_mut().project()
+        if let StageProjection::Running { hold: held, release } = self.as_mut().project()
+            && let Some(hold) = held
         {
-            let Some(hold) = held else {
-                unreachable!("the hold is taken once")
-            };
-            let outcome = ready!(poll_outcome(hold, cx, cancelled, body));
-            let Some(hold) = held.take() else {
-                unreachable!("it has just been there")
-            };
-            let releasing = (this.stages.release)(hold, outcome.body_end());
-            *this.outcome = Some(outcome);
-            this.stage.set(Stage::Releasing { releasing });
+            let end = ready!(hold.poll_body(cx, body));
+            let releasing = held.take().map(|hold| release(hold, end));
+            self.set(releasing.map_or(Self::Ended, |releasing| Self::Releasing { releasing }));
         }
-        let StageProjection::Releasing { releasing } = this.stage.as_mut().project() else {
+        let StageProjection::Releasing { releasing } = self.as_mut().project() else {
             unreachable!("polled before the lock was acquired, or after it was released")
         };
         let ended = ready!(releasing.poll(cx));
-        this.stage.set(Stage::Ended);
-        match this.outcome.take() {
-            Some(outcome) => Poll::Ready(outcome.after(ended)),
-            None => unreachable!("the body has ended before the release"),
-        }
+        self.set(Self::Ended);
+        Poll::Ready(ended)
     }
 
     fn drop_body(self: Pin<&mut Self>, body: &mut dyn AnyBody) {
-        if let StageProjection::Running { hold: Some(hold), .. } = self.project().stage.project() {
+        if let StageProjection::Running { hold: Some(hold), .. } = self.project() {
             hold.drop_body(body);
         }
     }
 
     fn context(self: Pin<&Self>) -> LockContext {
-        match self.project_ref().stage.project_ref() {
+        match self.project_ref() {
             StageRef::Running { hold: Some(hold), .. } => hold.context().clone(),
             _ => unreachable!("the body has not begun"),
         }

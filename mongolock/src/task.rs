@@ -1,10 +1,10 @@
 //! How the library starts its tasks, and how long it waits for them.
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use tokio::task::{JoinError, JoinHandle};
@@ -22,14 +22,8 @@ pub(crate) fn spawn_for_caller<T: Send + 'static>(
     spawn(work.in_current_span())
 }
 
-/// Runs a request to its end on a task of its own, even if the caller is cancelled.
-pub(crate) async fn run_to_end<T: Send + 'static>(
-    request: impl Future<Output = Result<T, LockError>> + Send + 'static,
-) -> Result<T, LockError> {
-    start(request).await
-}
-
-/// Starts a request at once, on a task of its own. The returned future waits for its end and does not contain it.
+/// Starts a request at once, on a task of its own, which goes on if the caller is cancelled. The returned future waits for its end and
+/// does not contain it.
 pub(crate) fn start<T: Send + 'static>(
     request: impl Future<Output = Result<T, LockError>> + Send + 'static,
 ) -> impl Future<Output = Result<T, LockError>> + Send + Sync {
@@ -75,7 +69,7 @@ pub(crate) async fn within<T>(
 /// one, so that an idle pool would serve two entries a second after many of them. [`driver_call`] notes whether the driver
 /// has woken the command, which it does when there is a connection.
 pub(crate) async fn reply_within<T>(most: Duration, command: impl Future<Output = T>) -> Option<T> {
-    let is_served = Arc::new(AtomicBool::new(false));
+    let is_served = served();
     let mut command = pin!(IS_SERVED.scope(Arc::clone(&is_served), command));
     if let Ok(reply) = tokio::time::timeout(most, command.as_mut()).await {
         return Some(reply);
@@ -93,34 +87,32 @@ pub(crate) async fn noting_wait<T>(
     note: impl FnOnce(),
     command: impl Future<Output = T>,
 ) -> T {
-    let has_connection = Arc::new(AtomicBool::new(false));
-    let mut command = pin!(HAS_CONNECTION.scope(Arc::clone(&has_connection), command));
+    let is_served = served();
+    let mut command = pin!(IS_SERVED.scope(Arc::clone(&is_served), command));
     if let Ok(reply) = tokio::time::timeout(longest, command.as_mut()).await {
         return reply;
     }
-    if !has_connection.load(Relaxed) {
+    if !is_served.load(Relaxed) {
         note();
     }
     command.await
 }
 
 tokio::task_local! {
-    /// Whether the driver has woken the command that is in flight inside [`reply_within`].
+    /// Whether the driver has woken the command that is in flight inside [`reply_within`] or [`noting_wait`].
     static IS_SERVED: Arc<AtomicBool>;
+}
 
-    /// Whether the driver has woken the command that is in flight inside [`noting_wait`].
-    static HAS_CONNECTION: Arc<AtomicBool>;
+fn served() -> Arc<AtomicBool> {
+    IS_SERVED.try_with(Arc::clone).unwrap_or_default()
 }
 
 /// Runs one command of the driver, and notes for [`reply_within`] and [`noting_wait`] whether the driver has woken it. Other
 /// wake-ups of the task do not count.
 pub(crate) async fn driver_call<T>(command: impl Future<Output = T>) -> T {
-    let flags = [
-        IS_SERVED.try_with(Arc::clone).ok(),
-        HAS_CONNECTION.try_with(Arc::clone).ok(),
-    ];
+    let is_served = served();
     // An earlier command of the same request may have been served.
-    flags.iter().flatten().for_each(|flag| flag.store(false, Relaxed));
+    is_served.store(false, Relaxed);
     let mut command = pin!(command);
     let mut waker: Option<Arc<ServedWaker>> = None;
     poll_fn(|cx| {
@@ -128,7 +120,7 @@ pub(crate) async fn driver_call<T>(command: impl Future<Output = T>) -> T {
         waker.take_if(|waker| !waker.task.will_wake(cx.waker()));
         let waker = waker.get_or_insert_with(|| {
             Arc::new(ServedWaker {
-                flags: flags.clone(),
+                is_served: Arc::clone(&is_served),
                 task: cx.waker().clone(),
             })
         });
@@ -140,7 +132,7 @@ pub(crate) async fn driver_call<T>(command: impl Future<Output = T>) -> T {
 
 /// The waker that a command of the driver gets.
 struct ServedWaker {
-    flags: [Option<Arc<AtomicBool>>; 2],
+    is_served: Arc<AtomicBool>,
     task: Waker,
 }
 
@@ -150,27 +142,11 @@ impl Wake for ServedWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.flags
-            .iter()
-            .flatten()
-            .for_each(|flag| flag.store(true, Relaxed));
+        self.is_served.store(true, Relaxed);
         self.task.wake_by_ref();
     }
 }
 
-/// Resolves when one of the futures does.
-pub(crate) async fn any<F: Future<Output = ()> + Unpin>(futures: impl Iterator<Item = F>) {
-    let mut futures: Vec<F> = futures.collect();
-    poll_fn(|cx| {
-        let ended = futures
-            .iter_mut()
-            .any(|future| Pin::new(future).poll(cx).is_ready());
-        if ended { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-}
-
-/// Polls a future once, and returns whether it is still pending.
 #[cfg(test)]
 pub(crate) async fn is_pending<F: Future>(mut future: std::pin::Pin<&mut F>) -> bool {
     std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending())).await

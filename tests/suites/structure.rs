@@ -33,10 +33,10 @@ use crate::module_tree::ModuleTree;
 /// The layers of the runtime from the top down: a module imports from its own layer and from those below it. The first are the
 /// public API, the last the values and tools.
 const RUNTIME_LAYERS: [&str; 7] = [
-    "lib attribute leader provider blocking lock guard permit context commit admin run fenced guide readme \
+    "lib attribute leader provider blocking lock guard permit context commit detach health admin run fenced guide readme \
      fuzzing",
     "engine",
-    "index_task probe",
+    "index_task probe home",
     "store",
     "error duration token handle output name permit_id once one_line opaque options timing backoff few sync task meter trace",
     "lock_id core",

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::Lock;
 use crate::context::LockContext;
-use crate::engine::{Engine, Lease};
+use crate::core::Wanted;
+use crate::engine::{Engine, Hold, Lease};
 use crate::name::RenderedName;
 use crate::options::OnBusy;
 use crate::run::{OnLost, RunningHold};
@@ -23,18 +24,18 @@ pub trait LockKind: Kind {
 
 /// What is held, in the type that callers get.
 pub(crate) trait HeldAs {
-    fn new(guard: LockGuard) -> Self;
+    fn new(hold: Hold) -> Self;
 }
 
 impl HeldAs for LockGuard {
-    fn new(guard: LockGuard) -> Self {
-        guard
+    fn new(hold: Hold) -> Self {
+        Self::new(hold)
     }
 }
 
 impl HeldAs for Permit {
-    fn new(guard: LockGuard) -> Self {
-        Self::new(guard)
+    fn new(hold: Hold) -> Self {
+        Self::new(LockGuard::new(hold))
     }
 }
 
@@ -59,10 +60,8 @@ pub(crate) trait Kind: Clone + Send + Sync + Unpin + Sized + 'static {
         0
     }
 
-    /// The number of permits, if it is a semaphore.
-    fn permits(&self) -> Option<u32> {
-        None
-    }
+    /// What the core is asked for.
+    fn wanted(&self) -> Wanted;
 
     /// The enclosing call that holds this name, and its lease.
     fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<(LockContext, Arc<Lease>)> {

@@ -7,7 +7,8 @@ use parts::Parts;
 
 use super::kind::Kind;
 use super::{Lock, LockKind};
-use crate::engine::{Hold, Lease, Wish};
+use crate::core::Wanted;
+use crate::engine::{Hold, Lease};
 use crate::name::RenderedName;
 use crate::options::{MOST_NAMES, OnBusy, Options};
 use crate::run::{self, OnLost, RunningHold};
@@ -79,6 +80,14 @@ impl Kind for Several {
         &self.names
     }
 
+    fn wanted(&self) -> Wanted {
+        let text = |name: &RenderedName| Arc::clone(name.text());
+        match &*self.names {
+            [name] => Wanted::Lock(text(name)),
+            names => Wanted::All(names.iter().map(text).collect()),
+        }
+    }
+
     fn debug(&self, debug: &mut DebugStruct<'_, '_>) {
         let names: Vec<_> = self.names.iter().map(RenderedName::text).collect();
         debug.field("names", &names);
@@ -110,17 +119,17 @@ impl Kind for Several {
         let turns = run::inner_turns(&parts.outer, parts.leases(), on_busy).await?;
         let mut own = None;
         if !parts.rest.is_empty() {
+            let acquiring = lock.of_rest(&parts.rest).begin(on_busy)?;
             let hold = tokio::select! {
                 biased;
-                hold = lock.acquire_rest(&parts.rest, on_busy) => Some(hold?),
+                hold = acquiring => Some(hold?),
                 () = Lease::until_one_over(parts.leases()) => None,
             };
-            own = hold.map(LockGuard::new);
+            own = hold;
             parts.ensure_held()?;
         }
-        let context = parts.context(lock, own.as_ref().map(LockGuard::lease));
-        let await_release = lock.options.await_release;
-        Ok(RunningHold::joined(context, own, await_release, turns, on_lost))
+        let context = parts.context(lock, own.as_ref().map(Hold::lease));
+        Ok(RunningHold::new(context, own, Some(turns), on_lost))
     }
 }
 
@@ -130,20 +139,18 @@ impl Lock<Several> {
         self.kind.names.iter().map(|name| &**name.text())
     }
 
-    /// Acquires the names that are not joined. The caller holds others meanwhile, so that the wait has a limit.
-    async fn acquire_rest(&self, rest: &[RenderedName], on_busy: OnBusy) -> Result<Hold, LockError> {
+    /// The set of the names that are not joined. The caller holds others meanwhile, so that the wait has a limit.
+    fn of_rest(&self, rest: &[RenderedName]) -> Self {
         let mut options = Options::clone(&self.options);
         let limit = options.acquire_timeout.unwrap_or(NESTED_SET_LIMIT);
         options.acquire_timeout = Some(limit.min(NESTED_SET_LIMIT));
-        let options = Arc::new(options);
-        let wish = Wish {
-            names: rest,
-            title: 0,
-            permits: None,
-            options: &options,
-            is_inside_hold: true,
-            on_busy,
-        };
-        wish.begin(&self.engine)?.await?
+        Self {
+            engine: Arc::clone(&self.engine),
+            kind: Several {
+                names: rest.into(),
+                title: 0,
+            },
+            options: Arc::new(options),
+        }
     }
 }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use mongodb::Database;
 
-use crate::engine::{Engine, Home};
+use crate::engine::Engine;
+use crate::home::Home;
 use crate::opaque::Opaque;
-use crate::options::{Config, check_database, check_owner, refused};
+use crate::options::{Config, WEEK, check_database, check_owner, refused, whole};
 #[cfg(test)]
 use crate::simulation::Link;
 use crate::store::{Connection, MemoryStore, MongoStore, Reachability, Store};
@@ -66,14 +67,14 @@ impl LockProviderBuilder {
     }
 
     /// A builder for the database that the connection string names, and this database.
-    pub(crate) fn connected(connection: Arc<Connection>, thread: Option<Arc<Home>>) -> (Self, Database) {
+    pub(crate) fn connected(connection: Arc<Connection>, thread: Home) -> (Self, Database) {
         let client = &connection.client;
         let database = client.default_database();
         let database = database.unwrap_or_else(|| client.database("mongolock"));
         let builder = Self {
             servers: Arc::clone(&connection.servers),
             connection: Some(connection),
-            thread,
+            thread: Some(Arc::new(thread)),
             ..Self::new(&database)
         };
         (builder, database)
@@ -81,6 +82,12 @@ impl LockProviderBuilder {
 
     pub(crate) fn in_memory() -> Self {
         Self::at(StoreChoice::Memory(Arc::new(MemoryStore::new())))
+    }
+
+    /// Has the provider work on a thread of its own.
+    pub(crate) fn on_own_thread(self) -> Result<Self, LockError> {
+        let thread = Some(Arc::new(Home::start()?));
+        Ok(Self { thread, ..self })
     }
 
     #[cfg(test)]
@@ -312,28 +319,33 @@ impl LockProviderBuilder {
     }
 
     fn check(&self) -> Result<(), LockError> {
-        let (min, max) = (
-            *self.config.retry_interval.start(),
-            *self.config.retry_interval.end(),
-        );
+        let Config {
+            options,
+            retry_interval,
+            retention,
+            ..
+        } = &self.config;
+        let (min, max) = (*retry_interval.start(), *retry_interval.end());
         if min < MIN_RETRY_INTERVAL || min > max || max > MAX_RETRY_INTERVAL {
-            return Err(refused(
-                "retry_interval",
-                &self.config.retry_interval,
-                "it must be 1 ms to 1 h, the shorter pause first",
-            ));
+            let bound = "it must be 1 ms to 1 h, the shorter pause first";
+            return Err(refused("retry_interval", retry_interval, bound));
         }
-        if self.config.retention.subsec_nanos() != 0
-            || self.config.retention < Duration::from_secs(1)
-            || self.config.retention > MAX_RETENTION
-        {
-            return Err(refused(
-                "retention",
-                self.config.retention,
-                "it must be whole seconds, 1 s to 68 years",
-            ));
+        if retention.subsec_nanos() != 0 || !(Duration::from_secs(1)..=MAX_RETENTION).contains(retention) {
+            let bound = "it must be whole seconds, 1 s to 68 years";
+            return Err(refused("retention", retention, bound));
         }
-        self.config.check_takeover_margin()?;
+        let margin = options.takeover_margin;
+        whole(
+            "takeover_margin",
+            margin,
+            Duration::ZERO..=WEEK,
+            "it must be 0 to 7 days",
+        )?;
+        // MongoDB removes the document after the retention, and without a document the lock is free.
+        if margin > *retention {
+            let bound = format!("it must be at most `retention` ({retention:?})");
+            return Err(refused("takeover_margin", margin, bound));
+        }
         self.owner.as_deref().map_or(Ok(()), check_owner)?;
         // These are the server's own rules (https://www.mongodb.com/docs/manual/reference/limits/). They are checked
         // here, because with a collection that cannot exist every acquisition would fail.

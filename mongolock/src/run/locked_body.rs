@@ -8,8 +8,17 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-use super::{Acquired, AnyBody};
+use super::Acquired;
 use crate::output::Output;
+
+/// A body as the call sees it.
+pub(super) trait AnyBody {
+    /// Polls the body. When it has returned, it is dropped with its captured values; the result is whether it succeeded.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool>;
+
+    /// Drops a body that has not returned.
+    fn drop_unfinished(&mut self);
+}
 
 pin_project! {
     /// The body of a call with its captured values, and then its value. The call pins it and keeps a reference to it: a

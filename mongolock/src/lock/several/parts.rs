@@ -59,13 +59,7 @@ impl Parts {
             tokens,
             title: set.kind.title,
         };
-        let first = leases.remove(0);
-        LockContext::of_view(
-            first,
-            leases,
-            view,
-            &set.engine,
-            set.kind.names[set.kind.title].template(),
-        )
+        let template = set.kind.names[set.kind.title].template();
+        LockContext::new(leases.into_iter().collect(), template, Some(view))
     }
 }

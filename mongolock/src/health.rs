@@ -1,11 +1,12 @@
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
 use crate::duration::{as_optional_seconds, as_seconds};
 use crate::engine::{Engine, Lease};
-use crate::{FencingToken, IndexState, LockError, permit_id};
+use crate::{FencingToken, IndexState, LockError, LockProvider, permit_id};
 
 /// The state of a provider and of its connection to MongoDB; returned by
 /// [`LockProvider::health`](crate::LockProvider::health).
@@ -101,7 +102,85 @@ pub struct HeldInfo {
     pub remaining: Duration,
 }
 
-pub(super) async fn health(engine: &Engine) -> Health {
+impl LockProvider {
+    /// The state of this provider and of its connection to MongoDB, for a status page or a log.
+    ///
+    /// It sends one `hello` command, which needs no privilege, and returns within 2 s even if no server replies. Calls at
+    /// the same time share the command. If the server has refused the last acquire or renewal, it asks for an internal
+    /// lock as well. [`is_ready`](Self::is_ready) is cheaper, for the probes of a load balancer.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let _guard = provider.lock("report:1").await?;
+    /// let health = provider.health().await;
+    /// assert!(health.has_primary && health.held == 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn health(&self) -> Health {
+        health(self.engine()).await
+    }
+
+    /// Whether locks can be acquired at present: no shutdown has begun, and MongoDB has confirmed a write of this provider
+    /// within the last `renew_interval`, or a primary replies to a `hello` command within 2 s. It is `false` if the server
+    /// has refused the last acquire or renewal (error codes 13 and 18): a right is missing, or the password is wrong.
+    ///
+    /// It sends nothing while the provider is in use. After a refusal it asks the server for an internal lock each time,
+    /// so that a provider whose rights are granted later becomes ready without a call. For a readiness probe; the guide's page on
+    /// [production](crate::guide::production#health-checks-and-alarms) says when to use one, and why never for liveness.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// assert!(provider.is_ready().await);
+    /// provider.shutdown().await;
+    /// assert!(!provider.is_ready().await);
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn is_ready(&self) -> bool {
+        is_ready(self.engine()).await
+    }
+
+    /// The locks that this provider holds in this process, in the order of their names. Nothing is sent;
+    /// [`LockAdmin::list`](crate::LockAdmin::list) returns those of all processes.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let guard = provider.lock("report:1").await?;
+    /// let held = provider.held();
+    /// assert_eq!(held[0].name, "report:1");
+    /// assert_eq!(held[0].fencing_token, guard.fencing_token());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn held(&self) -> Vec<HeldInfo> {
+        held(self.engine())
+    }
+}
+
+async fn health(engine: &Engine) -> Health {
     let reply = engine.probe.finds_primary().await;
     let leases = engine.held();
     Health {
@@ -117,13 +196,13 @@ pub(super) async fn health(engine: &Engine) -> Health {
         wake_up: wake_up(engine),
         index: engine.index_task.state(),
         held: leases.iter().map(|lease| lease.keys().len()).sum(),
-        waiting: engine.waiting(),
+        waiting: engine.waiting.load(Relaxed),
         is_shut_down: engine.refuses(false),
     }
 }
 
 fn wake_up(engine: &Engine) -> WakeUp {
-    if engine.waiting() == 0 {
+    if engine.waiting.load(Relaxed) == 0 {
         WakeUp::Idle
     } else if engine.is_listening() {
         WakeUp::Stream
@@ -132,7 +211,7 @@ fn wake_up(engine: &Engine) -> WakeUp {
     }
 }
 
-pub(super) async fn is_ready(engine: &Engine) -> bool {
+async fn is_ready(engine: &Engine) -> bool {
     if engine.refuses(false) {
         return false;
     }
@@ -144,7 +223,7 @@ pub(super) async fn is_ready(engine: &Engine) -> bool {
 }
 
 /// The locks that the provider holds, in the order of their names.
-pub(super) fn held(engine: &Engine) -> Vec<HeldInfo> {
+fn held(engine: &Engine) -> Vec<HeldInfo> {
     let leases = engine.held();
     let of_lease = |lease: &Arc<Lease>| {
         let info = |(id, fencing_token): (&Arc<str>, _)| HeldInfo {
