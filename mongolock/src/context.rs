@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tracing::Span;
 
-use level::Level;
+pub use level::LockContext;
 pub(crate) use level::View;
 
 use crate::engine::{Engine, Lease};
@@ -17,16 +17,6 @@ use crate::{FencingToken, LockError, permit_id};
 
 tokio::task_local! {
     pub(crate) static CURRENT: LockContext;
-}
-
-/// A view of a hold for the code that runs under the lock: its name, its fencing token, and whether it is still held.
-///
-/// Inside a function with `#[distributed_lock]`, and inside [`DistributedLock::run`](crate::DistributedLock::run),
-/// [`current`](Self::current) returns it. A context does not keep the lock held: after the end of the hold, it reports
-/// the lock as lost.
-#[derive(Clone)]
-pub struct LockContext {
-    level: Arc<Level>,
 }
 
 impl LockContext {

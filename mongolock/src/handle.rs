@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub(crate) use self::text::{Detached, Secret};
+pub(crate) use self::text::{Detached, secret};
 use crate::once::Once;
 use crate::{FencingToken, LockError, lock_id, permit_id};
 
@@ -40,9 +40,10 @@ use crate::{FencingToken, LockError, lock_id, permit_id};
 /// guard.release().await
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct LeaseHandle(Arc<Inner>);
 
+#[derive(PartialEq, Eq)]
 struct Inner {
     text: String,
     lease: Detached,
@@ -134,13 +135,12 @@ impl LeaseHandle {
 
     /// Returns an error if the locks are in another place.
     pub(crate) fn check_home(&self, home: &str) -> Result<(), LockError> {
-        if self.0.lease.home == home {
+        let own = &self.0.lease.home;
+        if own == home {
             return Ok(());
         }
-        Err(invalid(format!(
-            "its locks are in `{}`, and those of this provider in `{home}`",
-            self.0.lease.home
-        )))
+        let reason = format!("its locks are in `{own}`, and those of this provider in `{home}`");
+        Err(invalid(reason))
     }
 }
 
@@ -185,14 +185,6 @@ impl<'de> Deserialize<'de> for LeaseHandle {
         text.parse().map_err(serde::de::Error::custom)
     }
 }
-
-impl PartialEq for LeaseHandle {
-    fn eq(&self, other: &Self) -> bool {
-        self.text() == other.text()
-    }
-}
-
-impl Eq for LeaseHandle {}
 
 impl fmt::Debug for LeaseHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

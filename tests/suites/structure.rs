@@ -44,7 +44,7 @@ const RUNTIME_LAYERS: [&str; 7] = [
 ];
 
 /// The folders of the runtime whose modules still form a cycle.
-const CIRCULAR: &str = "admin commit context error guard lock meter name provider run store trace";
+const CIRCULAR: &str = "admin error lock meter store trace";
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -5,11 +5,20 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::sync::Semaphore;
 
-use super::LockContext;
 use crate::engine::{CancelShield, Engine, Lease};
 use crate::few::Few;
 use crate::sync::lock;
 use crate::{FencingToken, permit_id};
+
+/// A view of a hold for the code that runs under the lock: its name, its fencing token, and whether it is still held.
+///
+/// Inside a function with `#[distributed_lock]`, and inside [`DistributedLock::run`](crate::DistributedLock::run),
+/// [`current`](Self::current) returns it. A context does not keep the lock held: after the end of the hold, it reports
+/// the lock as lost.
+#[derive(Clone)]
+pub struct LockContext {
+    pub(super) level: Arc<Level>,
+}
 
 /// One nesting level of holds in a task.
 pub(super) struct Level {

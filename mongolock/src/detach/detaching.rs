@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::handle::{Detached, Secret};
+use crate::handle::{Detached, secret};
 use crate::options::{check_owner, check_ttl};
 use crate::{LeaseHandle, LockError, LockGuard, Permit};
 
@@ -138,7 +138,7 @@ impl Detach {
             ttl: self.ttl,
             min_hold: lease.about.options.min_hold,
             once: lease.about.options.once,
-            secret: Secret::random(),
+            secret: secret(),
         })
     }
 

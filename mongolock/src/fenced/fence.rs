@@ -104,10 +104,9 @@ impl Fence {
             _ => return Err(or_else()),
         };
         let (token, seen) = (self.token, FencingToken::from(seen));
-        if seen > token {
-            return Err(LockError::Stale { token, seen });
-        }
-        Ok(())
+        (seen <= token)
+            .then_some(())
+            .ok_or(LockError::Stale { token, seen })
     }
 
     /// Refuses operators or stages that name the field. The expressions of a pipeline need not be checked, because its

@@ -206,8 +206,6 @@ impl<T> Clone for FencedCollection<T> {
 
 impl<T> fmt::Debug for FencedCollection<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FencedCollection")
-            .field("fence", &self.fence)
-            .finish_non_exhaustive()
+        f.debug_struct("FencedCollection").finish_non_exhaustive()
     }
 }

@@ -10,7 +10,7 @@ fn handle(ids: &[&str], title: usize) -> LeaseHandle {
         ttl: Duration::from_secs(1800),
         min_hold: Duration::from_secs(2),
         once: Some(Once::PerPeriod(Duration::from_secs(60))),
-        secret: Secret::random(),
+        secret: secret(),
     })
 }
 
@@ -92,14 +92,12 @@ fn every_changed_character_makes_another_lease() {
 #[test]
 fn no_two_handles_of_a_lease_are_alike() {
     assert_ne!(handle(&["a"], 0), handle(&["a"], 0));
-    let secrets: std::collections::HashSet<_> = (0..1000).map(|_| Secret::random()).collect();
+    let secrets: std::collections::HashSet<_> = (0..1000).map(|_| secret()).collect();
     assert_eq!(secrets.len(), 1000);
-    let (all, any) = secrets
-        .iter()
-        .fold((u128::MAX, 0), |(all, any), Secret([high, low])| {
-            let bits = u128::from(*high) << 64 | u128::from(*low);
-            (all & bits, any | bits)
-        });
+    let (all, any) = secrets.iter().fold((u128::MAX, 0), |(all, any), [high, low]| {
+        let bits = u128::from(*high) << 64 | u128::from(*low);
+        (all & bits, any | bits)
+    });
     assert_eq!((all, any), (0, u128::MAX), "no bit is the same in all");
 }
 

@@ -27,7 +27,7 @@ const MAX_TEXT: usize = 2 * 1024 * 1024;
 const MAX_HOME: usize = 512;
 
 /// What a handle says of a lease. The names of the fields are short, because a cookie has little room.
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Detached {
     /// The collection of the locks with its database.
@@ -53,14 +53,10 @@ pub(crate) struct Detached {
     /// How often the work under the lock may succeed.
     #[serde(rename = "d", default, skip_serializing_if = "Option::is_none")]
     pub(crate) once: Option<Once>,
-    /// The id of the lease cannot be guessed, and from the id the handle cannot.
+    /// 128 random bits: the id of the lease cannot be guessed, and from the id the handle cannot.
     #[serde(rename = "s")]
-    pub(crate) secret: Secret,
+    pub(crate) secret: [u64; 2],
 }
-
-/// 128 random bits.
-#[derive(PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Secret(pub(super) [u64; 2]);
 
 /// The text of a handle.
 pub(super) fn written(lease: &Detached) -> String {
@@ -121,11 +117,9 @@ impl Detached {
     }
 }
 
-impl Secret {
-    /// 128 random bits. A random UUID has six fixed bits; of two of them, one turned by half its length, no bit is fixed in both.
-    pub(crate) fn random() -> Self {
-        let [one, other] = [Uuid::new_v4(), Uuid::new_v4()];
-        let bits = one.as_u128() ^ other.as_u128().rotate_left(64);
-        Self(Uuid::from_u128(bits).as_u64_pair().into())
-    }
+/// 128 random bits. A random UUID has six fixed bits; of two of them, one turned by half its length, no bit is fixed in both.
+pub(crate) fn secret() -> [u64; 2] {
+    let [one, other] = [Uuid::new_v4(), Uuid::new_v4()];
+    let bits = one.as_u128() ^ other.as_u128().rotate_left(64);
+    Uuid::from_u128(bits).as_u64_pair().into()
 }

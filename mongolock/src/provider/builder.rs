@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use mongodb::Database;
 
-use crate::engine::Engine;
+use crate::LockError;
 use crate::home::Home;
 use crate::opaque::Opaque;
 use crate::options::{Config, WEEK, check_database, check_owner, refused, whole};
 #[cfg(test)]
 use crate::simulation::Link;
 use crate::store::{Connection, MemoryStore, MongoStore, Reachability, Store};
-use crate::{LockError, LockProvider};
 
 /// The shortest pause between two polls: with a shorter one a waiter would poll in a hot loop.
 const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(1);
@@ -22,8 +21,9 @@ const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// The longest retention in seconds that MongoDB accepts for a TTL index.
 const MAX_RETENTION: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// The options of a [`LockProvider`], and the default options of its locks; made by [`LockProvider::builder`] or
-/// [`LockProvider::to_builder`]. Each setter names the default of its option.
+/// The options of a [`LockProvider`](crate::LockProvider), and the default options of its locks; made by
+/// [`LockProvider::builder`](crate::LockProvider::builder) or [`LockProvider::to_builder`](crate::LockProvider::to_builder).
+/// Each setter names the default of its option.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -47,10 +47,10 @@ pub struct LockProviderBuilder {
     /// What is known about the servers of the client.
     servers: Arc<Reachability>,
     collection: String,
-    config: Config,
-    owner: Option<String>,
+    pub(super) config: Config,
+    pub(super) owner: Option<String>,
     /// The thread on which the client was made.
-    thread: Option<Arc<Home>>,
+    pub(super) thread: Option<Arc<Home>>,
 }
 
 #[derive(Clone)]
@@ -277,31 +277,7 @@ impl LockProviderBuilder {
         self
     }
 
-    /// Builds the provider. Nothing is sent to MongoDB.
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::InvalidOption`] names the first option that is out of its bounds, with its value and the bounds; the
-    /// option `database` also if it is `local`, `admin` or `config`.
-    pub fn build(self) -> Result<LockProvider, LockError> {
-        self.config.options.check()?;
-        self.check()?;
-        Ok(self.with_defaults())
-    }
-
-    /// Builds the provider with options that are known to be valid.
-    pub(crate) fn with_defaults(self) -> LockProvider {
-        let owner = self.owner.clone().unwrap_or_else(default_owner);
-        let engine = Engine::new(
-            self.store(),
-            self.config.clone(),
-            owner.into(),
-            self.thread.clone(),
-        );
-        LockProvider::from_parts(engine, self)
-    }
-
-    fn store(&self) -> Store {
+    pub(super) fn store(&self) -> Store {
         match &self.place {
             StoreChoice::Database(database) => Store::Mongo(Opaque::new(MongoStore::new(
                 database,
@@ -318,13 +294,15 @@ impl LockProviderBuilder {
         }
     }
 
-    fn check(&self) -> Result<(), LockError> {
+    /// Returns an error for the first option that is out of its bounds.
+    pub(super) fn check(&self) -> Result<(), LockError> {
         let Config {
             options,
             retry_interval,
             retention,
             ..
         } = &self.config;
+        options.check()?;
         let (min, max) = (*retry_interval.start(), *retry_interval.end());
         if min < MIN_RETRY_INTERVAL || min > max || max > MAX_RETRY_INTERVAL {
             let bound = "it must be 1 ms to 1 h, the shorter pause first";
@@ -359,14 +337,6 @@ impl LockProviderBuilder {
         }
         Ok(())
     }
-}
-
-fn default_owner() -> String {
-    format!(
-        "{}:{}",
-        gethostname::gethostname().to_string_lossy(),
-        std::process::id()
-    )
 }
 
 #[cfg(test)]

@@ -148,13 +148,6 @@ impl LockProvider {
         LockProviderBuilder::clone(&self.builder)
     }
 
-    fn from_parts(engine: Engine, builder: LockProviderBuilder) -> Self {
-        Self {
-            engine: Arc::new(engine),
-            builder: Opaque::new(builder),
-        }
-    }
-
     /// Makes the lock of this name. The name is any value that implements `Display`, such as an `ObjectId`, a number or
     /// a string, or one whose type derives [`LockName`](macro@crate::LockName).
     ///
@@ -274,6 +267,42 @@ impl LockProvider {
     pub fn admin(&self) -> LockAdmin {
         LockAdmin::new(&self.engine)
     }
+}
+
+impl LockProviderBuilder {
+    /// Builds the provider. Nothing is sent to MongoDB.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::InvalidOption`] names the first option that is out of its bounds, with its value and the bounds; the
+    /// option `database` also if it is `local`, `admin` or `config`.
+    pub fn build(self) -> Result<LockProvider, LockError> {
+        self.check()?;
+        Ok(self.with_defaults())
+    }
+
+    /// Builds the provider with options that are known to be valid.
+    pub(crate) fn with_defaults(self) -> LockProvider {
+        let owner = self.owner.clone().unwrap_or_else(default_owner);
+        let engine = Engine::new(
+            self.store(),
+            self.config.clone(),
+            owner.into(),
+            self.thread.clone(),
+        );
+        LockProvider {
+            engine: Arc::new(engine),
+            builder: Opaque::new(self),
+        }
+    }
+}
+
+fn default_owner() -> String {
+    format!(
+        "{}:{}",
+        gethostname::gethostname().to_string_lossy(),
+        std::process::id()
+    )
 }
 
 impl AsRef<LockProvider> for LockProvider {

@@ -8,13 +8,21 @@ use std::task::{Context, Poll};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
-use super::locked_body::AnyBody;
 use crate::context::{CURRENT, LockContext, View};
 use crate::engine::{Hold, Lease};
 use crate::few::Few;
 use crate::name::RenderedName;
 use crate::options::OnBusy;
 use crate::{LockError, trace};
+
+/// A body as the call sees it.
+pub(super) trait AnyBody {
+    /// Polls the body. When it has returned, it is dropped with its captured values; the result is whether it succeeded.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool>;
+
+    /// Drops a body that has not returned.
+    fn drop_unfinished(&mut self);
+}
 
 /// The hold of a call whose body runs. A call of a set can have acquired some of its names and joined the others.
 pub(crate) struct RunningHold {

@@ -8,17 +8,9 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-use super::Acquired;
+use super::call::Acquired;
+use super::hold::AnyBody;
 use crate::output::Output;
-
-/// A body as the call sees it.
-pub(super) trait AnyBody {
-    /// Polls the body. When it has returned, it is dropped with its captured values; the result is whether it succeeded.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool>;
-
-    /// Drops a body that has not returned.
-    fn drop_unfinished(&mut self);
-}
 
 pin_project! {
     /// The body of a call with its captured values, and then its value. The call pins it and keeps a reference to it: a
@@ -58,10 +50,15 @@ struct BodyRef<'a, B, T> {
     output: Output<T>,
 }
 
-impl<'a, B: Future<Output = T>, T> LockedBody<'a, B, T> {
-    pub(super) fn new(call: Acquired, body: Pin<&'a mut Body<B, T>>, output: Output<T>) -> Self {
-        Self {
-            call,
+impl Acquired {
+    /// Runs the body under the lock, releases the lock, and determines what the call returns.
+    pub fn run<B: Future>(
+        self,
+        body: Pin<&mut Body<B, B::Output>>,
+        output: Output<B::Output>,
+    ) -> LockedBody<'_, B, B::Output> {
+        LockedBody {
+            call: self,
             body: BodyRef { body, output },
         }
     }
