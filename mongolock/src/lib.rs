@@ -95,7 +95,7 @@ mod detach;
 mod duration;
 mod engine;
 mod error;
-mod fenced;
+mod fence;
 mod few;
 mod guard;
 pub mod guide;
@@ -137,7 +137,7 @@ pub use admin::{
 pub use context::LockContext;
 pub use detach::Detach;
 pub use error::{Busy, LockError, LossReason};
-pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};
+pub use fence::{Fenced, FencedCollection, FencedExt, FencedWrite};
 pub use guard::LockGuard;
 pub use handle::LeaseHandle;
 pub use health::{Health, HeldInfo, WakeUp};
