@@ -58,7 +58,10 @@ impl Home {
 
 /// Whether the caller runs on the thread of a provider, which must not wait.
 pub(crate) fn is_home() -> bool {
-    REPORTER.with_borrow(Option::is_some)
+    // A thread that ends may have none any more.
+    REPORTER
+        .try_with(|reporter| reporter.borrow().is_some())
+        .unwrap_or(false)
 }
 
 /// Reports something. The thread of a provider never waits for the program's subscriber: renewals are sent there.

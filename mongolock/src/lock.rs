@@ -277,9 +277,11 @@ impl<K: LockKind> IntoFuture for Lock<K> {
 
 impl<K: LockKind> fmt::Debug for Lock<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct(K::NAME);
-        self.kind.debug(&mut debug);
-        debug.field("options", &self.options).finish_non_exhaustive()
+        let names: Vec<_> = self.kind.names().iter().map(RenderedName::text).collect();
+        f.debug_struct(K::NAME)
+            .field("names", &names)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 

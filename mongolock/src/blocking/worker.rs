@@ -1,14 +1,15 @@
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
 use crate::LockProvider;
 use crate::home::is_home;
-use crate::sync::lock;
 
 /// A provider that is shut down when the last clone of its blocking face and the last guard are dropped.
 pub(super) struct Worker {
@@ -48,35 +49,25 @@ impl Drop for Worker {
 
 /// Polls a future on the calling thread until it is ready.
 pub(super) fn wait<T>(future: impl Future<Output = T>) -> T {
-    let signal = Arc::new(Signal::default());
+    let signal = Arc::new(Signal(AtomicBool::new(false), thread::current()));
     let waker = Waker::from(Arc::clone(&signal));
     let mut future = pin!(future);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return output;
         }
-        signal.wait();
+        while !signal.0.swap(false, Ordering::Acquire) {
+            thread::park();
+        }
     }
 }
 
-/// Wakes one waiting call. Each call has its own: a call inside a body must not use up the signal of the call around it.
-#[derive(Default)]
-struct Signal {
-    is_set: Mutex<bool>,
-    set: Condvar,
-}
-
-impl Signal {
-    fn wait(&self) {
-        let is_set = lock(&self.is_set);
-        let waited = self.set.wait_while(is_set, |is_set| !*is_set);
-        *waited.unwrap_or_else(PoisonError::into_inner) = false;
-    }
-}
+/// Wakes one waiting call of a thread. Each call has its own: a call inside a body must not use up the signal of the call around it.
+struct Signal(AtomicBool, Thread);
 
 impl Wake for Signal {
     fn wake(self: Arc<Self>) {
-        *lock(&self.is_set) = true;
-        self.set.notify_one();
+        self.0.store(true, Ordering::Release);
+        self.1.unpark();
     }
 }

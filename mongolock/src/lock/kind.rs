@@ -1,4 +1,3 @@
-use std::fmt::DebugStruct;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -46,9 +45,6 @@ pub(crate) trait Kind: Clone + Send + Sync + Unpin + Sized + 'static {
 
     /// The names, each of which is checked.
     fn names(&self) -> &[RenderedName];
-
-    /// Writes what tells it from others of its kind.
-    fn debug(&self, debug: &mut DebugStruct<'_, '_>);
 
     /// Returns an error for a number that is out of its bounds.
     fn check(&self) -> Result<(), LockError> {

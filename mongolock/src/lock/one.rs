@@ -1,4 +1,3 @@
-use std::fmt::DebugStruct;
 use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -74,10 +73,6 @@ impl Kind for One {
 
     fn wanted(&self) -> Wanted {
         Wanted::Lock(Arc::clone(self.name.text()))
-    }
-
-    fn debug(&self, debug: &mut DebugStruct<'_, '_>) {
-        debug.field("name", self.name.text());
     }
 
     fn check(&self) -> Result<(), LockError> {

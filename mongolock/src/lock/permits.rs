@@ -1,4 +1,3 @@
-use std::fmt::DebugStruct;
 use std::slice;
 use std::sync::Arc;
 
@@ -74,12 +73,6 @@ impl Kind for Permits {
 
     fn names(&self) -> &[RenderedName] {
         slice::from_ref(&self.name)
-    }
-
-    fn debug(&self, debug: &mut DebugStruct<'_, '_>) {
-        debug
-            .field("name", self.name.text())
-            .field("permits", &self.number);
     }
 
     fn check(&self) -> Result<(), LockError> {

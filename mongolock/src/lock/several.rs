@@ -1,6 +1,5 @@
 mod parts;
 
-use std::fmt::DebugStruct;
 use std::sync::Arc;
 
 use parts::Parts;
@@ -86,11 +85,6 @@ impl Kind for Several {
             [name] => Wanted::Lock(text(name)),
             names => Wanted::All(names.iter().map(text).collect()),
         }
-    }
-
-    fn debug(&self, debug: &mut DebugStruct<'_, '_>) {
-        let names: Vec<_> = self.names.iter().map(RenderedName::text).collect();
-        debug.field("names", &names);
     }
 
     fn check(&self) -> Result<(), LockError> {

@@ -1,6 +1,5 @@
 //! A call without its body: the type of the body is not part of it.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -132,18 +131,6 @@ where
             StageRef::Running { hold: Some(hold), .. } => hold.context().clone(),
             _ => unreachable!("the body has not begun"),
         }
-    }
-}
-
-impl fmt::Debug for Acquiring {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acquiring").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Acquired {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acquired").finish_non_exhaustive()
     }
 }
 

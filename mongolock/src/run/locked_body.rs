@@ -1,7 +1,6 @@
 //! A body under its lock. Every annotated function compiles its own copy of this, so it does only what depends on the type
 //! of the body.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -109,17 +108,5 @@ impl<B: Future<Output = T>, T> Drop for LockedBody<'_, B, T> {
     /// Drops the body of a cancelled call before its lock is released.
     fn drop(&mut self) {
         self.call.0.as_mut().drop_body(&mut self.body);
-    }
-}
-
-impl<B, T> fmt::Debug for Body<B, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Body").finish_non_exhaustive()
-    }
-}
-
-impl<B: Future<Output = T>, T> fmt::Debug for LockedBody<'_, B, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockedBody").finish_non_exhaustive()
     }
 }
