@@ -47,10 +47,7 @@ impl LockContext {
     /// The lock's name; of a [set](crate::LockSet) the name that the caller has written first.
     #[must_use]
     pub fn name(&self) -> &str {
-        match &self.level.view {
-            Some(view) => &view.tokens[view.title].0,
-            None => self.lease().name(),
-        }
+        permit_id::shown(self.title().0)
     }
 
     /// The template of the lock's name, as the attribute or the [`LockName`](crate::LockName) value has it; `None`
@@ -106,10 +103,7 @@ impl LockContext {
     /// [`LockError::NoFencingToken`]. [`fencing_token_of`](Self::fencing_token_of) is `None`.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
-        match &self.level.view {
-            Some(view) => view.tokens[view.title].1,
-            None => self.lease().token(),
-        }
+        self.title().1
     }
 
     /// The fencing token of this hold for one of its [names](Self::names); `None` for another name, and under a permit of a
@@ -118,6 +112,14 @@ impl LockContext {
     pub fn fencing_token_of(&self, name: &str) -> Option<FencingToken> {
         let mut tokens = self.tokens();
         tokens.find(|(own, _)| ***own == *name).map(|(_, token)| token)
+    }
+
+    /// The id of the lock that stands for the call, and its token.
+    fn title(&self) -> (&str, FencingToken) {
+        match &self.level.view {
+            Some(view) => (&view.tokens[view.title].0, view.tokens[view.title].1),
+            None => (&self.lease().key().name, self.lease().token()),
+        }
     }
 
     /// The ids of the call's locks and their tokens.
@@ -227,9 +229,7 @@ impl LockContext {
     /// The span of a body that runs under this context.
     pub(crate) fn hold_span(&self) -> Span {
         let mut fields = self.lease().fields();
-        if self.level.view.is_some() {
-            (fields.id, fields.token) = (self.name(), self.fencing_token());
-        }
+        (fields.id, fields.token) = self.title();
         let several = self.names().nth(1).map(|_| self.names().collect());
         trace::hold_span(&fields, self.template(), several)
     }

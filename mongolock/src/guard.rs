@@ -208,7 +208,7 @@ impl LockGuard {
     ///
     /// Outside a tokio runtime with time enabled. The lock is then released in the background.
     pub async fn done(mut self) -> Result<(), LockError> {
-        if !self.lease().about.options.once.is_some() {
+        if self.lease().about.options.once.is_none() {
             return Err(not_once("done"));
         }
         self.hold.complete().await

@@ -3,6 +3,7 @@
 mod acquire;
 mod kind;
 mod one;
+mod parts;
 mod permits;
 mod several;
 
@@ -14,12 +15,14 @@ use std::time::Duration;
 
 use acquire::Acquire;
 use kind::HeldAs;
+use parts::Parts;
 
 use crate::context::LockContext;
-use crate::engine::{About, Call, Engine, Wish};
+use crate::engine::{About, Call, Engine, Hold, Lease, Wish};
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
 use crate::run::{self, Acquiring, OnLost, RunningHold};
+use crate::timing::NESTED_SET_LIMIT;
 use crate::{LockError, LockOutput};
 
 pub use kind::LockKind;
@@ -208,15 +211,34 @@ impl<K: LockKind> Lock<K> {
         run::run(acquiring, body)
     }
 
-    /// Acquires the lock for a body, or joins the holds that the caller already runs under.
+    /// Acquires the locks for a body, and joins those that the caller already runs under. A hold that is joined is busy only while
+    /// another inner call runs under it, and the options of this call do not apply to it.
     pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
         self.check()?;
-        K::hold(self, on_busy, on_lost).await
+        let Some(parts) = Parts::of(&self.engine, &self.kind) else {
+            return Ok(RunningHold::own(self.begin(on_busy)?.await?, on_lost));
+        };
+        let turns = run::inner_turns(&parts.outer, parts.leases(), on_busy).await?;
+        let mut own = None;
+        if !parts.rest.is_empty() {
+            let acquiring = self.of_rest(&parts.rest).begin(on_busy)?;
+            own = tokio::select! {
+                biased;
+                hold = acquiring => Some(hold?),
+                () = Lease::until_one_over(parts.leases()) => None,
+            };
+            parts.ensure_held()?;
+        }
+        let context = parts.context(&self.kind, own.as_ref().map(Hold::lease));
+        Ok(RunningHold::new(context, own, Some(turns), on_lost))
     }
 
-    /// The hold of a body that joins none.
-    async fn own_hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
-        Ok(RunningHold::own(self.begin(on_busy)?.await?, on_lost))
+    /// The set of the names that are not joined. The caller holds others meanwhile, so that the wait has a limit.
+    fn of_rest(&self, rest: &[RenderedName]) -> LockSet {
+        let mut options = Options::clone(&self.options);
+        let limit = options.acquire_timeout.unwrap_or(NESTED_SET_LIMIT);
+        options.acquire_timeout = Some(limit.min(NESTED_SET_LIMIT));
+        Lock::new(&self.engine, Several::rest(rest.to_vec())).with(Arc::new(options))
     }
 
     /// Begins a call of a caller that does not hold the lock itself.

@@ -39,12 +39,11 @@ pub(super) async fn clocks(hello: &Document, options: &ClientOptions) -> Vec<Fin
     let base = Instant::now();
     let (mut readings, mut findings) = (Vec::new(), Vec::new());
     for host in hosts {
-        match timeout(LIMIT, read(options.clone(), host, base)).await {
-            Ok(Ok(reading)) => readings.push((host, reading)),
-            _ => {
-                let said = format!("{host} cannot be reached from here");
-                findings.push(Finding::unknown(check, said));
-            }
+        if let Ok(Ok(reading)) = timeout(LIMIT, read(options.clone(), host, base)).await {
+            readings.push((host, reading));
+        } else {
+            let said = format!("{host} cannot be reached from here");
+            findings.push(Finding::unknown(check, said));
         }
     }
     findings.push(judge(check, &readings));

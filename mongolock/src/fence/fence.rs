@@ -117,7 +117,7 @@ impl Fence {
             Bson::Document(fields) => fields
                 .iter()
                 .any(|(path, value)| self.is_touched_by(path) || (operator == "$rename" && is_named(value))),
-            Bson::Array(paths) => paths.iter().any(|path| is_named(path)),
+            Bson::Array(paths) => paths.iter().any(is_named),
             path => operator == "$unset" && is_named(path),
         });
         if touching {

@@ -76,12 +76,10 @@ impl<O: Write> FencedWrite<'_, O> {
     }
 
     fn set_upsert(mut self, upsert: bool) -> Self {
-        let option = self
-            .prepared
-            .as_mut()
-            .ok()
-            .and_then(|write| write.options.upsert());
-        option.into_iter().for_each(|option| *option = Some(upsert));
+        let prepared = self.prepared.as_mut().ok();
+        if let Some(option) = prepared.and_then(|write| write.options.upsert()) {
+            *option = Some(upsert);
+        }
         self
     }
 }

@@ -1,13 +1,9 @@
-use std::future::Future;
 use std::sync::Arc;
 
-use super::Lock;
 use crate::context::LockContext;
 use crate::core::Wanted;
 use crate::engine::{Engine, Hold, Lease};
 use crate::name::RenderedName;
-use crate::options::OnBusy;
-use crate::run::{OnLost, RunningHold};
 use crate::{LockError, LockGuard, Permit};
 
 /// What a [`Lock`] is about: [one](super::One) lock, [several](super::Several) ones, or [permits](super::Permits). No other
@@ -62,24 +58,5 @@ pub(crate) trait Kind: Clone + Send + Sync + Unpin + Sized + 'static {
     /// The enclosing call that holds this name, and its lease.
     fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<(LockContext, Arc<Lease>)> {
         LockContext::enclosing(engine, name)
-    }
-
-    /// Acquires it for a body, or joins the holds that the caller already runs under.
-    fn hold(
-        lock: &Lock<Self>,
-        on_busy: OnBusy,
-        on_lost: OnLost,
-    ) -> impl Future<Output = Result<RunningHold, LockError>> + Send + Sync
-    where
-        Self: LockKind,
-    {
-        async move {
-            for name in lock.kind.names() {
-                if let Some((outer, lease)) = Self::enclosing(&lock.engine, name.text()) {
-                    return RunningHold::join(&outer, lease, name, on_busy, on_lost).await;
-                }
-            }
-            lock.own_hold(on_busy, on_lost).await
-        }
     }
 }

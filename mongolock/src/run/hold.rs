@@ -8,10 +8,9 @@ use std::task::{Context, Poll};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
-use crate::context::{CURRENT, LockContext, View};
+use crate::context::{CURRENT, LockContext};
 use crate::engine::{Hold, Lease};
 use crate::few::Few;
-use crate::name::RenderedName;
 use crate::options::OnBusy;
 use crate::{LockError, trace};
 
@@ -89,31 +88,6 @@ impl RunningHold {
             turns,
             on_lost,
         }
-    }
-
-    /// Joins the hold of the enclosing call. The hold is busy only while another inner call runs under it. The lock options
-    /// of the inner call do not apply.
-    pub(crate) async fn join(
-        outer: &LockContext,
-        lease: Arc<Lease>,
-        name: &RenderedName,
-        on_busy: OnBusy,
-        on_lost: OnLost,
-    ) -> Result<Self, LockError> {
-        let joined = std::iter::once(&lease);
-        let turns = inner_turns(std::slice::from_ref(outer), joined, on_busy).await?;
-        let context = match lease.token_of(name.text()) {
-            // The hold has other names as well.
-            Some(token) if lease.keys().len() > 1 => {
-                let view = View {
-                    tokens: vec![(Arc::clone(name.text()), token)],
-                    title: 0,
-                };
-                LockContext::new(Few::one(lease), name.template(), Some(view))
-            }
-            _ => LockContext::new(Few::one(lease), name.template(), None),
-        };
-        Ok(Self::new(context, None, Some(turns), on_lost))
     }
 
     pub(super) fn context(&self) -> &LockContext {

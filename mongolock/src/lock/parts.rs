@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::LockSet;
+use super::LockKind;
 use crate::context::{LockContext, View};
 use crate::engine::{Engine, Lease};
 use crate::name::RenderedName;
@@ -17,10 +17,12 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn of(engine: &Arc<Engine>, names: &[RenderedName]) -> Self {
-        let (mut outer, mut joined, mut rest) = (Vec::new(), Vec::with_capacity(names.len()), Vec::new());
-        for name in names {
-            let (context, lease) = LockContext::enclosing(engine, name.text()).unzip();
+    /// `None` if the call joins nothing.
+    pub(super) fn of<K: LockKind>(engine: &Arc<Engine>, kind: &K) -> Option<Self> {
+        LockContext::current()?;
+        let (mut outer, mut joined, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+        for name in kind.names() {
+            let (context, lease) = K::enclosing(engine, name.text()).unzip();
             if context.is_none() {
                 rest.push(name.clone());
             }
@@ -29,7 +31,7 @@ impl Parts {
         }
         outer.sort_unstable_by_key(LockContext::level_id);
         outer.dedup_by_key(|outer| outer.level_id());
-        Self { outer, joined, rest }
+        (!outer.is_empty()).then_some(Self { outer, joined, rest })
     }
 
     /// The leases that are joined.
@@ -42,24 +44,29 @@ impl Parts {
     }
 
     /// The context of a call that has joined holds, with the lease of the other names if there are any.
-    pub(super) fn context(&self, set: &LockSet, own: Option<&Arc<Lease>>) -> LockContext {
+    pub(super) fn context<K: LockKind>(&self, kind: &K, own: Option<&Arc<Lease>>) -> LockContext {
         let mut leases: Vec<Arc<Lease>> = Vec::new();
         let mut tokens: Vec<(Arc<str>, FencingToken)> = Vec::new();
-        for (name, joined) in set.kind.names.iter().zip(&self.joined) {
+        for (name, joined) in kind.names().iter().zip(&self.joined) {
             let Some(lease) = joined.as_ref().or(own) else {
                 continue;
             };
-            let token = lease.token_of(name.text()).unwrap_or(lease.token());
-            tokens.push((Arc::clone(name.text()), token));
+            // A permit has an id of its own.
+            let (id, token) = match lease.token_of(name.text()) {
+                Some(token) => (name.text(), token),
+                None => (&lease.key().name, lease.token()),
+            };
+            tokens.push((Arc::clone(id), token));
             if !leases.iter().any(|known| Arc::ptr_eq(known, lease)) {
                 leases.push(Arc::clone(lease));
             }
         }
-        let view = View {
-            tokens,
-            title: set.kind.title,
-        };
-        let template = set.kind.names[set.kind.title].template();
-        LockContext::new(leases.into_iter().collect(), template, Some(view))
+        let title = kind.title();
+        let template = kind.names()[title].template();
+        LockContext::new(
+            leases.into_iter().collect(),
+            template,
+            Some(View { tokens, title }),
+        )
     }
 }
