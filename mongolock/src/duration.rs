@@ -5,17 +5,12 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-/// A duration as a number of seconds.
-pub(crate) fn as_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(duration.as_secs_f64())
-}
-
 /// A duration as a number of seconds, or nothing.
-#[expect(clippy::ref_option, reason = "serde passes a reference")]
-pub(crate) fn as_optional_seconds<S: Serializer>(
-    duration: &Option<Duration>,
+pub(crate) fn as_seconds<S: Serializer>(
+    duration: &(impl Into<Option<Duration>> + Copy),
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
+    let duration: Option<Duration> = (*duration).into();
     duration
         .map(|duration| duration.as_secs_f64())
         .serialize(serializer)

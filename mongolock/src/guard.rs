@@ -31,14 +31,15 @@ use crate::{FencingToken, LockError};
 #[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
 pub struct LockGuard {
     pub(crate) hold: Hold,
-    context: GuardContext,
+    /// It is made when it is first used.
+    context: OnceLock<LockContext>,
 }
 
 impl LockGuard {
     pub(crate) fn new(hold: Hold) -> Self {
         Self {
             hold,
-            context: GuardContext(OnceLock::new()),
+            context: OnceLock::new(),
         }
     }
 
@@ -83,16 +84,14 @@ impl LockGuard {
     /// The context of this hold, for code that needs the fencing token or must notice the loss of the lock.
     #[must_use]
     pub fn context(&self) -> LockContext {
-        self.context
-            .0
-            .get_or_init(|| {
-                LockContext::new(
-                    Few::one(Arc::clone(self.lease())),
-                    self.lease().about.template,
-                    None,
-                )
-            })
-            .clone()
+        let context = || {
+            LockContext::new(
+                Few::one(Arc::clone(self.lease())),
+                self.lease().about.template,
+                None,
+            )
+        };
+        self.context.get_or_init(context).clone()
     }
 
     /// Whether the lock is no longer held: no renewal was confirmed in time, the lock was released by force or its
@@ -219,12 +218,10 @@ impl LockGuard {
     }
 }
 
-/// The context of a guard, made when it is first used. The call of the context ends with the guard.
-struct GuardContext(OnceLock<LockContext>);
-
-impl Drop for GuardContext {
+impl Drop for LockGuard {
+    /// The call of the context ends with the guard.
     fn drop(&mut self) {
-        if let Some(context) = self.0.get() {
+        if let Some(context) = self.context.get() {
             context.close();
         }
     }

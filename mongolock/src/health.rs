@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use crate::duration::{as_optional_seconds, as_seconds};
+use crate::duration::as_seconds;
 use crate::engine::{Engine, Lease};
 use crate::{FencingToken, IndexState, LockError, LockProvider, permit_id};
 
@@ -41,15 +41,15 @@ pub struct Health {
     pub error: Option<LockError>,
     /// For how long MongoDB has rejected commands of this provider for overload (error code 462, or the label
     /// `SystemOverloadedError`); `None` if it has rejected none in the last 10 s. Leases are renewed before anything else then.
-    #[serde(serialize_with = "as_optional_seconds")]
+    #[serde(serialize_with = "as_seconds")]
     pub overloaded_since: Option<Duration>,
     /// How long ago a renewal was last confirmed; `None` if this provider has not renewed a lease yet. A lease is first
     /// renewed one `renew_interval` after its acquisition.
-    #[serde(serialize_with = "as_optional_seconds")]
+    #[serde(serialize_with = "as_seconds")]
     pub last_renewal: Option<Duration>,
     /// The shortest time until a lease of this provider ends if it is not renewed again; `None` if it holds no lock.
     /// Below two thirds of the `expiry`, a renewal is overdue.
-    #[serde(serialize_with = "as_optional_seconds")]
+    #[serde(serialize_with = "as_seconds")]
     pub smallest_remaining: Option<Duration>,
     /// How waiters learn of releases in other processes.
     pub wake_up: WakeUp,
@@ -128,7 +128,25 @@ impl LockProvider {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn health(&self) -> Health {
-        health(self.engine()).await
+        let engine = self.engine();
+        let reply = engine.probe.finds_primary().await;
+        let leases = engine.held();
+        Health {
+            is_reachable: reply.is_ok(),
+            has_primary: *reply.as_ref().unwrap_or(&false),
+            error: reply
+                .err()
+                .or_else(|| engine.store.refusal())
+                .or_else(|| engine.store.refused_release()),
+            overloaded_since: engine.store.overloaded_for(),
+            last_renewal: engine.last_renewal(),
+            smallest_remaining: leases.iter().map(|lease| lease.remaining()).min(),
+            wake_up: wake_up(engine),
+            index: engine.index_task.state(),
+            held: leases.iter().map(|lease| lease.keys().len()).sum(),
+            waiting: engine.waiting.load(Relaxed),
+            is_shut_down: engine.refuses(false),
+        }
     }
 
     /// Whether locks can be acquired at present: no shutdown has begun, and MongoDB has confirmed a write of this provider
@@ -157,7 +175,15 @@ impl LockProvider {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn is_ready(&self) -> bool {
-        is_ready(self.engine()).await
+        let engine = self.engine();
+        if engine.refuses(false) {
+            return false;
+        }
+        let interval = engine.config.options.renew_interval();
+        let confirmed = engine.store.last_confirmed();
+        let is_accepted = || engine.store.refusal().is_none();
+        is_accepted() && confirmed.is_some_and(|at| at.elapsed() < interval)
+            || matches!(engine.probe.finds_primary().await, Ok(true)) && is_accepted()
     }
 
     /// The locks that this provider holds in this process, in the order of their names. Nothing is sent;
@@ -176,28 +202,21 @@ impl LockProvider {
     /// ```
     #[must_use]
     pub fn held(&self) -> Vec<HeldInfo> {
-        held(self.engine())
-    }
-}
-
-async fn health(engine: &Engine) -> Health {
-    let reply = engine.probe.finds_primary().await;
-    let leases = engine.held();
-    Health {
-        is_reachable: reply.is_ok(),
-        has_primary: *reply.as_ref().unwrap_or(&false),
-        error: reply
-            .err()
-            .or_else(|| engine.store.refusal())
-            .or_else(|| engine.store.refused_release()),
-        overloaded_since: engine.store.overloaded_for(),
-        last_renewal: engine.last_renewal(),
-        smallest_remaining: leases.iter().map(|lease| lease.remaining()).min(),
-        wake_up: wake_up(engine),
-        index: engine.index_task.state(),
-        held: leases.iter().map(|lease| lease.keys().len()).sum(),
-        waiting: engine.waiting.load(Relaxed),
-        is_shut_down: engine.refuses(false),
+        let engine = self.engine();
+        let leases = engine.held();
+        let of_lease = |lease: &Arc<Lease>| {
+            let info = |(id, fencing_token): (&Arc<str>, _)| HeldInfo {
+                name: permit_id::shown(id).to_owned(),
+                permit: permit_id::number(id),
+                fencing_token,
+                held_for: lease.held_for(),
+                remaining: lease.remaining(),
+            };
+            lease.tokens().map(info).collect::<Vec<_>>()
+        };
+        let mut held: Vec<HeldInfo> = leases.iter().flat_map(of_lease).collect();
+        held.sort_by(|one, other| one.name.cmp(&other.name));
+        held
     }
 }
 
@@ -209,35 +228,6 @@ fn wake_up(engine: &Engine) -> WakeUp {
     } else {
         WakeUp::Polling
     }
-}
-
-async fn is_ready(engine: &Engine) -> bool {
-    if engine.refuses(false) {
-        return false;
-    }
-    let interval = engine.config.options.renew_interval();
-    let confirmed = engine.store.last_confirmed();
-    let is_accepted = || engine.store.refusal().is_none();
-    is_accepted() && confirmed.is_some_and(|at| at.elapsed() < interval)
-        || matches!(engine.probe.finds_primary().await, Ok(true)) && is_accepted()
-}
-
-/// The locks that the provider holds, in the order of their names.
-fn held(engine: &Engine) -> Vec<HeldInfo> {
-    let leases = engine.held();
-    let of_lease = |lease: &Arc<Lease>| {
-        let info = |(id, fencing_token): (&Arc<str>, _)| HeldInfo {
-            name: permit_id::shown(id).to_owned(),
-            permit: permit_id::number(id),
-            fencing_token,
-            held_for: lease.held_for(),
-            remaining: lease.remaining(),
-        };
-        lease.tokens().map(info).collect::<Vec<_>>()
-    };
-    let mut held: Vec<HeldInfo> = leases.iter().flat_map(of_lease).collect();
-    held.sort_by(|one, other| one.name.cmp(&other.name));
-    held
 }
 
 #[expect(clippy::ref_option, reason = "serde passes a reference")]

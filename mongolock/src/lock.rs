@@ -218,7 +218,7 @@ impl<K: LockKind> Lock<K> {
         let Some(parts) = Parts::of(&self.engine, &self.kind) else {
             return Ok(RunningHold::own(self.begin(on_busy)?.await?, on_lost));
         };
-        let turns = run::inner_turns(&parts.outer, parts.leases(), on_busy).await?;
+        let turns = parts.turns(on_busy).await?;
         let mut own = None;
         if !parts.rest.is_empty() {
             let acquiring = self.of_rest(&parts.rest).begin(on_busy)?;

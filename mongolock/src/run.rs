@@ -12,7 +12,7 @@ use std::pin::pin;
 
 pub use call::{Acquired, Acquiring};
 pub use hold::OnLost;
-pub(crate) use hold::{RunningHold, inner_turns};
+pub(crate) use hold::RunningHold;
 pub use locked_body::Body;
 
 use crate::{LockContext, LockOutput, output};

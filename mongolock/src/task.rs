@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinError;
 use tracing::Instrument;
 
 use crate::LockError;
@@ -15,40 +15,31 @@ use crate::error::meaning::Meaning;
 use crate::timing::{DEAD_CONNECTION, NO_REPLY};
 pub(crate) use tokio::spawn;
 
-/// Starts a task for the present caller: its events are in the caller's span.
-pub(crate) fn spawn_for_caller<T: Send + 'static>(
-    work: impl Future<Output = T> + Send + 'static,
-) -> JoinHandle<T> {
-    spawn(work.in_current_span())
-}
-
 /// Starts a request at once, on a task of its own, which goes on if the caller is cancelled. The returned future waits for its end and
 /// does not contain it.
 pub(crate) fn start<T: Send + 'static>(
     request: impl Future<Output = Result<T, LockError>> + Send + 'static,
 ) -> impl Future<Output = Result<T, LockError>> + Send + Sync {
-    let task = spawn_for_caller(request);
+    // Its events are in the caller's span.
+    let task = spawn(request.in_current_span());
     async move { joined(task.await) }
 }
 
-/// Waits for the reply to a request that runs on a task of its own; the request goes on after the limit.
-pub(crate) async fn wait_for_reply<T>(
-    task: impl Future<Output = Result<Result<T, LockError>, JoinError>>,
-    request: &str,
+/// Waits for the reply to this request for this time.
+pub(crate) async fn limited<T>(
     limit: Duration,
+    request: &str,
+    command: impl Future<Output = Result<T, LockError>>,
 ) -> Result<T, LockError> {
-    match tokio::time::timeout(limit, task).await {
-        Ok(ended) => joined(ended),
-        Err(_) => Err(LockError::no_reply(request, limit)),
-    }
+    let reply = tokio::time::timeout(limit, command).await;
+    reply.unwrap_or_else(|_| Err(LockError::no_reply(request, limit)))
 }
 
 /// Waits for the reply to a command for at most [`DEAD_CONNECTION`]; after that its connection must be dead.
 pub(crate) async fn with_reply_limit<T>(
     command: impl Future<Output = Result<T, LockError>>,
 ) -> Result<T, LockError> {
-    let reply = tokio::time::timeout(DEAD_CONNECTION, command).await;
-    reply.unwrap_or_else(|_| Err(LockError::no_reply("command", DEAD_CONNECTION)))
+    limited(DEAD_CONNECTION, "command", command).await
 }
 
 /// Waits for the reply to a command with this limit at the server for [`NO_REPLY`] longer; after that its connection must

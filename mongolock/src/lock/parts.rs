@@ -1,15 +1,18 @@
 use std::sync::Arc;
 
+use tokio::sync::OwnedSemaphorePermit;
+
 use super::LockKind;
 use crate::context::{LockContext, View};
 use crate::engine::{Engine, Lease};
 use crate::name::RenderedName;
+use crate::options::OnBusy;
 use crate::{FencingToken, LockError};
 
 /// What a call of a set joins, and what it has to acquire.
 pub(super) struct Parts {
     /// The enclosing calls that hold names of the set, each once, in one order for all callers.
-    pub(super) outer: Vec<LockContext>,
+    outer: Vec<LockContext>,
     /// For each name the lease that is joined.
     joined: Vec<Option<Arc<Lease>>>,
     /// The other names.
@@ -41,6 +44,27 @@ impl Parts {
 
     pub(super) fn ensure_held(&self) -> Result<(), LockError> {
         self.leases().try_for_each(|lease| lease.ensure_held())
+    }
+
+    /// The inner turns of the enclosing calls: calls that join one of their leases run one at a time, whichever of its names they need.
+    /// Without waiting, an occupied turn is an error.
+    pub(super) async fn turns(&self, on_busy: OnBusy) -> Result<Vec<OwnedSemaphorePermit>, LockError> {
+        let mut turns = Vec::with_capacity(self.outer.len());
+        for outer in &self.outer {
+            let inner_calls = outer.inner_calls();
+            let turn = match on_busy {
+                OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
+                OnBusy::Wait => tokio::select! {
+                    biased;
+                    turn = inner_calls.acquire_owned() => turn.ok(),
+                    () = Lease::until_one_over(self.leases()) => None,
+                },
+            };
+            // A hold may have ended during the wait for another inner call.
+            self.ensure_held()?;
+            turns.push(turn.ok_or_else(|| outer.busy_error())?);
+        }
+        Ok(turns)
     }
 
     /// The context of a call that has joined holds, with the lease of the other names if there are any.

@@ -11,7 +11,6 @@ use tracing::Span;
 use crate::context::{CURRENT, LockContext};
 use crate::engine::{Hold, Lease};
 use crate::few::Few;
-use crate::options::OnBusy;
 use crate::{LockError, trace};
 
 /// A body as the call sees it.
@@ -202,29 +201,4 @@ impl Drop for RunningHold {
     fn drop(&mut self) {
         self.context.close();
     }
-}
-
-/// The inner turns of enclosing calls, of which these leases are joined: calls that join one of them run one at a time,
-/// whichever of its names they need. Without waiting, an occupied turn is an error.
-pub(crate) async fn inner_turns(
-    outer: &[LockContext],
-    joined: impl Iterator<Item = &Arc<Lease>> + Clone,
-    on_busy: OnBusy,
-) -> Result<Vec<OwnedSemaphorePermit>, LockError> {
-    let mut turns = Vec::with_capacity(outer.len());
-    for outer in outer {
-        let inner_calls = outer.inner_calls();
-        let turn = match on_busy {
-            OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
-            OnBusy::Wait => tokio::select! {
-                biased;
-                turn = inner_calls.acquire_owned() => turn.ok(),
-                () = Lease::until_one_over(joined.clone()) => None,
-            },
-        };
-        // A hold may have ended during the wait for another inner call.
-        joined.clone().try_for_each(|lease| lease.ensure_held())?;
-        turns.push(turn.ok_or_else(|| outer.busy_error())?);
-    }
-    Ok(turns)
 }
