@@ -10,7 +10,7 @@ use mongodb::options::{
 use mongodb::results::{DeleteResult, InsertOneResult, UpdateResult};
 use mongodb::{ClientSession, Collection};
 
-use super::fence::Fence;
+use super::field::Fence;
 
 /// A kind of write, identified by the type of its options.
 pub trait Write: Default + Clone + Send + Sync + 'static {

@@ -1,7 +1,7 @@
 //! Fenced writes to MongoDB: a document rejects the writes of a stale holder.
 
 mod encode;
-mod fence;
+mod field;
 mod kinds;
 mod send;
 mod value;
@@ -20,7 +20,7 @@ use mongodb::options::{
 use serde::Serialize;
 
 use crate::{FencingToken, LockError};
-use fence::Fence;
+use field::Fence;
 use kinds::{PreparedWrite, Write};
 pub use value::Fenced;
 pub use write::FencedWrite;

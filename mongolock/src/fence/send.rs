@@ -6,7 +6,7 @@ use mongodb::error::Error;
 use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
 
 use super::kinds::{PreparedWrite, Write};
-use crate::error::meaning::colliding_values;
+use crate::error::meaning::{Meaning, colliding_values};
 use crate::{LockError, meter, trace};
 
 /// The number of times a write is made when the document is created or deleted between a refusal and its diagnosis.
@@ -42,15 +42,15 @@ impl<O: Write> PreparedWrite<O> {
                 }
                 Err(error) => error,
             };
-            // The server says with which values the write collides. If the query asks for just these, it is the document of the
+            // The server says with which values an update collides. If the query asks for just these, it is the document of the
             // query: a later holder has written it, or it does not match the other conditions, or another client has just
             // inserted it. Any other collision has nothing to do with the fence.
-            let wanted = colliding_values(&collision).filter(|values| {
-                values
-                    .iter()
-                    .all(|(field, value)| self.query.get(field) == Some(value))
-            });
-            let Some(wanted) = wanted else {
+            let wanted = match self.options.upsert() {
+                Some(_) => colliding_values(&collision).filter(|values| self.asks_for(values)),
+                None if Meaning::of(&collision) == Meaning::DuplicateKey => Some(self.query.clone()),
+                None => None,
+            };
+            let Some(wanted) = wanted.filter(|values| !values.is_empty()) else {
                 return Err(collision.into());
             };
             let exists = match self.diagnose(&wanted, session.as_deref_mut()).await {
@@ -103,6 +103,11 @@ impl<O: Write> PreparedWrite<O> {
         }
         accepted.map(|()| found.is_some())
     }
+
+    fn asks_for(&self, values: &Document) -> bool {
+        let mut values = values.iter();
+        values.all(|(field, value)| self.query.get(field).is_some_and(|asked| are_equal(asked, value)))
+    }
 }
 
 /// Whether the query names one `_id`.
@@ -112,6 +117,15 @@ fn names_id(query: &Document) -> bool {
         Some(Bson::Document(operators)) => operators.keys().all(|key| !key.starts_with('$')),
         Some(_) => true,
     }
+}
+
+/// Whether MongoDB takes two values for equal: numbers of different types can be.
+fn are_equal(one: &Bson, other: &Bson) -> bool {
+    // Beyond 2^53 two different integers can be equal here; then a document is read needlessly.
+    #[allow(clippy::cast_precision_loss)]
+    let number = |value: &Bson| value.as_i64().map(|number| number as f64);
+    let number = |value: &Bson| number(value).or(value.as_f64()).or(value.as_i32().map(f64::from));
+    one == other || number(one).is_some_and(|one| number(other) == Some(one))
 }
 
 #[cfg(test)]
