@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Arg, Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(crate) use self::acquiring::{AcquireArguments, ExtendArguments, HoldArguments, RunArguments, Wanted};
@@ -49,12 +49,10 @@ impl Command {
 pub(crate) fn is_run(arguments: impl IntoIterator<Item = OsString>) -> bool {
     let program = Cli::command();
     let takes_value = |option: &str| {
-        let known = program
+        let mut known = program
             .get_arguments()
             .filter(|known| known.get_action().takes_values());
-        known
-            .filter_map(Arg::get_long)
-            .any(|long| option.strip_prefix("--") == Some(long))
+        known.any(|known| known.get_long().is_some() && option.strip_prefix("--") == known.get_long())
     };
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {

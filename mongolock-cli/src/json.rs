@@ -67,7 +67,7 @@ pub(crate) fn damaged(name: &str, problem: &str) -> String {
 /// One object as a line that no terminal takes for a command.
 pub(crate) fn line(object: &impl Serialize) -> String {
     // These objects have text for keys and no foreign code in them, so that nothing can fail.
-    escaped_in_json(serde_json::to_string(object).unwrap_or_default())
+    escaped_in_json(&serde_json::to_string(object).unwrap_or_default())
 }
 
 /// The time from a date to the moment at which a held lock was read, both by the server's clock. The moment is known only

@@ -78,10 +78,8 @@ async fn release_owner(
     confirm(&question, arguments.yes)?;
     let released = collections.provider.admin().release_owner(owner).await?;
     if released == 0 {
-        return Err(nothing(format!(
-            "the owner {owner} holds no lock in {}",
-            collections.name()
-        )));
+        let place = collections.name();
+        return Err(nothing(format!("the owner {owner} holds no lock in {place}")));
     }
     let locks = count(released, "lock");
     say(&format!("released {locks} of {}", escaped(owner)));
@@ -184,10 +182,8 @@ async fn seen(
             Some(number) => format!("permit {number}"),
             None => "permits".to_owned(),
         };
-        return Err(nothing(format!(
-            "`{name}` has no {permit} in {}",
-            collections.name()
-        )));
+        let place = collections.name();
+        return Err(nothing(format!("`{name}` has no {permit} in {place}")));
     }
     Ok(permits)
 }

@@ -66,12 +66,10 @@ pub(crate) async fn permits(admin: &LockAdmin, name: &str) -> Result<Vec<LockInf
 
 /// There is no lock of this name, which is said after an outcome.
 pub(crate) fn no_lock(outcome: &str, name: &str, collections: &Collections) -> Failure {
-    Failure::new(format!(
-        "{outcome}there is no lock `{name}` in {}",
-        collections.name()
-    ))
-    .help("A lock has a document from its first acquisition until one day after its last use.")
-    .code(exit::NO)
+    let place = collections.name();
+    Failure::new(format!("{outcome}there is no lock `{name}` in {place}"))
+        .help("A lock has a document from its first acquisition until one day after its last use.")
+        .code(exit::NO)
 }
 
 /// What is known of a lock, for people.

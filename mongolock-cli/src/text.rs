@@ -1,7 +1,6 @@
 //! Texts for people at a terminal.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 use std::time::Duration;
 
 use unicode_width::UnicodeWidthStr;
@@ -12,36 +11,21 @@ const ELLIPSIS: char = '\u{2026}';
 /// The text with its control characters escaped as in Rust: a name cannot move the cursor or end a line. Characters
 /// that change the direction of the text count as well.
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_unsafe) {
-        return Cow::Borrowed(text);
-    }
-    let mut safe = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        if is_unsafe(c) {
-            // Writing into a string cannot fail.
-            let _ = write!(safe, "{}", c.escape_default());
-        } else {
-            safe.push(c);
-        }
-    }
-    Cow::Owned(safe)
+    with_escapes(text, |c| c.escape_default().to_string())
 }
 
 /// JSON with the characters that JSON itself does not escape, and which [`escaped`] does, in its own notation. They occur
 /// in texts only, so that the result is the same value.
-pub(crate) fn escaped_in_json(json: String) -> String {
-    if !json.chars().any(is_unsafe) {
-        return json;
+pub(crate) fn escaped_in_json(json: &str) -> String {
+    with_escapes(json, |c| format!("\\u{:04x}", u32::from(c))).into_owned()
+}
+
+fn with_escapes(text: &str, escape: impl Fn(char) -> String) -> Cow<'_, str> {
+    if !text.chars().any(is_unsafe) {
+        return Cow::Borrowed(text);
     }
-    let mut safe = String::with_capacity(json.len() + 8);
-    for c in json.chars() {
-        if is_unsafe(c) {
-            let _ = write!(safe, "\\u{:04x}", u32::from(c));
-        } else {
-            safe.push(c);
-        }
-    }
-    safe
+    let escaped = |c: char| if is_unsafe(c) { escape(c) } else { c.to_string() };
+    Cow::Owned(text.chars().map(escaped).collect())
 }
 
 fn is_unsafe(c: char) -> bool {
@@ -150,7 +134,7 @@ mod tests {
     #[test]
     fn json_keeps_its_value() {
         let name = "a\u{9b}2J\u{202e}\n\u{7f}";
-        let json = escaped_in_json(serde_json::to_string(name).unwrap());
+        let json = escaped_in_json(&serde_json::to_string(name).unwrap());
         assert_eq!(json, r#""a\u009b2J\u202e\n\u007f""#);
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), name);
     }

@@ -65,18 +65,16 @@ impl Args {
     /// The keys, as written, of the arguments that let the work succeed only once.
     pub(crate) fn once_keys(&self) -> impl Iterator<Item = &Ident> {
         let once_at = self.once_at.as_ref().map(|(key, _)| key);
-        let once_per = self
-            .literal(Key::Duration(DurationKey::OncePer))
-            .map(|(key, _)| key);
+        let once_per = self.literal(Key::Duration(DurationKey::OncePer));
+        let once_per = once_per.map(|(key, _)| key);
         self.once.iter().chain(once_at).chain(once_per)
     }
 
     /// The key as written and the string literal of an argument.
     pub(crate) fn literal(&self, key: Key) -> Option<(&Ident, &StringLiteral)> {
-        self.literals
-            .iter()
-            .find(|(given, ..)| *given == key)
-            .map(|(_, ident, literal)| (ident, literal))
+        let mut literals = self.literals.iter();
+        let found = literals.find(|(given, ..)| *given == key);
+        found.map(|(_, ident, literal)| (ident, literal))
     }
 
     /// The one of two string literals that comes later in the attribute.
@@ -235,16 +233,9 @@ impl Args {
         }
         let value = skip_value(input)?;
         let quoted = syn::parse2::<LitStr>(value.clone()).ok();
-        let path = quoted.and_then(|literal| {
-            literal
-                .parse_with(Path::parse_mod_style)
-                .ok()
-                .map(|_| literal.value())
-        });
-        errors.push_spanned(
-            value,
-            argument::not_a_path(path.map(|path| format!("crate = {path}"))),
-        );
+        let path = quoted.filter(|quoted| quoted.parse_with(Path::parse_mod_style).is_ok());
+        let write = path.map(|path| format!("crate = {}", path.value()));
+        errors.push_spanned(value, argument::not_a_path(write));
         Ok(())
     }
 }
@@ -281,11 +272,8 @@ fn end(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
 fn no_equals(key: Key, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
     let place = input.fork().parse::<TokenTree>()?;
     input.parse::<Option<Token![:]>>()?;
-    let value = skip(input)?;
-    errors.push(
-        place.span(),
-        argument::no_equals(key, &suggestion::assignment(key, &value)),
-    );
+    let write = suggestion::assignment(key, &skip(input)?);
+    errors.push(place.span(), argument::no_equals(key, &write));
     Ok(())
 }
 

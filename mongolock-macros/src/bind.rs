@@ -140,9 +140,7 @@ impl<'a> Scope<'a> {
                 .map(|receiver| Ident::new("self", span.resolved_at(receiver.self_token.span)));
         }
         let argument = self.bindings.iter().find(|binding| binding.unraw() == name)?;
-        let mut root = Ident::clone(argument);
-        root.set_span(span.resolved_at(argument.span()));
-        Some(root)
+        Some(located(argument, span))
     }
 
     /// Whether a type parameter of the function has this name.
@@ -155,9 +153,7 @@ impl<'a> Scope<'a> {
     fn const_generic(&self, name: &str, span: Span) -> Option<Ident> {
         let mut parameters = self.function.signature.generics.const_params();
         let parameter = parameters.find(|parameter| parameter.ident.unraw() == name)?;
-        let mut root = parameter.ident.clone();
-        root.set_span(span.resolved_at(parameter.ident.span()));
-        Some(root)
+        Some(located(&parameter.ident, span))
     }
 
     /// A constant that the attribute does not see, such as a const generic of the `impl` block. A name that is not in
@@ -194,6 +190,13 @@ impl<'a> Scope<'a> {
             nameable.unknown(written, root)
         }
     }
+}
+
+/// The same word at this place.
+fn located(word: &Ident, at: Span) -> Ident {
+    let mut located = word.clone();
+    located.set_span(at.resolved_at(word.span()));
+    located
 }
 
 /// The path of an associated constant.

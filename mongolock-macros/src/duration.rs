@@ -15,28 +15,6 @@ const MINUTE: u64 = 60 * SECOND;
 /// One day, in milliseconds.
 pub(crate) const DAY: u64 = 24 * 60 * MINUTE;
 
-/// The names that other tools have for the units, each with the accepted unit, which a message suggests instead.
-const OTHER_NAMES: [(&str, &str); 18] = [
-    ("msec", "ms"),
-    ("msecs", "ms"),
-    ("millis", "ms"),
-    ("millisecond", "ms"),
-    ("milliseconds", "ms"),
-    ("sec", "s"),
-    ("secs", "s"),
-    ("second", "s"),
-    ("seconds", "s"),
-    ("min", "m"),
-    ("mins", "m"),
-    ("minute", "m"),
-    ("minutes", "m"),
-    ("hr", "h"),
-    ("hour", "h"),
-    ("hours", "h"),
-    ("day", "d"),
-    ("days", "d"),
-];
-
 /// Why a text is not a duration; `write` is the suggested duration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DurationMistake {
@@ -113,15 +91,14 @@ fn suggest(text: &str) -> Option<String> {
 
 /// The milliseconds of a unit by any of its names, in any case.
 fn known_unit(written: &str) -> Option<u64> {
-    let lower = written.to_lowercase();
-    let own = OTHER_NAMES
-        .iter()
-        .find(|(other, _)| *other == lower)
-        .map_or(lower.as_str(), |(_, own)| own);
-    UNITS
-        .iter()
-        .find(|(suffix, _)| *suffix == own)
-        .map(|(_, millis)| *millis)
+    Some(match written.to_lowercase().as_str() {
+        "ms" | "msec" | "msecs" | "millis" | "millisecond" | "milliseconds" => 1,
+        "s" | "sec" | "secs" | "second" | "seconds" => SECOND,
+        "m" | "min" | "mins" | "minute" | "minutes" => MINUTE,
+        "h" | "hr" | "hour" | "hours" => 60 * MINUTE,
+        "d" | "day" | "days" => DAY,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use crate::bind::{Part, Value};
 use crate::erase::erase_opaque_types;
 use crate::function::{Function, split_inner_attributes};
 use crate::identifier::identifier;
-use crate::key::DurationKey;
+use crate::key::{DurationKey, Key};
 use crate::lock_argument::LockArgument;
 use crate::mark;
 use crate::outcome::{self, first_and_last_span};
 use crate::shape::Shape;
 use crate::template::Access;
-use crate::validate::{Lock, LockName, LockNames, OnBusy, OnLost, Timeout};
+use crate::validate::{Lock, LockName, LockNames, OnBusy, Timeout};
 
 /// The function with its body under the lock.
 pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStream {
@@ -187,25 +187,18 @@ fn options(lock: &Lock) -> TokenStream {
     let span = Span::mixed_site();
     let mut options = TokenStream::new();
     for (key, millis) in &lock.durations {
-        let setter = match key {
-            DurationKey::Expiry => quote_spanned!(span=> expiry),
-            DurationKey::MinHold => quote_spanned!(span=> min_hold),
-            DurationKey::MaxHold => quote_spanned!(span=> max_hold),
-            DurationKey::OncePer => quote_spanned!(span=> once_per),
-        };
+        let setter = identifier(Key::Duration(*key).as_str(), span);
         let duration = duration(*millis);
         options.extend(quote_spanned!(span=> .#setter(#duration)));
     }
-    match lock.acquire_timeout {
-        Some(Timeout::Unlimited) => {
-            let none = quote_spanned!(span=> ::core::option::Option::<::core::time::Duration>::None);
-            options.extend(quote_spanned!(span=> .acquire_timeout(#none)));
-        }
-        Some(Timeout::After(millis)) => {
-            let limit = duration(millis);
-            options.extend(quote_spanned!(span=> .acquire_timeout(#limit)));
-        }
-        None => {}
+    if let Some(timeout) = lock.acquire_timeout {
+        let limit = match timeout {
+            Timeout::Unlimited => {
+                quote_spanned!(span=> ::core::option::Option::<::core::time::Duration>::None)
+            }
+            Timeout::After(millis) => duration(millis),
+        };
+        options.extend(quote_spanned!(span=> .acquire_timeout(#limit)));
     }
     if let Some(permits) = lock.permits {
         options.extend(quote_spanned!(span=> .permits(#permits)));
@@ -220,7 +213,7 @@ fn options(lock: &Lock) -> TokenStream {
         options.extend(quote_spanned!(span=> .));
         options.extend(quote!(#once_at #argument));
     }
-    if lock.on_lost == OnLost::Continue {
+    if lock.continues_when_lost {
         options.extend(quote_spanned!(span=> .continue_when_lost()));
     }
     if let Some(await_release) = lock.await_release {

@@ -157,12 +157,8 @@ fn signature(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<
     // An attribute of another name is found when it is expanded: by the mark in the body.
     let attributes = input.call(Attribute::parse_outer)?;
     for attribute in &attributes {
-        if attribute
-            .path()
-            .segments
-            .last()
-            .is_some_and(|segment| segment.ident == "distributed_lock")
-        {
+        let last = attribute.path().segments.last();
+        if last.is_some_and(|segment| segment.ident == "distributed_lock") {
             errors.push_spanned(attribute, target::stacked());
         }
     }

@@ -77,14 +77,7 @@ impl Key {
             Self::OnBusy => &["wait", "skip", "fail"],
             Self::OnLost => &["cancel", "continue"],
             Self::Release => &["awaited", "background"],
-            Self::Name
-            | Self::Duration(_)
-            | Self::AcquireTimeout
-            | Self::Once
-            | Self::OnceAt
-            | Self::Permits
-            | Self::Provider
-            | Self::Crate => &[],
+            _ => &[],
         }
     }
 

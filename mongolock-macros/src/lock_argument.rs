@@ -2,7 +2,7 @@
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
-use syn::{Attribute, FnArg, Meta, Pat, PatType, Type};
+use syn::{Attribute, FnArg, Meta, Pat, PatType, Type, TypePath};
 
 use crate::argument_list::{Argument, ArgumentList};
 use crate::error::{Errors, lock_argument};
@@ -110,12 +110,9 @@ fn check(argument: &PatType, is_second: bool, errors: &mut Errors) {
     if !plain {
         errors.push_spanned(&argument.pat, lock_argument::not_a_name());
     }
+    let last = |path: &TypePath| path.path.segments.last().map(|last| last.ident.clone());
     let is_context = match bare(&argument.ty) {
-        Type::Path(path) => path
-            .path
-            .segments
-            .last()
-            .is_some_and(|last| last.ident == "LockContext"),
+        Type::Path(path) => last(path).is_some_and(|last| last == "LockContext"),
         Type::Verbatim(_) => true,
         _ => false,
     };

@@ -139,25 +139,19 @@ impl<'a> Reader<'a> {
         if template.trim().is_empty() {
             return self.mistakes.push((whole, TemplateMistake::Empty));
         }
+        let mut found = |range, mistake| self.mistakes.push((range, mistake));
         if template.len() > MAX_BYTES {
-            self.mistakes.push((
-                whole.clone(),
-                TemplateMistake::TooLong {
-                    bytes: template.len(),
-                },
-            ));
+            let bytes = template.len();
+            found(whole.clone(), TemplateMistake::TooLong { bytes });
         }
         // White space that is a control character, such as a tab, is reported as a control character only.
         if template.starts_with(is_blank) {
             let end = template.len() - template.trim_start().len();
-            self.mistakes
-                .push((0..end, TemplateMistake::Blank { place: "begins" }));
+            found(0..end, TemplateMistake::Blank { place: "begins" });
         }
         if template.ends_with(is_blank) {
-            self.mistakes.push((
-                template.trim_end().len()..whole.end,
-                TemplateMistake::Blank { place: "ends" },
-            ));
+            let begin = template.trim_end().len();
+            found(begin..whole.end, TemplateMistake::Blank { place: "ends" });
         }
     }
 
@@ -201,12 +195,8 @@ impl<'a> Reader<'a> {
             .filter(|end| inner[*end..].starts_with('>'))
         else {
             let end = inner.find(['<', '{', '}']).unwrap_or(inner.len());
-            return self.mistake(
-                end + 1,
-                TemplateMistake::Unclosed {
-                    written: inner[..end].to_owned(),
-                },
-            );
+            let written = inner[..end].to_owned();
+            return self.mistake(end + 1, TemplateMistake::Unclosed { written });
         };
         let range = self.at..self.at + end + 2;
         let written = &inner[..end];
@@ -237,29 +227,18 @@ impl<'a> Reader<'a> {
     fn brace(&mut self) {
         let rest = self.rest();
         let inner = &rest[1..];
-        match inner
-            .find(['{', '}', '<', '>'])
-            .filter(|end| inner[*end..].starts_with('}'))
-        {
+        let end = inner.find(['{', '}', '<', '>']);
+        match end.filter(|end| inner[*end..].starts_with('}')) {
             Some(end) if rest.starts_with('{') => {
-                let written = &inner[..end];
-                let write = suggested_path(written)
-                    .map(str::to_owned)
-                    .or_else(|| suggest(written));
-                self.mistake(
-                    end + 2,
-                    TemplateMistake::Braced {
-                        written: rest[..end + 2].to_owned(),
-                        write,
-                    },
-                );
+                let write = suggested_path(&inner[..end]).map(str::to_owned);
+                let write = write.or_else(|| suggest(&inner[..end]));
+                let written = rest[..end + 2].to_owned();
+                self.mistake(end + 2, TemplateMistake::Braced { written, write });
             }
-            _ => self.mistake(
-                1,
-                TemplateMistake::Brace {
-                    brace: rest[..1].to_owned(),
-                },
-            ),
+            _ => {
+                let brace = rest[..1].to_owned();
+                self.mistake(1, TemplateMistake::Brace { brace });
+            }
         }
     }
 }

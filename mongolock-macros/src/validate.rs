@@ -42,7 +42,7 @@ pub(crate) struct Lock {
     /// The scheduled time that `once_at` gives.
     pub(crate) tick: Option<Expr>,
     pub(crate) on_busy: OnBusy,
-    pub(crate) on_lost: OnLost,
+    pub(crate) continues_when_lost: bool,
     /// Whether the call waits until the release is confirmed; an omitted choice is the provider's.
     pub(crate) await_release: Option<bool>,
     /// The expression that gives the provider; without it, the global provider is used.
@@ -70,13 +70,6 @@ pub(crate) enum OnBusy {
     Call(BusyFunction),
 }
 
-/// What happens to the body when the lock is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OnLost {
-    Cancel,
-    Continue,
-}
-
 /// Validates the arguments for this function; the result is meaningful only if no error was added.
 pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors) -> Lock {
     let names = names::names(&args, function, errors);
@@ -91,7 +84,7 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
             errors,
         ),
     };
-    let on_lost = choice(&args, Key::OnLost, &[OnLost::Cancel, OnLost::Continue], errors);
+    let continues_when_lost = choice(&args, Key::OnLost, &[false, true], errors);
     let await_release = args
         .literal(Key::Release)
         .map(|_| choice(&args, Key::Release, &[true, false], errors));
@@ -104,25 +97,18 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
     if let Some((_, tick)) = &args.once_at {
         names::check_lock_argument(tick, function, lock_argument::in_tick, errors);
     }
-    let Args {
-        once,
-        once_at,
-        provider,
-        crate_path,
-        ..
-    } = args;
     Lock {
         names,
         durations,
         acquire_timeout,
         permits,
-        is_once: once.is_some(),
-        tick: once_at.map(|(_, tick)| tick),
+        is_once: args.once.is_some(),
+        tick: args.once_at.map(|(_, tick)| tick),
         on_busy,
-        on_lost,
+        continues_when_lost,
         await_release,
-        provider,
-        crate_path,
+        provider: args.provider,
+        crate_path: args.crate_path,
     }
 }
 
@@ -151,10 +137,8 @@ fn permits(args: &Args, errors: &mut Errors) -> Option<u32> {
     let permits = literal.base10_parse().ok();
     let permits = permits.filter(|permits| (1..=MAX_PERMITS).contains(permits));
     if permits.is_none() {
-        errors.push(
-            literal.span(),
-            argument::permits_out_of_bounds(&literal.to_string()),
-        );
+        let message = argument::permits_out_of_bounds(&literal.to_string());
+        errors.push(literal.span(), message);
     }
     permits
 }
@@ -223,18 +207,13 @@ fn duration(
     shown: &str,
     errors: &mut Errors,
 ) -> Option<u64> {
-    let written = literal.value();
-    match duration::parse(written) {
+    let (written, option) = (literal.value(), key.as_str());
+    let mistake = match duration::parse(written) {
         Ok(millis) if bounds.contains(&millis) => return Some(millis),
-        Ok(_) => errors.push(
-            literal.span(),
-            error::duration::out_of_bounds(key.as_str(), written, shown),
-        ),
-        Err(mistake) => errors.push(
-            literal.span(),
-            error::duration::unreadable(key.as_str(), written, &mistake),
-        ),
-    }
+        Ok(_) => error::duration::out_of_bounds(option, written, shown),
+        Err(mistake) => error::duration::unreadable(option, written, &mistake),
+    };
+    errors.push(literal.span(), mistake);
     None
 }
 
@@ -257,21 +236,15 @@ fn timeout(args: &Args, errors: &mut Errors) -> Option<Timeout> {
 
 /// Reads a choice: `values` are in the order of `Key::choices`, and the first is the default.
 fn choice<T: Clone>(args: &Args, key: Key, values: &[T], errors: &mut Errors) -> T {
-    let known = key.choices();
     let Some((_, literal)) = args.literal(key) else {
         return values[0].clone();
     };
-    let position = known.iter().position(|name| *name == literal.value());
-    position.map_or_else(
-        || {
-            errors.push(
-                literal.span(),
-                argument::unknown_value(key, literal.value(), known),
-            );
-            values[0].clone()
-        },
-        |position| values[position].clone(),
-    )
+    let (known, value) = (key.choices(), literal.value());
+    let position = known.iter().position(|name| *name == value);
+    if position.is_none() {
+        errors.push(literal.span(), argument::unknown_value(key, value, known));
+    }
+    values[position.unwrap_or(0)].clone()
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ impl LockAdmin {
             }
             Ok(locks)
         };
-        task::wait_for_reply(async { Ok(all.await) }, "query", ADMIN_REPLY_LIMIT).await
+        task::limited(ADMIN_REPLY_LIMIT, "query", all).await
     }
 
     /// The locks that meet the filter, one by one: as [`list`](Self::list), but without all of them in memory.
@@ -316,8 +316,7 @@ async fn request<T: Send + 'static>(
     what: &str,
     command: impl Future<Output = Result<T, LockError>> + Send + 'static,
 ) -> Result<T, LockError> {
-    let sent = task::spawn_for_caller(command);
-    task::wait_for_reply(sent, what, ADMIN_REPLY_LIMIT).await
+    task::limited(ADMIN_REPLY_LIMIT, what, task::start(command)).await
 }
 
 impl fmt::Debug for LockAdmin {

@@ -1,7 +1,6 @@
 //! The items that the expansions of `#[distributed_lock]` and `#[derive(LockName)]` name. They are not part of the public
 //! interface: any release may change them.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -320,11 +319,5 @@ async fn unless_busy(acquiring: Acquiring) -> Result<Result<Acquired, Busy>, Loc
     match acquiring.await {
         Ok(acquired) => Ok(Ok(acquired)),
         Err(error) => Busy::of(&error).map(Err).ok_or(error),
-    }
-}
-
-impl fmt::Debug for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").finish_non_exhaustive()
     }
 }

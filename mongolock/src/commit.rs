@@ -1,100 +1,195 @@
 //! Commits that are made only if the lock is still held.
 
+mod open;
 mod session;
 
 use std::sync::Arc;
 
 use mongodb::ClientSession;
-use session::{abort, commit, ensure_transaction, send_guard};
 
-use crate::LockError;
-use crate::engine::{CancelShield, Engine, Lease, OpenCommit};
-use crate::error::meaning::Meaning;
+use self::open::OpenCommit;
+use self::session::{BEGUN_TOO_EARLY, Made, abort, commit, ensure_transaction, none_to_guard, send_guard};
+use crate::engine::Lease;
 use crate::options::not_once;
 use crate::store::{GuardChange, GuardOutcome};
+use crate::{LockContext, LockError};
 
-const NOT_BEGUN: &str = "the session has no transaction (a standalone server does not support transactions)";
-const BEGUN_TOO_EARLY: &str = "the transaction did not begin under the lock: it began before the lock was acquired, or on another deployment";
-
-/// A transaction was committed. The error says that its write concern cannot be met.
-pub(crate) type Made = Result<(), LockError>;
-
-/// Commits the session's transaction if the claims of all leases still have their locks, and ends the transaction in any
-/// case.
-///
-/// The shields prevent the cancellation of the bodies around the commit while it is in flight.
-pub(crate) async fn guarded(
-    leases: &[&Arc<Lease>],
-    engine: &Arc<Engine>,
-    marks: bool,
-    change: impl Fn(&Lease) -> GuardChange,
-    shields: impl FnOnce() -> Vec<CancelShield>,
-    session: &mut ClientSession,
-) -> Result<Made, LockError> {
-    let store = &engine.store;
-    let open = leases.iter().map(|lease| engine.begin_commit(lease, marks));
-    let open = open.collect();
-    if let Err(error) = guard_all(leases, engine, change, session).await {
-        abort(store, session).await;
-        ended(open, false);
-        return Err(error);
+impl LockContext {
+    /// Commits the session's transaction only if this holder still has the lock.
+    ///
+    /// The method adds a last statement to the transaction, which renews the lock's document. The statement conflicts
+    /// with every acquisition by another client: the commit succeeds only if no other client has acquired the lock
+    /// since the transaction began, and no other client can acquire it before the commit. The document is blocked only
+    /// for the duration of the commit.
+    ///
+    /// Of a [set](crate::LockSet) it guards all locks, with one statement.
+    ///
+    /// Begin the transaction under the lock, on a client of the same deployment, and with majority write concern. When
+    /// the method returns, the transaction has ended: committed, aborted, or with an unknown outcome (see Errors). Make
+    /// the commit the last step of a body. While it is in flight, the loss of the lock does not cancel the body; after
+    /// it, a successful body stays successful, even if the lock is lost then.
+    ///
+    /// While MongoDB rejects commands for overload, the statement and the commit are each repeated for 30 s. The statements of
+    /// the application are not: the driver sends each of them three times, so one in eight fails while half of the commands are
+    /// rejected, and its error has no label with which `and_run2` would repeat the transaction.
+    ///
+    /// ```no_run
+    /// use mongodb::bson::{Document, doc};
+    /// use mongodb::{Client, Collection};
+    /// use mongolock::{LockContext, LockError, distributed_lock};
+    ///
+    /// #[distributed_lock(name = "account:<from>")]
+    /// async fn withdraw(
+    ///     from: i64,
+    ///     client: &Client,
+    ///     accounts: Collection<Document>,
+    ///     #[lock] lock: LockContext,
+    /// ) -> Result<(), LockError> {
+    ///     let mut session = client.start_session().await?;
+    ///     let transaction = session.start_transaction();
+    ///     // The driver repeats the whole transaction after transient errors.
+    ///     transaction
+    ///         .and_run2(async move |session| {
+    ///             let take = doc! { "$inc": { "balance": -10 } };
+    ///             accounts.update_one(doc! { "_id": from }, take).session(&mut *session).await?;
+    ///             Ok(lock.commit(session).await?)
+    ///         })
+    ///         .await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`LockError::Lost`]: the lock is no longer held, and the transaction was aborted.
+    /// - [`LockError::Mongo`] with the label `TransientTransactionError`: nothing was committed, and the whole
+    ///   transaction can be repeated. A transaction that takes longer than the `renew_interval` conflicts with the
+    ///   renewal of its own lock. That is such an error, and it occurs again in each repetition (`and_run2` repeats for
+    ///   two minutes, under the lock). Keep transactions short, or set a longer
+    ///   [`renew_interval`](crate::LockProviderBuilder::renew_interval).
+    /// - [`LockError::Mongo`] with the label `UnknownTransactionCommitResult`: MongoDB has not confirmed the outcome of
+    ///   the commit for 30 s; a silent connection is given up after 10 s meanwhile. The session's `commit_transaction`
+    ///   can be called again, because the guarding statement is part of the transaction; this method cannot.
+    /// - [`LockError::Mongo`] with a write concern error of the driver and neither label: the primary has committed the
+    ///   transaction, but its write concern can never be met, such as `w: 3` with two members.
+    /// - [`LockError::NoTransaction`]: the session has no transaction, as always on a standalone server; or the
+    ///   transaction began before the lock was acquired (this is not detected after a hand-over within the process); or
+    ///   the lock is kept in memory.
+    ///
+    /// Converted to errors of the driver (`?` in a callback of `and_run2`), the errors keep their labels. Where the
+    /// caller's error type is not made from `LockError` alone, convert them back: `.await.map_err(LockError::from)?`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: if the future is dropped, the transaction may be committed, aborted or still open. Drop or
+    /// abort the session then. An open transaction whose last statement was sent blocks the lock for all clients until
+    /// MongoDB ends it after `transactionLifetimeLimitSeconds` (60 s by default). The same happens if the process
+    /// crashes in that moment. The attribute and `run` never drop the future because of a lost lock.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn commit(&self, session: &mut ClientSession) -> Result<(), LockError> {
+        let leases: Vec<&Arc<Lease>> = self.leases().collect();
+        self.guarded(&leases, false, keeping, session).await?
     }
-    let _shields = shields();
-    commit(leases[0], store, open, session).await
-}
 
-fn ended(open: Vec<OpenCommit<'_>>, made: bool) {
-    for commit in open {
-        commit.ended(made);
+    /// Commits the session's transaction as [`commit`](Self::commit) does, and marks the work as done in the same
+    /// transaction: either both happen or none, so that the work takes effect exactly once.
+    ///
+    /// The lock must have [`once_per`](crate::DistributedLock::once_per) or [`once`](crate::DistributedLock::once). If
+    /// its period is over, the transaction is committed, and the lock is released instead of marked. After it the hold has
+    /// ended well: the lease is no longer renewed, the body is not cancelled, and a call that ends successfully writes no
+    /// second mark. Make it the last step of the body.
+    ///
+    /// ```no_run
+    /// use mongodb::bson::{Document, doc};
+    /// use mongodb::{Client, Collection};
+    /// use mongolock::{LockContext, LockError, LockProvider};
+    ///
+    /// async fn pay_interest(tick: &str, client: Client, accounts: Collection<Document>) -> Result<(), LockError> {
+    ///     let lock = LockProvider::global()?.lock(format!("interest:{tick}")).once();
+    ///     lock.run(|lock| async move {
+    ///         let mut session = client.start_session().await?;
+    ///         let transaction = session.start_transaction();
+    ///         transaction
+    ///             .and_run2(async move |session| {
+    ///                 let add = doc! { "$mul": { "balance": 1.01 } };
+    ///                 accounts.update_many(doc! {}, add).session(&mut *session).await?;
+    ///                 Ok(lock.commit_done(session).await?)
+    ///             })
+    ///             .await?;
+    ///         Ok(())
+    ///     })
+    ///     .await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`commit`](Self::commit), and [`LockError::InvalidOption`] if the lock has neither `once_per` nor `once`:
+    /// the transaction was aborted.
+    ///
+    /// # Cancel safety
+    ///
+    /// As that of [`commit`](Self::commit). After an error that leaves the outcome unknown, or a dropped future, the mark may stand:
+    /// others can then acquire the lock when the mark ends, also before the lease does. End the body, and do nothing more under the
+    /// lock.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    // From before the guarding statement on, a renewal that does not find the claim says nothing: the transaction may have ended it. If
+    // the outcome of the commit is not known, that stays so until the hold ends: by its release, at its deadline or by a shutdown.
+    pub async fn commit_done(&self, session: &mut ClientSession) -> Result<(), LockError> {
+        let (lease, store) = (self.lease(), &self.engine().store);
+        let Some(end) = lease.mark_end() else {
+            abort(store, session).await;
+            return Err(not_once("commit_done"));
+        };
+        ensure_transaction(lease, store, session).await?;
+        if lease.is_over() {
+            abort(store, session).await;
+            return Err(lease.lost_error());
+        }
+        let mark = |_: &Lease| GuardChange::Mark(end);
+        let committed = self.guarded(&[lease], true, mark, session).await;
+        // Whether a transaction whose outcome is unknown was made is found out while the hold lasts.
+        if committed.is_err() && lease.is_outcome_unknown() && lease.was_committed().await {
+            return Ok(());
+        }
+        committed?
     }
-}
 
-async fn guard_all(
-    leases: &[&Arc<Lease>],
-    engine: &Arc<Engine>,
-    change: impl Fn(&Lease) -> GuardChange,
-    session: &mut ClientSession,
-) -> Result<(), LockError> {
-    for lease in leases {
-        guard(lease, engine, change(lease), session).await?;
+    /// Commits the session's transaction if the claims of these leases still have their locks, and ends the transaction in any case.
+    /// The bodies around the commit are not cancelled while it is in flight.
+    async fn guarded(
+        &self,
+        leases: &[&Arc<Lease>],
+        marks: bool,
+        change: impl Fn(&Lease) -> GuardChange,
+        session: &mut ClientSession,
+    ) -> Result<Made, LockError> {
+        let open = OpenCommit::begin(leases, marks);
+        for lease in leases {
+            if let Err(error) = guard(lease, change(lease), session).await {
+                abort(&self.engine().store, session).await;
+                open.ended(false);
+                return Err(error);
+            }
+        }
+        let _shields = self.shield_bodies();
+        commit(leases[0], open, session).await
     }
-    Ok(())
 }
 
 /// What the guarding statement of a commit does that keeps the lock: it renews the lease, unless that is at its maximum.
-pub(crate) fn keeping(lease: &Lease) -> GuardChange {
+fn keeping(lease: &Lease) -> GuardChange {
     if lease.is_renewable_now() {
-        GuardChange::Renew(lease.options().expiry)
+        GuardChange::Renew(lease.about.options.expiry)
     } else {
         GuardChange::Keep
     }
-}
-
-/// Commits the session's transaction as [`guarded`] does, and marks the work as done in the same transaction.
-///
-/// From before the guarding statement on, a renewal that does not find the claim says nothing: the transaction may have
-/// ended it. If the outcome of the commit is not known, that stays so until the hold ends: by its release, at its deadline
-/// or by a shutdown.
-pub(crate) async fn guarded_done(
-    lease: &Arc<Lease>,
-    engine: &Arc<Engine>,
-    shields: impl FnOnce() -> Vec<CancelShield>,
-    session: &mut ClientSession,
-) -> Result<(), LockError> {
-    let store = &engine.store;
-    let Some(end) = lease.mark_end() else {
-        abort(store, session).await;
-        return Err(not_once("commit_done"));
-    };
-    ensure_transaction(lease, store, session).await?;
-    if lease.is_over() {
-        abort(store, session).await;
-        return Err(lease.lost_error());
-    }
-    let mark = |_: &Lease| GuardChange::Mark(end);
-    let committed = guarded(&[lease], engine, true, mark, shields, session).await;
-    let was_made = engine.commit_ended(lease, &committed).await;
-    if was_made { Ok(()) } else { committed? }
 }
 
 /// Sends the last statement of the transaction, which changes the documents of the lease: no other client can acquire a lock
@@ -104,26 +199,16 @@ pub(crate) async fn guarded_done(
 /// weaker than majority the commit can be rolled back.
 async fn guard(
     lease: &Arc<Lease>,
-    engine: &Arc<Engine>,
     change: GuardChange,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
-    match send_guard(lease, &engine.store, change, session).await {
-        Ok(GuardOutcome::Guarded) => Ok(()),
-        Ok(GuardOutcome::Lost) => {
-            engine.claim_is_gone(lease);
+    match send_guard(lease, change, session).await? {
+        GuardOutcome::Guarded => Ok(()),
+        GuardOutcome::Lost => {
+            lease.claim_is_gone();
             Err(lease.lost_error())
         }
-        Ok(GuardOutcome::NotVisible) => Err(none_to_guard(lease, BEGUN_TOO_EARLY)),
-        Err(error) if error.meaning() == Meaning::NoTransaction => Err(none_to_guard(lease, NOT_BEGUN)),
-        Err(error) => Err(error),
-    }
-}
-
-fn none_to_guard(lease: &Lease, reason: &str) -> LockError {
-    LockError::NoTransaction {
-        name: lease.name().to_owned(),
-        reason: reason.to_owned(),
+        GuardOutcome::NotVisible => Err(none_to_guard(lease, BEGUN_TOO_EARLY)),
     }
 }
 

@@ -1,32 +1,22 @@
-mod commits;
 mod level;
 
 use std::fmt;
 use std::future::Future;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::Span;
 
-use level::Level;
+pub use level::LockContext;
 pub(crate) use level::View;
 
 use crate::engine::{Engine, Lease};
 use crate::trace;
-use crate::{Busy, FencingToken, LockError, permit_id, task};
+use crate::{FencingToken, LockError, permit_id};
 
 tokio::task_local! {
     pub(crate) static CURRENT: LockContext;
-}
-
-/// A view of a hold for the code that runs under the lock: its name, its fencing token, and whether it is still held.
-///
-/// Inside a function with `#[distributed_lock]`, and inside [`DistributedLock::run`](crate::DistributedLock::run),
-/// [`current`](Self::current) returns it. A context does not keep the lock held: after the end of the hold, it reports
-/// the lock as lost.
-#[derive(Clone)]
-pub struct LockContext {
-    level: Arc<Level>,
 }
 
 impl LockContext {
@@ -57,10 +47,7 @@ impl LockContext {
     /// The lock's name; of a [set](crate::LockSet) the name that the caller has written first.
     #[must_use]
     pub fn name(&self) -> &str {
-        match &self.level.view {
-            Some(view) => &view.tokens[view.title].0,
-            None => self.lease().name(),
-        }
+        permit_id::shown(self.title().0)
     }
 
     /// The template of the lock's name, as the attribute or the [`LockName`](crate::LockName) value has it; `None`
@@ -116,10 +103,7 @@ impl LockContext {
     /// [`LockError::NoFencingToken`]. [`fencing_token_of`](Self::fencing_token_of) is `None`.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
-        match &self.level.view {
-            Some(view) => view.tokens[view.title].1,
-            None => self.lease().token(),
-        }
+        self.title().1
     }
 
     /// The fencing token of this hold for one of its [names](Self::names); `None` for another name, and under a permit of a
@@ -128,6 +112,14 @@ impl LockContext {
     pub fn fencing_token_of(&self, name: &str) -> Option<FencingToken> {
         let mut tokens = self.tokens();
         tokens.find(|(own, _)| ***own == *name).map(|(_, token)| token)
+    }
+
+    /// The id of the lock that stands for the call, and its token.
+    fn title(&self) -> (&str, FencingToken) {
+        match &self.level.view {
+            Some(view) => (&view.tokens[view.title].0, view.tokens[view.title].1),
+            None => (&self.lease().key().name, self.lease().token()),
+        }
     }
 
     /// The ids of the call's locks and their tokens.
@@ -179,18 +171,14 @@ impl LockContext {
     ///
     /// Cancel safe: nothing is changed.
     pub async fn lost(&self) {
-        if self.level.others.is_empty() {
-            return self.lease().until_over().await;
-        }
-        // It is on the heap, because most calls depend on one lease.
-        Box::pin(Lease::until_one_over(self.leases())).await;
+        Lease::until_one_over(self.leases()).await;
     }
 
     /// The time until the lease ends if it is not renewed again; zero once the lock is no longer held.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        let others = self.level.others.iter().map(|lease| lease.remaining());
-        others.fold(self.lease().remaining(), Duration::min)
+        let remaining = self.leases().map(|lease| lease.remaining());
+        remaining.min().unwrap_or_default()
     }
 
     /// Checks that the lock is still held. Call it before a step that must not be taken without the lock.
@@ -230,44 +218,29 @@ impl LockContext {
 
     /// The lease that the call depends on; of several the first one.
     pub(crate) fn lease(&self) -> &Arc<Lease> {
-        &self.level.lease
+        &self.level.leases[0]
     }
 
     /// All leases that the call depends on: one, unless it has several names and has joined holds of them.
-    pub(crate) fn leases(&self) -> impl Iterator<Item = &Arc<Lease>> + Send {
-        std::iter::once(&self.level.lease).chain(&self.level.others)
+    pub(crate) fn leases(&self) -> slice::Iter<'_, Arc<Lease>> {
+        self.level.leases.iter()
     }
 
     /// The span of a body that runs under this context.
     pub(crate) fn hold_span(&self) -> Span {
         let mut fields = self.lease().fields();
-        if self.level.view.is_some() {
-            (fields.id, fields.token) = (self.name(), self.fencing_token());
-        }
+        (fields.id, fields.token) = self.title();
         let several = self.names().nth(1).map(|_| self.names().collect());
         trace::hold_span(&fields, self.template(), several)
     }
 
-    /// Whether the call depends on several leases.
-    pub(crate) fn has_several_leases(&self) -> bool {
-        !self.level.others.is_empty()
-    }
-
-    /// Resolves when the body of a call that depends on several leases has to be cancelled.
-    pub(crate) async fn any_cancelled(&self) {
-        task::any(self.leases().map(|lease| Box::pin(lease.cancelled()))).await;
-    }
-
     pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.level.engine
+        &self.lease().engine
     }
 
     /// The error of a call that is not to wait for another one under this hold.
     pub(crate) fn busy_error(&self) -> LockError {
-        let mut busy = Busy::new(self.name());
-        busy.holder = Some(self.owner().to_owned());
-        busy.in_this_process = true;
-        busy.held_for = Some(self.lease().held_for());
+        let mut busy = self.lease().busy(self.name());
         busy.remaining = Some(self.remaining());
         LockError::busy(busy)
     }

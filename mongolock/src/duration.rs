@@ -5,20 +5,30 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-/// A duration as a number of seconds.
-pub(crate) fn as_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(duration.as_secs_f64())
-}
-
 /// A duration as a number of seconds, or nothing.
-#[expect(clippy::ref_option, reason = "serde passes a reference")]
-pub(crate) fn as_optional_seconds<S: Serializer>(
-    duration: &Option<Duration>,
+pub(crate) fn as_seconds<S: Serializer>(
+    duration: &(impl Into<Option<Duration>> + Copy),
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
+    let duration: Option<Duration> = (*duration).into();
     duration
         .map(|duration| duration.as_secs_f64())
         .serialize(serializer)
+}
+
+/// A duration in a handle, in milliseconds.
+pub(crate) mod in_millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
 }
 
 /// The units from the smallest to the largest: the seconds of one of them, its symbol, and the seconds from which on the

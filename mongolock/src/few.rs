@@ -1,6 +1,6 @@
 //! One value or several, without an allocation for one.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 
 /// The values of a lock, or those of a set: one for each of its names. There is at least one.
 #[derive(Debug, Clone)]
@@ -13,17 +13,10 @@ impl<T> Few<T> {
     pub(crate) fn one(value: T) -> Self {
         Self::One([value])
     }
+}
 
-    /// What this returns for each value.
-    pub(crate) fn map<U>(&self, mut of: impl FnMut(&T) -> U) -> Few<U> {
-        match self {
-            Self::One([value]) => Few::one(of(value)),
-            Self::Several(values) => Few::Several(values.iter().map(of).collect()),
-        }
-    }
-
-    /// One value or several, of which there is at least one.
-    pub(crate) fn collected(values: impl IntoIterator<Item = T>) -> Self {
+impl<T> FromIterator<T> for Few<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
         let mut values = values.into_iter();
         match (values.next(), values.next()) {
             (Some(one), None) => Self::one(one),
@@ -32,25 +25,10 @@ impl<T> Few<T> {
     }
 }
 
-impl<T> From<Vec<T>> for Few<T> {
-    fn from(values: Vec<T>) -> Self {
-        Self::Several(values.into_boxed_slice())
-    }
-}
-
 impl<T> Deref for Few<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        match self {
-            Self::One(value) => value,
-            Self::Several(values) => values,
-        }
-    }
-}
-
-impl<T> DerefMut for Few<T> {
-    fn deref_mut(&mut self) -> &mut [T] {
         match self {
             Self::One(value) => value,
             Self::Several(values) => values,

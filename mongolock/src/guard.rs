@@ -1,15 +1,12 @@
-mod detach;
-
-use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-pub use self::detach::Detach;
 use crate::context::LockContext;
-use crate::engine::{Engine, Hold, Lease};
+use crate::engine::{Hold, Lease};
+use crate::few::Few;
 use crate::options::not_once;
-use crate::{FencingToken, LeaseHandle, LockError};
+use crate::{FencingToken, LockError};
 
 /// A held lock, or the held locks of a [`LockSet`](crate::LockSet), which have one lease. The lease is renewed in the
 /// background until the guard is released or dropped.
@@ -33,19 +30,16 @@ use crate::{FencingToken, LeaseHandle, LockError};
 /// ```
 #[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
 pub struct LockGuard {
-    hold: Hold,
-    context: GuardContext,
-    /// The thread of a blocking provider. It is dropped last, because it releases the lock.
-    _keeper: Option<Arc<dyn Any + Send + Sync>>,
+    pub(crate) hold: Hold,
+    /// It is made when it is first used.
+    context: OnceLock<LockContext>,
 }
 
 impl LockGuard {
     pub(crate) fn new(hold: Hold) -> Self {
-        let keeper = hold.engine().keeper();
         Self {
             hold,
-            context: GuardContext(OnceLock::new()),
-            _keeper: keeper,
+            context: OnceLock::new(),
         }
     }
 
@@ -90,12 +84,14 @@ impl LockGuard {
     /// The context of this hold, for code that needs the fencing token or must notice the loss of the lock.
     #[must_use]
     pub fn context(&self) -> LockContext {
-        self.context
-            .0
-            .get_or_init(|| {
-                LockContext::new(Arc::clone(self.lease()), self.engine(), self.lease().template())
-            })
-            .clone()
+        let context = || {
+            LockContext::new(
+                Few::one(Arc::clone(self.lease())),
+                self.lease().about.template,
+                None,
+            )
+        };
+        self.context.get_or_init(context).clone()
     }
 
     /// Whether the lock is no longer held: no renewal was confirmed in time, the lock was released by force or its
@@ -111,7 +107,7 @@ impl LockGuard {
     ///
     /// Cancel safe: nothing is changed.
     pub async fn lost(&self) {
-        self.lease().until_over().await;
+        Lease::until_one_over(std::iter::once(self.lease())).await;
     }
 
     /// The time until the lease ends if it is not renewed again; zero once the lock is lost.
@@ -163,7 +159,7 @@ impl LockGuard {
     ///
     /// Outside a tokio runtime with time enabled. The lock is then released in the background.
     pub async fn release(mut self) -> Result<(), LockError> {
-        self.release_by_ref().await
+        self.hold.release().await
     }
 
     /// Marks the work under the lock as done, and waits until the server confirms it. The lock then stays taken until the
@@ -211,85 +207,10 @@ impl LockGuard {
     ///
     /// Outside a tokio runtime with time enabled. The lock is then released in the background.
     pub async fn done(mut self) -> Result<(), LockError> {
-        if !self.lease().is_once() {
+        if self.lease().about.options.once.is_none() {
             return Err(not_once("done"));
         }
-        self.complete().await
-    }
-
-    /// Detaches the hold: the lease then lasts for this time (100 ms to 7 days, in whole milliseconds) without this process, and
-    /// a program that has the [handle](crate::LeaseHandle) can [resume](crate::LockProvider::resume),
-    /// [extend](crate::LockProvider::extend) or [release](crate::LockProvider::release) it in any process. Await the result.
-    ///
-    /// Use it where one piece of work spans several requests or programs, such as a document that a user edits in a browser. The
-    /// guide's page on [web services](crate::guide::web_service#editing-sessions) shows it.
-    ///
-    /// The time counts from the server's clock at the request. It may be shorter than the rest of the present lease, and longer
-    /// than `max_hold`; a [`min_hold`](crate::DistributedLock::min_hold) is kept. For this process the hold ends as at a release:
-    /// its contexts report the loss, and the next caller of this process that waits for the lock asks the server. Nothing is
-    /// handed over.
-    ///
-    /// It is one command. For a set a query follows if not all locks were found as they should be.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), mongolock::LockError> {
-    /// # let provider = mongolock::LockProvider::in_memory();
-    /// let guard = provider.lock("document:42").await?;
-    /// let handle = guard.detach(Duration::from_secs(30 * 60)).await?;
-    /// assert!(provider.lock("document:42").try_acquire().await?.is_none(), "the lock is held");
-    /// assert!(provider.release(&handle).await?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// - [`LockError::InvalidOption`] if the time or the [owner](crate::Detach::owner) breaks a rule: the lock is released in the
-    ///   background.
-    /// - [`LockError::Lost`] if the lock was lost before. It is also the error if a reply was lost, and another process has resumed the
-    ///   lease with a handle that was stored first.
-    /// - [`LockError::Mongo`] if MongoDB did not confirm the request while the lease lasted, which is renewed meanwhile as by
-    ///   [`done`](Self::done), or refused it for good. The error says for how long the lock stays taken. The lock is then released in
-    ///   the background, under the id of the handle as well. [`LockError::CorruptDocument`] if the document of a lock cannot be read.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future releases the lock: before it was polled as dropping the guard does, and after that under the id of the
-    /// handle as well, also if the handle was stored before. A handler of requests that can be cancelled detaches in a task of
-    /// its own.
-    ///
-    /// # Panics
-    ///
-    /// When it is polled outside a tokio runtime with time enabled. The lock is then released in the background.
-    pub fn detach(self, ttl: Duration) -> Detach {
-        Detach::new(self, ttl)
-    }
-
-    /// [`detach`](Self::detach) by reference.
-    pub(crate) async fn detach_by_ref(&mut self, handle: &LeaseHandle) -> Result<(), LockError> {
-        self.hold.detach(handle).await
-    }
-
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        self.hold.engine()
-    }
-
-    /// [`done`](Self::done) by reference; a lock whose work may succeed any number of times is released.
-    pub(crate) async fn complete(&mut self) -> Result<(), LockError> {
         self.hold.complete().await
-    }
-
-    /// [`release`](Self::release) by reference, so that the callers' futures do not contain a second guard.
-    pub(crate) async fn release_by_ref(&mut self) -> Result<(), LockError> {
-        self.hold.release().await
-    }
-
-    /// Releases the lock without waiting for the server's reply.
-    pub(crate) fn release_unawaited(&mut self) -> Result<(), LockError> {
-        self.hold.release_unawaited()
     }
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {
@@ -297,12 +218,10 @@ impl LockGuard {
     }
 }
 
-/// The context of a guard, made when it is first used. The call of the context ends with the guard.
-struct GuardContext(OnceLock<LockContext>);
-
-impl Drop for GuardContext {
+impl Drop for LockGuard {
+    /// The call of the context ends with the guard.
     fn drop(&mut self) {
-        if let Some(context) = self.0.get() {
+        if let Some(context) = self.context.get() {
             context.close();
         }
     }

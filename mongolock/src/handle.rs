@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use self::text::{Content, Kind, StoredOnce};
+pub(crate) use self::text::{Detached, secret};
 use crate::once::Once;
 use crate::{FencingToken, LockError, lock_id, permit_id};
 
@@ -40,71 +40,28 @@ use crate::{FencingToken, LockError, lock_id, permit_id};
 /// guard.release().await
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct LeaseHandle(Arc<Inner>);
 
+#[derive(PartialEq, Eq)]
 struct Inner {
     text: String,
-    content: Content,
+    lease: Detached,
     /// The id of the detached lease in the documents of its locks.
     lock_id: Arc<str>,
-    /// The ids of these documents, in their order.
-    ids: Vec<Arc<str>>,
-}
-
-/// What the handle of a lease says of it.
-pub(crate) struct Detached<'a> {
-    /// Where its locks are.
-    pub(crate) home: String,
-    /// The ids of their documents, in their order.
-    pub(crate) ids: Vec<&'a str>,
-    /// The place of the name that stands for a set.
-    pub(crate) title: usize,
-    pub(crate) owner: &'a str,
-    pub(crate) tokens: Vec<FencingToken>,
-    /// How long the lease lasts.
-    pub(crate) ttl: Duration,
-    /// The shortest time for which the locks stay taken, counted from their acquisition.
-    pub(crate) min_hold: Duration,
-    /// How often the work under the lock may succeed.
-    pub(crate) once: Option<Once>,
 }
 
 impl LeaseHandle {
     /// Makes the handle of a lease that is to be detached. No two handles are alike.
-    pub(crate) fn new(of: Detached<'_>) -> Self {
-        let (kind, names) = match of.ids[..] {
-            [id] => match permit_id::parts(id) {
-                Some((semaphore, number)) => (Kind::Permit(number), vec![semaphore.to_owned()]),
-                None => (Kind::Lock, vec![id.to_owned()]),
-            },
-            _ => (Kind::Set, of.ids.iter().map(|id| (*id).to_owned()).collect()),
-        };
-        let content = Content {
-            kind,
-            home: of.home,
-            names,
-            title: of.title,
-            owner: of.owner.to_owned(),
-            tokens: of.tokens,
-            ttl: text::millis(of.ttl),
-            min_hold: text::millis(of.min_hold),
-            once: of.once.map(StoredOnce::from),
-            secret: text::secret(),
-        };
-        Self::of(text::written(&content), content)
+    pub(crate) fn new(lease: Detached) -> Self {
+        Self::of(text::written(&lease), lease)
     }
 
-    fn of(text: String, content: Content) -> Self {
-        let ids = content.names.iter().map(|name| match content.kind {
-            Kind::Permit(number) => permit_id::new(name, number),
-            Kind::Lock | Kind::Set => Arc::from(name.as_str()),
-        });
+    fn of(text: String, lease: Detached) -> Self {
         Self(Arc::new(Inner {
-            ids: ids.collect(),
-            lock_id: lock_id::detached(&content.owner, &text, content.kind == Kind::Set),
+            lock_id: lock_id::detached(&lease.owner, &text, lease.ids.len() > 1),
             text,
-            content,
+            lease,
         }))
     }
 
@@ -117,23 +74,20 @@ impl LeaseHandle {
 
     /// The names of the locks in their order, or the name of the semaphore.
     pub fn names(&self) -> impl Iterator<Item = &str> + Send {
-        self.0.content.names.iter().map(String::as_str)
+        self.0.lease.ids.iter().map(|id| permit_id::shown(id))
     }
 
     /// The number of the permit, if it is the handle of a [`Permit`](crate::Permit), which
     /// [`LockProvider::resume_permit`](crate::LockProvider::resume_permit) takes.
     #[must_use]
     pub fn permit(&self) -> Option<u32> {
-        match self.0.content.kind {
-            Kind::Permit(number) => Some(number),
-            Kind::Lock | Kind::Set => None,
-        }
+        permit_id::number(&self.0.lease.ids[0])
     }
 
     /// The owner of the lease, as operators see it. It stays the same when another process resumes the lease and detaches it again.
     #[must_use]
     pub fn owner(&self) -> &str {
-        &self.0.content.owner
+        &self.0.lease.owner
     }
 
     /// The fencing token of the hold that was detached; of a set that of the name which its caller had written first. It may be
@@ -141,10 +95,10 @@ impl LeaseHandle {
     /// value is `i64::MIN`.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
-        if self.permit().is_some() {
-            return FencingToken::NONE;
+        match self.permit() {
+            Some(_) => FencingToken::NONE,
+            None => self.0.lease.tokens[self.title()],
         }
-        self.0.content.tokens[self.title()]
     }
 
     /// The id of the detached lease in the documents of its locks.
@@ -154,40 +108,39 @@ impl LeaseHandle {
 
     /// The ids of these documents, in their order.
     pub(crate) fn ids(&self) -> &[Arc<str>] {
-        &self.0.ids
+        &self.0.lease.ids
     }
 
     /// The place of the name that stands for a set.
     pub(crate) fn title(&self) -> usize {
-        self.0.content.title
+        self.0.lease.title
     }
 
     /// The name that stands for the lease in errors.
     pub(crate) fn name(&self) -> &str {
-        &self.0.content.names[self.title()]
+        permit_id::shown(&self.0.lease.ids[self.title()])
     }
 
     pub(crate) fn ttl(&self) -> Duration {
-        Duration::from_millis(self.0.content.ttl)
+        self.0.lease.ttl
     }
 
     pub(crate) fn min_hold(&self) -> Duration {
-        Duration::from_millis(self.0.content.min_hold)
+        self.0.lease.min_hold
     }
 
     pub(crate) fn once(&self) -> Option<Once> {
-        self.0.content.once.map(Once::from)
+        self.0.lease.once
     }
 
     /// Returns an error if the locks are in another place.
     pub(crate) fn check_home(&self, home: &str) -> Result<(), LockError> {
-        if self.0.content.home == home {
+        let own = &self.0.lease.home;
+        if own == home {
             return Ok(());
         }
-        Err(invalid(format!(
-            "its locks are in `{}`, and those of this provider in `{home}`",
-            self.0.content.home
-        )))
+        let reason = format!("its locks are in `{own}`, and those of this provider in `{home}`");
+        Err(invalid(reason))
     }
 }
 
@@ -215,8 +168,8 @@ impl FromStr for LeaseHandle {
 
     fn from_str(text: &str) -> Result<Self, LockError> {
         let text = text.trim();
-        let content = text::read(text).map_err(invalid)?;
-        Ok(Self::of(text.to_owned(), content))
+        let lease = text::read(text).map_err(invalid)?;
+        Ok(Self::of(text.to_owned(), lease))
     }
 }
 
@@ -233,18 +186,10 @@ impl<'de> Deserialize<'de> for LeaseHandle {
     }
 }
 
-impl PartialEq for LeaseHandle {
-    fn eq(&self, other: &Self) -> bool {
-        self.text() == other.text()
-    }
-}
-
-impl Eq for LeaseHandle {}
-
 impl fmt::Debug for LeaseHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeaseHandle")
-            .field("names", &self.0.content.names)
+            .field("names", &self.names().collect::<Vec<_>>())
             .field("permit", &self.permit())
             .field("owner", &self.owner())
             .finish_non_exhaustive()

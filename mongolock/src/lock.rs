@@ -3,6 +3,7 @@
 mod acquire;
 mod kind;
 mod one;
+mod parts;
 mod permits;
 mod several;
 
@@ -14,13 +15,15 @@ use std::time::Duration;
 
 use acquire::Acquire;
 use kind::HeldAs;
+use parts::Parts;
 
 use crate::context::LockContext;
-use crate::engine::{Call, Engine, Wish};
+use crate::engine::{About, Call, Engine, Hold, Lease, Wish};
 use crate::name::RenderedName;
 use crate::options::{self, OnBusy, Options};
 use crate::run::{self, Acquiring, OnLost, RunningHold};
-use crate::{LockError, LockGuard, LockOutput};
+use crate::timing::NESTED_SET_LIMIT;
+use crate::{LockError, LockOutput};
 
 pub use kind::LockKind;
 pub use one::{DistributedLock, One};
@@ -136,8 +139,11 @@ impl<K: LockKind> Lock<K> {
     /// Outside a tokio runtime with time enabled.
     #[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
     pub async fn try_acquire(&self) -> Result<Option<K::Guard>, LockError> {
-        let hold = self.begin_alone(OnBusy::TryOnce)?.await?.ok();
-        Ok(hold.map(|hold| K::Guard::new(LockGuard::new(hold))))
+        match self.begin_alone(OnBusy::TryOnce)?.await {
+            Ok(hold) => Ok(Some(K::Guard::new(hold))),
+            Err(LockError::Busy { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Runs a body under the lock, under all locks of a set, or under a permit, and then releases it: the closure form of
@@ -205,16 +211,34 @@ impl<K: LockKind> Lock<K> {
         run::run(acquiring, body)
     }
 
-    /// Acquires the lock for a body, or joins the holds that the caller already runs under.
+    /// Acquires the locks for a body, and joins those that the caller already runs under. A hold that is joined is busy only while
+    /// another inner call runs under it, and the options of this call do not apply to it.
     pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
         self.check()?;
-        K::hold(self, on_busy, on_lost).await
+        let Some(parts) = Parts::of(&self.engine, &self.kind) else {
+            return Ok(RunningHold::own(self.begin(on_busy)?.await?, on_lost));
+        };
+        let turns = parts.turns(on_busy).await?;
+        let mut own = None;
+        if !parts.rest.is_empty() {
+            let acquiring = self.of_rest(&parts.rest).begin(on_busy)?;
+            own = tokio::select! {
+                biased;
+                hold = acquiring => Some(hold?),
+                () = Lease::until_one_over(parts.leases()) => None,
+            };
+            parts.ensure_held()?;
+        }
+        let context = parts.context(&self.kind, own.as_ref().map(Hold::lease));
+        Ok(RunningHold::new(context, own, Some(turns), on_lost))
     }
 
-    /// The hold of a body that joins none.
-    async fn own_hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
-        let guard = LockGuard::new(self.begin(on_busy)?.await??);
-        Ok(RunningHold::own(guard, self.options.await_release, on_lost))
+    /// The set of the names that are not joined. The caller holds others meanwhile, so that the wait has a limit.
+    fn of_rest(&self, rest: &[RenderedName]) -> LockSet {
+        let mut options = Options::clone(&self.options);
+        let limit = options.acquire_timeout.unwrap_or(NESTED_SET_LIMIT);
+        options.acquire_timeout = Some(limit.min(NESTED_SET_LIMIT));
+        Lock::new(&self.engine, Several::rest(rest.to_vec())).with(Arc::new(options))
     }
 
     /// Begins a call of a caller that does not hold the lock itself.
@@ -225,15 +249,22 @@ impl<K: LockKind> Lock<K> {
     }
 
     fn begin(&self, on_busy: OnBusy) -> Result<Call, LockError> {
+        let (names, title) = (self.kind.names(), self.kind.title());
+        let about = About {
+            names: names.iter().map(|name| Arc::clone(name.text())).collect(),
+            title,
+            template: names[title].template(),
+            options: Arc::clone(&self.options),
+            resumes: None,
+        };
         let wish = Wish {
-            names: self.kind.names(),
-            title: self.kind.title(),
-            permits: self.kind.permits(),
-            options: &self.options,
+            about,
+            wanted: self.kind.wanted(),
+            owner: &self.engine.owner,
             is_inside_hold: LockContext::is_inside_hold(&self.engine),
             on_busy,
         };
-        wish.begin(&self.engine)
+        Call::begin(&self.engine, wish)
     }
 
     fn check(&self) -> Result<(), LockError> {
@@ -268,9 +299,11 @@ impl<K: LockKind> IntoFuture for Lock<K> {
 
 impl<K: LockKind> fmt::Debug for Lock<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct(K::NAME);
-        self.kind.debug(&mut debug);
-        debug.field("options", &self.options).finish_non_exhaustive()
+        let names: Vec<_> = self.kind.names().iter().map(RenderedName::text).collect();
+        f.debug_struct(K::NAME)
+            .field("names", &names)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 

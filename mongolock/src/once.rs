@@ -2,11 +2,26 @@
 
 use std::time::Duration;
 
-/// How often the work under a lock may succeed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+use serde::{Deserialize, Serialize};
+
+use crate::duration::in_millis;
+
+/// How often the work may succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Once {
-    /// Once in each period: the periods are multiples of this time since 1970-01-01 UTC by the server's clock.
+    /// Once in each period of this length: the periods are multiples of it since 1970-01-01 UTC, by the server's clock.
+    #[serde(rename = "per", with = "in_millis")]
     PerPeriod(Duration),
-    /// Once until the mark ends, this time after the success.
+    /// Once until the mark is removed, this time after the success.
+    #[serde(rename = "kept", with = "in_millis")]
     Kept(Duration),
+}
+
+impl Once {
+    /// The length of the period, or how long the mark is kept.
+    pub(crate) fn time(self) -> Duration {
+        match self {
+            Self::PerPeriod(time) | Self::Kept(time) => time,
+        }
+    }
 }

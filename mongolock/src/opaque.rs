@@ -1,13 +1,11 @@
-//! Boundaries for the compiler: values and futures whose types it does not look into when it proves that something that
+//! Boundaries for the compiler: values whose types it does not look into when it proves that something that
 //! contains them is `Send` or `Sync`.
 //!
 //! A future that acquires a lock contains the provider, its core and the driver, whose types are nested very deeply.
 //! Without the boundaries that proof, made anew for every task that acquires a lock, exceeds the compiler's recursion limit
 //! (128) where the caller is nested as well.
 
-use std::future::Future;
 use std::ops::Deref;
-use std::pin::Pin;
 use std::sync::Arc;
 
 /// A shared value behind a boundary.
@@ -42,12 +40,4 @@ impl<T> Deref for Opaque<T> {
     fn deref(&self) -> &T {
         (*self.0).get()
     }
-}
-
-/// A future on the heap, behind a boundary.
-pub(crate) type BoxedFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + Sync + 'a>>;
-
-/// Moves a future to the heap.
-pub(crate) fn boxed<'a, T>(future: impl Future<Output = T> + Send + Sync + 'a) -> BoxedFuture<'a, T> {
-    Box::pin(future)
 }

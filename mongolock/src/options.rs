@@ -82,28 +82,6 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Returns an error if the margin is out of its bounds.
-    pub(crate) fn check_takeover_margin(&self) -> Result<(), LockError> {
-        let margin = self.options.takeover_margin;
-        let bound = "it must be 0 to 7 days";
-        within("takeover_margin", margin, Duration::ZERO..=WEEK, bound)?;
-        if !margin.subsec_nanos().is_multiple_of(1_000_000) {
-            return Err(refused(
-                "takeover_margin",
-                margin,
-                "it must be whole milliseconds",
-            ));
-        }
-        // MongoDB removes the document after the retention, and without a document the lock is free.
-        if margin > self.retention {
-            let bound = format!("it must be at most `retention` ({:?})", self.retention);
-            return Err(refused("takeover_margin", margin, bound));
-        }
-        Ok(())
-    }
-}
-
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -154,24 +132,22 @@ impl Options {
 
     /// Returns an error for the first option that is out of its bounds; no value is clamped.
     pub(crate) fn check(&self) -> Result<(), LockError> {
-        within(
+        let (week, bound) = (Duration::ZERO..=WEEK, "it must be 0 to 7 days");
+        whole(
             "expiry",
             self.expiry,
             MIN_EXPIRY..=WEEK,
             "it must be 100 ms to 7 days",
         )?;
-        // MongoDB stores dates in milliseconds: with a fraction of one, the server and this process would disagree
-        // about the end of the lease.
-        if !self.expiry.subsec_nanos().is_multiple_of(1_000_000) {
-            return Err(refused("expiry", self.expiry, "it must be whole milliseconds"));
-        }
-        if !self.min_hold.subsec_nanos().is_multiple_of(1_000_000) {
-            return Err(refused(
-                "min_hold",
-                self.min_hold,
-                "it must be whole milliseconds",
-            ));
-        }
+        whole("min_hold", self.min_hold, week.clone(), bound)?;
+        within(
+            "acquire_timeout",
+            self.acquire_timeout.unwrap_or_default(),
+            week.clone(),
+            bound,
+        )?;
+        let max_hold = self.max_hold.unwrap_or(WEEK);
+        within("max_hold", max_hold, week, bound)?;
         let renew = self.renew_interval();
         if renew < Duration::from_millis(1) || renew >= self.expiry {
             let bound = format!(
@@ -187,15 +163,6 @@ impl Options {
                 return Err(refused("min_hold", self.min_hold, bound));
             }
         }
-        let week = "it must be 0 to 7 days";
-        within("min_hold", self.min_hold, Duration::ZERO..=WEEK, week)?;
-        self.acquire_timeout.map_or(Ok(()), |d| {
-            within("acquire_timeout", d, Duration::ZERO..=WEEK, week)
-        })?;
-        let Some(max_hold) = self.max_hold else {
-            return Ok(());
-        };
-        within("max_hold", max_hold, Duration::ZERO..=WEEK, week)?;
         if max_hold < self.min_hold {
             let bound = format!("it must not be shorter than `min_hold` ({:?})", self.min_hold);
             return Err(refused("max_hold", max_hold, bound));
@@ -204,7 +171,7 @@ impl Options {
     }
 }
 
-fn within(
+pub(crate) fn within(
     option: &'static str,
     value: Duration,
     allowed: RangeInclusive<Duration>,
@@ -217,20 +184,35 @@ fn within(
     }
 }
 
+/// The same for a time that a document has: MongoDB stores dates in milliseconds, so with a fraction of one the server and this process
+/// would disagree.
+pub(crate) fn whole(
+    option: &'static str,
+    value: Duration,
+    allowed: RangeInclusive<Duration>,
+    bound: &str,
+) -> Result<(), LockError> {
+    within(option, value, allowed, bound)?;
+    if value.subsec_nanos().is_multiple_of(1_000_000) {
+        Ok(())
+    } else {
+        Err(refused(option, value, "it must be whole milliseconds"))
+    }
+}
+
 /// Returns an error for a time that is out of its bounds.
 fn check_once(once: Once) -> Result<(), LockError> {
     match once {
-        Once::PerPeriod(period) if !(MIN_PERIOD..=MAX_PERIOD).contains(&period) => {
-            Err(refused("once_per", period, "it must be 1 s to 366 days"))
-        }
-        Once::PerPeriod(period) if !period.subsec_nanos().is_multiple_of(1_000_000) => {
-            Err(refused("once_per", period, "it must be whole milliseconds"))
-        }
-        Once::Kept(retention) if retention < MIN_KEPT => {
+        Once::PerPeriod(period) => whole(
+            "once_per",
+            period,
+            MIN_PERIOD..=MAX_PERIOD,
+            "it must be 1 s to 366 days",
+        ),
+        Once::Kept(retention) => {
             let bound = "with `once` it must be at least 1 h, because marks are kept for as long";
-            Err(refused("retention", retention, bound))
+            within("retention", retention, MIN_KEPT..=Duration::MAX, bound)
         }
-        Once::PerPeriod(_) | Once::Kept(_) => Ok(()),
     }
 }
 
@@ -264,20 +246,13 @@ pub(crate) fn check_owner(owner: &str) -> Result<(), LockError> {
 
 /// Returns an error for a time that no detached lease can last.
 pub(crate) fn check_ttl(ttl: Duration) -> Result<(), LockError> {
-    within("ttl", ttl, MIN_EXPIRY..=WEEK, "it must be 100 ms to 7 days")?;
-    if !ttl.subsec_nanos().is_multiple_of(1_000_000) {
-        return Err(refused("ttl", ttl, "it must be whole milliseconds"));
-    }
-    Ok(())
+    whole("ttl", ttl, MIN_EXPIRY..=WEEK, "it must be 100 ms to 7 days")
 }
 
 /// The error for a call that marks work as done under a lock whose work may succeed any number of times.
 pub(crate) fn not_once(call: &str) -> LockError {
-    LockError::InvalidOption {
-        option: "once",
-        value: "not set".to_owned(),
-        bound: format!("`{call}` needs a lock with `once_per` or `once`"),
-    }
+    let bound = format!("`{call}` needs a lock with `once_per` or `once`");
+    refused("once", format_args!("not set"), bound)
 }
 
 pub(crate) fn refused(

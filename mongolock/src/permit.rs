@@ -2,7 +2,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::context::LockContext;
-use crate::{Detach, LockError, LockGuard, permit_id};
+use crate::{LockError, LockGuard, permit_id};
 
 /// A held permit of a [`Semaphore`](crate::Semaphore). Its lease is renewed in the background until the permit is released
 /// or dropped.
@@ -24,7 +24,7 @@ use crate::{Detach, LockError, LockGuard, permit_id};
 /// # }
 /// ```
 #[must_use = "the permit is held only while it lives: bind it to a named variable such as `_permit`, because `let _ = …` drops it and releases it at once"]
-pub struct Permit(LockGuard);
+pub struct Permit(pub(crate) LockGuard);
 
 impl Permit {
     pub(crate) fn new(guard: LockGuard) -> Self {
@@ -79,19 +79,6 @@ impl Permit {
     /// [`LockError::Lost`] if the lease is over.
     pub fn ensure_held(&self) -> Result<(), LockError> {
         self.0.ensure_held()
-    }
-
-    /// Detaches the permit, as [`LockGuard::detach`] does; [`resume_permit`](crate::LockProvider::resume_permit) takes its handle.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`LockGuard::detach`], when it is awaited.
-    ///
-    /// # Cancel safety
-    ///
-    /// That of [`LockGuard::detach`].
-    pub fn detach(self, ttl: Duration) -> Detach {
-        self.0.detach(ttl)
     }
 
     /// Releases the permit and waits until the server confirms it.

@@ -1,13 +1,13 @@
 //! How the library starts its tasks, and how long it waits for them.
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinError;
 use tracing::Instrument;
 
 use crate::LockError;
@@ -15,46 +15,31 @@ use crate::error::meaning::Meaning;
 use crate::timing::{DEAD_CONNECTION, NO_REPLY};
 pub(crate) use tokio::spawn;
 
-/// Starts a task for the present caller: its events are in the caller's span.
-pub(crate) fn spawn_for_caller<T: Send + 'static>(
-    work: impl Future<Output = T> + Send + 'static,
-) -> JoinHandle<T> {
-    spawn(work.in_current_span())
-}
-
-/// Runs a request to its end on a task of its own, even if the caller is cancelled.
-pub(crate) async fn run_to_end<T: Send + 'static>(
-    request: impl Future<Output = Result<T, LockError>> + Send + 'static,
-) -> Result<T, LockError> {
-    start(request).await
-}
-
-/// Starts a request at once, on a task of its own. The returned future waits for its end and does not contain it.
+/// Starts a request at once, on a task of its own, which goes on if the caller is cancelled. The returned future waits for its end and
+/// does not contain it.
 pub(crate) fn start<T: Send + 'static>(
     request: impl Future<Output = Result<T, LockError>> + Send + 'static,
 ) -> impl Future<Output = Result<T, LockError>> + Send + Sync {
-    let task = spawn_for_caller(request);
+    // Its events are in the caller's span.
+    let task = spawn(request.in_current_span());
     async move { joined(task.await) }
 }
 
-/// Waits for the reply to a request that runs on a task of its own; the request goes on after the limit.
-pub(crate) async fn wait_for_reply<T>(
-    task: impl Future<Output = Result<Result<T, LockError>, JoinError>>,
-    request: &str,
+/// Waits for the reply to this request for this time.
+pub(crate) async fn limited<T>(
     limit: Duration,
+    request: &str,
+    command: impl Future<Output = Result<T, LockError>>,
 ) -> Result<T, LockError> {
-    match tokio::time::timeout(limit, task).await {
-        Ok(ended) => joined(ended),
-        Err(_) => Err(LockError::no_reply(request, limit)),
-    }
+    let reply = tokio::time::timeout(limit, command).await;
+    reply.unwrap_or_else(|_| Err(LockError::no_reply(request, limit)))
 }
 
 /// Waits for the reply to a command for at most [`DEAD_CONNECTION`]; after that its connection must be dead.
 pub(crate) async fn with_reply_limit<T>(
     command: impl Future<Output = Result<T, LockError>>,
 ) -> Result<T, LockError> {
-    let reply = tokio::time::timeout(DEAD_CONNECTION, command).await;
-    reply.unwrap_or_else(|_| Err(LockError::no_reply("command", DEAD_CONNECTION)))
+    limited(DEAD_CONNECTION, "command", command).await
 }
 
 /// Waits for the reply to a command with this limit at the server for [`NO_REPLY`] longer; after that its connection must
@@ -75,7 +60,7 @@ pub(crate) async fn within<T>(
 /// one, so that an idle pool would serve two entries a second after many of them. [`driver_call`] notes whether the driver
 /// has woken the command, which it does when there is a connection.
 pub(crate) async fn reply_within<T>(most: Duration, command: impl Future<Output = T>) -> Option<T> {
-    let is_served = Arc::new(AtomicBool::new(false));
+    let is_served = served();
     let mut command = pin!(IS_SERVED.scope(Arc::clone(&is_served), command));
     if let Ok(reply) = tokio::time::timeout(most, command.as_mut()).await {
         return Some(reply);
@@ -93,34 +78,32 @@ pub(crate) async fn noting_wait<T>(
     note: impl FnOnce(),
     command: impl Future<Output = T>,
 ) -> T {
-    let has_connection = Arc::new(AtomicBool::new(false));
-    let mut command = pin!(HAS_CONNECTION.scope(Arc::clone(&has_connection), command));
+    let is_served = served();
+    let mut command = pin!(IS_SERVED.scope(Arc::clone(&is_served), command));
     if let Ok(reply) = tokio::time::timeout(longest, command.as_mut()).await {
         return reply;
     }
-    if !has_connection.load(Relaxed) {
+    if !is_served.load(Relaxed) {
         note();
     }
     command.await
 }
 
 tokio::task_local! {
-    /// Whether the driver has woken the command that is in flight inside [`reply_within`].
+    /// Whether the driver has woken the command that is in flight inside [`reply_within`] or [`noting_wait`].
     static IS_SERVED: Arc<AtomicBool>;
+}
 
-    /// Whether the driver has woken the command that is in flight inside [`noting_wait`].
-    static HAS_CONNECTION: Arc<AtomicBool>;
+fn served() -> Arc<AtomicBool> {
+    IS_SERVED.try_with(Arc::clone).unwrap_or_default()
 }
 
 /// Runs one command of the driver, and notes for [`reply_within`] and [`noting_wait`] whether the driver has woken it. Other
 /// wake-ups of the task do not count.
 pub(crate) async fn driver_call<T>(command: impl Future<Output = T>) -> T {
-    let flags = [
-        IS_SERVED.try_with(Arc::clone).ok(),
-        HAS_CONNECTION.try_with(Arc::clone).ok(),
-    ];
+    let is_served = served();
     // An earlier command of the same request may have been served.
-    flags.iter().flatten().for_each(|flag| flag.store(false, Relaxed));
+    is_served.store(false, Relaxed);
     let mut command = pin!(command);
     let mut waker: Option<Arc<ServedWaker>> = None;
     poll_fn(|cx| {
@@ -128,7 +111,7 @@ pub(crate) async fn driver_call<T>(command: impl Future<Output = T>) -> T {
         waker.take_if(|waker| !waker.task.will_wake(cx.waker()));
         let waker = waker.get_or_insert_with(|| {
             Arc::new(ServedWaker {
-                flags: flags.clone(),
+                is_served: Arc::clone(&is_served),
                 task: cx.waker().clone(),
             })
         });
@@ -140,7 +123,7 @@ pub(crate) async fn driver_call<T>(command: impl Future<Output = T>) -> T {
 
 /// The waker that a command of the driver gets.
 struct ServedWaker {
-    flags: [Option<Arc<AtomicBool>>; 2],
+    is_served: Arc<AtomicBool>,
     task: Waker,
 }
 
@@ -150,27 +133,11 @@ impl Wake for ServedWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.flags
-            .iter()
-            .flatten()
-            .for_each(|flag| flag.store(true, Relaxed));
+        self.is_served.store(true, Relaxed);
         self.task.wake_by_ref();
     }
 }
 
-/// Resolves when one of the futures does.
-pub(crate) async fn any<F: Future<Output = ()> + Unpin>(futures: impl Iterator<Item = F>) {
-    let mut futures: Vec<F> = futures.collect();
-    poll_fn(|cx| {
-        let ended = futures
-            .iter_mut()
-            .any(|future| Pin::new(future).poll(cx).is_ready());
-        if ended { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-}
-
-/// Polls a future once, and returns whether it is still pending.
 #[cfg(test)]
 pub(crate) async fn is_pending<F: Future>(mut future: std::pin::Pin<&mut F>) -> bool {
     std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending())).await

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use mongodb::Namespace;
-use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 pub(crate) use self::spans::{acquire_ended, acquire_span, hold_ended, hold_span};
@@ -57,7 +56,7 @@ pub(crate) struct HoldFields<'a> {
     pub(crate) lock_id: &'a str,
     /// The token in the document.
     pub(crate) token: FencingToken,
-    pub(crate) acquired: Instant,
+    pub(crate) held: Duration,
 }
 
 // Only an enabled span or event looks for these.
@@ -82,7 +81,7 @@ impl HoldFields<'_> {
     }
 
     fn held_ms(&self) -> u64 {
-        millis(self.acquired.elapsed())
+        millis(self.held)
     }
 }
 

@@ -28,7 +28,14 @@ fn around() -> Around {
 /// The variable for a command that runs under this hold. A permit is left out: another one may be free.
 pub(crate) fn variable(hold: &Hold, names: &[String]) -> (&'static str, Option<String>) {
     let mut around = around();
-    let own = |name: &String| Some((name.clone(), hold.owner()?, hold.token(name)?.get()));
+    let (context, owner) = (&hold.context, hold.context.owner());
+    let own = |name: &String| {
+        Some((
+            name.clone(),
+            owner.to_owned(),
+            context.fencing_token_of(name)?.get(),
+        ))
+    };
     around.extend(names.iter().filter_map(own));
     (VARIABLE, serde_json::to_string(&around).ok())
 }

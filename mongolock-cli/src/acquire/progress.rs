@@ -1,64 +1,41 @@
-//! What is shown during a wait: at a terminal all the time, and elsewhere one line, for a log.
+//! What is said during a wait: one line, for a person or for a log.
 
 use std::future::pending;
-use std::io::{self, IsTerminal, Write};
-use std::time::{Duration, Instant};
+use std::io::{self, IsTerminal};
+use std::time::Duration;
 
 use mongolock::{LockProvider, LockState};
 use tokio::time::sleep;
 
 use crate::cli::Wanted;
 use crate::failure::warn;
-use crate::text::{escaped, short};
 
-/// A shorter wait is not worth a line.
+/// At a terminal a shorter wait is not worth a line.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// A wait that is shown in a log: a shorter one is no news for whoever reads it.
 const LOGGED: Duration = Duration::from_secs(5);
 
-/// Returns the cursor to the beginning of the line, and clears it.
-const CLEAR: &str = "\r\x1b[K";
-
-/// Waits for a result, and shows whom this program waits for.
+/// Waits for a result, and says once whom this program waits for.
 pub(super) async fn shown<T>(
     provider: &LockProvider,
     wanted: &Wanted,
     waiting: impl Future<Output = T>,
 ) -> T {
-    let mut is_shown = false;
-    let is_terminal = io::stderr().is_terminal();
     let showing = async {
-        if is_terminal {
-            show(provider, wanted, &mut is_shown).await;
-        }
-        sleep(LOGGED).await;
+        sleep(if io::stderr().is_terminal() {
+            SILENCE
+        } else {
+            LOGGED
+        })
+        .await;
         let holder = holder(provider, wanted).await;
         warn(format_args!("waiting for {}{holder}", wanted.names.join(", ")));
         pending::<()>().await;
     };
-    let result = tokio::select! {
+    tokio::select! {
         result = waiting => result,
         () = showing => unreachable!("it is shown until the wait ends"),
-    };
-    if is_shown {
-        put(CLEAR);
-    }
-    result
-}
-
-async fn show(provider: &LockProvider, wanted: &Wanted, is_shown: &mut bool) {
-    let begun = Instant::now();
-    let names = wanted.names.join(", ");
-    loop {
-        sleep(SILENCE).await;
-        let holder = holder(provider, wanted).await;
-        *is_shown = true;
-        let time = short(begun.elapsed());
-        put(&format!(
-            "{CLEAR}waiting for {} for {time}{holder}",
-            escaped(&names)
-        ));
     }
 }
 
@@ -72,7 +49,6 @@ async fn holder(provider: &LockProvider, wanted: &Wanted) -> String {
             && matches!(info.state, LockState::Held | LockState::Done)
         {
             let owner = info.owner.unwrap_or_else(|| "another program".to_owned());
-            let owner = escaped(&owner);
             return match info.state {
                 LockState::Done => format!(", marked as done by {owner}"),
                 _ => format!(", held by {owner}"),
@@ -80,9 +56,4 @@ async fn holder(provider: &LockProvider, wanted: &Wanted) -> String {
         }
     }
     String::new()
-}
-
-fn put(text: &str) {
-    let mut error = io::stderr();
-    let _ = error.write_all(text.as_bytes()).and_then(|()| error.flush());
 }

@@ -28,10 +28,8 @@ struct Reading {
 pub(super) async fn clocks(hello: &Document, options: &ClientOptions) -> Vec<Finding> {
     let check = "clocks";
     if is_sharded(hello) {
-        return vec![Finding::unknown(
-            check,
-            "mongos does not name the members of the shards; check each shard by itself",
-        )];
+        let said = "mongos does not name the members of the shards; check each shard by itself";
+        return vec![Finding::unknown(check, said)];
     }
     let hosts = hello.get_array("hosts").map(Vec::as_slice).unwrap_or_default();
     let hosts: Vec<&str> = hosts.iter().filter_map(Bson::as_str).collect();
@@ -41,12 +39,11 @@ pub(super) async fn clocks(hello: &Document, options: &ClientOptions) -> Vec<Fin
     let base = Instant::now();
     let (mut readings, mut findings) = (Vec::new(), Vec::new());
     for host in hosts {
-        match timeout(LIMIT, read(options.clone(), host, base)).await {
-            Ok(Ok(reading)) => readings.push((host, reading)),
-            _ => findings.push(Finding::unknown(
-                check,
-                format!("{host} cannot be reached from here"),
-            )),
+        if let Ok(Ok(reading)) = timeout(LIMIT, read(options.clone(), host, base)).await {
+            readings.push((host, reading));
+        } else {
+            let said = format!("{host} cannot be reached from here");
+            findings.push(Finding::unknown(check, said));
         }
     }
     findings.push(judge(check, &readings));
@@ -83,10 +80,8 @@ fn judge(check: &'static str, readings: &[(&str, Reading)]) -> Finding {
     let ahead = readings.iter().max_by_key(|(_, reading)| reading.offset);
     let behind = readings.iter().min_by_key(|(_, reading)| reading.offset);
     let (Some(ahead), Some(behind), 2..) = (ahead, behind, readings.len()) else {
-        return Finding::unknown(
-            check,
-            "fewer than two members could be read, so nothing was compared",
-        );
+        let said = "fewer than two members could be read, so nothing was compared";
+        return Finding::unknown(check, said);
     };
     let apart = ahead.1.offset.saturating_sub(behind.1.offset);
     let error = ahead.1.error + behind.1.error;
@@ -100,11 +95,8 @@ fn judge(check: &'static str, readings: &[(&str, Reading)]) -> Finding {
     // A slow reading proves nothing.
     if apart.saturating_sub(error) > millis(TOLERATED) {
         let said = format!("{said}: {} is ahead of {}", ahead.0, behind.0);
-        return Finding::wrong(
-            check,
-            said,
-            "at the shell, on the members: chronyc tracking; run chrony or another NTP client",
-        );
+        let mend = "at the shell, on the members: chronyc tracking; run chrony or another NTP client";
+        return Finding::wrong(check, said, mend);
     }
     Finding::ok(check, said)
 }

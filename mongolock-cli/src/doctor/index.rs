@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongolock::IndexState;
 
-use super::{Finding, READ_LIMIT};
+use super::{Finding, READ_LIMIT, documents_of};
 use crate::codes::{UNAUTHORIZED, code};
 use crate::connection::Collections;
 use crate::driver;
@@ -32,20 +32,13 @@ pub(super) async fn ttl_index(
 /// Other indexes that delete documents. The driver would not read one whose time is no whole number.
 async fn foreign(collections: &Collections) -> Vec<Finding> {
     let locks = collections.locks.name();
-    let listed = collections
-        .database
-        .run_command(doc! { "listIndexes": locks })
-        .await;
+    let list = collections.database.run_command(doc! { "listIndexes": locks });
     // Where the user may not list them, the finding about the index of the library says so.
-    let Ok(listed) = listed else { return Vec::new() };
-    let indexes = listed
-        .get_document("cursor")
-        .and_then(|cursor| cursor.get_array("firstBatch"));
-    let indexes = indexes
-        .map(Vec::as_slice)
-        .unwrap_or_default()
-        .iter()
-        .filter_map(Bson::as_document);
+    let listed = list.await.unwrap_or_default();
+    let cursor = listed.get_document("cursor").ok();
+    let indexes = cursor
+        .into_iter()
+        .flat_map(|cursor| documents_of(cursor, "firstBatch"));
     let finding = |index: &Document| {
         let after = index.get("expireAfterSeconds")?;
         let field = index.get_document("key").ok()?.keys().next()?;
@@ -67,11 +60,8 @@ async fn monitor(collections: &Collections, retention: Duration, now: DateTime) 
     let parameter = collections.admin.run_command(parameter).await;
     let is_on = parameter.map(|reply| reply.get_bool("ttlMonitorEnabled").unwrap_or(true));
     if matches!(is_on, Ok(false)) {
-        return Finding::wrong(
-            check,
-            "it is off: the documents of unused locks are never deleted",
-            mend,
-        );
+        let said = "it is off: the documents of unused locks are never deleted";
+        return Finding::wrong(check, said, mend);
     }
     let latest =
         now.timestamp_millis() - i64::try_from((retention + OVERDUE).as_millis()).unwrap_or(i64::MAX);
@@ -82,11 +72,8 @@ async fn monitor(collections: &Collections, retention: Duration, now: DateTime) 
     ) {
         (Ok(Some(document)), _) => {
             let id = document.get("_id").map_or_else(String::new, Bson::to_string);
-            Finding::wrong(
-                check,
-                format!("documents that are long over are not deleted, such as {id}"),
-                mend,
-            )
+            let said = format!("documents that are long over are not deleted, such as {id}");
+            Finding::wrong(check, said, mend)
         }
         (Ok(None), Ok(_)) => Finding::ok(check, "it is on"),
         (Ok(None), Err(error)) if code(&error) == Some(UNAUTHORIZED) => {

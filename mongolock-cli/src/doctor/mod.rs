@@ -9,7 +9,7 @@ mod writes;
 
 use std::time::Duration;
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Bson, Document, doc};
 use mongolock::{IndexState, LockError};
 use serde::Serialize;
 
@@ -105,23 +105,15 @@ pub(crate) async fn doctor(
                 let said = format!(
                     "there is `{other}`, which is spelt otherwise: the server refuses the first acquisition here"
                 );
-                report.add(&Finding::wrong(
-                    "database",
-                    said,
-                    format!("at the shell: --database {other}"),
-                ))?;
+                let mend = format!("at the shell: --database {other}");
+                report.add(&Finding::wrong("database", said, mend))?;
             }
             check(&collections, retention, &hello, &mut report).await?;
         }
         Err(error) => {
             let known = collections.provider.health().await.error;
             let error = known.unwrap_or_else(|| error.into());
-            let mend = error.help();
-            report.add(&Finding::wrong(
-                "connection",
-                Failure::from(error).to_string(),
-                mend,
-            ))?;
+            report.add(&Finding::refused("connection", "", error))?;
         }
     }
     report.output.flush()?;
@@ -157,6 +149,12 @@ async fn check(
         report.add(&finding)?;
     }
     Ok(())
+}
+
+/// The documents of a list.
+fn documents_of<'a>(document: &'a Document, list: &str) -> impl Iterator<Item = &'a Document> {
+    let list = document.get_array(list).map(Vec::as_slice);
+    list.unwrap_or_default().iter().filter_map(Bson::as_document)
 }
 
 struct Report {

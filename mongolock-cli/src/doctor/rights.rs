@@ -40,15 +40,15 @@ async fn without_user(collections: &Collections) -> Finding {
     let check = "privileges";
     let found = collections.locks.find_one(doc! { "_id": Bson::Null });
     match found.max_time(READ_LIMIT).await {
-        Ok(_) => Finding::ok(
-            check,
-            "the server has no access control: every client may do everything",
-        ),
-        Err(error) if code(&error) == Some(UNAUTHORIZED) => Finding::wrong(
-            check,
-            "no user is named, and the server has access control",
-            "at the shell: put a user into the connection string of MONGODB_URI or --uri-file",
-        ),
+        Ok(_) => {
+            let said = "the server has no access control: every client may do everything";
+            Finding::ok(check, said)
+        }
+        Err(error) if code(&error) == Some(UNAUTHORIZED) => {
+            let said = "no user is named, and the server has access control";
+            let mend = "at the shell: put a user into the connection string of MONGODB_URI or --uri-file";
+            Finding::wrong(check, said, mend)
+        }
         Err(error) => Finding::unknown(check, driver::text(&error)),
     }
 }
@@ -69,11 +69,8 @@ fn finding(
     if has_it {
         Finding::ok(check, said)
     } else {
-        Finding::wrong(
-            check,
-            format!("missing: {said}"),
-            grant(collections, collection, &[action]),
-        )
+        let mend = grant(collections, collection, &[action]);
+        Finding::wrong(check, format!("missing: {said}"), mend)
     }
 }
 
@@ -87,13 +84,14 @@ fn covers(privilege: &Document, database: &str, collection: &str) -> bool {
 }
 
 fn permits(privilege: &Document, action: &str) -> bool {
-    let actions = privilege
+    let is_it = |given: &Bson| {
+        given
+            .as_str()
+            .is_some_and(|given| given == action || given == "anyAction")
+    };
+    privilege
         .get_array("actions")
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    actions
-        .iter()
-        .any(|given| matches!(given.as_str(), Some(given) if given == action || given == "anyAction"))
+        .is_ok_and(|actions| actions.iter().any(is_it))
 }
 
 /// The command that grants actions on a collection to a role.

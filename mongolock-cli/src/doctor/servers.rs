@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use tokio::time::sleep;
 
-use super::Finding;
+use super::{Finding, documents_of};
 use crate::codes::{NO_STREAMS, UNAUTHORIZED, code};
 use crate::connection::Collections;
 use crate::driver;
@@ -36,11 +36,8 @@ pub(super) async fn connection(collections: &Collections, hello: &Document) -> F
         return Finding::refused("connection", "", error);
     }
     let server = hello.get_str("me").or_else(|_| hello.get_str("primary"));
-    let server = server.map_or_else(
-        |_| "MongoDB".to_owned(),
-        |address| format!("MongoDB at {address}"),
-    );
-    Finding::ok("connection", format!("{server} answers"))
+    let at = server.map_or_else(|_| String::new(), |address| format!(" at {address}"));
+    Finding::ok("connection", format!("MongoDB{at} answers"))
 }
 
 pub(super) fn deployment(hello: &Document) -> Finding {
@@ -132,14 +129,13 @@ struct Members {
 
 impl Members {
     fn of(status: &Document, config: &Document) -> Self {
-        let all = status.get_array("members").map(Vec::as_slice).unwrap_or_default();
+        let all = || documents_of(status, "members");
         let now = status.get_datetime("date").ok();
-        let newest = all
-            .iter()
-            .filter_map(|member| member.as_document()?.get_datetime("optimeDate").ok());
-        let newest = newest.max();
+        let newest = all()
+            .filter_map(|member| member.get_datetime("optimeDate").ok())
+            .max();
         let (mut there, mut old, mut behind) = (0, Vec::new(), Vec::new());
-        for member in all.iter().filter_map(Bson::as_document) {
+        for member in all() {
             // A member that does not answer is not there, however old its last heartbeat is; an arbiter has no data.
             let state = number(member, "state");
             if let Some(DOWN | ARBITER) = state {
@@ -161,7 +157,7 @@ impl Members {
         }
         let needed = number(status, "writeMajorityCount").unwrap_or(1);
         Self {
-            number: all.len(),
+            number: all().count(),
             needed: usize::try_from(needed).unwrap_or(usize::MAX),
             there,
             old,
@@ -202,11 +198,10 @@ impl Members {
 
 /// The delay with which the configuration has a member apply writes.
 fn delay(config: &Document, address: &str) -> Duration {
-    let members = config
-        .get_document("config")
-        .and_then(|config| config.get_array("members"));
-    let members = members.map(Vec::as_slice).unwrap_or_default();
-    let mut members = members.iter().filter_map(Bson::as_document);
+    let config = config.get_document("config").ok();
+    let mut members = config
+        .into_iter()
+        .flat_map(|config| documents_of(config, "members"));
     let member = members.find(|member| member.get_str("host") == Ok(address));
     // It has another name before MongoDB 5.0.
     let names = ["secondaryDelaySecs", "slaveDelay"];
@@ -268,10 +263,11 @@ pub(super) async fn change_streams(collections: &Collections) -> Finding {
         }
         Some(UNAUTHORIZED) => {
             let said = "waiters poll: this user may not open change streams";
+            let actions = ["find", "changeStream"];
             Finding::wrong(
                 check,
                 said,
-                super::rights::grant(collections, collections.locks.name(), &["find", "changeStream"]),
+                super::rights::grant(collections, collections.locks.name(), &actions),
             )
         }
         _ => Finding::unknown(check, driver::text(&error)),

@@ -66,11 +66,8 @@ fn unconfirmed(check: &'static str, reason: &str) -> Finding {
         "no majority of the members confirms a write within {}: {reason}",
         short(LIMIT)
     );
-    Finding::wrong(
-        check,
-        said,
-        "rs.status() and rs.printSecondaryReplicationInfo() name the members that do not",
-    )
+    let mend = "rs.status() and rs.printSecondaryReplicationInfo() name the members that do not";
+    Finding::wrong(check, said, mend)
 }
 
 /// The documents of a lock that is acquired, released and marked, and of a second one that is released, in a transaction that is
@@ -106,11 +103,8 @@ async fn try_documents(
     for id in &ids {
         let held =
             doc! { "_id": id, "lockId": id, "acquiredAt": now, "expiresAt": now, "fencingToken": 1_i64 };
-        locks
-            .insert_one(held)
-            .session(&mut *session)
-            .await
-            .map_err(|error| ("an acquisition", error))?;
+        let inserted = locks.insert_one(held).session(&mut *session).await;
+        inserted.map_err(|error| ("an acquisition", error))?;
     }
     let steps = [
         (&ids[0], String::new(), "a release"),
@@ -119,10 +113,8 @@ async fn try_documents(
     ];
     for (id, left, what) in steps {
         let change = doc! { "$set": { "lockId": left, "expiresAt": now } };
-        let changed = locks
-            .update_one(doc! { "_id": id }, change)
-            .session(&mut *session)
-            .await;
+        let changed = locks.update_one(doc! { "_id": id }, change);
+        let changed = changed.session(&mut *session).await;
         changed.map_err(|error| (what, error))?;
     }
     Ok(())

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, getpid};
 
 use super::deadline::Limits;
 use super::group::{Group, own_group};
-use super::messages::{Channel, Order, Report};
+use super::messages::{Channel, Message};
 use super::timer::Timer;
 use crate::cli::GuardArguments;
 use crate::clock::Moment;
@@ -72,12 +72,12 @@ impl Guardian {
         let received = self.channel.receive();
         for order in received.messages {
             match order {
-                Order::Until(limits) if !self.has_terminated => {
+                Message::Until(limits) if !self.has_terminated => {
                     self.limits = Some(limits);
-                    self.report(Report::Accepted(limits));
+                    self.report(Message::Accepted(limits));
                 }
-                Order::Until(_) => {}
-                Order::Kill => self.kill(),
+                Message::Kill => self.kill(),
+                _ => {}
             }
         }
         if received.has_ended {
@@ -93,7 +93,7 @@ impl Guardian {
         }
         if now >= limits.term_at && !self.has_terminated {
             self.has_terminated = true;
-            self.report(Report::Terminated);
+            self.report(Message::Terminated);
             self.group.terminate();
         }
     }
@@ -117,14 +117,14 @@ impl Guardian {
         let _ = poll(&mut sources, self.timer.timeout().as_ref());
     }
 
-    fn report(&mut self, report: Report) {
+    fn report(&mut self, report: Message) {
         // If `run` cannot read it, `run` has ended or is stopped.
         let _ = self.channel.send(report);
     }
 
     /// Kills every process of the group at once, this one among them.
     fn kill(&mut self) -> ! {
-        self.report(Report::Killing);
+        self.report(Message::Killing);
         if let Some(terminal) = &self.terminal {
             terminal.give_back();
         }

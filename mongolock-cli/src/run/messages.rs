@@ -12,66 +12,18 @@ const SIZE: usize = 17;
 /// The bytes that are read with one call.
 const READ: usize = 64 * SIZE;
 
-/// What `run` tells the guardian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
-    /// The lease was renewed: the command may live until these limits.
+pub(super) enum Message {
+    /// To the guardian: the lease was renewed, and the command may live until these limits.
     Until(Limits),
-    /// The lock is lost.
+    /// To the guardian: the lock is lost.
     Kill,
-}
-
-/// What the guardian tells `run`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Report {
-    /// It kills the command at these limits.
+    /// To `run`: the guardian kills the command at these limits.
     Accepted(Limits),
-    /// It has sent SIGTERM, since the first limit has passed.
+    /// To `run`: the guardian has sent SIGTERM, since the first limit has passed.
     Terminated,
-    /// It sends SIGKILL now.
+    /// To `run`: the guardian sends SIGKILL now.
     Killing,
-}
-
-/// A message in the form of the socket.
-pub(super) trait Message: Sized {
-    fn parts(self) -> (u8, Option<Limits>);
-    fn from_parts(kind: u8, limits: Limits) -> Option<Self>;
-}
-
-impl Message for Order {
-    fn parts(self) -> (u8, Option<Limits>) {
-        match self {
-            Self::Until(limits) => (b'u', Some(limits)),
-            Self::Kill => (b'k', None),
-        }
-    }
-
-    fn from_parts(kind: u8, limits: Limits) -> Option<Self> {
-        match kind {
-            b'u' => Some(Self::Until(limits)),
-            b'k' => Some(Self::Kill),
-            _ => None,
-        }
-    }
-}
-
-impl Message for Report {
-    fn parts(self) -> (u8, Option<Limits>) {
-        match self {
-            Self::Accepted(limits) => (b'a', Some(limits)),
-            Self::Terminated => (b't', None),
-            Self::Killing => (b'k', None),
-        }
-    }
-
-    fn from_parts(kind: u8, limits: Limits) -> Option<Self> {
-        match kind {
-            b'a' => Some(Self::Accepted(limits)),
-            b't' => Some(Self::Terminated),
-            b'k' => Some(Self::Killing),
-            _ => None,
-        }
-    }
 }
 
 /// One end of the socket. No call waits.
@@ -84,8 +36,8 @@ pub(super) struct Channel {
 }
 
 /// What has arrived on a [`Channel`].
-pub(super) struct Received<M> {
-    pub(super) messages: Vec<M>,
+pub(super) struct Received {
+    pub(super) messages: Vec<Message>,
     /// Whether the other end is closed: its process has ended.
     pub(super) has_ended: bool,
 }
@@ -105,7 +57,7 @@ impl Channel {
     }
 
     /// Sends a message, unless the socket is full or the other end is closed: the other process does not read then.
-    pub(super) fn send(&mut self, message: impl Message) -> io::Result<()> {
+    pub(super) fn send(&mut self, message: Message) -> io::Result<()> {
         // A message before this one that was cut must be completed, or all later ones would be misread. This one is lost
         // then; the sender sends its newest state again. An older message of which nothing was sent is out of date.
         let is_cut = (1..SIZE).contains(&self.unsent.len());
@@ -118,7 +70,7 @@ impl Channel {
     }
 
     /// All messages that have arrived.
-    pub(super) fn receive<M: Message>(&mut self) -> Received<M> {
+    pub(super) fn receive(&mut self) -> Received {
         let has_ended = self.read_all();
         let whole = self.rest.len() / SIZE * SIZE;
         let messages = self.rest.drain(..whole).collect::<Vec<u8>>();
@@ -143,8 +95,14 @@ impl Channel {
     }
 }
 
-fn bytes(message: impl Message) -> [u8; SIZE] {
-    let (kind, limits) = message.parts();
+fn bytes(message: Message) -> [u8; SIZE] {
+    let (kind, limits) = match message {
+        Message::Until(limits) => (b'u', Some(limits)),
+        Message::Kill => (b'k', None),
+        Message::Accepted(limits) => (b'a', Some(limits)),
+        Message::Terminated => (b't', None),
+        Message::Killing => (b'K', None),
+    };
     let (term_at, kill_at) = limits.map_or((0, 0), |limits| (limits.term_at.0, limits.kill_at.0));
     let mut bytes = [kind; SIZE];
     bytes[1..9].copy_from_slice(&term_at.to_le_bytes());
@@ -152,13 +110,20 @@ fn bytes(message: impl Message) -> [u8; SIZE] {
     bytes
 }
 
-fn message<M: Message>(bytes: &[u8]) -> Option<M> {
+fn message(bytes: &[u8]) -> Option<Message> {
     let moment = |bytes: &[u8]| Some(Moment(u64::from_le_bytes(bytes.try_into().ok()?)));
     let limits = Limits {
         term_at: moment(bytes.get(1..9)?)?,
         kill_at: moment(bytes.get(9..)?)?,
     };
-    M::from_parts(bytes[0], limits)
+    Some(match bytes[0] {
+        b'u' => Message::Until(limits),
+        b'k' => Message::Kill,
+        b'a' => Message::Accepted(limits),
+        b't' => Message::Terminated,
+        b'K' => Message::Killing,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -177,37 +142,37 @@ mod tests {
         let (one, other) = UnixStream::pair().unwrap();
         let (mut one, mut other) = (Channel::new(one).unwrap(), Channel::new(other).unwrap());
         let orders = [
-            Order::Until(limits(7)),
-            Order::Kill,
-            Order::Until(limits(u64::MAX - 1)),
+            Message::Until(limits(7)),
+            Message::Kill,
+            Message::Until(limits(u64::MAX - 1)),
         ];
         for order in orders {
             one.send(order).unwrap();
         }
-        let received = other.receive::<Order>();
+        let received = other.receive();
         assert_eq!(received.messages, orders);
         assert!(!received.has_ended);
-        other.send(Report::Accepted(limits(7))).unwrap();
-        assert_eq!(one.receive::<Report>().messages, [Report::Accepted(limits(7))]);
+        other.send(Message::Accepted(limits(7))).unwrap();
+        assert_eq!(one.receive().messages, [Message::Accepted(limits(7))]);
         drop(one);
-        assert!(other.receive::<Order>().has_ended);
-        assert!(other.send(Report::Terminated).is_err());
+        assert!(other.receive().has_ended);
+        assert!(other.send(Message::Terminated).is_err());
     }
 
     #[test]
     fn a_newer_message_replaces_one_that_was_refused_whole() {
         let (one, other) = UnixStream::pair().unwrap();
         let (mut one, mut other) = (Channel::new(one).unwrap(), Channel::new(other).unwrap());
-        let older = Order::Until(limits(7));
+        let older = Message::Until(limits(7));
         one.unsent = bytes(older).to_vec();
-        one.send(Order::Kill).unwrap();
-        assert_eq!(other.receive::<Order>().messages, [Order::Kill]);
+        one.send(Message::Kill).unwrap();
+        assert_eq!(other.receive().messages, [Message::Kill]);
         // The other end has the first three bytes.
         one.socket.write_all(&bytes(older)[..3]).unwrap();
         one.unsent = bytes(older)[3..].to_vec();
-        one.send(Order::Kill).unwrap();
-        one.send(Order::Kill).unwrap();
-        assert_eq!(other.receive::<Order>().messages, [older, Order::Kill]);
+        one.send(Message::Kill).unwrap();
+        one.send(Message::Kill).unwrap();
+        assert_eq!(other.receive().messages, [older, Message::Kill]);
     }
 
     /// A guardian that is stopped for long must not make `run` wait, and misses no part of a message.
@@ -216,14 +181,14 @@ mod tests {
         let (one, other) = UnixStream::pair().unwrap();
         let (mut one, mut other) = (Channel::new(one).unwrap(), Channel::new(other).unwrap());
         let mut sent = 0;
-        while one.send(Order::Until(limits(sent))).is_ok() {
+        while one.send(Message::Until(limits(sent))).is_ok() {
             sent += 1;
         }
         assert!(sent > 10, "{sent}");
-        let first = other.receive::<Order>().messages;
-        assert_eq!(first.first(), Some(&Order::Until(limits(0))));
-        one.send(Order::Kill).unwrap();
-        one.send(Order::Kill).unwrap();
-        assert_eq!(other.receive::<Order>().messages.last(), Some(&Order::Kill));
+        let first = other.receive().messages;
+        assert_eq!(first.first(), Some(&Message::Until(limits(0))));
+        one.send(Message::Kill).unwrap();
+        one.send(Message::Kill).unwrap();
+        assert_eq!(other.receive().messages.last(), Some(&Message::Kill));
     }
 }

@@ -160,7 +160,7 @@ fn tokens(lease: &Lease) -> Option<String> {
     let tokens: Option<Vec<String>> = lease
         .names
         .iter()
-        .map(|name| Some(lease.hold.token(name)?.to_string()))
+        .map(|name| Some(lease.hold.context.fencing_token_of(name)?.to_string()))
         .collect();
     Some(tokens?.join(","))
 }
@@ -178,7 +178,7 @@ async fn finish(lease: Lease, mut outcome: Outcome) -> Result<Ending, Failure> {
             std::process::exit(exit::FAILED.into());
         }
         Verdict::Lost => {
-            let reason = lease.hold.ensure_held().err();
+            let reason = lease.hold.context.ensure_held().err();
             let reason = reason.map(|error| format!(": {error}"));
             let end = match outcome.status {
                 Some(_) => "and the command was ended",

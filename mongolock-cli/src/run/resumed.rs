@@ -53,10 +53,10 @@ impl Resumed {
         provider.is_ready().await;
         let handle = &self.stored.handle;
         let resumed = if handle.permit().is_some() {
-            provider.resume_permit(handle).await.map(Hold::Permit)
+            provider.resume_permit(handle).await.map(Hold::permit)
         } else {
             let guard = provider.resume(handle).await;
-            guard.map(|guard| Hold::Locks(guard, false))
+            guard.map(|guard| Hold::locks(guard, false))
         };
         resumed.map_err(|error| match error {
             LockError::Lost { .. } => {

@@ -14,7 +14,7 @@ use self::start::until_reaped;
 use super::children::{News, Status, news, reap, start_command};
 use super::deadline::{LeaseClock, Limits};
 use super::group::{Group, own_zombies};
-use super::messages::{Channel, Order, Report};
+use super::messages::{Channel, Message};
 use super::notices::Notices;
 use super::renewals::Renewals;
 use super::terminal::Foreground;
@@ -105,7 +105,7 @@ impl Supervisor<'_> {
             tokio::select! {
                 signal = self.signals.next() => self.on_signal(signal),
                 () = sleep(pause) => {}
-                () = self.hold.lost(), if self.killed.is_none() => self.lose(),
+                () = self.hold.context.lost(), if self.killed.is_none() => self.lose(),
             }
         }
         self.finish();
@@ -194,11 +194,11 @@ impl Supervisor<'_> {
     }
 
     fn read_reports(&mut self) {
-        for report in self.channel.receive::<Report>().messages {
+        for report in self.channel.receive().messages {
             match report {
-                Report::Accepted(limits) => self.accepted = limits,
-                Report::Terminated | Report::Killing if self.killed.is_none() => self.decide(Verdict::Lost),
-                Report::Terminated | Report::Killing => {}
+                Message::Accepted(limits) => self.accepted = limits,
+                Message::Terminated | Message::Killing if self.killed.is_none() => self.decide(Verdict::Lost),
+                _ => {}
             }
         }
     }
@@ -206,7 +206,7 @@ impl Supervisor<'_> {
     /// Says why the lock is not renewed: the command may end soon.
     fn tell_failures(&mut self) {
         if self.verdict == Verdict::Own {
-            let (left, expiry) = (self.hold.remaining(), self.clock.expiry());
+            let (left, expiry) = (self.hold.context.remaining(), self.clock.expiry());
             if let Some(news) = self.renewals.news(left, expiry) {
                 self.notices.say(news);
             }
@@ -232,7 +232,7 @@ impl Supervisor<'_> {
     }
 
     fn send_renewal(&mut self) {
-        let limits = self.clock.limits(|| self.hold.remaining());
+        let limits = self.clock.limits(|| self.hold.context.remaining());
         let is_renewal = limits.kill_at.0 > self.sent.kill_at.0.saturating_add(RENEWAL);
         if is_renewal {
             self.sent = limits;
@@ -242,14 +242,14 @@ impl Supervisor<'_> {
         }
         if is_renewal || self.sent != self.accepted {
             // A guardian that does not read keeps its limits, and so does this process.
-            let _ = self.channel.send(Order::Until(self.sent));
+            let _ = self.channel.send(Message::Until(self.sent));
         }
     }
 
     /// The lock is lost, or will be before the command could end: the group is killed at once.
     fn lose(&mut self) {
         self.decide(Verdict::Lost);
-        let _ = self.channel.send(Order::Kill);
+        let _ = self.channel.send(Message::Kill);
         self.kill();
     }
 
@@ -316,7 +316,7 @@ impl Supervisor<'_> {
 
     /// The first reason counts. A command that is ended before the lease is over cannot see why.
     fn decide(&mut self, verdict: Verdict) {
-        let left = self.hold.remaining();
+        let left = self.hold.context.remaining();
         if self.verdict == Verdict::Own && verdict == Verdict::Lost && !left.is_zero() {
             let left = short(left);
             self.notices.say(format_args!(

@@ -246,9 +246,9 @@ async fn a_command_that_may_not_read_is_told_and_can_be_interrupted() {
     must(released.await);
 }
 
-/// Progress is for people: a pipe gets none of it.
+/// A person learns of a wait after a second, and a log after five.
 #[tokio::test]
-async fn the_wait_is_shown_at_a_terminal_only() {
+async fn the_wait_is_said_soon_at_a_terminal() {
     let db = test_db().await;
     let provider = crate::fixture::provider(&db).await;
     let provider = must(provider.to_builder().owner("anna").build());

@@ -47,14 +47,14 @@ pub(super) fn is_declared(expr: &Expr) -> bool {
     match expr {
         Expr::Path(_) | Expr::Struct(_) => true,
         Expr::Group(group) => is_declared(&group.expr),
-        Expr::Call(call) => match &*call.func {
-            Expr::Path(path) => path
-                .path
-                .segments
-                .last()
-                .is_some_and(|last| is_upper_case(&last.ident)),
-            _ => false,
-        },
+        Expr::Call(call) => {
+            let is_upper_case = |path: &Path| {
+                path.segments
+                    .last()
+                    .is_some_and(|last| is_upper_case(&last.ident))
+            };
+            matches!(&*call.func, Expr::Path(path) if is_upper_case(&path.path))
+        }
         _ => false,
     }
 }
@@ -81,10 +81,9 @@ fn is_name(expr: &Expr) -> bool {
         Expr::Array(list) => !list.elems.is_empty(),
         Expr::Path(path) => is_type(&path.path),
         Expr::Struct(value) => is_type(&value.path),
-        Expr::Call(call) => match &*call.func {
-            Expr::Path(path) => is_declared(expr) && is_type(&path.path),
-            _ => false,
-        },
+        Expr::Call(call) => {
+            is_declared(expr) && matches!(&*call.func, Expr::Path(path) if is_type(&path.path))
+        }
         _ => false,
     }
 }

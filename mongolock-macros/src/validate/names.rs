@@ -41,7 +41,9 @@ pub(super) fn names(args: &Args, function: Option<&Function>, errors: &mut Error
         return LockNames::One(name(args, function, errors));
     };
     check_distinct(listed, errors);
-    check_count(listed, errors);
+    if let Some(name) = listed.get(MAX_NAMES) {
+        push_at(name, argument::too_many_names(listed.len(), MAX_NAMES), errors);
+    }
     let names = listed.iter().map(|name| match name {
         ListedName::Template(literal) => template_name(literal, function, errors),
         ListedName::Value(value) => value_name(value, function, errors),
@@ -60,13 +62,6 @@ fn check_distinct(listed: &[ListedName], errors: &mut Errors) {
         if !known.insert((std::mem::discriminant(name), text(name))) {
             push_at(name, argument::same_template(&text(name)), errors);
         }
-    }
-}
-
-/// Reports the first name of a list that is one too many.
-fn check_count(listed: &[ListedName], errors: &mut Errors) {
-    if let Some(name) = listed.get(MAX_NAMES) {
-        push_at(name, argument::too_many_names(listed.len(), MAX_NAMES), errors);
     }
 }
 

@@ -57,7 +57,7 @@ use crate::{
 /// A factory for locks whose calls block the calling thread.
 ///
 /// Cloning is cheap, and all clones are the same provider. When the last clone and the last guard are dropped, the
-/// provider is shut down and its thread ends; the drop waits for that, for 22 s at most if MongoDB does not answer.
+/// provider is shut down, and its thread ends; the drop waits for the shutdown, for 22 s at most if MongoDB does not answer.
 ///
 /// ```
 /// use mongolock::LockError;
@@ -112,7 +112,8 @@ impl LockProvider {
         uri: impl AsRef<str>,
         options: impl FnOnce(LockProviderBuilder) -> LockProviderBuilder,
     ) -> Result<Self, LockError> {
-        Self::start(async { options(crate::LockProvider::connecting(uri.as_ref(), None).await?.0).build() })
+        let (builder, _) = worker::wait(crate::LockProvider::connecting(uri.as_ref(), None))?;
+        Self::start(options(builder))
     }
 
     /// Starts a provider that keeps its locks in memory, for tests of programs that use locks.
@@ -121,18 +122,18 @@ impl LockProvider {
     ///
     /// [`LockError::Mongo`] if the system gives no thread.
     pub fn in_memory() -> Result<Self, LockError> {
-        Self::start(async { Ok(crate::LockProvider::in_memory()) })
+        Self::start(LockProviderBuilder::in_memory().on_own_thread()?)
     }
 
-    fn start(make: impl Future<Output = Result<crate::LockProvider, LockError>>) -> Result<Self, LockError> {
-        let worker = Worker::start(make)?;
+    fn start(builder: LockProviderBuilder) -> Result<Self, LockError> {
+        let worker = Worker::start(builder.build()?);
         Ok(Self { worker })
     }
 
     /// The provider that the thread runs, for what this type has no method for. Pass its futures to [`wait`](Self::wait).
     #[must_use]
     pub fn provider(&self) -> &crate::LockProvider {
-        self.worker.provider()
+        &self.worker.provider
     }
 
     /// A lock of this name, see [`LockProvider::lock`](crate::LockProvider::lock).

@@ -1,115 +1,73 @@
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, Thread};
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::runtime::Handle;
 
-use crate::sync::lock;
-use crate::{LockError, LockProvider};
+use crate::LockProvider;
+use crate::home::is_home;
 
-/// The thread that runs a provider, with a runtime of its own. It ends when the worker is dropped, which shuts the
-/// provider down.
+/// A provider that is shut down when the last clone of its blocking face and the last guard are dropped.
 pub(super) struct Worker {
-    handle: Handle,
-    /// Ends the thread when it is dropped.
-    running: Option<oneshot::Sender<LockProvider>>,
-    thread: Option<JoinHandle<()>>,
-    provider: LockProvider,
+    pub(super) provider: LockProvider,
 }
 
 impl Worker {
-    /// Starts the thread, and makes its provider.
-    pub(super) fn start(
-        make: impl Future<Output = Result<LockProvider, LockError>>,
-    ) -> Result<Arc<Self>, LockError> {
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| LockError::Mongo(error.into()))?;
-        let handle = runtime.handle().clone();
-        let (running, ended) = oneshot::channel::<LockProvider>();
-        let run = move || {
-            runtime.block_on(async {
-                if let Ok(provider) = ended.await {
-                    // A mark must not keep the thread that drops the last provider for as long as its lease lasts.
-                    provider.shutdown_after(Duration::ZERO).await;
-                }
-            });
-        };
-        let thread = thread::Builder::new().name("mongolock".to_owned()).spawn(run);
-        let thread = thread.map_err(|error| LockError::Mongo(error.into()))?;
-        // Without a provider, dropping `running` ends the thread.
-        let provider = wait_on(&handle, make)?;
-        let worker = Arc::new(Self {
-            handle,
-            running: Some(running),
-            thread: Some(thread),
-            provider,
-        });
+    pub(super) fn start(provider: LockProvider) -> Arc<Self> {
+        let worker = Arc::new(Self { provider });
         let keeper = Arc::downgrade(&worker);
-        worker.provider.keep_while_held(keeper);
-        Ok(worker)
-    }
-
-    pub(super) fn provider(&self) -> &LockProvider {
-        &self.provider
+        // An error says that there is one.
+        let _ = worker.provider.engine().keeper.set(keeper);
+        worker
     }
 
     /// Polls a future on the calling thread until it is ready. Its timers, its connections and the tasks that it spawns run
     /// on the thread of the provider.
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
-        wait_on(&self.handle, future)
+        let runtime = self.provider.engine().runtime();
+        let _entered = runtime.as_ref().map(Handle::enter);
+        wait(future)
     }
 }
 
-fn wait_on<T>(handle: &Handle, future: impl Future<Output = T>) -> T {
-    let _entered = handle.enter();
-    let signal = Arc::new(Signal::default());
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let provider = self.provider.clone();
+        // A mark must not keep the thread that drops the last provider for as long as its lease lasts.
+        let shutdown = async move { provider.shutdown_after(Duration::ZERO).await };
+        match self.provider.engine().runtime() {
+            // A task of the provider's thread may drop the last guard: that thread cannot wait for itself.
+            Some(runtime) if is_home() => drop(runtime.spawn(shutdown)),
+            _ => self.wait(shutdown),
+        }
+    }
+}
+
+/// Polls a future on the calling thread until it is ready.
+pub(super) fn wait<T>(future: impl Future<Output = T>) -> T {
+    let signal = Arc::new(Signal(AtomicBool::new(false), thread::current()));
     let waker = Waker::from(Arc::clone(&signal));
     let mut future = pin!(future);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return output;
         }
-        signal.wait();
+        while !signal.0.swap(false, Ordering::Acquire) {
+            thread::park();
+        }
     }
 }
 
-/// Wakes one waiting call. Each call has its own: a call inside a body must not use up the signal of the call around it.
-#[derive(Default)]
-struct Signal {
-    is_set: Mutex<bool>,
-    set: Condvar,
-}
-
-impl Signal {
-    fn wait(&self) {
-        let is_set = lock(&self.is_set);
-        let waited = self.set.wait_while(is_set, |is_set| !*is_set);
-        *waited.unwrap_or_else(PoisonError::into_inner) = false;
-    }
-}
+/// Wakes one waiting call of a thread. Each call has its own: a call inside a body must not use up the signal of the call around it.
+struct Signal(AtomicBool, Thread);
 
 impl Wake for Signal {
     fn wake(self: Arc<Self>) {
-        *lock(&self.is_set) = true;
-        self.set.notify_one();
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        if let Some(running) = self.running.take() {
-            // An error gives the provider back: the thread has ended.
-            let _ = running.send(self.provider.clone());
-        }
-        // A task of this runtime may drop the last guard: its thread cannot wait for itself.
-        let thread = self.thread.take();
-        if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
-            // An error is a panic of the thread, which was printed.
-            let _ = thread.join();
-        }
+        self.0.store(true, Ordering::Release);
+        self.1.unpark();
     }
 }

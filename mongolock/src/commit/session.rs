@@ -8,14 +8,27 @@ use mongodb::error::{
 };
 use tokio::time::{Instant, timeout};
 
-use super::{Made, NOT_BEGUN, ended, none_to_guard};
+use super::open::OpenCommit;
 use crate::LockError;
 use crate::backoff::Backoff;
-use crate::engine::{Lease, OpenCommit};
+use crate::engine::Lease;
 use crate::error::meaning::{Meaning, NO_WRITES_PERFORMED, is_max_time_expired, is_rejected};
 use crate::store::reply::{labelled, with_label};
 use crate::store::{GuardChange, GuardOutcome, Store};
 use crate::timing::{COMMIT_LIMIT, COMMIT_NO_REPLY};
+
+const NOT_BEGUN: &str = "the session has no transaction (a standalone server does not support transactions)";
+pub(super) const BEGUN_TOO_EARLY: &str = "the transaction did not begin under the lock: it began before the lock was acquired, or on another deployment";
+
+/// A transaction was committed. The error says that its write concern cannot be met.
+pub(super) type Made = Result<(), LockError>;
+
+pub(super) fn none_to_guard(lease: &Lease, reason: &str) -> LockError {
+    LockError::NoTransaction {
+        name: lease.name().to_owned(),
+        reason: reason.to_owned(),
+    }
+}
 
 /// Returns an error if the session has no transaction: a statement outside a transaction takes effect at once, and would
 /// mark or release a lock whose work is never committed.
@@ -76,11 +89,10 @@ async fn replace_open(store: &Store, session: &mut ClientSession) {
 /// transaction can be repeated as a whole.
 pub(super) async fn send_guard(
     lease: &Lease,
-    store: &Store,
     change: GuardChange,
     session: &mut ClientSession,
 ) -> Result<GuardOutcome, LockError> {
-    let mut repetitions = Repetitions::new();
+    let (store, mut repetitions) = (&lease.engine.store, Repetitions::new());
     loop {
         lease.ensure_may_commit()?;
         match timeout(COMMIT_NO_REPLY, store.guard(lease.keys(), change, session)).await {
@@ -88,6 +100,9 @@ pub(super) async fn send_guard(
                 if !repetitions.next().await {
                     return Err(with_label(&error, TRANSIENT_TRANSACTION_ERROR).into());
                 }
+            }
+            Ok(Err(error)) if error.meaning() == Meaning::NoTransaction => {
+                return Err(none_to_guard(lease, NOT_BEGUN));
             }
             Ok(reply) => return reply,
             Err(_) => return Err(no_guard().into()),
@@ -99,20 +114,19 @@ pub(super) async fn send_guard(
 /// commits a transaction only once. The error is that of a commit that was not made, or may not have been made.
 pub(super) async fn commit(
     lease: &Lease,
-    store: &Store,
-    open: Vec<OpenCommit<'_>>,
+    open: OpenCommit<'_>,
     session: &mut ClientSession,
 ) -> Result<Made, LockError> {
-    let mut repetitions = Repetitions::new();
+    let (store, mut repetitions) = (&lease.engine.store, Repetitions::new());
     let mut was_unknown = false;
     loop {
         let error = match timeout(COMMIT_NO_REPLY, session.commit_transaction()).await {
             Ok(Ok(())) => {
-                ended(open, true);
+                open.ended(true);
                 return Ok(Ok(()));
             }
             Ok(Err(error)) if cannot_be_confirmed(&error) => {
-                ended(open, true);
+                open.ended(true);
                 return Ok(Err(error.into()));
             }
             Ok(Err(error)) => error,
@@ -136,7 +150,7 @@ pub(super) async fn commit(
             end_open(store, session).await;
         }
         if !was_unknown || was_aborted {
-            ended(open, false);
+            open.ended(false);
         }
         return Err(if is_missing {
             none_to_guard(lease, NOT_BEGUN)

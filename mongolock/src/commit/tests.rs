@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
+use super::open::OpenCommit;
 use crate::{LockError, LockGuard, LockProvider, LossReason};
 
 /// A lock whose work may succeed once, with a lease of a second that is not renewed.
@@ -27,7 +28,8 @@ async fn a_lease_ends_after_a_failed_commit_that_took_too_long() {
     for is_known in [true, false] {
         let provider = LockProvider::in_memory();
         let guard = committing(&provider).await;
-        let open = provider.engine().begin_commit(guard.lease(), true);
+        let leases = [guard.lease()];
+        let open = OpenCommit::begin(&leases, true);
         sleep(Duration::from_secs(2)).await;
         if is_known {
             open.ended(false);
@@ -44,7 +46,7 @@ async fn a_lease_ends_after_a_failed_commit_that_took_too_long() {
 async fn a_lease_whose_commit_has_no_known_outcome_keeps_no_shutdown_waiting() {
     let provider = LockProvider::in_memory();
     let guard = committing(&provider).await;
-    drop(provider.engine().begin_commit(guard.lease(), false));
+    drop(OpenCommit::begin(&[guard.lease()], false));
     timeout(Duration::from_secs(5), provider.shutdown())
         .await
         .unwrap();
@@ -58,8 +60,9 @@ async fn a_claim_with_an_open_commit_is_not_handed_over() {
     let guard = provider.lock("a").await.unwrap();
     let next = tokio::spawn(provider.lock("a").acquire());
     tokio::task::yield_now().await;
-    let (engine, lease) = (Arc::clone(provider.engine()), Arc::clone(guard.lease()));
-    let open = engine.begin_commit(&lease, false);
+    let lease = Arc::clone(guard.lease());
+    let leases = [&lease];
+    let open = OpenCommit::begin(&leases, false);
     let releasing = tokio::spawn(guard.release());
     sleep(Duration::from_secs(1)).await;
     assert!(!next.is_finished() && !releasing.is_finished());

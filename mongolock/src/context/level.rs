@@ -5,22 +5,29 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::sync::Semaphore;
 
-use super::LockContext;
 use crate::engine::{CancelShield, Engine, Lease};
+use crate::few::Few;
 use crate::sync::lock;
 use crate::{FencingToken, permit_id};
 
+/// A view of a hold for the code that runs under the lock: its name, its fencing token, and whether it is still held.
+///
+/// Inside a function with `#[distributed_lock]`, and inside [`DistributedLock::run`](crate::DistributedLock::run),
+/// [`current`](Self::current) returns it. A context does not keep the lock held: after the end of the hold, it reports
+/// the lock as lost.
+#[derive(Clone)]
+pub struct LockContext {
+    pub(super) level: Arc<Level>,
+}
+
 /// One nesting level of holds in a task.
 pub(super) struct Level {
-    pub(super) lease: Arc<Lease>,
+    /// One lease, or those of all names if the call has several and has joined holds of them.
+    pub(super) leases: Few<Arc<Lease>>,
     /// The template of the name that the call of this level has used.
     pub(super) template: Option<&'static str>,
-    /// The leases of the other names, if the call has several names and has joined holds of them.
-    pub(super) others: Box<[Arc<Lease>]>,
     /// The names of the call, if they are not those of its lease.
     pub(super) view: Option<Box<View>>,
-    /// The engine, whose drop would stop the background task that renews the lease.
-    pub(super) engine: Arc<Engine>,
     /// The context of the enclosing call, of the same lock or of another one. A link to a call that has ended is
     /// replaced by the link to the next enclosing call, so that a chain of tasks, each started by the one before it,
     /// does not keep all their leases.
@@ -50,56 +57,28 @@ impl Drop for Level {
 }
 
 impl LockContext {
-    pub(crate) fn new(lease: Arc<Lease>, engine: &Arc<Engine>, template: Option<&'static str>) -> Self {
-        let context = Self::within(lease, engine, template, Self::current());
-        context.cut_ended_calls();
-        context
-    }
-
-    /// The context of a call that has joined holds: its names, and the leases that it depends on.
-    pub(crate) fn of_view(
-        lease: Arc<Lease>,
-        others: Vec<Arc<Lease>>,
-        view: View,
-        engine: &Arc<Engine>,
-        template: Option<&'static str>,
-    ) -> Self {
-        let mut level = Self::level(lease, engine, template, Self::current());
-        level.others = others.into_boxed_slice();
-        level.view = Some(Box::new(view));
-        let context = Self {
-            level: Arc::new(level),
-        };
+    /// The context of a call with these leases, at least one, and with names of its own if it has joined holds of them.
+    pub(crate) fn new(leases: Few<Arc<Lease>>, template: Option<&'static str>, view: Option<View>) -> Self {
+        let context = Self::within(Self::current(), leases, template, view);
         context.cut_ended_calls();
         context
     }
 
     pub(super) fn within(
-        lease: Arc<Lease>,
-        engine: &Arc<Engine>,
-        template: Option<&'static str>,
         outer: Option<Self>,
+        leases: Few<Arc<Lease>>,
+        template: Option<&'static str>,
+        view: Option<View>,
     ) -> Self {
         Self {
-            level: Arc::new(Self::level(lease, engine, template, outer)),
-        }
-    }
-
-    fn level(
-        lease: Arc<Lease>,
-        engine: &Arc<Engine>,
-        template: Option<&'static str>,
-        outer: Option<Self>,
-    ) -> Level {
-        Level {
-            lease,
-            template,
-            others: Box::default(),
-            view: None,
-            engine: Arc::clone(engine),
-            outer: Mutex::new(outer),
-            has_ended: AtomicBool::new(false),
-            inner_calls: OnceLock::new(),
+            level: Arc::new(Level {
+                leases,
+                template,
+                view: view.map(Box::new),
+                outer: Mutex::new(outer),
+                has_ended: AtomicBool::new(false),
+                inner_calls: OnceLock::new(),
+            }),
         }
     }
 
@@ -131,7 +110,7 @@ impl LockContext {
     fn enclosing_with(engine: &Arc<Engine>, is_it: impl Fn(&Lease) -> bool) -> Option<(Self, Arc<Lease>)> {
         let with_lease = |context: Self| {
             let lease = context.leases().find(|lease| is_it(lease)).map(Arc::clone)?;
-            Arc::ptr_eq(&context.level.engine, engine).then_some((context, lease))
+            Arc::ptr_eq(&lease.engine, engine).then_some((context, lease))
         };
         std::iter::successors(Self::current(), Self::outer).find_map(with_lease)
     }
@@ -148,7 +127,7 @@ impl LockContext {
 
     /// Whether the caller runs under a lock of this provider that is still held: the caller keeps it until its call ends.
     pub(crate) fn is_inside_hold(engine: &Arc<Engine>) -> bool {
-        let is_held = |context: Self| Arc::ptr_eq(&context.level.engine, engine) && !context.is_lost();
+        let is_held = |context: Self| Arc::ptr_eq(context.engine(), engine) && !context.is_lost();
         std::iter::successors(Self::current(), Self::outer).any(is_held)
     }
 

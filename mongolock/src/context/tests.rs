@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 use super::level::Level;
 use super::*;
 use crate::LockProvider;
+use crate::few::Few;
 use crate::lock::DistributedLock;
 
 const TASKS: usize = 1000;
@@ -27,7 +28,7 @@ async fn a_long_chain_does_not_overflow_the_stack() {
     let chain = || {
         let links = std::iter::repeat_n(guard.lease(), 300_000);
         links.fold(guard.context(), |outer, lease| {
-            LockContext::within(Arc::clone(lease), outer.engine(), None, Some(outer.clone()))
+            LockContext::within(Some(outer.clone()), Few::one(Arc::clone(lease)), None, None)
         })
     };
     drop(chain());

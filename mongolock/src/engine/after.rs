@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-use super::home::{Report, tell};
+use tracing::level_filters::LevelFilter;
+
+use crate::home::{Report, tell};
 
 thread_local!(static QUEUE: RefCell<Option<VecDeque<Step>>> = const { RefCell::new(None) });
 
@@ -25,8 +27,11 @@ impl After {
         }
     }
 
+    /// Reports something, if anything would get it.
     pub(super) fn report(&mut self, report: impl FnOnce() + Send + 'static) {
-        self.0.push_back(Step::Report(Box::new(report)));
+        if cfg!(feature = "metrics") || LevelFilter::current() != LevelFilter::OFF {
+            self.0.push_back(Step::Report(Box::new(report)));
+        }
     }
 
     /// Does it, with what follows from one of these steps: never one inside another, because a waker may drop a caller whose lock goes

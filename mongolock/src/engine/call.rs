@@ -15,38 +15,28 @@ use super::shared::Engine;
 use super::words;
 use crate::core::{Ending, Event, Join, Once, Rules, Time, Waiter, Wanted};
 use crate::error::meaning::Meaning;
-use crate::few::Few;
 use crate::meter::{AcquireOutcome, Measure};
-use crate::name::RenderedName;
 use crate::once;
 use crate::options::{OnBusy, Options};
 use crate::store::millis;
-use crate::{LeaseHandle, LockError, permit_id, trace};
-
-/// What a call has found: a hold, or the error for a lock that another holder has.
-pub(crate) type Tried = Result<Hold, LockError>;
+use crate::{LockError, trace};
 
 /// What a call asks for, and how.
 pub(crate) struct Wish<'a> {
-    /// The names of its locks, in their order; that of a semaphore.
-    pub(crate) names: &'a [RenderedName],
-    /// The place of the name that stands for a set.
-    pub(crate) title: usize,
-    /// The number of permits of a semaphore.
-    pub(crate) permits: Option<u32>,
-    pub(crate) options: &'a Arc<Options>,
+    pub(crate) about: About,
+    pub(crate) wanted: Wanted,
+    /// The owner in the documents of the locks.
+    pub(crate) owner: &'a str,
     pub(crate) is_inside_hold: bool,
     pub(crate) on_busy: OnBusy,
 }
 
 /// A call, from its beginning on. Dropped, it leaves; a hold that it was given meanwhile ends.
 pub(crate) struct Call {
-    engine: Arc<Engine>,
     lease: Arc<Lease>,
     span: Span,
     begun: Time,
     state: State,
-    is_try: bool,
     on_busy: OnBusy,
 }
 
@@ -55,79 +45,23 @@ enum State {
     Ended(AcquireOutcome),
 }
 
-impl Wish<'_> {
-    /// Begins the call: a task that polls it gets the hold, or the error for a lock that is busy.
-    pub(crate) fn begin(&self, engine: &Arc<Engine>) -> Result<Call, LockError> {
-        let text = |name: &RenderedName| Arc::clone(name.text());
-        let name = &self.names[self.title];
-        let span = trace::acquire_span(name.text(), name.template(), self.names, &engine.owner);
-        let wanted = match (self.permits, self.names) {
-            (Some(permits), _) => Wanted::Permit(permit_id::group(name.text()), permits),
-            (None, [_, _, ..]) => Wanted::All(self.names.iter().map(text).collect()),
-            (None, _) => Wanted::Lock(text(name)),
-        };
-        let about = About {
-            names: Few::collected(self.names.iter().map(text)),
-            title: self.title,
-            template: name.template(),
-            options: Arc::clone(self.options),
-            resumes: None,
-            span: Span::current(),
-            meter: engine.meter.of(name.template()),
-        };
-        Call::begin(engine, about, wanted, span, self.is_inside_hold, self.on_busy)
-    }
-}
-
 impl Call {
-    /// Begins to resume the lease of this handle.
-    pub(crate) fn resumption(
-        engine: &Arc<Engine>,
-        options: Arc<Options>,
-        is_inside_hold: bool,
-        handle: &LeaseHandle,
-    ) -> Result<Self, LockError> {
-        let lease = |name: &Arc<str>| (Arc::clone(name), Arc::clone(handle.lock_id()));
-        let leases = handle.ids().iter().map(lease).collect();
-        let wanted = Wanted::Leases(leases, millis(handle.ttl()));
-        let about = About {
-            names: Few::collected(handle.ids().iter().cloned()),
-            title: handle.title(),
-            template: None,
-            options,
-            resumes: Some(handle.fencing_token()),
-            span: Span::current(),
-            meter: engine.meter.of(None),
-        };
-        let span = trace::acquire_span(handle.name(), None, &[], handle.owner());
-        Self::begin(engine, about, wanted, span, is_inside_hold, OnBusy::TryOnce)
-    }
-
-    fn begin(
-        engine: &Arc<Engine>,
-        about: About,
-        wanted: Wanted,
-        span: Span,
-        is_inside_hold: bool,
-        on_busy: OnBusy,
-    ) -> Result<Self, LockError> {
+    /// Begins a call: a task that polls it gets the hold, or the error for a lock that is busy.
+    pub(crate) fn begin(engine: &Arc<Engine>, wish: Wish<'_>) -> Result<Self, LockError> {
         if engine.is_forked() {
             return Err(Meaning::Forked.error());
         }
-        let limit = about.options.wait_limit();
-        let is_try = on_busy == OnBusy::TryOnce || limit == Some(Duration::ZERO);
+        let lease = Lease::new(engine, wish.about);
         let mut call = Self {
-            engine: Arc::clone(engine),
-            lease: Lease::new(about),
-            span,
+            span: trace::acquire_span(lease.name(), lease.about.template, &lease.about.names, wish.owner),
+            lease,
             begun: engine.now(),
             state: State::Waits(None),
-            is_try,
-            on_busy,
+            on_busy: wish.on_busy,
         };
         engine.waiting.fetch_add(1, Ordering::Relaxed);
-        call.lease.meter().record(Measure::WaitBegins);
-        let joined = call.span.in_scope(|| call.join(wanted, is_inside_hold));
+        call.lease.meter.record(Measure::WaitBegins);
+        let joined = call.span.in_scope(|| call.join(wish.wanted, wish.is_inside_hold));
         match &joined {
             Ok(waiter) => call.state = State::Waits(*waiter),
             Err(error) => call.end(Err(error)),
@@ -136,14 +70,15 @@ impl Call {
     }
 
     fn join(&self, wanted: Wanted, is_inside_hold: bool) -> Result<Option<Waiter>, LockError> {
-        let (engine, options) = (&self.engine, self.lease.options());
+        let (engine, options) = (&self.lease.engine, &self.lease.about.options);
         if engine.refuses(is_inside_hold) {
             return Err(LockError::shut_down(self.lease.name()));
         }
         engine.store.check()?;
         engine.index_task.ensure_running();
         engine.lend_runtime();
-        let limit = if self.is_try {
+        let is_try = self.is_try();
+        let limit = if is_try {
             Some(options.attempt_limit())
         } else {
             options.wait_limit()
@@ -152,35 +87,36 @@ impl Call {
         let join = Join {
             rules: rules(options),
             limit: limit.map(micros),
-            is_try: self.is_try,
+            is_try,
             is_inside_hold,
             cell: Arc::clone(&self.lease),
         };
         Ok(engine.take(Event::Join(wanted, join)))
     }
 
-    fn poll_outcome(&self, cx: &Context<'_>) -> Poll<Result<Tried, LockError>> {
+    fn is_try(&self) -> bool {
+        self.on_busy == OnBusy::TryOnce || self.lease.about.options.wait_limit() == Some(Duration::ZERO)
+    }
+
+    fn poll_outcome(&self, cx: &Context<'_>) -> Poll<Result<Hold, LockError>> {
         Poll::Ready(match ready!(self.lease.poll_call(cx)) {
             Ok(()) => {
                 self.lease.report(trace::acquired);
-                Ok(Ok(Hold::new(Arc::clone(&self.lease), Arc::clone(&self.engine))))
+                Ok(Hold::new(Arc::clone(&self.lease)))
             }
-            Err(failure) => {
-                let (engine, waited) = (&self.engine, self.waited());
-                words::failed(engine, &self.lease, &failure, waited, self.is_try, self.on_busy).map(Err)
-            }
+            Err(failure) => Err(words::failed(&self.lease, &failure, self.waited(), self.on_busy)),
         })
     }
 
     fn waited(&self) -> Duration {
-        duration(self.engine.now() - self.begun)
+        duration(self.lease.engine.now() - self.begun)
     }
 
     /// Records how the call has ended, also on its span.
-    fn end(&mut self, outcome: Result<&Tried, &LockError>) {
+    fn end(&mut self, outcome: Result<&Hold, &LockError>) {
         let ended = match outcome {
-            Ok(Ok(_)) => AcquireOutcome::Acquired,
-            Ok(Err(_)) => AcquireOutcome::Busy,
+            Ok(_) => AcquireOutcome::Acquired,
+            Err(LockError::Busy { .. }) => AcquireOutcome::Busy,
             Err(LockError::Timeout { .. }) => AcquireOutcome::Timeout,
             Err(LockError::Done { .. }) => AcquireOutcome::Done,
             Err(LockError::ShutDown { .. }) => AcquireOutcome::ShutDown,
@@ -189,14 +125,15 @@ impl Call {
         };
         self.state = State::Ended(ended);
         if !self.span.is_disabled() {
-            let token = |tried: &Tried| tried.as_ref().ok()?.lease().token().if_any();
+            let token = |hold: &Hold| hold.lease().token().if_any();
             trace::acquire_ended(&self.span, self.waited(), ended, outcome.map(token));
         }
     }
 
     /// The caller has gone.
     fn leave(&self, waiter: Option<Waiter>) {
-        if self.engine.is_forked() {
+        let engine = &self.lease.engine;
+        if engine.is_forked() {
             return;
         }
         // The core takes the mutex of the lease under its own, so this one is not held then.
@@ -205,13 +142,13 @@ impl Call {
             Err(hold) => hold.map(|hold| Event::End(hold, Ending::Untaken, None)),
         };
         if let Some(event) = event {
-            self.engine.take(event);
+            engine.take(event);
         }
     }
 }
 
 impl Future for Call {
-    type Output = Result<Tried, LockError>;
+    type Output = Result<Hold, LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = ready!(self.span.in_scope(|| self.poll_outcome(cx)));
@@ -229,10 +166,9 @@ impl Drop for Call {
                 AcquireOutcome::Cancelled
             }
         };
-        self.engine.waiting.fetch_sub(1, Ordering::Relaxed);
-        self.lease
-            .meter()
-            .record(Measure::WaitEnds(outcome, self.waited()));
+        self.lease.engine.waiting.fetch_sub(1, Ordering::Relaxed);
+        let ends = Measure::WaitEnds(outcome, self.waited());
+        self.lease.meter.record(ends);
     }
 }
 

@@ -13,13 +13,6 @@ pub(super) enum Clock {
     Tokio(Instant),
 }
 
-/// A time of a clock.
-#[derive(Clone, Copy)]
-pub(super) struct Moment {
-    pub(super) clock: Clock,
-    pub(super) time: Time,
-}
-
 impl Clock {
     pub(super) fn now(&self) -> Time {
         let elapsed = match self {

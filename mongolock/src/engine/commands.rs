@@ -116,11 +116,6 @@ impl Engine {
         fault(failed, limit, is_group, refused_for)
     }
 
-    /// The server has accepted a command.
-    fn is_accepted(&self) {
-        *lock(&self.refusals) = Refusals::default();
-    }
-
     /// Runs a command until its reply, or for its limit and two seconds. The driver's future ends with its task.
     fn run<T: Send + 'static, E: Into<NotRun> + Send>(
         self: &Arc<Self>,
@@ -144,7 +139,8 @@ impl Engine {
             match timeout_at(at, command.as_mut()).await {
                 Ok(Some(result)) => {
                     if result.is_ok() {
-                        engine.is_accepted();
+                        // The server has accepted the user.
+                        *lock(&engine.refusals) = Refusals::default();
                     }
                     let result = result.map_err(|error| engine.fault(error.into(), limit, is_group));
                     ends.disarm();

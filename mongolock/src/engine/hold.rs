@@ -1,10 +1,10 @@
 //! The duty of a guard to end its hold.
 
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, Weak};
 
 use super::after::After;
 use super::lease::{How, Lease};
-use super::shared::Engine;
 use super::words;
 use crate::core::{Ending, Event};
 use crate::error::meaning::Meaning;
@@ -15,8 +15,9 @@ use crate::{LeaseHandle, LockError, trace};
 /// A hold and the duty to end it: dropping it releases it in the background.
 pub(crate) struct Hold {
     lease: Arc<Lease>,
-    engine: Arc<Engine>,
     duty: Duty,
+    /// The thread of a blocking provider.
+    _keeper: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// What is left to do for a guard that is dropped.
@@ -28,17 +29,13 @@ enum Duty {
 }
 
 impl Hold {
-    pub(super) fn new(lease: Arc<Lease>, engine: Arc<Engine>) -> Self {
-        lease.meter().record(Measure::HoldBegins);
+    pub(super) fn new(lease: Arc<Lease>) -> Self {
+        lease.meter.record(Measure::HoldBegins);
         Self {
+            _keeper: lease.engine.keeper.get().and_then(Weak::upgrade),
             lease,
-            engine,
             duty: Duty::Release,
         }
-    }
-
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
     }
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {
@@ -53,7 +50,7 @@ impl Hold {
     /// Ends a hold whose work has succeeded, and waits for the server's reply: the lock is marked as done if the work may
     /// succeed only once, and otherwise released. Cancel safe: once polled, the completion goes on.
     pub(crate) async fn complete(&mut self) -> Result<(), LockError> {
-        if self.lease.is_once() {
+        if self.lease.about.options.once.is_some() {
             self.end(How::Mark, Ending::Done, Duty::Nothing).await
         } else {
             self.release().await
@@ -84,16 +81,17 @@ impl Hold {
     /// Ends it, and has this duty until that is done.
     async fn end(&mut self, how: How, ending: Ending, duty: Duty) -> Result<(), LockError> {
         self.duty = duty;
-        if self.engine.is_forked() {
+        let engine = &self.lease.engine;
+        if engine.is_forked() {
             return Err(Meaning::Forked.error());
         }
         if self.lease.has_ended_well() {
             return Ok(());
         }
-        let begun = self.engine.now();
+        let begun = engine.now();
         self.begin_end(how, ending);
         let ended = self.lease.until_ended().await;
-        let error = words::unended(&self.engine, &self.lease, how, ended, begun);
+        let error = words::unended(&self.lease, how, ended, begun);
         error.map_or(Ok(()), Err)
     }
 
@@ -101,7 +99,9 @@ impl Hold {
         let mut after = After::default();
         self.lease.begin_end(how, &mut after);
         let awaited = Some(Arc::clone(&self.lease));
-        self.engine.take(Event::End(self.lease.hold(), ending, awaited));
+        self.lease
+            .engine
+            .take(Event::End(self.lease.hold(), ending, awaited));
         after.run();
     }
 
@@ -118,14 +118,14 @@ impl Hold {
 
     fn end_in_background(&mut self) {
         let duty = std::mem::replace(&mut self.duty, Duty::Nothing);
-        if matches!(duty, Duty::Nothing) || self.engine.is_forked() {
+        if matches!(duty, Duty::Nothing) || self.lease.engine.is_forked() {
             return;
         }
         match duty {
             Duty::Release if !self.lease.has_ended_well() => self.begin_end(How::Release, Ending::Release),
             Duty::Discard(id) => {
                 if let Some(event) = self.lease.discard_detached(&id) {
-                    self.engine.take(event);
+                    self.lease.engine.take(event);
                 }
             }
             Duty::Release | Duty::Nothing => {}

@@ -7,9 +7,10 @@ mod reports;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 
-use super::after::After;
+use tracing::Span;
 
-use super::clock::Moment;
+use super::after::After;
+use super::shared::Engine;
 use crate::core::{self, Ended, Failure, Fault, Time};
 use crate::few::Few;
 use crate::meter::LockMeter;
@@ -19,26 +20,30 @@ use crate::store::LeaseId;
 use crate::sync::lock;
 use crate::{FencingToken, LossReason};
 
+/// How a hold has ended, or the fault of the command that was to end it.
+pub(super) type Outcome = Result<Ended, Option<Fault>>;
+
 /// What a call is about.
 pub(crate) struct About {
     /// The names of its locks, in their order; that of a semaphore.
-    pub(super) names: Few<Arc<str>>,
+    pub(crate) names: Few<Arc<str>>,
     /// The place of the name that stands for a set in errors and events.
-    pub(super) title: usize,
-    pub(super) template: Option<&'static str>,
-    pub(super) options: Arc<Options>,
+    pub(crate) title: usize,
+    pub(crate) template: Option<&'static str>,
+    pub(crate) options: Arc<Options>,
     /// The token of the detached lease that it resumes.
-    pub(super) resumes: Option<FencingToken>,
-    /// That of the caller: what happens later belongs to it, whichever task finds it out.
-    pub(super) span: tracing::Span,
-    pub(super) meter: LockMeter,
+    pub(crate) resumes: Option<FencingToken>,
 }
 
 /// One call, and then its hold, shared by its guard, its contexts and the core.
 ///
 /// The mutex of its state is the last one that is taken: the core's notices set it under the core's mutex.
 pub(crate) struct Lease {
-    about: About,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) about: About,
+    /// That of the caller: what happens later belongs to it, whichever task finds it out.
+    pub(super) span: Span,
+    pub(super) meter: LockMeter,
     /// It is on the heap, because most waiters wait for long.
     granted: OnceLock<Box<Granted>>,
     state: Mutex<State>,
@@ -52,14 +57,14 @@ struct Granted {
     tokens: Few<i64>,
     mark: Option<Until>,
     has_waited: bool,
-    at: Moment,
+    at: Time,
 }
 
 #[derive(Default)]
 struct State {
     step: Step,
     /// How the hold has ended that its holder has ended.
-    ended: Option<Result<Ended, Option<Fault>>>,
+    ended: Option<Outcome>,
     /// The number of commits on their way to the server, under this hold or a nested one: bodies are not cancelled until it is zero.
     shields: u32,
     /// The number of commits that have begun under this hold and not ended.
@@ -118,24 +123,25 @@ impl How {
 }
 
 impl Lease {
-    pub(super) fn new(about: About) -> Arc<Self> {
+    pub(super) fn new(engine: &Arc<Engine>, about: About) -> Arc<Self> {
         Arc::new(Self {
+            engine: Arc::clone(engine),
+            span: Span::current(),
+            meter: engine.meter.of(about.template),
             about,
             granted: OnceLock::new(),
             state: Mutex::default(),
         })
     }
-}
 
-/// Keeps the bodies under a hold from being cancelled for as long as it lives.
-pub(crate) struct CancelShield(Arc<Lease>);
-
-impl Lease {
     pub(crate) fn shield(self: &Arc<Self>) -> CancelShield {
         lock(&self.state).shields += 1;
         CancelShield(Arc::clone(self))
     }
 }
+
+/// Keeps the bodies under a hold from being cancelled for as long as it lives.
+pub(crate) struct CancelShield(Arc<Lease>);
 
 impl Drop for CancelShield {
     fn drop(&mut self) {

@@ -5,14 +5,11 @@ mod after;
 mod call;
 mod clock;
 mod commands;
-mod commits;
 mod ends;
 mod faults;
 mod hold;
-mod home;
 mod lease;
 mod queue;
-pub(crate) mod repeated;
 mod reports;
 mod shared;
 mod stream;
@@ -22,10 +19,8 @@ mod timer;
 mod words;
 
 pub(crate) use call::{Call, Wish};
-pub(crate) use commits::OpenCommit;
 pub(crate) use hold::Hold;
-pub(crate) use home::Home;
-pub(crate) use lease::{CancelShield, Lease};
+pub(crate) use lease::{About, CancelShield, Lease};
 pub(crate) use shared::Engine;
 #[cfg(test)]
 pub(crate) use shared::HAS_SEED;

@@ -7,19 +7,17 @@ use std::sync::atomic::AtomicBool;
 use super::lease::Lease;
 use crate::core::Effect;
 
-/// What is to be sent, and whether a thread sends.
-#[derive(Default)]
-pub(super) struct Commands {
-    pub(super) waiting: VecDeque<Command>,
-    pub(super) are_sent: bool,
-}
-
 /// What the core wants to have done for no caller.
 pub(super) type Command = Effect<Arc<Lease>>;
 
-/// The change stream that is wanted, and what ends the one that is read.
+/// What is to be sent.
 #[derive(Default)]
-pub(super) struct Watched {
-    pub(super) number: Option<u32>,
-    pub(super) ended: Arc<AtomicBool>,
+pub(super) struct Commands {
+    pub(super) waiting: VecDeque<Command>,
+    /// Whether a thread sends.
+    pub(super) are_sent: bool,
+    /// The number of the change stream that is wanted.
+    pub(super) stream: Option<u32>,
+    /// Ends the change stream that is read.
+    pub(super) stream_ended: Arc<AtomicBool>,
 }

@@ -11,12 +11,14 @@ use crate::{permit_id, trace};
 pub(super) fn report(report: Report<Arc<Lease>>) {
     match report {
         Report::Failed(failed) => match &failed.cell {
-            Some(lease) => lease.in_span(|| report_failed(&failed)),
+            Some(lease) => lease.span.in_scope(|| report_failed(&failed)),
             None => report_failed(&failed),
         },
         Report::Waiting(lease, name, left, pause) => {
             let left = left.map(|left| duration(left.saturating_mul(MS)));
-            lease.in_span(|| trace::waiting(shown(&name), left, duration(pause)));
+            lease
+                .span
+                .in_scope(|| trace::waiting(shown(&name), left, duration(pause)));
         }
         Report::PermitsDiffer(name, permits, seen) => {
             trace::permits_differ(shown(&name), permits, seen.saturating_add(1));
@@ -31,10 +33,8 @@ fn report_failed(failed: &Failed<Arc<Lease>>) {
         return;
     };
     let retrying = |request: &str| trace::retrying(request, failed.number, name, &error, pause);
-    match (
-        failed.lane,
-        failed.cell.as_ref().and_then(|lease| lease.how_it_ends()),
-    ) {
+    let how = failed.cell.as_ref().and_then(|lease| lease.how_it_ends());
+    match (failed.lane, how) {
         (Lane::Claims, _) => retrying("acquire"),
         (Lane::Looks, _) => retrying("look"),
         (Lane::Renewals, _) => trace::renewal_failed(failed.number, name, &error),

@@ -13,12 +13,12 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::after::After;
-use super::clock::{Clock, Moment, duration};
-use super::home::Home;
+use super::clock::{Clock, duration};
 use super::lease::Lease;
-use super::queue::{Commands, Watched};
+use super::queue::Commands;
 use super::reports;
 use crate::core::{self, Conf, Core, Effect, Event, Lane, Luck, MS, Notice, Places, Time, Waiter};
+use crate::home::Home;
 use crate::index_task::IndexTask;
 use crate::meter::Meter;
 use crate::options::Config;
@@ -43,9 +43,9 @@ pub(crate) struct Engine {
     pub(super) mark: [u8; 6],
     pub(crate) meter: Meter,
     /// The number of calls that wait for a lock.
-    pub(super) waiting: AtomicUsize,
-    /// What every guard keeps alive: the thread of a blocking provider.
-    keeper: OnceLock<Weak<dyn Any + Send + Sync>>,
+    pub(crate) waiting: AtomicUsize,
+    /// What every hold from then on keeps alive: the blocking provider. There is one at most.
+    pub(crate) keeper: OnceLock<Weak<dyn Any + Send + Sync>>,
     pub(super) clock: Clock,
     /// Where its tasks run; without one, in the runtimes of its callers.
     pub(super) home: Option<Handle>,
@@ -55,7 +55,6 @@ pub(crate) struct Engine {
     pub(super) armed: AtomicI64,
     pub(super) rearmed: Arc<Notify>,
     pub(super) timer: Mutex<Option<JoinHandle<()>>>,
-    pub(super) stream: Mutex<Watched>,
     pub(super) commands: Mutex<Commands>,
     /// Notified when nothing is held, awaited or being released.
     pub(super) idle: Notify,
@@ -159,7 +158,6 @@ impl Engine {
             armed: AtomicI64::new(i64::MAX),
             rearmed: Arc::new(Notify::new()),
             timer: Mutex::default(),
-            stream: Mutex::default(),
             commands: Mutex::default(),
             idle: Notify::new(),
             refusals: Mutex::default(),
@@ -167,12 +165,12 @@ impl Engine {
         }
     }
 
-    pub(super) fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         self.clock.now()
     }
 
     /// Where tasks run: in the runtime of the provider while that lives, and then in that of the caller.
-    pub(super) fn runtime(&self) -> Option<Handle> {
+    pub(crate) fn runtime(&self) -> Option<Handle> {
         let home = self.home.clone().filter(|home| !has_ended(home));
         home.or_else(|| Handle::try_current().ok())
     }
@@ -183,7 +181,7 @@ impl Engine {
     }
 
     /// Takes an event: the core decides, commands are sent in the order in which it decided, and then callers are woken.
-    pub(super) fn apply(self: &Arc<Self>, event: Event<Arc<Lease>>) -> Option<Waiter> {
+    pub(crate) fn apply(self: &Arc<Self>, event: Event<Arc<Lease>>) -> Option<Waiter> {
         if self.is_forked() {
             return None;
         }
@@ -209,10 +207,6 @@ impl Engine {
             renewed,
         } = &mut *decider;
         let now = self.now();
-        let at = Moment {
-            clock: self.clock,
-            time: now,
-        };
         let waiter = core.handle(now, luck, event);
         // Holds that nobody is there to take end here.
         let mut returned = Vec::new();
@@ -223,7 +217,7 @@ impl Engine {
                         if let Notice::Extended(_) = notice {
                             *renewed = Some(now);
                         }
-                        returned.extend(lease.note(at, notice, after));
+                        returned.extend(lease.note(now, notice, after));
                     }
                     Effect::Report(report) => {
                         if let core::Report::Failed(failed) = &report
@@ -251,22 +245,6 @@ impl Engine {
             self.rearmed.notify_one();
         }
         waiter
-    }
-
-    /// Has every guard from now on keep this alive.
-    pub(crate) fn keep_while_held(&self, keeper: Weak<dyn Any + Send + Sync>) {
-        // An error says that a keeper is set: there is one for each provider.
-        let _ = self.keeper.set(keeper);
-    }
-
-    /// What a guard keeps alive.
-    pub(crate) fn keeper(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        self.keeper.get()?.upgrade()
-    }
-
-    /// The number of calls that wait for a lock.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
     }
 
     /// The holds of this provider.

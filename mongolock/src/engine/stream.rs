@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::ends::Ends;
-use super::home::tell;
 use super::shared::Engine;
 use crate::core::Event;
+use crate::home::tell;
 use crate::protocol::Name;
 use crate::store::StreamFilter;
 use crate::sync::lock;
@@ -16,26 +16,26 @@ use crate::trace;
 impl Engine {
     /// The stream with this number is opened next, and none before it any more.
     pub(super) fn begin_stream(&self, number: u32) {
-        lock(&self.stream).number = Some(number);
+        lock(&self.commands).stream = Some(number);
     }
 
     /// No stream is wanted, also none that is being opened.
     pub(super) fn end_stream(&self) {
-        let watched = &mut *lock(&self.stream);
-        watched.number = None;
-        watched.ended.store(true, Ordering::Release);
+        let mut commands = lock(&self.commands);
+        commands.stream = None;
+        commands.stream_ended.store(true, Ordering::Release);
     }
 
     /// The stream with this number has been opened, and ends the one before; `None` if it is no longer wanted.
     pub(super) fn replace_stream(&self, number: u32, is_open: bool) -> Option<Arc<AtomicBool>> {
-        let watched = &mut *lock(&self.stream);
-        if watched.number != Some(number) {
+        let mut commands = lock(&self.commands);
+        if commands.stream != Some(number) {
             return None;
         }
         if is_open {
-            std::mem::take(&mut watched.ended).store(true, Ordering::Release);
+            std::mem::take(&mut commands.stream_ended).store(true, Ordering::Release);
         }
-        Some(Arc::clone(&watched.ended))
+        Some(Arc::clone(&commands.stream_ended))
     }
 }
 

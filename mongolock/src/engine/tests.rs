@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::{Call, Engine, Hold, Wish};
+use super::{About, Call, Engine, Hold, Wish};
 use crate::LockError;
-use crate::name::RenderedName;
+use crate::core::Wanted;
+use crate::few::Few;
 use crate::options::{Config, OnBusy, Options};
 use crate::store::{MemoryStore, Store};
 use crate::sync::lock;
@@ -29,16 +30,22 @@ fn acquire(engine: &Arc<Engine>) -> Acquiring {
         ..Options::default()
     });
     Box::pin(async move {
-        let name = RenderedName::new("a");
-        let wish = Wish {
-            names: &[name],
+        let name: Arc<str> = Arc::from("a");
+        let about = About {
+            names: Few::one(Arc::clone(&name)),
             title: 0,
-            permits: None,
-            options: &options,
+            template: None,
+            options,
+            resumes: None,
+        };
+        let wish = Wish {
+            about,
+            wanted: Wanted::Lock(name),
+            owner: "host:1",
             is_inside_hold: false,
             on_busy: OnBusy::Wait,
         };
-        wish.begin(&engine)?.await?
+        Call::begin(&engine, wish)?.await
     })
 }
 

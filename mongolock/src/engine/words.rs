@@ -1,33 +1,26 @@
 //! The errors for what the core says.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
 
 use super::clock::duration;
 use super::faults::{error_of, is_out_of_time};
-use super::lease::{How, Lease};
+use super::lease::{How, Lease, Outcome};
 use super::reports::shown;
 use super::shared::Engine;
 use crate::core::limits::SLOW;
-use crate::core::{Cause, Ended, Failure, Fault, MS, Seen, Span, Time};
+use crate::core::{Cause, Ended, Failure, MS, Seen, Span, Time};
 use crate::error::failure::Failure as StoreFailure;
 use crate::error::meaning::Meaning;
 use crate::options::OnBusy;
 use crate::protocol::Id;
 use crate::{Busy, FencingToken, LockError, LossReason, lock_id};
 
-/// Why a call has not got what it wanted: the error for a lock that is busy, or another one.
-pub(super) fn failed(
-    engine: &Engine,
-    lease: &Lease,
-    failure: &Failure,
-    waited: Duration,
-    is_try: bool,
-    on_busy: OnBusy,
-) -> Result<LockError, LockError> {
-    let resumed = lease.resumes().unwrap_or(FencingToken::NONE);
+/// Why a call has not got what it wanted: of a try `Busy` if another holder has the lock.
+pub(super) fn failed(lease: &Lease, failure: &Failure, waited: Duration, on_busy: OnBusy) -> LockError {
+    let engine = &lease.engine;
+    let resumed = lease.about.resumes.unwrap_or(FencingToken::NONE);
     let title = lease.name();
     let name = failure.name.as_deref().map_or(title, shown);
     let seen = failure.seen.as_ref();
@@ -39,7 +32,7 @@ pub(super) fn failed(
     let error = error.filter(|error| error.meaning() != Meaning::NoReply);
     let busy = || busy(engine, name, own.as_deref(), seen);
     let timeout = || LockError::timeout(busy(), waited);
-    let is_held = || match on_busy {
+    let held = || match on_busy {
         OnBusy::Wait => timeout(),
         OnBusy::TryOnce => LockError::busy(busy()),
     };
@@ -49,35 +42,26 @@ pub(super) fn failed(
         cause => cause,
     };
     match cause {
-        Cause::Busy => Ok(is_held()),
-        Cause::Done => Err(done(name, seen)),
-        Cause::PeriodOver => Err(timeout()),
-        Cause::Timeout if own.is_some() || seen.is_some_and(|(age, _)| is_newer(age)) => {
-            if is_try {
-                Ok(is_held())
-            } else {
-                Err(timeout())
-            }
-        }
-        Cause::Timeout if fault.is_none() && failure.silent_for < SLOW => Err(timeout()),
+        Cause::Done => done(name, seen),
+        Cause::PeriodOver => timeout(),
+        Cause::Busy => held(),
+        Cause::Timeout if own.is_some() || seen.is_some_and(|(age, _)| is_newer(age)) => held(),
+        Cause::Timeout if fault.is_none() && failure.silent_for < SLOW => timeout(),
         Cause::Timeout | Cause::Refused | Cause::Unanswered => {
-            Err(error.unwrap_or_else(|| engine.store.unanswered("acquire request", waited)))
+            error.unwrap_or_else(|| engine.store.unanswered("acquire request", waited))
         }
-        Cause::Gone => Err(LockError::lost(title, resumed, LossReason::Gone)),
-        Cause::Expired => Err(LockError::lost(title, resumed, LossReason::Expired)),
-        Cause::ShutDown => Err(LockError::shut_down(title)),
+        Cause::Gone => LockError::lost(title, resumed, LossReason::Gone),
+        Cause::Expired => LockError::lost(title, resumed, LossReason::Expired),
+        Cause::ShutDown => LockError::shut_down(title),
     }
 }
 
 /// What a caller learns of a lock that is held.
 fn busy(engine: &Engine, name: &str, own: Option<&Lease>, seen: Option<&(Span, Seen)>) -> Busy {
-    let mut busy = Busy::new(name);
     if let Some(own) = own {
-        busy.holder = Some(own.owner().to_owned());
-        busy.in_this_process = true;
-        busy.held_for = Some(own.held_for());
-        return busy;
+        return own.busy(name);
     }
+    let mut busy = Busy::new(name);
     let Some((age, seen)) = seen else { return busy };
     let since = |ms: i64| duration(ms.saturating_mul(MS) + age);
     // A lock that is taken by a minimum hold has no holder.
@@ -100,13 +84,7 @@ fn done(name: &str, seen: Option<&(Span, Seen)>) -> LockError {
 }
 
 /// The error of a hold whose end its holder has asked for at this time; `None` if it has ended well.
-pub(super) fn unended(
-    engine: &Engine,
-    lease: &Arc<Lease>,
-    how: How,
-    ended: Result<Ended, Option<Fault>>,
-    begun: Time,
-) -> Option<LockError> {
+pub(super) fn unended(lease: &Lease, how: How, ended: Outcome, begun: Time) -> Option<LockError> {
     let fault = match ended {
         Ok(Ended::Lost) => return Some(lease.lost_error()),
         Ok(_) => return None,
@@ -114,12 +92,13 @@ pub(super) fn unended(
     };
     let request = how.as_str();
     let source = fault.as_ref().map(error_of);
+    let engine = &lease.engine;
     let no_reply = || engine.store.no_reply(request, duration(engine.now() - begun));
     let source = source.unwrap_or_else(no_reply);
     if how == How::Release {
         return Some(source);
     }
     let is_refused = how == How::Mark && fault.is_some_and(|fault| fault.kind.is_lasting());
-    let left = (!is_refused).then_some(lease.options().expiry);
+    let left = (!is_refused).then_some(lease.about.options.expiry);
     Some(StoreFailure::unended(request, lease.name(), left, source))
 }

@@ -1,5 +1,6 @@
 //! The text of a handle: `mlh1.`, and a JSON document in base64.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
@@ -7,16 +8,17 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::duration::in_millis;
 use crate::name::RenderedName;
 use crate::once::Once;
 use crate::options::{self, MOST_NAMES};
-use crate::{FencingToken, LockError};
+use crate::{FencingToken, LockError, permit_id};
 
 /// The beginning of every text; another form of the document gets another number.
 const PREFIX: &str = "mlh1.";
 
-/// The longest time in a handle, in milliseconds: that of the longest retention. A much longer one could not be added to a date.
-const LONGEST: u64 = i32::MAX as u64 * 1000;
+/// The longest time in a handle: that of the longest retention. A much longer one could not be added to a date.
+const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 
 /// The longest text of a handle in bytes: that of a set of the longest names has less.
 const MAX_TEXT: usize = 2 * 1024 * 1024;
@@ -25,61 +27,40 @@ const MAX_TEXT: usize = 2 * 1024 * 1024;
 const MAX_HOME: usize = 512;
 
 /// What a handle says of a lease. The names of the fields are short, because a cookie has little room.
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Content {
-    #[serde(rename = "k")]
-    pub(super) kind: Kind,
+pub(crate) struct Detached {
     /// The collection of the locks with its database.
     #[serde(rename = "c")]
-    pub(super) home: String,
-    /// The names of the locks in their order, or that of the semaphore.
+    pub(crate) home: String,
+    /// The ids of the documents of the locks, in their order.
     #[serde(rename = "n")]
-    pub(super) names: Vec<String>,
+    pub(crate) ids: Vec<Arc<str>>,
     /// The place of the name that stands for a set.
     #[serde(rename = "i")]
-    pub(super) title: usize,
+    pub(crate) title: usize,
     #[serde(rename = "o")]
-    pub(super) owner: String,
+    pub(crate) owner: String,
     /// The fencing token of the hold for each name.
     #[serde(rename = "t")]
-    pub(super) tokens: Vec<FencingToken>,
-    /// For how long the lease lasts after it was detached, in milliseconds.
-    #[serde(rename = "l")]
-    pub(super) ttl: u64,
-    /// The minimum hold in milliseconds.
-    #[serde(rename = "m")]
-    pub(super) min_hold: u64,
+    pub(crate) tokens: Vec<FencingToken>,
+    /// For how long the lease lasts after it was detached.
+    #[serde(rename = "l", with = "in_millis")]
+    pub(crate) ttl: Duration,
+    /// The shortest time for which the locks stay taken, counted from their acquisition.
+    #[serde(rename = "m", with = "in_millis")]
+    pub(crate) min_hold: Duration,
+    /// How often the work under the lock may succeed.
     #[serde(rename = "d", default, skip_serializing_if = "Option::is_none")]
-    pub(super) once: Option<StoredOnce>,
+    pub(crate) once: Option<Once>,
     /// 128 random bits: the id of the lease cannot be guessed, and from the id the handle cannot.
     #[serde(rename = "s")]
-    pub(super) secret: [u64; 2],
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Kind {
-    #[serde(rename = "lock")]
-    Lock,
-    #[serde(rename = "set")]
-    Set,
-    /// The permit with this number.
-    #[serde(rename = "permit")]
-    Permit(u32),
-}
-
-/// How often the work under a lock may succeed; the times are in milliseconds.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(super) enum StoredOnce {
-    #[serde(rename = "per")]
-    PerPeriod(u64),
-    #[serde(rename = "kept")]
-    Kept(u64),
+    pub(crate) secret: [u64; 2],
 }
 
 /// The text of a handle.
-pub(super) fn written(content: &Content) -> String {
-    match serde_json::to_vec(content) {
+pub(super) fn written(lease: &Detached) -> String {
+    match serde_json::to_vec(lease) {
         Ok(json) => encoded(json),
         Err(error) => unreachable!("numbers and strings have a JSON form: {error}"),
     }
@@ -93,7 +74,7 @@ pub(super) fn encoded(json: impl AsRef<[u8]>) -> String {
 }
 
 /// Reads the text of a handle; the error says what is wrong, and does not repeat the text.
-pub(super) fn read(text: &str) -> Result<Content, String> {
+pub(super) fn read(text: &str) -> Result<Detached, String> {
     if text.len() > MAX_TEXT {
         return Err("its text is too long".to_owned());
     }
@@ -103,33 +84,32 @@ pub(super) fn read(text: &str) -> Result<Content, String> {
     let json = BASE64_URL_SAFE_NO_PAD
         .decode(encoded)
         .map_err(|_| "its text is not base64".to_owned())?;
-    let content: Content =
+    let lease: Detached =
         serde_json::from_slice(&json).map_err(|_| "its text does not describe a lease".to_owned())?;
-    content.check()?;
-    Ok(content)
+    lease.check()?;
+    Ok(lease)
 }
 
-impl Content {
+impl Detached {
     fn check(&self) -> Result<(), String> {
-        let are_as_many = match self.kind {
-            Kind::Lock | Kind::Permit(_) => self.names.len() == 1,
-            Kind::Set => (2..=MOST_NAMES).contains(&self.names.len()),
-        };
-        let are_ordered = self.names.is_sorted_by(|name, next| name < next);
-        let is_complete = self.tokens.len() == self.names.len() && self.title < self.names.len();
-        if !are_as_many || !are_ordered || !is_complete {
+        let (names, ids) = (self.ids.iter().map(|id| permit_id::shown(id)), &self.ids);
+        let are_ordered = (1..=MOST_NAMES).contains(&ids.len()) && ids.is_sorted_by(|id, next| id < next);
+        let are_locks = ids.len() == 1 || ids.iter().all(|id| permit_id::number(id).is_none());
+        let is_complete = self.tokens.len() == ids.len() && self.title < ids.len();
+        if !are_ordered || !are_locks || !is_complete {
             return Err("its names are not those of a lease".to_owned());
         }
         // It is a part of errors.
         if self.home.len() > MAX_HOME || self.home.chars().any(char::is_control) {
             return Err("its collection cannot exist".to_owned());
         }
-        for name in &self.names {
-            RenderedName::new(name).check().map_err(|error| said(&error))?;
+        let said = |error: LockError| error.to_string();
+        for name in names {
+            RenderedName::new(name).check().map_err(said)?;
         }
         options::check_owner(&self.owner).map_err(|_| "its owner breaks a rule".to_owned())?;
-        options::check_ttl(Duration::from_millis(self.ttl)).map_err(|error| said(&error))?;
-        let times = [Some(self.min_hold), self.once.map(StoredOnce::millis)];
+        options::check_ttl(self.ttl).map_err(said)?;
+        let times = [Some(self.min_hold), self.once.map(Once::time)];
         if times.into_iter().flatten().any(|time| time > LONGEST) {
             return Err("one of its times is too long".to_owned());
         }
@@ -137,43 +117,8 @@ impl Content {
     }
 }
 
-/// What an error says of a handle.
-fn said(error: &LockError) -> String {
-    error.to_string()
-}
-
-impl StoredOnce {
-    fn millis(self) -> u64 {
-        match self {
-            Self::PerPeriod(time) | Self::Kept(time) => time,
-        }
-    }
-}
-
-impl From<Once> for StoredOnce {
-    fn from(once: Once) -> Self {
-        match once {
-            Once::PerPeriod(period) => Self::PerPeriod(millis(period)),
-            Once::Kept(kept) => Self::Kept(millis(kept)),
-        }
-    }
-}
-
-impl From<StoredOnce> for Once {
-    fn from(once: StoredOnce) -> Self {
-        match once {
-            StoredOnce::PerPeriod(period) => Self::PerPeriod(Duration::from_millis(period)),
-            StoredOnce::Kept(kept) => Self::Kept(Duration::from_millis(kept)),
-        }
-    }
-}
-
-pub(super) fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// 128 random bits. A random UUID has six fixed bits; of two of them, one turned by half its length, no bit is fixed in both.
-pub(super) fn secret() -> [u64; 2] {
+pub(crate) fn secret() -> [u64; 2] {
     let [one, other] = [Uuid::new_v4(), Uuid::new_v4()];
     let bits = one.as_u128() ^ other.as_u128().rotate_left(64);
     Uuid::from_u128(bits).as_u64_pair().into()

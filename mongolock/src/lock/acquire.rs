@@ -3,9 +3,9 @@ use std::task::{Context, Poll, ready};
 
 use super::kind::HeldAs;
 use super::{Lock, LockKind};
+use crate::LockError;
 use crate::engine::Call;
 use crate::options::OnBusy;
-use crate::{LockError, LockGuard};
 
 /// The future of [`Lock::acquire`]. It has the lock until its first poll, and then the call: an `async` block would have both.
 pub(super) enum Acquire<K> {
@@ -26,8 +26,8 @@ impl<K: LockKind> Future for Acquire<K> {
         let Self::Begun(call) = &mut *self else {
             unreachable!("polled after it was ready")
         };
-        let tried = ready!(Pin::new(call).poll(cx));
+        let acquired = ready!(Pin::new(call).poll(cx));
         self.set(Self::Ended);
-        Poll::Ready(tried?.map(|hold| K::Guard::new(LockGuard::new(hold))))
+        Poll::Ready(acquired.map(K::Guard::new))
     }
 }

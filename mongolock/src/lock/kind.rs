@@ -1,13 +1,9 @@
-use std::fmt::DebugStruct;
-use std::future::Future;
 use std::sync::Arc;
 
-use super::Lock;
 use crate::context::LockContext;
-use crate::engine::{Engine, Lease};
+use crate::core::Wanted;
+use crate::engine::{Engine, Hold, Lease};
 use crate::name::RenderedName;
-use crate::options::OnBusy;
-use crate::run::{OnLost, RunningHold};
 use crate::{LockError, LockGuard, Permit};
 
 /// What a [`Lock`] is about: [one](super::One) lock, [several](super::Several) ones, or [permits](super::Permits). No other
@@ -23,18 +19,18 @@ pub trait LockKind: Kind {
 
 /// What is held, in the type that callers get.
 pub(crate) trait HeldAs {
-    fn new(guard: LockGuard) -> Self;
+    fn new(hold: Hold) -> Self;
 }
 
 impl HeldAs for LockGuard {
-    fn new(guard: LockGuard) -> Self {
-        guard
+    fn new(hold: Hold) -> Self {
+        Self::new(hold)
     }
 }
 
 impl HeldAs for Permit {
-    fn new(guard: LockGuard) -> Self {
-        Self::new(guard)
+    fn new(hold: Hold) -> Self {
+        Self::new(LockGuard::new(hold))
     }
 }
 
@@ -46,9 +42,6 @@ pub(crate) trait Kind: Clone + Send + Sync + Unpin + Sized + 'static {
     /// The names, each of which is checked.
     fn names(&self) -> &[RenderedName];
 
-    /// Writes what tells it from others of its kind.
-    fn debug(&self, debug: &mut DebugStruct<'_, '_>);
-
     /// Returns an error for a number that is out of its bounds.
     fn check(&self) -> Result<(), LockError> {
         Ok(())
@@ -59,32 +52,11 @@ pub(crate) trait Kind: Clone + Send + Sync + Unpin + Sized + 'static {
         0
     }
 
-    /// The number of permits, if it is a semaphore.
-    fn permits(&self) -> Option<u32> {
-        None
-    }
+    /// What the core is asked for.
+    fn wanted(&self) -> Wanted;
 
     /// The enclosing call that holds this name, and its lease.
     fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<(LockContext, Arc<Lease>)> {
         LockContext::enclosing(engine, name)
-    }
-
-    /// Acquires it for a body, or joins the holds that the caller already runs under.
-    fn hold(
-        lock: &Lock<Self>,
-        on_busy: OnBusy,
-        on_lost: OnLost,
-    ) -> impl Future<Output = Result<RunningHold, LockError>> + Send + Sync
-    where
-        Self: LockKind,
-    {
-        async move {
-            for name in lock.kind.names() {
-                if let Some((outer, lease)) = Self::enclosing(&lock.engine, name.text()) {
-                    return RunningHold::join(&outer, lease, name, on_busy, on_lost).await;
-                }
-            }
-            lock.own_hold(on_busy, on_lost).await
-        }
     }
 }

@@ -1,4 +1,3 @@
-use std::fmt::DebugStruct;
 use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,8 +6,10 @@ use mongodb::bson::DateTime;
 
 use super::kind::Kind;
 use super::{Lock, LockKind};
+use crate::core::Wanted;
 use crate::name::RenderedName;
 use crate::once::Once;
+use crate::options::refused;
 use crate::{LockError, LockGuard};
 
 /// A distributed lock with its name and its options; made by [`LockProvider::lock`](crate::LockProvider::lock).
@@ -48,17 +49,14 @@ impl One {
 
     /// The lock of the work at this scheduled time. Hosts do not agree on a part of a second, so a time with one is not scheduled.
     pub(crate) fn at(self, tick: SystemTime) -> Self {
-        let text = DateTime::from_system_time(tick).try_to_rfc3339_string();
-        let is_whole = tick
-            .duration_since(UNIX_EPOCH)
-            .is_ok_and(|since| since.subsec_nanos() == 0);
-        Self {
-            name: self
-                .name
-                .with_end(&format!("@{}", text.as_deref().unwrap_or_default())),
-            wrong_tick: (!is_whole || text.is_err())
-                .then(|| text.unwrap_or_else(|_| "out of range".to_owned()).into()),
-        }
+        let text = DateTime::from_system_time(tick).try_to_rfc3339_string().ok();
+        let since = tick.duration_since(UNIX_EPOCH);
+        let is_scheduled = text.is_some() && since.is_ok_and(|since| since.subsec_nanos() == 0);
+        let name = self
+            .name
+            .with_end(&format!("@{}", text.as_deref().unwrap_or_default()));
+        let wrong_tick = (!is_scheduled).then(|| text.as_deref().unwrap_or("out of range").into());
+        Self { name, wrong_tick }
     }
 }
 
@@ -73,18 +71,14 @@ impl Kind for One {
         slice::from_ref(&self.name)
     }
 
-    fn debug(&self, debug: &mut DebugStruct<'_, '_>) {
-        debug.field("name", self.name.text());
+    fn wanted(&self) -> Wanted {
+        Wanted::Lock(Arc::clone(self.name.text()))
     }
 
     fn check(&self) -> Result<(), LockError> {
-        self.wrong_tick.as_deref().map_or(Ok(()), |tick| {
-            Err(LockError::InvalidOption {
-                option: "once_at",
-                value: tick.to_owned(),
-                bound: "it must be the scheduled time, in whole seconds from 1970 to 9999".to_owned(),
-            })
-        })
+        let bound = "it must be the scheduled time, in whole seconds from 1970 to 9999";
+        let refused = |tick| Err(refused("once_at", format_args!("{tick}"), bound));
+        self.wrong_tick.as_deref().map_or(Ok(()), refused)
     }
 }
 

@@ -1,12 +1,13 @@
-use std::fmt::DebugStruct;
 use std::slice;
 use std::sync::Arc;
 
 use super::kind::Kind;
 use super::{Lock, LockKind};
 use crate::context::LockContext;
+use crate::core::Wanted;
 use crate::engine::{Engine, Lease};
 use crate::name::RenderedName;
+use crate::options::refused;
 use crate::protocol::Sight;
 use crate::store::millis;
 use crate::timing::COMMAND_LIMIT;
@@ -74,25 +75,16 @@ impl Kind for Permits {
         slice::from_ref(&self.name)
     }
 
-    fn debug(&self, debug: &mut DebugStruct<'_, '_>) {
-        debug
-            .field("name", self.name.text())
-            .field("permits", &self.number);
-    }
-
     fn check(&self) -> Result<(), LockError> {
         if (1..=MOST_PERMITS).contains(&self.number) {
             return Ok(());
         }
-        Err(LockError::InvalidOption {
-            option: "permits",
-            value: self.number.to_string(),
-            bound: format!("it must be 1 to {MOST_PERMITS}"),
-        })
+        let bound = format!("it must be 1 to {MOST_PERMITS}");
+        Err(refused("permits", self.number, bound))
     }
 
-    fn permits(&self) -> Option<u32> {
-        Some(self.number)
+    fn wanted(&self) -> Wanted {
+        Wanted::Permit(permit_id::group(self.name.text()), self.number)
     }
 
     fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<(LockContext, Arc<Lease>)> {

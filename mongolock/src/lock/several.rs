@@ -1,17 +1,10 @@
-mod parts;
-
-use std::fmt::DebugStruct;
 use std::sync::Arc;
-
-use parts::Parts;
 
 use super::kind::Kind;
 use super::{Lock, LockKind};
-use crate::engine::{Hold, Lease, Wish};
+use crate::core::Wanted;
 use crate::name::RenderedName;
-use crate::options::{MOST_NAMES, OnBusy, Options};
-use crate::run::{self, OnLost, RunningHold};
-use crate::timing::NESTED_SET_LIMIT;
+use crate::options::MOST_NAMES;
 use crate::{LockError, LockGuard};
 
 /// Several distributed locks that are acquired together, all or nothing; made by
@@ -51,6 +44,14 @@ pub struct Several {
 }
 
 impl Several {
+    /// These names in this order.
+    pub(super) fn rest(names: Vec<RenderedName>) -> Self {
+        Self {
+            names: names.into(),
+            title: 0,
+        }
+    }
+
     pub(crate) fn new(mut names: Vec<RenderedName>) -> Self {
         let title = names.first().map(|title| Arc::clone(title.text()));
         // The sort is stable: of equal names the first one as written stays. One that could not be rendered comes before
@@ -79,9 +80,12 @@ impl Kind for Several {
         &self.names
     }
 
-    fn debug(&self, debug: &mut DebugStruct<'_, '_>) {
-        let names: Vec<_> = self.names.iter().map(RenderedName::text).collect();
-        debug.field("names", &names);
+    fn wanted(&self) -> Wanted {
+        let text = |name: &RenderedName| Arc::clone(name.text());
+        match &*self.names {
+            [name] => Wanted::Lock(text(name)),
+            names => Wanted::All(names.iter().map(text).collect()),
+        }
     }
 
     fn check(&self) -> Result<(), LockError> {
@@ -100,50 +104,11 @@ impl Kind for Several {
     fn title(&self) -> usize {
         self.title
     }
-
-    /// Acquires the locks for a body, and joins those that the caller already runs under.
-    async fn hold(lock: &LockSet, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
-        let parts = Parts::of(&lock.engine, &lock.kind.names);
-        if parts.outer.is_empty() {
-            return lock.own_hold(on_busy, on_lost).await;
-        }
-        let turns = run::inner_turns(&parts.outer, parts.leases(), on_busy).await?;
-        let mut own = None;
-        if !parts.rest.is_empty() {
-            let hold = tokio::select! {
-                biased;
-                hold = lock.acquire_rest(&parts.rest, on_busy) => Some(hold?),
-                () = Lease::until_one_over(parts.leases()) => None,
-            };
-            own = hold.map(LockGuard::new);
-            parts.ensure_held()?;
-        }
-        let context = parts.context(lock, own.as_ref().map(LockGuard::lease));
-        let await_release = lock.options.await_release;
-        Ok(RunningHold::joined(context, own, await_release, turns, on_lost))
-    }
 }
 
 impl Lock<Several> {
     /// The names of the locks in their order, each once.
     pub fn names(&self) -> impl Iterator<Item = &str> + Send {
         self.kind.names.iter().map(|name| &**name.text())
-    }
-
-    /// Acquires the names that are not joined. The caller holds others meanwhile, so that the wait has a limit.
-    async fn acquire_rest(&self, rest: &[RenderedName], on_busy: OnBusy) -> Result<Hold, LockError> {
-        let mut options = Options::clone(&self.options);
-        let limit = options.acquire_timeout.unwrap_or(NESTED_SET_LIMIT);
-        options.acquire_timeout = Some(limit.min(NESTED_SET_LIMIT));
-        let options = Arc::new(options);
-        let wish = Wish {
-            names: rest,
-            title: 0,
-            permits: None,
-            options: &options,
-            is_inside_hold: true,
-            on_busy,
-        };
-        wish.begin(&self.engine)?.await?
     }
 }

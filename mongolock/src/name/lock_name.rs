@@ -2,7 +2,9 @@
 
 use std::fmt::Display;
 
+use super::rendered::{Flaw, RenderedName, invalid};
 use super::rendering::Name;
+use crate::LockError;
 
 /// A value whose type has declared its lock names, each with its template. Derive it; see [the derive macro].
 ///
@@ -104,6 +106,23 @@ pub trait IntoLockName {
 #[diagnostic::do_not_recommend]
 impl<T: Display> IntoLockName for T {
     fn into_lock_name(self, name: Name) -> Name {
-        name.single(&self)
+        name.add(None, &self)
+    }
+}
+
+impl RenderedName {
+    /// Renders a name.
+    pub(crate) fn new(value: impl IntoLockName) -> Self {
+        value.into_lock_name(Name::limited()).finish()
+    }
+}
+
+/// Renders a name that is not a lock's own but may be that of any document, so its length has no limit and no rule
+/// applies to it.
+pub(crate) fn whole(value: impl IntoLockName) -> Result<String, LockError> {
+    let name = value.into_lock_name(Name::unlimited()).finish();
+    match name.flaw.as_deref() {
+        Some(flaw @ Flaw::DisplayFailed(_)) => Err(invalid(&name.text, flaw.reason())),
+        _ => Ok(name.text.as_ref().to_owned()),
     }
 }

@@ -1,13 +1,22 @@
 //! A lock's name while generated code renders it.
 
-use std::fmt::Display;
+use std::fmt::{self, Display, Write};
 
 use super::escape::Escaped;
-use super::{RenderedName, Renderer};
+use super::rendered::{Flaw, MAX_BYTES, RenderedName};
 
-/// A lock's name while it is rendered.
+/// A lock's name while it is rendered: at its limit it stops the rendering.
 #[derive(Debug)]
-pub struct Name(Renderer);
+pub struct Name {
+    text: String,
+    /// The number of bytes that are kept.
+    limit: usize,
+    /// Whether text was left out. The length of what was kept does not show it.
+    too_long: bool,
+    /// The first flaw of a value.
+    flaw: Option<Flaw>,
+    template: Option<&'static str>,
+}
 
 /// A value that a placeholder in a lock name can stand for.
 #[diagnostic::on_unimplemented(
@@ -25,12 +34,21 @@ impl<T: Display + ?Sized> NameValue for T {}
 impl Name {
     /// An empty name of at most 1024 bytes.
     pub(crate) fn limited() -> Self {
-        Self(Renderer::limited())
+        Self {
+            text: String::new(),
+            limit: MAX_BYTES,
+            too_long: false,
+            flaw: None,
+            template: None,
+        }
     }
 
     /// An empty name without a limit, which cannot be acquired.
     pub(crate) fn unlimited() -> Self {
-        Self(Renderer::unlimited())
+        Self {
+            limit: usize::MAX,
+            ..Self::limited()
+        }
     }
 
     /// An empty name that this template describes.
@@ -42,28 +60,28 @@ impl Name {
     /// Sets the template that describes the name.
     #[must_use]
     pub fn template(mut self, template: &'static str) -> Self {
-        self.0.set_template(template);
+        self.template = Some(template);
         self
     }
 
     /// Appends fixed text.
     #[must_use]
     pub fn text(mut self, text: &str) -> Self {
-        self.0.text(text);
+        // An error means that the name is too long, which is remembered.
+        let _ = self.write_str(text);
         self
     }
 
     /// Appends the value of a placeholder.
     #[must_use]
-    pub fn value<T: NameValue + ?Sized>(mut self, placeholder: &'static str, value: &T) -> Self {
-        self.0.value(Some(placeholder), &value);
-        self
+    pub fn value<T: NameValue + ?Sized>(self, placeholder: &'static str, value: &T) -> Self {
+        self.add(Some(placeholder), &value)
     }
 
     /// Appends the value of a placeholder, with `%` and the separator escaped.
     #[must_use]
     pub fn escaped<T: NameValue + ?Sized>(
-        mut self,
+        self,
         placeholder: &'static str,
         separator: char,
         value: &T,
@@ -72,17 +90,62 @@ impl Name {
             value: &value,
             separator,
         };
-        self.0.value(Some(placeholder), &value);
-        self
+        self.add(Some(placeholder), &value)
     }
 
-    /// Appends a value that is the whole name.
-    pub(super) fn single(mut self, value: &dyn Display) -> Self {
-        self.0.value(None, value);
+    /// Appends the value of a placeholder; without a placeholder the value is the whole name.
+    pub(super) fn add(mut self, placeholder: Option<&'static str>, value: &dyn Display) -> Self {
+        if self.too_long {
+            return self;
+        }
+        let before = self.text.len();
+        let written = write!(self, "{value}");
+        if self.too_long {
+            return self;
+        }
+        if written.is_err() {
+            self.flaw = Some(Flaw::DisplayFailed(placeholder));
+        } else if self.text.len() == before
+            && let Some(placeholder) = placeholder
+        {
+            self.flaw.get_or_insert(Flaw::Empty(placeholder));
+        }
         self
     }
 
     pub(crate) fn finish(self) -> RenderedName {
-        self.0.finish()
+        let too_long = self.too_long.then_some(Flaw::TooLong);
+        RenderedName {
+            text: self.text.into(),
+            flaw: self.flaw.or(too_long).map(Box::new),
+            template: self.template,
+        }
+    }
+}
+
+impl Write for Name {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.too_long {
+            return Err(fmt::Error);
+        }
+        let room = self.limit - self.text.len();
+        self.too_long = text.len() > room;
+        let kept = (0..=room.min(text.len()))
+            .rev()
+            .find(|end| text.is_char_boundary(*end));
+        self.text.push_str(&text[..kept.unwrap_or(0)]);
+        if self.too_long { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+impl RenderedName {
+    /// The name with this text at its end.
+    pub(crate) fn with_end(self, end: &str) -> Self {
+        let name = Name {
+            flaw: self.flaw.map(|flaw| *flaw),
+            template: self.template,
+            ..Name::limited()
+        };
+        name.text(&self.text).text(end).finish()
     }
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use mongodb::Database;
 
-use crate::engine::{Engine, Home};
+use crate::LockError;
+use crate::home::Home;
 use crate::opaque::Opaque;
-use crate::options::{Config, check_database, check_owner, refused};
+use crate::options::{Config, WEEK, check_database, check_owner, refused, whole};
 #[cfg(test)]
 use crate::simulation::Link;
 use crate::store::{Connection, MemoryStore, MongoStore, Reachability, Store};
-use crate::{LockError, LockProvider};
 
 /// The shortest pause between two polls: with a shorter one a waiter would poll in a hot loop.
 const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(1);
@@ -21,8 +21,9 @@ const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// The longest retention in seconds that MongoDB accepts for a TTL index.
 const MAX_RETENTION: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// The options of a [`LockProvider`], and the default options of its locks; made by [`LockProvider::builder`] or
-/// [`LockProvider::to_builder`]. Each setter names the default of its option.
+/// The options of a [`LockProvider`](crate::LockProvider), and the default options of its locks; made by
+/// [`LockProvider::builder`](crate::LockProvider::builder) or [`LockProvider::to_builder`](crate::LockProvider::to_builder).
+/// Each setter names the default of its option.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -46,10 +47,10 @@ pub struct LockProviderBuilder {
     /// What is known about the servers of the client.
     servers: Arc<Reachability>,
     collection: String,
-    config: Config,
-    owner: Option<String>,
+    pub(super) config: Config,
+    pub(super) owner: Option<String>,
     /// The thread on which the client was made.
-    thread: Option<Arc<Home>>,
+    pub(super) thread: Option<Arc<Home>>,
 }
 
 #[derive(Clone)]
@@ -66,14 +67,14 @@ impl LockProviderBuilder {
     }
 
     /// A builder for the database that the connection string names, and this database.
-    pub(crate) fn connected(connection: Arc<Connection>, thread: Option<Arc<Home>>) -> (Self, Database) {
+    pub(crate) fn connected(connection: Arc<Connection>, thread: Home) -> (Self, Database) {
         let client = &connection.client;
         let database = client.default_database();
         let database = database.unwrap_or_else(|| client.database("mongolock"));
         let builder = Self {
             servers: Arc::clone(&connection.servers),
             connection: Some(connection),
-            thread,
+            thread: Some(Arc::new(thread)),
             ..Self::new(&database)
         };
         (builder, database)
@@ -81,6 +82,12 @@ impl LockProviderBuilder {
 
     pub(crate) fn in_memory() -> Self {
         Self::at(StoreChoice::Memory(Arc::new(MemoryStore::new())))
+    }
+
+    /// Has the provider work on a thread of its own.
+    pub(crate) fn on_own_thread(self) -> Result<Self, LockError> {
+        let thread = Some(Arc::new(Home::start()?));
+        Ok(Self { thread, ..self })
     }
 
     #[cfg(test)]
@@ -270,31 +277,7 @@ impl LockProviderBuilder {
         self
     }
 
-    /// Builds the provider. Nothing is sent to MongoDB.
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::InvalidOption`] names the first option that is out of its bounds, with its value and the bounds; the
-    /// option `database` also if it is `local`, `admin` or `config`.
-    pub fn build(self) -> Result<LockProvider, LockError> {
-        self.config.options.check()?;
-        self.check()?;
-        Ok(self.with_defaults())
-    }
-
-    /// Builds the provider with options that are known to be valid.
-    pub(crate) fn with_defaults(self) -> LockProvider {
-        let owner = self.owner.clone().unwrap_or_else(default_owner);
-        let engine = Engine::new(
-            self.store(),
-            self.config.clone(),
-            owner.into(),
-            self.thread.clone(),
-        );
-        LockProvider::from_parts(engine, self)
-    }
-
-    fn store(&self) -> Store {
+    pub(super) fn store(&self) -> Store {
         match &self.place {
             StoreChoice::Database(database) => Store::Mongo(Opaque::new(MongoStore::new(
                 database,
@@ -311,29 +294,36 @@ impl LockProviderBuilder {
         }
     }
 
-    fn check(&self) -> Result<(), LockError> {
-        let (min, max) = (
-            *self.config.retry_interval.start(),
-            *self.config.retry_interval.end(),
-        );
+    /// Returns an error for the first option that is out of its bounds.
+    pub(super) fn check(&self) -> Result<(), LockError> {
+        let Config {
+            options,
+            retry_interval,
+            retention,
+            ..
+        } = &self.config;
+        options.check()?;
+        let (min, max) = (*retry_interval.start(), *retry_interval.end());
         if min < MIN_RETRY_INTERVAL || min > max || max > MAX_RETRY_INTERVAL {
-            return Err(refused(
-                "retry_interval",
-                &self.config.retry_interval,
-                "it must be 1 ms to 1 h, the shorter pause first",
-            ));
+            let bound = "it must be 1 ms to 1 h, the shorter pause first";
+            return Err(refused("retry_interval", retry_interval, bound));
         }
-        if self.config.retention.subsec_nanos() != 0
-            || self.config.retention < Duration::from_secs(1)
-            || self.config.retention > MAX_RETENTION
-        {
-            return Err(refused(
-                "retention",
-                self.config.retention,
-                "it must be whole seconds, 1 s to 68 years",
-            ));
+        if retention.subsec_nanos() != 0 || !(Duration::from_secs(1)..=MAX_RETENTION).contains(retention) {
+            let bound = "it must be whole seconds, 1 s to 68 years";
+            return Err(refused("retention", retention, bound));
         }
-        self.config.check_takeover_margin()?;
+        let margin = options.takeover_margin;
+        whole(
+            "takeover_margin",
+            margin,
+            Duration::ZERO..=WEEK,
+            "it must be 0 to 7 days",
+        )?;
+        // MongoDB removes the document after the retention, and without a document the lock is free.
+        if margin > *retention {
+            let bound = format!("it must be at most `retention` ({retention:?})");
+            return Err(refused("takeover_margin", margin, bound));
+        }
         self.owner.as_deref().map_or(Ok(()), check_owner)?;
         // These are the server's own rules (https://www.mongodb.com/docs/manual/reference/limits/). They are checked
         // here, because with a collection that cannot exist every acquisition would fail.
@@ -347,14 +337,6 @@ impl LockProviderBuilder {
         }
         Ok(())
     }
-}
-
-fn default_owner() -> String {
-    format!(
-        "{}:{}",
-        gethostname::gethostname().to_string_lossy(),
-        std::process::id()
-    )
 }
 
 #[cfg(test)]

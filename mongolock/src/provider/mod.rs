@@ -1,27 +1,25 @@
 mod builder;
-mod detached;
-mod health;
 mod shutdown;
 
-use std::any::Any;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::Database;
 use once_cell::sync::OnceCell;
 
 use crate::admin::LockAdmin;
-use crate::engine::{Engine, Home};
+use crate::engine::Engine;
+use crate::home::Home;
 use crate::lock::{DistributedLock, Lock, LockKind, LockSet, One, Permits, Semaphore, Several};
 use crate::name::RenderedName;
 use crate::opaque::Opaque;
 use crate::options::Options;
 use crate::store;
+use crate::task::joined;
 use crate::{IntoLockName, LockError};
 pub use builder::LockProviderBuilder;
-pub use health::{Health, HeldInfo, WakeUp};
 
 static GLOBAL: OnceCell<LockProvider> = OnceCell::new();
 
@@ -112,7 +110,12 @@ impl LockProvider {
         uri: &str,
         selection: Option<Duration>,
     ) -> Result<(LockProviderBuilder, Database), LockError> {
-        let (connection, thread) = connection(uri, selection).await?;
+        let (thread, uri) = (Home::start()?, uri.to_owned());
+        // The client is made on the thread on which it will work.
+        let connecting = thread
+            .handle()
+            .spawn(async move { store::connect(&uri, selection).await });
+        let connection = joined(connecting.await)?;
         Ok(LockProviderBuilder::connected(connection, thread))
     }
 
@@ -143,13 +146,6 @@ impl LockProvider {
     /// ```
     pub fn to_builder(&self) -> LockProviderBuilder {
         LockProviderBuilder::clone(&self.builder)
-    }
-
-    fn from_parts(engine: Engine, builder: LockProviderBuilder) -> Self {
-        Self {
-            engine: Arc::new(engine),
-            builder: Opaque::new(builder),
-        }
     }
 
     /// Makes the lock of this name. The name is any value that implements `Display`, such as an `ObjectId`, a number or
@@ -210,18 +206,12 @@ impl LockProvider {
         Lock::new(&self.engine, kind)
     }
 
-    #[cfg(test)]
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
     pub(crate) fn options(&self) -> &Arc<Options> {
         &self.engine.config.options
-    }
-
-    /// Has every guard of this provider keep this alive.
-    pub(crate) fn keep_while_held(&self, keeper: Weak<dyn Any + Send + Sync>) {
-        self.engine.keep_while_held(keeper);
     }
 
     pub(crate) fn retention(&self) -> Duration {
@@ -277,94 +267,42 @@ impl LockProvider {
     pub fn admin(&self) -> LockAdmin {
         LockAdmin::new(&self.engine)
     }
+}
 
-    /// The state of this provider and of its connection to MongoDB, for a status page or a log.
+impl LockProviderBuilder {
+    /// Builds the provider. Nothing is sent to MongoDB.
     ///
-    /// It sends one `hello` command, which needs no privilege, and returns within 2 s even if no server replies. Calls at
-    /// the same time share the command. If the server has refused the last acquire or renewal, it asks for an internal
-    /// lock as well. [`is_ready`](Self::is_ready) is cheaper, for the probes of a load balancer.
+    /// # Errors
     ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), mongolock::LockError> {
-    /// # let provider = mongolock::LockProvider::in_memory();
-    /// let _guard = provider.lock("report:1").await?;
-    /// let health = provider.health().await;
-    /// assert!(health.has_primary && health.held == 1);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: nothing is changed.
-    ///
-    /// # Panics
-    ///
-    /// Outside a tokio runtime with time enabled.
-    pub async fn health(&self) -> Health {
-        health::health(&self.engine).await
+    /// [`LockError::InvalidOption`] names the first option that is out of its bounds, with its value and the bounds; the
+    /// option `database` also if it is `local`, `admin` or `config`.
+    pub fn build(self) -> Result<LockProvider, LockError> {
+        self.check()?;
+        Ok(self.with_defaults())
     }
 
-    /// Whether locks can be acquired at present: no shutdown has begun, and MongoDB has confirmed a write of this provider
-    /// within the last `renew_interval`, or a primary replies to a `hello` command within 2 s. It is `false` if the server
-    /// has refused the last acquire or renewal (error codes 13 and 18): a right is missing, or the password is wrong.
-    ///
-    /// It sends nothing while the provider is in use. After a refusal it asks the server for an internal lock each time,
-    /// so that a provider whose rights are granted later becomes ready without a call. For a readiness probe; the guide's page on
-    /// [production](crate::guide::production#health-checks-and-alarms) says when to use one, and why never for liveness.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
-    /// # let provider = mongolock::LockProvider::in_memory();
-    /// assert!(provider.is_ready().await);
-    /// provider.shutdown().await;
-    /// assert!(!provider.is_ready().await);
-    /// # }
-    /// ```
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: nothing is changed.
-    ///
-    /// # Panics
-    ///
-    /// Outside a tokio runtime with time enabled.
-    pub async fn is_ready(&self) -> bool {
-        health::is_ready(&self.engine).await
-    }
-
-    /// The locks that this provider holds in this process, in the order of their names. Nothing is sent;
-    /// [`LockAdmin::list`](crate::LockAdmin::list) returns those of all processes.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), mongolock::LockError> {
-    /// # let provider = mongolock::LockProvider::in_memory();
-    /// let guard = provider.lock("report:1").await?;
-    /// let held = provider.held();
-    /// assert_eq!(held[0].name, "report:1");
-    /// assert_eq!(held[0].fencing_token, guard.fencing_token());
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn held(&self) -> Vec<HeldInfo> {
-        health::held(&self.engine)
+    /// Builds the provider with options that are known to be valid.
+    pub(crate) fn with_defaults(self) -> LockProvider {
+        let owner = self.owner.clone().unwrap_or_else(default_owner);
+        let engine = Engine::new(
+            self.store(),
+            self.config.clone(),
+            owner.into(),
+            self.thread.clone(),
+        );
+        LockProvider {
+            engine: Arc::new(engine),
+            builder: Opaque::new(self),
+        }
     }
 }
 
-type Connected = (Arc<store::Connection>, Option<Arc<Home>>);
-
-/// Makes the client on the thread on which it will work.
-async fn connection(uri: &str, selection: Option<Duration>) -> Result<Connected, LockError> {
-    let thread = Home::start().map_err(|error| LockError::Mongo(error.into()))?;
-    let uri = uri.to_owned();
-    let connecting = thread
-        .handle()
-        .spawn(async move { store::connect(&uri, selection).await });
-    Ok((crate::task::joined(connecting.await)?, Some(Arc::new(thread))))
+fn default_owner() -> String {
+    format!(
+        "{}:{}",
+        gethostname::gethostname().to_string_lossy(),
+        std::process::id()
+    )
 }
 
 impl AsRef<LockProvider> for LockProvider {

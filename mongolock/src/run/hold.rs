@@ -1,26 +1,34 @@
 //! The hold of a call: its own or that of the enclosing call, from the first step of the body to the release.
 
 use std::any::Any;
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
-use super::AnyBody;
-use crate::context::{CURRENT, LockContext, View};
-use crate::engine::Lease;
-use crate::name::RenderedName;
-use crate::options::OnBusy;
-use crate::{LockError, LockGuard, trace};
+use crate::context::{CURRENT, LockContext};
+use crate::engine::{Hold, Lease};
+use crate::few::Few;
+use crate::{LockError, trace};
 
-/// The hold of a call whose body runs.
+/// A body as the call sees it.
+pub(super) trait AnyBody {
+    /// Polls the body. When it has returned, it is dropped with its captured values; the result is whether it succeeded.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool>;
+
+    /// Drops a body that has not returned.
+    fn drop_unfinished(&mut self);
+}
+
+/// The hold of a call whose body runs. A call of a set can have acquired some of its names and joined the others.
 pub(crate) struct RunningHold {
     context: LockContext,
-    source: Source,
+    /// What the call has acquired itself.
+    own: Option<Hold>,
+    /// If the call has joined enclosing holds: their inner turns, under each of which only one joined call runs at a time.
+    turns: Option<Vec<OwnedSemaphorePermit>>,
     on_lost: OnLost,
     span: Span,
 }
@@ -35,136 +43,49 @@ pub enum OnLost {
     Continue,
 }
 
-/// Where the hold comes from. A call of a set can have acquired some of its names and joined the others.
-struct Source {
-    own: Option<Own>,
-    joined: Option<Box<Joined>>,
-}
-
-/// What a call has acquired itself.
-struct Own {
-    guard: LockGuard,
-    /// Whether the call waits until the server has confirmed the release.
-    await_release: bool,
-}
-
-/// A call within enclosing holds of its names. It is on the heap to keep other calls small.
-struct Joined {
-    context: LockContext,
-    /// The inner turns of the enclosing holds, under each of which only one joined call runs at a time.
-    _turns: Vec<OwnedSemaphorePermit>,
-}
-
-impl Drop for Joined {
-    fn drop(&mut self) {
-        self.context.close();
-    }
-}
-
-/// How one step of a body has ended.
-pub(super) enum BodyPoll {
-    Pending,
-    Returned { is_success: bool },
-    Lost,
-    Panicked(Box<dyn Any + Send>),
-}
-
 /// How a body has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyEnd {
-    Succeeded,
-    /// It has returned a failure.
-    Failed,
+    Returned {
+        is_success: bool,
+    },
     /// It was cancelled because of the loss of the lock.
     Lost,
-    Panicked,
+    /// The payload is in a mutex, which makes it `Sync`.
+    Panicked(Mutex<Box<dyn Any + Send>>),
 }
 
 impl BodyEnd {
     /// The value of the span's field `outcome`.
-    fn as_str(self) -> &'static str {
+    fn as_str(&self) -> &'static str {
         match self {
-            Self::Succeeded | Self::Failed => "returned",
+            Self::Returned { .. } => "returned",
             Self::Lost => "lost",
-            Self::Panicked => "panicked",
+            Self::Panicked(_) => "panicked",
         }
     }
-}
-
-/// What the end of the hold means for the call.
-pub(crate) struct EndedHold {
-    /// The loss of the lock, for a call whose body was cancelled.
-    pub(super) lost: Option<LockError>,
-    /// The error that a call returns although its body has succeeded.
-    pub(super) error_of_success: Option<LockError>,
 }
 
 impl RunningHold {
-    pub(crate) fn own(guard: LockGuard, await_release: bool, on_lost: OnLost) -> Self {
-        Self {
-            context: guard.context(),
-            source: Source {
-                own: Some(Own { guard, await_release }),
-                joined: None,
-            },
-            on_lost,
-            span: Span::none(),
-        }
+    pub(crate) fn own(hold: Hold, on_lost: OnLost) -> Self {
+        let lease = Arc::clone(hold.lease());
+        let template = lease.about.template;
+        let context = LockContext::new(Few::one(lease), template, None);
+        Self::new(context, Some(hold), None, on_lost)
     }
 
     /// A call that has joined holds of its names, and has acquired the others if there are any.
-    pub(crate) fn joined(
+    pub(crate) fn new(
         context: LockContext,
-        own: Option<LockGuard>,
-        await_release: bool,
-        turns: Vec<OwnedSemaphorePermit>,
+        own: Option<Hold>,
+        turns: Option<Vec<OwnedSemaphorePermit>>,
         on_lost: OnLost,
     ) -> Self {
-        let joined = Joined {
-            context: context.clone(),
-            _turns: turns,
-        };
         Self {
+            span: context.hold_span(),
             context,
-            source: Source {
-                own: own.map(|guard| Own { guard, await_release }),
-                joined: Some(Box::new(joined)),
-            },
+            own,
+            turns,
             on_lost,
-            span: Span::none(),
-        }
-    }
-
-    /// Joins the hold of the enclosing call. The hold is busy only while another inner call runs under it. The lock options
-    /// of the inner call do not apply.
-    pub(crate) async fn join(
-        outer: &LockContext,
-        lease: Arc<Lease>,
-        name: &RenderedName,
-        on_busy: OnBusy,
-        on_lost: OnLost,
-    ) -> Result<Self, LockError> {
-        let joined = std::iter::once(&lease);
-        let turns = inner_turns(std::slice::from_ref(outer), joined, on_busy).await?;
-        let context = match lease.token_of(name.text()) {
-            // The hold has other names as well.
-            Some(token) if lease.keys().len() > 1 => {
-                let view = View {
-                    tokens: vec![(Arc::clone(name.text()), token)],
-                    title: 0,
-                };
-                LockContext::of_view(lease, Vec::new(), view, outer.engine(), name.template())
-            }
-            _ => LockContext::new(lease, outer.engine(), name.template()),
-        };
-        Ok(Self::joined(context, None, true, turns, on_lost))
-    }
-
-    /// The hold with the span in which its body runs.
-    pub(super) fn begin(self) -> Self {
-        Self {
-            span: self.context.hold_span(),
-            ..self
         }
     }
 
@@ -172,28 +93,32 @@ impl RunningHold {
         &self.context
     }
 
-    /// Lets the body take a step under the lock.
-    pub(super) fn step(
-        &self,
-        cx: &mut Context<'_>,
-        cancelled: Pin<&mut impl Future<Output = ()>>,
-        body: &mut dyn AnyBody,
-    ) -> BodyPoll {
+    /// Lets the body take a step under the lock. The body with its captured values is dropped before the lock is released.
+    pub(super) fn poll_body(&self, cx: &mut Context<'_>, body: &mut dyn AnyBody) -> Poll<BodyEnd> {
+        let end = self.step(cx, body);
+        if matches!(end, Poll::Ready(BodyEnd::Lost | BodyEnd::Panicked(_))) {
+            self.drop_body(body);
+        }
+        end
+    }
+
+    fn step(&self, cx: &mut Context<'_>, body: &mut dyn AnyBody) -> Poll<BodyEnd> {
         let _entered = self.span.enter();
         let cancel = self.on_lost == OnLost::Cancel;
         // The lock is checked before the body goes on: after a pause of the process the body must not take another step
         // without the lock.
         if cancel && self.context.leases().any(|lease| lease.should_cancel()) {
-            return BodyPoll::Lost;
+            return Poll::Ready(BodyEnd::Lost);
         }
         let polled = catch_unwind(AssertUnwindSafe(|| {
             CURRENT.sync_scope(self.context.clone(), || body.poll(cx))
         }));
         match polled {
-            Ok(Poll::Ready(is_success)) => BodyPoll::Returned { is_success },
-            Err(payload) => BodyPoll::Panicked(payload),
-            Ok(Poll::Pending) if cancel && cancelled.poll(cx).is_ready() => BodyPoll::Lost,
-            Ok(Poll::Pending) => BodyPoll::Pending,
+            Ok(Poll::Pending) if cancel => {
+                Lease::poll_cancelled(self.context.leases(), cx).map(|()| BodyEnd::Lost)
+            }
+            Ok(polled) => polled.map(|is_success| BodyEnd::Returned { is_success }),
+            Err(payload) => Poll::Ready(BodyEnd::Panicked(Mutex::new(payload))),
         }
     }
 
@@ -215,86 +140,65 @@ impl RunningHold {
         }
     }
 
-    /// Ends the span of the body, and releases the lock, or marks it as done.
-    pub(super) async fn release(self, end: BodyEnd) -> EndedHold {
-        let Self {
-            context,
-            mut source,
-            on_lost,
-            span,
-        } = self;
-        trace::hold_ended(&span, &context.lease().fields(), end.as_str());
-        drop(span);
+    /// Ends the span of the body, and releases the lock, or marks it as done. An error is what the call returns instead of the value of
+    /// the body.
+    ///
+    /// # Panics
+    ///
+    /// If the body has panicked.
+    pub(super) async fn release(mut self, end: BodyEnd) -> Result<(), LockError> {
+        trace::hold_ended(&self.span, &self.context.lease().fields(), end.as_str());
+        self.span = Span::none();
         // After a guarded commit the work was done under the lock, even if the lock was lost later.
-        let is_uncommitted = context.leases().any(|lease| !lease.has_committed());
-        let reports_loss = on_lost == OnLost::Cancel && is_uncommitted;
+        let is_uncommitted = self.context.leases().any(|lease| !lease.has_committed());
+        let reports_loss = self.on_lost == OnLost::Cancel && is_uncommitted;
         // After the release the call's own lease is over as well.
-        let lost = context.leases().find(|lease| lease.is_over()).map(Arc::clone);
-        let needs_mark = source.needs_mark(end);
-        let ended = source.finish(end).await;
-        // The reason of a loss stays the same after the release.
-        let lost = lost.as_ref().unwrap_or(context.lease());
-        let error_of_success = match ended {
+        let lost = self
+            .context
+            .leases()
+            .find(|lease| lease.is_over())
+            .map(Arc::clone);
+        // Whether the call has succeeded only if its lock is marked as done.
+        let is_success = matches!(end, BodyEnd::Returned { is_success: true });
+        let is_once = |own: &Hold| own.lease().about.options.once.is_some();
+        let needs_mark = is_success && self.turns.is_none() && self.own.as_ref().is_some_and(is_once);
+        let ended = self.finish(needs_mark).await;
+        match (end, ended) {
+            (BodyEnd::Panicked(payload), _) => {
+                resume_unwind(payload.into_inner().unwrap_or_else(PoisonError::into_inner))
+            }
+            // The reason of a loss stays the same after the release.
+            (BodyEnd::Lost, _) => Err(lost.as_ref().unwrap_or(self.context.lease()).lost_error()),
             // Without the mark the work runs again, whatever happened to the lock.
-            Err(error) if needs_mark => Some(error),
-            Err(error @ LockError::Lost { .. }) if reports_loss => Some(error),
-            // A release that is not confirmed does not change the outcome: the work was done under the lock.
-            _ => None,
-        };
-        EndedHold {
-            lost: (end == BodyEnd::Lost).then(|| lost.lost_error()),
-            error_of_success,
+            (_, Err(error)) if needs_mark => Err(error),
+            (_, Err(error @ LockError::Lost { .. })) if is_success && reports_loss => Err(error),
+            // The failure of the body comes before the loss of the lock, and a release that is not confirmed does not change the
+            // outcome: the work was done under the lock.
+            _ => Ok(()),
         }
     }
-}
 
-impl Source {
-    /// Whether the call has succeeded only if its lock is marked as done.
-    fn needs_mark(&self, end: BodyEnd) -> bool {
-        let is_once = |own: &Own| own.guard.lease().is_once();
-        end == BodyEnd::Succeeded && self.joined.is_none() && self.own.as_ref().is_some_and(is_once)
-    }
-
-    /// Ends the call's part of the hold: work that has succeeded and may succeed only once is marked as done. Returns an error
-    /// if a hold that the call has joined is over.
-    async fn finish(&mut self, end: BodyEnd) -> Result<(), LockError> {
-        let needs_mark = self.needs_mark(end);
+    /// Ends the call's part of the hold. Returns an error if a hold that the call has joined is over.
+    async fn finish(&mut self, needs_mark: bool) -> Result<(), LockError> {
         match &mut self.own {
-            Some(own) if needs_mark => own.guard.complete().await?,
-            Some(own) if own.await_release => own.guard.release_by_ref().await?,
-            Some(own) => own.guard.release_unawaited()?,
+            Some(own) if needs_mark => own.complete().await?,
+            Some(own) if own.lease().about.options.await_release => own.release().await?,
+            Some(own) => own.release_unawaited()?,
             None => {}
         }
-        let Some(joined) = &self.joined else { return Ok(()) };
+        if self.turns.is_none() {
+            return Ok(());
+        }
         // The call's own hold has been released.
-        let own = self.own.as_ref().map(|own| own.guard.lease());
+        let own = self.own.as_ref().map(Hold::lease);
         let is_joined = |lease: &&Arc<Lease>| !own.is_some_and(|own| Arc::ptr_eq(own, lease));
-        let mut leases = joined.context.leases().filter(is_joined);
+        let mut leases = self.context.leases().filter(is_joined);
         leases.try_for_each(|lease| lease.ensure_held())
     }
 }
 
-/// The inner turns of enclosing calls, of which these leases are joined: calls that join one of them run one at a time,
-/// whichever of its names they need. Without waiting, an occupied turn is an error.
-pub(crate) async fn inner_turns(
-    outer: &[LockContext],
-    joined: impl Iterator<Item = &Arc<Lease>> + Clone,
-    on_busy: OnBusy,
-) -> Result<Vec<OwnedSemaphorePermit>, LockError> {
-    let mut turns = Vec::with_capacity(outer.len());
-    for outer in outer {
-        let inner_calls = outer.inner_calls();
-        let turn = match on_busy {
-            OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
-            OnBusy::Wait => tokio::select! {
-                biased;
-                turn = inner_calls.acquire_owned() => turn.ok(),
-                () = Lease::until_one_over(joined.clone()) => None,
-            },
-        };
-        // A hold may have ended during the wait for another inner call.
-        joined.clone().try_for_each(|lease| lease.ensure_held())?;
-        turns.push(turn.ok_or_else(|| outer.busy_error())?);
+impl Drop for RunningHold {
+    fn drop(&mut self) {
+        self.context.close();
     }
-    Ok(turns)
 }

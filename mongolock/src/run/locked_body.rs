@@ -1,14 +1,14 @@
 //! A body under its lock. Every annotated function compiles its own copy of this, so it does only what depends on the type
 //! of the body.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-use super::{Acquired, AnyBody};
+use super::call::Acquired;
+use super::hold::AnyBody;
 use crate::output::Output;
 
 pin_project! {
@@ -49,10 +49,15 @@ struct BodyRef<'a, B, T> {
     output: Output<T>,
 }
 
-impl<'a, B: Future<Output = T>, T> LockedBody<'a, B, T> {
-    pub(super) fn new(call: Acquired, body: Pin<&'a mut Body<B, T>>, output: Output<T>) -> Self {
-        Self {
-            call,
+impl Acquired {
+    /// Runs the body under the lock, releases the lock, and determines what the call returns.
+    pub fn run<B: Future>(
+        self,
+        body: Pin<&mut Body<B, B::Output>>,
+        output: Output<B::Output>,
+    ) -> LockedBody<'_, B, B::Output> {
+        LockedBody {
+            call: self,
             body: BodyRef { body, output },
         }
     }
@@ -103,17 +108,5 @@ impl<B: Future<Output = T>, T> Drop for LockedBody<'_, B, T> {
     /// Drops the body of a cancelled call before its lock is released.
     fn drop(&mut self) {
         self.call.0.as_mut().drop_body(&mut self.body);
-    }
-}
-
-impl<B, T> fmt::Debug for Body<B, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Body").finish_non_exhaustive()
-    }
-}
-
-impl<B: Future<Output = T>, T> fmt::Debug for LockedBody<'_, B, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockedBody").finish_non_exhaustive()
     }
 }

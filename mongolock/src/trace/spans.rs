@@ -1,6 +1,6 @@
 //! Every span: names and fields.
 
-use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::field::{Empty, debug};
@@ -8,7 +8,6 @@ use tracing::{Level, Span, span};
 
 use super::{HoldFields, millis};
 use crate::meter::AcquireOutcome;
-use crate::name::RenderedName;
 use crate::{FencingToken, LockError};
 
 /// The wait for a lock, or for several, or for a detached lease, from the call to its outcome. Of several names the title stands for
@@ -16,26 +15,15 @@ use crate::{FencingToken, LockError};
 pub(crate) fn acquire_span(
     title: &str,
     template: Option<&'static str>,
-    names: &[RenderedName],
+    names: &[Arc<str>],
     owner: &str,
 ) -> Span {
-    let all = (names.len() > 1).then(|| debug(Texts(names)));
+    let all = (names.len() > 1).then(|| debug(names));
     span!(
         target: target!(), Level::DEBUG, "mongolock.acquire",
         lock.name = title, lock.names = all, lock.template = template,
         lock.owner = owner, lock.token = Empty, waited_ms = Empty, outcome = Empty, error.type = Empty,
     )
-}
-
-/// The texts of several names, as a list.
-struct Texts<'a>(&'a [RenderedName]);
-
-impl fmt::Debug for Texts<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list()
-            .entries(self.0.iter().map(RenderedName::text))
-            .finish()
-    }
 }
 
 /// How the wait ended; recorded on its span. A call that found the lock busy, or that has failed, has an `error.type`.
@@ -49,7 +37,6 @@ pub(crate) fn acquire_ended(
     span.record("outcome", outcome.as_str());
     match ended {
         Ok(Some(token)) => span.record("lock.token", token.get()),
-        Ok(None) if outcome == AcquireOutcome::Busy => span.record("error.type", outcome.as_str()),
         Ok(None) => span,
         Err(error) => span.record("error.type", &*error.error_type()),
     };

@@ -36,10 +36,10 @@ fn assert_refused(name: &str, error: &LockError) {
     }
 }
 
-/// The handle of a lease in the default collection of a database.
-fn handle(database: &str, kind: &str) -> LeaseHandle {
+/// The handle of a lease in the default collection of a database, on the lock with this id as JSON has it.
+fn handle(database: &str, id: &str) -> LeaseHandle {
     let content = format!(
-        r#"{{"k":{kind},"c":"{database}.distributed_locks","n":["job"],"i":0,"o":"anna","t":[1],"l":60000,"m":0,"s":[1,2]}}"#
+        r#"{{"c":"{database}.distributed_locks","n":["{id}"],"i":0,"o":"anna","t":[1],"l":60000,"m":0,"s":[1,2]}}"#
     );
     must(format!("mlh1.{}", BASE64_URL_SAFE_NO_PAD.encode(content)).parse())
 }
@@ -121,7 +121,7 @@ async fn each_call_of_a_provider_on_one_of_them_fails_and_sends_nothing() {
         refused(semaphore.available().await.unwrap_err());
         refused(lock.once().acquire().await.unwrap_err());
 
-        let (of_lock, of_permit) = (handle(name, r#""lock""#), handle(name, r#"{"permit":1}"#));
+        let (of_lock, of_permit) = (handle(name, "job"), handle(name, r"job\u001f1"));
         refused(provider.resume(&of_lock).await.unwrap_err());
         refused(provider.resume_permit(&of_permit).await.unwrap_err());
         refused(

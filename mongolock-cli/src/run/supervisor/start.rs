@@ -10,7 +10,7 @@ use super::super::Verdict;
 use super::super::children::{reap, start_guardian};
 use super::super::deadline::{LeaseClock, Limits};
 use super::super::events::Failures;
-use super::super::messages::{Order, Report};
+use super::super::messages::Message;
 use super::super::notices::Notices;
 use super::super::renewals::Renewals;
 use super::super::terminal::Foreground;
@@ -31,7 +31,7 @@ impl<'a> Supervisor<'a> {
         let notices = Notices::new()?;
         signals.add_always(Signal::CHILD)?;
         let foreground = Foreground::find();
-        let limits = clock.limits(|| hold.remaining());
+        let limits = clock.limits(|| hold.context.remaining());
         let (group, channel) = start_guardian(foreground.as_ref())?;
         let mut supervisor = Self {
             hold,
@@ -65,7 +65,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn until_accepted(&mut self, limits: Limits) -> io::Result<()> {
-        self.channel.send(Order::Until(limits))?;
+        self.channel.send(Message::Until(limits))?;
         let begun = Instant::now();
         loop {
             // This process may be stopped at any line. So the answer is looked for once more after the limit.
@@ -76,7 +76,7 @@ impl<'a> Supervisor<'a> {
                 wait.as_ref(),
             );
             let received = self.channel.receive();
-            if received.messages.contains(&Report::Accepted(limits)) {
+            if received.messages.contains(&Message::Accepted(limits)) {
                 return Ok(());
             }
             if received.has_ended {

@@ -5,20 +5,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::Instant;
 use tracing::level_filters::LevelFilter;
 
-use super::{Granted, How, Lease, State, Step};
-use crate::core::{self, Ended, Event, Failure, Fault, Time};
+use super::{Granted, How, Lease, Outcome, State, Step};
+use crate::core::{self, Ended, Ending, Event, Failure, Fault, Time};
 use crate::engine::after::After;
 use crate::engine::clock::duration;
-use crate::meter::LockMeter;
-use crate::options::Options;
 use crate::protocol::Until;
 use crate::store::LeaseId;
 use crate::sync::lock;
 use crate::trace::HoldFields;
-use crate::{FencingToken, LockError, LossReason, lock_id, permit_id, task};
+use crate::{Busy, FencingToken, LockError, LossReason, lock_id, permit_id};
 
 impl Step {
     /// Until when the hold is relied on.
@@ -43,32 +40,19 @@ impl Lease {
         }
     }
 
-    pub(crate) fn options(&self) -> &Options {
-        &self.about.options
-    }
-
-    fn now(&self) -> Time {
-        self.granted().at.clock.now()
-    }
-
     /// Whether the call has got its lock. A set has it when it has all of its locks.
     pub(in crate::engine) fn is_granted(&self) -> bool {
         self.granted.get().is_some()
     }
 
     /// The hold as the core knows it.
-    pub(in crate::engine) fn hold(&self) -> core::Hold {
+    pub(crate) fn hold(&self) -> core::Hold {
         self.granted().hold
     }
 
     /// The claims of the lease: one for each name, in their order.
     pub(crate) fn keys(&self) -> &[LeaseId] {
         &self.granted().keys
-    }
-
-    /// The place of the name that stands for a set.
-    pub(crate) fn title(&self) -> usize {
-        self.about.title
     }
 
     /// The claim of the only lock; of a set that of the name which stands for it.
@@ -108,18 +92,9 @@ impl Lease {
         permit_id::shown(&self.about.names[self.about.title])
     }
 
-    /// The template of the name that the caller has used.
-    pub(crate) fn template(&self) -> Option<&'static str> {
-        self.about.template
-    }
-
-    pub(crate) fn meter(&self) -> &LockMeter {
-        &self.about.meter
-    }
-
     /// The time since the hold began.
     pub(crate) fn held_for(&self) -> Duration {
-        duration(self.now() - self.granted().at.time)
+        duration(self.engine.now() - self.granted().at)
     }
 
     /// Whether the call has waited for another holder.
@@ -127,17 +102,9 @@ impl Lease {
         self.granted().has_waited
     }
 
-    pub(crate) fn min_hold(&self) -> Duration {
-        self.about.options.min_hold
-    }
-
     /// Until when the mark of the work stands, if it may succeed only once.
     pub(crate) fn mark_end(&self) -> Option<Until> {
         self.granted().mark
-    }
-
-    pub(crate) fn is_once(&self) -> bool {
-        self.about.options.once.is_some()
     }
 
     /// Whether a renewal may be sent now.
@@ -160,7 +127,7 @@ impl Lease {
     /// The clock is read under the mutex, so that a hold that was over stays over.
     fn left(&self, state: &mut State) -> i64 {
         let Some(until) = state.step.until() else { return 0 };
-        let left = (until - self.now()).max(0);
+        let left = (until - self.engine.now()).max(0);
         if let Step::Held { is_over, .. } = &mut state.step {
             *is_over = left == 0;
         }
@@ -178,7 +145,7 @@ impl Lease {
     /// The same for a commit under way. The mark that it may make ends the lease earlier only for others.
     pub(crate) fn ensure_may_commit(&self) -> Result<(), LockError> {
         let lasts = match &lock(&self.state).step {
-            Step::Held { lasts, .. } => *lasts > self.now(),
+            Step::Held { lasts, .. } => *lasts > self.engine.now(),
             _ => false,
         };
         if lasts { Ok(()) } else { Err(self.lost_error()) }
@@ -193,6 +160,15 @@ impl Lease {
             _ => LossReason::Gone,
         };
         LockError::lost(self.name(), self.token(), reason)
+    }
+
+    /// What a caller learns of a lock with this name that this hold has.
+    pub(crate) fn busy(&self, name: &str) -> Busy {
+        let mut busy = Busy::new(name);
+        busy.holder = Some(self.owner().to_owned());
+        busy.in_this_process = true;
+        busy.held_for = Some(self.held_for());
+        busy
     }
 
     /// Whether the lease has ended without a release.
@@ -210,14 +186,10 @@ impl Lease {
         lock(&self.state).has_committed
     }
 
-    /// Resolves once the lease is over.
-    pub(crate) async fn until_over(&self) {
-        self.until(|state| (self.left(state) == 0).then_some(())).await;
-    }
-
     /// Resolves once one of these leases is over.
-    pub(crate) async fn until_one_over(leases: impl Iterator<Item = &Arc<Self>>) {
-        task::any(leases.map(|lease| Box::pin(lease.until_over()))).await;
+    pub(crate) async fn until_one_over(leases: impl Iterator<Item = &Arc<Self>> + Clone) {
+        let is_over = |lease: &Self, state: &mut State| lease.left(state) == 0;
+        poll_fn(|cx| poll_any(leases.clone(), cx, is_over)).await;
     }
 
     /// Whether a body under this hold has to be cancelled. It is not cancelled during a commit, because the outcome of
@@ -231,9 +203,12 @@ impl Lease {
         is_over && state.shields == 0
     }
 
-    /// Resolves when a body under this hold has to be cancelled.
-    pub(crate) async fn cancelled(&self) {
-        self.until(|state| self.has_to_cancel(state).then_some(())).await;
+    /// Waits until a body under these holds has to be cancelled.
+    pub(crate) fn poll_cancelled<'a>(
+        leases: impl Iterator<Item = &'a Arc<Self>>,
+        cx: &Context<'_>,
+    ) -> Poll<()> {
+        poll_any(leases, cx, Self::has_to_cancel)
     }
 
     /// Resolves when this finds in the state what it looks for.
@@ -255,12 +230,12 @@ impl Lease {
     }
 
     /// Notes that a commit begins under the hold.
-    pub(in crate::engine) fn commit_begins(&self) {
+    pub(crate) fn commit_begins(&self) {
         lock(&self.state).commits += 1;
     }
 
     /// Notes that a commit has ended, and whether it was made if that is known.
-    pub(in crate::engine) fn commit_ends(&self, was_made: Option<bool>, marks: bool) {
+    pub(crate) fn commit_ends(&self, was_made: Option<bool>, marks: bool) {
         let state = &mut *lock(&self.state);
         state.commits -= 1;
         state.has_committed |= was_made == Some(true);
@@ -278,12 +253,18 @@ impl Lease {
     }
 
     /// A guarding statement did not find the claim. Another commit under way may have ended it: its outcome decides.
-    pub(in crate::engine) fn claim_is_gone(self: &Arc<Self>, after: &mut After) {
-        let state = &mut *lock(&self.state);
-        if matches!(state.step, Step::Held { .. }) && state.commits <= 1 {
-            state.step = Step::Lost(LossReason::Gone);
-            self.report_lost(LossReason::Gone, after);
-            after.wake(&mut state.wakers);
+    pub(crate) fn claim_is_gone(self: &Arc<Self>) {
+        let mut after = After::default();
+        {
+            let state = &mut *lock(&self.state);
+            if matches!(state.step, Step::Held { .. }) && state.commits <= 1 {
+                self.lose(state, LossReason::Gone, &mut after);
+                after.wake(&mut state.wakers);
+            }
+        }
+        after.run();
+        if self.is_lost() {
+            self.engine.apply(Event::End(self.hold(), Ending::Release, None));
         }
     }
 
@@ -293,18 +274,12 @@ impl Lease {
 
     fn fields_of(&self, place: usize) -> HoldFields<'_> {
         let Granted { keys, tokens, .. } = self.granted();
-        let now = Instant::now();
         HoldFields {
             id: &keys[place].name,
             lock_id: &keys[place].lock_id,
             token: FencingToken::new(tokens[place]),
-            acquired: now.checked_sub(self.held_for()).unwrap_or(now),
+            held: self.held_for(),
         }
-    }
-
-    /// Tells something in the span of its caller.
-    pub(in crate::engine) fn in_span(&self, tell: impl FnOnce()) {
-        self.about.span.in_scope(tell);
     }
 
     /// Reports an event for each name of the lease.
@@ -313,14 +288,6 @@ impl Lease {
             return;
         }
         (0..self.keys().len()).for_each(|place| event(&self.fields_of(place)));
-    }
-}
-
-// What a call and a guard do.
-impl Lease {
-    /// The token of the detached lease that the call resumes.
-    pub(in crate::engine) fn resumes(&self) -> Option<FencingToken> {
-        self.about.resumes
     }
 
     /// The outcome of the call, when it has one.
@@ -345,8 +312,8 @@ impl Lease {
     /// The holder ends the hold.
     pub(in crate::engine) fn begin_end(&self, how: How, after: &mut After) {
         let state = &mut *lock(&self.state);
-        if let Step::Held { until, is_over, .. } = state.step {
-            if !is_over && self.left(state) > 0 {
+        if let Step::Held { until, .. } = state.step {
+            if self.left(state) > 0 {
                 state.step = Step::Ending(how, until);
             }
             after.wake(&mut state.wakers);
@@ -371,7 +338,7 @@ impl Lease {
     }
 
     /// How the hold has ended.
-    pub(in crate::engine) async fn until_ended(&self) -> Result<Ended, Option<Fault>> {
+    pub(in crate::engine) async fn until_ended(&self) -> Outcome {
         self.until(|state| state.ended.clone()).await
     }
 
@@ -382,5 +349,19 @@ impl Lease {
             state.step = Step::Discarded(Arc::clone(id));
         }
         state.ended.is_some().then(|| self.discard(id))
+    }
+}
+
+/// Waits until this holds for one of the leases.
+fn poll_any<'a>(
+    mut leases: impl Iterator<Item = &'a Arc<Lease>>,
+    cx: &Context<'_>,
+    holds: impl Fn(&Lease, &mut State) -> bool,
+) -> Poll<()> {
+    let polled = |lease: &Lease| lease.poll(cx, |state| holds(lease, state).then_some(()));
+    if leases.any(|lease| polled(lease).is_ready()) {
+        Poll::Ready(())
+    } else {
+        Poll::Pending
     }
 }

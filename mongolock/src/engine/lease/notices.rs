@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Granted, How, Lease, State, Step};
+use super::{Granted, How, Lease, Outcome, State, Step};
 use crate::LossReason;
-use crate::core::{self, Ended, Ending, Event, Fault, Grant, Loss, Notice, Time, relied_on};
+use crate::core::{self, Ended, Ending, Event, Grant, Loss, Notice, Time, relied_on};
 use crate::engine::after::After;
-use crate::engine::clock::Moment;
-use crate::few::Few;
 use crate::permit_id;
 use crate::store::{LeaseId, millis};
 use crate::sync::lock;
@@ -16,20 +14,25 @@ impl Lease {
     /// Notes what the core says. Returns what ends a hold that nobody is there to take.
     pub(in crate::engine) fn note(
         self: &Arc<Self>,
-        now: Moment,
+        now: Time,
         notice: Notice,
         after: &mut After,
     ) -> Option<Event<Arc<Self>>> {
         let state = &mut *lock(&self.state);
         let event = match notice {
-            Notice::Held(hold, grant, until) => self.held(state, now, hold, &Few::one(grant), until),
-            Notice::HeldAll(hold, grants, until) => {
-                self.held(state, now, hold, &Few::collected(grants), until)
+            Notice::Held(hold, grant, until) => self.held(state, now, hold, &[grant], until),
+            Notice::HeldAll(hold, grants, until) => self.held(state, now, hold, &grants, until),
+            // It wakes no caller unless the lease is over.
+            Notice::Extended(end) => {
+                self.extended(state, now, end, after);
+                return None;
             }
-            Notice::Extended(end) => return self.extended(state, now.time, end, after),
             // A set that waits loses a lock that it had, and begins anew.
             Notice::Lost(_) if !matches!(state.step, Step::Held { .. }) => None,
-            Notice::Lost(loss) => self.lose(state, reason(loss), after),
+            Notice::Lost(loss) => {
+                self.lose(state, reason(loss), after);
+                None
+            }
             Notice::Ended(ended) => self.ended(state, ended, after),
             Notice::Committed(found) => {
                 state.committed = Some(matches!(found, Ok(true)));
@@ -49,9 +52,9 @@ impl Lease {
     fn held(
         &self,
         state: &mut State,
-        now: Moment,
+        now: Time,
         hold: core::Hold,
-        grants: &Few<Grant>,
+        grants: &[Grant],
         until: Time,
     ) -> Option<Event<Arc<Self>>> {
         if let Step::Left = state.step {
@@ -60,8 +63,8 @@ impl Lease {
         self.granted.get_or_init(|| {
             Box::new(Granted {
                 hold,
-                keys: Few::collected(self.about.names.iter().zip(&**grants).map(key_of)),
-                tokens: grants.map(|grant| grant.token),
+                keys: self.about.names.iter().zip(grants).map(key_of).collect(),
+                tokens: grants.iter().map(|grant| grant.token).collect(),
                 mark: grants.first().and_then(|grant| grant.mark),
                 has_waited: grants.iter().any(|grant| grant.has_waited),
                 at: now,
@@ -75,18 +78,12 @@ impl Lease {
         None
     }
 
-    fn extended(
-        self: &Arc<Self>,
-        state: &mut State,
-        now: Time,
-        end: Time,
-        after: &mut After,
-    ) -> Option<Event<Arc<Self>>> {
+    fn extended(self: &Arc<Self>, state: &mut State, now: Time, end: Time, after: &mut After) {
         match &mut state.step {
             // Its holder has seen the end before the core.
             Step::Held { is_over: true, .. } => {
                 after.wake(&mut state.wakers);
-                self.lose(state, LossReason::Expired, after)
+                self.lose(state, LossReason::Expired, after);
             }
             Step::Held { until, lasts, .. } => {
                 let before = std::mem::replace(until, end);
@@ -95,28 +92,21 @@ impl Lease {
                     let lasts = relied_on(millis(self.about.options.expiry));
                     self.report_renewed(now - before + lasts, after);
                 }
-                None
             }
-            _ => None,
+            _ => {}
         }
     }
 
-    fn lose(
-        self: &Arc<Self>,
-        state: &mut State,
-        reason: LossReason,
-        after: &mut After,
-    ) -> Option<Event<Arc<Self>>> {
+    pub(super) fn lose(self: &Arc<Self>, state: &mut State, reason: LossReason, after: &mut After) {
         state.step = Step::Lost(reason);
         self.report_lost(reason, after);
-        None
     }
 
     /// The command that ends the hold has an end; or a transaction has ended the hold with its mark.
     fn ended(
         self: &Arc<Self>,
         state: &mut State,
-        ended: Result<Ended, Option<Fault>>,
+        ended: Outcome,
         after: &mut After,
     ) -> Option<Event<Arc<Self>>> {
         let was_lost = matches!(state.step, Step::Lost(_));

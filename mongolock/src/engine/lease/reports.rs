@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{How, Lease};
-use crate::core::{Ended, Fault, Span};
+use super::{How, Lease, Outcome};
+use crate::core::{Ended, Span};
 use crate::engine::after::After;
 use crate::engine::clock::duration;
 use crate::engine::faults::error_of;
@@ -14,48 +14,46 @@ impl Lease {
     pub(super) fn report_lost(self: &Arc<Self>, reason: LossReason, after: &mut After) {
         let lease = Arc::clone(self);
         after.report(move || {
-            let meter = lease.meter();
+            let meter = &lease.meter;
             meter.record(Measure::HoldEnds(lease.held_for()));
             meter.record(Measure::Lost(reason));
-            lease.in_span(|| lease.report(|hold| trace::lost(hold, reason)));
+            lease
+                .span
+                .in_scope(|| lease.report(|hold| trace::lost(hold, reason)));
         });
     }
 
     /// With the age of the lease at its renewal.
     pub(super) fn report_renewed(self: &Arc<Self>, age: Span, after: &mut After) {
         let lease = Arc::clone(self);
-        after.report(move || lease.meter().record(Measure::Renewed(duration(age))));
+        after.report(move || lease.meter.record(Measure::Renewed(duration(age))));
     }
 
-    pub(super) fn report_end(
-        self: &Arc<Self>,
-        how: How,
-        ended: Result<Ended, Option<Fault>>,
-        after: &mut After,
-    ) {
+    pub(super) fn report_end(self: &Arc<Self>, how: How, ended: Outcome, after: &mut After) {
         let lease = Arc::clone(self);
-        after.report(move || lease.in_span(|| tell_end(&lease, how, &ended)));
+        after.report(move || lease.span.in_scope(|| tell_end(&lease, how, &ended)));
     }
 }
 
-fn tell_end(lease: &Lease, how: How, ended: &Result<Ended, Option<Fault>>) {
-    lease.meter().record(Measure::HoldEnds(lease.held_for()));
+fn tell_end(lease: &Lease, how: How, ended: &Outcome) {
+    lease.meter.record(Measure::HoldEnds(lease.held_for()));
     let released = |how: &str| lease.report(|hold| trace::released(hold, how, None));
     match ended {
         Ok(Ended::Released) => released("released"),
         Ok(Ended::HandedOver) => {
-            lease.meter().record(Measure::HandedOver);
+            lease.meter.record(Measure::HandedOver);
             released("released");
         }
         Ok(Ended::Marked) => released("done"),
         Ok(Ended::Detached) => {}
         Ok(Ended::Lost) => {
-            lease.meter().record(Measure::Lost(LossReason::Gone));
+            lease.meter.record(Measure::Lost(LossReason::Gone));
             lease.report(|hold| trace::lost(hold, LossReason::Gone));
         }
         Err(fault) => {
             let error = fault.as_ref().map(error_of);
-            let error = error.unwrap_or_else(|| LockError::no_reply(how.as_str(), lease.options().expiry));
+            let error =
+                error.unwrap_or_else(|| LockError::no_reply(how.as_str(), lease.about.options.expiry));
             trace::release_failed(how.as_str(), lease.keys().len(), lease.name(), &error);
             // The work may run again, so that there is no reason to keep others waiting.
             if how == How::Mark && fault.as_ref().is_some_and(|fault| fault.kind.is_lasting()) {

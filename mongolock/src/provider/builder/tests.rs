@@ -1,4 +1,5 @@
 use super::*;
+use crate::LockProvider;
 
 fn refuses(change: impl FnOnce(LockProviderBuilder) -> LockProviderBuilder) -> &'static str {
     match change(LockProviderBuilder::in_memory()).build() {

@@ -5,32 +5,13 @@ use mongodb::options::UpdateModifications;
 
 use crate::{FencingToken, LockError};
 
-/// The default name of the field that stores the token.
-const FIELD: &str = "fencingToken";
-
 #[derive(Debug, Clone)]
 pub(super) struct Fence {
     pub(super) token: FencingToken,
     pub(super) field: String,
 }
 
-/// The result of comparing the token in a document with the holder's token.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// The document has no greater token, and accepts the write.
-    NotLater,
-    /// The document has this greater token of a later holder.
-    Later(FencingToken),
-}
-
 impl Fence {
-    pub(super) fn new(token: FencingToken) -> Self {
-        Self {
-            token,
-            field: FIELD.to_owned(),
-        }
-    }
-
     /// Checks that the field's name can be used.
     pub(super) fn check(&self) -> Result<(), LockError> {
         if self.token == FencingToken::NONE {
@@ -65,13 +46,8 @@ impl Fence {
 
     /// Adds the token to a whole document. The document may have one from an earlier read, if that is not greater.
     pub(super) fn mark(&self, mut document: Document) -> Result<Document, LockError> {
-        match document.get(&self.field) {
-            None | Some(Bson::Null) => {}
-            Some(value) => match self.compare(value) {
-                Some(Seen::NotLater) => {}
-                Some(Seen::Later(seen)) => return Err(self.stale(seen)),
-                None => return Err(self.touched("the document")),
-            },
+        if let Some(value) = document.get(&self.field).filter(|value| **value != Bson::Null) {
+            self.compare(value, || self.touched("the document"))?;
         }
         document.insert(self.field.as_str(), self.token);
         Ok(document)
@@ -105,46 +81,44 @@ impl Fence {
         }
     }
 
-    /// Compares the token in a document with the holder's token.
-    pub(super) fn compare_document(&self, document: &Document) -> Result<Seen, LockError> {
-        let Some(value) = document.get(&self.field) else {
-            return Ok(Seen::NotLater);
-        };
-        self.compare(value).ok_or_else(|| {
+    /// Returns an error for a document with a greater token.
+    pub(super) fn accept(&self, document: &Document) -> Result<(), LockError> {
+        let foreign = |value: &Bson| {
             let id = document.get("_id").unwrap_or(&Bson::Null);
             self.invalid(format!(
                 "the document with the _id {id} has {value} in it, which is not a fencing token"
             ))
-        })
+        };
+        let value = document.get(&self.field);
+        value.map_or(Ok(()), |value| self.compare(value, || foreign(value)))
     }
 
-    /// Compares a stored token with the holder's token; `None` if the value is not a number.
-    fn compare(&self, value: &Bson) -> Option<Seen> {
+    /// Returns an error for a stored token that is greater than the holder's, and this one for a value that is not a number.
+    fn compare(&self, value: &Bson, or_else: impl FnOnce() -> LockError) -> Result<(), LockError> {
         let seen = match value {
             Bson::Int32(seen) => i64::from(*seen),
             Bson::Int64(seen) => *seen,
             // A shell or JavaScript writes doubles. Tokens are below 2^53, which a double represents exactly.
             #[allow(clippy::cast_possible_truncation)]
             Bson::Double(seen) if !seen.is_nan() => seen.ceil() as i64,
-            _ => return None,
+            _ => return Err(or_else()),
         };
-        let seen = FencingToken::from(seen);
-        Some(if seen > self.token {
-            Seen::Later(seen)
-        } else {
-            Seen::NotLater
-        })
+        let (token, seen) = (self.token, FencingToken::from(seen));
+        (seen <= token)
+            .then_some(())
+            .ok_or(LockError::Stale { token, seen })
     }
 
     /// Refuses operators or stages that name the field. The expressions of a pipeline need not be checked, because its
     /// last stage sets the field.
     fn refuse_touching(&self, operators: &Document, what: &str) -> Result<(), LockError> {
+        let is_named = |value: &Bson| value.as_str().is_some_and(|path| self.is_touched_by(path));
         let touching = operators.iter().any(|(operator, operand)| match operand {
-            Bson::Document(fields) => fields.iter().any(|(path, value)| {
-                self.is_touched_by(path) || (operator == "$rename" && self.is_named_by(value))
-            }),
-            Bson::Array(paths) => paths.iter().any(|path| self.is_named_by(path)),
-            path => operator == "$unset" && self.is_named_by(path),
+            Bson::Document(fields) => fields
+                .iter()
+                .any(|(path, value)| self.is_touched_by(path) || (operator == "$rename" && is_named(value))),
+            Bson::Array(paths) => paths.iter().any(is_named),
+            path => operator == "$unset" && is_named(path),
         });
         if touching {
             return Err(self.touched(what));
@@ -152,20 +126,9 @@ impl Fence {
         Ok(())
     }
 
-    fn is_named_by(&self, value: &Bson) -> bool {
-        value.as_str().is_some_and(|path| self.is_touched_by(path))
-    }
-
     fn is_touched_by(&self, path: &str) -> bool {
         let rest = path.strip_prefix(&*self.field);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    }
-
-    pub(super) fn stale(&self, seen: FencingToken) -> LockError {
-        LockError::Stale {
-            token: self.token,
-            seen,
-        }
     }
 
     fn touched(&self, what: &str) -> LockError {
@@ -189,7 +152,10 @@ mod tests {
     use super::*;
 
     fn fence() -> Fence {
-        Fence::new(FencingToken::from(5))
+        Fence {
+            token: FencingToken::from(5),
+            field: "fencingToken".to_owned(),
+        }
     }
 
     fn is_refused<T>(write: Result<T, LockError>) -> bool {

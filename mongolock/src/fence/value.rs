@@ -23,31 +23,24 @@ use crate::{FencingToken, LockError};
 /// ```
 #[derive(Default)]
 pub struct Fenced<T> {
-    state: Mutex<FencedState<T>>,
-}
-
-#[derive(Default)]
-struct FencedState<T> {
-    seen: Option<FencingToken>,
-    value: T,
+    /// With the greatest token that has changed it.
+    value: Mutex<(T, Option<FencingToken>)>,
 }
 
 impl<T> Fenced<T> {
     /// Makes a value without a token, which accepts every token.
     #[must_use]
     pub const fn new(value: T) -> Self {
-        Self::with(value, None)
+        Self {
+            value: Mutex::new((value, None)),
+        }
     }
 
     /// Makes a value that was stored together with the greatest token that had changed it.
     #[must_use]
     pub const fn restored(value: T, seen: FencingToken) -> Self {
-        Self::with(value, Some(seen))
-    }
-
-    const fn with(value: T, seen: Option<FencingToken>) -> Self {
         Self {
-            state: Mutex::new(FencedState { seen, value }),
+            value: Mutex::new((value, Some(seen))),
         }
     }
 
@@ -67,20 +60,20 @@ impl<T> Fenced<T> {
         if token == FencingToken::NONE {
             return Err(LockError::NoFencingToken);
         }
-        let mut state = lock(&self.state);
-        if let Some(seen) = state.seen.filter(|seen| *seen > token) {
+        let (value, last) = &mut *lock(&self.value);
+        if let Some(seen) = last.filter(|seen| *seen > token) {
             return Err(LockError::Stale { token, seen });
         }
-        state.seen = Some(token);
-        Ok(change(&mut state.value))
+        *last = Some(token);
+        Ok(change(value))
     }
 
     /// Reads the value and the greatest token that has changed it, which is `None` if no holder has changed it.
     ///
     /// Other callers block their threads meanwhile, so `look` should be short.
     pub fn read<R>(&self, look: impl FnOnce(&T, Option<FencingToken>) -> R) -> R {
-        let state = lock(&self.state);
-        look(&state.value, state.seen)
+        let (value, seen) = &*lock(&self.value);
+        look(value, *seen)
     }
 }
 

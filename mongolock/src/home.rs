@@ -1,19 +1,22 @@
 //! The thread of a provider that has made its client: nothing in the program's runtimes stops its renewals.
 
 use std::cell::RefCell;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::{io, thread};
+use std::thread;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tracing::level_filters::LevelFilter;
 
+use crate::LockError;
+
 /// The number of events that wait for a slow subscriber. Those beyond it are not reported.
 const MOST_REPORTS: usize = 10_000;
 
 /// Tells the program's subscriber and recorder what has happened.
-pub(super) type Report = Box<dyn FnOnce() + Send>;
+pub(crate) type Report = Box<dyn FnOnce() + Send>;
 
 thread_local! {
     /// On the thread of a provider: what it has to report goes to another thread, which begins with the first report.
@@ -30,8 +33,12 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    pub(crate) fn start() -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
+    pub(crate) fn start() -> Result<Self, LockError> {
+        let failed = |error: io::Error| LockError::Mongo(error.into());
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(failed)?;
         let handle = runtime.handle().clone();
         let (ends, ended) = oneshot::channel::<()>();
         let run = move || {
@@ -39,7 +46,8 @@ impl Home {
             // An error says that the other half was dropped.
             let _ = runtime.block_on(ended);
         };
-        thread::Builder::new().name("mongolock".to_owned()).spawn(run)?;
+        let thread = thread::Builder::new().name("mongolock".to_owned());
+        thread.spawn(run).map_err(failed)?;
         Ok(Self { handle, _ends: ends })
     }
 
@@ -48,8 +56,16 @@ impl Home {
     }
 }
 
+/// Whether the caller runs on the thread of a provider, which must not wait.
+pub(crate) fn is_home() -> bool {
+    // A thread that ends may have none any more.
+    REPORTER
+        .try_with(|reporter| reporter.borrow().is_some())
+        .unwrap_or(false)
+}
+
 /// Reports something. The thread of a provider never waits for the program's subscriber: renewals are sent there.
-pub(super) fn tell(report: Report) {
+pub(crate) fn tell(report: Report) {
     let is_silent = LevelFilter::current() == LevelFilter::OFF;
     let here = REPORTER.with_borrow_mut(|reporter| match reporter {
         Some(reporter) if !is_silent => reporter.pass(report),

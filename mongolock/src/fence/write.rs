@@ -4,12 +4,10 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 
-use mongodb::bson::Document;
+use mongodb::ClientSession;
 use mongodb::options::{ReplaceOptions, UpdateOptions};
-use mongodb::{ClientSession, Collection};
 
-use super::fence::Fence;
-use super::prepared::{PreparedWrite, Write};
+use super::kinds::{PreparedWrite, Write};
 use crate::{LockError, task};
 
 /// A fenced write with the driver's options `O`, which is sent when it is awaited; made by
@@ -56,49 +54,47 @@ use crate::{LockError, task};
 /// Outside a tokio runtime.
 #[must_use = "nothing is written before the write is awaited"]
 pub struct FencedWrite<'a, O: Write> {
-    options: O,
-    documents: Collection<Document>,
-    fence: Fence,
-    query: Document,
-    change: Result<O::Change, LockError>,
-    session: Option<&'a mut ClientSession>,
-}
-
-impl<O: Write> FencedWrite<'static, O> {
-    pub(super) fn new(
-        documents: &Collection<Document>,
-        fence: &Fence,
-        query: Document,
-        change: Result<O::Change, LockError>,
-    ) -> Self {
-        Self {
-            options: O::default(),
-            documents: documents.clone(),
-            fence: fence.clone(),
-            query,
-            change,
-            session: None,
-        }
-    }
-
-    /// Makes the write in this session, and in its transaction if it has one.
-    pub fn session<'s>(self, session: impl Into<&'s mut ClientSession>) -> FencedWrite<'s, O> {
-        FencedWrite {
-            options: self.options,
-            documents: self.documents,
-            fence: self.fence,
-            query: self.query,
-            change: self.change,
-            session: Some(session.into()),
-        }
-    }
+    pub(super) prepared: Result<PreparedWrite<O>, LockError>,
+    pub(super) session: Option<&'a mut ClientSession>,
 }
 
 impl<O: Write> FencedWrite<'_, O> {
+    /// Makes the write in this session, and in its transaction if it has one.
+    pub fn session<'s>(self, session: impl Into<&'s mut ClientSession>) -> FencedWrite<'s, O> {
+        FencedWrite {
+            prepared: self.prepared,
+            session: Some(session.into()),
+        }
+    }
+
     /// Sets all options, which are those of the driver, instead of those that were set before.
     pub fn with_options(mut self, options: impl Into<Option<O>>) -> Self {
-        self.options = options.into().unwrap_or_default();
+        if let Ok(prepared) = &mut self.prepared {
+            prepared.options = options.into().unwrap_or_default();
+        }
         self
+    }
+
+    fn set_upsert(mut self, upsert: bool) -> Self {
+        let prepared = self.prepared.as_mut().ok();
+        if let Some(option) = prepared.and_then(|write| write.options.upsert()) {
+            *option = Some(upsert);
+        }
+        self
+    }
+}
+
+impl FencedWrite<'_, UpdateOptions> {
+    /// Inserts a document if none matches the query.
+    pub fn upsert(self, upsert: bool) -> Self {
+        self.set_upsert(upsert)
+    }
+}
+
+impl FencedWrite<'_, ReplaceOptions> {
+    /// Inserts the document if none matches the query.
+    pub fn upsert(self, upsert: bool) -> Self {
+        self.set_upsert(upsert)
     }
 }
 
@@ -107,52 +103,24 @@ impl<'a, O: Write> IntoFuture for FencedWrite<'a, O> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let checked = self.fence.check();
-        let prepared = checked.and(self.change).map(|change| PreparedWrite {
-            options: self.options,
-            documents: self.documents,
-            fence: self.fence,
-            query: self.query,
-            change,
-        });
-        match self.session {
-            None => {
-                Box::pin(async { task::run_to_end(task::with_reply_limit(O::make(prepared?, None))).await })
-            }
-            Some(session) => Box::pin(async { O::make(prepared?, Some(session)).await }),
+        let Self { prepared, session } = self;
+        match session {
+            None => Box::pin(async { task::start(task::with_reply_limit(prepared?.make(None))).await }),
+            Some(session) => Box::pin(async { prepared?.make(Some(session)).await }),
         }
     }
 }
 
 impl<O: Write> fmt::Debug for FencedWrite<'_, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FencedWrite")
-            .field("collection", &self.documents.namespace())
-            .field("fence", &self.fence)
-            .finish_non_exhaustive()
+        f.debug_struct("FencedWrite").finish_non_exhaustive()
     }
 }
-
-macro_rules! upserts {
-    ($($options:ty),+) => {
-        $(
-            impl FencedWrite<'_, $options> {
-                /// Inserts a document if none matches the query.
-                pub fn upsert(mut self, upsert: bool) -> Self {
-                    self.options.upsert = Some(upsert);
-                    self
-                }
-            }
-        )+
-    };
-}
-
-upserts! { UpdateOptions, ReplaceOptions }
 
 #[cfg(test)]
 mod tests {
     use mongodb::Client;
-    use mongodb::bson::doc;
+    use mongodb::bson::{Document, doc};
     use tokio::time::Instant;
 
     use super::*;

@@ -1,10 +1,8 @@
 //! Fenced writes to MongoDB: a document rejects the writes of a stale holder.
 
-mod concern;
 mod encode;
-mod fence;
-mod options;
-mod prepared;
+mod field;
+mod kinds;
 mod send;
 mod value;
 mod write;
@@ -14,13 +12,16 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use mongodb::Collection;
-use mongodb::bson::Document;
-use mongodb::options::{DeleteOptions, InsertOneOptions, ReplaceOptions, UpdateModifications, UpdateOptions};
+use mongodb::bson::{Document, doc};
+use mongodb::options::{
+    CollectionOptions, DeleteOptions, InsertOneOptions, ReplaceOptions, UpdateModifications, UpdateOptions,
+    WriteConcern,
+};
 use serde::Serialize;
 
 use crate::{FencingToken, LockError};
-use fence::Fence;
-use prepared::Write;
+use field::Fence;
+use kinds::{PreparedWrite, Write};
 pub use value::Fenced;
 pub use write::FencedWrite;
 
@@ -48,8 +49,11 @@ pub trait FencedExt<T: Send + Sync> {
 impl<T: Send + Sync> FencedExt<T> for Collection<T> {
     fn fenced(&self, token: FencingToken) -> FencedCollection<T> {
         FencedCollection {
-            documents: concern::with_majority(self),
-            fence: Fence::new(token),
+            documents: with_majority(self),
+            fence: Fence {
+                token,
+                field: "fencingToken".to_owned(),
+            },
             written: PhantomData,
         }
     }
@@ -119,7 +123,8 @@ impl<T: Send + Sync> FencedCollection<T> {
         T: Serialize,
     {
         let document = encode::document(document.borrow()).and_then(|new| self.fence.mark(new));
-        self.write(Document::new(), document)
+        let id = document.as_ref().ok().and_then(|new| new.get("_id"));
+        self.write(id.map(|id| doc! { "_id": id }).unwrap_or_default(), document)
     }
 
     /// Updates a document with update operators or a pipeline. The result is an
@@ -157,8 +162,36 @@ impl<T: Send + Sync> FencedCollection<T> {
         query: Document,
         change: Result<O::Change, LockError>,
     ) -> FencedWrite<'static, O> {
-        FencedWrite::new(&self.documents, &self.fence, query, change)
+        let prepared = self.fence.check().and(change).map(|change| PreparedWrite {
+            options: O::default(),
+            documents: self.documents.clone(),
+            fence: self.fence.clone(),
+            query,
+            change,
+        });
+        FencedWrite {
+            prepared,
+            session: None,
+        }
     }
+}
+
+/// The same collection with majority write concern: a write that fewer members have can be rolled back after a
+/// failover, together with its token. The concern is a default of the collection, so that the driver prefers the write
+/// concern of a call, and sends none with the statements of a transaction.
+fn with_majority<T: Send + Sync>(collection: &Collection<T>) -> Collection<Document> {
+    let mut options = CollectionOptions::default();
+    options.selection_criteria = collection.selection_criteria().cloned();
+    options.read_concern = collection.read_concern().cloned();
+    // With the time limit of the collection's own write concern, and with its `journal` if that is `true`.
+    let own = collection.write_concern();
+    let mut concern = WriteConcern::majority();
+    concern.w_timeout = own.and_then(|own| own.w_timeout);
+    concern.journal = own.and_then(|own| own.journal).filter(|journal| *journal);
+    options.write_concern = Some(concern);
+    let namespace = collection.namespace();
+    let database = collection.client().database(&namespace.db);
+    database.collection_with_options(&namespace.coll, options)
 }
 
 impl<T> Clone for FencedCollection<T> {
@@ -173,9 +206,6 @@ impl<T> Clone for FencedCollection<T> {
 
 impl<T> fmt::Debug for FencedCollection<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FencedCollection")
-            .field("collection", &self.documents.namespace())
-            .field("fence", &self.fence)
-            .finish_non_exhaustive()
+        f.debug_struct("FencedCollection").finish_non_exhaustive()
     }
 }

@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout};
 
-use super::LockProvider;
 use crate::backoff::Backoff;
 use crate::context::LockContext;
-use crate::engine::repeated;
-use crate::engine::{Call, Hold};
+use crate::core::Wanted;
+use crate::engine::{About, Call, Hold, Wish};
 use crate::handle::invalid;
-use crate::options::{Options, check_ttl};
-use crate::store::Store;
-use crate::{LeaseHandle, LockError, LockGuard, Permit, trace};
+use crate::options::{OnBusy, Options, check_ttl};
+use crate::store::refusals::Refusals;
+use crate::store::{Store, millis};
+use crate::timing::{MARK_OVERDUE, RELEASE_REPLY_LIMIT};
+use crate::{LeaseHandle, LockError, LockGuard, LockProvider, Permit, task, trace};
 
 /// How often a command that has not found its lease is sent again.
 const MOST_QUESTIONS: u32 = 5;
@@ -106,15 +107,30 @@ impl LockProvider {
     }
 
     async fn resumed(&self, handle: &LeaseHandle) -> Result<Hold, LockError> {
-        handle.check_home(&self.engine.store.home())?;
+        handle.check_home(&self.engine().store.home())?;
         let options = Arc::new(Options {
             min_hold: handle.min_hold(),
             has_own_min_hold: true,
             once: handle.once(),
             ..Options::clone(self.options())
         });
-        let is_inside_hold = LockContext::is_inside_hold(&self.engine);
-        Call::resumption(&self.engine, options, is_inside_hold, handle)?.await?
+        let about = About {
+            names: handle.ids().iter().cloned().collect(),
+            title: handle.title(),
+            template: None,
+            options,
+            resumes: Some(handle.fencing_token()),
+        };
+        let lease = |name: &Arc<str>| (Arc::clone(name), Arc::clone(handle.lock_id()));
+        let leases = handle.ids().iter().map(lease).collect();
+        let wish = Wish {
+            about,
+            wanted: Wanted::Leases(leases, millis(handle.ttl())),
+            owner: handle.owner(),
+            is_inside_hold: LockContext::is_inside_hold(self.engine()),
+            on_busy: OnBusy::TryOnce,
+        };
+        Call::begin(self.engine(), wish)?.await
     }
 
     /// Has a detached lease last for this time from now on (100 ms to 7 days, in whole milliseconds), and returns its new end
@@ -194,8 +210,9 @@ impl LockProvider {
         Ok(was_held || is_repetition)
     }
 
-    /// Sends a command until it has a reply, and again if it has not found a lease that a call of this provider has resumed which was
-    /// given up: its request may be on its way.
+    /// Sends a command until it has a reply, for [`RELEASE_REPLY_LIMIT`] at most; and whether a copy before it may have taken effect. It
+    /// is sent again if it has not found a lease that a call of this provider has resumed which was given up: the request of that call
+    /// may be on its way.
     async fn ask<T: Send + 'static, F>(
         &self,
         handle: &LeaseHandle,
@@ -206,17 +223,30 @@ impl LockProvider {
     where
         F: Future<Output = Result<T, LockError>> + Send + 'static,
     {
-        handle.check_home(&self.engine.store.home())?;
-        let send = || command(Arc::clone(&self.engine.store), handle.clone());
-        let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_millis(200));
-        for _ in 0..MOST_QUESTIONS {
-            let is_given_back = self.engine.gives_back(handle.lock_id());
-            let reply = repeated::reply(&self.engine.store, &send, request).await?;
-            if has_found(&reply.0) || !is_given_back {
-                return Ok(reply);
+        let (store, begun) = (&self.engine().store, Instant::now());
+        handle.check_home(&store.home())?;
+        let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
+        let (mut refusals, mut is_repetition, mut questions) = (Refusals::default(), false, MOST_QUESTIONS);
+        loop {
+            let may_come_back = questions > 0 && self.engine().gives_back(handle.lock_id());
+            // Its task goes on without the caller.
+            let sent = task::start(command(Arc::clone(store), handle.clone()));
+            let error = match timeout(MARK_OVERDUE, sent).await {
+                Ok(Ok(reply)) if has_found(&reply) || !may_come_back => return Ok((reply, is_repetition)),
+                Ok(Ok(_)) => None,
+                Ok(Err(error)) => Some(error),
+                Err(_) => Some(store.no_reply(request, begun.elapsed())),
+            };
+            if let Some(error) = error {
+                is_repetition |= error.may_be_applied();
+                let is_last = begun.elapsed() >= RELEASE_REPLY_LIMIT;
+                if is_last || refusals.end(Instant::now(), &error) || error.is_closed() {
+                    return Err(error);
+                }
+            } else {
+                questions -= 1;
             }
             sleep(backoff.next()).await;
         }
-        repeated::reply(&self.engine.store, &send, request).await
     }
 }

@@ -1,11 +1,12 @@
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use crate::duration::{as_optional_seconds, as_seconds};
+use crate::duration::as_seconds;
 use crate::engine::{Engine, Lease};
-use crate::{FencingToken, IndexState, LockError, permit_id};
+use crate::{FencingToken, IndexState, LockError, LockProvider, permit_id};
 
 /// The state of a provider and of its connection to MongoDB; returned by
 /// [`LockProvider::health`](crate::LockProvider::health).
@@ -40,15 +41,15 @@ pub struct Health {
     pub error: Option<LockError>,
     /// For how long MongoDB has rejected commands of this provider for overload (error code 462, or the label
     /// `SystemOverloadedError`); `None` if it has rejected none in the last 10 s. Leases are renewed before anything else then.
-    #[serde(serialize_with = "as_optional_seconds")]
+    #[serde(serialize_with = "as_seconds")]
     pub overloaded_since: Option<Duration>,
     /// How long ago a renewal was last confirmed; `None` if this provider has not renewed a lease yet. A lease is first
     /// renewed one `renew_interval` after its acquisition.
-    #[serde(serialize_with = "as_optional_seconds")]
+    #[serde(serialize_with = "as_seconds")]
     pub last_renewal: Option<Duration>,
     /// The shortest time until a lease of this provider ends if it is not renewed again; `None` if it holds no lock.
     /// Below two thirds of the `expiry`, a renewal is overdue.
-    #[serde(serialize_with = "as_optional_seconds")]
+    #[serde(serialize_with = "as_seconds")]
     pub smallest_remaining: Option<Duration>,
     /// How waiters learn of releases in other processes.
     pub wake_up: WakeUp,
@@ -101,64 +102,132 @@ pub struct HeldInfo {
     pub remaining: Duration,
 }
 
-pub(super) async fn health(engine: &Engine) -> Health {
-    let reply = engine.probe.finds_primary().await;
-    let leases = engine.held();
-    Health {
-        is_reachable: reply.is_ok(),
-        has_primary: *reply.as_ref().unwrap_or(&false),
-        error: reply
-            .err()
-            .or_else(|| engine.store.refusal())
-            .or_else(|| engine.store.refused_release()),
-        overloaded_since: engine.store.overloaded_for(),
-        last_renewal: engine.last_renewal(),
-        smallest_remaining: leases.iter().map(|lease| lease.remaining()).min(),
-        wake_up: wake_up(engine),
-        index: engine.index_task.state(),
-        held: leases.iter().map(|lease| lease.keys().len()).sum(),
-        waiting: engine.waiting(),
-        is_shut_down: engine.refuses(false),
+impl LockProvider {
+    /// The state of this provider and of its connection to MongoDB, for a status page or a log.
+    ///
+    /// It sends one `hello` command, which needs no privilege, and returns within 2 s even if no server replies. Calls at
+    /// the same time share the command. If the server has refused the last acquire or renewal, it asks for an internal
+    /// lock as well. [`is_ready`](Self::is_ready) is cheaper, for the probes of a load balancer.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let _guard = provider.lock("report:1").await?;
+    /// let health = provider.health().await;
+    /// assert!(health.has_primary && health.held == 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn health(&self) -> Health {
+        let engine = self.engine();
+        let reply = engine.probe.finds_primary().await;
+        let leases = engine.held();
+        Health {
+            is_reachable: reply.is_ok(),
+            has_primary: *reply.as_ref().unwrap_or(&false),
+            error: reply
+                .err()
+                .or_else(|| engine.store.refusal())
+                .or_else(|| engine.store.refused_release()),
+            overloaded_since: engine.store.overloaded_for(),
+            last_renewal: engine.last_renewal(),
+            smallest_remaining: leases.iter().map(|lease| lease.remaining()).min(),
+            wake_up: wake_up(engine),
+            index: engine.index_task.state(),
+            held: leases.iter().map(|lease| lease.keys().len()).sum(),
+            waiting: engine.waiting.load(Relaxed),
+            is_shut_down: engine.refuses(false),
+        }
+    }
+
+    /// Whether locks can be acquired at present: no shutdown has begun, and MongoDB has confirmed a write of this provider
+    /// within the last `renew_interval`, or a primary replies to a `hello` command within 2 s. It is `false` if the server
+    /// has refused the last acquire or renewal (error codes 13 and 18): a right is missing, or the password is wrong.
+    ///
+    /// It sends nothing while the provider is in use. After a refusal it asks the server for an internal lock each time,
+    /// so that a provider whose rights are granted later becomes ready without a call. For a readiness probe; the guide's page on
+    /// [production](crate::guide::production#health-checks-and-alarms) says when to use one, and why never for liveness.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// assert!(provider.is_ready().await);
+    /// provider.shutdown().await;
+    /// assert!(!provider.is_ready().await);
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn is_ready(&self) -> bool {
+        let engine = self.engine();
+        if engine.refuses(false) {
+            return false;
+        }
+        let interval = engine.config.options.renew_interval();
+        let confirmed = engine.store.last_confirmed();
+        let is_accepted = || engine.store.refusal().is_none();
+        is_accepted() && confirmed.is_some_and(|at| at.elapsed() < interval)
+            || matches!(engine.probe.finds_primary().await, Ok(true)) && is_accepted()
+    }
+
+    /// The locks that this provider holds in this process, in the order of their names. Nothing is sent;
+    /// [`LockAdmin::list`](crate::LockAdmin::list) returns those of all processes.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let guard = provider.lock("report:1").await?;
+    /// let held = provider.held();
+    /// assert_eq!(held[0].name, "report:1");
+    /// assert_eq!(held[0].fencing_token, guard.fencing_token());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn held(&self) -> Vec<HeldInfo> {
+        let engine = self.engine();
+        let leases = engine.held();
+        let of_lease = |lease: &Arc<Lease>| {
+            let info = |(id, fencing_token): (&Arc<str>, _)| HeldInfo {
+                name: permit_id::shown(id).to_owned(),
+                permit: permit_id::number(id),
+                fencing_token,
+                held_for: lease.held_for(),
+                remaining: lease.remaining(),
+            };
+            lease.tokens().map(info).collect::<Vec<_>>()
+        };
+        let mut held: Vec<HeldInfo> = leases.iter().flat_map(of_lease).collect();
+        held.sort_by(|one, other| one.name.cmp(&other.name));
+        held
     }
 }
 
 fn wake_up(engine: &Engine) -> WakeUp {
-    if engine.waiting() == 0 {
+    if engine.waiting.load(Relaxed) == 0 {
         WakeUp::Idle
     } else if engine.is_listening() {
         WakeUp::Stream
     } else {
         WakeUp::Polling
     }
-}
-
-pub(super) async fn is_ready(engine: &Engine) -> bool {
-    if engine.refuses(false) {
-        return false;
-    }
-    let interval = engine.config.options.renew_interval();
-    let confirmed = engine.store.last_confirmed();
-    let is_accepted = || engine.store.refusal().is_none();
-    is_accepted() && confirmed.is_some_and(|at| at.elapsed() < interval)
-        || matches!(engine.probe.finds_primary().await, Ok(true)) && is_accepted()
-}
-
-/// The locks that the provider holds, in the order of their names.
-pub(super) fn held(engine: &Engine) -> Vec<HeldInfo> {
-    let leases = engine.held();
-    let of_lease = |lease: &Arc<Lease>| {
-        let info = |(id, fencing_token): (&Arc<str>, _)| HeldInfo {
-            name: permit_id::shown(id).to_owned(),
-            permit: permit_id::number(id),
-            fencing_token,
-            held_for: lease.held_for(),
-            remaining: lease.remaining(),
-        };
-        lease.tokens().map(info).collect::<Vec<_>>()
-    };
-    let mut held: Vec<HeldInfo> = leases.iter().flat_map(of_lease).collect();
-    held.sort_by(|one, other| one.name.cmp(&other.name));
-    held
 }
 
 #[expect(clippy::ref_option, reason = "serde passes a reference")]

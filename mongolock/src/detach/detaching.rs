@@ -1,0 +1,172 @@
+use std::fmt;
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::handle::{Detached, secret};
+use crate::options::{check_owner, check_ttl};
+use crate::{LeaseHandle, LockError, LockGuard, Permit};
+
+/// A hold that is detached when this is awaited; made by [`LockGuard::detach`] and [`Permit::detach`](crate::Permit::detach).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mongolock::LockError> {
+/// # let provider = mongolock::LockProvider::in_memory();
+/// let guard = provider.lock("document:42").await?;
+/// let detaching = guard.detach(Duration::from_secs(30 * 60)).owner("session:8c0f");
+/// let stored = detaching.handle(); // Stored first, so that a crash in the next step loses nothing.
+/// let handle = detaching.await?;
+/// assert_eq!(handle, stored);
+/// assert_eq!(provider.admin().release_owner("session:8c0f").await?, 1);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is detached before it is awaited, and dropping it releases the lock"]
+pub struct Detach {
+    guard: LockGuard,
+    ttl: Duration,
+    /// The owner of the detached lease; `None` is the present one.
+    owner: Option<String>,
+    handle: OnceLock<LeaseHandle>,
+}
+
+impl LockGuard {
+    /// Detaches the hold: the lease then lasts for this time (100 ms to 7 days, in whole milliseconds) without this process, and
+    /// a program that has the [handle](crate::LeaseHandle) can [resume](crate::LockProvider::resume),
+    /// [extend](crate::LockProvider::extend) or [release](crate::LockProvider::release) it in any process. Await the result.
+    ///
+    /// Use it where one piece of work spans several requests or programs, such as a document that a user edits in a browser. The
+    /// guide's page on [web services](crate::guide::web_service#editing-sessions) shows it.
+    ///
+    /// The time counts from the server's clock at the request. It may be shorter than the rest of the present lease, and longer
+    /// than `max_hold`; a [`min_hold`](crate::DistributedLock::min_hold) is kept. For this process the hold ends as at a release:
+    /// its contexts report the loss, and the next caller of this process that waits for the lock asks the server. Nothing is
+    /// handed over.
+    ///
+    /// It is one command. For a set a query follows if not all locks were found as they should be.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let guard = provider.lock("document:42").await?;
+    /// let handle = guard.detach(Duration::from_secs(30 * 60)).await?;
+    /// assert!(provider.lock("document:42").try_acquire().await?.is_none(), "the lock is held");
+    /// assert!(provider.release(&handle).await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`LockError::InvalidOption`] if the time or the [owner](crate::Detach::owner) breaks a rule: the lock is released in the
+    ///   background.
+    /// - [`LockError::Lost`] if the lock was lost before. It is also the error if a reply was lost, and another process has resumed the
+    ///   lease with a handle that was stored first.
+    /// - [`LockError::Mongo`] if MongoDB did not confirm the request while the lease lasted, which is renewed meanwhile as by
+    ///   [`done`](Self::done), or refused it for good. The error says for how long the lock stays taken. The lock is then released in
+    ///   the background, under the id of the handle as well. [`LockError::CorruptDocument`] if the document of a lock cannot be read.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future releases the lock: before it was polled as dropping the guard does, and after that under the id of the
+    /// handle as well, also if the handle was stored before. A handler of requests that can be cancelled detaches in a task of
+    /// its own.
+    ///
+    /// # Panics
+    ///
+    /// When it is polled outside a tokio runtime with time enabled. The lock is then released in the background.
+    pub fn detach(self, ttl: Duration) -> Detach {
+        Detach {
+            guard: self,
+            ttl,
+            owner: None,
+            handle: OnceLock::new(),
+        }
+    }
+}
+
+impl Permit {
+    /// Detaches the permit, as [`LockGuard::detach`] does; [`resume_permit`](crate::LockProvider::resume_permit) takes its handle.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LockGuard::detach`], when it is awaited.
+    ///
+    /// # Cancel safety
+    ///
+    /// That of [`LockGuard::detach`].
+    pub fn detach(self, ttl: Duration) -> Detach {
+        self.0.detach(ttl)
+    }
+}
+
+impl Detach {
+    /// Sets the owner of the detached lease, for operators and for
+    /// [`release_owner`](crate::LockAdmin::release_owner): 1 to 256 bytes without control characters, which do not begin with
+    /// `done:`. By default it is the present owner of the lease.
+    ///
+    /// It stays the owner when another process resumes the lease and detaches it again: a session that ends can release all that
+    /// it has, also what is being saved at that moment. Another owner makes another [`handle`](Self::handle).
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.owner = Some(owner.into());
+        self.handle = OnceLock::new();
+        self
+    }
+
+    /// The handle that awaiting this returns, to be stored before. Until then it is that of a lease which does not exist:
+    /// [`resume`](crate::LockProvider::resume) returns [`LockError::Lost`].
+    #[must_use]
+    pub fn handle(&self) -> LeaseHandle {
+        self.handle.get_or_init(|| self.new_handle()).clone()
+    }
+
+    fn new_handle(&self) -> LeaseHandle {
+        let lease = self.guard.lease();
+        LeaseHandle::new(Detached {
+            home: lease.engine.store.home(),
+            ids: lease.tokens().map(|(id, _)| Arc::clone(id)).collect(),
+            title: lease.about.title,
+            owner: self.owner.as_deref().unwrap_or(lease.owner()).to_owned(),
+            tokens: lease.tokens().map(|(_, token)| token).collect(),
+            ttl: self.ttl,
+            min_hold: lease.about.options.min_hold,
+            once: lease.about.options.once,
+            secret: secret(),
+        })
+    }
+
+    async fn detach(mut self) -> Result<LeaseHandle, LockError> {
+        check_ttl(self.ttl)?;
+        self.owner.as_deref().map_or(Ok(()), check_owner)?;
+        let handle = self.handle();
+        self.guard.hold.detach(&handle).await?;
+        Ok(handle)
+    }
+}
+
+/// Detaches the lease. See [`LockGuard::detach`].
+impl IntoFuture for Detach {
+    type Output = Result<LeaseHandle, LockError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.detach())
+    }
+}
+
+impl fmt::Debug for Detach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Detach")
+            .field("guard", &self.guard)
+            .field("ttl", &self.ttl)
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
+    }
+}

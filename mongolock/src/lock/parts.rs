@@ -1,0 +1,96 @@
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::LockKind;
+use crate::context::{LockContext, View};
+use crate::engine::{Engine, Lease};
+use crate::name::RenderedName;
+use crate::options::OnBusy;
+use crate::{FencingToken, LockError};
+
+/// What a call of a set joins, and what it has to acquire.
+pub(super) struct Parts {
+    /// The enclosing calls that hold names of the set, each once, in one order for all callers.
+    outer: Vec<LockContext>,
+    /// For each name the lease that is joined.
+    joined: Vec<Option<Arc<Lease>>>,
+    /// The other names.
+    pub(super) rest: Vec<RenderedName>,
+}
+
+impl Parts {
+    /// `None` if the call joins nothing.
+    pub(super) fn of<K: LockKind>(engine: &Arc<Engine>, kind: &K) -> Option<Self> {
+        LockContext::current()?;
+        let (mut outer, mut joined, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+        for name in kind.names() {
+            let (context, lease) = K::enclosing(engine, name.text()).unzip();
+            if context.is_none() {
+                rest.push(name.clone());
+            }
+            outer.extend(context);
+            joined.push(lease);
+        }
+        outer.sort_unstable_by_key(LockContext::level_id);
+        outer.dedup_by_key(|outer| outer.level_id());
+        (!outer.is_empty()).then_some(Self { outer, joined, rest })
+    }
+
+    /// The leases that are joined.
+    pub(super) fn leases(&self) -> impl Iterator<Item = &Arc<Lease>> + Clone {
+        self.joined.iter().flatten()
+    }
+
+    pub(super) fn ensure_held(&self) -> Result<(), LockError> {
+        self.leases().try_for_each(|lease| lease.ensure_held())
+    }
+
+    /// The inner turns of the enclosing calls: calls that join one of their leases run one at a time, whichever of its names they need.
+    /// Without waiting, an occupied turn is an error.
+    pub(super) async fn turns(&self, on_busy: OnBusy) -> Result<Vec<OwnedSemaphorePermit>, LockError> {
+        let mut turns = Vec::with_capacity(self.outer.len());
+        for outer in &self.outer {
+            let inner_calls = outer.inner_calls();
+            let turn = match on_busy {
+                OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
+                OnBusy::Wait => tokio::select! {
+                    biased;
+                    turn = inner_calls.acquire_owned() => turn.ok(),
+                    () = Lease::until_one_over(self.leases()) => None,
+                },
+            };
+            // A hold may have ended during the wait for another inner call.
+            self.ensure_held()?;
+            turns.push(turn.ok_or_else(|| outer.busy_error())?);
+        }
+        Ok(turns)
+    }
+
+    /// The context of a call that has joined holds, with the lease of the other names if there are any.
+    pub(super) fn context<K: LockKind>(&self, kind: &K, own: Option<&Arc<Lease>>) -> LockContext {
+        let mut leases: Vec<Arc<Lease>> = Vec::new();
+        let mut tokens: Vec<(Arc<str>, FencingToken)> = Vec::new();
+        for (name, joined) in kind.names().iter().zip(&self.joined) {
+            let Some(lease) = joined.as_ref().or(own) else {
+                continue;
+            };
+            // A permit has an id of its own.
+            let (id, token) = match lease.token_of(name.text()) {
+                Some(token) => (name.text(), token),
+                None => (&lease.key().name, lease.token()),
+            };
+            tokens.push((Arc::clone(id), token));
+            if !leases.iter().any(|known| Arc::ptr_eq(known, lease)) {
+                leases.push(Arc::clone(lease));
+            }
+        }
+        let title = kind.title();
+        let template = kind.names()[title].template();
+        LockContext::new(
+            leases.into_iter().collect(),
+            template,
+            Some(View { tokens, title }),
+        )
+    }
+}

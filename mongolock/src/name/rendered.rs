@@ -1,0 +1,107 @@
+//! A name that is rendered, and the rules for names.
+
+use std::sync::Arc;
+
+use crate::LockError;
+
+/// The greatest length of a name in bytes: the name is an `_id` and stands in an index, and a longer one is almost
+/// certainly a mistake.
+pub(crate) const MAX_BYTES: usize = 1024;
+
+/// A lock's name as it was rendered, and why it could not be rendered as a whole. It is checked when the lock is
+/// acquired.
+#[derive(Debug, Clone)]
+pub(crate) struct RenderedName {
+    pub(super) text: Arc<str>,
+    /// The flaw is on the heap, because almost no name has one and every lock contains this value.
+    pub(super) flaw: Option<Box<Flaw>>,
+    pub(super) template: Option<&'static str>,
+}
+
+/// Why a name could not be rendered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// The text was cut at [`MAX_BYTES`]. What was kept can be shorter than that, because a character is never cut.
+    TooLong,
+    /// The `Display` of the name, or of a placeholder of it, has returned an error.
+    DisplayFailed(Option<&'static str>),
+    /// The value of this placeholder is empty.
+    Empty(&'static str),
+}
+
+impl RenderedName {
+    /// The rendered text; only the beginning of a name that is too long.
+    pub(crate) fn text(&self) -> &Arc<str> {
+        &self.text
+    }
+
+    /// The template that describes the name.
+    pub(crate) fn template(&self) -> Option<&'static str> {
+        self.template
+    }
+
+    /// The name with this template if it has none.
+    pub(crate) fn or_template(self, template: &'static str) -> Self {
+        let template = self.template.or(Some(template));
+        Self { template, ..self }
+    }
+
+    /// Checks the name against the rules for names.
+    pub(crate) fn check(&self) -> Result<(), LockError> {
+        let reason = self
+            .flaw
+            .as_deref()
+            .map(|flaw| flaw.reason())
+            .or_else(|| broken_rule(&self.text));
+        reason.map_or(Ok(()), |reason| Err(invalid(&self.text, reason)))
+    }
+}
+
+impl Flaw {
+    pub(super) fn reason(self) -> String {
+        match self {
+            Self::TooLong => format!("it is longer than {MAX_BYTES} bytes"),
+            Self::DisplayFailed(None) => "its `Display` returned an error".to_owned(),
+            Self::DisplayFailed(Some(placeholder)) => {
+                format!("`<{placeholder}>` cannot be rendered: its `Display` returned an error")
+            }
+            Self::Empty(placeholder) => format!(
+                "`<{placeholder}>` rendered to an empty string, with which different values would share one lock"
+            ),
+        }
+    }
+}
+
+fn broken_rule(name: &str) -> Option<String> {
+    if name.is_empty() {
+        return Some("it is empty".into());
+    }
+    if let Some(control) = name.chars().find(|c| c.is_control()) {
+        return Some(format!("it contains the control character {control:?}"));
+    }
+    let blank_end = match (
+        name.starts_with(char::is_whitespace),
+        name.ends_with(char::is_whitespace),
+    ) {
+        (true, _) => "begins",
+        (false, true) => "ends",
+        (false, false) => return None,
+    };
+    Some(format!("it {blank_end} with white space"))
+}
+
+pub(super) fn invalid(name: &str, reason: String) -> LockError {
+    LockError::InvalidName {
+        name: excerpt(name),
+        reason,
+    }
+}
+
+/// The name, shortened for an error message, so that a very long one does not flood a log.
+fn excerpt(name: &str) -> String {
+    const SHOWN: usize = 120;
+    match name.char_indices().nth(SHOWN) {
+        Some((cut, _)) => format!("{}...", &name[..cut]),
+        None => name.to_owned(),
+    }
+}
