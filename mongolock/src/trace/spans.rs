@@ -1,6 +1,5 @@
 //! Every span: names and fields.
 
-use std::fmt;
 use std::time::Duration;
 
 use tracing::field::{Empty, debug};
@@ -19,23 +18,13 @@ pub(crate) fn acquire_span(
     names: &[RenderedName],
     owner: &str,
 ) -> Span {
-    let all = (names.len() > 1).then(|| debug(Texts(names)));
+    let texts = || names.iter().map(RenderedName::text).collect::<Vec<_>>();
+    let all = (names.len() > 1).then(|| debug(texts()));
     span!(
         target: target!(), Level::DEBUG, "mongolock.acquire",
         lock.name = title, lock.names = all, lock.template = template,
         lock.owner = owner, lock.token = Empty, waited_ms = Empty, outcome = Empty, error.type = Empty,
     )
-}
-
-/// The texts of several names, as a list.
-struct Texts<'a>(&'a [RenderedName]);
-
-impl fmt::Debug for Texts<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list()
-            .entries(self.0.iter().map(RenderedName::text))
-            .finish()
-    }
 }
 
 /// How the wait ended; recorded on its span. A call that found the lock busy, or that has failed, has an `error.type`.
