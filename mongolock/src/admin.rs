@@ -1,7 +1,6 @@
 mod events;
 mod force_release;
 mod info_stream;
-mod release_owner;
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,12 +8,11 @@ use std::sync::Arc;
 pub use self::events::{LockEvent, LockEventKind, LockEvents};
 pub use self::force_release::ForceRelease;
 pub use self::info_stream::LockInfoStream;
-pub use self::release_owner::ReleaseOwner;
 use crate::engine::Engine;
 use crate::name;
-use crate::store::IndexState;
+use crate::store::{IndexState, Looked};
 use crate::timing::ADMIN_REPLY_LIMIT;
-use crate::{IntoLockName, LockError, LockFilter, LockInfo, task};
+use crate::{IntoLockName, LockError, LockFilter, LockInfo, task, trace};
 
 /// The operator's interface: lists, reads and releases the locks of all processes that use the same collection. Made by
 /// [`LockProvider::admin`](crate::LockProvider::admin).
@@ -87,7 +85,7 @@ impl LockAdmin {
     ///
     /// The stream reads pages of 1000 locks, each with a query of its own at the server's time of that query. A lock
     /// that meets the filter all the while is returned exactly once. A lock that is used for the first time, or changes
-    /// its state, while the stream is read may be returned or not. In memory all locks are one page.
+    /// its state, while the stream is read may be returned or not.
     ///
     /// See [`LockInfoStream`] for errors, cancel safety and panics.
     ///
@@ -228,8 +226,7 @@ impl LockAdmin {
     /// Releases all locks of an owner by force, as [`force_release`](Self::force_release) does. It is meant for the locks of a
     /// process that is known to have ended.
     ///
-    /// The request is sent when it is awaited, and gives `Result<u64, LockError>`: the number of locks that were released. See
-    /// [`ReleaseOwner`] for errors, cancel safety and panics.
+    /// Returns the number of locks that were released, with those that a minimum hold kept.
     ///
     /// The owner must match exactly. It is the one that [`owner`](crate::LockProviderBuilder::owner) has set, or
     /// `<host>:<process id>`; see [`LockInfo::owner`]. Its minimum holds end as well; locks whose work is done
@@ -249,8 +246,24 @@ impl LockAdmin {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn release_owner(&self, owner: &str) -> ReleaseOwner {
-        ReleaseOwner::new(&self.engine, owner)
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Mongo`] if MongoDB refuses the request, or has not confirmed it within 30 s: none, some or all of
+    /// the locks may then be released. The driver does not repeat these commands by itself, for instance after a
+    /// failover. Repeating the call is safe, and returns the number of the remaining locks.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the request runs to its end in the background, even if the future is dropped. Before that, dropping it
+    /// sends nothing.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn release_owner(&self, owner: &str) -> Result<u64, LockError> {
+        let releasing = release_owner(Arc::clone(&self.engine), owner.to_owned());
+        request("forced release", Box::pin(releasing)).await
     }
 
     /// Checks the TTL index that removes the documents of unused locks, and creates it if it is missing.
@@ -309,6 +322,33 @@ impl LockAdmin {
         let checked = request("check of the TTL index", checking).await;
         checked.unwrap_or_else(|error| IndexState::unknown(&error))
     }
+}
+
+/// The number of locks that are released at the same time.
+const AT_ONCE: usize = 16;
+
+async fn release_owner(engine: Arc<Engine>, owner: String) -> Result<u64, LockError> {
+    let margin = engine.config.options.takeover_margin;
+    let mut stuck = engine.store.stuck(&Looked::Owner(owner.clone()), margin).await?;
+    let (mut count, mut failed) = (0, Ok(()));
+    while !stuck.is_empty() && failed.is_ok() {
+        let some = stuck.drain(..stuck.len().min(AT_ONCE));
+        let releases = some.map(|(name, sight)| {
+            let store = Arc::clone(&engine.store);
+            task::start(async move { store.force_release(&name, sight).await })
+        });
+        for release in releases.collect::<Vec<_>>() {
+            match release.await {
+                Ok(was_released) => count += u64::from(was_released),
+                Err(error) => failed = Err(error),
+            }
+        }
+    }
+    trace::owner_forced(&owner, count);
+    if count > 0 && *engine.owner == owner {
+        engine.renew_now(None);
+    }
+    failed.map(|()| count)
 }
 
 /// Sends a request on a task of its own, so that it runs to its end even if the caller is cancelled.

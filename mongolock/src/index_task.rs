@@ -1,3 +1,5 @@
+//! The background task that checks the TTL index.
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,28 +13,22 @@ use crate::sync::lock;
 use crate::timing::{INDEX_AFTER_END, INDEX_RECHECK, INDEX_RETRY};
 use crate::{LockError, task, trace};
 
-/// What a check has found, and how often the collection had been dropped or renamed before it.
-type Checked = Option<(IndexState, u64)>;
-
-/// The background task that checks the TTL index: once an hour, and when a stream has told that the collection was dropped or
-/// renamed.
+/// The task that checks the index: once an hour, and when a stream has told that the collection was dropped or renamed.
 pub(crate) struct IndexTask {
     store: Arc<Store>,
     retention: Duration,
     task: Mutex<Option<JoinHandle<()>>>,
-    /// How often the collection was dropped or renamed.
-    ends: watch::Sender<u64>,
-    last: Arc<watch::Sender<Checked>>,
+    /// What the last check has found; a stream that tells the end of the collection sets it to `None`.
+    state: watch::Sender<Option<IndexState>>,
 }
 
 impl IndexTask {
     pub(crate) fn new(store: Arc<Store>, retention: Duration) -> Self {
         Self {
-            ends: store.collection_ends(),
+            state: store.index_watch(),
             store,
             retention,
             task: Mutex::new(None),
-            last: Arc::default(),
         }
     }
 
@@ -40,28 +36,23 @@ impl IndexTask {
     pub(crate) fn ensure_running(&self) {
         let mut task = lock(&self.task);
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
-            let (store, retention) = (Arc::clone(&self.store), self.retention);
-            let (ends, last) = (self.ends.clone(), Arc::clone(&self.last));
+            let (store, retention, state) = (Arc::clone(&self.store), self.retention, self.state.clone());
             *task = Some(task::spawn(async move {
-                check_again(|| store.index(retention, true), &ends, &last).await;
+                check_again(|| store.index(retention, true), &state).await;
             }));
         }
     }
 
-    /// The state of the index at the last check of the task; `None` before that, and if the collection was dropped or renamed
-    /// since then.
+    /// The state of the index at the last check; `None` before that, and if the collection was dropped or renamed since then.
     pub(crate) fn state(&self) -> Option<IndexState> {
-        let last = self.last.borrow();
-        let current = last.as_ref().filter(|(_, ends)| ends == &*self.ends.borrow());
-        current.map(|(state, _)| state.clone())
+        self.state.borrow().clone()
     }
 
-    /// Waits until the first check has ended, if one is under way: a process that ends soon after its start makes the index as well.
+    /// Waits until the index is checked, if a task does that: a process that ends soon after its start makes the index as well.
     pub(crate) async fn until_checked(&self) {
         if lock(&self.task).as_ref().is_some_and(|task| !task.is_finished()) {
-            let mut last = self.last.subscribe();
             // The sender lives as long as this.
-            let _ = last.wait_for(Option::is_some).await;
+            let _ = self.state.subscribe().wait_for(Option::is_some).await;
         }
     }
 
@@ -75,28 +66,31 @@ impl IndexTask {
 /// Checks the index again and again, and reports each new state once, so that a missing index does not fill the log.
 async fn check_again<F: Future<Output = Result<IndexState, LockError>>>(
     check: impl Fn() -> F,
-    ends: &watch::Sender<u64>,
-    last: &watch::Sender<Checked>,
+    state: &watch::Sender<Option<IndexState>>,
 ) {
-    let mut ended = ends.subscribe();
+    let mut reported = None;
     loop {
-        let seen = *ended.borrow_and_update();
+        let mut ended = state.subscribe();
         let found = check().await;
         let pause = if found.is_ok() {
             spread(INDEX_RECHECK)
         } else {
             INDEX_RETRY
         };
-        let state = found.unwrap_or_else(|error| IndexState::unknown(&error));
-        let before = last.send_replace(Some((state.clone(), seen)));
-        if before.is_none_or(|(before, _)| before != state) {
-            match &state {
+        let found = found.unwrap_or_else(|error| IndexState::unknown(&error));
+        // What was found before the end of the collection counts no more.
+        if !ended.has_changed().is_ok_and(|has_ended| has_ended) {
+            state.send_replace(Some(found.clone()));
+        }
+        if reported.as_ref() != Some(&found) {
+            match &found {
                 IndexState::Collation { locale } => trace::collation(locale),
-                state => trace::index(*state == IndexState::Ready, state),
+                found => trace::index(*found == IndexState::Ready, found),
             }
+            reported = Some(found);
         }
         // The sender lives as long as this.
-        if timeout(pause, ended.changed()).await.is_ok() {
+        if timeout(pause, ended.wait_for(Option::is_none)).await.is_ok() {
             sleep(INDEX_AFTER_END).await;
         }
     }
@@ -121,7 +115,7 @@ mod tests {
     /// The seconds at which checks begin, up to the end of the plan. The collection is dropped at these seconds.
     async fn checks(plan: &Plan, drops: &[u64]) -> Vec<u64> {
         let (start, checks) = (Instant::now(), Mutex::new(Vec::new()));
-        let (ends, last) = (watch::Sender::new(0), watch::Sender::new(None));
+        let state = watch::Sender::new(None);
         let check = async || {
             let begun = lock(&checks).len();
             let Some((takes, found)) = plan.get(begun) else {
@@ -134,15 +128,12 @@ mod tests {
         let dropping = async {
             for second in drops {
                 sleep_until(start + Duration::from_secs(*second)).await;
-                ends.send_modify(|ends| *ends += 1);
+                state.send_replace(None);
             }
             pending::<()>().await;
         };
         let day = Duration::from_secs(86_400);
-        let _ = timeout(day, async {
-            tokio::join!(check_again(check, &ends, &last), dropping)
-        })
-        .await;
+        let _ = timeout(day, async { tokio::join!(check_again(check, &state), dropping) }).await;
         checks.into_inner().unwrap()
     }
 
@@ -190,7 +181,7 @@ mod tests {
         task.ensure_running();
         sleep(Duration::from_secs(1)).await;
         assert_eq!(task.state(), Some(IndexState::Ready));
-        task.ends.send_modify(|ends| *ends += 1);
+        task.state.send_replace(None);
         assert_eq!(task.state(), None);
         sleep(INDEX_AFTER_END * 2).await;
         assert_eq!(task.state(), Some(IndexState::Ready));

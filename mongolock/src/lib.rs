@@ -131,9 +131,7 @@ mod trace;
 #[doc(hidden)]
 pub mod attribute;
 
-pub use admin::{
-    ForceRelease, LockAdmin, LockEvent, LockEventKind, LockEvents, LockInfoStream, ReleaseOwner,
-};
+pub use admin::{ForceRelease, LockAdmin, LockEvent, LockEventKind, LockEvents, LockInfoStream};
 pub use context::LockContext;
 pub use detach::Detach;
 pub use error::{Busy, LockError, LossReason};
@@ -162,11 +160,6 @@ mod readme {}
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing {
-    /// Reads a document as every kind of reply that it can be.
-    pub fn read_document(document: &mongodb::bson::Document) {
-        crate::store::read_document(document);
-    }
-
     /// The text of a handle with this document.
     #[must_use]
     pub fn handle_of(document: &str) -> String {

@@ -116,9 +116,6 @@ pub(crate) const ASK_AGAIN_EXPIRY: Duration = seconds(1);
 /// sends less than two commands a second while nothing happens.
 pub(crate) const STREAM_AWAIT: Duration = millis(1250);
 
-/// The longest time for which the server waits for an event of a stream that has an end: it is read for the past.
-pub(crate) const HISTORY_AWAIT: Duration = millis(1);
-
 /// The pause before such a stream is asked again whose end is not reached.
 pub(crate) const HISTORY_PAUSE: Duration = millis(50);
 

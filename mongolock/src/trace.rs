@@ -26,16 +26,6 @@ macro_rules! event {
     };
 }
 
-/// An event of one hold.
-macro_rules! hold_event {
-    ($level:ident: $name:literal, $text:literal, $hold:ident $($fields:tt)*) => {
-        event!(
-            $level: $name, $text,
-            lock.name = $hold.name(), lock.permit = $hold.permit(), lock.token = $hold.token() $($fields)*
-        )
-    };
-}
-
 /// A failure that is repeated: a warning, unless the server has rejected the command for overload, which `mongolock.overloaded`
 /// reports for all commands together.
 macro_rules! failure_event {
@@ -109,13 +99,17 @@ pub(crate) fn overloaded(rejected: u64, since: Duration) {
 }
 
 pub(crate) fn acquired(hold: &HoldFields<'_>) {
-    hold_event!(debug: "mongolock.acquired", "lock acquired", hold, lock.owner = hold.owner());
+    event!(
+        debug: "mongolock.acquired", "lock acquired",
+        lock.name = hold.name(), lock.permit = hold.permit(), lock.token = hold.token(), lock.owner = hold.owner(),
+    );
 }
 
 /// A hold has ended: its lock was released, its work marked as done, or its lease detached.
 pub(crate) fn released(hold: &HoldFields<'_>, how: &str, owner: Option<&str>) {
-    hold_event!(
-        debug: "mongolock.released", "the hold has ended", hold,
+    event!(
+        debug: "mongolock.released", "the hold has ended",
+        lock.name = hold.name(), lock.permit = hold.permit(), lock.token = hold.token(),
         lock.owner = owner.unwrap_or(hold.owner()), how = how, held_ms = hold.held_ms(),
     );
 }
@@ -139,8 +133,9 @@ pub(crate) fn permits_differ(name: &str, permits: u32, seen: u32) {
 
 /// A hold was lost.
 pub(crate) fn lost(hold: &HoldFields<'_>, reason: LossReason) {
-    hold_event!(
-        warn: "mongolock.lost", "the lease ended before the work did", hold,
+    event!(
+        warn: "mongolock.lost", "the lease ended before the work did",
+        lock.name = hold.name(), lock.permit = hold.permit(), lock.token = hold.token(),
         held_ms = hold.held_ms(), reason = reason.as_str(),
     );
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::request;
 use crate::engine::Engine;
 use crate::protocol::Value;
-use crate::store::Selected;
+use crate::store::Looked;
 use crate::{FencingToken, LockError, permit_id, trace};
 
 /// A request that releases a lock by force; made by [`LockAdmin::force_release`](crate::LockAdmin::force_release).
@@ -111,19 +111,18 @@ impl ForceRelease {
             only_if,
             permit,
         } = self;
-        let name = match (name?, permit) {
-            (name, None) => name,
-            (semaphore, Some(number)) => permit_id::new(&semaphore, number).to_string(),
-        };
+        let name = name?;
+        let name = permit.map_or_else(|| Arc::from(&*name), |number| permit_id::new(&name, number));
         let margin = engine.config.options.takeover_margin;
-        let mut seen = engine.store.seen_holds(Selected::Name(&name), margin).await?;
+        let looked = Looked::Names(vec![name]);
+        let mut stuck = engine.store.stuck(&looked, margin).await?;
         if let Some(token) = only_if {
-            seen.retain(|hold| hold.token == Value::Long(token.get()));
+            stuck.retain(|(_, sight)| sight.document.token == Value::Long(token.get()));
         }
-        let Some(seen) = seen.first() else {
+        let Some((name, sight)) = stuck.pop() else {
             return Ok(false);
         };
-        let was_released = engine.store.force_release(seen).await?;
+        let was_released = engine.store.force_release(&name, sight).await?;
         if was_released {
             trace::forced(&name);
             engine.renew_now(Some(&name));

@@ -10,7 +10,8 @@ use futures_core::Stream;
 
 use super::request;
 use crate::engine::Engine;
-use crate::store::{Page, Store};
+use crate::protocol::{Name, Sight};
+use crate::store::{Looked, PAGE_SIZE, Store, info};
 use crate::{LockError, LockFilter, LockInfo};
 
 /// A stream of locks in the order of their names; made by [`LockAdmin::stream`](crate::LockAdmin::stream).
@@ -32,29 +33,29 @@ use crate::{LockError, LockFilter, LockInfo};
 pub struct LockInfoStream {
     store: Arc<Store>,
     takeover_margin: Duration,
-    /// The conditions of all pages, and the number of locks that may still be requested.
     filter: LockFilter,
+    /// The number of locks that may still be requested.
+    left: u32,
     /// The locks of the current page that have not been returned.
-    page: vec::IntoIter<Result<LockInfo, LockError>>,
-    state: PageState,
+    page: vec::IntoIter<(Name, Sight)>,
+    /// The next page, which is requested when it is polled first; `None` at the end.
+    next: Option<Pin<Box<dyn Future<Output = Page> + Send>>>,
 }
 
-enum PageState {
-    /// The next page begins after this name, or with the first lock.
-    Idle(Option<String>),
-    Requested(Pin<Box<dyn Future<Output = Result<Page, LockError>> + Send>>),
-    Ended,
-}
+type Page = Result<Vec<(Name, Sight)>, LockError>;
 
 impl LockInfoStream {
     pub(super) fn new(engine: &Engine, filter: LockFilter) -> Self {
-        Self {
+        let mut stream = Self {
             store: Arc::clone(&engine.store),
             takeover_margin: engine.config.options.takeover_margin,
+            left: filter.limit.unwrap_or(u32::MAX),
             filter,
             page: Vec::new().into_iter(),
-            state: PageState::Idle(None),
-        }
+            next: None,
+        };
+        stream.request_after(None);
+        stream
     }
 
     /// The next lock, or `None` at the end of the stream.
@@ -74,22 +75,27 @@ impl LockInfoStream {
         poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    fn request_page(&self, after: Option<String>) -> PageState {
-        let (store, filter) = (Arc::clone(&self.store), self.filter.clone());
-        let margin = self.takeover_margin;
-        let page = async move { store.page(&filter, after.as_deref(), margin).await };
-        PageState::Requested(Box::pin(request("query", page)))
+    fn request_after(&mut self, name: Option<Name>) {
+        if self.left == 0 {
+            return;
+        }
+        let (store, looked, most) = (
+            Arc::clone(&self.store),
+            Looked::Filter(self.filter.clone()),
+            self.left,
+        );
+        let page = async move { store.page(&looked, name.as_deref(), most).await };
+        self.next = Some(Box::pin(request("query", page)));
     }
 
-    fn take_page(&mut self, page: Page) {
-        if let Some(limit) = &mut self.filter.limit {
-            *limit = limit.saturating_sub(u32::try_from(page.locks.len()).unwrap_or(u32::MAX));
+    fn take_page(&mut self, page: Vec<(Name, Sight)>) {
+        let number = u32::try_from(page.len()).unwrap_or(u32::MAX);
+        let last = page.last().map(|(name, _)| Arc::clone(name));
+        self.left = self.left.saturating_sub(number);
+        self.page = page.into_iter();
+        if number == PAGE_SIZE {
+            self.request_after(last);
         }
-        self.page = page.locks.into_iter();
-        self.state = match page.last_name {
-            Some(name) => PageState::Idle(Some(name)),
-            None => PageState::Ended,
-        };
     }
 }
 
@@ -99,29 +105,19 @@ impl Stream for LockInfoStream {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         loop {
-            if let Some(lock) = this.page.next() {
-                return Poll::Ready(Some(lock));
+            if let Some((name, sight)) = this.page.next() {
+                return Poll::Ready(Some(info(&name, &sight, this.takeover_margin)));
             }
-            match &mut this.state {
-                PageState::Idle(after) => {
-                    let after = after.take();
-                    this.state = this.request_page(after);
-                }
-                PageState::Requested(reply) => match ready!(reply.as_mut().poll(cx)) {
-                    Ok(page) => this.take_page(page),
-                    Err(error) => {
-                        this.state = PageState::Ended;
-                        return Poll::Ready(Some(Err(error)));
-                    }
-                },
-                PageState::Ended => return Poll::Ready(None),
+            let Some(next) = &mut this.next else {
+                return Poll::Ready(None);
+            };
+            let page = ready!(next.as_mut().poll(cx));
+            this.next = None;
+            match page {
+                Ok(page) => this.take_page(page),
+                Err(error) => return Poll::Ready(Some(Err(error))),
             }
         }
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        let upper = matches!(self.state, PageState::Ended).then_some(self.page.len());
-        (self.page.len(), upper)
     }
 }
 

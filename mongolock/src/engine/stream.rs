@@ -1,6 +1,5 @@
 //! Reads the change stream for the core.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -9,7 +8,6 @@ use super::shared::Engine;
 use crate::core::Event;
 use crate::home::tell;
 use crate::protocol::Name;
-use crate::store::StreamFilter;
 use crate::sync::lock;
 use crate::trace;
 
@@ -46,10 +44,7 @@ pub(super) async fn watch(engine: Weak<Engine>, number: u32, names: Option<Vec<N
     // It ends with its runtime as well, also while it is being opened.
     let closed = Ends::new(&present, || Event::Closed { is_lasting: false });
     drop(present);
-    let filter = names.map_or(StreamFilter::All, |names| {
-        StreamFilter::Names(Arc::new(BTreeSet::from_iter(names)))
-    });
-    let opened = store.watch(filter).await;
+    let opened = store.watch(names.as_deref()).await;
     let Some(present) = engine.upgrade() else { return };
     let Some(ended) = present.replace_stream(number, opened.is_ok()) else {
         return closed.disarm();

@@ -22,12 +22,8 @@ pub(crate) fn refused(uri: &str, error: Error) -> LockError {
         return error.into();
     }
     let message = driver_text::words(&error);
-    let reason = if may_quote_a_secret(&message, uri) {
-        LEFT_OUT
-    } else {
-        &message
-    };
-    Failure::connection_string(reason).into_error()
+    let is_secret = may_quote_a_secret(&message, uri);
+    Failure::connection_string(if is_secret { LEFT_OUT } else { &message })
 }
 
 /// Whether a message may quote what stands before the hosts, or an option with a secret.

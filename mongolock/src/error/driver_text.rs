@@ -30,14 +30,6 @@ pub(crate) fn shown_code(error: &Error) -> Option<String> {
     })
 }
 
-/// One sentence about an error: its code, the code's name, and its words.
-pub(crate) fn sentence(error: &Error) -> String {
-    match shown_code(error) {
-        Some(code) => format!("{code}: {}", words(error)),
-        None => words(error),
-    }
-}
-
 /// The words of an error, without its code. Commands, replies and causes that the driver or the server quotes are cut.
 pub(crate) fn words(error: &Error) -> String {
     if let Some((.., message)) = coded(error) {

@@ -68,10 +68,7 @@ mod tests {
     #[test]
     fn an_error_of_the_server_has_its_code() {
         assert_eq!(LockError::Mongo(of_server(13)).error_type(), "13");
-        assert_eq!(
-            Failure::blocked("n", of_server(50)).into_error().error_type(),
-            "50"
-        );
+        assert_eq!(Failure::blocked("n", of_server(50)).error_type(), "50");
     }
 
     #[test]

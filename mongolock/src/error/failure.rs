@@ -17,7 +17,6 @@ pub(crate) struct Failure {
     pub(super) meaning: Meaning,
     text: String,
     pub(super) help: &'static str,
-    io: io::ErrorKind,
     /// Whether the request was not sent.
     pub(super) is_unsent: bool,
     pub(super) source: Option<Box<dyn StdError + Send + Sync>>,
@@ -36,15 +35,9 @@ impl Failure {
             meaning,
             text: text.into(),
             help: meaning.help(),
-            io: meaning.io(),
             is_unsent: meaning == Meaning::EndedRuntime,
             source: None,
         }
-    }
-
-    fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
-        self
     }
 
     /// The failure inside an error of the driver, if this library has made that error.
@@ -57,84 +50,79 @@ impl Failure {
 
     /// The error for callers. It is not a `From`, because the compiler would list that to users among the errors that
     /// `?` converts.
-    pub(crate) fn into_error(self) -> LockError {
-        LockError::Mongo(io::Error::new(self.io, self).into())
-    }
-
-    /// A request without any reply.
-    pub(crate) fn no_reply(request: &str, waited: Duration) -> Self {
-        let waited = Rounded(waited);
-        let text = format!("MongoDB did not answer the {request} within {waited}");
-        Self::new(Meaning::NoReply, text)
+    fn into_error(self) -> LockError {
+        LockError::Mongo(io::Error::other(self).into())
     }
 
     /// A request without an outcome, while the server rejects commands for overload.
-    pub(crate) fn overloaded(request: &str, waited: Duration) -> Self {
+    pub(crate) fn overloaded(request: &str, waited: Duration) -> LockError {
         let waited = Rounded(waited);
         let text = format!("MongoDB is overloaded: no outcome of the {request} within {waited}");
-        Self::new(Meaning::Overloaded, text)
+        Self::new(Meaning::Overloaded, text).into_error()
     }
 
     /// No server of the deployment can be reached or used, by the driver's text about all of them.
-    pub(crate) fn unreachable(servers: &str, is_unsent: bool) -> Self {
-        Self {
+    pub(crate) fn unreachable(servers: &str, is_unsent: bool) -> LockError {
+        let failure = Self {
             help: no_server::help(servers),
             is_unsent,
             ..Self::new(Meaning::Unreachable, no_server::of_selection(servers))
-        }
+        };
+        failure.into_error()
     }
 
     /// No server belongs to the replica set that the connection string names, or its hosts belong to two replica sets, so that each
     /// process works with one of them by chance.
-    pub(crate) fn wrong_hosts(said: &str, is_unsent: bool) -> Self {
-        Self {
-            is_unsent,
-            ..Self::new(Meaning::WrongHosts, said)
-        }
+    pub(crate) fn wrong_hosts(said: &str, is_unsent: bool) -> LockError {
+        let failure = Self::new(Meaning::WrongHosts, said);
+        Self { is_unsent, ..failure }.into_error()
     }
 
     /// A command that ran out of time or into a conflict at the document of a lock: MongoDB works, and a foreign transaction or another
     /// long operation has to end first.
-    pub(crate) fn blocked(name: &str, source: Error) -> Self {
+    pub(crate) fn blocked(name: &str, source: Error) -> LockError {
         let name = permit_id::shown(name);
         let text =
             format!("an open transaction or another long operation blocks the document of lock `{name}`");
-        Self::new(Meaning::Blocked, text).caused_by(source)
+        let (source, failure) = (Some(source.into()), Self::new(Meaning::Blocked, text));
+        Self { source, ..failure }.into_error()
     }
 
     /// A hold whose end by this request MongoDB has not confirmed. The lock stays taken for this time at most, if no other command
     /// ends it; without a time MongoDB has refused the request for good, and the lock is released.
     pub(crate) fn unended(request: &str, name: &str, left: Option<Duration>, source: LockError) -> LockError {
-        let (what, then) = match left {
-            Some(left) => (
-                "did not confirm",
-                format!("stays taken for at most {}", Rounded(left)),
-            ),
-            None => ("refused", "is released".to_owned()),
+        let request = match request {
+            "mark" => format!("mark of lock `{name}`, so its work will run again"),
+            request => format!("{request} of lock `{name}`"),
         };
-        let effect = if request == "mark" {
-            ", so its work will run again"
-        } else {
-            ""
+        let text = match left.map(Rounded) {
+            Some(left) => {
+                format!("MongoDB did not confirm the {request}; the lock stays taken for at most {left}")
+            }
+            None => format!("MongoDB refused the {request}; the lock is released"),
         };
-        let text = format!("MongoDB {what} the {request} of lock `{name}`{effect}; the lock {then}");
-        Self {
-            help: source.help(),
-            ..Self::new(source.meaning(), text).caused_by(source)
-        }
-        .into_error()
+        let (help, failure) = (source.help(), Self::new(source.meaning(), text));
+        let source = Some(source.into());
+        let failure = Self {
+            help,
+            source,
+            ..failure
+        };
+        failure.into_error()
     }
 
     /// A connection string that the driver does not accept.
-    pub(crate) fn connection_string(reason: &str) -> Self {
+    pub(crate) fn connection_string(reason: &str) -> LockError {
         let text = format!("the MongoDB connection string is invalid: {reason}");
-        Self::new(Meaning::ConnectionString, text)
+        Self::new(Meaning::ConnectionString, text).into_error()
     }
 }
 
 impl LockError {
     /// The error for a request without any reply: the lock is not known to be held.
     pub(crate) fn no_reply(request: &str, waited: Duration) -> Self {
-        Failure::no_reply(request, waited).into_error()
+        let waited = Rounded(waited);
+        let text = format!("MongoDB did not answer the {request} within {waited}");
+        Failure::new(Meaning::NoReply, text).into_error()
     }
 }

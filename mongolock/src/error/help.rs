@@ -1,7 +1,5 @@
 //! The advice for each error.
 
-use std::io;
-
 use mongodb::error::{Error, ErrorKind};
 
 use super::failure::Failure;
@@ -29,51 +27,38 @@ impl LockError {
     pub fn help(&self) -> &'static str {
         match self {
             Self::Timeout { .. } => {
-                "Retry later, raise `acquire_timeout`, or shorten the work under the lock. `LockProvider::admin` shows \
-                 and releases a lock whose holder is stuck."
+                "Retry later, raise `acquire_timeout`, or release a stuck lock with `LockProvider::admin`."
             }
             Self::Busy { .. } => "Retry later, or wait for the lock with `on_busy = \"wait\"`.",
-            Self::Done { .. } => {
-                "Skip the work: a run of it has succeeded. To run it again before, clear the mark with \
-                 `LockAdmin::force_release`."
-            }
+            Self::Done { .. } => "Skip the work: it is done. `LockAdmin::force_release` clears the mark.",
             Self::Lost { reason, .. } => reason.help(),
             Self::Stale { .. } => "Read the data again and repeat the work under a new hold.",
-            Self::NoFencingToken => {
-                "Hold a lock for the data as well, and write with its token: tokens of different permits do not order \
-                 each other."
-            }
+            Self::NoFencingToken => "Hold a lock for the data as well, and write with its token.",
             Self::InvalidFence { .. } => {
-                "Choose a top-level field that nothing else writes, leave it out of updates, and remove values that \
-                 are not fencing tokens from it."
+                "Choose a top-level field that only fenced writes set, and remove values that are no tokens."
             }
             Self::NoTransaction { .. } => {
-                "Start the transaction under the lock, on a client of the deployment that has the lock collection; it \
-                 must be a replica set or a sharded cluster."
+                "Start the transaction under the lock, on the replica set or sharded cluster that has the lock."
             }
             Self::NoProvider => {
-                "Call `LockProvider::set_global` at start-up, wrap the call in `LockProvider::scope`, or name a \
-                 provider with `provider = …`."
+                "Call `LockProvider::set_global` at start-up, or name a provider with `scope` or `provider = …`."
             }
             Self::ProviderAlreadySet => "Set it once at start-up, and use `LockProvider::scope` in tests.",
             Self::InvalidName { .. } => {
-                "Use 1 to 1024 bytes without control characters and without white space at the ends, and give every placeholder a value that is not empty."
+                "Use 1 to 1024 bytes without control characters and without white space at the ends, and give every \
+                 placeholder a value that is not empty."
             }
             Self::InvalidOption {
                 option: "database", ..
             } => {
-                "Name a database of the application: in the connection string, such as \
-                 `mongodb://host/app?authSource=admin`, or with `.database(\"app\")` on the builder. `authSource` says \
-                 where the user is, and the path where the locks are."
+                "Name a database of the application: in the path of the connection string, such as \
+                 `mongodb://host/app?authSource=admin`, or with `.database(\"app\")` on the builder."
             }
             Self::InvalidOption { .. } => "Set the option to a value within its bounds.",
-            Self::Reentrant { .. } => {
-                "Use the `LockContext` of the hold, or an annotated function or `run`, which joins the hold."
-            }
+            Self::Reentrant { .. } => "Use the `LockContext` of the hold, or a call that joins it.",
             Self::ShutDown { .. } => "Acquire before `shutdown`, or make a new provider.",
             Self::InvalidHandle { .. } => {
-                "Use the whole text of the handle, with a provider of the collection that has its locks; \
-                 `resume_permit` takes the handle of a permit, and `resume` any other."
+                "Use the whole text of the handle, with a provider of its collection: `resume_permit` for a permit."
             }
             Self::CorruptDocument { .. } => "Release the lock by force, which sets the document right.",
             Self::Mongo(error) => mongo_help(error),
@@ -85,18 +70,15 @@ impl LossReason {
     const fn help(self) -> &'static str {
         match self {
             Self::Expired => {
-                "Check what the work has changed and repeat it under a new hold. A longer `expiry` survives longer \
-                 pauses and outages. If the event `mongolock.renewal_waiting` came before, raise `maxPoolSize`, or use \
-                 `LockProvider::connect`, which has a client of its own."
+                "Repeat the work under a new hold, with a longer `expiry`. If `mongolock.renewal_waiting` came before, \
+                 raise `maxPoolSize`, or use `LockProvider::connect`, which has a client of its own."
             }
             Self::Gone => {
-                "Check what the work has changed and repeat it under a new hold. The handle of a detached lease is used \
-                 up by the first `resume` or `release`. Else look for a forced release in the operator's log \
-                 (`mongolock.forced`), and for other programs that write to the lock collection."
+                "Repeat the work under a new hold. Look for a forced release (`mongolock.forced`), for another call with the \
+                 handle of the lease, and for other programs that write to the lock collection."
             }
             Self::ShutDown => {
-                "Repeat the work in another process, or after the restart. `shutdown_after` with a longer grace period lets \
-                 work end before."
+                "Repeat the work in another process, or end it before with the grace period of `shutdown_after`."
             }
         }
     }
@@ -115,8 +97,8 @@ impl Meaning {
         match self {
             Self::LogIn => "Check the user name, the password and `authSource` in the connection string.",
             Self::Right => {
-                "Grant the database user the privileges that the guide lists, or name a user and a password in the \
-                 connection string: https://docs.rs/mongolock/latest/mongolock/guide/production/index.html."
+                "Grant the database user the privileges of the guide, or name a user in the connection string: \
+                 https://docs.rs/mongolock/latest/mongolock/guide/production/index.html."
             }
             Self::Unsupported => {
                 "mongolock needs MongoDB 4.4.2 or newer, or a server that runs update pipelines with `$$NOW`. Amazon \
@@ -128,17 +110,15 @@ impl Meaning {
             Self::FullDisk => "Make room on the disk of MongoDB's primary: requests are repeated meanwhile.",
             Self::Overloaded => "Retry later, with fewer calls at a time: the load of MongoDB is too high.",
             Self::NoReply => {
-                "Check that MongoDB can be reached, has a primary and is not overloaded, and that the application leaves \
-                 connections of the pool free. With a client of your own, set `serverSelectionTimeoutMS` below \
-                 `acquire_timeout` to learn why the driver finds no server."
+                "Check that MongoDB has a primary, and that the application leaves connections of the pool free. With a \
+                 client of your own, `serverSelectionTimeoutMS` below `acquire_timeout` shows why there is no server."
             }
             Self::WrongHosts => {
-                "Name hosts of one replica set in the connection string, in all processes the same set, and correct `replicaSet` \
-                 there: each process works with the set that answers it first. `mongosh` shows the members of a host's set with \
-                 `db.hello().hosts`."
+                "Name hosts of one replica set in the connection string, in all processes the same set, and correct \
+                 `replicaSet` there. `mongosh` shows the members of a host's set with `db.hello().hosts`."
             }
             Self::EndedRuntime => {
-                "Make the client and the provider on the runtime that uses them: each `#[tokio::test]` has one of its own."
+                "Make client and provider on the runtime that uses them: each `#[tokio::test]` has its own."
             }
             Self::RuntimeEnded => "Await the call before the tokio runtime ends.",
             Self::Forked => "Make a provider in each process, after `fork`.",
@@ -151,20 +131,8 @@ impl Meaning {
                  characters percent-encoded. Files of `tls` options are in PEM, with keys that are not encrypted."
             }
             _ => {
-                "Read the driver's error in `source()`. Transient errors are retried until `acquire_timeout`; others need a \
-                 change of the program, the database or the network."
+                "Read the driver's error in `source()`. Transient errors are retried until `acquire_timeout`."
             }
-        }
-    }
-
-    /// The kind of the I/O error in which a failure that this library has found itself travels.
-    pub(super) fn io(self) -> io::ErrorKind {
-        match self {
-            Self::NoReply | Self::Overloaded => io::ErrorKind::TimedOut,
-            Self::Unreachable => io::ErrorKind::NotConnected,
-            Self::WrongHosts | Self::ConnectionString => io::ErrorKind::InvalidInput,
-            Self::LogIn => io::ErrorKind::PermissionDenied,
-            _ => io::ErrorKind::Other,
         }
     }
 }

@@ -2,32 +2,29 @@
 
 /// What to do about a text of the driver about its servers.
 pub(super) fn help(text: &str) -> &'static str {
-    let says = |words: &str| text.contains(words);
+    let has = |words: &[&str]| words.iter().any(|words| text.contains(words));
     match () {
-        () if says("wire version") => {
+        () if has(&["wire version"]) => {
             "Use MongoDB 4.4.2 or newer, and a mongolock whose driver knows its version."
         }
-        () if says("apiVersion parameter is required") => {
+        () if has(&["apiVersion parameter is required"]) => {
             "Set the server parameter `requireApiVersion` to false, or make a client with `ServerApi` of your own."
         }
-        () if says("handshake eof") || says("end of file") || says("close_notify") => {
+        () if has(&["handshake eof", "end of file", "close_notify"]) => {
             "Check TLS at both ends: `tls=true` in the connection string, `net.tls.mode` at the server, and a certificate in \
              `tlsCertificateKeyFile` if the server requires one. The server's log says more."
         }
-        () if says("invalid peer certificate") => {
-            "Name the file of the authority of the server's certificate with `tlsCAFile`, and connect to a host name that the \
-             certificate has."
+        () if has(&["invalid peer certificate"]) => {
+            "Name the authority of the server's certificate with `tlsCAFile`, and a host name that the certificate has."
         }
-        () if says("failed to lookup address") => {
-            "Make the host name resolve on this host. The members of a replica set are found by the names in its \
-             configuration (`rs.conf()`), whatever hosts the connection string names."
+        () if has(&["failed to lookup address"]) => {
+            "Make the host name resolve on this host, also those of the members in `rs.conf()`."
         }
-        () if says("RsGhost") => {
+        () if has(&["RsGhost"]) => {
             "Run `rs.initiate()` in `mongosh` once: the server was started with `--replSet`."
         }
         () => {
-            "Check the host and the port in the connection string, that MongoDB runs and has a primary, and that this host may \
-             connect to it (firewall, bind address, TLS)."
+            "Check the host and the port, that MongoDB runs and has a primary, and that this host may connect to it."
         }
     }
 }
@@ -36,24 +33,26 @@ pub(super) fn help(text: &str) -> &'static str {
 pub(super) fn of_selection(text: &str) -> String {
     let mut servers: Vec<_> = text.split("{ Address: ").skip(1).filter_map(server).collect();
     servers.sort_unstable();
-    let what = if text.contains(", Type: Rs") {
+    let has_member = text.contains(", Type: Rs");
+    let what = if has_member {
         "has no primary"
     } else {
         "cannot be reached"
     };
-    match (servers.as_slice(), text.split_once(", Set Name: ")) {
-        ([], Some((_, set))) => format!(
-            "none of the servers belongs to the replica set `{}`",
-            before(set, ",")
-        ),
+    match (&servers[..], text.split_once(", Set Name: ")) {
+        ([], Some((_, set))) => {
+            format!(
+                "none of the servers belongs to the replica set `{}`",
+                before(set, ",")
+            )
+        }
         ([], None) => text.to_owned(),
         ([(address, reason)], _) => format!("MongoDB at {address} {what}: {reason}"),
         (servers, _) => {
-            let servers: Vec<_> = servers
+            let servers = servers
                 .iter()
-                .map(|(address, reason)| format!("{address} ({reason})"))
-                .collect();
-            format!("MongoDB {what}: {}", servers.join(", "))
+                .map(|(address, reason)| format!("{address} ({reason})"));
+            format!("MongoDB {what}: {}", servers.collect::<Vec<_>>().join(", "))
         }
     }
 }
@@ -63,7 +62,8 @@ fn server(text: &str) -> Option<(&str, &str)> {
     let (address, rest) = text.split_once(", Type: ")?;
     let reason = match rest.split_once("Error: Kind: ") {
         Some((_, error)) => {
-            before(before(error, ", labels: "), " (os error ").trim_start_matches("I/O error: ")
+            let error = error.trim_start_matches("I/O error: ");
+            before(before(error, ", labels: "), " (os error ")
         }
         None => match before(before(rest, ","), " ") {
             "Unknown" => "no answer yet",

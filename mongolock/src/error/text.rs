@@ -17,22 +17,14 @@ impl Display for LockError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Timeout { name, waited, .. } => {
-                write!(f, "lock `{name}` not acquired within {}: ", Rounded(*waited))?;
-                write_held(f, self)
+                let waited = Rounded(*waited);
+                write!(f, "lock `{name}` not acquired within {waited}: {}", held(self))
             }
-            Self::Busy { name, .. } => {
-                write!(f, "lock `{name}` is ")?;
-                write_held(f, self)
-            }
+            Self::Busy { name, .. } => write!(f, "lock `{name}` is {}", held(self)),
             Self::Done { name, by, until } => {
-                let until = until
-                    .try_to_rfc3339_string()
-                    .unwrap_or_else(|_| until.to_string());
-                write!(
-                    f,
-                    "the work of lock `{name}` is done by {}, until {until}",
-                    OneLine(by)
-                )
+                let (by, end) = (OneLine(by), until.try_to_rfc3339_string());
+                let end = end.unwrap_or_else(|_| until.to_string());
+                write!(f, "the work of lock `{name}` is done by {by}, until {end}")
             }
             Self::Lost { name, token, reason } => {
                 match *token {
@@ -106,25 +98,25 @@ impl Display for LossReason {
     }
 }
 
-/// Writes who has the lock and what is known of the hold: `held by web-1:2283 (for 12 s, 4.9 s left of its lease)`.
-fn write_held(f: &mut Formatter<'_>, error: &LockError) -> fmt::Result {
+/// Who has the lock and what is known of the hold: `held by web-1:2283 (for 12 s, 4.9 s left of its lease)`.
+fn held(error: &LockError) -> String {
     let Some(lock) = Busy::of(error) else {
-        return Ok(());
+        return String::new();
     };
-    match lock.holder {
-        _ if lock.in_this_process => f.write_str("held by this process")?,
-        Some(owner) => write!(f, "held by {}", OneLine(&owner))?,
-        None => f.write_str("held by an unknown holder")?,
-    }
+    let holder = match lock.holder {
+        _ if lock.in_this_process => "held by this process".to_owned(),
+        Some(owner) => format!("held by {}", OneLine(&owner)),
+        None => "held by an unknown holder".to_owned(),
+    };
     let held_for = lock.held_for.map(|held| format!("for {}", Rounded(held)));
     let remaining = lock.remaining.map(|left| match left {
         Duration::ZERO => "its last known lease has ended".to_owned(),
         left => format!("{} left of its lease", Rounded(left)),
     });
-    match (held_for, remaining) {
-        (Some(held_for), Some(remaining)) => write!(f, " ({held_for}, {remaining})"),
-        (Some(known), None) | (None, Some(known)) => write!(f, " ({known})"),
-        (None, None) => Ok(()),
+    let known: Vec<String> = held_for.into_iter().chain(remaining).collect();
+    match known.join(", ") {
+        known if known.is_empty() => holder,
+        known => format!("{holder} ({known})"),
     }
 }
 

@@ -130,10 +130,7 @@ fn describe() {
     for (name, text) in [
         (ACQUIRES, "Calls that waited for a lock, by outcome"),
         (LOST, "Leases that ended before their work, by reason"),
-        (
-            HANDOVERS,
-            "Holds that passed to another caller in the process without a command",
-        ),
+        (HANDOVERS, "Holds that passed on in the process without a command"),
         (STALE_WRITES, "Writes of stale lock holders that were refused"),
         (COMMANDS, "Commands to MongoDB that have ended, by kind"),
     ] {

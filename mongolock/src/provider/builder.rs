@@ -215,7 +215,7 @@ impl LockProviderBuilder {
     ///
     /// MongoDB removes the documents with a TTL index on the end of the lease; see
     /// [`LockAdmin::index_state`](crate::LockAdmin::index_state). In memory, providers on the same locks share one
-    /// retention, that of the provider that was built last, and later acquisitions remove a few documents each.
+    /// retention, that of the provider that was built last, and later acquisitions look for documents to remove once in a retention.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.config.retention = retention;
         self

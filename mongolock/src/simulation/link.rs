@@ -9,7 +9,7 @@ use super::stream;
 use super::world::World;
 use crate::LockError;
 use crate::protocol::{Name, Order, Reply, Row, Sight, Then};
-use crate::store::{LockStream, Looked, MemoryStore, Replies, StreamFilter};
+use crate::store::{LockStream, Looked, MemoryStore, Replies};
 
 /// The way of one process to the server, as its store sees it.
 pub(crate) struct Link(pub(super) Arc<Line>);
@@ -46,7 +46,7 @@ impl Link {
             return Ok(Ok(vec![Ok(told); rows.len()]));
         }
         let names: Vec<Name> = rows.iter().map(|row| Arc::clone(&row.name)).collect();
-        let found = match self.look(Looked::Names(&names), limit).await {
+        let found = match self.look(Looked::Names(names), limit).await {
             Ok(found) => found,
             Err(error) => return Ok(Err(error)),
         };
@@ -57,28 +57,14 @@ impl Link {
             .collect()))
     }
 
-    pub(crate) async fn look(
-        &self,
-        looked: Looked<'_>,
-        _: Duration,
-    ) -> Result<Vec<(Name, Sight)>, LockError> {
+    pub(crate) async fn look(&self, looked: Looked, _: Duration) -> Result<Vec<(Name, Sight)>, LockError> {
         let by = self.0.number;
-        match looked {
-            Looked::Names(names) => {
-                let names = names.to_vec();
-                let look = move |world: &World, _, _| world.look(by, Looked::Names(&names));
-                self.0.send(0, look).await
-            }
-            Looked::Permits(semaphore) => {
-                let semaphore = semaphore.to_owned();
-                let look = move |world: &World, _, _| world.look(by, Looked::Permits(&semaphore));
-                self.0.send(0, look).await
-            }
-        }
+        let look = move |world: &World, _, _| world.look(by, &looked);
+        self.0.send(0, look).await
     }
 
-    pub(crate) async fn watch(&self, filter: StreamFilter) -> Result<LockStream, LockError> {
-        stream::open(&self.0, filter).await
+    pub(crate) async fn watch(&self, names: Option<&[Name]>) -> Result<LockStream, LockError> {
+        stream::open(&self.0, names.map(<[Name]>::to_vec)).await
     }
 }
 

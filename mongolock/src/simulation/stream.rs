@@ -11,15 +11,16 @@ use super::line::Line;
 use super::plan::Knob::Stream;
 use super::{chance, errors, millis};
 use crate::LockError;
-use crate::protocol::News;
-use crate::store::{LockStream, StreamFilter};
+use crate::permit_id;
+use crate::protocol::{Name, News};
+use crate::store::LockStream;
 
 /// Without an event of a release, calls ask after this time at the latest.
 const UNTOLD: Duration = Duration::from_secs(2);
 
 type Sender = UnboundedSender<Result<News, LockError>>;
 
-pub(super) async fn open(line: &Arc<Line>, filter: StreamFilter) -> Result<LockStream, LockError> {
+pub(super) async fn open(line: &Arc<Line>, names: Option<Vec<Name>>) -> Result<LockStream, LockError> {
     line.runs().await;
     sleep(millis(1..=20)).await;
     if line.may_fail() && (chance(line.world.plan.knob(Stream)) || !line.world.without_primary().is_zero()) {
@@ -27,17 +28,17 @@ pub(super) async fn open(line: &Arc<Line>, filter: StreamFilter) -> Result<LockS
         return Err(errors::broken_connection().into());
     }
     let (sender, receiver) = mpsc::unbounded_channel();
-    tokio::spawn(feed(
-        Arc::clone(line),
-        line.world.memory.listen(),
-        filter.clone(),
-        sender,
-    ));
-    Ok(LockStream::simulated(receiver, filter))
+    tokio::spawn(feed(Arc::clone(line), line.world.memory.listen(), names, sender));
+    Ok(LockStream::Simulated(receiver))
 }
 
 /// Delivers the events of one stream until it fails.
-async fn feed(line: Arc<Line>, mut events: broadcast::Receiver<News>, filter: StreamFilter, sender: Sender) {
+async fn feed(
+    line: Arc<Line>,
+    mut events: broadcast::Receiver<News>,
+    names: Option<Vec<Name>>,
+    sender: Sender,
+) {
     let ends_at = Instant::now() + millis(1000..=20_000);
     let fails = line.world.plan.has(Stream);
     loop {
@@ -45,7 +46,7 @@ async fn feed(line: Arc<Line>, mut events: broadcast::Receiver<News>, filter: St
             () = sender.closed() => return,
             () = sleep_until(ends_at), if fails && line.may_fail() => break,
             event = events.recv() => match event {
-                Ok(news) if filter.admits(&news.name) => deliver(&line, news, &sender).await,
+                Ok(news) if admits(names.as_deref(), &news.name) => deliver(&line, news, &sender).await,
                 _ => {}
             }
         }
@@ -55,6 +56,11 @@ async fn feed(line: Arc<Line>, mut events: broadcast::Receiver<News>, filter: St
         .note(|| format!("  the stream of {} fails", line.number));
     // The stream may have been closed.
     let _ = sender.send(Err(errors::broken_connection().into()));
+}
+
+/// Whether the stream of these locks reports this one.
+fn admits(names: Option<&[Name]>, name: &str) -> bool {
+    names.is_none_or(|names| names.iter().any(|own| **own == *permit_id::awaited(name)))
 }
 
 /// Delivers an event: at once, or late, twice or never.

@@ -12,7 +12,7 @@ use super::ledger::Ledger;
 use super::plan::Plan;
 use crate::lock_id;
 use crate::protocol::{Ms, Name, Order, Reply, Row, Sight, Then};
-use crate::store::{Looked, MemoryStore};
+use crate::store::{Looked, MemoryStore, Part};
 use crate::sync::lock;
 
 /// The beginning of the server's clock.
@@ -126,8 +126,8 @@ impl World {
     }
 
     /// Runs a query at the server.
-    pub(super) fn look(&self, by: usize, looked: Looked<'_>) -> Vec<(Name, Sight)> {
-        let found = self.memory.look(looked);
+    pub(super) fn look(&self, by: usize, looked: &Looked) -> Vec<(Name, Sight)> {
+        let found = self.memory.find(looked, Part::ALL);
         let is_free = |(_, sight): &&(Name, Sight)| sight.is_free(0);
         let free = found.iter().filter(is_free).count();
         self.note(|| format!("  {by} finds {} documents, {free} are free", found.len()));

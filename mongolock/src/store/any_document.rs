@@ -1,16 +1,19 @@
 //! Documents that a server can send: damaged ones and those of other programs are refused with an error, and nothing
-//! panics. The fuzz target `document` calls the same function.
+//! panics.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::Document;
+use mongodb::bson::{Bson, DateTime, Document, doc, oid::ObjectId};
+use proptest::collection::vec;
+use proptest::prelude::*;
 
 use super::info::info;
 use super::mongo::fields::sight;
 use super::mongo::millis;
 use super::reply;
 use super::run::damage;
+use crate::LockError;
 use crate::protocol::{Row, Then, When};
 
 /// The margins with which a document is read.
@@ -20,7 +23,7 @@ const MARGINS: [Duration; 2] = [Duration::ZERO, Duration::from_secs(86_400)];
 const OWN: &str = "owner#1";
 
 /// Reads a document as every kind of reply that it can be.
-pub(crate) fn read_document(document: &Document) {
+fn read_document(document: &Document) {
     let sight = sight(document);
     if let Some(error) = damage(&claim(), &sight) {
         drop(format!("{error}: {}", error.help()));
@@ -48,111 +51,101 @@ fn claim() -> Row {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use mongodb::bson::{Bson, DateTime, doc, oid::ObjectId};
-    use proptest::collection::vec;
-    use proptest::prelude::*;
+const FIELDS: [&str; 10] = [
+    "_id",
+    "lockId",
+    "acquiredAt",
+    "expiresAt",
+    "fencingToken",
+    "now",
+    "writeErrors",
+    "writeConcernError",
+    "n",
+    "unknown",
+];
 
-    use super::*;
-    use crate::LockError;
+fn sound() -> Document {
+    doc! {
+        "_id": "n", "lockId": OWN, "acquiredAt": DateTime::from_millis(1), "expiresAt": DateTime::from_millis(2),
+        "fencingToken": 7_i64, "now": DateTime::from_millis(1),
+    }
+}
 
-    const FIELDS: [&str; 10] = [
-        "_id",
-        "lockId",
-        "acquiredAt",
-        "expiresAt",
-        "fencingToken",
-        "now",
-        "writeErrors",
-        "writeConcernError",
-        "n",
-        "unknown",
-    ];
+/// The ends of every type, and what other programs have written.
+fn corpus() -> Vec<Bson> {
+    vec![
+        Bson::Null,
+        Bson::MinKey,
+        Bson::MaxKey,
+        Bson::Undefined,
+        true.into(),
+        i32::MIN.into(),
+        i64::MIN.into(),
+        i64::MAX.into(),
+        (1_i64 << 53).into(),
+        (-1_i64).into(),
+        f64::NAN.into(),
+        f64::INFINITY.into(),
+        9.0e18.into(),
+        "".into(),
+        "$expiresAt".into(),
+        "#".into(),
+        "done:owner#1".into(),
+        "owner\0#1".into(),
+        "x".repeat(70_000).into(),
+        DateTime::MIN.into(),
+        DateTime::MAX.into(),
+        DateTime::from_millis(-1).into(),
+        ObjectId::from_bytes([0; 12]).into(),
+        doc! {}.into(),
+        doc! { "$date": "never" }.into(),
+        doc! { "code": "no", "errmsg": 1, "errInfo": [], "errorLabels": [1, "a"] }.into(),
+        Bson::Array(vec![]),
+        Bson::Array(vec![Bson::Null, doc! { "code": i64::MAX, "index": -1 }.into()]),
+    ]
+}
 
-    fn sound() -> Document {
-        doc! {
-            "_id": "n", "lockId": OWN, "acquiredAt": DateTime::from_millis(1), "expiresAt": DateTime::from_millis(2),
-            "fencingToken": 7_i64, "now": DateTime::from_millis(1),
+#[test]
+fn every_field_of_a_document_may_have_any_value() {
+    let mut refused = 0;
+    for field in FIELDS {
+        for value in corpus() {
+            let mut document = sound();
+            document.insert(field, value);
+            read_document(&document);
+            refused += u32::from(info("n", &sight(&document), Duration::ZERO).is_err());
         }
+        let mut document = sound();
+        document.remove(field);
+        read_document(&document);
     }
+    assert!(refused > 50, "damaged documents are refused: {refused}");
+    read_document(&doc! {});
+    assert!(info("n", &sight(&sound()), Duration::ZERO).is_ok());
+}
 
-    /// The ends of every type, and what other programs have written.
-    fn corpus() -> Vec<Bson> {
-        vec![
-            Bson::Null,
-            Bson::MinKey,
-            Bson::MaxKey,
-            Bson::Undefined,
-            true.into(),
-            i32::MIN.into(),
-            i64::MIN.into(),
-            i64::MAX.into(),
-            (1_i64 << 53).into(),
-            (-1_i64).into(),
-            f64::NAN.into(),
-            f64::INFINITY.into(),
-            9.0e18.into(),
-            "".into(),
-            "$expiresAt".into(),
-            "#".into(),
-            "done:owner#1".into(),
-            "owner\0#1".into(),
-            "x".repeat(70_000).into(),
-            DateTime::MIN.into(),
-            DateTime::MAX.into(),
-            DateTime::from_millis(-1).into(),
-            ObjectId::from_bytes([0; 12]).into(),
-            doc! {}.into(),
-            doc! { "$date": "never" }.into(),
-            doc! { "code": "no", "errmsg": 1, "errInfo": [], "errorLabels": [1, "a"] }.into(),
-            Bson::Array(vec![]),
-            Bson::Array(vec![Bson::Null, doc! { "code": i64::MAX, "index": -1 }.into()]),
-        ]
-    }
-
+proptest! {
+    /// A claim refuses its own document without a token of the right type, and that of another holder without an end.
     #[test]
-    fn every_field_of_a_document_may_have_any_value() {
-        let mut refused = 0;
-        for field in FIELDS {
-            for value in corpus() {
-                let mut document = sound();
-                document.insert(field, value);
-                read_document(&document);
-                refused += u32::from(info("n", &sight(&document), Duration::ZERO).is_err());
+    fn any_document_can_be_read(
+        changes in vec((0..FIELDS.len(), 0..28_usize, any::<bool>()), 0..6),
+    ) {
+        let mut document = sound();
+        for (field, value, is_removed) in changes {
+            document.remove(FIELDS[field]);
+            if !is_removed {
+                document.insert(FIELDS[field], corpus()[value].clone());
             }
-            let mut document = sound();
-            document.remove(field);
-            read_document(&document);
         }
-        assert!(refused > 50, "damaged documents are refused: {refused}");
-        read_document(&doc! {});
-        assert!(info("n", &sight(&sound()), Duration::ZERO).is_ok());
-    }
-
-    proptest! {
-        /// A claim refuses its own document without a token of the right type, and that of another holder without an end.
-        #[test]
-        fn any_document_can_be_read(
-            changes in vec((0..FIELDS.len(), 0..28_usize, any::<bool>()), 0..6),
-        ) {
-            let mut document = sound();
-            for (field, value, is_removed) in changes {
-                document.remove(FIELDS[field]);
-                if !is_removed {
-                    document.insert(FIELDS[field], corpus()[value].clone());
-                }
-            }
-            read_document(&document);
-            let is_damaged = match document.get_str("lockId") {
-                Ok("") => false,
-                Ok(OWN) if document.get_i64("fencingToken").is_err() => true,
-                _ => document.get_datetime("expiresAt").is_err(),
-            };
-            let found = damage(&claim(), &sight(&document));
-            prop_assert_eq!(found.is_some(), is_damaged);
-            let is_corrupt = |error| matches!(error, LockError::CorruptDocument { .. });
-            prop_assert!(found.is_none_or(is_corrupt));
-        }
+        read_document(&document);
+        let is_damaged = match document.get_str("lockId") {
+            Ok("") => false,
+            Ok(OWN) if document.get_i64("fencingToken").is_err() => true,
+            _ => document.get_datetime("expiresAt").is_err(),
+        };
+        let found = damage(&claim(), &sight(&document));
+        prop_assert_eq!(found.is_some(), is_damaged);
+        let is_corrupt = |error| matches!(error, LockError::CorruptDocument { .. });
+        prop_assert!(found.is_none_or(is_corrupt));
     }
 }

@@ -1,47 +1,27 @@
-use std::collections::BTreeSet;
+//! What happens to locks: the stream for waiters, and the one for operators.
+
 use std::sync::Arc;
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{DateTime, Document, Timestamp, doc};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
-use super::admin::literally;
+use super::look::{begins_with, literally, of_names};
 use super::memory::MemoryStore;
 use super::mongo::MongoStore;
 use super::mongo::fields::sight;
-use super::stream_reader::{Begin, StreamReader, Wanted};
-use crate::protocol::News;
+use super::stream_reader::{Begin, StreamReader};
+use crate::protocol::{Name, News};
 use crate::timing::STREAM_AWAIT;
-use crate::{LockError, permit_id};
+use crate::{LockError, LockFilter, permit_id};
 
-/// The locks that a stream reports.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum StreamFilter {
-    All,
-    Names(Arc<BTreeSet<Arc<str>>>),
-}
-
-impl StreamFilter {
-    pub(crate) fn admits(&self, name: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::Names(names) => names.contains(permit_id::awaited(name)),
-        }
-    }
-}
-
-/// A stream of what happens to locks.
-pub(crate) struct LockStream {
-    source: Source,
-    /// The locks that the stream reports.
-    filter: StreamFilter,
-}
-
-enum Source {
+/// The stream for the waiters of a process.
+pub(crate) enum LockStream {
     /// A change stream of the server, which filters it: a process that waits for few locks costs little then, however many
     /// others are released.
     Mongo(Box<StreamReader>),
+    /// The events of all locks.
     Memory(Receiver<News>),
     /// What the network of the simulation delivers; it ends with the stream.
     #[cfg(test)]
@@ -52,55 +32,79 @@ impl LockStream {
     /// The next event, or `None` if there was none for a while. Each call sends at most one request of the stream and must
     /// not be dropped, which would close the connection.
     pub(crate) async fn next(&mut self) -> Result<Option<News>, LockError> {
-        let event = match &mut self.source {
-            Source::Mongo(reader) => return Ok(reader.next().await?.as_ref().and_then(news)),
-            Source::Memory(events) => match timeout(STREAM_AWAIT, events.recv()).await {
-                Ok(Ok(event)) => Some(event),
+        match self {
+            Self::Mongo(reader) => Ok(reader.next().await?.and_then(|change| change.news)),
+            Self::Memory(events) => match timeout(STREAM_AWAIT, events.recv()).await {
+                Ok(Ok(event)) => Ok(Some(event)),
                 // A wake-up may be lost: waiters poll as well.
-                Ok(Err(RecvError::Lagged(_) | RecvError::Closed)) | Err(_) => None,
+                Ok(Err(RecvError::Lagged(_) | RecvError::Closed)) | Err(_) => Ok(None),
             },
             #[cfg(test)]
-            Source::Simulated(events) => match timeout(STREAM_AWAIT, events.recv()).await {
-                Ok(event) => Some(event.ok_or_else(|| crate::error::meaning::Meaning::StreamEnded.error())??),
-                Err(_) => None,
+            Self::Simulated(events) => match timeout(STREAM_AWAIT, events.recv()).await {
+                Ok(event) => event
+                    .ok_or_else(|| crate::error::meaning::Meaning::StreamEnded.error())?
+                    .map(Some),
+                Err(_) => Ok(None),
             },
-        };
-        Ok(event.filter(|event| self.filter.admits(&event.name)))
+        }
     }
 }
 
-/// What an event of the server says of a lock.
+/// A change of the documents, as operators see it.
+pub(crate) struct Change {
+    /// The time of the change; before MongoDB 6.0 its second.
+    pub(crate) at: DateTime,
+    /// The server's place of the change in the order of all changes.
+    pub(crate) place: Timestamp,
+    /// What has happened to which lock. It has no name if the collection was dropped or renamed; `None` if the change concerns no
+    /// lock.
+    pub(crate) news: Option<News>,
+}
+
+impl Change {
+    pub(super) fn of(event: &Document) -> Self {
+        let place = event.get_timestamp("clusterTime");
+        let place = place.unwrap_or(Timestamp {
+            time: 0,
+            increment: 0,
+        });
+        let document = event.get_document("fullDocument");
+        let at = document.and_then(|document| document.get_datetime("now"));
+        Self {
+            at: at.copied().unwrap_or_else(|_| second(place)),
+            place,
+            news: news(event),
+        }
+    }
+}
+
+/// The second of an operation.
+pub(crate) fn second(place: Timestamp) -> DateTime {
+    DateTime::from_millis(i64::from(place.time) * 1000)
+}
+
 fn news(event: &Document) -> Option<News> {
-    let name = event.get_document("documentKey").ok()?.get_str("_id").ok()?;
-    let is_deleted = event.get_str("operationType").ok()? == "delete";
-    let document = event.get_document("fullDocument").ok().filter(|_| !is_deleted);
+    let operation = event.get_str("operationType").ok()?;
+    let name = match (event.get_document("documentKey"), operation) {
+        (Ok(key), _) => key.get_str("_id").ok()?,
+        (Err(_), "drop" | "rename" | "dropDatabase") => "",
+        (Err(_), _) => return None,
+    };
+    let document = event.get_document("fullDocument").ok();
+    let has_document = ["insert", "replace", "update"].contains(&operation);
     Some(News {
         name: Arc::from(name),
-        sight: document.map(sight),
+        sight: document.filter(|_| has_document).map(sight),
     })
 }
 
-/// The stages of the server for releases, deletions and acquisitions of these locks. Renewals are not sent: they change
-/// only the end of the lease. An acquisition comes as an insert, an update or a replacement.
-fn pipeline(filter: &StreamFilter) -> [Document; 2] {
-    let mut matching = doc! { "$or": [
-        { "operationType": { "$in": ["delete", "insert", "replace"] } },
-        { "operationType": "update", "updateDescription.updatedFields.lockId": { "$exists": true } },
-    ] };
-    if let StreamFilter::Names(names) = filter {
-        let (groups, names): (Vec<&str>, Vec<&str>) = names
-            .iter()
-            .map(AsRef::as_ref)
-            .partition(|name| permit_id::is_group(name));
-        let mut ids = vec![doc! { "documentKey._id": { "$in": names } }];
-        // Any permit of the semaphore.
-        let of_group =
-            |group: &str| doc! { "documentKey._id": { "$regex": format!("^{}", literally(group)) } };
-        ids.extend(groups.into_iter().map(of_group));
-        match &ids[..] {
-            [only] => matching.extend(only.clone()),
-            _ => drop(matching.insert("$and", vec![doc! { "$or": ids }])),
-        }
+/// The stages of the server for what happens to the locks that meet this condition. Renewals are not sent: they change only the end
+/// of the lease. An acquisition comes as an insert, an update or a replacement.
+fn pipeline(names: Option<Document>) -> Vec<Document> {
+    let holder = doc! { "updateDescription.updatedFields.lockId": { "$exists": true } };
+    let mut matching = doc! { "$or": [{ "operationType": { "$ne": "update" } }, holder] };
+    if let Some(names) = names {
+        matching.insert("$and", vec![names]);
     }
     // MongoDB 4.4 knows only two values. It has no time of an event by the clock; only the second of `clusterTime` is known there.
     let either = |field: &str| doc! { "$ifNull": [format!("$fullDocument.{field}"), format!("$updateDescription.updatedFields.{field}")] };
@@ -110,35 +114,43 @@ fn pipeline(filter: &StreamFilter) -> [Document; 2] {
             "fencingToken": either("fencingToken"), "now": "$wallTime",
         },
     };
-    [doc! { "$match": matching }, doc! { "$project": kept }]
+    vec![doc! { "$match": matching }, doc! { "$project": kept }]
+}
+
+/// The field with the `_id` of the document that has changed.
+const ID: &str = "documentKey._id";
+
+/// The condition for awaited locks, and for any permit of a semaphore.
+fn awaited(names: &[Name]) -> Document {
+    let (groups, names): (Vec<&str>, Vec<&str>) = names
+        .iter()
+        .map(AsRef::as_ref)
+        .partition(|name| permit_id::is_group(name));
+    let groups = groups.into_iter().map(|group| begins_with(&literally(group)));
+    let mut ids: Vec<Document> = groups.map(|group| doc! { ID: group }).collect();
+    ids.insert(0, doc! { ID: { "$in": names } });
+    doc! { "$or": ids }
 }
 
 impl MongoStore {
-    pub(super) async fn watch(&self, filter: StreamFilter) -> Result<LockStream, LockError> {
-        let wanted = Wanted {
-            pipeline: pipeline(&filter).to_vec(),
-            reply_await: STREAM_AWAIT,
-        };
-        let opening = self.read_stream(&self.locks, self.ends.clone(), wanted, Begin::Now);
-        let source = Source::Mongo(Box::new(opening.await?));
-        Ok(LockStream { source, filter })
+    pub(super) async fn watch(&self, names: Option<&[Name]>) -> Result<LockStream, LockError> {
+        let opening = self.read_stream(pipeline(names.map(awaited)), Begin::Now);
+        Ok(LockStream::Mongo(Box::new(opening.await?)))
     }
-}
 
-#[cfg(test)]
-impl LockStream {
-    pub(crate) fn simulated(
-        events: tokio::sync::mpsc::UnboundedReceiver<Result<News, LockError>>,
-        filter: StreamFilter,
-    ) -> Self {
-        let source = Source::Simulated(events);
-        Self { source, filter }
+    /// Opens a stream of the changes of the locks with the name or the prefix of a filter.
+    pub(super) async fn changes(&self, filter: &LockFilter, begin: Begin) -> Result<StreamReader, LockError> {
+        let names = of_names(filter, ID);
+        // The end of the collection has no name. A condition that says so would keep the server from reading the oplog with the
+        // names: it would make an event of each entry first, which takes more than twice as long.
+        let ends = doc! { "operationType": { "$in": ["drop", "rename", "dropDatabase", "invalidate"] } };
+        let names = (!names.is_empty()).then(|| doc! { "$or": [ends, { "$and": names }] });
+        Box::pin(self.read_stream(pipeline(names), begin)).await
     }
 }
 
 impl MemoryStore {
-    pub(crate) fn watch(&self, filter: StreamFilter) -> LockStream {
-        let source = Source::Memory(self.events.subscribe());
-        LockStream { source, filter }
+    pub(crate) fn watch(&self) -> LockStream {
+        LockStream::Memory(self.events.subscribe())
     }
 }

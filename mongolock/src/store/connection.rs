@@ -1,7 +1,6 @@
 //! A client of this library's own, and errors about its connection string without the secrets in it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use mongodb::Client;
@@ -11,6 +10,7 @@ use tokio::time::timeout;
 use super::reachability::Reachability;
 use crate::LockError;
 use crate::error::connection_string;
+use crate::sync::lock;
 use crate::timing::CLIENT_LIMIT;
 
 /// A client that this library has made, with what its monitoring says. Providers that are made from one another share it,
@@ -19,18 +19,19 @@ pub(crate) struct Connection {
     pub(crate) client: Client,
     /// What the driver reports about its servers, connections and log-ins.
     pub(crate) servers: Arc<Reachability>,
-    /// The number of providers that use the client.
-    users: AtomicUsize,
+    /// What each provider has a share of that uses the client.
+    users: Mutex<Weak<()>>,
 }
 
 impl Connection {
-    pub(super) fn join(&self) {
-        self.users.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Notes that a provider no longer uses the client, and returns whether no other one does.
-    pub(super) fn leave(&self) -> bool {
-        self.users.fetch_sub(1, Ordering::AcqRel) == 1
+    /// The share of one more provider. The last one that is given up ends the client.
+    pub(super) fn share(&self) -> Arc<()> {
+        let mut users = lock(&self.users);
+        users.upgrade().unwrap_or_else(|| {
+            let share = Arc::default();
+            *users = Arc::downgrade(&share);
+            share
+        })
     }
 
     /// Ends the client: its cursors and sessions at the server, and its tasks.
@@ -55,7 +56,7 @@ pub(crate) async fn connect(uri: &str, selection: Option<Duration>) -> Result<Ar
     Ok(Arc::new(Connection {
         client,
         servers,
-        users: AtomicUsize::new(0),
+        users: Mutex::default(),
     }))
 }
 

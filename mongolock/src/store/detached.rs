@@ -8,7 +8,7 @@ use mongodb::bson::DateTime;
 use super::Store;
 use super::error::unfit;
 use super::mongo::millis;
-use crate::protocol::{Order, Reply, Row, Sight, Then, When};
+use crate::protocol::{Ms, Order, Reply, Row, Then, When};
 use crate::timing::RELEASE_LIMIT;
 use crate::{LeaseHandle, LockError, LossReason, task};
 
@@ -23,14 +23,20 @@ impl Store {
         let then = Then::Extend { ttl: millis(ttl) };
         let rows = rows(handle, &When::runs(handle.lock_id()), &then);
         let replies = self.reply(&rows, Order::StopAtMiss).await?;
-        let mut earliest = Err(LossReason::Gone);
-        for (row, reply) in rows.iter().zip(&replies) {
-            match end_of(&row.name, reply.sight.as_ref(), handle.lock_id())? {
-                Ok(end) => earliest = earliest.map(|earliest: DateTime| earliest.min(end)).or(Ok(end)),
-                lost => return Ok(lost),
+        let mut earliest = Ms::MAX;
+        for (row, reply) in rows.iter().zip(replies) {
+            let Some(sight) = reply.sight.filter(|sight| sight.has(handle.lock_id())) else {
+                return Ok(Err(LossReason::Gone));
+            };
+            let expires_at = &sight.document.expires_at;
+            let wrong = || unfit(&row.name, "expiresAt", expires_at, "a date");
+            let end = expires_at.date().ok_or_else(wrong)?;
+            if sight.now.is_some_and(|now| now >= end) {
+                return Ok(Err(LossReason::Expired));
             }
+            earliest = earliest.min(end);
         }
-        Ok(earliest)
+        Ok(Ok(DateTime::from_millis(earliest)))
     }
 
     /// Releases a detached lease; `false` if no lock was taken by it.
@@ -73,19 +79,4 @@ fn rows(handle: &LeaseHandle, when: &When, then: &Then) -> Vec<Row> {
         then: then.clone(),
     };
     handle.ids().iter().map(row).collect()
-}
-
-/// The end of a lease by the document of one of its locks.
-fn end_of(name: &str, sight: Option<&Sight>, id: &str) -> Result<Extended, LockError> {
-    let Some(sight) = sight.filter(|sight| sight.has(id)) else {
-        return Ok(Err(LossReason::Gone));
-    };
-    let expires_at = &sight.document.expires_at;
-    let Some(end) = expires_at.date() else {
-        return Err(unfit(name, "expiresAt", expires_at, "a date"));
-    };
-    let runs = sight.now.is_none_or(|now| now < end);
-    Ok(runs
-        .then(|| DateTime::from_millis(end))
-        .ok_or(LossReason::Expired))
 }

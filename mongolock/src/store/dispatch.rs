@@ -9,31 +9,15 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{
-    Begin, DocumentStream, GuardChange, GuardOutcome, IndexState, LeaseId, LockFilter, LockStream,
-    MongoStore, Selected, Store, StreamFilter,
+    Begin, GuardChange, GuardOutcome, IndexState, LeaseId, LockFilter, LockStream, MongoStore, Store,
+    StreamReader,
 };
 use crate::error::failure::Failure;
 use crate::error::meaning::Meaning;
 use crate::meter::CommandKind;
-use crate::protocol::{Name, Sight};
+use crate::protocol::Name;
+use crate::sync::lock;
 use crate::{LockError, permit_id};
-
-/// Sends an operator's command, which may come after a shutdown and has no faults in the simulation. The method of a store has
-/// the name and the values of the command.
-macro_rules! send {
-    ($store:ident, $command:ident($($value:expr),*)) => {
-        match $store {
-            // The command is pinned here, because each function that took it by value would double its size.
-            Self::Mongo(store) => {
-                let command = pin!(store.$command($($value),*));
-                store.gate.run(CommandKind::Admin, command).await
-            }
-            Self::Memory(store) => Ok(store.$command($($value),*)),
-            #[cfg(test)]
-            Self::Simulated(link) => Ok(link.memory().$command($($value),*)),
-        }
-    };
-}
 
 impl Store {
     /// The store on a server; `None` in memory and in the simulation.
@@ -72,7 +56,7 @@ impl Store {
     /// The error of a request without a reply.
     pub(crate) fn no_reply(&self, request: &str, waited: Duration) -> LockError {
         if self.overloaded_for().is_some() {
-            return Failure::overloaded(request, waited).into_error();
+            return Failure::overloaded(request, waited);
         }
         LockError::no_reply(request, waited)
     }
@@ -96,19 +80,21 @@ impl Store {
 
     /// Why the last release was refused for good; `None` after one that has ended a claim.
     pub(crate) fn refused_release(&self) -> Option<LockError> {
-        self.mongo()?.refused_release()
+        lock(&self.mongo()?.shown).refused_release.clone()
     }
 
     /// The refusal of the last acquire or renewal, for a missing right or a wrong password, or of every call; `None` if it was
     /// not refused.
     pub(crate) fn refusal(&self) -> Option<LockError> {
-        self.mongo()?.refusal()
+        let store = self.mongo()?;
+        let of_every_call = store.gate.check().err();
+        of_every_call.or_else(|| lock(&store.shown).refusal.clone())
     }
 
     /// Finds out whether the server still refuses acquires, if it has refused the last acquire or renewal.
     pub(crate) async fn ask_again(&self) {
         if let Some(store) = self.mongo()
-            && store.refusal().is_some()
+            && self.refusal().is_some()
         {
             let asking = pin!(store.ask_again());
             // The store notes the outcome.
@@ -123,7 +109,7 @@ impl Store {
 
     /// The time at which the server last confirmed a write; `None` without a server.
     pub(crate) fn last_confirmed(&self) -> Option<Instant> {
-        self.mongo()?.last_confirmed()
+        lock(&self.mongo()?.shown).confirmed
     }
 
     /// For how long the server has rejected commands on this client for overload; `None` if it has rejected none lately.
@@ -168,7 +154,7 @@ impl Store {
             });
         };
         let guarding = pin!(store.guard(keys, change, session));
-        let outcome = store.gate.count(CommandKind::Commit, guarding).await;
+        let outcome = store.gate.run(CommandKind::Commit, guarding).await;
         self.note(&outcome);
         outcome
     }
@@ -191,47 +177,41 @@ impl Store {
         store.gate.run(CommandKind::Index, checking).await
     }
 
-    /// How often the collection was dropped or renamed, as far as streams have told it.
-    pub(crate) fn collection_ends(&self) -> watch::Sender<u64> {
-        self.mongo()
-            .map_or_else(|| watch::Sender::new(0), |store| store.ends.clone())
-    }
-
-    /// Reads documents for operators: a page of those after this name, at most so many, and the last name if others follow it.
-    pub(super) async fn select(
-        &self,
-        selected: Selected<'_>,
-        after: Option<&str>,
-        limit: Option<u32>,
-    ) -> Result<(Vec<(Name, Sight)>, Option<Name>), LockError> {
-        send!(self, select(selected, after, limit))
+    /// The state of the index at its last check; `None` before that, and since a stream has told that the collection was dropped or
+    /// renamed.
+    pub(crate) fn index_watch(&self) -> watch::Sender<Option<IndexState>> {
+        let mongo = self.mongo();
+        mongo.map_or_else(watch::Sender::default, |store| store.index.clone())
     }
 
     /// The time of the server's clock.
     pub(crate) async fn server_time(&self) -> Result<DateTime, LockError> {
-        send!(self, server_time())
+        match self {
+            Self::Mongo(store) => {
+                let asking = pin!(store.server_time());
+                store.gate.run(CommandKind::Admin, asking).await
+            }
+            Self::Memory(store) => Ok(store.server_time()),
+            #[cfg(test)]
+            Self::Simulated(link) => Ok(link.memory().server_time()),
+        }
     }
 
     /// Opens a stream of the changes of documents, for operators.
-    pub(crate) async fn document_changes(
-        &self,
-        filter: &LockFilter,
-        begin: Begin,
-        ends_at_present: bool,
-    ) -> Result<DocumentStream, LockError> {
+    pub(crate) async fn changes(&self, filter: &LockFilter, begin: Begin) -> Result<StreamReader, LockError> {
         match self.mongo() {
-            Some(store) => store.document_changes(filter, begin, ends_at_present).await,
+            Some(store) => store.changes(filter, begin).await,
             None => Err(Meaning::NoStreams.error()),
         }
     }
 
-    /// Opens the stream of the acquisitions, releases and deletions of these locks.
-    pub(crate) async fn watch(&self, filter: StreamFilter) -> Result<LockStream, LockError> {
+    /// Opens the stream of the acquisitions, releases and deletions of these locks; without names it reports all.
+    pub(crate) async fn watch(&self, names: Option<&[Name]>) -> Result<LockStream, LockError> {
         match self {
-            Self::Mongo(store) => store.watch(filter).await,
-            Self::Memory(store) => Ok(store.watch(filter)),
+            Self::Mongo(store) => store.watch(names).await,
+            Self::Memory(store) => Ok(store.watch()),
             #[cfg(test)]
-            Self::Simulated(link) => link.watch(filter).await,
+            Self::Simulated(link) => link.watch(names).await,
         }
     }
 }

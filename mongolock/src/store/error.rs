@@ -3,10 +3,10 @@
 use mongodb::bson::Bson;
 
 use super::mongo::fields::bson;
-use crate::error::driver_text::sentence;
+use crate::error::driver_text::words;
 use crate::error::failure::Failure;
 use crate::error::meaning::Meaning;
-use crate::protocol::{Name, Value};
+use crate::protocol::{Row, Value};
 use crate::{LockError, permit_id};
 
 /// The error of a command that changes the documents of these locks.
@@ -16,11 +16,11 @@ pub(super) fn of_change(names: &str, error: LockError) -> LockError {
     };
     match Meaning::of(&error) {
         Meaning::WrongType => {
-            let said = sentence(&error);
+            let said = words(&error);
             let problem = format!("a field has a type that the server cannot calculate with ({said})");
             corrupt(names, problem)
         }
-        Meaning::OutOfTime | Meaning::Conflict => Failure::blocked(names, error).into_error(),
+        Meaning::OutOfTime | Meaning::Conflict => Failure::blocked(names, error),
         _ => error.into(),
     }
 }
@@ -42,14 +42,10 @@ pub(super) fn corrupt(name: &str, problem: String) -> LockError {
     }
 }
 
-/// The names of locks for an error that is the error of one of them, which the server does not name.
-pub(super) fn any_of<'a>(names: impl ExactSizeIterator<Item = &'a Name>) -> String {
+/// The names of the locks of rows for an error that is the error of one of them, which the server does not name.
+pub(super) fn any_of(rows: &[Row]) -> String {
     const SHOWN: usize = 3;
-    let number = names.len();
-    let shown: Vec<&str> = names.take(SHOWN).map(|name| &**name).collect();
-    let shown = shown.join("` or `");
-    match number.saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown}` or `{more} others"),
-    }
+    let shown: Vec<&str> = rows.iter().take(SHOWN).map(|row| &*row.name).collect();
+    let others = if rows.len() > SHOWN { "` or `others" } else { "" };
+    shown.join("` or `") + others
 }

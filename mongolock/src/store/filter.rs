@@ -58,15 +58,6 @@ impl LockFilter {
         self
     }
 
-    /// The conditions of the filter that are about names.
-    pub(crate) fn of_names(&self) -> Self {
-        Self {
-            name: self.name.clone(),
-            prefix: self.prefix.clone(),
-            ..Self::default()
-        }
-    }
-
     /// Whether the lock or permit that is shown with this name meets the conditions about names.
     pub(crate) fn admits_name(&self, name: &str) -> bool {
         self.name.as_deref().is_none_or(|own| own == name)
@@ -76,7 +67,7 @@ impl LockFilter {
                 .is_none_or(|prefix| name.starts_with(prefix))
     }
 
-    /// Whether a lock meets the conditions, by the rules of the query in `store/admin.rs`; the limit is not checked.
+    /// Whether a lock meets the conditions, by the rules of the query in `store/look.rs`; the limit is not checked.
     pub(crate) fn admits(&self, info: &LockInfo) -> bool {
         self.admits_name(&info.name)
             && (self.owner.is_none() || self.owner == info.owner)

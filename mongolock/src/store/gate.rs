@@ -48,59 +48,48 @@ impl Gate {
         }
     }
 
-    /// [`Self::check`] before a command. What renews or ends the present holds goes on if the hosts belong to two replica sets.
-    fn admits(&self, is_of_hold: bool) -> Result<(), LockError> {
-        match &self.refusal {
-            None if is_of_hold => Ok(()),
-            _ => self.check(),
-        }
-    }
-
-    /// The reply to a command, or the error if it may come from one of two replica sets: it is kept until the hosts of the
-    /// connection string that the driver has removed have answered.
-    async fn trusted<T>(&self, is_of_hold: bool, reply: Result<T, LockError>) -> Result<T, LockError> {
-        if is_of_hold || reply.is_err() {
-            return reply;
-        }
-        if self.servers.is_asking() {
-            // The future is large and seldom needed.
-            Box::pin(self.servers.until_answered()).await;
-        }
-        self.servers.two_sets(false).and(reply)
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        *self.is_closed.borrow()
-    }
-
     /// Begins to count something that ends when the gate is closed.
     pub(super) fn enter(&self) -> Result<Passage, LockError> {
         let passage = Passage(self.is_closed.subscribe());
-        if self.is_closed() {
+        if *self.is_closed.borrow() {
             return Err(Meaning::Closed.error());
         }
         Ok(passage)
     }
 
     /// Runs a command until its reply, or until the gate is closed; those for which an operator or a health check waits may begin
-    /// after that. The command is pinned by the caller, because each function that took it by value would double the size of its
-    /// future.
+    /// after that. One in a session of the caller runs to its end. The command is pinned by the caller, because each function that
+    /// took it by value would double the size of its future.
     pub(super) async fn run<T>(
         &self,
         kind: CommandKind,
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
-        let counted = Counted::begin(&self.meter, kind);
+        let mut counted = Counted {
+            meter: &self.meter,
+            kind,
+            is_ok: false,
+        };
+        // What renews or ends the present holds goes on if the hosts belong to two replica sets.
         let is_of_hold = matches!(kind, CommandKind::Renew | CommandKind::Release);
-        self.admits(is_of_hold)?;
-        let reply = match (self.enter(), kind) {
+        if !is_of_hold || self.refusal.is_some() {
+            self.check()?;
+        }
+        let mut reply = match (self.enter(), kind) {
+            (_, CommandKind::Commit) => command.await,
             (Ok(mut passage), _) => passage.run(self.send(kind, command)).await,
             (Err(_), CommandKind::Admin | CommandKind::Hello | CommandKind::Index) => {
                 self.send(kind, command).await
             }
             (Err(error), _) => return Err(error),
         };
-        counted.end(self.trusted(is_of_hold, reply).await)
+        if !is_of_hold && reply.is_ok() {
+            // It may come from one of two replica sets.
+            self.servers.until_answered().await;
+            reply = self.servers.two_sets(false).and(reply);
+        }
+        counted.is_ok = reply.is_ok();
+        reply
     }
 
     /// Waits for the reply to a command. Callers learn soon that it cannot be sent. The commands of the engine and of streams have
@@ -119,16 +108,6 @@ impl Gate {
         }
     }
 
-    /// Counts a command in a session of the caller. It runs to its end, because the session is the caller's.
-    pub(super) async fn count<T>(
-        &self,
-        kind: CommandKind,
-        command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
-    ) -> Result<T, LockError> {
-        self.admits(false)?;
-        Counted::begin(&self.meter, kind).end(command.await)
-    }
-
     /// Ends all commands and streams, and waits until they are dropped: each is dropped by the task that waits for it.
     pub(super) async fn close(&self) {
         self.is_closed.send_replace(true);
@@ -142,21 +121,6 @@ struct Counted<'a> {
     meter: &'a CommandMeter,
     kind: CommandKind,
     is_ok: bool,
-}
-
-impl<'a> Counted<'a> {
-    fn begin(meter: &'a CommandMeter, kind: CommandKind) -> Self {
-        Self {
-            meter,
-            kind,
-            is_ok: false,
-        }
-    }
-
-    fn end<T>(mut self, reply: Result<T, LockError>) -> Result<T, LockError> {
-        self.is_ok = reply.is_ok();
-        reply
-    }
 }
 
 impl Drop for Counted<'_> {

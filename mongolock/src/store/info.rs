@@ -107,47 +107,20 @@ pub(crate) fn as_rfc3339<S: Serializer>(date: &DateTime, serializer: S) -> Resul
     serializer.serialize_str(&text.map_err(S::Error::custom)?)
 }
 
-/// A part of the locks that meet a filter, in the order of their names.
-#[derive(Debug, Default)]
-pub(crate) struct Page {
-    /// The locks; an error stands for one whose document cannot be read.
-    pub(crate) locks: Vec<Result<LockInfo, LockError>>,
-    /// The last name of the page; `None` if no lock follows it.
-    pub(crate) last_name: Option<String>,
-}
-
-/// The fields of a sound document, and the server's time at which they were read.
-pub(super) struct Seen<'a> {
-    pub(super) lock_id: &'a str,
-    pub(super) acquired_at: DateTime,
-    pub(super) expires_at: DateTime,
-    pub(super) token: i64,
-    pub(super) now: DateTime,
-}
-
-/// What a document says; an error if one of its fields has the wrong type.
-pub(super) fn seen<'a>(name: &str, sight: &'a Sight) -> Result<Seen<'a>, LockError> {
+/// What an operator sees of a lock, to a provider with this margin; an error if a field of the document has the wrong type.
+pub(crate) fn info(name: &str, sight: &Sight, takeover_margin: Duration) -> Result<LockInfo, LockError> {
     let document = &sight.document;
     let date = |field, value: &Value| {
         let date = value.date().ok_or_else(|| unfit(name, field, value, "a date"))?;
         Ok::<_, LockError>(DateTime::from_millis(date))
     };
-    let token = document.token.long();
-    Ok(Seen {
-        lock_id: sight
-            .lock_id()
-            .ok_or_else(|| unfit(name, "lockId", &document.lock_id, "a string"))?,
-        acquired_at: date("acquiredAt", &document.acquired_at)?,
-        expires_at: date("expiresAt", &document.expires_at)?,
-        token: token.ok_or_else(|| unfit(name, "fencingToken", &document.token, "a 64-bit integer"))?,
-        now: date("now", &sight.now.map_or(Value::Missing, Value::Date))?,
-    })
-}
-
-/// What an operator sees of a lock, to a provider with this margin.
-pub(super) fn info(name: &str, sight: &Sight, takeover_margin: Duration) -> Result<LockInfo, LockError> {
-    let seen = seen(name, sight)?;
-    let taken_by = lock_id::taken_by(seen.lock_id);
+    let wrong_id = || unfit(name, "lockId", &document.lock_id, "a string");
+    let taken_by = lock_id::taken_by(sight.lock_id().ok_or_else(wrong_id)?);
+    let (acquired_at, expires_at) = (
+        date("acquiredAt", &document.acquired_at)?,
+        date("expiresAt", &document.expires_at)?,
+    );
+    let wrong_token = || unfit(name, "fencingToken", &document.token, "a 64-bit integer");
     Ok(LockInfo {
         name: permit_id::shown(name).to_owned(),
         permit: permit_id::number(name),
@@ -160,9 +133,9 @@ pub(super) fn info(name: &str, sight: &Sight, takeover_margin: Duration) -> Resu
             (_, ..=0) => LockState::Expired,
             _ => LockState::Held,
         },
-        fencing_token: FencingToken::new(seen.token),
-        acquired_at: seen.acquired_at,
-        expires_at: seen.expires_at,
+        fencing_token: FencingToken::new(document.token.long().ok_or_else(wrong_token)?),
+        acquired_at,
+        expires_at,
         remaining: duration(sight.until_free(millis(takeover_margin)).unwrap_or_default()),
     })
 }

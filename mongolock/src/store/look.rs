@@ -1,63 +1,150 @@
-//! Looking which locks are held, without a claim.
+//! The documents that a query reads: for the server, and in memory.
 
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 
-use super::mongo::{MongoStore, Query};
+use super::info::info;
+use super::mongo::encoder::by_server;
+use super::ttl_index::BUILD_LOCK;
+use crate::lock_id::{self, KEPT_PREFIX, MARK_PREFIX};
 use crate::protocol::{Ms, Name, Sight};
-use crate::{LockError, permit_id};
+use crate::{LockFilter, LockState, permit_id};
 
-/// The largest number of permits that one query returns: twice those that a semaphore can have.
-const MOST_FOUND: usize = 2000;
-
-/// The locks that a look reads.
-#[derive(Clone, Copy)]
-pub(crate) enum Looked<'a> {
-    Names(&'a [Name]),
-    /// All permits of a semaphore, also those beyond the number that this caller knows.
-    Permits(&'a str),
+/// The documents that a query reads.
+#[derive(Debug, Clone)]
+pub(crate) enum Looked {
+    /// Those of these locks and permits.
+    Names(Vec<Name>),
+    /// Those of all permits of the semaphore whose group has this name, also beyond the number that a caller knows.
+    Permits(Name),
+    /// Those of the locks that meet the filter, whose limit does not count.
+    Filter(LockFilter),
+    /// Those that meet the name and the prefix of the filter, and name a holder or have a mark.
+    Taken(LockFilter),
+    /// Those of the claims of an owner, also during their minimum holds; marks are none of them.
+    Owner(String),
 }
 
-impl Looked<'_> {
-    /// The documents, and the largest number of them.
-    fn query(self) -> (Document, usize) {
+/// A part of the documents, in the order of their names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part<'a> {
+    /// The name after which it begins; `None` for the first part.
+    pub(crate) after: Option<&'a str>,
+    /// The largest number of documents.
+    pub(crate) most: u32,
+}
+
+impl Part<'_> {
+    /// All documents of the awaited locks of a process, or of a semaphore.
+    pub(crate) const ALL: Self = Self {
+        after: None,
+        most: i32::MAX.unsigned_abs(),
+    };
+}
+
+impl Looked {
+    /// The query of the server. For an owner it finds others as well, which begin like a mark.
+    pub(super) fn query(&self) -> Document {
         match self {
             Self::Names(names) => {
-                let ids: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-                (doc! { "_id": { "$in": ids } }, names.len())
+                doc! { "_id": { "$in": names.iter().map(AsRef::as_ref).collect::<Vec<&str>>() } }
             }
-            Self::Permits(semaphore) => {
-                let (first, end) = (permit_id::group(semaphore), permit_id::end_of_ids(semaphore));
-                (doc! { "_id": { "$gte": &*first, "$lt": end } }, MOST_FOUND)
+            Self::Permits(group) => {
+                let end = permit_id::end_of_ids(&group[..group.len() - 1]);
+                doc! { "_id": { "$gte": &**group, "$lt": end } }
             }
+            Self::Filter(filter) => conditions(filter),
+            Self::Taken(filter) => {
+                let mut taken = of_names(filter, "_id");
+                taken.push(doc! {
+                    "_id": { "$type": "string", "$ne": BUILD_LOCK },
+                    "lockId": { "$ne": "", "$not": begins_with(KEPT_PREFIX) },
+                });
+                doc! { "$and": taken }
+            }
+            Self::Owner(owner) => doc! { "$and": [
+                conditions(&LockFilter::new()),
+                { "lockId": of_owner(KEPT_PREFIX, owner) },
+            ] },
+        }
+    }
+
+    /// Whether a document is one of these, by the same rules.
+    pub(super) fn admits(&self, name: &str, sight: &Sight) -> bool {
+        let id = sight.lock_id().unwrap_or_default();
+        match self {
+            Self::Names(names) => names.iter().any(|own| **own == *name),
+            Self::Permits(group) => permit_id::awaited(name) == &**group,
+            Self::Filter(filter) => info(name, sight, Duration::ZERO).is_ok_and(|info| filter.admits(&info)),
+            Self::Taken(filter) => {
+                filter.admits_name(permit_id::shown(name)) && !lock_id::taken_by(id).is_empty()
+            }
+            Self::Owner(owner) => !lock_id::is_mark(id) && lock_id::owner(id) == Some(owner),
         }
     }
 }
 
-impl MongoStore {
-    /// Reads the documents of these locks with one query. The documents decide nothing here: what looks free is acquired
-    /// by a request of its own. So the query reads what the primary has, without waiting for a majority.
-    pub(super) async fn look(
-        &self,
-        looked: Looked<'_>,
-        limit: Duration,
-    ) -> Result<Vec<(Name, Sight)>, LockError> {
-        let (filter, most) = looked.query();
-        let query = Query {
-            filter,
-            most,
-            level: "local",
-        };
-        Ok(query.run(&self.locks, limit).await?.collect())
+/// The query for the conditions of a filter, by the rules of [`LockFilter::admits`] and without the limit. It leaves
+/// out the internal lock of the index build, which is not a user's lock.
+fn conditions(filter: &LockFilter) -> Document {
+    let mut conditions = vec![doc! { "_id": { "$type": "string", "$ne": BUILD_LOCK } }];
+    conditions.extend(of_names(filter, "_id"));
+    if let Some(owner) = &filter.owner {
+        conditions.push(doc! { "lockId": of_owner(MARK_PREFIX, owner) });
     }
+    let (mark, kept) = (begins_with(MARK_PREFIX), begins_with(KEPT_PREFIX));
+    let claim = doc! { "$ne": "", "$not": begins_with(&format!("({MARK_PREFIX}|{KEPT_PREFIX})")) };
+    let runs = by_server().runs(0);
+    let is_over = doc! { "$not": &runs };
+    conditions.extend(filter.state.map(|state| match state {
+        LockState::Held => doc! { "lockId": claim, "$expr": runs },
+        LockState::Expired => doc! { "lockId": claim, "$expr": is_over },
+        LockState::Done => doc! { "lockId": mark, "$expr": runs },
+        LockState::Released => doc! { "$or": [
+            { "lockId": "" }, { "lockId": kept }, { "lockId": mark, "$expr": is_over },
+        ] },
+    }));
+    doc! { "$and": conditions }
 }
 
-/// The number of a permit of this semaphore.
-pub(super) fn number_of(id: &str, semaphore: &str) -> Option<u32> {
-    permit_id::parts(id)
-        .filter(|(name, _)| *name == semaphore)
-        .map(|(_, number)| number)
+/// The conditions of a filter for a field with the `_id` of a lock, or of a permit of a semaphore.
+pub(super) fn of_names(filter: &LockFilter, field: &str) -> Vec<Document> {
+    let name = filter.name.as_ref().map(|name| {
+        let permits = begins_with(&literally(&permit_id::group(name)));
+        doc! { "$or": [{ field: name }, { field: permits }] }
+    });
+    let prefix = filter.prefix.as_ref();
+    let prefix = prefix.map(|prefix| doc! { field: begins_with(&literally(prefix)) });
+    name.into_iter().chain(prefix).collect()
+}
+
+/// The condition for the `lockId` of this owner's claims, also with this prefix.
+fn of_owner(prefix: &str, owner: &str) -> Document {
+    begins_with(&format!("({prefix})?{}#[^#]*$", literally(owner)))
+}
+
+/// The condition for a text that begins with this pattern.
+pub(super) fn begins_with(pattern: &str) -> Document {
+    doc! { "$regex": format!("^{pattern}") }
+}
+
+/// The regular expression that matches exactly this text.
+pub(super) fn literally(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '\0' {
+            // The server refuses a pattern with a NUL byte in it.
+            pattern.push_str("\\x00");
+            continue;
+        }
+        // A backslash gives ASCII letters and digits a special meaning, and takes it from all other ASCII characters.
+        if c.is_ascii() && !c.is_ascii_alphanumeric() {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
 }
 
 /// A length of time; nothing if it is less than nothing.

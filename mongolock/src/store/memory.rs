@@ -1,6 +1,7 @@
-mod retention;
 #[cfg(test)]
 mod simulated;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 #[cfg(test)]
@@ -13,14 +14,13 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use self::retention::Retention;
+use super::Looked;
 use super::error::corrupt;
-use super::look::number_of;
+use super::look::Part;
 use super::mongo::millis;
-use super::{Looked, Selected};
 use crate::LockError;
 use crate::options::DEFAULT_RETENTION;
-use crate::protocol::{Document, Ms, Name, News, Order, Reply, Row, Sight, Then, apply};
+use crate::protocol::{Document, Ms, Name, News, Order, Reply, Row, Sight, Then, Value, apply};
 use crate::sync::lock;
 
 /// The protocol without a server: for tests of programs that use locks.
@@ -41,7 +41,33 @@ pub(crate) struct MemoryStore {
 
 struct Documents {
     by_name: BTreeMap<Name, Document>,
-    retention: Retention,
+    /// The time for which a document is kept after the end of its lease.
+    retention: Ms,
+    /// The time of the next sweep.
+    next_sweep: Ms,
+    /// The greatest fencing token of all deleted documents. Under contention tokens are reserved in blocks and can run
+    /// ahead of the clock, so that the clock alone would not keep them rising after a deletion.
+    greatest_deleted_token: i64,
+}
+
+impl Documents {
+    /// Deletes the documents of unused locks, as MongoDB's TTL index does. It looks at all of them once in a retention, so that each
+    /// document is deleted between one and two retentions after the end of its lease.
+    fn sweep(&mut self, now: Ms) {
+        if now < self.next_sweep {
+            return;
+        }
+        self.next_sweep = now + self.retention;
+        let latest = now - self.retention;
+        self.by_name.retain(|_, document| {
+            let is_kept = document.expires_at.date().is_none_or(|end| end > latest);
+            if !is_kept {
+                let token = document.token.long().unwrap_or_default();
+                self.greatest_deleted_token = self.greatest_deleted_token.max(token);
+            }
+            is_kept
+        });
+    }
 }
 
 impl MemoryStore {
@@ -52,7 +78,9 @@ impl MemoryStore {
             id: format!("memory {}", Uuid::new_v4()),
             documents: Mutex::new(Documents {
                 by_name: BTreeMap::new(),
-                retention: Retention::new(millis(DEFAULT_RETENTION)),
+                retention: millis(DEFAULT_RETENTION),
+                next_sweep: 0,
+                greatest_deleted_token: 0,
             }),
             events: broadcast::Sender::new(1024),
             #[cfg(test)]
@@ -62,7 +90,8 @@ impl MemoryStore {
 
     /// Keeps the documents of unused locks for this time.
     pub(crate) fn set_retention(&self, period: Duration) {
-        lock(&self.documents).retention.set_period(millis(period));
+        let mut documents = lock(&self.documents);
+        (documents.retention, documents.next_sweep) = (millis(period), 0);
     }
 
     /// Runs these rows, see [`apply`].
@@ -70,7 +99,11 @@ impl MemoryStore {
         let (now, mut has_ended) = (self.now(), false);
         let run = |row: &Row| {
             if has_ended {
-                return Ok(self.read(now, &row.name));
+                let sight = self.sight(now, &row.name);
+                return Ok(Reply {
+                    sight,
+                    ..Reply::UNSEEN
+                });
             }
             let reply = self.run_row(now, row);
             let is_missed = reply.as_ref().map_or(true, |reply| row.is_missed(reply));
@@ -83,13 +116,17 @@ impl MemoryStore {
     /// Runs a row at this time of the store's clock, which a command reads when it begins.
     pub(crate) fn run_row(&self, now: Ms, row: &Row) -> Result<Reply, LockError> {
         let mut documents = lock(&self.documents);
-        let Documents { by_name, retention } = &mut *documents;
         if row.may_insert() {
-            retention.sweep(by_name, now);
+            documents.sweep(now);
         }
+        let first = Document {
+            token: Value::Long(documents.greatest_deleted_token),
+            ..Document::default()
+        };
+        let by_name = &mut documents.by_name;
         let stored = by_name.get_mut(&row.name);
         let before = stored.as_deref().cloned();
-        let mut document = before.or_else(|| row.may_insert().then(|| retention.first()));
+        let mut document = before.or_else(|| row.may_insert().then_some(first));
         let is_applied = apply(row, &mut document, now)
             .map_err(|_| corrupt(&row.name, "a field has the wrong type".into()))?;
         let Some(document) = document else {
@@ -109,7 +146,6 @@ impl MemoryStore {
             if let Some(stored) = stored {
                 *stored = document;
             } else {
-                retention.add(&row.name, now);
                 by_name.insert(Arc::clone(&row.name), document);
             }
         }
@@ -120,13 +156,6 @@ impl MemoryStore {
     }
 
     /// What the document of a lock says.
-    pub(crate) fn read(&self, now: Ms, name: &str) -> Reply {
-        Reply {
-            is_applied: Some(false),
-            sight: self.sight(now, name),
-        }
-    }
-
     pub(crate) fn sight(&self, now: Ms, name: &str) -> Option<Sight> {
         let documents = lock(&self.documents);
         let document = documents.by_name.get(name)?.clone();
@@ -136,42 +165,31 @@ impl MemoryStore {
         })
     }
 
-    pub(crate) fn look(&self, looked: Looked<'_>) -> Vec<(Name, Sight)> {
-        match looked {
-            Looked::Names(names) => {
-                let now = self.now();
-                let seen = |name: &Name| Some((Arc::clone(name), self.sight(now, name)?));
-                names.iter().filter_map(seen).collect()
-            }
-            Looked::Permits(semaphore) => self.found(|name| number_of(name, semaphore).is_some()),
-        }
-    }
-
-    /// What an operator's read finds, as one page: the documents are in memory anyway.
-    pub(super) fn select(
-        &self,
-        selected: Selected<'_>,
-        _after: Option<&str>,
-        limit: Option<u32>,
-    ) -> (Vec<(Name, Sight)>, Option<Name>) {
-        let mut found = self.found(|_| true);
-        found.retain(|(name, sight)| selected.admits(name, sight));
-        found.truncate(limit.map_or(usize::MAX, |limit| limit as usize));
-        (found, None)
-    }
-
-    /// The documents with such names, in the order of their names.
-    fn found(&self, is_meant: impl Fn(&str) -> bool) -> Vec<(Name, Sight)> {
+    /// A part of these documents.
+    pub(crate) fn find(&self, looked: &Looked, part: Part<'_>) -> Vec<(Name, Sight)> {
         let now = Some(self.now());
-        let documents = lock(&self.documents);
-        let found = documents.by_name.iter().filter(|(name, _)| is_meant(name));
-        let sight = |document: &Document| Sight {
-            document: document.clone(),
-            now,
+        let by_name = &lock(&self.documents).by_name;
+        let mut found: Vec<(&Name, &Document)> = match looked {
+            Looked::Names(names) => {
+                let found = names.iter().filter_map(|name| by_name.get_key_value(name));
+                found.collect()
+            }
+            Looked::Permits(group) => {
+                let permits = by_name.range(Name::clone(group)..);
+                permits
+                    .take_while(|(name, _)| name.starts_with(&**group))
+                    .collect()
+            }
+            _ => by_name.iter().collect(),
         };
-        found
-            .map(|(name, document)| (Arc::clone(name), sight(document)))
-            .collect()
+        found.sort_by_key(|(name, _)| *name);
+        let rest = found.into_iter().filter(|(name, _)| Some(&***name) > part.after);
+        let seen = rest.map(|(name, document)| {
+            let document = document.clone();
+            (Arc::clone(name), Sight { document, now })
+        });
+        let wanted = seen.filter(|(name, sight)| looked.admits(name, sight));
+        wanted.take(part.most as usize).collect()
     }
 
     /// Reports an event to the waiters; it is no error if there are none.

@@ -1,13 +1,11 @@
 //! The commands of the protocol, on MongoDB or in memory.
 
-mod admin;
-#[cfg(any(test, fuzzing))]
+#[cfg(test)]
 mod any_document;
 mod change_stream;
 mod connection;
 mod detached;
 mod dispatch;
-mod document_stream;
 mod error;
 mod filter;
 mod gate;
@@ -29,25 +27,23 @@ mod ttl_index;
 
 use std::sync::Arc;
 
-#[cfg(fuzzing)]
-pub(crate) use any_document::read_document;
-pub(crate) use change_stream::{LockStream, StreamFilter};
+pub(crate) use change_stream::{Change, LockStream, second};
 pub(crate) use connection::{Connection, connect};
-pub(crate) use document_stream::{ChangeKind, DocumentChange, DocumentStream};
 pub use filter::LockFilter;
 pub(crate) use home::has_ended;
 pub use index_state::IndexState;
 pub use info::{LockInfo, LockState};
-pub(crate) use info::{Page, as_rfc3339};
+pub(crate) use info::{as_rfc3339, info};
 pub(crate) use look::Looked;
+#[cfg(test)]
+pub(crate) use look::Part;
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
 pub(crate) use mongo::millis;
-pub(crate) use operators::{SeenHold, Selected, TakenLock, TakenOrDamaged};
-
+pub(crate) use operators::PAGE_SIZE;
 pub(crate) use reachability::Reachability;
 pub(crate) use run::NotRun;
-pub(crate) use stream_reader::Begin;
+pub(crate) use stream_reader::{Begin, StreamReader};
 pub(crate) use transaction::{GuardChange, GuardOutcome, LeaseId};
 
 use crate::LockError;

@@ -3,14 +3,11 @@ pub(super) mod fields;
 mod rows;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mongodb::bson::{DateTime, Document, doc};
+use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongodb::error::Error;
-use mongodb::options::{
-    Acknowledgment, CollectionOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern,
-};
+use mongodb::options::{ReadPreference, SelectionCriteria};
 use mongodb::{Collection, Database};
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout};
@@ -19,10 +16,11 @@ use self::encoder::by_server;
 use self::fields::sight;
 use super::connection::Connection;
 use super::gate::Gate;
+use super::look::{Looked, Part};
 use super::reachability::Reachability;
-use super::{Replies, reply};
+use super::{IndexState, Replies, reply};
 use crate::LockError;
-use crate::protocol::{Name, Reply, Sight};
+use crate::protocol::{Name, Reply, Sight, Then};
 use crate::sync::lock;
 use crate::task::driver_call;
 use crate::timing::{ASK_AGAIN_EXPIRY, PROBE_PRIMARY};
@@ -37,18 +35,26 @@ pub(crate) struct MongoStore {
     connection: Option<Arc<Connection>>,
     /// What is known about the servers of the client.
     pub(super) servers: Arc<Reachability>,
-    /// The time at which the server last confirmed a write.
-    last_confirmed: std::sync::Mutex<Option<Instant>>,
-    /// The refusal of the last acquire or renewal; `None` if it was not refused.
-    refusal: std::sync::Mutex<Option<LockError>>,
-    /// Why the last release was refused for good; `None` after one that has ended a claim.
-    refused_release: std::sync::Mutex<Option<LockError>>,
+    /// What the outcomes of commands have shown last.
+    pub(super) shown: std::sync::Mutex<Shown>,
     /// What ends the commands at the end of a shutdown.
     pub(super) gate: Arc<Gate>,
-    /// How often a stream has ended with the collection of the locks, which was dropped or renamed.
-    pub(super) ends: watch::Sender<u64>,
-    /// Whether the provider no longer uses the client.
-    has_left: AtomicBool,
+    /// The state of the index at its last check; `None` before that, and since a stream has ended with the collection of the locks,
+    /// which was dropped or renamed.
+    pub(super) index: watch::Sender<Option<IndexState>>,
+    /// The provider's share of that client; `None` after a shutdown.
+    share: std::sync::Mutex<Option<Arc<()>>>,
+}
+
+/// What the outcomes of commands have shown last.
+#[derive(Default)]
+pub(super) struct Shown {
+    /// The time at which the server last confirmed a write.
+    pub(super) confirmed: Option<Instant>,
+    /// The refusal of the last acquire or renewal; `None` if it was not refused.
+    pub(super) refusal: Option<LockError>,
+    /// Why the last release was refused for good; `None` after one that has ended a claim.
+    pub(super) refused_release: Option<LockError>,
 }
 
 impl MongoStore {
@@ -58,106 +64,76 @@ impl MongoStore {
         connection: Option<Arc<Connection>>,
         servers: Arc<Reachability>,
     ) -> Self {
-        if let Some(connection) = &connection {
-            connection.join();
-        }
-        let locks = collection_of(database, collection);
+        let share = connection.as_deref().map(Connection::share);
         Self {
-            locks,
+            locks: database.collection(collection),
             index_check: Mutex::default(),
             connection,
             gate: Arc::new(Gate::new(Arc::clone(&servers), database.name())),
             servers,
-            ends: watch::Sender::new(0),
-            last_confirmed: std::sync::Mutex::default(),
-            refusal: std::sync::Mutex::default(),
-            refused_release: std::sync::Mutex::default(),
-            has_left: AtomicBool::new(false),
+            index: watch::Sender::default(),
+            shown: std::sync::Mutex::default(),
+            share: std::sync::Mutex::new(share),
         }
     }
 
     /// Ends every command and stream, and the client if this library has made it and no other provider uses it.
     pub(super) async fn close(&self) {
         self.gate.close().await;
-        if let Some(connection) = self.leave() {
+        let is_last = lock(&self.share).take().and_then(Arc::into_inner).is_some();
+        if let Some(connection) = self.connection.as_ref().filter(|_| is_last) {
             connection.shut_down().await;
         }
-    }
-
-    /// Gives the client up, and returns it if no other provider uses it.
-    fn leave(&self) -> Option<&Connection> {
-        let connection = self.connection.as_deref()?;
-        let is_last = !self.has_left.swap(true, Ordering::AcqRel) && connection.leave();
-        is_last.then_some(connection)
     }
 
     /// Whether a primary replies. If none does for a while, any other member may reply: a client that is new knows only
     /// some members, so it must not ask them first.
     pub(super) async fn hello(&self) -> Result<bool, LockError> {
+        let is_primary = |hello: Document| hello.get_bool("isWritablePrimary").unwrap_or(false);
         let primary = self.hello_from(ReadPreference::Primary);
-        match timeout(PROBE_PRIMARY, primary).await {
-            Ok(Ok(reply)) => Ok(reply),
-            Ok(Err(error)) if error.meaning().is_refusal() => Err(error),
-            _ => {
-                let secondary = ReadPreference::SecondaryPreferred { options: None };
-                self.hello_from(secondary).await
-            }
+        let reply = match timeout(PROBE_PRIMARY, primary).await {
+            Ok(Err(error)) if !error.meaning().is_refusal() => None,
+            reply => reply.ok(),
+        };
+        let secondary = ReadPreference::SecondaryPreferred { options: None };
+        match reply {
+            Some(reply) => reply.map(is_primary),
+            None => self.hello_from(secondary).await.map(is_primary),
         }
     }
 
     /// The time of the primary's clock.
     pub(super) async fn server_time(&self) -> Result<DateTime, LockError> {
-        let reply = run(&self.locks, doc! { "hello": 1 }).await?;
-        Ok(reply.get_datetime("localTime").copied().map_err(Error::custom)?)
+        let hello = self.hello_from(ReadPreference::Primary).await?;
+        Ok(hello.get_datetime("localTime").copied().map_err(Error::custom)?)
     }
 
-    /// Whether the server of this kind that replies is a primary.
-    async fn hello_from(&self, server: ReadPreference) -> Result<bool, LockError> {
-        let database = self.locks.client().database(&self.locks.namespace().db);
-        let hello = database
-            .run_command(doc! { "hello": 1 })
-            .selection_criteria(SelectionCriteria::ReadPreference(server));
-        Ok(hello.await?.get_bool("isWritablePrimary").unwrap_or(false))
+    /// The reply of a server of this kind.
+    async fn hello_from(&self, server: ReadPreference) -> Result<Document, LockError> {
+        let database = self.database();
+        let hello = database.run_command(doc! { "hello": 1 });
+        let server = SelectionCriteria::ReadPreference(server);
+        Ok(hello.selection_criteria(server).await?)
     }
 
-    /// The time at which the server last confirmed a write.
-    pub(super) fn last_confirmed(&self) -> Option<Instant> {
-        *lock(&self.last_confirmed)
-    }
-
-    /// The refusal of the last acquire or renewal, or of every call; `None` if it was not refused.
-    pub(super) fn refusal(&self) -> Option<LockError> {
-        self.gate.check().err().or_else(|| lock(&self.refusal).clone())
-    }
-
-    /// Notes whether the server refuses acquires and renewals, by the outcome of one of them.
-    pub(super) fn note_outcome<T>(&self, outcome: &Result<T, LockError>) {
-        match outcome {
-            Ok(_) => *lock(&self.refusal) = None,
-            Err(error) if error.meaning().is_refusal() => *lock(&self.refusal) = Some(error.clone()),
-            // Other errors say nothing about rights.
-            Err(_) => {}
-        }
-    }
-
-    /// Why the last release was refused for good.
-    pub(super) fn refused_release(&self) -> Option<LockError> {
-        lock(&self.refused_release).clone()
-    }
-
-    /// Notes the outcome of a release: one that has ended claims is not refused any more.
-    fn note_release(&self, outcome: &Result<Replies, LockError>) {
+    /// Notes what the outcome of rows says: whether the server refuses the user, and whether it refuses releases.
+    fn note(&self, then: &Then, ran: &Result<Replies, LockError>) {
         let has_ended = |reply: &Result<Reply, LockError>| {
             reply.as_ref().is_ok_and(|reply| reply.is_applied != Some(false))
         };
-        match outcome {
-            Ok(Ok(replies)) if !replies.iter().any(has_ended) => {}
-            Ok(_) => *lock(&self.refused_release) = None,
-            // A refusal of the user is that of acquires and renewals, too.
-            Err(error) if error.meaning().is_final() => {
-                *lock(&self.refused_release) = Some(error.clone());
+        let mut shown = lock(&self.shown);
+        match (then, ran) {
+            (Then::Claim { .. } | Then::Renew { .. }, Ok(_)) => shown.refusal = None,
+            (Then::Claim { .. } | Then::Renew { .. }, Err(error)) if error.meaning().is_refusal() => {
+                shown.refusal = Some(error.clone());
             }
-            Err(_) => {}
+            (Then::End { .. }, Ok(Ok(replies))) if !replies.iter().any(has_ended) => {}
+            (Then::End { .. }, Ok(_)) => shown.refused_release = None,
+            // A refusal of the user is that of acquires and renewals, too.
+            (Then::End { .. }, Err(error)) if error.meaning().is_final() => {
+                shown.refused_release = Some(error.clone());
+            }
+            _ => {}
         }
     }
 
@@ -171,121 +147,91 @@ impl MongoStore {
     }
 
     /// Runs one write command that a majority must confirm.
-    pub(super) fn write(
-        &self,
-        collection: &Collection<Document>,
-        command: Document,
-        limit: Duration,
-    ) -> impl Future<Output = mongodb::error::Result<Document>> {
-        self.write_with(collection, command, doc! { "w": "majority" }, limit)
-    }
-
-    /// Runs one write command with this concern.
-    pub(super) async fn write_with(
-        &self,
-        collection: &Collection<Document>,
-        command: Document,
-        concern: Document,
-        limit: Duration,
-    ) -> mongodb::error::Result<Document> {
-        let reply = reply::outcome(run_write(collection, command, concern, limit).await)?;
+    pub(super) async fn write(&self, command: Document, limit: Duration) -> mongodb::error::Result<Document> {
+        let reply = reply::outcome(self.run_write(command, limit).await)?;
         self.note_confirmed();
         Ok(reply)
     }
 
+    /// The same, except that the reply with `ok: 1` may have errors. With less than a majority a failover can restore a state in
+    /// which the lock is free.
+    fn run_write(
+        &self,
+        mut command: Document,
+        limit: Duration,
+    ) -> impl Future<Output = mongodb::error::Result<Document>> {
+        command.insert("writeConcern", doc! { "w": "majority" });
+        self.run_command(command, limit)
+    }
+
+    /// Runs one command on the primary, whatever the connection string says, with this limit at the server. `run_command` takes no
+    /// settings from the client; without a transaction number the server writes one record less, and a repetition is this library's
+    /// own.
+    async fn run_command(&self, mut command: Document, limit: Duration) -> mongodb::error::Result<Document> {
+        // To the server 0 means no limit.
+        command.insert("maxTimeMS", millis(limit).max(1));
+        let database = self.database();
+        let sending = database.run_command(command).selection_criteria(primary());
+        driver_call(sending.into_future()).await
+    }
+
+    /// The documents in the reply to a command that reads, which has all of them in one batch.
+    pub(super) async fn read(
+        &self,
+        command: Document,
+        limit: Duration,
+    ) -> mongodb::error::Result<impl Iterator<Item = Document>> {
+        let mut reply = self.run_command(command, limit).await?;
+        let cursor = reply.get_document_mut("cursor");
+        let batch = cursor.and_then(|cursor| cursor.get_array_mut("firstBatch"));
+        let batch = batch.map(std::mem::take).unwrap_or_default();
+        Ok(batch.into_iter().filter_map(|found| match found {
+            Bson::Document(document) => Some(document),
+            _ => None,
+        }))
+    }
+
+    /// Reads the documents of these locks with one query, in the order of their names. The read concern is `"local"` where the
+    /// documents decide nothing, and `"majority"` where a failover could take back what they say.
+    pub(super) async fn find(
+        &self,
+        looked: &Looked,
+        part: Part<'_>,
+        level: &str,
+        limit: Duration,
+    ) -> Result<Vec<(Name, Sight)>, LockError> {
+        let mut filter = looked.query();
+        if let Some(after) = part.after {
+            filter = doc! { "$and": [{ "_id": { "$gt": after } }, filter] };
+        }
+        let command = doc! {
+            "find": self.locks.name(),
+            "filter": filter,
+            "projection": by_server().fields(),
+            "sort": { "_id": 1 },
+            "limit": i64::from(part.most),
+            "batchSize": i64::from(part.most),
+            "singleBatch": true,
+            "readConcern": { "level": level },
+        };
+        let found = self.read(command, limit).await?;
+        let seen = |found: Document| Some((Arc::from(found.get_str("_id").ok()?), sight(&found)));
+        Ok(found.filter_map(seen).collect())
+    }
+
+    pub(super) fn database(&self) -> Database {
+        self.locks.client().database(&self.locks.namespace().db)
+    }
+
     /// Notes that the server has confirmed a write.
     pub(super) fn note_confirmed(&self) {
-        *lock(&self.last_confirmed) = Some(Instant::now());
+        lock(&self.shown).confirmed = Some(Instant::now());
     }
-}
-
-impl Drop for MongoStore {
-    fn drop(&mut self) {
-        self.leave();
-    }
-}
-
-/// The collection with mongolock's own settings in place of the client's: with less than a majority a failover can
-/// restore a state in which the lock is free.
-fn collection_of(database: &Database, name: &str) -> Collection<Document> {
-    let options = CollectionOptions::builder()
-        .write_concern(WriteConcern::builder().w(Acknowledgment::Majority).build())
-        .read_concern(ReadConcern::majority())
-        .selection_criteria(primary())
-        .build();
-    database.collection_with_options(name, options)
-}
-
-/// Runs one write command, whose reply with `ok: 1` may have errors. `run_command` takes no settings from the collection,
-/// hence the concern and the limit at the server are set here; without a transaction number the server writes one record
-/// less, and a repetition is this library's own.
-pub(super) fn run_write(
-    collection: &Collection<Document>,
-    mut command: Document,
-    concern: Document,
-    limit: Duration,
-) -> impl Future<Output = mongodb::error::Result<Document>> {
-    command.insert("writeConcern", concern);
-    command.insert("maxTimeMS", max_time(limit));
-    run(collection, command)
-}
-
-/// Runs one command on the primary of the database of this collection.
-pub(super) async fn run(
-    collection: &Collection<Document>,
-    command: Document,
-) -> mongodb::error::Result<Document> {
-    let database = collection.client().database(&collection.namespace().db);
-    let sending = database.run_command(command).selection_criteria(primary());
-    driver_call(sending.into_future()).await
 }
 
 /// The server of a command, whatever the connection string says.
 pub(super) fn primary() -> SelectionCriteria {
     SelectionCriteria::ReadPreference(ReadPreference::Primary)
-}
-
-/// One query, which has its whole reply in one batch.
-#[derive(Clone)]
-pub(super) struct Query {
-    pub(super) filter: Document,
-    /// The largest number of documents that it returns.
-    pub(super) most: usize,
-    /// The read concern: `"local"` where the documents decide nothing, and `"majority"` where a failover could take back what
-    /// they say.
-    pub(super) level: &'static str,
-}
-
-impl Query {
-    /// Runs the query on the primary, and returns what it finds.
-    pub(super) async fn run(
-        self,
-        collection: &Collection<Document>,
-        limit: Duration,
-    ) -> Result<impl Iterator<Item = (Name, Sight)>, LockError> {
-        let command = doc! {
-            "find": collection.name(),
-            "filter": self.filter,
-            "projection": by_server().fields(),
-            "batchSize": i64::try_from(self.most).unwrap_or(i64::MAX),
-            "singleBatch": true,
-            "readConcern": { "level": self.level },
-            "maxTimeMS": max_time(limit),
-        };
-        let mut reply = run(collection, command).await?;
-        let cursor = reply.get_document_mut("cursor");
-        let found = cursor.and_then(|cursor| cursor.get_array_mut("firstBatch"));
-        let found = found.map(std::mem::take).unwrap_or_default();
-        Ok(found.into_iter().filter_map(|found| {
-            let document = found.as_document()?;
-            Some((Arc::from(document.get_str("_id").ok()?), sight(document)))
-        }))
-    }
-}
-
-/// The limit of a command at the server, to which 0 means no limit.
-fn max_time(limit: Duration) -> i64 {
-    millis(limit).max(1)
 }
 
 pub(crate) fn millis(duration: Duration) -> i64 {

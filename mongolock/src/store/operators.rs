@@ -3,93 +3,31 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::DateTime;
-
-use super::info::{info, seen};
+use super::info::info;
+use super::look::Part;
 use super::mongo::millis;
-use super::{LockFilter, LockInfo, Page, Store};
-use crate::protocol::{Name, Order, Row, Sight, Then, Value, When};
+use super::{LockInfo, Looked, Store};
+use crate::LockError;
+use crate::meter::CommandKind;
+use crate::protocol::{Name, Order, Row, Sight, Then, When};
 use crate::timing::COMMAND_LIMIT;
-use crate::{LockError, lock_id, permit_id};
 
-/// The documents that an operator's read returns.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Selected<'a> {
-    /// That of one lock or permit.
-    Name(&'a str),
-    /// Those of the locks that meet the filter.
-    Filter(&'a LockFilter),
-    /// Those that meet the name and the prefix of a filter, and name a holder or have a mark; or only those of them with these
-    /// `_id`s.
-    Taken(&'a LockFilter, Option<&'a [String]>),
-    /// Those of an owner's claims, also during their minimum holds; marks are none of them.
-    Owner(&'a str),
-}
-
-/// What is ended by force: the document of a lock that is taken or damaged, as it was read. The fields may have any type, and
-/// may be missing.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct SeenHold {
-    pub(crate) name: Name,
-    pub(crate) lock_id: Value,
-    pub(crate) token: Value,
-}
-
-/// A document that names a holder or has a mark, at the time of a read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TakenLock {
-    pub(crate) id: String,
-    pub(crate) lock_id: String,
-    pub(crate) acquired_at: DateTime,
-    pub(crate) expires_at: DateTime,
-    pub(crate) token: i64,
-    /// The server's time of the read.
-    pub(crate) read_at: DateTime,
-}
-
-/// What a read has found: a taken lock, or the `_id` of a document that cannot be read as a lock.
-pub(crate) type TakenOrDamaged = Result<TakenLock, String>;
-
-impl Selected<'_> {
-    /// Whether a document is one of these, by the rules of the queries in `admin.rs`.
-    pub(super) fn admits(self, name: &str, sight: &Sight) -> bool {
-        match self {
-            Self::Name(wanted) => name == wanted,
-            Self::Filter(filter) => info(name, sight, Duration::ZERO).is_ok_and(|info| filter.admits(&info)),
-            Self::Taken(filter, ids) => {
-                filter.admits_name(permit_id::shown(name))
-                    && ids.is_none_or(|ids| ids.iter().any(|id| id == name))
-            }
-            Self::Owner(owner) => sight
-                .lock_id()
-                .is_some_and(|id| !lock_id::is_mark(id) && lock_id::owner(id) == Some(owner)),
-        }
-    }
-}
-
-impl TakenLock {
-    /// Whether the lease, or the period of the mark, was over at the time of the read.
-    pub(crate) fn is_over(&self) -> bool {
-        self.expires_at <= self.read_at
-    }
-}
+/// The largest number of locks that one query returns. It bounds the memory of a stream, and the time that one query
+/// takes.
+pub(crate) const PAGE_SIZE: u32 = 1000;
 
 impl Store {
-    /// A page of the locks that meet the filter: the first ones after this name, in the order of their names.
+    /// The first locks after this name, in the order of their names: at most a page of them.
     pub(crate) async fn page(
         &self,
-        filter: &LockFilter,
+        looked: &Looked,
         after: Option<&str>,
-        takeover_margin: Duration,
-    ) -> Result<Page, LockError> {
-        let (seen, last_name) = self.select(Selected::Filter(filter), after, filter.limit).await?;
-        let infos = seen
-            .iter()
-            .map(|(name, sight)| info(name, sight, takeover_margin));
-        Ok(Page {
-            locks: infos.collect(),
-            last_name: last_name.map(|name| name.to_string()),
-        })
+        most: u32,
+    ) -> Result<Vec<(Name, Sight)>, LockError> {
+        let most = most.min(PAGE_SIZE);
+        let part = Part { after, most };
+        self.find(looked.clone(), part, CommandKind::Admin, COMMAND_LIMIT)
+            .await
     }
 
     pub(crate) async fn get(
@@ -97,98 +35,55 @@ impl Store {
         name: &str,
         takeover_margin: Duration,
     ) -> Result<Option<LockInfo>, LockError> {
-        let (seen, _) = self.select(Selected::Name(name), None, Some(1)).await?;
-        let first = seen.first();
-        first
-            .map(|(_, sight)| info(name, sight, takeover_margin))
+        let name = Looked::Names(vec![Arc::from(name)]);
+        let found = self.page(&name, None, 1).await?;
+        let found = found.first();
+        found
+            .map(|(name, sight)| info(name, sight, takeover_margin))
             .transpose()
     }
 
-    /// The documents that name a holder or have a mark, of those that meet the name and the prefix of a filter; or only those
-    /// of them with these `_id`s.
-    pub(crate) async fn taken_locks(
-        &self,
-        filter: &LockFilter,
-        ids: Option<&[String]>,
-    ) -> Result<Vec<TakenOrDamaged>, LockError> {
-        let found = self.select_all(Selected::Taken(filter, ids)).await?;
-        Ok(found.iter().filter_map(taken).collect())
-    }
-
-    /// Reads the documents of a selection whose locks are taken, or damaged.
-    pub(crate) async fn seen_holds(
-        &self,
-        selected: Selected<'_>,
-        takeover_margin: Duration,
-    ) -> Result<Vec<SeenHold>, LockError> {
-        let margin = millis(takeover_margin);
-        let is_stuck = |sight: &Sight| !sight.document.is_sound() || !sight.is_free(margin);
-        let found = self.select_all(selected).await?.into_iter();
-        // An owner that begins like a mark is none, though the query may find what looks like it.
-        let stuck = found.filter(|(name, sight)| selected.admits(name, sight) && is_stuck(sight));
-        Ok(stuck.map(SeenHold::from).collect())
-    }
-
-    /// Releases what was read, and nothing that has begun since, and returns whether it was as it was read. No date says which
-    /// that is: the clock of the server that has set it may have been wrong.
-    pub(crate) async fn force_release(&self, hold: &SeenHold) -> Result<bool, LockError> {
-        let rows = [hold.row()];
-        match self.run(&rows, Order::Each, COMMAND_LIMIT).await {
-            Ok(replies) => Ok(replies[0].is_applied == Some(true)),
-            Err(not_run) => Err(not_run.error),
-        }
-    }
-
-    async fn select_all(&self, selected: Selected<'_>) -> Result<Vec<(Name, Sight)>, LockError> {
-        let (mut found, mut after) = (Vec::new(), None);
+    /// All documents, page by page. Each page is a query of its own instead of a batch of one cursor. A cursor would have one time
+    /// limit and one `$$NOW` for all its batches, would be lost with its server, and would stay open while the caller pauses.
+    pub(crate) async fn all(&self, looked: &Looked) -> Result<Vec<(Name, Sight)>, LockError> {
+        let mut found: Vec<(Name, Sight)> = Vec::new();
         loop {
-            let (seen, last) = self.select(selected, after.as_deref(), None).await?;
-            found.extend(seen);
-            match last {
-                Some(last) => after = Some(last),
-                None => return Ok(found),
+            let after = found.last().map(|(name, _)| &**name);
+            let page = self.page(looked, after, PAGE_SIZE).await?;
+            let is_last = page.len() < PAGE_SIZE as usize;
+            found.extend(page);
+            if is_last {
+                return Ok(found);
             }
         }
     }
-}
 
-impl SeenHold {
-    pub(crate) fn row(&self) -> Row {
-        Row {
-            name: Arc::clone(&self.name),
+    /// Those of these locks that are taken or damaged.
+    pub(crate) async fn stuck(
+        &self,
+        looked: &Looked,
+        takeover_margin: Duration,
+    ) -> Result<Vec<(Name, Sight)>, LockError> {
+        let margin = millis(takeover_margin);
+        let is_stuck = |sight: &Sight| !sight.document.is_sound() || !sight.is_free(margin);
+        let mut found = self.all(looked).await?;
+        found.retain(|(name, sight)| looked.admits(name, sight) && is_stuck(sight));
+        Ok(found)
+    }
+
+    /// Releases what was read, whose fields may have any type, and nothing that has begun since. Returns whether it was as it was
+    /// read. No date says which that is: the clock of the server that has set it may have been wrong.
+    pub(crate) async fn force_release(&self, name: &Name, read: Sight) -> Result<bool, LockError> {
+        let row = Row {
+            name: Arc::clone(name),
             when: When::AsRead {
-                lock_id: self.lock_id.clone(),
-                token: self.token.clone(),
+                lock_id: read.document.lock_id,
+                token: read.document.token,
             },
             then: Then::Force,
-        }
+        };
+        let replies = self.run(&[row], Order::Each, COMMAND_LIMIT).await;
+        let replies = replies.map_err(|not_run| not_run.error)?;
+        Ok(replies[0].is_applied == Some(true))
     }
-}
-
-impl From<(Name, Sight)> for SeenHold {
-    fn from((name, sight): (Name, Sight)) -> Self {
-        Self {
-            name,
-            lock_id: sight.document.lock_id,
-            token: sight.document.token,
-        }
-    }
-}
-
-/// `None` if the lock was released.
-fn taken((name, sight): &(Name, Sight)) -> Option<TakenOrDamaged> {
-    if sight.lock_id().is_some_and(|id| lock_id::taken_by(id).is_empty()) {
-        return None;
-    }
-    let Ok(seen) = seen(name, sight) else {
-        return Some(Err(name.to_string()));
-    };
-    Some(Ok(TakenLock {
-        id: name.to_string(),
-        lock_id: seen.lock_id.to_owned(),
-        acquired_at: seen.acquired_at,
-        expires_at: seen.expires_at,
-        token: seen.token,
-        read_at: seen.now,
-    }))
 }

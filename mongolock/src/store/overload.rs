@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::refusals::Streak;
 use crate::error::meaning::Meaning;
 use crate::sync::lock;
 use crate::timing::OVERLOAD_MEMORY;
@@ -18,8 +19,7 @@ pub(crate) struct Overload {
 
 #[derive(Default)]
 struct State {
-    /// The first of the rejections for overload between which less than [`OVERLOAD_MEMORY`] has passed, and the last one.
-    rejections: Option<(Instant, Instant)>,
+    rejections: Streak,
     /// The number of rejections that no event has reported yet.
     unreported: u64,
     /// The time of the last event.
@@ -29,48 +29,35 @@ struct State {
 impl Overload {
     /// Notes how a command has ended.
     pub(super) fn note<T>(&self, outcome: &Result<T, LockError>) {
-        let Err(error) = outcome else {
-            return;
-        };
-        let now = Instant::now();
-        if error.meaning() != Meaning::Overloaded {
+        if !matches!(outcome, Err(error) if error.meaning() == Meaning::Overloaded) {
             return;
         }
-        let report = lock(&self.state).rejected(now);
+        let report = lock(&self.state).rejected(Instant::now());
         if let Some((rejected, since)) = report {
-            trace::overloaded(rejected, now - since);
+            trace::overloaded(rejected, since);
         }
     }
 
     /// For how long the server has rejected commands; `None` if it has rejected none in the last [`OVERLOAD_MEMORY`].
     pub(crate) fn duration(&self) -> Option<Duration> {
         let now = Instant::now();
-        lock(&self.state).since(now).map(|since| now - since)
+        let since = lock(&self.state).rejections.since(now, OVERLOAD_MEMORY)?;
+        Some(now - since)
     }
 }
 
 impl State {
-    /// Notes a rejection. Returns the number of those that an event shall report now, and the time of the first one: the first
+    /// Notes a rejection. Returns the number of those that an event shall report now, and the time since the first one: the first
     /// rejection is reported at once, and later ones together.
-    fn rejected(&mut self, now: Instant) -> Option<(u64, Instant)> {
-        let since = self.since(now);
-        let first = since.unwrap_or(now);
-        self.rejections = Some((first, now));
-        if since.is_none() {
-            self.unreported = 0;
-        }
+    fn rejected(&mut self, now: Instant) -> Option<(u64, Duration)> {
+        self.rejections.note(now, OVERLOAD_MEMORY);
         self.unreported += 1;
-        let is_recent = |at: Instant| now - at < OVERLOAD_MEMORY;
-        if since.is_some() && self.reported.is_some_and(is_recent) {
+        if self.reported.is_some_and(|at| now - at < OVERLOAD_MEMORY) {
             return None;
         }
         self.reported = Some(now);
-        Some((std::mem::take(&mut self.unreported), first))
-    }
-
-    fn since(&self, now: Instant) -> Option<Instant> {
-        let (first, last) = self.rejections?;
-        (now - last < OVERLOAD_MEMORY).then_some(first)
+        let since = self.rejections.since(now, OVERLOAD_MEMORY).unwrap_or(now);
+        Some((std::mem::take(&mut self.unreported), now - since))
     }
 }
 
@@ -118,6 +105,6 @@ mod tests {
         );
         assert_eq!(reported(OVERLOAD_MEMORY), Some(3));
         assert_eq!(reported(OVERLOAD_MEMORY * 5 / 4), None);
-        assert_eq!(reported(OVERLOAD_MEMORY * 9 / 4), Some(1), "another overload");
+        assert_eq!(reported(OVERLOAD_MEMORY * 9 / 4), Some(2), "with the one before");
     }
 }

@@ -97,13 +97,8 @@ impl Reachability {
                 connections.note_use();
             }
         }));
-        reachability.settle();
+        reachability.home.settle();
         reachability
-    }
-
-    /// Notes the runtime of the client.
-    pub(super) fn settle(&self) {
-        self.home.settle();
     }
 
     /// Notes that a request has a connection.
@@ -132,7 +127,7 @@ impl Reachability {
         fails_in_outage: bool,
         request: impl Future<Output = Result<T, LockError>>,
     ) -> Result<T, LockError> {
-        self.settle();
+        self.home.settle();
         let reply = tokio::select! {
             biased;
             error = self.blocked(Instant::now(), fails_in_outage) => Err(error),
@@ -140,10 +135,11 @@ impl Reachability {
         };
         match &reply {
             Err(LockError::Mongo(error)) if Meaning::of(error) == Meaning::LogIn => {
-                self.known
-                    .send_modify(|known| known.refused = Some(error.clone()));
+                let refused = Some(error.clone());
+                self.known.send_modify(|known| known.refused = refused);
             }
-            Err(error) if !is_reply(error) => {}
+            // The server has not replied.
+            Err(LockError::Mongo(error)) if code(error).is_none() => {}
             _ => self.note_use(),
         }
         reply.map_err(|error| self.explained(error))
@@ -153,15 +149,12 @@ impl Reachability {
     async fn blocked(&self, begun: Instant, fails_in_outage: bool) -> LockError {
         let mut known = self.known.subscribe();
         loop {
-            let end = match known.borrow_and_update().obstacle(begun, fails_in_outage) {
+            let obstacle = known.borrow_and_update().obstacle(begun, fails_in_outage);
+            match obstacle {
                 Some((Some(end), error)) if end <= Instant::now() => return error,
-                Some((end, _)) => end,
-                None => None,
-            };
-            // It fails only without a sender, which lives as long as `self`.
-            match end {
-                Some(end) => drop(timeout_at(end, known.changed()).await),
-                None => drop(known.changed().await),
+                Some((Some(end), _)) => drop(timeout_at(end, known.changed()).await),
+                // It fails only without a sender, which lives as long as `self`.
+                _ => drop(known.changed().await),
             }
         }
     }
@@ -169,26 +162,23 @@ impl Reachability {
     /// The cause of an error that only says that the driver has found no server: the log-in was refused before, or the
     /// runtime of the client has ended.
     fn explained(&self, error: LockError) -> LockError {
-        let meaning = error.meaning();
-        let is_selection = matches!(meaning, Meaning::NoServer | Meaning::WrongServer);
-        if !is_selection && meaning != Meaning::Unreachable {
-            return error;
-        }
+        let refused = match error.meaning() {
+            Meaning::Unreachable => None,
+            Meaning::NoServer | Meaning::WrongServer => self.known.borrow().refused.clone(),
+            _ => return error,
+        };
         if self.home.has_ended() {
             return Meaning::EndedRuntime.error();
         }
-        let refused = self.known.borrow().refused.clone();
-        refused.filter(|_| is_selection).map_or(error, LockError::Mongo)
+        refused.map_or(error, LockError::Mongo)
     }
 
     /// The error of a request without a reply.
     pub(super) fn unanswered(&self, request: &str, waited: Duration) -> LockError {
         let known = self.known.borrow();
-        let refused = || known.refused.clone().map(LockError::Mongo);
         let error = known.obstacle(Instant::now(), true).map(|(_, error)| error);
-        error
-            .or_else(refused)
-            .unwrap_or_else(|| LockError::no_reply(request, waited))
+        let error = error.or_else(|| known.refused.clone().map(LockError::Mongo));
+        error.unwrap_or_else(|| LockError::no_reply(request, waited))
     }
 
     /// Asks a host of the connection string that the driver has removed for its replica set. How a host is spelt says nothing: one
@@ -218,22 +208,21 @@ impl Reachability {
     /// or not.
     pub(super) fn two_sets(&self, is_unsent: bool) -> Result<(), LockError> {
         match &self.known.borrow().two_sets {
-            Some(said) => Err(Failure::wrong_hosts(said, is_unsent).into_error()),
+            Some(said) => Err(Failure::wrong_hosts(said, is_unsent)),
             None => Ok(()),
         }
     }
 
-    /// Whether a host of the connection string was asked for its replica set.
-    pub(super) fn is_asking(&self) -> bool {
-        self.known.borrow().asked > 0
-    }
-
-    /// Waits for the answers of the hosts that were asked, as long as calls wait for them.
+    /// Waits for the answers of the hosts that were asked for their replica sets, as long as calls wait for them.
     pub(super) async fn until_answered(&self) {
+        let waited = self.known.borrow().wait_until;
+        let Some(end) = waited.filter(|_| self.known.borrow().asked > 0) else {
+            return;
+        };
         let mut known = self.known.subscribe();
-        let end = known.borrow().wait_until;
+        // It is on the heap, because each command would contain it otherwise.
         let is_over = known.wait_for(|known| known.asked == 0 || known.two_sets.is_some());
-        let _ = timeout_at(end.unwrap_or_else(Instant::now), is_over).await;
+        let _ = Box::pin(timeout_at(end, is_over)).await;
     }
 }
 
@@ -253,9 +242,10 @@ impl Known {
         let set = hello.get_str("setName").ok();
         // A member that waits for its first configuration has no set yet.
         let is_open = hello.get_bool("isreplicaset").unwrap_or(false);
-        if let Some(named) = &self.named
-            && set != Some(named)
-            && !is_open
+        if let Some(named) = self
+            .named
+            .as_deref()
+            .filter(|named| set != Some(named) && !is_open)
         {
             let set = set.map_or("no replica set".to_owned(), |set| {
                 format!("the replica set `{set}`")
@@ -303,15 +293,11 @@ impl Known {
             return Some((at_once, LockError::Mongo(refused)));
         }
         if topology.servers().is_empty() {
-            return Some((
-                at_once,
-                Failure::wrong_hosts(self.foreign.as_ref()?, is_unsent).into_error(),
-            ));
+            return Some((at_once, Failure::wrong_hosts(self.foreign.as_ref()?, is_unsent)));
         }
         let since = self.out_since.filter(|_| fails_in_outage);
         let end = since.map(|since| since.max(begun) + UNREACHABLE);
-        let servers = topology.to_string();
-        Some((end, Failure::unreachable(&servers, is_unsent).into_error()))
+        Some((end, Failure::unreachable(&topology.to_string(), is_unsent)))
     }
 
     /// Compares a removed host with this reply to `hello` with the servers: an error says that it belongs to another set. `None` as
@@ -323,39 +309,28 @@ impl Known {
         };
         let topology = self.topology.as_ref()?;
         let (joined, servers) = (topology.set_name()?, topology.servers());
-        if joined == set {
-            let lists = ["hosts", "passives", "arbiters"].map(|list| hello.get_array(list));
-            let members = lists.into_iter().flatten().flatten().filter_map(Bson::as_str);
-            let mut members = members.filter_map(|member| ServerAddress::parse(member).ok());
-            let mut processes = servers
-                .keys()
-                .filter_map(|address| self.processes.get(address)?.as_ref());
-            if members.any(|member| servers.contains_key(&member))
-                || processes.any(|known| process(hello) == Some(*known))
-            {
-                return Some(Ok(()));
-            }
-            // A server that has not answered may be the same process, with another name.
-            let is_silent = |server: &ServerInfo<'_>| {
-                server.server_type() == ServerType::Unknown && server.error().is_none()
-            };
-            if servers.values().any(is_silent) {
-                return None;
-            }
+        let lists = ["hosts", "passives", "arbiters"].map(|list| hello.get_array(list));
+        let members = lists.into_iter().flatten().flatten().filter_map(Bson::as_str);
+        let mut members = members.filter_map(|member| ServerAddress::parse(member).ok());
+        let process = process(hello);
+        let is_process =
+            |address: &ServerAddress| process.is_some() && self.processes.get(address) == Some(&process);
+        if members.any(|member| servers.contains_key(&member))
+            || servers.keys().any(|address| is_process(address))
+        {
+            return Some(Ok(()));
+        }
+        // A server that has not answered may be the same process, with another name.
+        let is_silent =
+            |server: &ServerInfo<'_>| server.server_type() == ServerType::Unknown && server.error().is_none();
+        if joined == set && servers.values().any(is_silent) {
+            return None;
         }
         let servers: Vec<_> = servers.keys().map(ToString::to_string).collect();
         Some(Err(format!(
             "the connection string names two replica sets: {} belongs to `{joined}`, and {host} to another set, `{set}`",
             servers.join(", ")
         )))
-    }
-}
-
-/// Whether the server has replied with this error, or the error is about the document in its reply.
-fn is_reply(error: &LockError) -> bool {
-    match error {
-        LockError::Mongo(driver_error) => code(driver_error).is_some() || error.meaning() == Meaning::Blocked,
-        _ => true,
     }
 }
 
@@ -384,11 +359,8 @@ async fn hello(host: ServerAddress, mut options: ClientOptions) -> Option<Docume
 
 /// The id of the process that has sent this reply to `hello`.
 fn process(hello: &Document) -> Option<ObjectId> {
-    hello
-        .get_document("topologyVersion")
-        .ok()?
-        .get_object_id("processId")
-        .ok()
+    let version = hello.get_document("topologyVersion").ok()?;
+    version.get_object_id("processId").ok()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! For how long the server has refused the user of a provider.
+//! For how long the server has given the same answer: it refuses the user of a provider, or rejects commands for overload.
 
 use std::time::Duration;
 
@@ -7,9 +7,25 @@ use tokio::time::Instant;
 use crate::LockError;
 use crate::timing::REFUSAL_LIMIT;
 
-/// The first and the last refusal of the user by the server, with no other reply and no long pause in between.
+/// The first and the last of such answers; after a pause they begin anew.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Refusals(Option<(Instant, Instant)>);
+pub(super) struct Streak(Option<(Instant, Instant)>);
+
+impl Streak {
+    pub(super) fn note(&mut self, now: Instant, pause: Duration) {
+        self.0 = Some((self.since(now, pause).unwrap_or(now), now));
+    }
+
+    /// The time of the first answer; `None` if the last one is past for this pause.
+    pub(super) fn since(self, now: Instant, pause: Duration) -> Option<Instant> {
+        let (first, last) = self.0?;
+        (now.saturating_duration_since(last) < pause).then_some(first)
+    }
+}
+
+/// The refusals of the user by the server, with no other reply in between.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Refusals(Streak);
 
 impl Refusals {
     /// Notes the error of a request, and returns whether it is useless to repeat the request: the error is final, or the server has
@@ -21,15 +37,17 @@ impl Refusals {
 
     /// Notes the error of a request.
     pub(crate) fn note(&mut self, now: Instant, error: &LockError) {
-        let is_refused = error.meaning().is_refusal();
-        self.0 = is_refused.then(|| (now.checked_sub(self.last_for(now)).unwrap_or(now), now));
+        if error.meaning().is_refusal() {
+            self.0.note(now, REFUSAL_LIMIT);
+        } else {
+            *self = Self::default();
+        }
     }
 
-    /// For how long the server has refused the user. After a pause as long as [`REFUSAL_LIMIT`] the time begins anew.
+    /// For how long the server has refused the user. After a long pause the time begins anew.
     pub(crate) fn last_for(self, now: Instant) -> Duration {
-        let goes_on = |(_, last): &(Instant, Instant)| now.saturating_duration_since(*last) < REFUSAL_LIMIT;
-        let first = self.0.filter(goes_on).map(|(first, _)| first);
-        first.map_or(Duration::ZERO, |first| now.saturating_duration_since(first))
+        let since = self.0.since(now, REFUSAL_LIMIT);
+        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 }
 

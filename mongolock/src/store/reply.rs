@@ -2,9 +2,7 @@
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::{Error, ErrorKind, Result, WriteFailure};
-use serde::de::value::{Error as ValueError, MapDeserializer, SeqDeserializer};
-use serde::de::{Deserialize, Deserializer, IntoDeserializer, Visitor};
-use serde::forward_to_deserialize_any;
+use serde::de::DeserializeOwned;
 
 use crate::error::driver_text::coded;
 use crate::error::meaning::Meaning;
@@ -46,35 +44,12 @@ fn failure_in(reply: &Document) -> Option<WriteFailure> {
     if let Ok(errors) = reply.get_array("writeErrors")
         && let Some(error) = errors.first()
     {
-        let error = with_details(error.as_document().cloned().unwrap_or_default());
+        let error = error.as_document().cloned().unwrap_or_default();
         return Some(WriteFailure::WriteError(read(&error)));
     }
     let concern = reply.get("writeConcernError")?;
     let concern = concern.as_document().cloned().unwrap_or_default();
     Some(WriteFailure::WriteConcernError(read(&concern)))
-}
-
-/// The error with the rule of the validator that has refused the document, which the server has beside its message.
-fn with_details(mut error: Document) -> Document {
-    if let (Ok(message), Ok(details)) = (error.get_str("errmsg"), error.get_document("errInfo")) {
-        let rule = details
-            .get("details")
-            .map_or_else(String::new, |rule| format!(": {rule}"));
-        let message = format!("{message}, by the validator of the collection{rule}");
-        error.insert("errmsg", message);
-    }
-    error
-}
-
-/// The error of a command with the rule of the validator, as that of a statement has it.
-pub(super) fn with_rule(mut error: Error) -> Error {
-    let reply = error.server_response().map(|reply| Document::try_from(&**reply));
-    if let (ErrorKind::Command(command), Some(Ok(reply))) = (&mut *error.kind, reply)
-        && let Ok(message) = with_details(reply).get_str("errmsg")
-    {
-        message.clone_into(&mut command.message);
-    }
-    error
 }
 
 /// An error with a label of the driver, by which callers know what to do: that an outcome is unknown, or that a
@@ -103,57 +78,20 @@ fn write_concern_error<'a>(
 }
 
 /// The driver's error type with the fields of this document. The driver offers no constructor, and bson 2 and bson 3
-/// have no way in common to read a document, hence by serde.
-pub(crate) fn read<T: for<'de> Deserialize<'de>>(error: &Document) -> T {
+/// have no way in common to read a document, hence by JSON.
+pub(crate) fn read<T: DeserializeOwned>(error: &Document) -> T {
     let text = |key| error.get_str(key).unwrap_or_default();
-    let code = error.get_i32("code").unwrap_or_default();
     let labels = error.get_array("errorLabels").ok();
     let labels = labels.into_iter().flatten().filter_map(|label| label.as_str());
-    let fields = [
-        ("code", Field::Code(code)),
-        ("codeName", Field::Text(text("codeName"))),
-        ("errmsg", Field::Text(text("errmsg"))),
-        ("errorLabels", Field::Labels(labels.collect())),
-    ];
-    match T::deserialize(MapDeserializer::new(fields.into_iter())) {
+    let fields = serde_json::json!({
+        "code": error.get_i32("code").unwrap_or_default(),
+        "codeName": text("codeName"),
+        "errmsg": text("errmsg"),
+        "errorLabels": labels.collect::<Vec<_>>(),
+    });
+    match serde_json::from_value(fields) {
         Ok(error) => error,
         Err(error) => unreachable!("these are the fields of the driver's errors: {error}"),
-    }
-}
-
-/// One field of an error in a reply.
-enum Field<'a> {
-    Code(i32),
-    Text(&'a str),
-    Labels(Vec<&'a str>),
-}
-
-impl IntoDeserializer<'_, ValueError> for Field<'_> {
-    type Deserializer = Self;
-
-    fn into_deserializer(self) -> Self {
-        self
-    }
-}
-
-impl<'de> Deserializer<'de> for Field<'_> {
-    type Error = ValueError;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, ValueError> {
-        match self {
-            Self::Code(code) => visitor.visit_i32(code),
-            Self::Text(text) => visitor.visit_str(text),
-            Self::Labels(labels) => SeqDeserializer::new(labels.into_iter()).deserialize_any(visitor),
-        }
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, ValueError> {
-        visitor.visit_some(self)
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
-        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{any_of, of_change, unfit};
-use super::look::{Looked, duration};
+use super::look::{Looked, Part, duration};
 use super::{Replies, Store};
 use crate::LockError;
 use crate::meter::CommandKind;
@@ -67,7 +68,7 @@ impl Store {
         let ran = ran.flatten();
         self.note(&ran);
         let replies = ran.map_err(|error| NotRun {
-            error: of_change(&any_of(rows.iter().map(|row| &row.name)), error),
+            error: of_change(&any_of(rows), error),
             may_be_applied,
         })?;
         let of_row = |(row, reply): (&Row, Result<Reply, LockError>)| {
@@ -88,7 +89,8 @@ impl Store {
     /// The same of all permits of a semaphore, by the name of the group.
     pub(crate) fn permits_at_once(&self, group: &Name) -> Option<Vec<(u32, Sight)>> {
         let Self::Memory(store) = self else { return None };
-        Some(numbered(store.look(permits_of(group))))
+        let permits = Looked::Permits(Arc::clone(group));
+        Some(numbered(store.find(&permits, Part::ALL)))
     }
 
     /// What the documents of these locks say, by one query.
@@ -100,7 +102,7 @@ impl Store {
         if names.is_empty() {
             return Ok(HashMap::new());
         }
-        let found = self.look(Looked::Names(names), limit).await?;
+        let found = self.look(Looked::Names(names.to_vec()), limit).await?;
         Ok(found.into_iter().collect())
     }
 
@@ -110,18 +112,36 @@ impl Store {
         group: &Name,
         limit: Duration,
     ) -> Result<Vec<(u32, Sight)>, LockError> {
-        Ok(numbered(self.look(permits_of(group), limit).await?))
+        let permits = Looked::Permits(Arc::clone(group));
+        Ok(numbered(self.look(permits, limit).await?))
     }
 
-    async fn look(&self, looked: Looked<'_>, limit: Duration) -> Result<Vec<(Name, Sight)>, LockError> {
+    async fn look(&self, looked: Looked, limit: Duration) -> Result<Vec<(Name, Sight)>, LockError> {
+        self.find(looked, Part::ALL, CommandKind::Look, limit).await
+    }
+
+    /// Reads a part of these documents, for waiters or for an operator. What a waiter reads decides nothing, because what looks free
+    /// is acquired by a request of its own: it is what the primary has, without waiting for a majority. Operators' commands
+    /// may come after a shutdown, and have no faults in the simulation.
+    pub(super) async fn find(
+        &self,
+        looked: Looked,
+        part: Part<'_>,
+        kind: CommandKind,
+        limit: Duration,
+    ) -> Result<Vec<(Name, Sight)>, LockError> {
         let found = match self {
             Self::Mongo(store) => {
-                let looking = pin!(store.look(looked, limit));
-                store.gate.run(CommandKind::Look, looking).await
+                let is_look = kind == CommandKind::Look;
+                let level = if is_look { "local" } else { "majority" };
+                let finding = pin!(store.find(&looked, part, level, limit));
+                store.gate.run(kind, finding).await
             }
-            Self::Memory(store) => Ok(store.look(looked)),
+            Self::Memory(store) => Ok(store.find(&looked, part)),
             #[cfg(test)]
-            Self::Simulated(link) => link.look(looked, limit).await,
+            Self::Simulated(link) if kind == CommandKind::Look => link.look(looked, limit).await,
+            #[cfg(test)]
+            Self::Simulated(link) => Ok(link.memory().find(&looked, part)),
         };
         self.note(&found);
         found
@@ -167,11 +187,6 @@ pub(super) fn damage(row: &Row, sight: &Sight) -> Option<LockError> {
         () if expires_at.date().is_none() => Some(unfit(&row.name, "expiresAt", expires_at, "a date")),
         () => None,
     }
-}
-
-/// All permits of the semaphore whose group has this name.
-fn permits_of(group: &Name) -> Looked<'_> {
-    Looked::Permits(&group[..group.len() - 1])
 }
 
 fn numbered(found: Vec<(Name, Sight)>) -> Vec<(u32, Sight)> {

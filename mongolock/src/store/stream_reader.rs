@@ -14,26 +14,24 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use mongodb::Collection;
-use mongodb::bson::{Bson, Document, Timestamp, doc};
+use mongodb::bson::{Bson, DateTime, Document, Timestamp, doc};
 use mongodb::error::Error;
 use mongodb::raw_batch_cursor::RawBatchCursor;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::IndexState;
+use super::change_stream::Change;
 use super::gate::{Gate, Passage};
 use super::mongo::{MongoStore, primary};
 use crate::LockError;
-use crate::error::failure::Failure;
-use crate::error::meaning::{Meaning, is_rejected};
+use crate::error::meaning::Meaning;
 use crate::meter::CommandKind;
 use crate::task::{driver_call, within};
-use crate::timing::{DEAD_CONNECTION, HISTORY_LIMIT};
+use crate::timing::{DEAD_CONNECTION, HISTORY_LIMIT, STREAM_AWAIT};
 
 /// The most events of a reply. It bounds the memory, and the number of events after its end that a stream reads.
 const BATCH: u32 = 500;
-
-/// The label of an error after which a change stream goes on if it is opened again.
-const RESUMABLE: &str = "ResumableChangeStreamError";
 
 /// Where a stream begins or goes on.
 #[derive(Debug, Clone)]
@@ -44,63 +42,70 @@ pub(crate) enum Begin {
     After(Document),
 }
 
-/// The events that a stream has, and how long the server waits for one before it replies that there is none.
-pub(super) struct Wanted {
-    pub(super) pipeline: Vec<Document>,
-    pub(super) reply_await: Duration,
+impl Begin {
+    /// At the second of this time.
+    pub(crate) fn at(time: DateTime) -> Self {
+        let seconds = time.timestamp_millis().div_euclid(1000).max(1);
+        Self::At(Timestamp {
+            // The greatest is in the year 2106.
+            time: u32::try_from(seconds).unwrap_or(u32::MAX),
+            increment: 1,
+        })
+    }
 }
 
 /// A change stream, which outlives its cursors.
-pub(super) struct StreamReader {
+pub(crate) struct StreamReader {
     // The cursor is dropped before the passage, because a shutdown waits until it is.
     cursor: Option<Box<RawBatchCursor>>,
     passage: Passage,
-    pub(super) gate: Arc<Gate>,
-    pub(super) collection: Collection<Document>,
-    wanted: Wanted,
+    gate: Arc<Gate>,
+    collection: Collection<Document>,
+    pipeline: Vec<Document>,
     /// Where the stream goes on after the last reply.
     position: Begin,
+    /// The time of the server's last operation at the first reply.
+    begun_at: Option<Timestamp>,
     /// The events of the last reply that were not returned yet.
     events: VecDeque<Document>,
     /// Whether the server has closed the stream with the last reply: the collection was dropped or renamed.
     has_ended: bool,
-    /// Counts these ends.
-    ends: watch::Sender<u64>,
+    /// The state of the index, which is not known after such an end.
+    index: watch::Sender<Option<IndexState>>,
     /// Whether the server has only the present to read for the next reply.
     is_live: bool,
 }
 
 impl MongoStore {
-    /// Opens a stream of the events of a collection, which counts its ends there.
+    /// Opens a stream of the events of the locks' collection.
     pub(super) async fn read_stream(
         &self,
-        collection: &Collection<Document>,
-        ends: watch::Sender<u64>,
-        wanted: Wanted,
+        pipeline: Vec<Document>,
         begin: Begin,
     ) -> Result<StreamReader, LockError> {
         let mut reader = StreamReader {
             cursor: None,
             passage: self.gate.enter()?,
             gate: Arc::clone(&self.gate),
-            collection: collection.clone(),
-            wanted,
+            collection: self.locks.clone(),
+            pipeline,
             is_live: matches!(begin, Begin::Now),
             position: begin,
+            begun_at: None,
             events: VecDeque::new(),
             has_ended: false,
-            ends,
+            index: self.index.clone(),
         };
-        reader.open().await?;
+        // The reply has the first events.
+        reader.receive().await?;
         Ok(reader)
     }
 }
 
 impl StreamReader {
-    /// The next event, or `None` if the server had none up to the present time. Each call sends at most one request, unless
-    /// the stream is resumed, and must not be dropped, which would close the connection. The call after an error goes on where
-    /// the stream was.
-    pub(super) async fn next(&mut self) -> Result<Option<Document>, LockError> {
+    /// The next change, or `None` if the server had none up to the present time. Each call sends at most one request,
+    /// and must not be dropped, which would close the connection. The call after an error goes on where the stream was.
+    pub(crate) async fn next(&mut self) -> Result<Option<Change>, LockError> {
         if self.events.is_empty() && !self.has_ended {
             self.receive().await?;
         }
@@ -109,26 +114,39 @@ impl StreamReader {
             return Err(Meaning::StreamEnded.error());
         }
         self.is_live |= event.is_none();
-        Ok(event)
+        Ok(event.as_ref().map(Change::of))
     }
 
-    /// The server's position after the last reply, if it has told one.
-    pub(super) fn position(&self) -> Option<&Document> {
+    /// The time up to which the stream has read; `None` before the first reply.
+    pub(crate) fn reached(&self) -> Option<Timestamp> {
         match &self.position {
-            Begin::After(position) => Some(position),
-            Begin::Now | Begin::At(_) => None,
+            Begin::Now => None,
+            Begin::At(time) => Some(*time),
+            Begin::After(position) => time_of(position),
         }
+    }
+
+    /// Whether all changes before the first reply were returned. A router replies as if there were no more while its shards still
+    /// read; the position says up to when they have.
+    pub(crate) fn has_passed_begin(&self) -> bool {
+        self.events.is_empty() && self.begun_at <= self.reached()
+    }
+
+    /// Whether the change comes after the first reply.
+    pub(crate) fn is_new(&self, change: &Change) -> bool {
+        self.begun_at.is_some_and(|begun_at| change.place > begun_at)
+    }
+
+    /// Whether the stream has read up to the present.
+    pub(crate) fn is_live(&self) -> bool {
+        self.is_live
     }
 
     /// Waits for the next reply of the server.
     async fn receive(&mut self) -> Result<(), LockError> {
-        let is_open = self.cursor.is_some();
-        let mut reply = self.reply().await;
-        if is_open && reply.as_ref().is_err_and(is_resumable) {
-            reply = self.reply().await;
-        }
-        let mut reply = reply?;
-        let begun_at = reply.get_timestamp("operationTime");
+        let mut reply = self.reply().await?;
+        let operation_time = reply.get_timestamp("operationTime").ok();
+        self.begun_at = self.begun_at.or(operation_time);
         let cursor = reply.get_document_mut("cursor").map_err(Error::custom)?;
         let batch = cursor.remove("firstBatch").or_else(|| cursor.remove("nextBatch"));
         if let Some(Bson::Array(batch)) = batch {
@@ -143,7 +161,7 @@ impl StreamReader {
         match told.or_else(of_event) {
             Some(position) => self.position = Begin::After(position),
             None if matches!(self.position, Begin::Now) => {
-                self.position = begun_at.map_or(Begin::Now, Begin::At);
+                self.position = operation_time.map_or(Begin::Now, Begin::At);
             }
             None => {}
         }
@@ -152,7 +170,7 @@ impl StreamReader {
             self.has_ended = true;
             // What the past has ended says nothing of the present collection.
             if self.is_live {
-                self.ends.send_modify(|ends| *ends += 1);
+                self.index.send_replace(None);
             }
         }
         Ok(())
@@ -160,14 +178,12 @@ impl StreamReader {
 
     /// One reply. Without it the cursor is closed, and the next call opens another one.
     async fn reply(&mut self) -> Result<Document, LockError> {
-        if self.cursor.is_none() {
-            self.open().await?;
-        }
-        let limit = self.limit();
-        let Some(cursor) = &mut self.cursor else {
-            return Err(Meaning::StreamEnded.error());
+        let mut cursor = match self.cursor.take() {
+            Some(cursor) => cursor,
+            None => self.open().await?,
         };
-        let next = poll_fn(|cx| Pin::new(&mut **cursor).poll_next(cx));
+        let limit = self.limit();
+        let next = poll_fn(|cx| Pin::new(&mut *cursor).poll_next(cx));
         // It is on the heap, because each function around it would contain it otherwise.
         let next = Box::pin(timeout(limit, next));
         let reply = self.passage.run(async {
@@ -178,33 +194,22 @@ impl StreamReader {
             }
         });
         let reply = reply.await;
-        if let Err(error) = &reply {
-            self.cursor = None;
+        match &reply {
+            Ok(_) => self.cursor = Some(cursor),
             // The server may have to read much of the past.
-            self.is_live &= error.meaning() != Meaning::NoReply;
+            Err(error) => self.is_live &= error.meaning() != Meaning::NoReply,
         }
         reply
     }
 
-    /// Opens a cursor at the position. After an error of the connection, or of a member that is no primary any more, it tries
-    /// a second time, as the driver does with other queries.
-    async fn open(&mut self) -> Result<(), LockError> {
-        self.cursor = None;
-        let mut opened = self.open_once().await;
-        if opened.as_ref().is_err_and(is_resumable) {
-            opened = self.open_once().await;
-        }
-        self.cursor = Some(opened?);
-        Ok(())
-    }
-
-    async fn open_once(&mut self) -> Result<Box<RawBatchCursor>, LockError> {
+    /// Opens a cursor at the position.
+    async fn open(&mut self) -> Result<Box<RawBatchCursor>, LockError> {
         let begin = match &self.position {
             Begin::Now => doc! {},
             Begin::At(time) => doc! { "startAtOperationTime": *time },
             Begin::After(position) => doc! { "startAfter": position.clone() },
         };
-        let stages = once(doc! { "$changeStream": begin }).chain(self.wanted.pipeline.iter().cloned());
+        let stages = once(doc! { "$changeStream": begin }).chain(self.pipeline.iter().cloned());
         let command = doc! {
             "aggregate": self.collection.name(),
             "pipeline": stages.collect::<Vec<_>>(),
@@ -216,7 +221,7 @@ impl StreamReader {
             .run_cursor_command(command)
             .selection_criteria(primary())
             .batch_size(BATCH)
-            .max_time(self.wanted.reply_await);
+            .max_time(STREAM_AWAIT);
         let opening = async { Ok(Box::new(driver_call(opening.batch()).await?)) };
         let opening = pin!(within(self.limit(), opening));
         self.gate.run(CommandKind::Stream, opening).await
@@ -232,15 +237,12 @@ impl StreamReader {
     }
 }
 
-/// Whether a stream goes on if it is opened again at once: its connection or its cursor was lost, or the member is no
-/// primary any more. A server that cannot be reached, or that rejects commands for overload, needs a pause.
-fn is_resumable(error: &LockError) -> bool {
-    let LockError::Mongo(error) = error else {
-        return false;
-    };
-    match Meaning::of(error) {
-        Meaning::NoServer | Meaning::LogIn | Meaning::NoStreams | Meaning::HistoryLost => false,
-        _ if Failure::of(error).is_some() || is_rejected(error) => false,
-        meaning => meaning.passes() || error.contains_label(RESUMABLE),
-    }
+/// The time up to which a stream has read: the server's position begins with it, as `82` and eight bytes in hexadecimal digits.
+fn time_of(position: &Document) -> Option<Timestamp> {
+    let time = position.get_str("_data").ok()?.strip_prefix("82")?;
+    let number = |digits: Option<&str>| u32::from_str_radix(digits?, 16).ok();
+    Some(Timestamp {
+        time: number(time.get(..8))?,
+        increment: number(time.get(8..16))?,
+    })
 }

@@ -1,16 +1,17 @@
 //! The statement by which a transaction is made only under a lock.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::{Bson, Document, doc};
-use mongodb::options::ReadConcern;
+use mongodb::bson::{Document, doc};
 use mongodb::{ClientSession, Collection};
 
+use super::look::{Looked, Part};
 use super::mongo::encoder::{by_server, one_of};
 use super::mongo::{MongoStore, millis};
 use crate::LockError;
 use crate::error::meaning::Meaning;
-use crate::protocol::{LockId, Name, Then, Until};
+use crate::protocol::{LockId, Name, Sight, Then, Until};
 use crate::timing::COMMAND_LIMIT;
 
 /// The name of a lock and the id of a claim on it, as they stand in the document.
@@ -78,22 +79,18 @@ impl MongoStore {
     /// The collection on the client of this session: it works with no other one.
     fn locks_of(&self, session: &ClientSession) -> Collection<Document> {
         let namespace = self.locks.namespace();
-        session
-            .client()
-            .database(&namespace.db)
-            .collection(&namespace.coll)
+        let database = session.client().database(&namespace.db);
+        database.collection(&namespace.coll)
     }
 
     /// Whether all claims have their locks. It reads the present state of the primary, even if no majority has confirmed it:
     /// a holder that may have the lock counts.
     async fn have_locks(&self, keys: &[LeaseId]) -> Result<bool, LockError> {
-        let number = self
-            .locks
-            .count_documents(claimed_by(keys))
-            .read_concern(ReadConcern::local())
-            .max_time(COMMAND_LIMIT)
-            .await?;
-        Ok(number == keys.len() as u64)
+        let names = Looked::Names(keys.iter().map(|key| Arc::clone(&key.name)).collect());
+        let found = self.find(&names, Part::ALL, "local", COMMAND_LIMIT).await?;
+        // The id of a claim stands in no document of another one.
+        let has = |sight: &Sight| keys.iter().any(|key| sight.has(&key.lock_id));
+        Ok(found.iter().filter(|(_, sight)| has(sight)).count() == keys.len())
     }
 }
 
@@ -110,14 +107,13 @@ fn claimed_by(keys: &[LeaseId]) -> Document {
 /// without a renewal that is the only change.
 fn guard_stage(change: GuardChange) -> Document {
     let later = doc! { "$add": ["$expiresAt", 1_i64] };
-    let end: Bson = match change {
-        GuardChange::Renew(expiry) => doc! { "$max": [by_server().later(millis(expiry)), later] }.into(),
-        GuardChange::Keep => later.into(),
-        // Work that may succeed only once has one name.
-        GuardChange::Mark(end) => {
-            let mark = Then::Mark { until: end };
-            return doc! { "$set": by_server().changed(&mark) };
+    let set = match change {
+        GuardChange::Keep => doc! { "expiresAt": later },
+        GuardChange::Renew(expiry) => {
+            doc! { "expiresAt": { "$max": [by_server().later(millis(expiry)), later] } }
         }
+        // Work that may succeed only once has one name.
+        GuardChange::Mark(until) => by_server().changed(&Then::Mark { until }),
     };
-    doc! { "$set": { "expiresAt": end } }
+    doc! { "$set": set }
 }

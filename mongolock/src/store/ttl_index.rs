@@ -8,11 +8,12 @@ use mongodb::error::Error;
 use tokio::time::sleep;
 
 use super::IndexState;
-use super::mongo::{self, MongoStore, millis};
-use crate::LockError;
+use super::look::{Looked, Part};
+use super::mongo::{MongoStore, millis};
 use crate::error::meaning::{Meaning, is_max_time_expired};
 use crate::protocol::{Id, Kind, LockId, Order, Row, Then, When};
 use crate::timing::{COMMAND_LIMIT, INDEX_BUILD_LIMIT, INDEX_BUILD_PAUSE};
+use crate::{LockError, LockFilter};
 
 /// The name of the index; DistributedLock.MongoDB uses the same one, so that both find one index.
 const INDEX_NAME: &str = "expiresAt_ttl";
@@ -28,25 +29,25 @@ impl MongoStore {
         let _alone = self.index_check.lock().await;
         let listed = self.listed(retention).await;
         let collection = self.collection_state().await;
-        let state = match &listed {
+        let state = match listed {
             _ if collection == Some(IndexState::Capped) => return Ok(IndexState::Capped),
-            Ok(IndexState::Missing) if creates => self.build_alone(retention).await?,
-            Ok(IndexState::NoCollection) if creates => self.build(retention).await?,
+            Ok(IndexState::Missing | IndexState::NoCollection) if creates => {
+                self.build_alone(retention).await?
+            }
             // Who may not list the indexes finds out in this way.
-            Err(error) if creates && Meaning::of(error) == Meaning::Right => self.build(retention).await?,
-            _ => listed?,
+            Err(error) if creates && Meaning::of(&error) == Meaning::Right => self.build(retention).await?,
+            listed => listed?,
         };
-        match collection {
-            Some(collection) if matches!(state, IndexState::Ready | IndexState::Missing) => Ok(collection),
-            _ => Ok(state),
-        }
+        let exists_or_may = matches!(state, IndexState::Ready | IndexState::Missing);
+        Ok(collection.filter(|_| exists_or_may).unwrap_or(state))
     }
 
     /// Builds the index on a collection, of a filled one in one process at a time: without a document there is no lock that a build
     /// could delay. After a failed build the internal lock is left to expire, so that no process builds again soon.
     async fn build_alone(&self, retention: Duration) -> Result<IndexState, LockError> {
-        let locks = self.locks.find_one(doc! { "_id": { "$ne": BUILD_LOCK } });
-        if locks.max_time(COMMAND_LIMIT).await?.is_none() {
+        let (every, one) = (Looked::Filter(LockFilter::new()), Part { after: None, most: 1 });
+        let locks = self.find(&every, one, "local", COMMAND_LIMIT).await?;
+        if locks.is_empty() {
             return self.build(retention).await;
         }
         let Some(id) = self.claim_internal(INDEX_BUILD_PAUSE).await? else {
@@ -68,15 +69,14 @@ impl MongoStore {
         let mut command = doc! { "createIndexes": self.locks.name(), "indexes": [index] };
         // The default waits for every voting member, even while one is down. A standalone server refuses the option.
         command.insert("commitQuorum", "majority");
-        let mut built = self.write(&self.locks, command.clone(), INDEX_BUILD_LIMIT).await;
+        let mut built = self.write(command.clone(), INDEX_BUILD_LIMIT).await;
         if matches!(&built, Err(error) if Meaning::of(error) == Meaning::Unsupported) {
             command.remove("commitQuorum");
-            built = self.write(&self.locks, command, INDEX_BUILD_LIMIT).await;
+            built = self.write(command, INDEX_BUILD_LIMIT).await;
         }
         match built {
-            Ok(_) => Ok(IndexState::Ready),
             Err(error) if is_max_time_expired(&error) => Ok(self.built(retention).await),
-            Err(error) => Err(error.into()),
+            built => Ok(built.map(|_| IndexState::Ready)?),
         }
     }
 
@@ -96,14 +96,15 @@ impl MongoStore {
     /// The state of the index by the list of indexes: `listIndexes` does not wait for open transactions, unlike
     /// `createIndexes`.
     async fn listed(&self, retention: Duration) -> Result<IndexState, Error> {
-        let indexes = match self.first_batch(doc! { "listIndexes": self.locks.name() }).await {
+        // A collection has 64 indexes at most, which are one batch.
+        let command = doc! { "listIndexes": self.locks.name() };
+        let mut indexes = match self.read(command, COMMAND_LIMIT).await {
             Err(error) if Meaning::of(&error) == Meaning::NoCollection => {
                 return Ok(IndexState::NoCollection);
             }
             listed => listed?,
         };
-        let mut proved = indexes.iter().filter_map(Bson::as_document);
-        let proved = proved.find_map(|index| proved_by(index, self.locks.name(), retention));
+        let proved = indexes.find_map(|index| proved_by(&index, self.locks.name(), retention));
         Ok(proved.unwrap_or(IndexState::Missing))
     }
 
@@ -111,29 +112,15 @@ impl MongoStore {
     /// names are the same. Without the right to list collections it counts as an ordinary one.
     async fn collection_state(&self) -> Option<IndexState> {
         let command = doc! { "listCollections": 1, "filter": { "name": self.locks.name() } };
-        let listed = self.first_batch(command).await.ok()?;
-        let options = listed.first()?.as_document()?.get_document("options").ok()?;
+        let listed = self.read(command, COMMAND_LIMIT).await.ok()?.next()?;
+        let options = listed.get_document("options").ok()?;
         if options.get_bool("capped").is_ok_and(|is_capped| is_capped) {
             return Some(IndexState::Capped);
         }
         // The server leaves out the collation that compares texts as they are.
-        let locale = options
-            .get_document("collation")
-            .ok()?
-            .get_str("locale")
-            .ok()?
-            .to_owned();
+        let locale = options.get_document("collation").ok()?.get_str("locale");
+        let locale = locale.ok()?.to_owned();
         Some(IndexState::Collation { locale })
-    }
-
-    /// The reply to a command that lists: a collection has 64 indexes at most, which are one batch.
-    async fn first_batch(&self, mut command: Document) -> Result<Vec<Bson>, Error> {
-        command.insert("maxTimeMS", millis(COMMAND_LIMIT));
-        let reply = mongo::run(&self.locks, command).await?;
-        let batch = reply
-            .get_document("cursor")
-            .and_then(|cursor| cursor.get_array("firstBatch"));
-        Ok(batch.cloned().unwrap_or_default())
     }
 
     /// Acquires the internal lock for this time, if it is free, and returns the id of the claim.
@@ -172,10 +159,10 @@ fn proved_by(index: &Document, collection: &str, retention: Duration) -> Option<
     if name != INDEX_NAME && !is_alike {
         return None;
     }
-    let kept = number(index.get("expireAfterSeconds"));
-    // The build has whole seconds.
-    let seconds = Duration::from_secs(retention.as_secs()).as_secs_f64();
-    if name == INDEX_NAME && is_alike && kept == Some(seconds) {
+    // The server may have kept the number as any of its types, which have one text.
+    let kept = index.get("expireAfterSeconds").map(Bson::to_string);
+    let seconds = retention.as_secs().to_string();
+    if name == INDEX_NAME && is_alike && kept.as_ref() == Some(&seconds) {
         return Some(IndexState::Ready);
     }
     let kept = kept.map_or("never".to_owned(), |kept| format!("after {kept} s"));
@@ -185,16 +172,6 @@ fn proved_by(index: &Document, collection: &str, retention: Duration) -> Option<
     );
     let index = Some(name.to_owned());
     Some(IndexState::Conflict { index, reason })
-}
-
-/// The value of a number that the server may have kept as any of its types.
-fn number(value: Option<&Bson>) -> Option<f64> {
-    match *value? {
-        Bson::Int32(number) => Some(number.into()),
-        Bson::Int64(number) => i32::try_from(number).ok().map(f64::from),
-        Bson::Double(number) => Some(number),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -3,19 +3,21 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::{DateTime, Document};
+use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
 use super::event::{LockEvent, LockEventKind};
-use crate::store::{ChangeKind, DocumentChange, TakenLock, TakenOrDamaged};
+use crate::protocol::{LockId, Ms, Name, Sight, Value};
 use crate::{FencingToken, lock_id, permit_id};
 
 /// The locks that are taken, as far as changes and reads have told.
+#[derive(Default)]
 pub(super) struct Known {
-    taken: HashMap<String, Taken>,
+    taken: BTreeMap<Name, Taken>,
     /// A time before which no lease ends by what is known.
     next_end: Option<Instant>,
     /// Whether the stream may still tell changes that the last read of all locks has told: it was opened before.
@@ -23,142 +25,39 @@ pub(super) struct Known {
 }
 
 struct Taken {
-    lock_id: String,
+    lock_id: LockId,
     token: Option<i64>,
-    acquired_at: Option<DateTime>,
+    acquired_at: Option<Ms>,
     /// When the lease ends, unless it was renewed; `None` if that need not be looked at (any more).
     ends: Option<Instant>,
 }
 
-/// The fields of a document after a change, or those that the change has changed.
-struct Fields {
-    lock_id: Option<String>,
-    token: Option<i64>,
-    acquired_at: Option<DateTime>,
-    expires_at: Option<DateTime>,
-    /// Whether a field has a value of another type.
-    is_damaged: bool,
+/// The time of a change or of a read: by the server's clock, and that of this process.
+#[derive(Clone, Copy)]
+pub(super) struct Moment {
+    pub(super) at: DateTime,
+    pub(super) now: Instant,
 }
 
-impl Fields {
-    fn of(document: &Document) -> Self {
-        let date = |field| document.get_datetime(field).ok().copied();
-        let (lock_id, expires_at) = (document.get_str("lockId"), date("expiresAt"));
-        Self {
-            is_damaged: document.contains_key("lockId") && lock_id.is_err()
-                || document.contains_key("expiresAt") && expires_at.is_none(),
-            lock_id: lock_id.ok().map(|id| lock_id::taken_by(id).to_owned()),
-            token: document.get_i64("fencingToken").ok(),
-            acquired_at: date("acquiredAt"),
-            expires_at,
-        }
-    }
-
-    fn read(lock: &TakenLock) -> Self {
-        Self {
-            is_damaged: false,
-            lock_id: Some(lock.lock_id.clone()),
-            token: Some(lock.token),
-            acquired_at: Some(lock.acquired_at),
-            expires_at: Some(lock.expires_at),
-        }
-    }
-
-    /// When the lease ends by the clock of this process, if the fields are those at this time of the server, which is now.
-    fn ends(&self, at: DateTime, now: Instant) -> Option<Instant> {
-        let left = self
-            .expires_at?
-            .timestamp_millis()
-            .saturating_sub(at.timestamp_millis());
-        now.checked_add(Duration::from_millis(u64::try_from(left).unwrap_or_default()))
+impl Moment {
+    pub(super) fn now(at: DateTime) -> Self {
+        let now = Instant::now();
+        Self { at, now }
     }
 }
 
 impl Known {
-    pub(super) fn new() -> Self {
-        Self {
-            taken: HashMap::new(),
-            next_end: None,
-            is_behind: false,
-        }
-    }
-
-    /// Takes over a change that was received at this time.
-    pub(super) fn change(&mut self, change: DocumentChange, now: Instant) -> Vec<LockEvent> {
-        let at = change.at;
-        let event = match change.kind {
-            ChangeKind::Written { id, document } => self.written(&id, &document, at, now),
-            ChangeKind::Updated { id, fields, removed } => {
-                let mut fields = Fields::of(&fields);
-                fields.is_damaged |= removed
-                    .iter()
-                    .any(|field| field == "lockId" || field == "expiresAt");
-                self.set(&id, &fields, at, now)
-            }
-            ChangeKind::Deleted { id } => self.end(LockEventKind::Deleted, &id, at),
-            ChangeKind::AllDeleted => return self.all_deleted(at),
-            ChangeKind::Other => None,
-        };
-        event.into_iter().collect()
-    }
-
-    /// Takes over an insertion or a replacement.
-    fn written(&mut self, id: &str, document: &Document, at: DateTime, now: Instant) -> Option<LockEvent> {
-        let fields = Fields::of(document);
-        if fields.lock_id.is_some() && fields.expires_at.is_some() {
-            return self.set(id, &fields, at, now);
-        }
-        // Another document that was no lock before is not damaged.
-        self.taken
-            .contains_key(id)
-            .then(|| self.end(LockEventKind::Damaged, id, at))?
-    }
-
-    fn set(&mut self, id: &str, fields: &Fields, at: DateTime, now: Instant) -> Option<LockEvent> {
-        if fields.is_damaged {
-            return self.end(LockEventKind::Damaged, id, at);
-        }
-        if self.is_stale(id, fields, at) {
+    /// Takes over what the stream tells of a lock: its document, or its fields that have changed.
+    pub(super) fn change(&mut self, name: &Name, sight: Option<&Sight>, time: Moment) -> Option<LockEvent> {
+        let at = time.at.timestamp_millis();
+        let known = self.taken.get(name).filter(|_| self.is_behind);
+        if known.is_some_and(|known| Some(at) < known.acquired_at) {
+            // It belongs to a hold before the one that a read has found.
             return None;
         }
-        let ends = fields.ends(at, now);
-        self.expect_end(ends);
-        let before = self.taken.get_mut(id);
-        match (&fields.lock_id, before) {
-            (None, before) => {
-                // An update of other fields, by hand, is no renewal.
-                if let Some(before) = before.filter(|_| fields.expires_at.is_some()) {
-                    before.ends = ends;
-                }
-                None
-            }
-            (Some(lock_id), _) if lock_id.is_empty() => self.end(LockEventKind::Released, id, at),
-            // A read has told it before.
-            (Some(lock_id), Some(before)) if *lock_id == before.lock_id => {
-                before.ends = ends;
-                None
-            }
-            (Some(lock_id), before) => {
-                let is_held = before.is_some_and(|before| !lock_id::is_mark(&before.lock_id));
-                let kind = match kind(lock_id) {
-                    LockEventKind::Acquired if is_held => LockEventKind::TakenOver,
-                    kind => kind,
-                };
-                self.begin(kind, id, fields, at, now)
-            }
-        }
-    }
-
-    /// Whether a change belongs to a hold before the one that a read has found.
-    fn is_stale(&self, id: &str, fields: &Fields, at: DateTime) -> bool {
-        let Some(known) = self.taken.get(id).filter(|_| self.is_behind) else {
-            return false;
-        };
-        let is_claim = fields.lock_id.as_ref().is_some_and(|id| !id.is_empty());
-        if is_claim {
-            fields.token.is_some() && fields.token < known.token
-        } else {
-            known.acquired_at.is_some_and(|acquired_at| at < acquired_at)
+        match sight {
+            Some(sight) => self.see(name, sight, time),
+            None => self.end(LockEventKind::Deleted, name, time),
         }
     }
 
@@ -168,140 +67,160 @@ impl Known {
     }
 
     /// Takes over a read of all taken locks. Without a stream it is not known how a hold has ended that is no longer there.
-    pub(super) fn read(
-        &mut self,
-        found: Vec<TakenOrDamaged>,
-        read_at: DateTime,
-        now: Instant,
-    ) -> Vec<LockEvent> {
+    pub(super) fn read(&mut self, found: &[(Name, Sight)], time: Moment) -> Vec<LockEvent> {
         self.is_behind = true;
-        let ids: HashSet<&str> = found.iter().map(id_of).collect();
-        let mut gone: Vec<String> = self
-            .taken
-            .keys()
-            .filter(|id| !ids.contains(id.as_str()))
-            .cloned()
-            .collect();
-        gone.sort_unstable();
-        let ended = gone
-            .iter()
-            .filter_map(|id| self.end(LockEventKind::Released, id, read_at));
-        let mut events: Vec<LockEvent> = ended.collect();
-        for found in found {
-            let event = match found {
-                Ok(lock) => match self.taken.get(&lock.id) {
-                    Some(known) if known.lock_id == lock.lock_id => self.read_known(&lock, now),
-                    _ if lock_id::is_mark(&lock.lock_id) && lock.is_over() => None,
-                    _ => self.begin(
-                        kind(&lock.lock_id),
-                        &lock.id,
-                        &Fields::read(&lock),
-                        lock.read_at,
-                        now,
-                    ),
-                },
-                Err(id) if self.taken.contains_key(&id) => self.end(LockEventKind::Damaged, &id, read_at),
-                Err(_) => None,
-            };
-            events.extend(event);
+        let names: HashSet<&Name> = found.iter().map(|(name, _)| name).collect();
+        let mut events = self.end_all(LockEventKind::Released, |name| !names.contains(name), time);
+        for (name, sight) in found {
+            events.extend(self.see_whole(name, sight, time));
         }
         events
     }
 
     /// Takes over a read of the locks whose leases may have ended. The stream tells all other changes.
-    pub(super) fn read_due(
-        &mut self,
-        due: &[String],
-        found: Vec<TakenOrDamaged>,
-        read_at: DateTime,
-        now: Instant,
-    ) -> Vec<LockEvent> {
-        let mut found: HashMap<String, TakenOrDamaged> = found
-            .into_iter()
-            .map(|found| (id_of(&found).to_owned(), found))
-            .collect();
+    pub(super) fn read_due(&mut self, due: &[Name], found: &[(Name, Sight)], time: Moment) -> Vec<LockEvent> {
         let mut events = Vec::new();
-        for id in due {
-            let event = match (found.remove(id), self.taken.get_mut(id)) {
-                (Some(Ok(lock)), Some(known)) if known.lock_id == lock.lock_id => self.read_known(&lock, now),
-                (Some(Err(id)), Some(_)) => self.end(LockEventKind::Damaged, &id, read_at),
-                (_, Some(known)) => {
-                    known.ends = None;
-                    None
-                }
-                (_, None) => None,
-            };
-            events.extend(event);
+        for (name, sight) in found {
+            let known = self.taken.get(name);
+            if known.is_some_and(|known| !sight.document.is_sound() || sight.has(&known.lock_id)) {
+                events.extend(self.see_whole(name, sight, time));
+            }
+        }
+        for name in due {
+            if let Some(known) = self.taken.get_mut(name) {
+                known.ends = known.ends.filter(|ends| *ends > time.now);
+            }
         }
         events
-    }
-
-    /// Takes over a read of a hold that is known.
-    fn read_known(&mut self, lock: &TakenLock, now: Instant) -> Option<LockEvent> {
-        let known = self.taken.get_mut(&lock.id)?;
-        if !lock.is_over() {
-            known.ends = Fields::read(lock).ends(lock.read_at, now);
-            return None;
-        }
-        known.ends.take()?;
-        if lock_id::is_mark(&lock.lock_id) {
-            // The period is over, and the lock is free.
-            self.taken.remove(&lock.id);
-            return None;
-        }
-        let expires_at = Some(lock.expires_at);
-        let expired = self.event(LockEventKind::Expired, &lock.id, lock.read_at)?;
-        Some(LockEvent {
-            expires_at,
-            ..expired
-        })
-    }
-
-    fn begin(
-        &mut self,
-        kind: LockEventKind,
-        id: &str,
-        fields: &Fields,
-        at: DateTime,
-        now: Instant,
-    ) -> Option<LockEvent> {
-        let ends = fields.ends(at, now);
-        self.expect_end(ends);
-        let before = self.taken.get(id);
-        let replaced = before.filter(|_| kind == LockEventKind::TakenOver);
-        let previous_owner = replaced.and_then(|before| lock_id::owner(&before.lock_id));
-        let previous_owner = previous_owner.map(str::to_owned);
-        let taken = Taken {
-            lock_id: fields.lock_id.clone()?,
-            token: fields.token.or_else(|| before?.token),
-            acquired_at: fields.acquired_at.or_else(|| before?.acquired_at),
-            ends,
-        };
-        self.taken.insert(id.to_owned(), taken);
-        Some(LockEvent {
-            previous_owner,
-            expires_at: fields.expires_at,
-            ..self.event(kind, id, at)?
-        })
-    }
-
-    /// Notes the end of a hold, which may be one that is not known.
-    fn end(&mut self, kind: LockEventKind, id: &str, at: DateTime) -> Option<LockEvent> {
-        let event = self.event(kind, id, at);
-        self.taken.remove(id);
-        event
     }
 
     /// The ends of all holds that are known, and an event without a name for all others.
-    fn all_deleted(&mut self, at: DateTime) -> Vec<LockEvent> {
-        let mut ids: Vec<String> = self.taken.keys().cloned().collect();
-        ids.sort_unstable();
-        let deleted = ids
-            .iter()
-            .filter_map(|id| self.end(LockEventKind::Deleted, id, at));
-        let mut events: Vec<LockEvent> = deleted.collect();
-        events.push(LockEvent::new(LockEventKind::Deleted, at));
+    pub(super) fn all_deleted(&mut self, time: Moment) -> Vec<LockEvent> {
+        let mut events = self.end_all(LockEventKind::Deleted, |_| true, time);
+        events.push(LockEvent::new(LockEventKind::Deleted, time.at));
         events
+    }
+
+    /// The locks whose leases have ended by what is known; they must be read, because renewals are not told.
+    pub(super) fn due(&mut self, now: Instant) -> Vec<Name> {
+        self.next_end = self.taken.values().filter_map(|taken| taken.ends).min();
+        let is_due = |taken: &Taken| taken.ends.is_some_and(|ends| ends <= now);
+        let due = self.taken.iter().filter(|(_, taken)| is_due(taken));
+        due.map(|(name, _)| Arc::clone(name)).collect()
+    }
+
+    /// A time at which [`Self::due`] may return a lock; `None` if there is none.
+    pub(super) fn next_end(&self) -> Option<Instant> {
+        self.next_end
+    }
+
+    /// Compares a whole document with what is known of its lock.
+    fn see_whole(&mut self, name: &Name, sight: &Sight, time: Moment) -> Option<LockEvent> {
+        if sight.document.is_sound() {
+            self.see(name, sight, time)
+        } else {
+            self.damaged(name, time)
+        }
+    }
+
+    /// Compares the fields of a document with what is known of its lock.
+    fn see(&mut self, name: &Name, sight: &Sight, time: Moment) -> Option<LockEvent> {
+        let document = &sight.document;
+        let has_end = matches!(document.expires_at, Value::Missing | Value::Date(_));
+        let Some(lock_id) = document.lock_id.text().filter(|_| has_end) else {
+            return self.damaged(name, time);
+        };
+        if lock_id::taken_by(lock_id).is_empty() {
+            return self.end(LockEventKind::Released, name, time);
+        }
+        let left = document
+            .expires_at
+            .date()
+            .map(|end| end.saturating_sub(time.at.timestamp_millis()));
+        let is_over = left.is_some_and(|left| left <= 0);
+        let left = left.map(|left| Duration::from_millis(left.max(0).unsigned_abs()));
+        let ends = left.and_then(|left| time.now.checked_add(left));
+        let before = self.taken.get_mut(name);
+        match before {
+            Some(known) if known.lock_id == *lock_id && is_over => return self.expire(name, sight, time),
+            Some(known) if known.lock_id == *lock_id => known.ends = ends,
+            None if is_over && lock_id::is_mark(lock_id) => {}
+            _ => return self.begin(name, sight, lock_id, ends, time),
+        }
+        self.next_end = self.next_end.into_iter().chain(ends).min();
+        None
+    }
+
+    /// Another claim, or a mark, has the lock.
+    fn begin(
+        &mut self,
+        name: &Name,
+        sight: &Sight,
+        lock_id: &LockId,
+        ends: Option<Instant>,
+        time: Moment,
+    ) -> Option<LockEvent> {
+        let document = &sight.document;
+        let before = self.taken.get(name);
+        let replaced = before.filter(|before| !lock_id::is_mark(&before.lock_id));
+        let (kind, replaced) = match kind(lock_id) {
+            LockEventKind::Acquired if replaced.is_some() => (LockEventKind::TakenOver, replaced),
+            kind => (kind, None),
+        };
+        let previous_owner = replaced.and_then(|before| lock_id::owner(&before.lock_id));
+        let previous_owner = previous_owner.map(str::to_owned);
+        let taken = Taken {
+            lock_id: Arc::clone(lock_id),
+            token: document.token.long().or_else(|| before?.token),
+            acquired_at: document.acquired_at.date().or_else(|| before?.acquired_at),
+            ends,
+        };
+        self.taken.insert(Arc::clone(name), taken);
+        self.next_end = self.next_end.into_iter().chain(ends).min();
+        Some(LockEvent {
+            previous_owner,
+            expires_at: document.expires_at.date().map(DateTime::from_millis),
+            ..self.event(kind, name, time.at)?
+        })
+    }
+
+    /// The lease of the hold that is known has ended, or the period of its mark: then the lock is free.
+    fn expire(&mut self, name: &Name, sight: &Sight, time: Moment) -> Option<LockEvent> {
+        let known = self.taken.get_mut(name)?;
+        known.ends.take()?;
+        if lock_id::is_mark(&known.lock_id) {
+            self.taken.remove(name);
+            return None;
+        }
+        Some(LockEvent {
+            expires_at: sight.document.expires_at.date().map(DateTime::from_millis),
+            ..self.event(LockEventKind::Expired, name, time.at)?
+        })
+    }
+
+    /// The document cannot be read as that of a lock. One that was none before is not damaged.
+    fn damaged(&mut self, name: &Name, time: Moment) -> Option<LockEvent> {
+        let is_known = self.taken.contains_key(name);
+        is_known.then(|| self.end(LockEventKind::Damaged, name, time))?
+    }
+
+    /// Notes the end of a hold, which may be one that is not known.
+    fn end(&mut self, kind: LockEventKind, name: &Name, time: Moment) -> Option<LockEvent> {
+        let event = self.event(kind, name, time.at);
+        self.taken.remove(name);
+        event
+    }
+
+    fn end_all(
+        &mut self,
+        kind: LockEventKind,
+        has_ended: impl Fn(&Name) -> bool,
+        time: Moment,
+    ) -> Vec<LockEvent> {
+        let ended = self.taken.keys().filter(|name| has_ended(name)).cloned();
+        let ended: Vec<Name> = ended.collect();
+        let ended = ended.iter().filter_map(|name| self.end(kind, name, time));
+        ended.collect()
     }
 
     /// An event about a lock, with what is known of its hold; `None` for a document of the library's own.
@@ -309,49 +228,18 @@ impl Known {
         if !permit_id::is_of_user(id) {
             return None;
         }
-        let permit = permit_id::number(id);
-        let mut event = LockEvent {
+        let (permit, hold) = (permit_id::number(id), self.taken.get(id));
+        let token = hold.and_then(|hold| hold.token);
+        Some(LockEvent {
             name: permit_id::shown(id).to_owned(),
             permit,
+            owner: hold.and_then(|hold| Some(lock_id::owner(&hold.lock_id)?.to_owned())),
+            fencing_token: token.filter(|_| permit.is_none()).map(FencingToken::new),
+            lock_id: hold.map(|hold| hold.lock_id.to_string()),
+            acquired_at: hold.and_then(|hold| hold.acquired_at.map(DateTime::from_millis)),
             ..LockEvent::new(kind, at)
-        };
-        if let Some(taken) = self.taken.get(id) {
-            event.owner = lock_id::owner(&taken.lock_id).map(str::to_owned);
-            event.fencing_token = taken.token.filter(|_| permit.is_none()).map(FencingToken::new);
-            event.lock_id = Some(taken.lock_id.clone());
-            event.acquired_at = taken.acquired_at;
-            event.at = within_second(at, taken.acquired_at);
-        }
-        Some(event)
+        })
     }
-
-    fn expect_end(&mut self, ends: Option<Instant>) {
-        self.next_end = self.next_end.into_iter().chain(ends).min();
-    }
-
-    /// The locks whose leases have ended by what is known; they must be read, because renewals are not told.
-    pub(super) fn due(&mut self, now: Instant) -> Vec<String> {
-        self.next_end = self.taken.values().filter_map(|taken| taken.ends).min();
-        let is_due = |taken: &Taken| taken.ends.is_some_and(|ends| ends <= now);
-        let due = self.taken.iter().filter(|(_, taken)| is_due(taken));
-        due.map(|(id, _)| id.clone()).collect()
-    }
-
-    /// A time at which [`Self::due`] may return a lock; `None` if there is none.
-    pub(super) fn next_end(&self) -> Option<Instant> {
-        self.next_end
-    }
-}
-
-/// The time of an event. Before MongoDB 6.0 it is the second in which the event was, and the hold may have begun within that.
-fn within_second(at: DateTime, acquired_at: Option<DateTime>) -> DateTime {
-    let is_second = at.timestamp_millis().rem_euclid(1000) == 0;
-    let is_within = |begun: &DateTime| {
-        (0..1000).contains(&(begun.timestamp_millis().saturating_sub(at.timestamp_millis())))
-    };
-    acquired_at
-        .filter(|begun| is_second && is_within(begun))
-        .unwrap_or(at)
 }
 
 /// What an event says of a claim with this id, if it was not there before.
@@ -365,8 +253,4 @@ fn kind(lock_id: &str) -> LockEventKind {
     } else {
         LockEventKind::Acquired
     }
-}
-
-fn id_of(found: &TakenOrDamaged) -> &str {
-    found.as_ref().map_or_else(String::as_str, |lock| &lock.id)
 }

@@ -13,8 +13,8 @@ mod reader;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use mongodb::bson::DateTime;
@@ -23,11 +23,7 @@ use tokio::sync::mpsc;
 pub use self::event::{LockEvent, LockEventKind};
 use self::reader::Plan;
 use crate::engine::Engine;
-use crate::store::Store;
 use crate::{LockError, LockFilter};
-
-/// The number of events that are kept for a reader that is slower than the server. It bounds the memory of a stream.
-const BUFFERED: usize = 256;
 
 /// A stream of what happens to locks; made by [`LockAdmin::events`](crate::LockAdmin::events).
 ///
@@ -53,23 +49,16 @@ const BUFFERED: usize = 256;
 /// Outside a tokio runtime with time enabled.
 #[must_use = "nothing is read before the stream is polled"]
 pub struct LockEvents {
-    state: State,
-}
-
-enum State {
-    Idle(Box<Plan>, Weak<Engine>, Arc<Store>),
-    Reading(mpsc::Receiver<Result<LockEvent, Option<LockError>>>),
-    Ended,
+    /// What is read from the first call on; `None` after it.
+    plan: Option<Box<Plan>>,
+    events: Option<mpsc::Receiver<Result<LockEvent, LockError>>>,
 }
 
 impl LockEvents {
     pub(super) fn new(engine: &Arc<Engine>, filter: LockFilter) -> Self {
         Self {
-            state: State::Idle(
-                Box::new(Plan::new(filter)),
-                Arc::downgrade(engine),
-                Arc::clone(&engine.store),
-            ),
+            plan: Some(Box::new(Plan::new(engine, filter))),
+            events: None,
         }
     }
 
@@ -89,9 +78,7 @@ impl LockEvents {
     }
 
     fn with(mut self, set: impl FnOnce(&mut Plan)) -> Self {
-        if let State::Idle(plan, ..) = &mut self.state {
-            set(plan);
-        }
+        self.plan.as_deref_mut().map(set);
         self
     }
 
@@ -118,24 +105,14 @@ impl Stream for LockEvents {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
-        if let State::Idle(..) = this.state
-            && let State::Idle(plan, engine, store) = std::mem::replace(&mut this.state, State::Ended)
-        {
-            let (sender, receiver) = mpsc::channel(BUFFERED);
-            reader::start(*plan, &engine, store, sender);
-            this.state = State::Reading(receiver);
+        if let Some(plan) = this.plan.take() {
+            this.events = Some(plan.start());
         }
-        let State::Reading(events) = &mut this.state else {
-            return Poll::Ready(None);
-        };
-        let end = match ready!(events.poll_recv(cx)) {
-            Some(Ok(event)) => return Poll::Ready(Some(Ok(event))),
-            Some(Err(end)) => end,
-            // The runtime ends.
-            None => None,
-        };
-        this.state = State::Ended;
-        Poll::Ready(end.map(Err))
+        // It is closed after the end, and with the runtime.
+        match &mut this.events {
+            Some(events) => events.poll_recv(cx),
+            None => Poll::Ready(None),
+        }
     }
 }
 

@@ -5,20 +5,27 @@ use std::pin::pin;
 use std::sync::{Arc, Weak};
 
 use mongodb::bson::DateTime;
-use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::event::{LockEvent, LockEventKind};
-use super::known::Known;
+use super::known::{Known, Moment};
 use crate::engine::Engine;
 use crate::error::meaning::Meaning;
-use crate::store::{Begin, DocumentStream, Store, StreamFilter, TakenOrDamaged};
+use crate::options::refused;
+use crate::protocol::{Name, Sight};
+use crate::store::{Begin, Change, Looked, Store, StreamReader, second};
 use crate::timing::{EVENTS_LOOK, EVENTS_REOPEN, EVENTS_TOGETHER, HISTORY_PAUSE};
 use crate::{LockError, LockFilter, task};
 
+/// The number of events that are kept for a reader that is slower than the server. It bounds the memory of a stream.
+const BUFFERED: usize = 256;
+
 /// What a stream of events returns.
 pub(super) struct Plan {
-    pub(super) filter: LockFilter,
+    engine: Weak<Engine>,
+    store: Arc<Store>,
+    filter: LockFilter,
     /// The time at which it begins; `None` for now.
     pub(super) since: Option<DateTime>,
     /// Whether it ends when it has read what there is at its beginning.
@@ -26,63 +33,45 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(filter: LockFilter) -> Self {
+    pub(super) fn new(engine: &Arc<Engine>, filter: LockFilter) -> Self {
         Self {
+            engine: Arc::downgrade(engine),
+            store: Arc::clone(&engine.store),
             filter,
             since: None,
             ends_at_present: false,
         }
     }
 
-    /// Where the first stream begins.
-    fn begin(&self) -> Begin {
-        self.since.map_or(Begin::Now, Begin::at)
-    }
-
-    /// Whether looks at the locks are not enough.
-    fn needs_stream(&self) -> bool {
-        self.since.is_some() || self.ends_at_present
+    /// Starts the task that sends the events: a request of the driver must not be dropped half way.
+    pub(super) fn start(self) -> Receiver<Result<LockEvent, LockError>> {
+        let (events, receiver) = channel(BUFFERED);
+        let reader = Reader {
+            plan: self,
+            known: Known::default(),
+            events: events.clone(),
+            has_begun: false,
+            no_look_before: Instant::now(),
+        };
+        task::spawn(async move {
+            if let Err(error) = reader.read().await
+                && !error.is_closed()
+            {
+                // It fails if nobody reads any more.
+                let _ = events.send(Err(error)).await;
+            }
+        });
+        receiver
     }
 
     fn check(&self) -> Result<(), LockError> {
-        let filter = &self.filter;
-        let state = filter.state.map(|state| ("state", format!("{state:?}")));
-        match state.or(filter.limit.map(|limit| ("limit", limit.to_string()))) {
-            Some((option, value)) => Err(LockError::InvalidOption {
-                option,
-                value,
-                bound: "none for events".to_owned(),
-            }),
-            None => Ok(()),
+        let bound = "none for events";
+        match (self.filter.state, self.filter.limit) {
+            (Some(state), _) => Err(refused("state", state, bound)),
+            (None, Some(limit)) => Err(refused("limit", limit, bound)),
+            (None, None) => Ok(()),
         }
     }
-}
-
-/// Where events go. An error ends them: `None` is an end without a reason.
-pub(super) type Events = Sender<Result<LockEvent, Option<LockError>>>;
-
-/// Starts the task that sends the events: a request of the driver must not be dropped half way.
-pub(super) fn start(plan: Plan, engine: &Weak<Engine>, store: Arc<Store>, events: Events) {
-    let reader = Reader {
-        known: Known::new(),
-        complete: plan.since.is_none().then(Instant::now),
-        last: plan.since,
-        plan,
-        engine: Weak::clone(engine),
-        store,
-        events: events.clone(),
-        has_begun: false,
-        is_live: false,
-        no_look_before: Instant::now(),
-    };
-    task::spawn(report(events, reader.read()));
-}
-
-/// Sends why a task has ended.
-async fn report(events: Events, task: impl Future<Output = Result<(), LockError>>) {
-    let end = task.await.err().filter(|error| !error.is_closed());
-    // It fails if nobody reads any more.
-    let _ = events.send(Err(end)).await;
 }
 
 /// Whether opening a stream again is of no use.
@@ -93,18 +82,10 @@ fn is_final(error: &LockError) -> bool {
 /// The task that sends what happens to locks.
 struct Reader {
     plan: Plan,
-    engine: Weak<Engine>,
-    store: Arc<Store>,
-    events: Events,
     known: Known,
+    events: Sender<Result<LockEvent, LockError>>,
     /// Whether the server has sent a reply of the stream.
     has_begun: bool,
-    /// Whether the stream has read up to the present: the past is told before what a query finds.
-    is_live: bool,
-    /// When the stream had last read up to the present, and so missed nothing; `None` if it has not yet.
-    complete: Option<Instant>,
-    /// The time of the last change, which may be long past: the reader of the events may be slow.
-    last: Option<DateTime>,
     /// No query for ended leases is sent before this time.
     no_look_before: Instant,
 }
@@ -112,9 +93,10 @@ struct Reader {
 impl Reader {
     async fn read(mut self) -> Result<(), LockError> {
         self.plan.check()?;
-        let mut stream = match self.open(self.plan.begin()).await {
+        let needs_stream = self.plan.since.is_some() || self.plan.ends_at_present;
+        let mut stream = match self.open(self.plan.since.map_or(Begin::Now, Begin::at)).await {
             Ok(stream) => stream,
-            Err(error) if error.is_without_streams() && !self.plan.needs_stream() => {
+            Err(error) if error.is_without_streams() && !needs_stream => {
                 return self.look().await;
             }
             Err(error) => return Err(error),
@@ -128,14 +110,14 @@ impl Reader {
                 return Ok(());
             };
             let is_lost = error.meaning() == Meaning::HistoryLost;
-            if is_final(&error) || is_lost && !self.has_begun {
+            if is_final(&error) || is_lost && self.plan.since.is_some() && !self.has_begun {
                 return Err(error);
             }
             // The past may have many collections that were dropped.
             let is_ended = error.meaning() == Meaning::StreamEnded;
             sleep(if is_ended { HISTORY_PAUSE } else { EVENTS_REOPEN }).await;
             if is_lost {
-                match self.bridge().await {
+                match self.bridge(stream.reached().map(second)).await {
                     Ok(next) => stream = next,
                     Err(error) if is_final(&error) => return Err(error),
                     // The stream finds again that its past is lost.
@@ -146,90 +128,99 @@ impl Reader {
         Ok(())
     }
 
-    async fn open(&self, begin: Begin) -> Result<DocumentStream, LockError> {
-        self.store
-            .document_changes(&self.plan.filter, begin, self.plan.ends_at_present)
-            .await
+    async fn open(&self, begin: Begin) -> Result<StreamReader, LockError> {
+        self.plan.store.changes(&self.plan.filter, begin).await
     }
 
     /// Sends the events of a stream up to its end, or until nobody reads them.
-    async fn follow(&mut self, stream: &mut DocumentStream) -> Result<(), LockError> {
+    async fn follow(&mut self, stream: &mut StreamReader) -> Result<(), LockError> {
         while !self.events.is_closed() {
+            if self.plan.ends_at_present && stream.has_passed_begin() {
+                return Ok(());
+            }
+            let is_live = stream.is_live();
             let change = {
                 let mut next = pin!(stream.next());
                 loop {
                     tokio::select! {
                         change = &mut next => break change?,
-                        () = until(self.next_look()) => self.look_at_ends().await,
+                        () = self.next_end(is_live) => self.look_at_ends().await,
                     }
                 }
             };
             self.has_begun = true;
             match change {
-                Some(change) => {
-                    self.last = self.last.max(Some(change.at));
-                    let events = self.known.change(change, Instant::now());
-                    self.send(events).await;
-                }
-                None if stream.is_over() => return Ok(()),
-                None => {
-                    self.is_live = true;
-                    self.complete = Some(Instant::now());
-                    self.known.caught_up();
-                    if self.plan.ends_at_present {
-                        // The server does not wait for changes of a stream with an end.
-                        sleep(HISTORY_PAUSE).await;
-                    }
-                }
+                Some(change) if self.plan.ends_at_present && stream.is_new(&change) => return Ok(()),
+                Some(change) => self.tell(change).await,
+                None => self.known.caught_up(),
             }
         }
         Ok(())
     }
 
-    /// Opens a stream that begins now, because events were missed, and tells what has changed meanwhile.
-    async fn bridge(&mut self) -> Result<DocumentStream, LockError> {
-        let stream = self.open(Begin::Now).await?;
-        let (found, at) = self.taken(None).await?;
-        let since = self.complete.map(|complete| {
-            let missing = i64::try_from(complete.elapsed().as_millis()).unwrap_or(i64::MAX);
-            DateTime::from_millis(at.timestamp_millis().saturating_sub(missing))
-        });
-        let gap = LockEvent {
-            since: since.max(self.last),
-            ..LockEvent::new(LockEventKind::Gap, at)
+    /// Sends what a change means.
+    async fn tell(&mut self, change: Change) {
+        let Some(news) = change.news else { return };
+        let time = Moment::now(change.at);
+        let events = if news.name.is_empty() {
+            self.known.all_deleted(time)
+        } else {
+            let event = self.known.change(&news.name, news.sight.as_ref(), time);
+            event.into_iter().collect()
         };
-        let changed = self.known.read(found, at, Instant::now());
-        (self.complete, self.last) = (Some(Instant::now()), Some(at));
+        self.send(events).await;
+    }
+
+    /// Opens a stream that begins now, because events after this time were missed, and tells what has changed meanwhile.
+    async fn bridge(&mut self, since: Option<DateTime>) -> Result<StreamReader, LockError> {
+        let stream = self.open(Begin::Now).await?;
+        let (found, time) = self.taken().await?;
+        let gap = LockEvent {
+            since,
+            ..LockEvent::new(LockEventKind::Gap, time.at)
+        };
+        let changed = self.known.read(&found, time);
         self.send([vec![gap], changed].concat()).await;
         Ok(stream)
     }
 
     /// Sends the present holds.
     async fn read_present(&mut self) -> Result<(), LockError> {
-        let (found, at) = self.taken(None).await?;
-        let mut events = self.known.read(found, at, Instant::now());
-        events.retain(|event| event.kind.is_held());
-        for event in &mut events {
-            event.kind = LockEventKind::Held;
-        }
-        self.send(events).await;
+        let (found, time) = self.taken().await?;
+        let held = |event: LockEvent| LockEvent {
+            kind: LockEventKind::Held,
+            ..event
+        };
+        let events = self.known.read(&found, time).into_iter();
+        let events = events.filter(|event| event.kind.is_held()).map(held);
+        self.send(events.collect()).await;
         Ok(())
     }
 
-    /// The taken locks, or those of them with these `_id`s, and the server's time.
-    async fn taken(&self, ids: Option<&[String]>) -> Result<(Vec<TakenOrDamaged>, DateTime), LockError> {
-        let found = self.store.taken_locks(&self.plan.filter, ids).await?;
-        let at = match found.iter().flatten().next() {
-            Some(lock) => lock.read_at,
-            None => self.store.server_time().await?,
-        };
-        Ok((found, at))
+    async fn taken(&self) -> Result<(Vec<(Name, Sight)>, Moment), LockError> {
+        self.look_for(Looked::Taken(self.plan.filter.clone())).await
     }
 
-    /// When the next lease ends by what is known.
-    fn next_look(&self) -> Option<Instant> {
-        let next = self.is_live.then(|| self.known.next_end())??;
-        Some(next.max(self.no_look_before))
+    /// The documents of these locks, and the time of the read.
+    async fn look_for(&self, looked: Looked) -> Result<(Vec<(Name, Sight)>, Moment), LockError> {
+        let found = self.plan.store.all(&looked).await?;
+        let at = match found.iter().find_map(|(_, sight)| sight.now) {
+            Some(now) => DateTime::from_millis(now),
+            None => self.plan.store.server_time().await?,
+        };
+        Ok((found, Moment::now(at)))
+    }
+
+    /// Waits until the next lease ends by what is known. The past is told before what a query finds.
+    fn next_end(&self, is_live: bool) -> impl Future<Output = ()> + use<> {
+        let next = self.known.next_end().filter(|_| is_live);
+        let next = next.map(|next| next.max(self.no_look_before));
+        async move {
+            match next {
+                Some(next) => sleep_until(next).await,
+                None => pending().await,
+            }
+        }
     }
 
     /// Reads the locks whose leases have ended by what is known.
@@ -240,9 +231,9 @@ impl Reader {
         }
         // Leases that end soon after these are read together with each other.
         self.no_look_before = Instant::now() + EVENTS_TOGETHER;
-        match self.taken(Some(&due)).await {
-            Ok((found, at)) => {
-                let events = self.known.read_due(&due, found, at, Instant::now());
+        match self.look_for(Looked::Names(due.clone())).await {
+            Ok((found, time)) => {
+                let events = self.known.read_due(&due, &found, time);
                 self.send(events).await;
             }
             // The stream survives an election, in which this fails.
@@ -252,20 +243,22 @@ impl Reader {
 
     /// Reads the locks again and again, where there are no change streams.
     async fn look(mut self) -> Result<(), LockError> {
-        let mut hints = if self.store.never_waits() {
-            Some(self.store.watch(StreamFilter::All).await?)
-        } else {
-            None
-        };
+        let mut hints = None;
+        if self.plan.store.never_waits() {
+            hints = Some(self.plan.store.watch(None).await?);
+        }
         self.read_present().await?;
-        while !self.events.is_closed() && !self.is_shut_down() {
+        // The events outlive a provider that is dropped.
+        let engine = Weak::clone(&self.plan.engine);
+        let is_shut_down = || engine.upgrade().is_some_and(|engine| engine.is_closed());
+        while !self.events.is_closed() && !is_shut_down() {
             match &mut hints {
                 Some(hints) => drop(timeout(EVENTS_LOOK, hints.next()).await),
                 None => sleep(EVENTS_LOOK).await,
             }
-            match self.taken(None).await {
-                Ok((found, at)) => {
-                    let events = self.known.read(found, at, Instant::now());
+            match self.taken().await {
+                Ok((found, time)) => {
+                    let events = self.known.read(&found, time);
                     self.send(events).await;
                 }
                 Err(error) if is_final(&error) => return Err(error),
@@ -275,33 +268,15 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether the provider is shut down. The events outlive one that is dropped.
-    fn is_shut_down(&self) -> bool {
-        self.engine.upgrade().is_some_and(|engine| engine.is_closed())
-    }
-
-    /// Sends those of these events that the filter admits. A reader that has gone is noticed by the caller.
+    /// Sends those of these events that are of the filter's holder or former holder. A reader that has gone is noticed by the caller.
     async fn send(&self, events: Vec<LockEvent>) {
+        let owner = &self.plan.filter.owner;
         for event in events {
-            if admits(&self.plan.filter, &event) && self.events.send(Ok(event)).await.is_err() {
-                return;
+            let is_of_owner = event.owner == *owner || event.previous_owner == *owner;
+            if is_of_owner || owner.is_none() || event.name.is_empty() {
+                // It fails if nobody reads any more.
+                let _ = self.events.send(Ok(event)).await;
             }
         }
-    }
-}
-
-/// Whether an event is one of a holder or a former holder that the filter admits.
-fn admits(filter: &LockFilter, event: &LockEvent) -> bool {
-    let is_owner = |owner: &Option<String>| *owner == filter.owner;
-    filter.owner.is_none()
-        || event.name.is_empty()
-        || is_owner(&event.owner)
-        || is_owner(&event.previous_owner)
-}
-
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => pending().await,
     }
 }

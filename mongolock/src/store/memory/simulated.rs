@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use super::{Document, MemoryStore};
-use crate::lock_id;
 use crate::protocol::{Ms, Name, News, Sight, Value};
-use crate::store::millis;
+use crate::store::{Looked, Part, millis};
 use crate::sync::lock;
+use crate::{LockFilter, lock_id};
 
 impl MemoryStore {
     /// A store that is the same in each run: its clock begins at this time.
@@ -37,7 +37,8 @@ impl MemoryStore {
             let id = sight.lock_id().filter(|id| lock_id::is_claim(id))?.to_owned();
             (sight.left() > Some(0)).then_some((name, id))
         };
-        self.found(|_| true).into_iter().filter_map(claim).collect()
+        let all = Looked::Filter(LockFilter::new());
+        self.find(&all, Part::ALL).into_iter().filter_map(claim).collect()
     }
 
     /// Since when a lock is free by the server's clock; `None` if it is taken. The end in a free document is the time of its

@@ -5,16 +5,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::Document;
 use mongodb::error::Error;
 
+use super::MongoStore;
 use super::encoder::by_server;
 use super::fields::sight;
-use super::{MongoStore, Query, run_write};
 use crate::LockError;
 use crate::error::meaning::Meaning;
 use crate::protocol::{Name, Order, Reply, Row, Sight, Then, apply};
 use crate::store::error::corrupt;
+use crate::store::look::{Looked, Part};
 use crate::store::{Replies, reply};
 
 impl MongoStore {
@@ -31,22 +32,18 @@ impl MongoStore {
             // It is on the heap, so that the task of a single lock has no room for it.
             rows => Box::pin(self.run_several(rows, order, limit)).await,
         };
-        match rows[0].then {
-            Then::Claim { .. } | Then::Renew { .. } => self.note_outcome(&ran),
-            Then::End { .. } => self.note_release(&ran),
-            _ => {}
-        }
+        self.note(&rows[0].then, &ran);
         ran
     }
 
     async fn run_one(&self, row: &Row, limit: Duration) -> Result<Reply, LockError> {
         let command = by_server().one(self.locks.name(), row);
-        let reply = match self.write(&self.locks, command, limit).await {
+        let reply = match self.write(command, limit).await {
             // Two clients inserted the first document of a name at the same time, and the other one has the lock.
             Err(error) if row.may_insert() && Meaning::of(&error) == Meaning::DuplicateKey => {
                 return Ok(Reply::UNSEEN);
             }
-            reply => reply.map_err(reply::with_rule)?,
+            reply => reply?,
         };
         match reply.get_document("value").ok().map(sight) {
             Some(seen) if row.may_insert() => Ok(after(row, Some(seen), None)),
@@ -62,7 +59,7 @@ impl MongoStore {
 
     async fn run_several(&self, rows: &[Row], order: Order, limit: Duration) -> Result<Replies, LockError> {
         let command = by_server().several(self.locks.name(), rows, order);
-        let ran = run_write(&self.locks, command, doc! { "w": "majority" }, limit).await;
+        let ran = self.run_write(command, limit).await;
         let (mut failed, mut are_applied) = (HashMap::new(), None);
         if order == Order::Each && rows.iter().any(Row::may_insert) {
             let errors = reply::outcome_of_upserts(ran)?;
@@ -90,9 +87,10 @@ impl MongoStore {
                 return Ok(Ok(rows.iter().map(|_| Ok(told.clone())).collect()));
             }
         }
-        let names = rows.iter().map(|row| &row.name);
-        let found = match self.read(names, limit).await {
-            Ok(found) => found,
+        let looked = Looked::Names(rows.iter().map(|row| Arc::clone(&row.name)).collect());
+        // With less than a majority a failover could take an acquisition back.
+        let found: HashMap<Name, Sight> = match self.find(&looked, Part::ALL, "majority", limit).await {
+            Ok(found) => found.into_iter().collect(),
             Err(error) => return Ok(Err(error)),
         };
         let replies = rows
@@ -103,21 +101,6 @@ impl MongoStore {
                 None => Ok(after(row, found.get(&row.name).cloned(), are_applied)),
             });
         Ok(Ok(replies.collect()))
-    }
-
-    /// What the documents of these locks say, confirmed by a majority: with less, a failover could take an acquisition back.
-    async fn read(
-        &self,
-        names: impl ExactSizeIterator<Item = &Name>,
-        limit: Duration,
-    ) -> Result<HashMap<Name, Sight>, LockError> {
-        let most = names.len();
-        let query = Query {
-            filter: doc! { "_id": { "$in": names.map(AsRef::as_ref).collect::<Vec<&str>>() } },
-            most,
-            level: "majority",
-        };
-        Ok(query.run(&self.locks, limit).await?.collect())
     }
 }
 

@@ -41,9 +41,9 @@ async fn the_read_after_a_conflict_does_not_wait_for_a_majority() {
         let rival = take_over(&fixture, "a").await;
         refused_as_lost(way, &fixture, &guard, &mut session).await;
         let mut sent = commands.take();
-        sent.retain(|command| command.contains_key("aggregate"));
+        sent.retain(|command| command.contains_key("find"));
         let [look] = &sent[..] else { panic!("{sent:?}") };
-        assert_eq!(look.get_str("aggregate"), Ok("distributed_locks"));
+        assert_eq!(look.get_str("find"), Ok("distributed_locks"));
         let concern = look.get_document("readConcern").unwrap();
         assert_eq!(concern.get_str("level"), Ok("local"), "{look}");
         rival.release().await.unwrap();
