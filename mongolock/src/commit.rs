@@ -126,6 +126,3 @@ fn none_to_guard(lease: &Lease, reason: &str) -> LockError {
         reason: reason.to_owned(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -210,11 +210,6 @@ impl LockProvider {
         Lock::new(&self.engine, kind)
     }
 
-    #[cfg(test)]
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
-    }
-
     pub(crate) fn options(&self) -> &Arc<Options> {
         &self.engine.config.options
     }

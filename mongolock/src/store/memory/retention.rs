@@ -163,17 +163,6 @@ mod tests {
         assert_eq!(count(&day).await, kept + 500);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn tokens_rise_after_a_deletion_also_if_they_ran_ahead_of_the_clock() {
-        let store = MemoryStore::new();
-        store.set_retention(SECOND);
-        let before = claim(&store, "n", 1_000_000_000);
-        advance(SECOND * 3).await;
-        claim(&store, "other", 1);
-        assert!(store.sight(store.now(), "n").is_none());
-        assert!(claim(&store, "n", 1) > before);
-    }
-
     /// A release gives back what was not handed out of its block, and still each hold has a greater token than the one before
     /// it: the clock stands still, and is behind the tokens when the document is deleted.
     #[tokio::test(start_paused = true)]
