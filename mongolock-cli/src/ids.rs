@@ -31,21 +31,3 @@ pub(crate) fn name_and_permit(id: &str) -> (&str, Option<u32>) {
     let permit = permit.and_then(|(semaphore, number)| Some((semaphore, Some(number.parse().ok()?))));
     permit.unwrap_or((id, None))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mark_is_told_from_a_hold() {
-        assert!(is_done("done:anna#1") && !is_done("anna#done:"));
-    }
-
-    #[test]
-    fn the_id_of_a_permit_has_its_number() {
-        let id = any_permit("export") + "12";
-        assert_eq!(name_and_permit(&id), ("export", Some(12)));
-        assert_eq!(name_and_permit("export"), ("export", None));
-        assert!(any_permit("export") < id && id < after_permits("export"));
-    }
-}

@@ -211,6 +211,3 @@ async fn guard(
         GuardOutcome::NotVisible => Err(none_to_guard(lease, BEGUN_TOO_EARLY)),
     }
 }
-
-#[cfg(test)]
-mod tests;

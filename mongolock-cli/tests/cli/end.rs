@@ -2,17 +2,17 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mongolock::LockState;
 use mongolock_tests::{AMPLE, TestDb, eventually, must, test_db};
-use rustix::process::{Signal, geteuid};
+use rustix::process::geteuid;
 use tempfile::tempdir;
 
-use crate::fixture::{Running, at, mongolock, output, provider, until_waiting};
+use crate::fixture::{Running, at, mongolock, output, provider};
 
 /// The user and the group that own nothing.
 const NOBODY: u32 = 65534;
@@ -53,33 +53,6 @@ async fn a_command_that_cannot_run_has_the_codes_of_a_shell() {
     let (code, _, said) = output(mongolock(&db, &["run", "a", "--", "/etc/passwd"]));
     assert_eq!(code, Some(126), "{said}");
     assert_eq!(state(&db, "a").await, LockState::Released);
-}
-
-#[tokio::test]
-async fn a_wrong_command_line_of_run_has_the_code_of_its_failures() {
-    let db = test_db().await;
-    let code = |arguments: &[&str]| output(mongolock(&db, arguments)).0;
-    assert_eq!(code(&["run", "--bogus"]), Some(125));
-    assert_eq!(code(&["show", "run", "--bogus"]), Some(2));
-    let (code, out, said) = output(mongolock(
-        &db,
-        &["run", "a", "--uri-file", "-", "--", "echo", "started"],
-    ));
-    assert_eq!((code, out.as_str()), (Some(125), ""));
-    assert!(said.contains("standard input"), "{said}");
-}
-
-#[tokio::test]
-async fn a_busy_lock_has_a_code_of_its_own() {
-    let db = test_db().await;
-    let _guard = must(provider(&db).await.lock("a").acquire().await);
-    assert_eq!(code(&db, &["a", "--no-wait"], "true"), Some(75));
-    assert_eq!(code(&db, &["a", "--no-wait", "-E", "3"], "true"), Some(3));
-    let begun = Instant::now();
-    let (code, out, said) = run(&db, &["a", "--wait", "4s"], "echo ran");
-    assert_eq!((code, out.as_str()), (Some(75), ""), "{said}");
-    assert!(begun.elapsed() >= Duration::from_secs(4));
-    assert!(said.contains("`a` not acquired within"), "{said}");
 }
 
 /// A run without a period is refused by the mark of one, and is told of it instead of a lease.
@@ -133,28 +106,23 @@ async fn one_attempt_names_the_holder() {
         let (code, _, said) = run(&db, options, "true");
         assert!(code == Some(75) && said.contains(wanted), "{options:?}: {said}");
     }
-}
-
-#[tokio::test]
-async fn a_lost_lock_has_a_code_of_its_own() {
-    let db = test_db().await;
-    let mut running = Running::start(mongolock(
-        &db,
-        &["run", "a", "--expiry", "5s", "--", "sleep", "100"],
-    ));
-    let provider = provider(&db).await;
-    let released = eventually(AMPLE, "the hold", || async {
-        must(provider.admin().force_release("a").await).then_some(())
-    });
-    must(released.await);
-    assert_eq!(running.code().await, Some(124));
+    assert_eq!(code(&db, &["a", "--no-wait", "-E", "3"], "true"), Some(3));
+    let begun = Instant::now();
+    let (code, out, said) = run(&db, &["a", "--wait", "2s"], "echo ran");
+    assert_eq!((code, out.as_str()), (Some(75), ""), "{said}");
+    assert!(begun.elapsed() >= Duration::from_secs(2));
+    assert!(said.contains("`a` not acquired within"), "{said}");
 }
 
 #[tokio::test]
 async fn own_failures_have_a_code_of_their_own() {
     let db = test_db().await;
+    assert_eq!(output(mongolock(&db, &["show", "run", "--bogus"])).0, Some(2));
     for wrong in [
-        &["run", "a", "--expiry", "4s", "--", "true"][..],
+        &["run", "--bogus"][..],
+        // Standard input belongs to the command.
+        &["run", "a", "--uri-file", "-", "--", "echo", "started"],
+        &["run", "a", "--expiry", "4s", "--", "true"],
         &["run", "a"],
         &["run", "--", "true"],
         &["run", "a", "--wait", "soon", "--", "true"],
@@ -260,61 +228,6 @@ async fn the_command_knows_its_lock() {
     let mut permit = mongolock(&db, &["run", "c", "--permits", "2", "--", "sh", "-c", shown]);
     permit.env("MONGOLOCK_TOKEN", "17");
     assert_eq!(output(permit).1, format!("c none {}\n", db.uri()));
-}
-
-#[tokio::test]
-async fn input_and_output_belong_to_the_command() {
-    let db = test_db().await;
-    let mut cat = mongolock(&db, &["run", "a", "--", "cat"]);
-    let mut child = must(cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn());
-    let mut input = child.stdin.take().expect("it is a pipe");
-    must(std::io::Write::write_all(&mut input, b"one\ntwo"));
-    drop(input);
-    let output = must(child.wait_with_output());
-    assert_eq!(output.stdout, b"one\ntwo");
-}
-
-#[tokio::test]
-async fn permits_are_held_by_so_many() {
-    let db = test_db().await;
-    let hold = |code: &str| mongolock(&db, &["run", "p", "--permits", "2", "--", "sh", "-c", code]);
-    let running: Vec<Running> = (0..2).map(|_| Running::start(hold("sleep 100"))).collect();
-    let semaphore = provider(&db).await.semaphore("p", 2);
-    let taken = eventually(AMPLE, "both permits", || async {
-        (must(semaphore.available().await) == 0).then_some(())
-    });
-    must(taken.await);
-    let third = ["p", "--permits", "2", "--no-wait"];
-    assert_eq!(code(&db, &third, "true"), Some(75));
-    running[0].signal(Signal::TERM);
-    assert_eq!(
-        code(&db, &["p", "--permits", "2", "--wait", "15s"], "true"),
-        Some(0)
-    );
-}
-
-#[tokio::test]
-async fn a_signal_ends_a_wait() {
-    let db = test_db().await;
-    let provider = provider(&db).await;
-    let _guard = must(provider.lock("a").acquire().await);
-    for (signal, code) in [
-        (Signal::TERM, Some(143)),
-        (Signal::HUP, Some(129)),
-        (Signal::INT, None),
-    ] {
-        let mut waiting = mongolock(&db, &["run", "a", "--wait", "60s", "--", "true"]);
-        waiting.stderr(Stdio::null());
-        let mut waiting = Running::start(waiting);
-        until_waiting(&db, 1).await;
-        waiting.signal(signal);
-        let status = waiting.ended().await;
-        assert_eq!(status.code(), code, "{status:?}");
-        // A shell sees 130.
-        let by_signal = code.is_none().then_some(signal.as_raw());
-        assert_eq!(status.signal(), by_signal, "{status:?}");
-        until_waiting(&db, 0).await;
-    }
 }
 
 /// A process of another user in the group of the command, which `run` has no right to kill. Only root can make it; others

@@ -31,10 +31,8 @@ fn assert_said(db: &TestDb, uri: &str, wanted: &str, help: &str) {
         panic!("{uri}: {said}");
     };
     assert!(first.contains(wanted), "{uri}: {said}");
-    assert!(
-        second.starts_with("mongolock: help: ") && second.contains(help),
-        "{uri}: {said}"
-    );
+    assert!(second.starts_with("mongolock: help: "), "{uri}: {said}");
+    assert!(second.contains(help), "{uri}: {said}");
 }
 
 /// The driver says what is wrong, and the advice how a string is written. The library has a test of what is left out as a secret.
@@ -236,6 +234,7 @@ async fn without_a_primary_no_wait_ends_soon() {
     let directory = must(tempfile::tempdir());
     let handle = directory.path().join("lease");
     let handle = must(handle.to_str().ok_or("a path"));
+    let acquire = ["acquire", "a", "--no-wait", "--ttl", "1m", "--handle", handle];
     let (one, alone) = (
         set.address(0),
         format!("mongodb://{}/?directConnection=true", set.address(0)),
@@ -245,75 +244,26 @@ async fn without_a_primary_no_wait_ends_soon() {
         alone,
         "mongodb://127.0.0.1:1/".to_owned(),
     ] {
-        for command in [
-            &["run", "a", "--no-wait", "--", "true"][..],
-            &["hold", "a", "b", "--no-wait", "--for", "1m"],
-            &["acquire", "a", "--no-wait", "--ttl", "1m", "--handle", handle],
-        ] {
-            let begun = Instant::now();
-            let (code, _, said) = output(at(&uri, &db, command));
-            assert_eq!(code, Some(125), "{said}");
-            assert!(
-                begun.elapsed() < PROMPT + SLACK,
-                "{command:?}: {:?}",
-                begun.elapsed()
-            );
-            assert!(
-                !said.contains("LockProvider") && !said.contains("acquire_timeout"),
-                "{said}"
-            );
-            assert!(!Path::new(handle).exists());
-        }
+        thread::scope(|scope| {
+            for command in [
+                &["run", "a", "--no-wait", "--", "true"][..],
+                &["hold", "a", "b", "--no-wait", "--for", "1m"],
+                &acquire,
+            ] {
+                let (uri, db) = (&uri, &db);
+                scope.spawn(move || {
+                    let begun = Instant::now();
+                    let (code, _, said) = output(at(uri, db, command));
+                    assert_eq!(code, Some(125), "{said}");
+                    let took = begun.elapsed();
+                    assert!(took < PROMPT + SLACK, "{command:?}: {took:?}");
+                    let names_rust = said.contains("LockProvider") || said.contains("acquire_timeout");
+                    assert!(!names_rust, "{said}");
+                });
+            }
+        });
+        assert!(!Path::new(handle).exists());
     }
-}
-
-/// The past is read from what a majority has.
-#[tokio::test]
-async fn log_ends_without_a_majority() {
-    let db = test_db().await;
-    let set = Set::start("stuck", &[doc! {}, doc! {}]).await;
-    let uri = format!("mongodb://{}/?replicaSet=stuck", set.address(0));
-    assert_eq!(output(at(&uri, &db, &["log"])).0, Some(0));
-    set.run(1, doc! { "fsync": 1, "lock": true }).await;
-    set.run(
-        0,
-        doc! { "appendOplogNote": 1, "data": {}, "writeConcern": { "w": 1 } },
-    )
-    .await;
-    let (code, _, said) = output(at(&uri, &db, &["log"]));
-    assert_eq!(code, Some(125), "{said}");
-    assert!(
-        said.contains("no majority of the replica set has confirmed a write since 20"),
-        "{said}"
-    );
-}
-
-/// Options of the string are for other programs: a tag that no member has, and a member that lags.
-#[tokio::test]
-async fn the_string_does_not_change_what_is_read() {
-    let db = test_db().await;
-    let set = Set::start("tags", &[doc! {}, doc! {}]).await;
-    let uri = format!("mongodb://{}/?replicaSet=tags", set.address(0));
-    let seen = |uri: &str, command: &[&str]| output(at(uri, &db, command));
-    assert_eq!(seen(&uri, &["run", "a", "--", "true"]).0, Some(0));
-    set.run(1, doc! { "fsync": 1, "lock": true }).await;
-    for options in [
-        "readPreference=secondary",
-        "readPreference=secondary&readPreferenceTags=dc:none",
-        "readConcernLevel=linearizable",
-        "w=7",
-    ] {
-        let uri = format!("{uri}&{options}");
-        let (code, out, said) = seen(&uri, &["show", "a"]);
-        assert_eq!(code, Some(0), "{options}: {out}{said}");
-        assert!(out.contains("released"), "{options}: {out}");
-        let (_, out, said) = seen(&uri, &["doctor"]);
-        assert!(
-            out.contains("ok       documents       1 lock, none damaged"),
-            "{options}: {out}{said}"
-        );
-    }
-    set.run(1, doc! { "fsyncUnlock": 1 }).await;
 }
 
 /// Servers of other makers refuse what they do not know in one of these ways.
@@ -332,13 +282,12 @@ async fn a_server_that_does_not_know_the_commands() {
             &["run", "a", "--wait", "1m", "--", "true"],
         ));
         assert_eq!(exit, Some(125), "{code}: {said}");
-        assert!(
-            said.contains("needs MongoDB 4.4.2 or newer") && said.contains("Amazon DocumentDB"),
-            "{code}: {said}"
-        );
+        assert!(said.contains("needs MongoDB 4.4.2 or newer"), "{code}: {said}");
+        assert!(said.contains("Amazon DocumentDB"), "{code}: {said}");
         let (exit, out, _) = output(at(&server.uri(), &db, &["doctor"]));
+        assert!(exit == Some(1), "{code}: {out}");
         assert!(
-            exit == Some(1) && out.contains("WRONG    majority write  a write is refused: "),
+            out.contains("WRONG    majority write  a write is refused: "),
             "{code}: {out}"
         );
         must(point.clear().await);

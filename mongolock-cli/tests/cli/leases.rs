@@ -63,6 +63,25 @@ impl Scene {
         out
     }
 
+    /// Runs the program, which ends with this code and these words.
+    fn fails(&self, line: &str, code: i32, words: &str) -> String {
+        let (ended, out, said) = self.ran(line);
+        assert!(ended == Some(code) && out.is_empty(), "{line}: {out}{said}");
+        assert!(said.contains(words), "{line}: {said}");
+        said
+    }
+
+    /// Asserts that the lock of this name is released.
+    async fn is_released(&self, name: &str) {
+        assert_eq!(self.info(name).await.state, LockState::Released);
+    }
+
+    /// Asserts that nothing was acquired, and no file is left.
+    async fn is_untouched(&self) {
+        assert_eq!(must(fs::read_dir(self.directory.path())).count(), 0);
+        assert!(must(self.provider.admin().get("a").await).is_none());
+    }
+
     /// Runs a shell script under the lease of a file.
     fn resumed(&self, options: &str, script: &str) -> Ended {
         let mut run = self.command(&format!("run --resume {options} --"));
@@ -85,10 +104,6 @@ impl Scene {
 
     async fn info(&self, name: &str) -> LockInfo {
         must(self.provider.admin().get(name).await).expect("it has a document")
-    }
-
-    async fn state(&self, name: &str) -> LockState {
-        self.info(name).await.state
     }
 }
 
@@ -113,10 +128,8 @@ async fn a_lease_outlives_acquire_and_is_extended_and_released_by_its_file() {
     let info = scene.info("a").await;
     assert!(info.detached && info.state == LockState::Held, "{info:?}");
     let minutes = |number: u64| Duration::from_secs(number * 60);
-    assert!(
-        info.remaining > minutes(28) && info.remaining <= minutes(30),
-        "{info:?}"
-    );
+    let left = info.remaining;
+    assert!(left > minutes(28) && left <= minutes(30), "{info:?}");
     assert_eq!(scene.ran("run a --no-wait -- true").0, Some(75));
 
     let end = scene.succeeded("extend --handle lease --ttl 2h");
@@ -124,39 +137,26 @@ async fn a_lease_outlives_acquire_and_is_extended_and_released_by_its_file() {
     assert_eq!(end, scene.info("a").await.expires_at);
     let line = scene.succeeded("extend --handle lease --ttl 1s --json");
     let line: Value = must(serde_json::from_str(&line));
-    let same = must(DateTime::parse_rfc3339_str(
-        line["expires_at"].as_str().unwrap_or_default(),
-    ));
+    let same = line["expires_at"].as_str().unwrap_or_default();
+    let same = must(DateTime::parse_rfc3339_str(same));
     assert_eq!(same, end, "it is never shortened");
 
     must(fs::copy(scene.file("lease"), scene.file("copy")));
     assert_eq!(scene.succeeded("release --handle lease"), "released a\n");
     assert!(!scene.file("lease").exists());
-    assert_eq!(scene.state("a").await, LockState::Released);
+    scene.is_released("a").await;
 
     // The handle is used up.
-    let (code, out, said) = scene.ran("extend --handle copy --ttl 30m");
-    assert_eq!((code, out.as_str()), (Some(124), ""), "{said}");
-    assert_eq!(
-        said,
-        "mongolock: the detached lease of a has ended, or was resumed\n"
-    );
+    let over = "mongolock: the detached lease of a has ended, or was resumed\n";
+    let said = scene.fails("extend --handle copy --ttl 30m", 124, over);
+    assert_eq!(said, over);
     assert!(scene.file("copy").exists());
-    let (code, out, said) = scene.ran("release --handle copy");
-    assert_eq!((code, out.as_str()), (Some(1), ""));
-    assert!(
-        said.contains("nothing released: the detached lease of a"),
-        "{said}"
-    );
+    let nothing = "nothing released: the detached lease of a";
+    scene.fails("release --handle copy", 1, nothing);
     assert!(!scene.file("copy").exists());
-    let (code, _, said) = scene.ran("release --handle copy");
-    assert!(code == Some(1) && said.contains("copy does not exist"), "{said}");
+    scene.fails("release --handle copy", 1, "copy does not exist");
     for line in ["extend --handle copy --ttl 30m", "run --resume copy -- true"] {
-        let (code, _, said) = scene.ran(line);
-        assert!(
-            code == Some(125) && said.contains("cannot read copy"),
-            "{line}: {said}"
-        );
+        scene.fails(line, 125, "cannot read copy");
     }
 }
 
@@ -165,16 +165,10 @@ async fn a_file_that_exists_is_an_error_before_anything_is_asked() {
     let scene = Scene::new().await;
     must(fs::write(scene.file("lease"), "mine"));
     for path in ["lease", ".", "nowhere/lease"] {
-        let (code, _, said) = scene.ran(&format!("acquire a --ttl 30m --handle {path}"));
-        assert!(
-            code == Some(125) && said.contains(&format!("cannot create {path}: ")),
-            "{said}"
-        );
-        let release = format!(
-            "`mongolock release --handle lease --database {}`",
-            scene.db.name()
-        );
-        assert_eq!(said.contains(&release), path == "lease", "{said}");
+        let acquire = format!("acquire a --ttl 30m --handle {path}");
+        let said = scene.fails(&acquire, 125, &format!("cannot create {path}: "));
+        let release = "`mongolock release --handle lease --database ";
+        assert_eq!(said.contains(release), path == "lease", "{said}");
     }
     assert_eq!(must(fs::read_to_string(scene.file("lease"))), "mine");
     assert!(must(scene.provider.admin().get("a").await).is_none());
@@ -184,23 +178,12 @@ async fn a_file_that_exists_is_an_error_before_anything_is_asked() {
 async fn a_file_is_removed_if_the_lock_is_not_acquired() {
     let scene = Scene::new().await;
     let _held = must(scene.provider.lock("a").acquire().await);
-    for (options, code) in [("--no-wait", 75), ("--wait 2s", 75), ("--no-wait -E 3", 3)] {
-        let (ended, _, said) = scene.ran(&format!("acquire a --ttl 30m --handle lease {options}"));
-        assert_eq!(ended, Some(code), "{said}");
-        assert!(said.contains("`a`"), "{said}");
-        let (ended, ..) = scene.ran(&format!("hold a --for 30m {options}"));
-        assert_eq!(ended, Some(code));
+    for (options, code) in [("--wait 1s", 75), ("--no-wait -E 3", 3)] {
+        for line in ["acquire a --ttl 30m --handle lease", "hold a --for 30m"] {
+            scene.fails(&format!("{line} {options}"), code, "`a`");
+        }
     }
-    let mut nowhere = scene.command("acquire a --ttl 30m --handle lease");
-    nowhere.env(
-        "MONGODB_URI",
-        "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200",
-    );
-    assert_eq!(ran(nowhere).0, Some(125));
-    assert_eq!(
-        scene.ran("acquire a b --permits 2 --ttl 30m --handle lease").0,
-        Some(125)
-    );
+    scene.fails("acquire a b --permits 2 --ttl 30m --handle lease", 125, "");
     assert_eq!(must(fs::read_dir(scene.directory.path())).count(), 0);
 }
 
@@ -229,18 +212,19 @@ async fn wrong_command_lines_acquire_nothing() {
         (125, "run --resume lease --then-detach 8d -- true"),
         (125, "run --resume - -- true"),
     ] {
-        let (ended, out, said) = scene.ran(line);
-        assert_eq!((ended, out.as_str()), (Some(code), ""), "{line}: {said}");
-        assert!(!said.is_empty(), "{line}");
         let needs_resume = line == "run a --then-detach 30m -- true";
-        assert_eq!(
-            said.contains("--then-detach needs --resume"),
-            needs_resume,
-            "{said}"
+        let said = scene.fails(
+            line,
+            code,
+            if needs_resume {
+                "--then-detach needs --resume"
+            } else {
+                ""
+            },
         );
+        assert!(!said.is_empty(), "{line}");
     }
-    assert_eq!(must(fs::read_dir(scene.directory.path())).count(), 0);
-    assert!(must(scene.provider.admin().get("a").await).is_none());
+    scene.is_untouched().await;
 }
 
 #[tokio::test]
@@ -255,16 +239,15 @@ async fn a_text_that_is_no_handle_of_these_locks_is_refused() {
             "release --handle wrong",
             "run --resume wrong -- echo ran",
         ] {
-            let (code, out, said) = scene.ran(line);
-            assert_eq!((code, out.as_str()), (Some(125), ""), "{line}: {said}");
+            let said = scene.fails(line, 125, "");
             assert!(!said.is_empty() && !said.contains("secret"), "{said}");
         }
         assert_eq!(must(fs::read_to_string(scene.file("wrong"))), wrong);
     }
-    let (code, _, said) = scene.ran("release --handle lease --collection others");
-    assert!(
-        code == Some(125) && said.contains("the collection of its locks"),
-        "{said}"
+    scene.fails(
+        "release --handle lease --collection others",
+        125,
+        "the collection of its locks",
     );
     // One changed character of the secret is another handle.
     let mut changed = text.trim_end().to_owned();
@@ -282,11 +265,7 @@ async fn a_handle_goes_through_pipes() {
     let (code, text, said) = output(scene.command("acquire a --ttl 30m --handle -"));
     assert_eq!((code, said.as_str()), (Some(0), ""));
     assert!(text.starts_with(HANDLE) && text.lines().count() == 1, "{text}");
-    let (code, _, said) = scene.ran("extend --handle - --ttl 2h");
-    assert!(
-        code == Some(125) && said.contains("standard input is empty"),
-        "{said}"
-    );
+    scene.fails("extend --handle - --ttl 2h", 125, "standard input is empty");
     let piped = |line: &str| {
         let mut command = scene.command(line);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -302,7 +281,7 @@ async fn a_handle_goes_through_pipes() {
     };
     assert_eq!(piped("extend --handle - --ttl 2h").0, Some(0));
     assert_eq!(piped("release --handle -"), (Some(0), "released a\n".to_owned()));
-    assert_eq!(scene.state("a").await, LockState::Released);
+    scene.is_released("a").await;
 }
 
 /// The reader of the handle has ended, so nobody could release the lock.
@@ -326,11 +305,9 @@ async fn a_handle_without_a_reader_is_released() {
     let ended = must(acquire.stderr(Stdio::piped()).output());
     let said = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(125), "{said}");
-    assert!(
-        said.contains("the lock is released") && !said.contains(HANDLE),
-        "{said}"
-    );
-    assert_eq!(scene.state("a").await, LockState::Released);
+    assert!(said.contains("the lock is released"), "{said}");
+    assert!(!said.contains(HANDLE), "{said}");
+    scene.is_released("a").await;
 }
 
 #[tokio::test]
@@ -357,7 +334,7 @@ async fn a_command_runs_under_a_resumed_lease_and_the_lock_is_released_after_it(
     scene.succeeded("acquire p --permits 1 --ttl 30m --handle permit");
     assert_eq!(scene.succeeded("release --handle permit"), "released p #0\n");
     for name in ["a", "b", "c"] {
-        assert_eq!(scene.state(name).await, LockState::Released);
+        scene.is_released(name).await;
     }
     assert_eq!(
         must(fs::read_dir(scene.directory.path())).count(),
@@ -373,10 +350,8 @@ async fn a_command_is_not_started_if_its_lease_is_over() {
     assert!(must(scene.provider.admin().force_release("a").await));
     let before = must(fs::read_to_string(scene.file("lease")));
     for options in ["lease", "lease --then-detach 30m"] {
-        let (code, out, said) = scene.resumed(options, "echo ran");
-        assert_eq!((code, out.as_str()), (Some(124), ""), "{said}");
         let over = "the detached lease of a has ended, or was resumed; the command was not started";
-        assert!(said.contains(over), "{said}");
+        scene.fails(&format!("run --resume {options} -- echo ran"), 124, over);
     }
     assert_eq!(must(fs::read_to_string(scene.file("lease"))), before);
     // The file is cleared away.
@@ -412,19 +387,14 @@ async fn a_lease_is_detached_again_whatever_the_exit_code() {
             "{gone:?}"
         );
         let info = scene.info("a").await;
-        assert!(
-            info.detached && info.remaining > Duration::from_secs(60 * 60),
-            "{info:?}"
-        );
+        assert!(info.detached, "{info:?}");
+        assert!(info.remaining > Duration::from_secs(60 * 60), "{info:?}");
         assert_eq!(info.owner.as_deref(), Some("deploy-4711"));
         assert_eq!(must(fs::read_dir(scene.directory.path())).count(), 1);
     }
     // Nobody else has had the lock meanwhile, and the last handle works.
-    must(
-        must(scene.provider.resume(&scene.handle("lease")).await)
-            .release()
-            .await,
-    );
+    let resumed = must(scene.provider.resume(&scene.handle("lease")).await);
+    must(resumed.release().await);
 }
 
 /// The new handle cannot be written, so nobody could release the lock.
@@ -441,7 +411,7 @@ async fn a_lease_whose_new_handle_cannot_be_written_is_released() {
             said.contains("cannot replace the handle, so the lock is released: "),
             "{said}"
         );
-        assert_eq!(scene.state("a").await, LockState::Released);
+        scene.is_released("a").await;
     }
 }
 
@@ -468,7 +438,7 @@ async fn a_file_that_cannot_be_replaced_is_written_in_place_and_a_link_is_follow
         let _ = fs::remove_dir(scene.file("lease.new"));
     }
     assert_eq!(scene.succeeded("release --handle link"), "released a\n");
-    assert_eq!(scene.state("a").await, LockState::Released);
+    scene.is_released("a").await;
 }
 
 /// What cannot be written later is found before the lease is resumed.
@@ -503,24 +473,15 @@ async fn an_output_that_takes_nothing_changes_only_hold() {
     let ran = |line: &str| {
         let mut command = scene.command(line);
         command.stdout(full());
-        let ended = must(
-            command
-                .stderr(Stdio::piped())
-                .spawn()
-                .and_then(std::process::Child::wait_with_output),
-        );
-        (
-            ended.status.code(),
-            String::from_utf8_lossy(&ended.stderr).into_owned(),
-        )
+        let ended = must(must(command.stderr(Stdio::piped()).spawn()).wait_with_output());
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        (ended.status.code(), said)
     };
     let (code, said) = ran("hold a --for 30m");
     assert_eq!(code, Some(125), "{said}");
-    assert!(
-        said.contains("cannot write the output: ") && said.contains("; a is released"),
-        "{said}"
-    );
-    assert_eq!(scene.state("a").await, LockState::Released);
+    assert!(said.contains("cannot write the output: "), "{said}");
+    assert!(said.contains("; a is released"), "{said}");
+    scene.is_released("a").await;
     for release in [
         "release a --yes",
         "release --owner anna --yes",
@@ -530,7 +491,7 @@ async fn an_output_that_takes_nothing_changes_only_hold() {
         let (code, said) = ran(release);
         assert_eq!(code, Some(0), "{said}");
         assert_eq!(said.matches("cannot write the output: ").count(), 1, "{said}");
-        assert_eq!(scene.state("a").await, LockState::Released);
+        scene.is_released("a").await;
         let _ = fs::remove_file(scene.file("lease"));
     }
 }
@@ -549,7 +510,7 @@ async fn a_lost_lease_is_not_detached_again() {
     });
     must(released.await);
     assert_eq!(running.code().await, Some(124));
-    assert_eq!(scene.state("a").await, LockState::Released);
+    scene.is_released("a").await;
     assert_eq!(scene.ran("release --handle lease").0, Some(1));
 }
 
@@ -584,19 +545,15 @@ async fn a_person_holds_a_lock_without_a_process() {
     let owner = info.owner.as_deref().unwrap_or_default();
     let (user, host) = owner.split_once('@').expect("it is `user@host`");
     assert!(!user.is_empty() && !host.is_empty() && info.detached, "{info:?}");
-    let (before, end) = said
-        .trim_end()
-        .rsplit_once(" until ")
-        .expect("it says until when");
+    let until = said.trim_end().rsplit_once(" until ");
+    let (before, end) = until.expect("it says until when");
     assert_eq!(before, format!("a: held by {owner}"));
     assert_eq!(must(DateTime::parse_rfc3339_str(end)), info.expires_at);
     assert_eq!(scene.ran("hold a --for 30m --no-wait").0, Some(75));
     let released = scene.succeeded("release a --yes");
-    assert!(
-        released.contains("detached") && released.ends_with("a: released\n"),
-        "{released}"
-    );
-    assert_eq!(scene.state("a").await, LockState::Released);
+    assert!(released.contains("detached"), "{released}");
+    assert!(released.ends_with("a: released\n"), "{released}");
+    scene.is_released("a").await;
     let said = scene.succeeded("hold c b --for 30m");
     assert!(said.starts_with("b, c: held by "), "{said}");
     let said = scene.succeeded("hold p --permits 1 --for 30m");
@@ -621,18 +578,12 @@ async fn operators_see_which_leases_are_detached() {
     );
     assert!(!scene.succeeded("show b").contains("detached"));
     for (name, wanted) in [("a", Value::Bool(true)), ("b", Value::Null)] {
-        let line: Value = must(serde_json::from_str(
-            &scene.succeeded(&format!("show {name} --json")),
-        ));
-        assert_eq!(
-            (&line["detached"], &line["state"]),
-            (&wanted, &Value::from("held"))
-        );
+        let line = scene.succeeded(&format!("show {name} --json"));
+        let line: Value = must(serde_json::from_str(&line));
+        assert_eq!((&line["detached"], &line["state"]), (&wanted, &"held".into()));
     }
     assert!(scene.succeeded("ls --help").contains("detached"));
-    must(fs::set_permissions(
-        scene.file("lease"),
-        Permissions::from_mode(0o400),
-    ));
+    let read_only = Permissions::from_mode(0o400);
+    must(fs::set_permissions(scene.file("lease"), read_only));
     scene.succeeded("release --handle lease");
 }

@@ -32,22 +32,6 @@ fn inside(db: &TestDb, arguments: &[&str]) -> Command {
     command
 }
 
-async fn assert_released(db: &TestDb, name: &str) {
-    let info = must(provider(db).await.admin().get(name).await).expect("it was acquired");
-    assert_eq!(info.state, LockState::Released);
-}
-
-#[tokio::test]
-async fn a_command_runs_and_its_lock_is_released() {
-    if !is_possible() {
-        return;
-    }
-    let db = test_db().await;
-    let (code, out, said) = output(inside(&db, &["run", "a", "--", "sh", "-c", "echo ran; exit 7"]));
-    assert_eq!((code, out.as_str(), said.as_str()), (Some(7), "ran\n", ""));
-    assert_released(&db, "a").await;
-}
-
 /// The rest of the group is found, although `/proc` has other ids: the lock is released when the last process has ended.
 /// In two namespaces side by side the processes have the same ids.
 #[tokio::test]

@@ -39,7 +39,15 @@ async fn in_trouble(scene: &Scene, what: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mark_is_repeated_while_the_lease_lasts() {
+async fn the_end_of_a_hold_is_repeated_while_the_lease_lasts() {
+    tokio::join!(
+        a_mark_is_repeated(),
+        a_release_is_repeated(),
+        a_detachment_is_repeated()
+    );
+}
+
+async fn a_mark_is_repeated() {
     let mut scene = Scene::start(&["a", "--once-per", "1d", "--expiry", "60s"], 0).await;
     in_trouble(&scene, "mark").await;
     assert_eq!(scene.run.code().await, Some(0), "{}", scene.said());
@@ -47,34 +55,27 @@ async fn a_mark_is_repeated_while_the_lease_lasts() {
 }
 
 /// The exit code is that of the command, whatever becomes of the lock.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_is_repeated_while_the_lease_lasts() {
+async fn a_release_is_repeated() {
     let mut scene = Scene::start(&["a", "--expiry", "5m"], 7).await;
     in_trouble(&scene, "release").await;
     assert_eq!(scene.run.code().await, Some(7), "{}", scene.said());
     assert_eq!(state(&scene).await, LockState::Released);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_detachment_is_repeated_while_the_lease_lasts() {
+async fn a_detachment_is_repeated() {
     let db = test_db().await;
     let directory = must(tempfile::tempdir());
     let file = directory.path().join("handle");
     let shown = file.display().to_string();
-    let acquired = output(mongolock(
-        &db,
-        &["acquire", "a", "--ttl", "5m", "--handle", &shown],
-    ));
-    assert_eq!(acquired.0, Some(0), "{}", acquired.2);
+    let acquire = ["acquire", "a", "--ttl", "5m", "--handle", &shown];
+    assert_eq!(output(mongolock(&db, &acquire)).0, Some(0));
     let options = ["--resume", &shown, "--then-detach", "5m", "--expiry", "60s"];
     let mut scene = Scene::start_in(db, &options, 0).await;
     in_trouble(&scene, "detachment").await;
     assert_eq!(scene.run.code().await, Some(0), "{}", scene.said());
     let handle: LeaseHandle = must(must(fs::read_to_string(&file)).trim().parse());
-    assert!(
-        must(provider(&scene.db).await.release(&handle).await),
-        "the handle is that of the lease"
-    );
+    let released = must(provider(&scene.db).await.release(&handle).await);
+    assert!(released, "the handle is that of the lease");
 }
 
 /// Who does not want to wait ends the program: the work will run again.
@@ -101,10 +102,8 @@ async fn a_release_that_a_validator_refuses_ends_at_once() {
     assert_eq!(scene.run.code().await, Some(7));
     assert!(begun.elapsed() < BEFORE_EXPIRY, "{:?}", begun.elapsed());
     let said = scene.said();
-    assert!(
-        said.contains("was not released") && said.contains("validator"),
-        "{said}"
-    );
+    assert!(said.contains("was not released"), "{said}");
+    assert!(said.contains("validator"), "{said}");
 }
 
 /// Two hosts run one job a day, and the primary is killed right before the first one ends it: the other one does not run it.

@@ -29,10 +29,8 @@ async fn a_network_that_is_cut_is_told_before_the_command_ends() {
     let [.., ends, lost] = lines[..] else {
         panic!("two lines at least: {said}")
     };
-    assert!(
-        ends.contains("the lock was not renewed, ") && ends.ends_with("s left: the command is ended"),
-        "{said}"
-    );
+    assert!(ends.contains("the lock was not renewed, "), "{said}");
+    assert!(ends.ends_with("s left: the command is ended"), "{said}");
     assert!(
         left(ends) <= 2.1,
         "SIGTERM is sent a sixth of the expiry before the end: {said}"
@@ -46,14 +44,14 @@ async fn a_network_that_is_cut_is_told_before_the_command_ends() {
 /// Each reason is told once, and so is the end of the trouble.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_renewal_is_told_with_the_reason() {
-    let mut scene = Scene::start(&["a", "--expiry", "8s"], 0).await;
+    let mut scene = Scene::start(&["a", "--expiry", "5s"], 0).await;
     let failing = scene.refuse(OPERATION_FAILED).await;
     let said = scene.until_said("renewal failed, ").await;
     assert!(said.contains("error 96, OperationFailed"), "{said}");
     must(failing.clear().await);
     scene.until_said("the lock is renewed again").await;
     // A whole lease later nothing else was said.
-    tokio::time::sleep(Duration::from_secs(8)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
     let said = scene.said();
     assert_eq!(said.lines().count(), 2, "{said}");
     scene.end();

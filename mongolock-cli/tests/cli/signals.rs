@@ -1,8 +1,6 @@
 //! The signals that `run` passes on.
 
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
 
 use mongolock_tests::{AMPLE, eventually, must, test_db};
 use rustix::process::Signal;
@@ -22,28 +20,29 @@ exit 9
 
 #[tokio::test]
 async fn each_signal_is_passed_on_once() {
-    let db = test_db().await;
-    for (signal, name) in [
-        (Signal::HUP, "HUP\n"),
-        (Signal::INT, "INT\n"),
-        (Signal::QUIT, "QUIT\n"),
-        (Signal::TERM, "TERM\n"),
-        (Signal::USR1, "USR1\n"),
-        (Signal::USR2, "USR2\n"),
-    ] {
-        let records = Records::new();
-        let noted = records.file("noted");
-        let script = records.script(NOTING);
-        let noted_path = noted.to_string_lossy().into_owned();
-        let arguments = ["run", name.trim(), "--", "sh", "-c", &script, &noted_path];
-        let mut running = Running::start(mongolock(&db, &arguments));
-        records.until_begun(0).await;
-        // As `timeout` does: one for the process, and one for its group.
-        running.signal(signal);
-        running.signal(signal);
-        assert_eq!(running.code().await, Some(9));
-        assert_eq!(must(fs::read_to_string(&noted)), name);
-    }
+    tokio::join!(
+        passed_on_once(Signal::HUP, "HUP\n"),
+        passed_on_once(Signal::INT, "INT\n"),
+        passed_on_once(Signal::QUIT, "QUIT\n"),
+        passed_on_once(Signal::TERM, "TERM\n"),
+        passed_on_once(Signal::USR1, "USR1\n"),
+        passed_on_once(Signal::USR2, "USR2\n"),
+    );
+}
+
+async fn passed_on_once(signal: Signal, name: &str) {
+    let (db, records) = (test_db().await, Records::new());
+    let noted = records.file("noted");
+    let script = records.script(NOTING);
+    let noted_path = noted.to_string_lossy().into_owned();
+    let arguments = ["run", "a", "--", "sh", "-c", &script, &noted_path];
+    let mut running = Running::start(mongolock(&db, &arguments));
+    records.until_begun(0).await;
+    // As `timeout` does: one for the process, and one for its group.
+    running.signal(signal);
+    running.signal(signal);
+    assert_eq!(running.code().await, Some(9));
+    assert_eq!(must(fs::read_to_string(&noted)), name);
 }
 
 /// A stopped process gets signals when it continues.
@@ -67,23 +66,6 @@ async fn a_stopped_command_ends_by_a_signal() {
         assert_eq!(running.code().await, Some(128 + signal.as_raw()));
         assert_eq!(must(fs::read_to_string(&said)).lines().count(), 1);
     }
-}
-
-/// A shell that runs a loop gets the signal, and sees that `run` has died of it.
-#[tokio::test]
-async fn an_interrupt_ends_the_loop_of_a_shell() {
-    let db = test_db().await;
-    let records = Records::new();
-    let script = records.script("record; kill -INT $$");
-    let run = mongolock(&db, &["run", "a", "--", "sh", "-c", &script]);
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "while :; do \"$@\"; done", "sh"]);
-    shell.arg(run.get_program()).args(run.get_args());
-    shell.envs(run.get_envs().filter_map(|(key, value)| Some((key, value?))));
-    let mut shell = Running::start(shell);
-    let status = shell.ended().await;
-    assert_eq!(status.signal(), Some(Signal::INT.as_raw()));
-    records.assert_one_at_a_time(1);
 }
 
 /// The reader of the output waits for the command only.

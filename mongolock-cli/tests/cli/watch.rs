@@ -6,11 +6,11 @@ use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
 
 use mongodb::bson::{DateTime, doc};
-use mongolock::{LockProvider, LockState};
-use mongolock_tests::{AMPLE, FailPoint, LentServer, TestDb, eventually, locks, must, test_db};
+use mongolock::LockProvider;
+use mongolock_tests::{AMPLE, FailPoint, TestDb, eventually, locks, must, test_db};
 use serde_json::Value;
 
-use crate::fixture::{at, mongolock, output, provider};
+use crate::fixture::{at, mongolock, provider};
 
 /// The server's code of a stream whose events it no longer has.
 const HISTORY_LOST: i32 = 286;
@@ -25,11 +25,7 @@ struct Watch {
 
 impl Watch {
     /// Starts it, and waits until it reports what a provider does.
-    async fn start(db: &TestDb, arguments: &[&str], provider: &LockProvider) -> Self {
-        Self::start_at(db.uri(), db, arguments, provider).await
-    }
-
-    async fn start_at(uri: &str, db: &TestDb, arguments: &[&str], provider: &LockProvider) -> Self {
+    async fn start(uri: &str, db: &TestDb, arguments: &[&str], provider: &LockProvider) -> Self {
         let mut command = at(uri, db, &[&["watch", "--json"], arguments].concat());
         let mut child = must(command.stdout(Stdio::piped()).spawn());
         let mut lines = BufReader::new(child.stdout.take().expect("it is a pipe")).lines();
@@ -82,7 +78,7 @@ impl Drop for Watch {
 }
 
 /// The fields of `--json`, as the help lists them.
-const FIELDS: [&str; 12] = [
+pub(crate) const FIELDS: [&str; 12] = [
     "at",
     "event",
     "name",
@@ -107,18 +103,6 @@ fn assert_has_only_known_fields(line: &Value) {
     assert!(DateTime::parse_rfc3339_str(at).is_ok(), "{line}");
 }
 
-#[tokio::test]
-async fn the_help_lists_the_fields() {
-    let db = test_db().await;
-    let (_, help, _) = output(mongolock(&db, &["watch", "--help"]));
-    let (_, fields) = help
-        .split_once("Fields of --json:")
-        .expect("the help has the fields");
-    for field in FIELDS {
-        assert!(fields.contains(&format!("\n  {field} ")), "{field}: {help}");
-    }
-}
-
 fn said(event: &str, owner: &str) -> (String, String) {
     (event.to_owned(), owner.to_owned())
 }
@@ -128,15 +112,13 @@ async fn each_change_is_a_line() {
     let db = test_db().await;
     let anna = must(provider(&db).await.to_builder().owner("anna").build());
     let bert = must(anna.to_builder().owner("bert").build());
-    let mut watch = Watch::start(&db, &["x:"], &anna).await;
+    let mut watch = Watch::start(db.uri(), &db, &["x:"], &anna).await;
 
     let _other = must(anna.lock("y").acquire().await);
     let held = must(anna.lock("x:a").acquire().await);
     let line = watch.next("x:a");
-    assert_eq!(
-        (&line["event"], &line["owner"]),
-        (&"acquired".into(), &"anna".into())
-    );
+    assert_eq!(line["event"], "acquired");
+    assert_eq!(line["owner"], "anna");
     assert_eq!(line["fencing_token"], held.fencing_token().get());
     must(held.release().await);
     assert_eq!(watch.event("x:a"), said("released", "anna"));
@@ -148,10 +130,8 @@ async fn each_change_is_a_line() {
 
     let permit = must(anna.semaphore("x:s", 2).acquire().await);
     let line = watch.next("x:s");
-    assert_eq!(
-        (&line["event"], &line["permit"]),
-        (&"acquired".into(), &permit.number().into())
-    );
+    assert_eq!(line["event"], "acquired");
+    assert_eq!(line["permit"], permit.number());
     assert_eq!(line["fencing_token"], Value::Null, "a permit has no token");
 
     let week = Duration::from_secs(7 * 24 * 60 * 60);
@@ -172,10 +152,8 @@ async fn each_change_is_a_line() {
     assert_eq!(watch.event("x:e"), said("expired", "carl"));
     let taken = must(anna.lock("x:e").acquire().await);
     let line = watch.next("x:e");
-    assert_eq!(
-        (&line["event"], &line["previous_owner"]),
-        (&"taken_over".into(), &"carl".into())
-    );
+    assert_eq!(line["event"], "taken_over");
+    assert_eq!(line["previous_owner"], "carl");
     must(locks(db.database()).delete_one(doc! { "_id": "x:e" }).await);
     assert_eq!(watch.event("x:e"), said("deleted", "anna"));
     taken.lost().await;
@@ -190,7 +168,7 @@ async fn each_change_of_hands_is_a_line() {
     let db = test_db().await;
     let anna = must(provider(&db).await.to_builder().owner("anna").build());
     let bert = must(anna.to_builder().owner("bert").build());
-    let mut watch = Watch::start(&db, &[], &anna).await;
+    let mut watch = Watch::start(db.uri(), &db, &[], &anna).await;
     let hour = Duration::from_secs(60 * 60);
     let held = must(anna.lock("a").acquire().await);
     let handle = must(held.detach(hour).await);
@@ -203,10 +181,8 @@ async fn each_change_of_hands_is_a_line() {
         assert_eq!(watch.event("a"), said(event, "anna"));
     }
     let line = watch.next("a");
-    assert_eq!(
-        (&line["event"], &line["owner"]),
-        (&"resumed".into(), &"anna".into())
-    );
+    assert_eq!(line["event"], "resumed");
+    assert_eq!(line["owner"], "anna");
     assert_eq!(line["fencing_token"], token);
     for event in ["detached", "released"] {
         assert_eq!(watch.event("a"), said(event, "anna"));
@@ -220,45 +196,12 @@ async fn each_change_of_hands_is_a_line() {
     }
 }
 
-/// The line of a lock that is renewed for longer than its first lease: nothing.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewed_lock_does_not_expire() {
-    let db = test_db().await;
-    let anna = must(provider(&db).await.to_builder().owner("anna").build());
-    let mut watch = Watch::start(&db, &[], &anna).await;
-    let expiry = Duration::from_secs(2);
-    let held = must(anna.lock("a").expiry(expiry).acquire().await);
-    let (first, admin) = (held.fencing_token(), anna.admin());
-    tokio::time::sleep(expiry * 2).await;
-    let info = must(admin.get("a").await).expect("it is held");
-    assert_eq!((info.state, info.fencing_token), (LockState::Held, first));
-    must(held.release().await);
-    assert_eq!(watch.event("a"), said("acquired", "anna"));
-    assert_eq!(watch.event("a"), said("released", "anna"));
-}
-
-/// The stream ends with the collection, and the next one begins after its end.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_collection_hides_nothing() {
-    let db = test_db().await;
-    let anna = must(provider(&db).await.to_builder().owner("anna").build());
-    let mut watch = Watch::start(&db, &[], &anna).await;
-    let _lost = must(anna.lock("a").acquire().await);
-    assert_eq!(watch.event("a"), said("acquired", "anna"));
-    must(locks(db.database()).drop().await);
-    assert_eq!(watch.event("a"), said("deleted", "anna"));
-    must(must(anna.lock("b").acquire().await).release().await);
-    assert_eq!(watch.event("b"), said("acquired", "anna"));
-    assert_eq!(watch.event("b"), said("released", "anna"));
-    assert!(watch.early.iter().all(|line| line["event"] != "gap"));
-}
-
 /// The server no longer has the events, and the locks cannot be read at first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn missed_events_are_a_gap_that_is_told_once() {
     let db = test_db().await;
     let anna = must(provider(&db).await.to_builder().owner("anna").build());
-    let mut watch = Watch::start(&db, &[], &anna).await;
+    let mut watch = Watch::start(db.uri(), &db, &[], &anna).await;
     let namespace = locks(db.database()).namespace().to_string();
     let lost = FailPoint::on(&["getMore", "find"])
         .times(3)
@@ -283,18 +226,14 @@ async fn an_outage_is_told_and_its_end() {
     let db = test_db().await;
     let anna = must(provider(&db).await.to_builder().owner("anna").build());
     let proxy = must(db.proxy().await);
-    let mut watch = Watch::start_at(&proxy.uri(), &db, &[], &anna).await;
+    let mut watch = Watch::start(&proxy.uri(), &db, &[], &anna).await;
 
     // The connections end, and no new one is accepted.
     proxy.refuse_connections();
     proxy.reset_connections();
     let gone = watch.next("gone");
-    assert!(
-        gone["problem"]
-            .as_str()
-            .is_some_and(|text| text.contains("MongoDB")),
-        "{gone}"
-    );
+    let problem = gone["problem"].as_str().unwrap_or_default();
+    assert!(problem.contains("MongoDB"), "{gone}");
     let held = must(anna.lock("a").acquire().await);
     proxy.accept_connections();
     watch.next("back");
@@ -307,17 +246,6 @@ async fn an_outage_is_told_and_its_end() {
     proxy.thaw();
     watch.next("back");
     assert_eq!(watch.event("a"), said("released", "anna"));
-}
-
-#[tokio::test]
-async fn a_standalone_server_is_refused() {
-    let server = must(LentServer::standalone().await);
-    let db = test_db().await;
-    let mut command = mongolock(&db, &["watch"]);
-    command.env("MONGODB_URI", server.uri());
-    let (code, out, said) = output(command);
-    assert_eq!((code, out.as_str()), (Some(125), ""));
-    assert!(said.contains("replica set"), "{said}");
 }
 
 /// A reader that has ended is noticed at the next line.

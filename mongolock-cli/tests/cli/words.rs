@@ -4,12 +4,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mongodb::bson::{DateTime, doc};
-use mongolock::LockProvider;
 use mongolock_tests::{TestDb, locks, must, test_db};
 use serde_json::Value;
 
 use crate::fixture::{mongolock, output, provider, restricted};
 use crate::terminal::Terminal;
+use crate::{doctor, log, watch};
 
 /// The width of a terminal of these tests.
 const TERMINAL: usize = 100;
@@ -103,19 +103,7 @@ async fn help_wraps() {
         assert_eq!(code, Some(0), "{arguments:?}");
         help
     };
-    for command in [
-        "run",
-        "acquire",
-        "extend",
-        "hold",
-        "ls",
-        "show",
-        "release",
-        "watch",
-        "log",
-        "doctor",
-        "completions",
-    ] {
+    for command in "run acquire extend hold ls show release watch log doctor completions".split(' ') {
         for (columns, limit) in [("60", 60), ("80", 80), ("200", TERMINAL)] {
             let help = help(&[command, "--help"], columns);
             let too_long = |line: &&str| line.chars().count() > limit && line.trim().contains(' ');
@@ -162,14 +150,10 @@ async fn the_columns_of_a_list_are_as_wide_as_their_content() {
     let (_, list, _) = output(mongolock(&db, &["ls"]));
     let lines: Vec<&str> = list.lines().collect();
     assert!(lines[0].starts_with("NAME  "), "{list}");
-    assert!(
-        lines[1].starts_with("a  ") && lines[1].ends_with("  anna"),
-        "{list}"
-    );
-    assert!(
-        lines[2].starts_with("b  ") && lines[2].contains("  damaged  "),
-        "{list}"
-    );
+    assert!(lines[1].starts_with("a  "), "{list}");
+    assert!(lines[1].ends_with("  anna"), "{list}");
+    assert!(lines[2].starts_with("b  "), "{list}");
+    assert!(lines[2].contains("  damaged  "), "{list}");
     assert!(lines[3].starts_with(&long) && lines[3].ends_with(owner), "{list}");
     let column = lines[0].find("OWNER").expect("it has a heading");
     assert_eq!(lines[3].find(owner), Some(column), "{list}");
@@ -181,10 +165,8 @@ async fn the_columns_of_a_list_are_as_wide_as_their_content() {
     let row = screen.iter().find(|line| line.starts_with("report:x"));
     let row = row.expect("the list has it");
     assert!(row.contains("x:42  held "), "the end of the name is shown: {row}");
-    assert!(
-        row.contains('\u{2026}') && row.chars().count() <= TERMINAL,
-        "{row}"
-    );
+    assert!(row.contains('\u{2026}'), "{row}");
+    assert!(row.chars().count() <= TERMINAL, "{row}");
     assert!(row.ends_with("12345"), "the end of the owner is shown: {row}");
     assert_eq!(
         screen.iter().position(|line| *line == "end"),
@@ -193,21 +175,20 @@ async fn the_columns_of_a_list_are_as_wide_as_their_content() {
     );
 }
 
-/// One permit of two.
-async fn permit_of(provider: &LockProvider) -> mongolock::Permit {
-    must(provider.semaphore("s", 2).acquire().await)
-}
-
 /// A token orders holds that follow one another, which permits do not.
 #[tokio::test]
 async fn a_permit_has_no_token() {
     let db = test_db().await;
     let anna = must(provider(&db).await.to_builder().owner("anna").build());
-    let permit = permit_of(&anna).await;
+    let permit = must(anna.semaphore("s", 2).acquire().await);
     let number = permit.number().to_string();
     let (_, shown, _) = output(mongolock(&db, &["show", "s"]));
     assert!(shown.contains("holder     anna"), "{shown}");
+    assert!(shown.contains(&format!("s #{number}\n")), "{shown}");
     assert!(!shown.contains("token"), "{shown}");
+    let (code, out, said) = output(mongolock(&db, &["show", "b"]));
+    assert_eq!((code, out.as_str()), (Some(1), ""));
+    assert!(said.contains("there is no lock `b`"), "{said}");
     for command in [&["show", "s", "--json"][..], &["ls", "--json"]] {
         let (_, line, _) = output(mongolock(&db, command));
         let line: Value = must(serde_json::from_str(&line));
@@ -221,4 +202,38 @@ async fn a_permit_has_no_token() {
     assert_eq!(code, Some(0), "{said}");
     assert!(out.contains("held by anna") && !out.contains("token"), "{out}");
     permit.lost().await;
+}
+
+#[tokio::test]
+async fn completions_name_the_commands() {
+    let db = test_db().await;
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let (code, script, _) = output(mongolock(&db, &["completions", shell]));
+        assert_eq!(code, Some(0));
+        for (word, is_there) in [("release", true), ("once-per", true), ("guard-command", false)] {
+            assert_eq!(script.contains(word), is_there, "{shell}: {word}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_help_lists_the_fields_of_json() {
+    let db = test_db().await;
+    for (command, wanted) in [
+        ("watch", &watch::FIELDS[..]),
+        ("log", &log::FIELDS),
+        ("doctor", &doctor::FIELDS),
+    ] {
+        let (_, help, _) = output(mongolock(&db, &[command, "--help"]));
+        let (_, fields) = help
+            .split_once("Fields of --json:")
+            .expect("the help has the fields");
+        for field in wanted {
+            let is_listed = fields.lines().any(|line| {
+                let names = line.trim_start().split("  ").next().unwrap_or_default();
+                names.split([',', ' ']).any(|name| name == *field)
+            });
+            assert!(is_listed, "{field}: {help}");
+        }
+    }
 }

@@ -102,24 +102,6 @@ mod tests {
         );
     }
 
-    /// The form of the driver's own messages: an update of the driver may change it.
-    #[tokio::test]
-    async fn a_server_that_refuses_connections_is_named_with_the_reason() {
-        let uri = "mongodb://127.0.0.1:1,127.0.0.1:2/?serverSelectionTimeoutMS=200";
-        let client = mongodb::Client::with_uri_str(uri).await.unwrap();
-        let error = client
-            .database("a")
-            .run_command(mongodb::bson::doc! { "hello": 1 })
-            .await;
-        let text = crate::LockError::from(error.unwrap_err()).to_string();
-        let (said, servers) = text.split_once(": ").unwrap();
-        assert_eq!(said, "MongoDB cannot be reached");
-        let mut servers: Vec<&str> = servers.split(", ").collect();
-        servers.sort_unstable();
-        let refused = ["127.0.0.1:1", "127.0.0.1:2"].map(|address| format!("{address} (Connection refused)"));
-        assert_eq!(servers, refused);
-    }
-
     #[test]
     fn what_the_drivers_words_hide_is_in_the_help() {
         for (words, help_has) in [

@@ -248,15 +248,4 @@ mod tests {
         assert!(error.source().is_none());
         assert_eq!(error.with_cause().to_string(), error.to_string());
     }
-
-    #[test]
-    fn an_error_of_the_driver_is_the_source_and_not_in_the_text() {
-        let reset = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "reset by peer");
-        let error = LockError::Mongo(reset.into());
-        assert_eq!(error.to_string(), "the connection to MongoDB failed");
-        let source = error.source().expect("the driver's error");
-        assert!(source.downcast_ref::<Error>().is_some());
-        let event = "the connection to MongoDB failed: I/O error: reset by peer";
-        assert_eq!(error.with_cause().to_string(), event);
-    }
 }

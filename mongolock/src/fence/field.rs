@@ -163,30 +163,6 @@ mod tests {
     }
 
     #[test]
-    fn an_update_carries_the_token() {
-        let carried = |update: Document| match fence().add_to(update.into()).unwrap() {
-            UpdateModifications::Document(update) => update,
-            other => panic!("{other:?}"),
-        };
-        let set = doc! { "$set": { "a": 1, "fencingToken": 5_i64 } };
-        assert_eq!(carried(doc! { "$set": { "a": 1 } }), set);
-        let added = doc! { "$inc": { "a": 1 }, "$set": { "fencingToken": 5_i64 } };
-        assert_eq!(carried(doc! { "$inc": { "a": 1 } }), added);
-        // The driver refuses it.
-        assert_eq!(carried(doc! {}), doc! {});
-    }
-
-    #[test]
-    fn a_pipeline_ends_with_the_token() {
-        let stages = vec![doc! { "$replaceWith": { "a": "$fencingToken" } }];
-        let UpdateModifications::Pipeline(carried) = fence().add_to(stages.clone().into()).unwrap() else {
-            panic!("it was a pipeline");
-        };
-        let last = doc! { "$set": { "fencingToken": 5_i64 } };
-        assert_eq!(carried, [stages, vec![last]].concat());
-    }
-
-    #[test]
     fn a_write_to_the_field_is_refused() {
         for update in [
             doc! { "$set": { "fencingToken": 9 } },

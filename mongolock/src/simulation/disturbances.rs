@@ -144,13 +144,8 @@ async fn neighbour(world: Arc<World>) {
         }
         world.note(|| format!("a neighbour holds {name}"));
         let (now, names) = (world.memory.now(), [Arc::clone(&name)]);
-        let key = begins(
-            &world,
-            "a neighbour",
-            now,
-            &names,
-            Box::new(move || begun.elapsed() < holds),
-        );
+        let believes = Box::new(move || begun.elapsed() < holds);
+        let key = begins(&world, "a neighbour", now, &names, believes);
         for _ in 0..holds.as_millis() / 500 {
             sleep(Duration::from_millis(500)).await;
             let is_renewed = world.memory.neighbour_renews(&name, &id, expiry);

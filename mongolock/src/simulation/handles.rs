@@ -59,13 +59,8 @@ impl Facts {
             resumed: AtomicU32::new(0),
         });
         let lease = Arc::clone(&detached);
-        begins(
-            world,
-            "a detached lease",
-            self.called,
-            &self.names,
-            Box::new(move || lease.lasts(0)),
-        );
+        let lasts = Box::new(move || lease.lasts(0));
+        begins(world, "a detached lease", self.called, &self.names, lasts);
         lock(&world.handles).push(detached);
     }
 }
@@ -74,7 +69,7 @@ impl Caller {
     /// Does something with a handle that this or another process has.
     pub(super) async fn uses_handle(&self) {
         let detached = {
-            let handles = lock(&self.process.world().handles);
+            let handles = lock(&self.0.world().handles);
             let last = handles.len().saturating_sub(4);
             fastrand::choice(&handles[last..]).cloned()
         };
@@ -88,8 +83,8 @@ impl Caller {
 
     async fn extends(&self, detached: &Detached) {
         let ttl = millis(500..=10_000);
-        let (begun, until) = (self.process.world().memory.now(), Instant::now() + ttl);
-        let extended = self.process.provider.extend(&detached.handle, ttl).await;
+        let (begun, until) = (self.0.world().memory.now(), Instant::now() + ttl);
+        let extended = self.0.provider.extend(&detached.handle, ttl).await;
         self.check_found(detached, 0, begun, "extends", extended.as_ref().map(|_| true));
         if extended.is_ok() {
             let least = &mut *lock(&detached.until);
@@ -98,43 +93,30 @@ impl Caller {
     }
 
     async fn releases(&self, detached: &Detached) {
-        let begun = self.process.world().memory.now();
+        let begun = self.0.world().memory.now();
         detached.uses.fetch_add(1, Relaxed);
-        let released = self.process.provider.release(&detached.handle).await;
-        self.check_found(
-            detached,
-            1,
-            begun,
-            "releases",
-            released.as_ref().map(|found| *found),
-        );
+        let released = self.0.provider.release(&detached.handle).await;
+        let found = released.as_ref().map(|found| *found);
+        self.check_found(detached, 1, begun, "releases", found);
     }
 
     async fn resumes(&self, detached: &Detached) {
         let mut wish = self.wish(Work::Handle);
         (wish.max_hold, wish.min_hold) = (None, Duration::ZERO);
-        let (process, call) = (&self.process, Call::begin(&self.process, wish));
+        let (process, call) = (&self.0, Call::begin(&self.0, wish));
         detached.uses.fetch_add(1, Relaxed);
+        let (provider, handle) = (&process.provider, &detached.handle);
         let resuming = async {
-            match detached.handle.permit() {
-                Some(_) => process
-                    .provider
-                    .resume_permit(&detached.handle)
-                    .await
-                    .map(Guard::from),
-                None => process.provider.resume(&detached.handle).await.map(Guard::from),
+            match handle.permit() {
+                Some(_) => provider.resume_permit(handle).await.map(Guard::from),
+                None => provider.resume(handle).await.map(Guard::from),
             }
         };
         let Ok(resumed) = timeout(call.wish.patience, resuming).await else {
             return;
         };
-        self.check_found(
-            detached,
-            1,
-            call.called,
-            "resumes",
-            resumed.as_ref().map(|_| true),
-        );
+        let found = resumed.as_ref().map(|_| true);
+        self.check_found(detached, 1, call.called, "resumes", found);
         let Ok(guard) = resumed else { return };
         let before = detached.resumed.fetch_add(1, Relaxed);
         process
@@ -152,14 +134,14 @@ impl Caller {
         what: &str,
         found: Result<bool, &LockError>,
     ) {
-        let (world, names, number) = (self.process.world(), &detached.names, self.process.line.number);
+        let (world, names, number) = (self.0.world(), &detached.names, self.0.line.number);
         world.note(|| format!("{number} {what} a lease of {names:?}: {found:?}"));
         let was_forced = |name| world.ledger().was_forced(name, detached.called);
         let must_be_found = detached.lasts(uses) && !names.iter().any(was_forced);
         let fits = match found {
             Ok(true) => true,
             Ok(false) | Err(LockError::Lost { .. }) => !must_be_found,
-            Err(error) => self.process.may_fail(begun, error),
+            Err(error) => self.0.may_fail(begun, error),
         };
         world.check_sound(fits, || {
             format!("{number} {what} a lease of {names:?}: {found:?}")

@@ -9,6 +9,7 @@ use std::time::Duration;
 use mongodb::error::Error;
 use tokio::time::sleep;
 
+use super::errors::NOT_PRIMARY;
 use super::plan::Knob::{self, *};
 use super::world::{World, whole};
 use super::{chance, choice, errors, millis};
@@ -189,14 +190,12 @@ impl Line {
                 &mut trip.hangs
             };
             *part = millis(500..=60_000);
-            return Some((
-                if fastrand::bool() {
-                    Fate::Silent
-                } else {
-                    Fate::Reply
-                },
-                "is late",
-            ));
+            let fate = if fastrand::bool() {
+                Fate::Silent
+            } else {
+                Fate::Reply
+            };
+            return Some((fate, "is late"));
         }
         if rows > 1 && happens(Parts) {
             trip.rows = fastrand::usize(0..rows);
@@ -216,10 +215,7 @@ impl Line {
 
 fn without_primary(trip: &mut Trip, left: Duration) -> (Fate, &'static str) {
     match fastrand::u8(0..3) {
-        0 => (
-            Fate::Refused(errors::command(errors::NOT_PRIMARY)),
-            "finds no primary",
-        ),
+        0 => (Fate::Refused(errors::command(NOT_PRIMARY)), "finds no primary"),
         1 => (Fate::Refused(errors::no_server()), "finds no server"),
         _ => {
             trip.there += left;

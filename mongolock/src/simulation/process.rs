@@ -29,12 +29,7 @@ pub(super) async fn slot(world: Arc<World>, slot: usize) -> Arc<Process> {
         let process = Process::start(&world, slot * 100 + number);
         let mut callers = JoinSet::new();
         for _ in 0..world.plan.callers {
-            callers.spawn(
-                Caller {
-                    process: Arc::clone(&process),
-                }
-                .works(),
-            );
+            callers.spawn(Caller(Arc::clone(&process)).works());
         }
         let lasts = if world.plan.has(Crashes) {
             millis(1000..=12_000)
@@ -113,12 +108,8 @@ impl Process {
         // A resumed lease keeps its owner.
         let is_other = |id: &str| lock_id::is_detached(id) || lock_id::is_resumed(id);
         let is_own = |id: &str| lock_id::owner(id) == Some(&own) && !is_other(id);
-        let left: Vec<_> = world
-            .memory
-            .taken()
-            .into_iter()
-            .filter(|(_, id)| is_own(id))
-            .collect();
+        let mut left = world.memory.taken();
+        left.retain(|(_, id)| is_own(id));
         world.check(left.is_empty() || !self.is_quiet(20_000), || {
             format!("a shutdown leaves {left:?}")
         });

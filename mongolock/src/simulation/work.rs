@@ -13,9 +13,7 @@ use super::{chance, millis};
 use crate::context::LockContext;
 use crate::{Lock, LockError, LockKind};
 
-pub(super) struct Caller {
-    pub(super) process: Arc<Process>,
-}
+pub(super) struct Caller(pub(super) Arc<Process>);
 
 /// How a body failed: by itself, or by its lock.
 struct Failed(Option<LockError>);
@@ -28,8 +26,8 @@ impl From<LockError> for Failed {
 
 impl Caller {
     pub(super) async fn works(self) {
-        let world = self.process.world();
-        while !(world.is_over() || self.process.is_stopping()) {
+        let world = self.0.world();
+        while !(world.is_over() || self.0.is_stopping()) {
             sleep(millis(0..=world.plan.thinks)).await;
             match world.plan.work() {
                 Work::Handle => self.uses_handle().await,
@@ -39,12 +37,12 @@ impl Caller {
     }
 
     pub(super) fn wish(&self, work: Work) -> Wish {
-        let world = self.process.world();
+        let world = self.0.world();
         Wish::draw(&world.plan, work, world.now())
     }
 
     async fn calls(&self, wish: Wish) {
-        let (provider, plan) = (&self.process.provider, &self.process.world().plan);
+        let (provider, plan) = (&self.0.provider, &self.0.world().plan);
         let name = wish.names[0].clone();
         match wish.work {
             Work::Set => self.call(provider.lock_all(wish.names.clone()), wish).await,
@@ -60,7 +58,7 @@ impl Caller {
         K: LockKind<Guard: Into<Guard>>,
     {
         let (lock, is_try) = (wish.of(lock), wish.is_try);
-        let call = Call::begin(&self.process, wish);
+        let call = Call::begin(&self.0, wish);
         if call.wish.runs {
             return self.runs(lock, call).await;
         }
@@ -97,7 +95,7 @@ impl Caller {
             return;
         };
         let is_well = has_succeeded || outcome.is_err();
-        self.process
+        self.0
             .world()
             .check(is_well, || format!("{:?} succeeds without its body", call.wish));
         match (outcome, facts) {
@@ -114,7 +112,7 @@ impl Caller {
         let facts = Arc::clone(&tenure.facts);
         let is_held = tenure.lasts(call.wish.holds).await;
         drop(tenure);
-        let patience = patience(&self.process.world().plan, 20);
+        let patience = patience(&self.0.world().plan, 20);
         match call.wish.work {
             _ if chance(200) => drop(guard),
             Work::Detach => facts.detach(guard, patience).await,

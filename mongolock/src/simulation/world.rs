@@ -151,38 +151,13 @@ pub(super) fn whole(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// An id, without the random part in that of a detached lease, which is not the same in each run.
-fn shown(id: &str) -> &str {
-    if lock_id::is_detached(id) {
-        "a detached lease"
-    } else {
-        id
-    }
-}
-
-/// A row and its reply in short.
+/// A row and its reply in short. The id of a detached lease has a random part, which is not the same in each run.
 fn served(by: usize, row: &Row, reply: &Reply) -> String {
-    let then = match &row.then {
-        Then::Claim { .. } => "claim",
-        Then::Adopt { .. } => "adopt",
-        Then::Renew { .. } => "renew",
-        Then::Extend { .. } => "extend",
-        Then::End { .. } => "end",
-        Then::Rename { .. } => "rename",
-        Then::Mark { .. } => "mark",
-        Then::Force => "force",
-    };
-    let id = row.then.new_id().map_or("", |id| shown(id));
+    let then = format!("{:?}", row.then);
+    let then = then.split(' ').next().unwrap_or_default();
     let sight = reply.sight.as_ref().map(|sight| {
-        let token = sight.document.token.long().unwrap_or_default();
-        format!(
-            "{} {token} {:?}",
-            shown(sight.lock_id().unwrap_or("?")),
-            sight.left()
-        )
+        let id = sight.lock_id().filter(|id| !lock_id::is_detached(id));
+        (id, sight.document.token.long(), sight.left())
     });
-    format!(
-        "  {by} {} {then} {id}: {:?} {sight:?}",
-        row.name, reply.is_applied
-    )
+    format!("  {by} {} {then}: {:?} {sight:?}", row.name, reply.is_applied)
 }

@@ -128,71 +128,39 @@ mod tests {
 
     #[test]
     fn every_reply_has_its_outcome() {
+        let written = |code: i32| doc! { "ok": 1.0, "n": 0, "writeErrors": [{ "index": 0, "code": code, "errmsg": "" }] };
+        let unconfirmed = |reply: Document, concern: Bson| {
+            let mut reply = reply;
+            reply.insert("ok", 1.0);
+            reply.insert("writeConcernError", concern);
+            reply
+        };
         let held = doc! { "lockId": "other#1" };
         let mine = doc! { "lockId": "mine#1", "fencingToken": 1_i64 };
-        let replies = [
+        let mut replies = vec![
             (doc! { "ok": 1.0, "n": 1, "nModified": 1 }, Seen::Confirmed),
             (doc! { "ok": 1.0, "n": 0, "nModified": 0 }, Seen::Confirmed),
             (doc! { "ok": 1.0, "value": &mine }, Seen::Confirmed),
             (doc! { "ok": 1.0, "writeErrors": [] }, Seen::Confirmed),
-            (
-                doc! { "ok": 1.0, "value": mine, "writeConcernError": concern(64) },
-                Seen::Repeated,
-            ),
+            (written(11000), Seen::DuplicateKey),
+            (written(112), Seen::Repeated),
+            (written(10107), Seen::Repeated),
+            (written(121), Seen::Refused),
+            // The write error decides: nothing was written.
+            (unconfirmed(written(121), concern(64).into()), Seen::Refused),
+            (unconfirmed(doc! { "n": 1 }, Bson::Null), Seen::Repeated),
             // "Held" that a majority has not confirmed is not held.
             (
-                doc! { "ok": 1.0, "value": held, "writeConcernError": concern(64) },
+                unconfirmed(doc! { "value": held }, concern(64).into()),
                 Seen::Repeated,
             ),
             (
-                doc! { "ok": 1.0, "n": 5, "writeConcernError": concern(50) },
+                unconfirmed(doc! { "value": mine }, concern(64).into()),
                 Seen::Repeated,
-            ),
-            (
-                doc! { "ok": 1.0, "n": 1, "writeConcernError": concern(91) },
-                Seen::Repeated,
-            ),
-            (
-                doc! { "ok": 1.0, "n": 1, "writeConcernError": concern(11602) },
-                Seen::Repeated,
-            ),
-            (
-                doc! { "ok": 1.0, "n": 1, "writeConcernError": concern(189) },
-                Seen::Repeated,
-            ),
-            (
-                doc! { "ok": 1.0, "n": 1, "writeConcernError": concern(79) },
-                Seen::Repeated,
-            ),
-            (
-                doc! { "ok": 1.0, "n": 1, "writeConcernError": Bson::Null },
-                Seen::Repeated,
-            ),
-            (
-                doc! { "ok": 1.0, "n": 0, "writeErrors": [{ "index": 0, "code": 11000, "errmsg": "dup" }] },
-                Seen::DuplicateKey,
-            ),
-            (
-                doc! { "ok": 1.0, "n": 0, "writeErrors": [{ "index": 0, "code": 112, "errmsg": "conflict" }] },
-                Seen::Repeated,
-            ),
-            (
-                doc! { "ok": 1.0, "n": 0, "writeErrors": [{ "index": 0, "code": 10107, "errmsg": "not primary" }] },
-                Seen::Repeated,
-            ),
-            (
-                doc! { "ok": 1.0, "n": 0, "writeErrors": [{ "index": 0, "code": 121, "errmsg": "validation" }] },
-                Seen::Refused,
-            ),
-            // The write error decides: nothing was written.
-            (
-                doc! {
-                    "ok": 1.0, "n": 0, "writeErrors": [{ "index": 0, "code": 121, "errmsg": "validation" }],
-                    "writeConcernError": concern(64),
-                },
-                Seen::Refused,
             ),
         ];
+        let codes = [50, 91, 11602, 189, 79].map(|code| unconfirmed(doc! { "n": 1 }, concern(code).into()));
+        replies.extend(codes.map(|reply| (reply, Seen::Repeated)));
         for (reply, expected) in replies {
             assert_eq!(seen(reply.clone()), expected, "{reply}");
         }

@@ -223,18 +223,6 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_names_the_index_and_the_command_that_removes_it() {
-        let index = doc! { "key": { "expiresAt": 1 }, "name": "mine", "expireAfterSeconds": 60 };
-        let reason = "the index `mine` removes documents after 60 s, not after 86400 s (a longer `takeover_margin` ends early); \
-                      in mongosh: db.getCollection(\"locks\").dropIndex(\"mine\")";
-        let conflict = IndexState::Conflict {
-            index: Some("mine".to_owned()),
-            reason: reason.to_owned(),
-        };
-        assert_eq!(proved_by(&index, "locks", DAY), Some(conflict));
-    }
-
-    #[test]
     fn other_indexes_prove_no_state() {
         for index in [
             doc! { "key": { "_id": 1 }, "name": "_id_" },

@@ -1,4 +1,4 @@
-//! Two builds of this program in turns: the same group in both, and the figures of this one divided by those of the other.
+//! Two builds of this program in turns: the same in both, and the figures of this one divided by those of the other.
 //!
 //! Each turn is a process with a server of its own and one turn of each comparison. The builds take turns in the order.
 
@@ -9,70 +9,52 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 use tokio::process::Command;
 
-use crate::report::{Goal, short, verdict};
-use crate::samples::Turns;
+use crate::report::{Figure, Goal, verdict};
+use crate::samples::{Samples, short};
 use crate::setting::Options;
 
-/// The figures of one process, as it has written them.
+/// The file of the figures of one process.
 #[derive(Deserialize)]
 struct Figures {
     figures: Vec<Figure>,
 }
 
-#[derive(Deserialize)]
-struct Figure {
-    #[serde(rename = "figure")]
-    name: String,
-    /// It may be missing: a value that is no number.
-    value: Option<f64>,
-    unit: String,
-    beside: Option<Goal>,
+impl Figures {
+    fn of(&self, name: &str) -> Option<f64> {
+        self.figures.iter().find(|figure| figure.name == name)?.value
+    }
 }
 
-/// Runs a group in turns in this build and the other one, and prints the figures that both have.
-pub(crate) async fn run(group: &str, other: &Path, options: &Options) -> anyhow::Result<()> {
-    let builds = [std::env::current_exe()?, other.to_owned()];
+/// Runs a group or a part in turns in this build and the other one, and prints the figures that both have.
+pub(crate) async fn run(only: &str, other: &Path, options: &Options) -> anyhow::Result<()> {
+    let this = std::env::current_exe()?;
     let mut turns = Vec::new();
     for turn in 0..options.turns.unwrap_or(if options.quick { 3 } else { 5 }) {
-        let mut of_turn = [None, None];
-        for step in 0..2 {
-            let index = (turn + step) % 2;
-            of_turn[index] = Some(measure(&builds[index], group, options).await?);
-        }
-        if let [Some(this), Some(other)] = of_turn {
-            turns.push([this, other]);
-        }
+        turns.push(if turn % 2 == 0 {
+            let of_this = measure(&this, only, options).await?;
+            [of_this, measure(other, only, options).await?]
+        } else {
+            let of_other = measure(other, only, options).await?;
+            [measure(&this, only, options).await?, of_other]
+        });
     }
     println!(
-        "{group}, {} turns\n{:<66} {:>10} {:>10} {:<9} {:>7} {:<19} {:<8} met",
-        turns.len(),
-        "figure",
-        "this",
-        "other",
-        "unit",
-        "ratio",
-        "least to greatest",
-        "goal"
+        "{only}, {} turns: figure, this, other, unit, ratio, least to greatest, goal, met",
+        turns.len()
     );
-    let first = turns.first().map(|[this, _]| this.figures.as_slice());
-    first
-        .unwrap_or_default()
-        .iter()
-        .for_each(|figure| print(figure, &turns));
+    if let Some([first, _]) = turns.first() {
+        first.figures.iter().for_each(|figure| print(figure, &turns));
+    }
     Ok(())
 }
 
 /// The figures of one turn of one build.
-async fn measure(build: &Path, group: &str, options: &Options) -> anyhow::Result<Figures> {
+async fn measure(build: &Path, only: &str, options: &Options) -> anyhow::Result<Figures> {
     let json = std::env::temp_dir().join(format!("mongolock-bench-{}.json", std::process::id()));
     let mut command = Command::new(build);
-    command
-        .args(["--bench", "--only", group, "--turns", "1", "--json"])
-        .arg(&json);
-    for (is_set, word) in [(options.quick, "--quick"), (options.is_new, "--new")] {
-        command.args(is_set.then_some(word));
-    }
-    eprintln!("{group} in {}", build.display());
+    command.args(["--bench", "--only", only, "--turns", "1", "--json"]);
+    command.arg(&json).args(options.quick.then_some("--quick"));
+    eprintln!("{only} in {}", build.display());
     let output = command.stderr(Stdio::inherit()).output().await;
     let output = output.with_context(|| format!("cannot run {}", build.display()))?;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -83,35 +65,30 @@ async fn measure(build: &Path, group: &str, options: &Options) -> anyhow::Result
 }
 
 fn print(figure: &Figure, turns: &[[Figures; 2]]) {
-    let of = |figures: &Figures| {
-        let same = figures.figures.iter().find(|one| one.name == figure.name);
-        same.and_then(|same| same.value)
-    };
-    let pairs = turns
-        .iter()
-        .filter_map(|[this, other]| Some((of(this)?, of(other)?)));
-    let (mut this, mut other, mut ratios) = (Turns::default(), Turns::default(), Turns::default());
-    for (own, others) in pairs {
-        this.add(own);
-        other.add(others);
-        // Two zeros have no ratio.
-        if own != 0.0 || others != 0.0 {
-            ratios.add(own / others);
-        }
-    }
+    let of = |[this, other]: &[Figures; 2]| Some([this.of(&figure.name)?, other.of(&figure.name)?]);
+    let pairs: Vec<[f64; 2]> = turns.iter().filter_map(of).collect();
+    // Two zeros have no ratio.
+    let with_ratio = pairs.iter().filter(|pair| **pair != [0.0, 0.0]);
+    let ratios: Vec<f64> = with_ratio.map(|[this, other]| this / other).collect();
     if ratios.is_empty() {
         return;
     }
-    let is_met = figure.beside.map(|goal| goal.is_met_by(ratios.median()));
+    let [this, other] = [0, 1].map(|build| pairs.iter().map(|pair| pair[build]).collect::<Samples>());
+    let ratios: Samples = ratios.into_iter().collect();
+    let goal = match figure.bound {
+        Some(Goal::Beside(least)) => Some(Goal::AtLeast(least)),
+        _ => None,
+    };
+    let is_met = goal.and_then(|goal| goal.is_met_by(ratios.p50()));
     println!(
-        "{:<66} {:>10} {:>10} {:<9} {:>7} {:<19} {:<8} {}",
+        "{:<66} {:>10} {:>10} {:<9} {:>7} {:<19} {:<9} {}",
         figure.name,
-        short(this.median()),
-        short(other.median()),
+        short(this.p50()),
+        short(other.p50()),
         figure.unit,
-        short(ratios.median()),
-        format!("{} to {}", short(ratios.min()), short(ratios.max())),
-        figure.beside.map_or(String::new(), |goal| goal.to_string()),
+        short(ratios.p50()),
+        ratios.range(),
+        goal.map(Goal::text).unwrap_or_default(),
         verdict(is_met)
     );
 }

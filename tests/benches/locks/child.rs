@@ -1,43 +1,59 @@
 //! Other processes of the benchmark: this program again, with a job.
 
-use mongolock_tests::Actor;
+use mongolock_tests::{Actor, order, say};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
 use crate::setting::Access;
-use crate::worker::{Job, Order};
+use crate::{many_names, queue, soak};
+
+/// What another process does.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Job {
+    Names(many_names::Names),
+    Queue(queue::Queueing),
+    Soak(soak::Soaking),
+}
+
+/// A job and its server.
+#[derive(Serialize, Deserialize)]
+struct Order {
+    access: Access,
+    job: Job,
+}
+
+/// Does the job of this process.
+pub(crate) async fn run(job: &str) -> anyhow::Result<()> {
+    let Order { access, job } = serde_json::from_str(job)?;
+    match job {
+        Job::Names(names) => many_names::hold_and_wait(&access, names).await,
+        Job::Queue(queueing) => queue::queue(&access, queueing).await,
+        Job::Soak(soaking) => soak::ask(&access, soaking).await,
+    }
+}
+
+/// Says that the next step can begin, and waits until it shall.
+pub(crate) async fn ready() {
+    say("ready");
+    order().await;
+}
+
+/// Sends a result to the process that has started this one.
+pub(crate) fn print(result: &impl Serialize) -> anyhow::Result<()> {
+    say(format_args!("result {}", serde_json::to_string(result)?));
+    Ok(())
+}
 
 /// Starts the process of this job, and waits until it is ready. It begins with the next line that it is sent.
 pub(crate) async fn start(access: &Access, job: Job) -> anyhow::Result<Actor> {
-    start_with(access, job, &[]).await
-}
-
-/// The same with these variables in the environment of the process.
-pub(crate) async fn start_with(
-    access: &Access,
-    job: Job,
-    variables: &[(&str, &str)],
-) -> anyhow::Result<Actor> {
+    let access = access.clone();
+    let order = serde_json::to_string(&Order { access, job })?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(arguments(access, job)?);
-    command.envs(variables.iter().copied());
+    command.args(["--worker", &order]);
     let mut process = Actor::start(command);
     process.until("ready").await;
     Ok(process)
-}
-
-/// The arguments of this program with which it does this job.
-pub(crate) fn arguments(access: &Access, job: Job) -> anyhow::Result<[String; 2]> {
-    let access = access.clone();
-    let order = serde_json::to_string(&Order { access, job })?;
-    Ok(["--worker".to_owned(), order])
-}
-
-/// Lets these processes, which are ready, begin their next step.
-pub(crate) async fn go(processes: &mut [Actor]) {
-    for process in processes {
-        process.send("go").await;
-    }
 }
 
 /// The result of a step.
@@ -45,12 +61,9 @@ pub(crate) async fn result<T: DeserializeOwned>(process: &mut Actor) -> anyhow::
     Ok(serde_json::from_str(&process.until("result").await)?)
 }
 
-/// The only results of these processes, which end after them.
-pub(crate) async fn last_results<T: DeserializeOwned>(processes: Vec<Actor>) -> anyhow::Result<Vec<T>> {
-    let mut results = Vec::new();
-    for mut process in processes {
-        results.push(result(&mut process).await?);
-        process.end().await;
-    }
-    Ok(results)
+/// The last result of a process, which ends after it.
+pub(crate) async fn last_result<T: DeserializeOwned>(mut process: Actor) -> anyhow::Result<T> {
+    let last = result(&mut process).await?;
+    process.end().await;
+    Ok(last)
 }

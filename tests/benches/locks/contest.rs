@@ -1,54 +1,38 @@
-//! A competition between processes.
+//! A competition between processes, and what every competition reports.
 
 use std::time::Duration;
 
-use mongolock_tests::Actor;
+use mongolock_tests::{Actor, monotonic_now};
 use rustix::process::Signal;
+use tokio::time::sleep;
 
-use crate::queue::{Client, Length, Queueing, Want};
-use crate::run::Run;
+use crate::child::{self, Job};
+use crate::queue::{Client, Queueing, Want};
+use crate::report::Goal::{AtMost, Beside};
+use crate::report::Report;
+use crate::run::{Run, Section};
+use crate::samples::{Samples, per_second};
 use crate::setting::{Access, Setting};
-use crate::worker::{Job, Section};
-use crate::{child, clock};
 
-/// Processes that are ready to compete.
-pub(crate) struct Contest {
-    processes: Vec<Actor>,
-    /// The number of the first provider of each process: the providers of all processes are numbered.
-    firsts: Vec<usize>,
+/// The first part of a competition, which does not count.
+pub(crate) const WARM_UP: Duration = Duration::from_secs(1);
+
+/// The part that counts.
+pub(crate) fn counted(setting: &Setting) -> Duration {
+    setting.seconds(10, 3)
 }
 
-/// The time before the one that counts, and this one.
-#[derive(Clone, Copy)]
-pub(crate) struct Times {
-    pub(crate) warm_up: Duration,
-    pub(crate) counted: Duration,
-}
-
-impl Times {
-    pub(crate) fn of(setting: &Setting) -> Self {
-        Self {
-            warm_up: Duration::from_secs(1),
-            counted: setting.pick(Duration::from_secs(10), Duration::from_secs(3)),
-        }
-    }
-
-    /// The sections of the time that counts, in a competition that has begun at this time.
-    pub(crate) fn part(self, all: &Run, begun: Duration) -> Run {
-        let begins = begun + self.warm_up;
-        let ends = begins + self.counted;
-        all.part(|section| section.begun >= begins && section.ended <= ends)
-    }
-
-    /// The job of a process that competes for these times.
-    pub(crate) fn queueing(self, client: Client, wants: Vec<Want>) -> Queueing {
-        Queueing {
-            client,
-            providers: 1,
-            wants,
-            length: Length::For(self.warm_up + self.counted),
-        }
-    }
+/// The processes of a competition with the goals of its figures.
+pub(crate) struct Shape {
+    pub(crate) name: String,
+    /// How each process reaches the server, what it runs, and what its tasks want.
+    pub(crate) processes: Vec<(Access, Client, Vec<Want>)>,
+    /// Whether the last process comes half of the warm-up after the others, which cannot know of it.
+    pub(crate) is_last_late: bool,
+    /// The least sections a second, divided by those of another build.
+    pub(crate) rate: Option<f64>,
+    /// The longest wait, divided by the mean wait of those who want the same.
+    pub(crate) unfairness: Option<f64>,
 }
 
 /// The outcome of a competition.
@@ -59,55 +43,147 @@ pub(crate) struct Outcome {
     pub(crate) run: Run,
 }
 
-impl Contest {
-    pub(crate) async fn start(jobs: impl IntoIterator<Item = (Access, Queueing)>) -> anyhow::Result<Self> {
-        let (mut processes, mut firsts, mut providers) = (Vec::new(), Vec::new(), 0);
-        for (access, queueing) in jobs {
-            firsts.push(providers);
-            providers += queueing.providers;
-            processes.push(child::start(&access, Job::Queue(queueing)).await?);
+impl Shape {
+    /// Processes that are alike, without goals.
+    pub(crate) fn alike(name: &str, processes: usize, wants: Vec<Want>, setting: &Setting) -> Self {
+        Self {
+            name: name.to_owned(),
+            processes: vec![(setting.access().clone(), Client::Woken, wants); processes],
+            is_last_late: false,
+            rate: None,
+            unfairness: None,
         }
-        Ok(Self { processes, firsts })
     }
 
-    /// Lets all processes compete to the end.
-    pub(crate) async fn run(mut self, times: Times) -> anyhow::Result<Outcome> {
-        let begun = self.go().await;
-        let all = self.end().await?;
-        let run = times.part(&all, begun);
-        Ok(Outcome { all, run })
+    /// Lets the processes compete in turns, and returns all outcomes. The first figures are those of every competition: no
+    /// name may be held more often than it can be.
+    pub(crate) async fn measure(
+        &self,
+        what: &str,
+        setting: &Setting,
+        report: &mut Report,
+    ) -> anyhow::Result<Vec<Outcome>> {
+        let mut outcomes = Vec::new();
+        for _ in 0..setting.turns(3, 1) {
+            let mut contest = Contest::default();
+            let last = self.processes.len() - 1;
+            for (number, (access, client, wants)) in self.processes.iter().enumerate() {
+                let (client, wants) = (*client, wants.clone());
+                let late = self.late(number == last);
+                let time = Some(WARM_UP - late + counted(setting));
+                contest.start(access, Queueing { client, wants, time }).await?;
+            }
+            let begun = monotonic_now();
+            for process in 0..=last {
+                sleep(self.late(process == last)).await;
+                contest.go(process).await;
+            }
+            let all = contest.end().await?;
+            let (begins, ends) = (begun + WARM_UP, begun + WARM_UP + counted(setting));
+            let run = all.part(|section| section.begun >= begins && section.ended <= ends);
+            outcomes.push(Outcome { all, run });
+        }
+        report.about(&*self.name);
+        let beyond: usize = outcomes.iter().map(|outcome| self.beyond(&outcome.all)).sum();
+        report.figure(
+            &format!("{what} beyond the limit of a name"),
+            beyond,
+            what,
+            AtMost(0.0),
+        );
+        let rates = turns(&outcomes, |run| per_second(run.sections.len(), counted(setting)));
+        report.figure(what, rates, "/s", self.rate.map(Beside));
+        let waits = turns(&outcomes, |run| self.unfairness_of(run));
+        report.figure(
+            "longest wait / mean wait",
+            waits,
+            "x",
+            self.unfairness.map(AtMost),
+        );
+        Ok(outcomes)
     }
 
-    /// Lets all processes begin; returns when.
-    pub(crate) async fn go(&mut self) -> Duration {
-        child::go(&mut self.processes).await;
-        clock::now()
+    /// How much later than the others a process begins.
+    fn late(&self, is_last: bool) -> Duration {
+        if is_last && self.is_last_late {
+            WARM_UP / 2
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// The wants of all tasks, each once.
+    fn wants(&self) -> Vec<&Want> {
+        let mut wants = Vec::new();
+        for want in self.processes.iter().flat_map(|(.., wants)| wants) {
+            if !wants.contains(&want) {
+                wants.push(want);
+            }
+        }
+        wants
+    }
+
+    /// The sections of the tasks whose wants fit.
+    pub(crate) fn part(&self, run: &Run, fits: impl Fn(&Want) -> bool) -> Run {
+        run.part(|section| fits(&self.processes[section.process].2[section.task]))
+    }
+
+    fn unfairness_of(&self, run: &Run) -> f64 {
+        let of_kind = |kind: &Want| self.part(run, |want| want == kind).unfairness();
+        self.wants().into_iter().map(of_kind).fold(0.0, f64::max)
+    }
+
+    /// How often a name was held more often than it can be.
+    fn beyond(&self, all: &Run) -> usize {
+        let mut names: Vec<(&String, usize)> = Vec::new();
+        for want in self.wants() {
+            names.extend(want.names().iter().map(|name| (name, want.permits())));
+        }
+        names.sort_unstable();
+        names.dedup();
+        let of_name = |(name, permits)| {
+            let own = self.part(all, |want| want.names().contains(name));
+            own.beyond(permits)
+        };
+        names.into_iter().map(of_name).sum()
+    }
+}
+
+/// A figure of the time that counts, of each turn.
+pub(crate) fn turns(outcomes: &[Outcome], of: impl Fn(&Run) -> f64) -> Samples {
+    outcomes.iter().map(|outcome| of(&outcome.run)).collect()
+}
+
+/// Processes that are ready to compete.
+#[derive(Default)]
+pub(crate) struct Contest(Vec<Actor>);
+
+impl Contest {
+    pub(crate) async fn start(&mut self, access: &Access, queueing: Queueing) -> anyhow::Result<()> {
+        self.0.push(child::start(access, Job::Queue(queueing)).await?);
+        Ok(())
     }
 
     /// Lets the process of this number begin.
-    pub(crate) async fn go_one(&mut self, process: usize) {
-        child::go(&mut self.processes[process..=process]).await;
+    pub(crate) async fn go(&mut self, process: usize) {
+        self.0[process].send("go").await;
     }
 
     /// Kills the last processes, whose sections are lost.
     pub(crate) fn kill(&mut self, count: usize) {
-        for process in self.processes.split_off(self.processes.len() - count) {
+        for process in self.0.split_off(self.0.len() - count) {
             process.signal(Signal::KILL);
         }
     }
 
     /// Waits for the end of all processes that run, and returns their sections.
     pub(crate) async fn end(self) -> anyhow::Result<Run> {
-        let results = child::last_results::<Vec<Section>>(self.processes).await?;
-        let numbered = results
-            .into_iter()
-            .zip(self.firsts)
-            .flat_map(|(sections, first)| {
-                sections.into_iter().map(move |section| Section {
-                    process: first + section.process,
-                    ..section
-                })
-            });
-        Ok(Run::of(numbered.collect()))
+        let mut all = Vec::new();
+        for (number, process) in self.0.into_iter().enumerate() {
+            let mut sections: Vec<Section> = child::last_result(process).await?;
+            sections.iter_mut().for_each(|section| section.process = number);
+            all.extend(sections);
+        }
+        Ok(Run::of(all))
     }
 }

@@ -2,20 +2,18 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
 use mongolock::{LockGuard, LockProvider};
-use mongolock_tests::{FailPoint, FailPointGuard};
+use mongolock_tests::{FailPoint, FailPointGuard, monotonic_now};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::clock;
-use crate::held::acquire;
+use crate::many_names::acquire;
+use crate::report::Goal::AtMost;
 use crate::report::Report;
-use crate::run::Run;
-use crate::samples::{Turns, number, per_second};
+use crate::run::{Run, Section};
+use crate::samples::{Samples, per_second};
 use crate::server::Server;
 use crate::setting::Setting;
-use crate::worker::Section;
 
 /// The commands that are rejected.
 const COMMANDS: [&str; 5] = ["findAndModify", "update", "find", "aggregate", "insert"];
@@ -48,15 +46,16 @@ fn lost(leases: &[LockGuard]) -> usize {
 
 /// Most commands are rejected for longer than a lease.
 async fn leases(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    for (expiry, time) in [(30, setting.pick(100, 40)), (6, setting.pick(40, 15))] {
-        let [expiry, time] = [expiry, time].map(Duration::from_secs);
+    for (expiry, time) in [(30, setting.seconds(100, 40)), (6, setting.seconds(40, 15))] {
+        let expiry = Duration::from_secs(expiry);
         let provider = setting.access().builder().await?.expiry(expiry).build()?;
         let leases = acquire(&provider, "lease", LEASES).await?;
         let rejecting = reject(0.9, setting).await?;
         sleep(time).await;
         rejecting.clear().await?;
-        let name = format!("90 % rejected for {time:?}: lost of {LEASES} leases of {expiry:?}");
-        report.at_most(0.0, name, lost(&leases), "locks");
+        report.about(format!("90 % rejected for {time:?}"));
+        let name = format!("lost of {LEASES} leases of {expiry:?}");
+        report.figure(&name, lost(&leases), "locks", AtMost(0.0));
         drop(leases);
         provider.shutdown().await;
     }
@@ -65,9 +64,9 @@ async fn leases(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
 
 /// Half of the commands are rejected for a while.
 async fn callers(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let server = Server::of(setting.database().await?.client()).await?;
-    let (mut attempts, mut longest, mut holds) = (Turns::default(), Turns::default(), Turns::default());
-    let (mut after, mut lost_leases) = (Turns::default(), 0);
+    let server = Server::of(setting.access()).await?;
+    let (mut attempts, mut longest, mut holds) = (Samples::default(), Samples::default(), Samples::default());
+    let mut lost_leases = 0;
     for _ in 0..setting.turns(5, 2) {
         let builder = setting.access().builder().await?.acquire_timeout(None);
         let provider = builder.expiry(Duration::from_secs(3)).build()?;
@@ -78,67 +77,57 @@ async fn callers(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
             calling.spawn(call(provider.clone(), caller, ends));
         }
         sleep(Duration::from_secs(2)).await;
-        let begun = clock::now();
+        let begun = monotonic_now();
         let rejecting = reject(0.5, setting).await?;
         let load = server.for_some_time(REJECTED).await?;
         let rejected = rejecting.hits().await?;
-        let ended = clock::now();
+        let ended = monotonic_now();
         let mut sections = Vec::new();
         while let Some(called) = calling.join_next().await {
             sections.extend(called??);
         }
-        let run = Run::of(sections);
-        let meanwhile = run.part(|section| section.begun > begun && section.begun < ended);
+        let meanwhile = Run::of(sections).part(|section| section.begun > begun && section.begun < ended);
         attempts.add(load.commands + per_second(u64::try_from(rejected)?, load.time));
-        longest.add(meanwhile.waits.max().as_secs_f64());
+        longest.add(meanwhile.waits.max() / 1e3);
         holds.add(per_second(meanwhile.sections.len(), load.time));
-        after.add(all_served(&run, ended)?.as_secs_f64() * 1e3);
         lost_leases += lost(&leases);
         drop(leases);
         provider.shutdown().await;
     }
-    let who = format!("half rejected for {REJECTED:?}, {CALLERS} callers");
-    report.at_most(ATTEMPTS, format!("{who}: attempts"), &attempts, "/s");
-    report.at_most(LONGEST, format!("{who}: longest wait"), &longest, "s");
-    report.figure(format!("{who}: holds"), &holds, "/s");
-    report.figure(format!("{who}: all served after it"), &after, "ms");
-    let name = format!("{who}: lost of {BESIDE} leases of 3 s");
-    report.at_most(0.0, name, number(lost_leases), "locks");
+    report.about(format!("half rejected for {REJECTED:?}, {CALLERS} callers"));
+    report.figure("attempts", attempts, "/s", AtMost(ATTEMPTS));
+    report.figure("longest wait", longest, "s", AtMost(LONGEST));
+    report.figure("holds", holds, "/s", None);
+    report.figure(
+        &format!("lost of {BESIDE} leases of 3 s"),
+        lost_leases,
+        "locks",
+        AtMost(0.0),
+    );
     Ok(())
-}
-
-/// The time after which each caller has had its lock again.
-fn all_served(run: &Run, ended: Duration) -> anyhow::Result<Duration> {
-    let mut last = Duration::ZERO;
-    for caller in 0..CALLERS {
-        let own = run.part(|section| section.task == caller && section.begun > ended);
-        let first = own.sections.first().context("a caller was not served any more")?;
-        last = last.max(first.begun.saturating_sub(ended));
-    }
-    Ok(last)
 }
 
 /// A caller with a lock of its own, which it holds for 20 ms. A call that fails counts as a part of the next one.
 async fn call(provider: LockProvider, task: usize, ends: Instant) -> anyhow::Result<Vec<Section>> {
     let lock = provider.lock(format_args!("caller:{task}"));
     let mut noted = Vec::new();
-    let mut asked = clock::now();
+    let mut asked = monotonic_now();
     while Instant::now() < ends {
         let Ok(guard) = lock.acquire().await else {
             continue;
         };
-        let begun = clock::now();
+        let begun = monotonic_now();
         sleep(Duration::from_millis(20)).await;
         noted.push(Section {
             process: 0,
             task,
             asked,
             begun,
-            ended: clock::now(),
+            ended: monotonic_now(),
         });
         // A release without an answer ends with its lease.
         let _ = guard.release().await;
-        asked = clock::now();
+        asked = monotonic_now();
     }
     Ok(noted)
 }

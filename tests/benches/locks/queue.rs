@@ -6,13 +6,19 @@ use anyhow::bail;
 use mongodb::Collection;
 use mongodb::bson::{DateTime, Document, doc};
 use mongodb::options::ReturnDocument;
-use mongolock::LockProvider;
+use mongolock::{Lock, LockError, LockKind, LockProvider};
+use mongolock_tests::monotonic_now;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
-use crate::clock;
-use crate::setting::Access;
-use crate::worker::{Section, print, ready, section, sections, warm_up};
+use crate::child::{print, ready};
+use crate::run::Section;
+use crate::setting::{Access, warm_up};
+
+/// The length that a section asks for. The runtime's timer rounds it up to whole milliseconds, so that the real length is
+/// measured.
+const SECTION: Duration = Duration::from_millis(2);
 
 /// What a process runs.
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -64,76 +70,82 @@ impl Want {
     }
 }
 
-/// How long the tasks of a process ask.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-pub(crate) enum Length {
-    For(Duration),
-    /// Once. The process goes on for [`AFTER`], so that others find it among those that use the lock.
-    Once,
-}
-
+/// How long the process of a task that asks once goes on, so that others find it among those that use the lock.
 const AFTER: Duration = Duration::from_millis(500);
 
 /// Tasks that ask again and again.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Queueing {
     pub(crate) client: Client,
-    /// The number of providers.
-    pub(crate) providers: usize,
-    /// What each task of a provider wants.
+    /// What each task wants.
     pub(crate) wants: Vec<Want>,
-    pub(crate) length: Length,
+    /// How long the tasks ask; `None` if each asks once.
+    pub(crate) time: Option<Duration>,
 }
 
 /// Does the job of this process, and prints all sections.
 pub(crate) async fn queue(access: &Access, queueing: Queueing) -> anyhow::Result<()> {
+    let Queueing { client, wants, time } = queueing;
     let database = access.database().await?;
-    let mut providers = Vec::new();
-    for _ in 0..queueing.providers {
-        let builder = access.builder().await?;
-        let provider = builder.wake_up(queueing.client != Client::Polling).build()?;
-        warm_up(&provider, 1).await?;
-        providers.push(provider);
-    }
+    let builder = access.builder().await?;
+    let provider = builder.wake_up(client != Client::Polling).build()?;
+    warm_up(&provider, 1).await?;
     ready().await;
     let mut working = JoinSet::new();
-    for (process, provider) in providers.iter().enumerate() {
-        for (task, want) in queueing.wants.iter().enumerate() {
-            let (provider, want) = (provider.clone(), want.clone());
-            let locks = database.collection("distributed_locks");
-            let Queueing { client, length, .. } = queueing;
-            let begun = clock::now();
-            working.spawn(async move {
-                let goes_on = |noted: usize| match length {
-                    Length::For(time) => clock::now() < begun + time,
-                    Length::Once => noted == 0,
-                };
-                let sections = match (client, &want) {
-                    (Client::Dotnet, Want::Lock(name)) => dotnet(&locks, name, goes_on).await?,
-                    (Client::Dotnet, _) => bail!("its commands are those of a lock"),
-                    _ => want.sections(&provider, goes_on).await?,
-                };
-                anyhow::Ok(sections.into_iter().map(move |section| Section {
-                    process,
-                    task,
-                    ..section
-                }))
-            });
-        }
+    for (task, want) in wants.into_iter().enumerate() {
+        let (provider, locks) = (provider.clone(), database.collection("distributed_locks"));
+        let begun = monotonic_now();
+        working.spawn(async move {
+            let goes_on = |noted: usize| match time {
+                Some(time) => monotonic_now() < begun + time,
+                None => noted == 0,
+            };
+            let mut sections = match (client, &want) {
+                (Client::Dotnet, Want::Lock(name)) => dotnet(&locks, name, goes_on).await?,
+                (Client::Dotnet, _) => bail!("its commands are those of a lock"),
+                _ => want.sections(&provider, goes_on).await?,
+            };
+            sections.iter_mut().for_each(|section| section.task = task);
+            Ok(sections)
+        });
     }
     let mut noted: Vec<Section> = Vec::new();
     while let Some(own) = working.join_next().await {
         noted.extend(own??);
     }
     print(&noted)?;
-    if let Length::Once = queueing.length {
-        tokio::time::sleep(AFTER).await;
+    if time.is_none() {
+        sleep(AFTER).await;
     }
-    for provider in providers {
-        provider.shutdown().await;
-    }
+    provider.shutdown().await;
     database.client().clone().shutdown().immediate(true).await;
     Ok(())
+}
+
+/// The sections of a task under this lock, set or permit, as long as it goes on after this number of them.
+async fn sections<K: LockKind>(
+    lock: Lock<K>,
+    goes_on: impl Fn(usize) -> bool,
+) -> anyhow::Result<Vec<Section>> {
+    let lock = lock.acquire_timeout(Duration::from_secs(120));
+    let mut noted = Vec::new();
+    while goes_on(noted.len()) {
+        let asked = monotonic_now();
+        noted.push(lock.run(move |_| section(asked)).await?);
+    }
+    Ok(noted)
+}
+
+async fn section(asked: Duration) -> Result<Section, LockError> {
+    let begun = monotonic_now();
+    sleep(SECTION).await;
+    Ok(Section {
+        process: 0,
+        task: 0,
+        asked,
+        begun,
+        ended: monotonic_now(),
+    })
 }
 
 /// The sections of a task with the commands of DistributedLock.MongoDB, and pauses of 10 to 800 ms after an attempt that failed.
@@ -144,13 +156,13 @@ async fn dotnet(
 ) -> anyhow::Result<Vec<Section>> {
     let mut noted = Vec::new();
     while goes_on(noted.len()) {
-        let asked = clock::now();
+        let asked = monotonic_now();
         let lock_id = format!("{:032x}", fastrand::u128(..));
         while dotnet_acquires(locks, name, &lock_id).await?.is_none() {
             if !goes_on(noted.len()) {
                 return Ok(noted);
             }
-            tokio::time::sleep(Duration::from_millis(fastrand::u64(10..=800))).await;
+            sleep(Duration::from_millis(fastrand::u64(10..=800))).await;
         }
         noted.push(section(asked).await?);
         locks.delete_one(doc! { "_id": name, "lockId": lock_id }).await?;

@@ -2,37 +2,46 @@
 
 use std::time::Duration;
 
-use crate::samples::{Samples, number, ratio};
-use crate::worker::Section;
+use serde::{Deserialize, Serialize};
+
+use crate::samples::{Samples, millis, number};
+
+/// One hold: the times at which it was requested, begun and ended, by the clock of the machine.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Section {
+    /// The number of the process.
+    pub(crate) process: usize,
+    /// The number of the task in its process.
+    pub(crate) task: usize,
+    pub(crate) asked: Duration,
+    pub(crate) begun: Duration,
+    pub(crate) ended: Duration,
+}
+
+impl Section {
+    pub(crate) fn wait(&self) -> Duration {
+        self.begun.saturating_sub(self.asked)
+    }
+}
 
 /// The sections of a competition, in their order.
 pub(crate) struct Run {
     pub(crate) sections: Vec<Section>,
-    /// The real lengths of the sections.
-    pub(crate) lengths: Samples,
+    /// The waits in milliseconds.
     pub(crate) waits: Samples,
 }
 
 impl Run {
     pub(crate) fn of(mut sections: Vec<Section>) -> Self {
         sections.sort_unstable_by_key(|section| section.begun);
-        let length = |section: &Section| section.ended.saturating_sub(section.begun);
-        Self {
-            lengths: sections.iter().map(length).collect(),
-            waits: sections.iter().map(Section::wait).collect(),
-            sections,
-        }
+        let waits = sections.iter().map(|section| millis(section.wait())).collect();
+        Self { sections, waits }
     }
 
     /// The sections that fit.
     pub(crate) fn part(&self, fits: impl Fn(&Section) -> bool) -> Self {
-        Self::of(
-            self.sections
-                .iter()
-                .filter(|section| fits(section))
-                .copied()
-                .collect(),
-        )
+        let all = self.sections.iter();
+        Self::of(all.filter(|section| fits(section)).copied().collect())
     }
 
     /// The sections of this process.
@@ -40,26 +49,23 @@ impl Run {
         self.part(|section| section.process == process)
     }
 
-    /// The time from the first request to the end of the last section, divided by the sum of the sections.
+    /// The time from the first request to the end of the last section, divided by the sum of the sections' real lengths.
     pub(crate) fn over_ideal(&self) -> f64 {
         let asked = self.sections.iter().map(|section| section.asked).min();
         let ended = self.sections.iter().map(|section| section.ended).max();
-        let asked = asked.unwrap_or_default();
-        ratio(
-            ended.unwrap_or_default().saturating_sub(asked),
-            self.lengths.sum(),
-        )
+        let lengths = self.sections.iter().map(|section| section.ended - section.begun);
+        let whole = ended
+            .unwrap_or_default()
+            .saturating_sub(asked.unwrap_or_default());
+        whole.as_secs_f64() / lengths.sum::<Duration>().as_secs_f64()
     }
 
-    /// The times between the end of a section and the beginning of the next one, for the neighbours that fit.
-    pub(crate) fn gaps(&self, fits: impl Fn(&Section, &Section) -> bool) -> Samples {
-        let neighbours = self.sections.windows(2).filter(|pair| fits(&pair[0], &pair[1]));
-        let gaps = neighbours.map(|pair| pair[1].begun.saturating_sub(pair[0].ended));
-        gaps.collect()
-    }
-
-    pub(crate) fn gaps_between_processes(&self) -> Samples {
-        self.gaps(|before, after| before.process != after.process)
+    /// The times in milliseconds between the end of a section and the beginning of the next one in another process.
+    pub(crate) fn hand_overs(&self) -> Samples {
+        let neighbours = self.sections.windows(2);
+        let fits = |pair: &&[Section]| pair[0].process != pair[1].process;
+        let gap = |pair: &[Section]| millis(pair[1].begun.saturating_sub(pair[0].ended));
+        neighbours.filter(fits).map(gap).collect()
     }
 
     /// How often a section has begun while so many others were held already.
@@ -75,18 +81,12 @@ impl Run {
 
     /// The longest wait divided by the mean wait.
     pub(crate) fn unfairness(&self) -> f64 {
-        ratio(self.waits.max(), self.waits.mean())
+        self.waits.max() / self.waits.mean()
     }
 
     /// The part of the sections that this process had.
     pub(crate) fn share_of(&self, process: usize) -> f64 {
         let own = self.sections.iter().filter(|section| section.process == process);
         number(own.count()) / number(self.sections.len().max(1))
-    }
-
-    /// The turns of processes, each of them the sections of one process in a row.
-    pub(crate) fn count_of_turns(&self) -> usize {
-        let changes = |pair: &&[Section]| pair[0].process != pair[1].process;
-        self.sections.windows(2).filter(changes).count()
     }
 }

@@ -1,11 +1,18 @@
 //! The server, and the clients and providers of the groups.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use mongodb::bson::{DateTime, doc};
 use mongodb::{Client, Database};
 use mongolock::{LockProvider, LockProviderBuilder};
-use mongolock_tests::{Deployment, Server};
+use mongolock_tests::{Deployment, Direction, Proxy, Server};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+/// The time that a message takes more on its way to or from a process that is far away.
+const FAR: Duration = Duration::from_millis(3);
 
 /// Where the benchmark runs, and how thoroughly.
 pub(crate) struct Setting {
@@ -15,11 +22,9 @@ pub(crate) struct Setting {
 }
 
 /// What the command line says about all groups.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct Options {
     pub(crate) quick: bool,
-    /// Whether providers use a client of the application instead of their own one.
-    pub(crate) is_new: bool,
     /// The number of turns of each comparison, instead of the one that the group has.
     pub(crate) turns: Option<usize>,
     /// The file of the figures, instead of the one in cargo's target directory.
@@ -32,23 +37,15 @@ pub(crate) struct Access {
     /// The address of the server, which may be a proxy.
     uri: String,
     database: String,
-    is_new: bool,
 }
 
 impl Access {
     /// The same database at another address.
     pub(crate) fn at(&self, uri: impl Into<String>) -> Self {
+        let database = self.database.clone();
         Self {
             uri: uri.into(),
-            ..self.clone()
-        }
-    }
-
-    /// The same for providers of `connect`, or of `new`.
-    pub(crate) fn with_new(&self, is_new: bool) -> Self {
-        Self {
-            is_new,
-            ..self.clone()
+            database,
         }
     }
 
@@ -63,9 +60,6 @@ impl Access {
     }
 
     pub(crate) async fn builder(&self) -> anyhow::Result<LockProviderBuilder> {
-        if self.is_new {
-            return Ok(LockProvider::builder(&self.database().await?));
-        }
         let connected = LockProvider::connect(&self.uri).await?;
         Ok(connected.to_builder().database(&self.database))
     }
@@ -77,7 +71,6 @@ impl Setting {
         let access = Access {
             uri: deployment.uri().to_owned(),
             database: format!("mongolock_bench_{}", std::process::id()),
-            is_new: options.is_new,
         };
         Ok(Self {
             deployment,
@@ -89,6 +82,11 @@ impl Setting {
     /// The first value for an exact run, the second one for a quick run.
     pub(crate) fn pick<T>(&self, exact: T, quick: T) -> T {
         if self.options.quick { quick } else { exact }
+    }
+
+    /// The same for seconds.
+    pub(crate) fn seconds(&self, exact: u64, quick: u64) -> Duration {
+        Duration::from_secs(self.pick(exact, quick))
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -108,14 +106,27 @@ impl Setting {
         self.deployment.uri()
     }
 
-    /// The address of the server, if this program has started it.
-    pub(crate) fn address(&self) -> Option<&str> {
-        Some(self.deployment.server()?.node().address())
-    }
-
     /// The server, if this program has started it.
     pub(crate) fn own_server(&self) -> Option<&Server> {
         self.deployment.server()
+    }
+
+    /// A proxy before the server, if this program has started it.
+    pub(crate) async fn proxy(&self) -> anyhow::Result<Option<Proxy>> {
+        Ok(match self.own_server() {
+            Some(server) => Some(Proxy::start(server.node().address()).await?),
+            None => None,
+        })
+    }
+
+    /// The same with a delay of 3 ms for each message.
+    pub(crate) async fn far_proxy(&self) -> anyhow::Result<Option<Proxy>> {
+        let proxy = self.proxy().await?;
+        if let Some(proxy) = &proxy {
+            proxy.set_delay(Direction::ToServer, FAR);
+            proxy.set_delay(Direction::ToClient, FAR);
+        }
+        Ok(proxy)
     }
 
     pub(crate) async fn database(&self) -> anyhow::Result<Database> {
@@ -124,11 +135,40 @@ impl Setting {
 
     /// Drops the database of the benchmark on a server that goes on after it.
     pub(crate) async fn clean_up(&self) {
-        if self.deployment.server().is_none()
+        if self.own_server().is_none()
             && let Ok(database) = self.database().await
         {
             // An error changes none of the figures.
             let _ = database.drop().await;
         }
     }
+
+    /// The date, the server and the machine, without which no figure can be repeated.
+    pub(crate) async fn describe(&self) -> anyhow::Result<Value> {
+        let admin = self.database().await?.client().database("admin");
+        let build = admin.run_command(doc! { "buildInfo": 1 }).await?;
+        let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let processor = processors.lines().find(|line| line.starts_with("model name"));
+        Ok(json!({
+            "date": DateTime::now().try_to_rfc3339_string()?,
+            "server": build.get_str("version")?,
+            "processor": processor,
+            "cores": std::thread::available_parallelism()?.get(),
+            "load": std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim(),
+            "quick": self.options.quick,
+        }))
+    }
+}
+
+/// Acquires and releases this number of locks at the same time, so that connections and background tasks are there.
+pub(crate) async fn warm_up(provider: &LockProvider, count: usize) -> anyhow::Result<()> {
+    let mut cycles = JoinSet::new();
+    for index in 0..count {
+        let lock = provider.lock(format_args!("warm-up:{}:{index}", std::process::id()));
+        cycles.spawn(async move { lock.acquire().await?.release().await });
+    }
+    while let Some(cycle) = cycles.join_next().await {
+        cycle??;
+    }
+    Ok(())
 }

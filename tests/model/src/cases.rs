@@ -1,16 +1,15 @@
 //! Every model that is explored, with what must come of it.
 
-use crate::check::{Outcome, explore};
-use crate::commit::{Commit, Guard};
-use crate::lease::{CountsFrom, Lease};
+use crate::check::explore;
+use crate::lease::{Counts, CountsFrom, IN_ORDER, Lease, ONE_HOLDER, RISES};
 use crate::protocol::Rules;
-use crate::shared::{Counts, IN_ORDER, ONE_HOLDER, RISES};
 
 /// One model with its bounds.
 #[derive(Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    pub(crate) run: fn() -> Outcome,
+    /// Whether it shows what it must, which it prints under its name.
+    pub(crate) run: fn(&str) -> bool,
 }
 
 impl Case {
@@ -26,19 +25,14 @@ macro_rules! cases {
     ($($name:literal: $model:expr $(, $($field:ident).+ = $value:expr)* $(=> $broken:expr)?;)+) => {
         vec![$(Case {
             name: $name,
-            run: || {
+            run: |name| {
                 #[allow(unused_mut)]
                 let mut model = $model;
                 $(model.$($field).+ = $value;)*
-                explore(model, None$(.or(Some($broken)))?)
+                explore(name, model, None$(.or(Some($broken)))?)
             },
         }),+]
     };
-}
-
-/// All of them.
-pub(crate) fn all() -> Vec<Case> {
-    [leases(), commits()].concat()
 }
 
 /// Two processes, which acquire the lock this many times together, and no faults.
@@ -79,12 +73,12 @@ fn peer() -> Lease {
     }
 }
 
-fn leases() -> Vec<Case> {
+/// All of them.
+pub(crate) fn all() -> Vec<Case> {
     cases! {
         "three claims of two processes": lease(3), horizon = 4;
-        "copies of acquire requests, and renewals": lease(2), most.copies = 1, most.renewals = 1, horizon = 4;
+        "renewals": lease(2), most.renewals = 1, horizon = 4;
         "commands that take effect late": late(2), most.renewals = 1, horizon = 3;
-        "operators whose commands are late": late(2), most.forced = 1, horizon = 3;
         "the TTL index, and a peer that deletes documents": peer(), retention = Some(1), horizon = 4;
         "an election": lease(2), most.elections = 1, horizon = 4;
         "an election, clocks apart by the takeover margin":
@@ -109,40 +103,10 @@ fn leases() -> Vec<Case> {
         "long: three claims of two processes": lease(3);
         "long: the TTL index, a peer that deletes documents, renewals":
             peer(), retention = Some(1), most.renewals = 1;
-        "long: operators whose commands are late": late(2), most.forced = 1;
         "long: commands that take effect late": late(2), most.renewals = 1;
         "long: late commands, and two renewals": late(2), most.renewals = 2;
         "long: three processes": lease(3), processes = 3;
-        "long: late commands, copies and operators": late(2), most.copies = 1, most.forced = 1, horizon = 4;
         "long: elections, renewals, clocks apart by the margin":
             lease(2), most.renewals = 1, most.elections = 2, rules.takeover_margin = 1, clocks = [1, 0];
-    }
-}
-
-fn commit() -> Commit {
-    Commit {
-        rules: Rules::with_expiry(2),
-        processes: 2,
-        most: Counts {
-            claims: 3,
-            transactions: 2,
-            ..Counts::default()
-        },
-        horizon: 4,
-        guard: Guard::Changes,
-
-        operators: true,
-    }
-}
-
-fn commits() -> Vec<Case> {
-    cases! {
-        "guarded commits": commit();
-
-        "a commit that only reads the lock's document":
-            commit(), guard = Guard::Reads
-            => "no transaction commits after a later holder has the lock";
-
-        "long: guarded commits": commit(), most.transactions = 3, horizon = 5;
     }
 }

@@ -7,24 +7,10 @@ use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model, Path};
 
-/// What exploring one model has shown.
-#[derive(Debug)]
-pub(crate) struct Outcome {
-    /// The number of different states.
-    pub(crate) states: usize,
-    /// The length of the longest way that was looked at.
-    pub(crate) depth: usize,
-    /// The time that it took, in seconds.
-    pub(crate) seconds: f64,
-    /// The shortest way to the broken property, one line for each step.
-    pub(crate) counterexample: Vec<String>,
-    /// What differs from the expectation.
-    pub(crate) problems: Vec<String>,
-}
-
-/// Explores all states of a model: every property must hold in each, and everything that must be possible must be seen. If a
-/// rule or an assumption is missing, this property must break, and only the states up to the shortest way to that are explored.
-pub(crate) fn explore<M>(model: M, broken: Option<&'static str>) -> Outcome
+/// Explores all states of a model, prints what it has shown, and returns whether that is expected: every property must hold in
+/// each state, and everything that must be possible must be seen. If a rule or an assumption is missing, this property must break,
+/// and only the states up to the shortest way to that are explored.
+pub(crate) fn explore<M>(name: &str, model: M, broken: Option<&'static str>) -> bool
 where
     M: Model + Send + Sync + 'static,
     M::State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
@@ -39,39 +25,41 @@ where
         None => (1, HasDiscoveries::AnyFailures),
         Some(name) => (1, HasDiscoveries::AllOf(BTreeSet::from([name]))),
     };
-    let checker = model
-        .checker()
-        .threads(threads)
-        .finish_when(end)
-        .spawn_bfs()
-        .join();
+    let checker = model.checker().threads(threads).finish_when(end);
+    let checker = checker.spawn_bfs().join();
     let found = checker.discoveries();
-    let counterexample = broken.and_then(|name| found.get(name)).map_or(Vec::new(), lines);
-    let mut problems = Vec::new();
-    if let Some(name) = broken {
-        if counterexample.is_empty() {
-            problems.push(format!("not broken, although a rule is missing: {name}"));
-        }
-    } else {
-        for property in properties {
-            let is_failure = property.expectation.discovery_is_failure();
-            match found.get(property.name) {
-                Some(path) if is_failure => {
-                    problems.push(format!("broken: {}", property.name));
-                    problems.extend(lines(path));
-                }
-                None if !is_failure => problems.push(format!("was never seen: {}", property.name)),
-                _ => {}
+    let (mut is_expected, mut shown) = (true, Vec::new());
+    for property in properties {
+        let is_failure = property.expectation.discovery_is_failure();
+        let path = found.get(property.name);
+        let must_be_found = broken.map_or(!is_failure, |broken| broken == property.name);
+        match path {
+            // Others may break as well on the way to the expected one.
+            Some(path) if is_failure && (must_be_found || broken.is_none()) => {
+                is_expected &= must_be_found;
+                shown.push(format!("broken: {}", property.name));
+                shown.extend(lines(path));
             }
+            None if must_be_found => {
+                is_expected = false;
+                shown.push(format!("was never found: {}", property.name));
+            }
+            _ => {}
         }
     }
-    Outcome {
-        states: checker.unique_state_count(),
-        depth: checker.max_depth(),
-        seconds: begun.elapsed().as_secs_f64(),
-        counterexample,
-        problems,
+    let verdict = match broken {
+        _ if !is_expected => "FAILED",
+        None => "holds",
+        Some(_) => "breaks, as it must",
+    };
+    let (states, depth) = (checker.unique_state_count(), checker.max_depth());
+    let seconds = begun.elapsed().as_secs_f64();
+    let mut report = format!("{name:<72} {states:>10} {depth:>6} {seconds:>8.1}  {verdict}\n");
+    for line in shown {
+        report += &format!("      {line}\n");
     }
+    print!("{report}");
+    is_expected
 }
 
 /// Whether the models that take minutes are wanted, instead of the others.

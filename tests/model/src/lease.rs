@@ -1,5 +1,5 @@
-//! One lock and the processes that want it: requests that are repeated, late, lost or overtaken, pauses, operators, the
-//! TTL index, a peer that deletes documents, and elections between two members.
+//! One lock and the processes that want it: requests that are late, lost or overtaken, pauses, the TTL index, a peer that
+//! deletes documents, and elections between two members.
 //!
 //! A process may do its next step at any time or never, so a crash and a pause need no step of their own. The same is true
 //! of messages: one that is never delivered is lost, and one that is delivered after others is late.
@@ -7,8 +7,23 @@
 mod state;
 mod steps;
 
-use crate::protocol::{ClaimId, Document, Reply, Rules, Seen, Time, Token};
-use crate::shared::Counts;
+use crate::protocol::{ClaimId, Document, Reply, Rules, Time, Token};
+
+// The properties that cases must break.
+pub(crate) const ONE_HOLDER: &str = "no two processes rely on the lock";
+pub(crate) const RISES: &str = "a later holder has a greater token";
+pub(crate) const IN_ORDER: &str = "fenced writes take effect in the order of the holders";
+
+/// How often something happens in all processes together: so far in a state, and at most in a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Counts {
+    /// A process begins to acquire the lock, with a claim of its own.
+    pub(crate) claims: u8,
+    /// A renewal is sent.
+    pub(crate) renewals: u8,
+    /// The primary changes.
+    pub(crate) elections: u8,
+}
 
 /// From when a holder counts its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,11 +83,6 @@ impl Lease {
         let begun = state.stored.document.map(|document| document.acquired_at);
         deletes && !self.deletes_at_once && begun == Some(state.server_time(self))
     }
-
-    /// Whether nothing but the holder itself ends its lease early.
-    fn leases_last(&self) -> bool {
-        self.most.forced == 0
-    }
 }
 
 /// What a process does.
@@ -108,8 +118,6 @@ pub(crate) enum Request {
     Acquire,
     Renew,
     Release,
-    /// An operator's, of the hold that it has read; its claim means nothing.
-    ForceRelease(Seen),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -181,12 +189,10 @@ pub(crate) enum Action {
     TimePasses,
     /// The process with this place in the state sends a first request.
     Acquire(usize),
-    RepeatAcquire(ClaimId),
     GiveUp(ClaimId),
     Renew(ClaimId),
     Release(ClaimId),
     WriteArrives(Write),
-    OperatorForcesRelease,
     Begins(Command),
     TakesEffect(Command),
     ReplyArrives(Command),

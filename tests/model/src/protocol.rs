@@ -86,9 +86,6 @@ pub(crate) enum Reply {
     Held,
 }
 
-/// What an operator's read has found of a hold.
-pub(crate) type Seen = (LockId, Token);
-
 impl Rules {
     /// The rules of the library, for leases of this length.
     pub(crate) const fn with_expiry(expiry: Time) -> Self {
@@ -151,19 +148,6 @@ impl Rules {
         if self.apply(at, When::is(&claim.text()), then, now) && self.is_peer {
             *at = None;
         }
-    }
-
-    /// The hold that an operator's read finds at this time of the server.
-    pub(crate) fn seen(self, at: Option<Document>, now: Time) -> Option<Seen> {
-        let (now, margin) = (self.ms(now), self.ms(self.takeover_margin));
-        let document = at.filter(|document| !self.in_ms(*document).is_free(now, margin))?;
-        Some((document.lock_id, document.token))
-    }
-
-    /// A forced release by an operator: of the hold that was read, whenever that began.
-    pub(crate) fn force_release(self, at: &mut Option<Document>, (id, token): Seen, now: Time) {
-        let (lock_id, token) = (Value::Text(id.text()), Value::Long(token.into()));
-        self.apply(at, When::AsRead { lock_id, token }, Then::Force, now);
     }
 
     /// Runs a row that began at this time of the server, and returns whether its condition held.

@@ -36,12 +36,6 @@ fn acquired(number: i64, time: i64) -> Event {
     }
 }
 
-/// An event of the lock of this name.
-fn of(name: &str, event: Event) -> Event {
-    let key = key(name);
-    Event { key, ..event }
-}
-
 fn ended(end: End, time: i64) -> Event {
     event(What::Ended(end), time)
 }
@@ -96,34 +90,6 @@ fn turns(events: Vec<Event>, documents: Vec<Document>, read_at: i64) -> Vec<Turn
 /// The lines of these turns.
 fn all(events: Vec<Event>, documents: Vec<Document>) -> Vec<String> {
     shown(&turns(events, documents, 0))
-}
-
-#[test]
-fn each_end_is_told() {
-    let events = vec![
-        acquired(1, 10),
-        ended(End::Released, 15),
-        acquired(2, 20),
-        ended(End::Done, 25),
-        acquired(3, 30),
-        ended(End::Expired, 42),
-        acquired(4, 50),
-        acquired(5, 70),
-        ended(End::ExpiredBy, 90),
-        acquired(6, 100),
-        ended(End::Unknown, 105),
-        acquired(7, 110),
-    ];
-    let wanted = [
-        "web-7 110-? held",
-        "web-6 100-105 unknown",
-        "web-5 70-90 expired_by",
-        "web-4 50-70 expired_by",
-        "web-3 30-42 expired",
-        "web-2 20-25 done",
-        "web-1 10-15 released",
-    ];
-    assert_eq!(all(events, vec![]), wanted);
 }
 
 #[test]
@@ -202,76 +168,6 @@ fn a_cleared_mark_and_a_deleted_document_are_no_turns() {
     ];
     assert_eq!(all(events, vec![]), ["web-1 10-20 done"]);
     assert_eq!(all(vec![ended(End::ExpiredBy, 40)], vec![]), [""; 0]);
-}
-
-#[test]
-fn the_latest_turn_is_first_and_one_with_an_unknown_beginning_is_last() {
-    let events = vec![
-        of("unknown", ended(End::Released, 90)),
-        of("b", acquired(2, 20)),
-        of("c", acquired(3, 30)),
-        of("b", ended(End::Released, 40)),
-        of("b", acquired(4, 40)),
-        of("c", acquired(5, 40)),
-    ];
-    let held = document("d", Some(End::Held), hold(1, 10), 200);
-    let wanted = [
-        "web-5 40-? held",
-        "web-4 40-? held",
-        "web-3 30-40 expired_by",
-        "web-2 20-40 released",
-        "web-1 10-? held",
-        "? ?-90 released",
-    ];
-    assert_eq!(all(events, vec![held]), wanted);
-}
-
-/// Each turn that is on when a collection is dropped ends then.
-#[test]
-fn all_turns_end_when_all_documents_are_deleted() {
-    let dropped = Event {
-        key: Key::default(),
-        ..event(What::AllDeleted, 50)
-    };
-    let alone = of("c", ended(End::ExpiredBy, 50));
-    // The events of the locks whose acquisitions were seen come before it.
-    for dropped in [vec![dropped.clone()], vec![alone, dropped]] {
-        let mut events = vec![
-            of("b", acquired(4, 5)),
-            acquired(1, 10),
-            of("c", acquired(2, 20)),
-            of("b", ended(End::Released, 40)),
-        ];
-        events.extend(dropped);
-        events.push(acquired(3, 60));
-        let wanted = [
-            "web-3 60-? held",
-            "web-2 20-50 expired_by",
-            "web-1 10-50 expired_by",
-            "web-4 5-40 released",
-        ];
-        assert_eq!(all(events, vec![]), wanted);
-    }
-}
-
-#[test]
-fn a_turn_is_within_the_times_that_it_touches() {
-    let turn = |end, from, to| Turn {
-        key: key("a"),
-        hold: hold(1, from),
-        to,
-        end,
-    };
-    let released = |from, to| turn(End::Released, from, Some(at(to)));
-    assert!(released(10, 20).is_within(at(20), at(30)));
-    assert!(released(30, 40).is_within(at(20), at(30)));
-    assert!(!released(10, 19).is_within(at(20), at(30)));
-    assert!(!released(31, 40).is_within(at(20), at(30)));
-    assert!(turn(End::Unknown, 25, None).is_within(at(20), at(30)));
-    // How long it was on is not known.
-    assert!(!turn(End::Unknown, 10, None).is_within(at(20), at(30)));
-    assert!(turn(End::Held, 10, None).is_within(at(20), at(30)));
-    assert!(!turn(End::Held, 31, None).is_within(at(20), at(30)));
 }
 
 /// What has happened to a lock: its events, its document at the end, and its turns, the earliest first.

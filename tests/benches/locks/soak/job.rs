@@ -1,10 +1,10 @@
 //! The processes of the soak: tasks that ask for one lock again and again, and print each step for the history.
 
-use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use anyhow::ensure;
 use mongodb::Collection;
 use mongodb::bson::{Document, doc};
 use mongolock::LockProvider;
@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::LOCK;
 use super::act::{Act, section, take_turn};
+use crate::child::ready;
 use crate::queue::{Client, dotnet_acquires};
 use crate::setting::Access;
-use crate::worker::ready;
 
 /// The pause after an error, so that a server that is down is not asked without end.
 const AFTER_ERROR: Duration = Duration::from_millis(20);
@@ -26,10 +27,8 @@ const DOTNET_LEASE: Duration = Duration::from_secs(30);
 /// What one process does until it is told to end.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Soaking {
-    pub(crate) name: String,
     pub(crate) owner: String,
     pub(crate) client: Client,
-    pub(crate) tasks: usize,
     pub(crate) expiry: Duration,
 }
 
@@ -46,16 +45,17 @@ pub(crate) async fn ask(access: &Access, soaking: Soaking) -> anyhow::Result<()>
     ready().await;
     let ends = Arc::new(AtomicBool::new(false));
     let mut working = JoinSet::new();
-    for task in 0..soaking.tasks {
+    let tasks = if soaking.client == Client::Dotnet { 2 } else { 3 };
+    for task in 0..tasks {
         let asking = Asking {
             task,
             ends: Arc::clone(&ends),
         };
         if soaking.client == Client::Dotnet {
             let locks = database.collection("distributed_locks");
-            working.spawn(asking.dotnet(locks, soaking.name.clone()));
+            working.spawn(asking.dotnet(locks));
         } else {
-            working.spawn(asking.by(provider.clone(), soaking.name.clone()));
+            working.spawn(asking.by(provider.clone()));
         }
     }
     order().await;
@@ -72,23 +72,33 @@ struct Asking {
 }
 
 impl Asking {
-    async fn by(self, provider: LockProvider, name: String) {
+    async fn by(self, provider: LockProvider) {
         while !self.ends() {
-            if take_turn(Act::Lock, &provider, &name, self.task).await.is_err() {
+            if take_turn(Act::Lock, &provider, LOCK, self.task).await.is_err() {
                 sleep(AFTER_ERROR).await;
             }
         }
     }
 
-    async fn dotnet(self, locks: Collection<Document>, name: String) {
+    async fn dotnet(self, locks: Collection<Document>) {
         while !self.ends() {
+            self.tell(Step::Invoke);
             let lock_id = format!("{:032x}", fastrand::u128(..));
-            if self.dotnet_waits(&locks, &name, &lock_id).await {
-                sleep(section()).await;
-                self.tell(Step::Ended { is_lost: false });
+            match self.dotnet_waits(&locks, &lock_id).await {
+                Ok(()) => {
+                    // Its tokens begin anew when the document was deleted.
+                    let (token, lease) = (None, DOTNET_LEASE);
+                    self.tell(Step::Acquired { token, lease });
+                    sleep(section()).await;
+                    self.tell(Step::Ended { is_lost: false });
+                }
+                Err(error) => {
+                    let (error, is_unknown) = (error.to_string(), true);
+                    self.tell(Step::NotAcquired { error, is_unknown });
+                }
             }
             // After an error the document may have this id as well.
-            while let Err(error) = locks.delete_one(doc! { "_id": &name, "lockId": &lock_id }).await {
+            while let Err(error) = locks.delete_one(doc! { "_id": LOCK, "lockId": &lock_id }).await {
                 self.tell(Step::Released(Outcome::Unknown(error.to_string())));
                 sleep(AFTER_ERROR).await;
             }
@@ -96,28 +106,12 @@ impl Asking {
         }
     }
 
-    /// Asks until the lock is acquired; returns whether it was before the end.
-    async fn dotnet_waits(&self, locks: &Collection<Document>, name: &str, lock_id: &str) -> bool {
-        self.tell(Step::Invoke);
-        // After an error the document may have this id already, and the next attempt finds it.
-        while !self.ends() {
-            match dotnet_acquires(locks, name, lock_id).await {
-                // Its tokens begin anew when the document was deleted.
-                Ok(Some(_)) => {
-                    let (token, lease) = (None, DOTNET_LEASE);
-                    self.tell(Step::Acquired { token, lease });
-                    return true;
-                }
-                Ok(None) => sleep(Duration::from_millis(fastrand::u64(10..=800))).await,
-                Err(error) => {
-                    self.not_acquired(&error, true);
-                    self.tell(Step::Invoke);
-                    sleep(AFTER_ERROR).await;
-                }
-            }
+    async fn dotnet_waits(&self, locks: &Collection<Document>, lock_id: &str) -> anyhow::Result<()> {
+        while dotnet_acquires(locks, LOCK, lock_id).await?.is_none() {
+            ensure!(!self.ends(), "the client has ended");
+            sleep(Duration::from_millis(fastrand::u64(10..=800))).await;
         }
-        self.not_acquired(&"the client has ended", false);
-        false
+        Ok(())
     }
 
     fn ends(&self) -> bool {
@@ -126,10 +120,5 @@ impl Asking {
 
     fn tell(&self, step: Step) {
         tell(&Event::now(self.task, step));
-    }
-
-    fn not_acquired(&self, error: &impl Display, is_unknown: bool) {
-        let error = error.to_string();
-        self.tell(Step::NotAcquired { error, is_unknown });
     }
 }

@@ -6,27 +6,26 @@
 
 #[path = "../../../suites/faults/act.rs"]
 mod act;
-mod faults;
-mod fleet;
 mod job;
-mod stalls;
+mod place;
 mod verdict;
 
-use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use mongolock_tests::{Hold, Proxy};
+use fastrand::Rng;
+use futures_util::future::try_join_all;
+use mongolock_tests::{Proxy, monotonic_now};
 use tokio::time::sleep;
 
-use self::faults::{Faults, Kind, QUIET, Targets};
-use self::fleet::{Fleet, Place};
 pub(crate) use self::job::{Soaking, ask};
-use self::stalls::Stalls;
-use self::verdict::{Gap, Seen};
+use self::place::{Fault, Kind, Place};
+use self::verdict::Seen;
 use crate::queue::Client;
+use crate::report::Goal::{AtLeast, AtMost};
 use crate::report::Report;
-use crate::samples::{Samples, number};
+use crate::samples::{Samples, millis};
 use crate::setting::Setting;
 
 const LOCK: &str = "soak";
@@ -39,207 +38,152 @@ const HOLDS: f64 = 150_000.0;
 /// The number of examples of each defect that are printed.
 const EXAMPLES: usize = 10;
 
-pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let stalls = Stalls::watch();
-    let seen = soak(setting, seed()?).await?;
-    let stall = stalls.longest();
-    safety(&seen, report);
-    liveness(&seen, report);
-    order(&seen, setting, report);
-    happened(&seen, stall, report);
-    Ok(())
-}
+/// The faults of a process near the server, of the one behind a proxy, and of the one with clients of .NET.
+const NEAR: &[Kind] = &[Kind::Kill, Kind::Stop];
+const FAR: &[Kind] = &[
+    Kind::Kill,
+    Kind::Stop,
+    Kind::Cut,
+    Kind::LateEvents,
+    Kind::LateReplies,
+];
+const FOREIGN: &[Kind] = &[Kind::Leave];
 
-/// The seed of the faults: a random one, if none is set.
-fn seed() -> anyhow::Result<u64> {
+pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     let seed = match std::env::var("MONGOLOCK_SOAK_SEED") {
         Ok(seed) => seed.parse()?,
         Err(_) => fastrand::u64(..),
     };
     println!("soak          the seed of the faults is {seed} (MONGOLOCK_SOAK_SEED repeats it)");
-    Ok(seed)
+    let seen = soak(setting, seed).await?;
+    safety(&seen, report);
+    liveness(&seen, setting, report);
+    happened(&seen, report);
+    Ok(())
 }
 
-/// Lets the processes work beside the faults; returns what was seen.
+/// Lets the processes work beside the faults; returns what was seen. There are six processes with three tasks each, and a
+/// process with clients of .NET that runs now and then.
 async fn soak(setting: &Setting, seed: u64) -> anyhow::Result<Seen> {
-    let proxy = match setting.address() {
-        Some(address) => Some(Proxy::start(address).await?),
-        None => None,
-    };
-    let mut fleet = Fleet::new(setting, LOCK, EXPIRY, places(setting, proxy.as_ref()));
-    let targets = Targets { far: 5, foreign: 6 };
-    for place in 0..targets.foreign {
-        fleet.start(place).await?;
-    }
-    sleep(QUIET / 2).await;
-    let time = setting.pick(Duration::from_secs(1_200), Duration::from_secs(60));
-    let faults = Faults::new(setting, &mut fleet, proxy.as_ref(), targets, seed);
-    let faults = faults.happen(time).await?;
-    sleep(QUIET / 2).await;
-    for place in 0..targets.foreign {
-        fleet.end(place).await?;
-    }
-    let (places, lives, history) = fleet.finish()?;
-    Ok(Seen::new(places, lives, history, faults))
-}
-
-/// Six processes with three tasks each, and a process with two clients of .NET that runs now and then.
-fn places(setting: &Setting, proxy: Option<&Proxy>) -> Vec<Place> {
-    let place = |title, client, tasks| Place {
+    let near = |title, client, kinds| Place {
         title,
         client,
-        tasks,
-        uri: setting.uri().to_owned(),
+        access: setting.access().clone(),
+        proxy: None,
+        kinds,
     };
     let mut places = vec![
-        place("process 1", Client::Woken, 3),
-        place("process 2", Client::Woken, 3),
-        place("process 3", Client::Woken, 3),
-        place("process 4", Client::Woken, 3),
-        place("5, polling", Client::Polling, 3),
-        place("6, by a proxy", Client::Woken, 3),
-        place(".NET", Client::Dotnet, 2),
+        near("process 1", Client::Woken, NEAR),
+        near("process 2", Client::Woken, NEAR),
+        near("process 3", Client::Woken, NEAR),
+        near("process 4", Client::Woken, NEAR),
+        near("5, polling", Client::Polling, NEAR),
+        near(".NET", Client::Dotnet, FOREIGN),
     ];
-    if let Some(proxy) = proxy {
-        places[5].uri = proxy.uri();
+    if let Some(proxy) = setting.proxy().await? {
+        places.push(behind(proxy, setting));
     }
-    places
+    let until = monotonic_now() + setting.seconds(1_200, 60);
+    let (mut random, number) = (Rng::with_seed(seed), AtomicUsize::new(0));
+    let lives = places.into_iter().map(|place| {
+        let random = random.fork();
+        async {
+            let is_ours = place.client != Client::Dotnet;
+            anyhow::Ok((is_ours, place.live(&number, random, until).await?))
+        }
+    });
+    let (lives, steps) = tokio::try_join!(try_join_all(lives), step_down(setting, seed, until))?;
+    Ok(Seen::new(lives, steps))
+}
+
+fn behind(proxy: Proxy, setting: &Setting) -> Place {
+    Place {
+        title: "6, by a proxy",
+        client: Client::Woken,
+        access: setting.access().at(proxy.uri()),
+        proxy: Some(proxy),
+        kinds: FAR,
+    }
+}
+
+/// Has the primary step down now and then, if this program has started it.
+async fn step_down(setting: &Setting, seed: u64, until: Duration) -> anyhow::Result<Vec<Fault>> {
+    let (mut random, mut faults) = (Rng::with_seed(!seed), Vec::new());
+    while monotonic_now() < until {
+        sleep(Duration::from_secs(random.u64(15..60))).await;
+        let Some(server) = setting.own_server() else {
+            continue;
+        };
+        let begun = monotonic_now();
+        server.step_down().await?;
+        faults.push(Fault {
+            kind: Kind::StepDown,
+            place: "",
+            begun,
+            ended: monotonic_now(),
+        });
+    }
+    Ok(faults)
 }
 
 fn safety(seen: &Seen, report: &mut Report) {
     let verdict = &seen.verdict;
     println!("soak          {verdict}");
-    for (what, name, pairs) in [
-        ("overlap", "two holders at the same time", &verdict.overlaps),
-        ("token", "tokens that do not rise", &verdict.falling_tokens),
-        (
-            "release",
-            "releases confirmed after a takeover",
-            &verdict.false_releases,
-        ),
+    for (name, pairs) in [
+        ("two holders at the same time", &verdict.overlaps),
+        ("tokens that do not rise", &verdict.falling_tokens),
+        ("releases confirmed after a takeover", &verdict.false_releases),
     ] {
-        show(what, pairs, seen);
-        report.at_most(0.0, name, pairs.len(), "times");
+        for (earlier, later) in pairs.iter().take(EXAMPLES) {
+            println!("soak          {name}: {earlier:?}, then {later:?}");
+        }
+        report.figure(name, pairs.len(), "times", AtMost(0.0));
     }
-    let late = &verdict.late_sections;
     let name = "unfenced: a stopped holder's section beside a later holder";
-    report.figure(name, late.len(), "times");
-    let longest = late.iter().map(|late| late.time).max();
-    report.millis("the same: longest time", longest.unwrap_or_default());
-    let noticed = verdict.lost.iter().filter(|hold| hold.was_stopped_over_the_end());
-    let name = "stopped over the end of a lease, and noticed it";
-    report.figure(name, noticed.count(), "sections");
-    report.figure("holds that were lost", verdict.lost.len(), "sections");
-    let (killed, stopped) = seen.hit();
-    report.figure("killed in a section", killed, "sections");
-    report.figure("stopped in a section", stopped, "sections");
+    report.figure(name, verdict.late_sections.len(), "times", None);
+    report.figure("holds that were lost", verdict.lost.len(), "sections", None);
     for call in verdict.unanswered.iter().take(EXAMPLES) {
         println!("soak          without an answer: {call:?}");
     }
     let name = "calls without an answer";
-    report.at_most(0.0, name, verdict.unanswered.len(), "calls");
+    report.figure(name, verdict.unanswered.len(), "calls", AtMost(0.0));
 }
 
-fn liveness(seen: &Seen, report: &mut Report) {
+fn liveness(seen: &Seen, setting: &Setting, report: &mut Report) {
     let free = seen.free();
-    let longest = longest(&free, |gap| gap.span.time());
-    report.millis("the lock is free: longest time", longest.span.time());
-    let unexplained = worst("free lock", &free, seen, FREE);
+    let times: Samples = free.iter().map(|gap| millis(gap.to - gap.from)).collect();
+    report.figure("the lock is free: longest time", times.max(), "ms", None);
+    for gap in free.iter().filter(|gap| gap.unexplained > FREE).take(EXAMPLES) {
+        println!("soak          free without a reason: {gap:?}");
+    }
+    let unexplained: Samples = free.iter().map(|gap| millis(gap.unexplained)).collect();
     let name = "the same without what faults explain";
-    report.at_most(millis(FREE), name, millis(unexplained.unexplained), "ms");
-    let gaps: Samples = free.iter().map(|gap| gap.span.time()).collect();
-    report.millis("the lock is free: p50", gaps.p50());
-    report.millis("the lock is free: p99", gaps.p99());
-    let without = seen.without_a_turn();
-    let longest = self::longest(&without, |gap| gap.span.time());
-    report.millis("a process without a turn: longest time", longest.span.time());
-    let unexplained = worst("without a turn", &without, seen, FREE * 3);
-    report.millis("the same without what faults explain", unexplained.unexplained);
+    report.figure(name, unexplained.max(), "ms", AtMost(millis(FREE)));
+    report.figure("the lock is free: p50", times.p50(), "ms", None);
+    let name = "a process without a turn: longest time";
+    report.figure(name, millis(seen.without_a_turn()), "ms", None);
+    let goal = setting.pick(Some(AtLeast(HOLDS)), None);
+    report.figure("sections", seen.holds.len(), "sections", goal);
 }
 
-fn order(seen: &Seen, setting: &Setting, report: &mut Report) {
-    report.figure("quiet: longest wait / mean wait", &seen.unfairness(), "x");
-    let quiet = seen.quiet().into_iter();
-    let waits: Samples = quiet.flat_map(|quiet| seen.waits(quiet)).collect();
-    report.millis("quiet: mean wait", waits.mean());
-    report.millis("quiet: longest wait", waits.max());
-    report.figure("quiet times", number(seen.quiet().len()), "times");
-    report.at_least(
-        setting.pick(Some(HOLDS), None),
-        "sections",
-        seen.holds.len(),
-        "sections",
-    );
-    report.figure("turns of processes", number(seen.turns()), "turns");
-    for (place, of) in seen.places.iter().enumerate() {
-        let name = format!("sections of {}", of.title);
-        report.figure(name, number(seen.sections_of(place)), "sections");
+fn happened(seen: &Seen, report: &mut Report) {
+    report.figure("faults", seen.faults.len(), "times", None);
+    for Fault {
+        kind,
+        place,
+        begun,
+        ended,
+    } in &seen.faults
+    {
+        println!("soak          {kind:?} {place} from {begun:?} to {ended:?}");
     }
-}
-
-fn happened(seen: &Seen, stall: Duration, report: &mut Report) {
-    for (kind, title, _) in Kind::ALL {
-        let times = seen.faults.iter().filter(|fault| fault.kind == kind).count();
-        report.figure(format!("fault: {title}"), number(times), "times");
-    }
-    report.figure("faults", number(seen.faults.len()), "times");
-    report.millis("longest time for which this program did not run", stall);
-    let mut errors = HashMap::<String, usize>::new();
+    let mut errors = BTreeMap::<String, usize>::new();
     for error in seen.history.errors() {
         *errors.entry(error).or_default() += 1;
     }
     let failed: usize = errors.values().sum();
-    report.figure("calls that have failed", number(failed), "calls");
-    let mut errors: Vec<_> = errors.into_iter().collect();
-    errors.sort_unstable_by_key(|(_, times)| Reverse(*times));
-    for (error, times) in errors.iter().take(EXAMPLES) {
+    report.figure("calls that have failed", failed, "calls", None);
+    for (error, times) in errors {
         println!("soak          {times} x {error}");
     }
-}
-
-fn longest(gaps: &[Gap], by: impl Fn(&Gap) -> Duration) -> Gap {
-    gaps.iter().copied().max_by_key(by).unwrap_or_default()
-}
-
-/// The gap of which the longest part is not explained. Those beyond the bound are printed with the faults near them.
-fn worst(what: &str, gaps: &[Gap], seen: &Seen, bound: Duration) -> Gap {
-    let beyond = gaps.iter().filter(|gap| gap.unexplained > bound);
-    for gap in beyond.take(EXAMPLES) {
-        println!(
-            "soak          {what}: {} for {:?} ({:?} not explained) from {:?}",
-            seen.places[gap.place].title,
-            gap.span.time(),
-            gap.unexplained,
-            gap.span.from
-        );
-        near(seen, gap.span.from, gap.span.to);
-    }
-    longest(gaps, |gap| gap.unexplained)
-}
-
-/// Prints examples of two sections that do not fit.
-fn show(what: &str, pairs: &[(Hold, Hold)], seen: &Seen) {
-    for (earlier, later) in pairs.iter().take(EXAMPLES) {
-        println!("soak          {what}: {earlier:?}, then {later:?}");
-        near(seen, earlier.begun, later.begun);
-    }
-}
-
-/// Prints the faults near a time.
-fn near(seen: &Seen, from: Duration, to: Duration) {
-    let begins = from.saturating_sub(EXPIRY * 2);
-    let faults = seen.faults.iter();
-    for fault in faults.filter(|fault| fault.begun <= to && fault.ended >= begins) {
-        let place = fault.place.map_or("", |place| seen.places[place].title);
-        println!(
-            "soak              {} {place} from {:?} to {:?}",
-            fault.kind.title(),
-            fault.begun,
-            fault.ended
-        );
-    }
-}
-
-fn millis(value: Duration) -> f64 {
-    value.as_secs_f64() * 1e3
 }

@@ -2,25 +2,17 @@
 
 use std::time::Duration;
 
-use mongolock_tests::{End, History, Hold, Verdict};
+use mongolock_tests::{History, Hold, Verdict};
 
-use super::faults::Fault;
-use super::fleet::{Life, Place};
-use crate::queue::Client;
-use crate::samples::{Samples, Turns, ratio};
+use super::place::{Fault, Lives};
 
-/// The time after a fault that is not quiet.
-const AFTERMATH: Duration = Duration::from_secs(5);
 /// The time in which a command takes effect that was sent before a fault.
 const AT_ONCE: Duration = Duration::from_millis(100);
-/// The shortest quiet time whose waits count.
-const SHORTEST: Duration = Duration::from_secs(2);
 
 /// All that was seen.
-#[derive(Clone)]
 pub(crate) struct Seen {
-    pub(crate) places: Vec<Place>,
-    pub(crate) lives: Vec<Life>,
+    /// The processes of ours: the number of each, and when it began and ended.
+    ours: Vec<(usize, Duration, Duration)>,
     pub(crate) history: History,
     /// What the history says of the lock.
     pub(crate) verdict: Verdict,
@@ -29,32 +21,29 @@ pub(crate) struct Seen {
     pub(crate) faults: Vec<Fault>,
 }
 
-/// A stretch of time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Span {
+/// A time in which the lock was free, and the part of it that no fault explains.
+#[derive(Debug)]
+pub(crate) struct Gap {
     pub(crate) from: Duration,
     pub(crate) to: Duration,
-}
-
-/// A time in which something was missing, and the part of it that no fault explains.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Gap {
-    pub(crate) span: Span,
-    pub(crate) place: usize,
     pub(crate) unexplained: Duration,
 }
 
-impl Span {
-    pub(crate) fn time(&self) -> Duration {
-        self.to.saturating_sub(self.from)
-    }
-}
-
 impl Seen {
-    pub(crate) fn new(places: Vec<Place>, lives: Vec<Life>, history: History, faults: Vec<Fault>) -> Self {
+    /// Of each place, whether its processes are ours, and what they have done; and the faults of the server.
+    pub(crate) fn new(places: Vec<(bool, Lives)>, mut faults: Vec<Fault>) -> Self {
+        let (mut ours, mut history) = (Vec::new(), History::default());
+        for (is_ours, lives) in places {
+            faults.extend(lives.faults);
+            ours.extend(lives.all.into_iter().filter(|_| is_ours));
+            lives
+                .history
+                .events()
+                .into_iter()
+                .for_each(|event| history.add(event));
+        }
         Self {
-            places,
-            lives,
+            ours,
             verdict: history.judge(),
             holds: history.holds(),
             history,
@@ -67,15 +56,13 @@ impl Seen {
         let mut gaps = Vec::new();
         let mut ended: Option<Duration> = None;
         for hold in &self.holds {
-            if let Some(ended) = ended.filter(|ended| *ended < hold.begun) {
-                let span = Span {
-                    from: ended,
-                    to: hold.begun,
-                };
+            let to = hold.begun;
+            if let Some(from) = ended.filter(|from| *from < to) {
+                let unexplained = (to - from).saturating_sub(self.explained(from, to));
                 gaps.push(Gap {
-                    span,
-                    place: self.place(hold),
-                    unexplained: span.time().saturating_sub(self.explained_free(span)),
+                    from,
+                    to,
+                    unexplained,
                 });
             }
             ended = ended.max(Some(hold.held_until()));
@@ -83,137 +70,34 @@ impl Seen {
         gaps
     }
 
-    /// The times that the processes of ours were without a turn.
-    pub(crate) fn without_a_turn(&self) -> Vec<Gap> {
-        let mut gaps = Vec::new();
-        for (number, life) in self.lives.iter().enumerate() {
-            if !self.is_ours(life.place) {
-                continue;
-            }
-            let own = self.holds.iter().filter(|hold| hold.process == number);
-            let mut from = life.begun;
-            for to in own.map(|hold| hold.begun).chain(life.ended) {
-                let span = Span { from, to };
-                let unexplained = span.time().saturating_sub(self.disturbed_time(span));
-                gaps.push(Gap {
-                    span,
-                    place: life.place,
-                    unexplained,
-                });
+    /// The longest time that a process of ours was without a turn.
+    pub(crate) fn without_a_turn(&self) -> Duration {
+        let mut longest = Duration::ZERO;
+        for (number, begun, ended) in &self.ours {
+            let own = self.holds.iter().filter(|hold| hold.process == *number);
+            let mut from = *begun;
+            for to in own.map(|hold| hold.begun).chain([*ended]) {
+                longest = longest.max(to.saturating_sub(from));
                 from = from.max(to);
             }
         }
-        gaps
+        longest
     }
 
-    /// The quiet times.
-    pub(crate) fn quiet(&self) -> Vec<Span> {
-        let mut faults: Vec<Span> = self.faults.iter().map(Self::disturbed).collect();
-        faults.sort_unstable_by_key(|span| span.from);
-        let (first, last) = (self.holds.first(), self.holds.last());
-        let end = last.map(|hold| hold.begun).unwrap_or_default();
-        let mut quiet = Vec::new();
-        let mut from = first.map(|hold| hold.begun).unwrap_or_default() + AFTERMATH;
-        for fault in faults {
-            quiet.push(Span { from, to: fault.from });
-            from = from.max(fault.to + AFTERMATH);
-        }
-        quiet.push(Span { from, to: end });
-        quiet.retain(|span| span.time() >= SHORTEST);
-        quiet
-    }
-
-    /// The waits of our processes that lie in one stretch of time.
-    pub(crate) fn waits(&self, within: Span) -> Samples {
-        let inside = |hold: &&Hold| hold.asked >= within.from && hold.begun <= within.to;
-        let ours = self.holds.iter().filter(|hold| self.is_ours(self.place(hold)));
-        let waits = ours
-            .filter(inside)
-            .map(|hold| hold.begun.saturating_sub(hold.asked));
-        waits.collect()
-    }
-
-    /// The longest wait divided by the mean one, for each quiet time.
-    pub(crate) fn unfairness(&self) -> Turns {
-        let waits = self.quiet().into_iter().map(|span| self.waits(span));
-        waits.map(|waits| ratio(waits.max(), waits.mean())).collect()
-    }
-
-    /// The sections of neighbours in one process, counted as one.
-    pub(crate) fn turns(&self) -> usize {
-        let changes = self
-            .holds
-            .windows(2)
-            .filter(|pair| pair[0].process != pair[1].process);
-        changes.count() + 1
-    }
-
-    pub(crate) fn sections_of(&self, place: usize) -> usize {
-        self.holds.iter().filter(|hold| self.place(hold) == place).count()
-    }
-
-    /// The sections in which a process was killed, and those in which one was stopped.
-    pub(crate) fn hit(&self) -> (usize, usize) {
-        let killed = self.holds.iter().filter(|hold| hold.end == End::Open);
-        let is_stopped = |hold: &&Hold| !hold.stops.is_empty();
-        (killed.count(), self.holds.iter().filter(is_stopped).count())
-    }
-
-    /// The place of the process of a section.
-    pub(crate) fn place(&self, hold: &Hold) -> usize {
-        self.lives[hold.process].place
-    }
-
-    pub(crate) fn is_ours(&self, place: usize) -> bool {
-        self.places[place].client != Client::Dotnet
-    }
-
-    fn disturbed(fault: &Fault) -> Span {
-        Span {
-            from: fault.begun,
-            to: fault.ended.max(fault.explains_until()),
-        }
-    }
-
-    /// The part of a time in which the lock was free that is explained by faults.
-    fn explained_free(&self, span: Span) -> Duration {
-        let applies = |fault: &&Fault| !fault.explains_once() || span.from <= fault.begun + AT_ONCE;
+    /// The part of a time in which the lock was free that is explained by faults, which may overlap.
+    fn explained(&self, from: Duration, to: Duration) -> Duration {
+        let applies = |fault: &&Fault| !fault.explains_once() || from <= fault.begun + AT_ONCE;
         let faults = self.faults.iter().filter(applies);
-        covered(
-            span,
-            faults.map(|fault| Span {
-                from: fault.begun,
-                to: fault.explains_until(),
-            }),
-        )
+        let mut spans: Vec<_> = faults
+            .map(|fault| (fault.begun.max(from), fault.explains_until().min(to)))
+            .filter(|(begun, ended)| begun < ended)
+            .collect();
+        spans.sort_unstable();
+        let (mut explained, mut until) = (Duration::ZERO, from);
+        for (begun, ended) in spans {
+            explained += ended.saturating_sub(begun.max(until));
+            until = until.max(ended);
+        }
+        explained
     }
-
-    /// The part of a stretch of time in which processes had died or were stopped, or the server had no primary.
-    fn disturbed_time(&self, span: Span) -> Duration {
-        covered(
-            span,
-            self.faults
-                .iter()
-                .filter(|fault| fault.explains_until() > fault.begun)
-                .map(Self::disturbed),
-        )
-    }
-}
-
-/// The part of a stretch of time that is covered by others, which may overlap.
-fn covered(span: Span, others: impl Iterator<Item = Span>) -> Duration {
-    let mut others: Vec<Span> = others
-        .map(|other| Span {
-            from: other.from.max(span.from),
-            to: other.to.min(span.to),
-        })
-        .filter(|other| other.from < other.to)
-        .collect();
-    others.sort_unstable_by_key(|other| other.from);
-    let (mut covered, mut until) = (Duration::ZERO, span.from);
-    for other in others {
-        covered += other.to.saturating_sub(other.from.max(until));
-        until = until.max(other.to);
-    }
-    covered
 }

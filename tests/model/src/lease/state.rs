@@ -23,7 +23,7 @@ impl State {
         self.now + model.clocks[usize::from(self.primary)]
     }
 
-    /// The process of this claim, or an operator, sends a command.
+    /// The process of this claim sends a command.
     fn send(&mut self, request: Request, claim: ClaimId) {
         let by_peer = self.user(claim).is_some_and(|process| process.is_peer);
         self.commands.push(Command {
@@ -35,17 +35,13 @@ impl State {
         });
     }
 
-    /// The step of a process, or of an operator, that sends a command.
-    pub(super) fn send_next(&mut self, model: &Lease, action: Action) -> Option<()> {
+    /// The step of a process that sends a command.
+    pub(super) fn send_next(&mut self, action: Action) -> Option<()> {
         match action {
             Action::Acquire(process) => {
                 let claim = ClaimId(self.done.claims);
                 self.done.claims += 1;
                 self.processes[process].phase = Phase::Acquiring(claim);
-                self.send(Request::Acquire, claim);
-            }
-            Action::RepeatAcquire(claim) => {
-                self.done.copies += 1;
                 self.send(Request::Acquire, claim);
             }
             Action::GiveUp(claim) | Action::Release(claim) => {
@@ -55,13 +51,6 @@ impl State {
             Action::Renew(claim) => {
                 self.done.renewals += 1;
                 self.send(Request::Renew, claim);
-            }
-            Action::OperatorForcesRelease => {
-                self.done.forced += 1;
-                // Its read is that of a moment. It has no claim, and none has this number.
-                if let Some(seen) = model.rules.seen(self.stored.document, self.server_time(model)) {
-                    self.send(Request::ForceRelease(seen), ClaimId(u8::MAX));
-                }
             }
             _ => return None,
         }
@@ -82,10 +71,6 @@ impl State {
             Request::Renew => Some(Reply::Held),
             Request::Release => {
                 rules.release(at, command.claim, now);
-                None
-            }
-            Request::ForceRelease(seen) => {
-                rules.force_release(at, seen, now);
                 None
             }
         };
@@ -172,7 +157,7 @@ impl State {
             });
             match (command.stage, command.request) {
                 (Stage::Replied { .. }, _) => is_awaited,
-                (_, Request::Acquire | Request::ForceRelease(_)) => true,
+                (_, Request::Acquire) => true,
                 (_, Request::Renew | Request::Release) => {
                     let id = Some(LockId::Claim(command.claim));
                     is_awaited || stored == id || committed == id || may_acquire(command.claim)

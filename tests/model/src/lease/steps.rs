@@ -2,11 +2,25 @@
 
 use stateright::Model;
 
-use super::{Action, Command, Lease, Phase, Process, Stage, State, Stored, Write};
+use super::{
+    Action, Command, Counts, IN_ORDER, Lease, ONE_HOLDER, Phase, Process, RISES, Stage, State, Stored, Write,
+};
 use crate::protocol::{LockId, Time};
-use crate::shared::{Counts, IN_ORDER, ONE_HOLDER, RISES, take, unlike};
 
 type Property = stateright::Property<Lease>;
+
+/// Takes a command from those that are on their way: it arrives, or it is lost. `None` if it is not there.
+fn take(commands: &mut Vec<Command>, command: &Command) -> Option<Command> {
+    let index = commands.iter().position(|other| other == command)?;
+    Some(commands.remove(index))
+}
+
+/// The processes with their places, and of those that are alike the first one only: they have the same steps.
+fn unlike(processes: &[Process]) -> impl Iterator<Item = (usize, &Process)> {
+    let is_first =
+        move |(place, process): &(usize, &Process)| *place == 0 || processes[place - 1] != **process;
+    processes.iter().enumerate().filter(is_first)
+}
 
 impl Model for Lease {
     type State = State;
@@ -45,9 +59,6 @@ impl Model for Lease {
         for (process, at) in unlike(&state.processes) {
             match at.phase {
                 Phase::Acquiring(claim) => {
-                    if state.done.copies < self.most.copies {
-                        actions.push(Action::RepeatAcquire(claim));
-                    }
                     actions.push(Action::GiveUp(claim));
                 }
                 Phase::Holding { claim, .. } if state.believes(at) => {
@@ -63,9 +74,6 @@ impl Model for Lease {
                 }
             }
             actions.extend(at.write.map(Action::WriteArrives));
-        }
-        if state.done.forced < self.most.forced {
-            actions.push(Action::OperatorForcesRelease);
         }
         for command in &state.commands {
             match command.stage {
@@ -110,12 +118,9 @@ impl Model for Lease {
                     |command| !matches!(command.stage, Stage::Begun { now: begun } if begun + self.rules.late_command < now),
                 );
             }
-            Action::Acquire(_)
-            | Action::RepeatAcquire(_)
-            | Action::GiveUp(_)
-            | Action::Renew(_)
-            | Action::Release(_)
-            | Action::OperatorForcesRelease => state.send_next(self, action)?,
+            Action::Acquire(_) | Action::GiveUp(_) | Action::Renew(_) | Action::Release(_) => {
+                state.send_next(action)?
+            }
             Action::WriteArrives(write) => {
                 let arrived = |process: &&mut Process| process.write == Some(write);
                 state.processes.iter_mut().find(arrived)?.write = None;
@@ -166,9 +171,7 @@ impl Model for Lease {
 
     fn properties(&self) -> Vec<Property> {
         let mut properties = vec![
-            Property::always(ONE_HOLDER, |model, state| {
-                !model.leases_last() || state.believers().count() <= 1
-            }),
+            Property::always(ONE_HOLDER, |_, state| state.believers().count() <= 1),
             Property::always(
                 "a lease lasts for as long as its holder relies on it",
                 |model, state| {
@@ -179,7 +182,7 @@ impl Model for Lease {
                                 && document.expires_at > now
                         })
                     };
-                    !model.leases_last() || model.most.elections > 0 || state.believers().all(lasts)
+                    model.most.elections > 0 || state.believers().all(lasts)
                 },
             ),
             Property::always(RISES, |_, state| !state.has_token_fallen),

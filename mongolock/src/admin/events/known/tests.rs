@@ -94,47 +94,6 @@ fn kind_of(event: Option<LockEvent>) -> Option<LockEventKind> {
     event.map(|event| event.kind)
 }
 
-#[test]
-fn a_life_of_a_lock() {
-    let mut scene = Scene::new();
-    let acquired = scene.written(10, "a", "anna#1", 100).expect("an event");
-    assert_eq!(
-        (acquired.kind, acquired.owner.as_deref()),
-        (Acquired, Some("anna"))
-    );
-    assert_eq!(
-        (acquired.fencing_token, acquired.expires_at),
-        (Some(FencingToken::new(1)), Some(at(100)))
-    );
-    assert_eq!(scene.written(11, "a", "anna#1", 200), None, "a read has told it");
-    let now = scene.moment(199).now;
-    assert_eq!(scene.known.due(now), Vec::<Name>::new());
-    let renewed = scene.read_due(200, "a", sight(200, "anna#1", 300, 1));
-    assert_eq!(renewed, None, "it was renewed");
-    let expired = scene.read_due(300, "a", sight(300, "anna#1", 300, 1));
-    assert_eq!(kind_of(expired), Some(Expired));
-    assert_eq!(scene.next_end(), None, "it is told once");
-    let over = scene
-        .updated(400, "a", &sight(400, "bert#2", 500, 2))
-        .expect("an event");
-    assert_eq!(
-        (over.kind, over.previous_owner.as_deref()),
-        (TakenOver, Some("anna"))
-    );
-    let released = scene.updated(410, "a", &released()).expect("an event");
-    assert_eq!(
-        (released.kind, released.owner.as_deref()),
-        (Released, Some("bert"))
-    );
-    assert_eq!(released.fencing_token, Some(FencingToken::new(2)));
-    assert_eq!(kind_of(scene.written(420, "a", "anna#3", 600)), Some(Acquired));
-    assert_eq!(kind_of(scene.written(430, "a", "done:anna#3", 900)), Some(Done));
-    assert_eq!(scene.read_due(900, "a", sight(900, "done:anna#3", 900, 3)), None);
-    assert_eq!(kind_of(scene.written(910, "a", "anna#4", 999)), Some(Acquired));
-    assert_eq!(kind_of(scene.change(920, "a", None)), Some(Deleted));
-    assert_eq!(scene.next_end(), None);
-}
-
 /// A history does not begin with the holds of its first moment.
 #[test]
 fn the_end_of_an_unknown_hold_has_no_owner() {
@@ -144,27 +103,6 @@ fn the_end_of_an_unknown_hold_has_no_owner() {
         (released.kind, released.owner, released.lock_id),
         (Released, None, None)
     );
-}
-
-#[test]
-fn a_lease_changes_hands() {
-    let id = |kind: &str, byte: &str| format!("anna#0b8e3f3a-6d0c-{kind}53-ada4-5f0f6a5c{byte}11");
-    let mut scene = Scene::new();
-    for (lock_id, wanted) in [
-        (id("40", "00"), Some(Acquired)),
-        (id("80", "01"), Some(Detached)),
-        (id("80", "01"), None),
-        (id("43", "02"), Some(Resumed)),
-        (id("80", "03"), Some(Detached)),
-        (id("40", "04"), Some(TakenOver)),
-        ("done:".to_owned() + &id("43", "02"), Some(Done)),
-    ] {
-        assert_eq!(
-            kind_of(scene.written(10, "a", &lock_id, 100)),
-            wanted,
-            "{lock_id}"
-        );
-    }
 }
 
 #[test]
@@ -186,34 +124,6 @@ fn a_document_that_becomes_unreadable_is_told_once() {
         let event = scene.updated(130, "a", &update).expect("an event");
         assert_eq!((event.kind, event.owner.as_deref()), (Damaged, Some("anna")));
     }
-}
-
-#[test]
-fn a_read_tells_what_has_changed_and_a_dropped_collection_ends_all() {
-    let mut scene = Scene::new();
-    let first = [
-        ("a", sight(1, "anna#1", 50, 1)),
-        ("b", sight(1, "bert#1", 50, 1)),
-        ("d", sight(1, "done:dora#1", 1, 1)),
-    ];
-    let named = |kind, name: &str| (kind, name.to_owned());
-    assert_eq!(
-        scene.read(1, &first),
-        [named(Acquired, "a"), named(Acquired, "b")]
-    );
-    let second = [
-        ("a", sight(60, "anna#1", 50, 1)),
-        ("c", sight(60, "carl#2", 90, 1)),
-    ];
-    let told = [named(Released, "b"), named(Expired, "a"), named(Acquired, "c")];
-    assert_eq!(scene.read(60, &second), told);
-    assert_eq!(scene.read(61, &second), [], "nothing has changed");
-    let ended = scene.known.all_deleted(scene.moment(70));
-    let ended: Vec<_> = ended.into_iter().map(|event| (event.kind, event.name)).collect();
-    assert_eq!(
-        ended,
-        [named(Deleted, "a"), named(Deleted, "c"), named(Deleted, "")]
-    );
 }
 
 #[test]

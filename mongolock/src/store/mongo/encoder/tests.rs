@@ -5,7 +5,6 @@
 mod case;
 mod clock;
 mod draw;
-mod mutants;
 
 use std::collections::BTreeMap;
 
