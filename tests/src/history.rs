@@ -113,6 +113,11 @@ impl Event {
         }
     }
 
+    /// Whether it has happened to the process, and not to one of its tasks.
+    fn is_of_process(&self) -> bool {
+        matches!(self.step, Step::Killed | Step::Stopped | Step::Continued)
+    }
+
     /// The step as one of the process with this number.
     #[must_use]
     pub fn of(self, process: usize) -> Self {
@@ -140,9 +145,8 @@ impl History {
     /// The steps of these tasks, with what has happened to their processes.
     #[must_use]
     pub fn of_tasks(&self, is_meant: impl Fn(usize) -> bool) -> Self {
-        let of_process = |step: &Step| matches!(step, Step::Killed | Step::Stopped | Step::Continued);
         let events = self.events.iter().cloned();
-        let events = events.filter(|event| of_process(&event.step) || is_meant(event.task));
+        let events = events.filter(|event| event.is_of_process() || is_meant(event.task));
         Self {
             events: events.collect(),
         }
@@ -159,7 +163,7 @@ impl History {
     /// All holds in the order of their beginnings.
     #[must_use]
     pub fn holds(&self) -> Vec<Hold> {
-        hold::holds(&self.events())
+        hold::holds(&self.events()).0
     }
 
     /// What callers were told by the calls that have failed, in the order of time.

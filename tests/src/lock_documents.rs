@@ -12,9 +12,6 @@ pub fn locks(database: &Database) -> Collection<Document> {
 }
 
 /// The document of a lock, if there is one.
-///
-/// # Panics
-/// When the server does not reply.
 pub async fn lock_document(database: &Database, name: &str) -> Option<Document> {
     must(locks(database).find_one(doc! { "_id": name }).await)
 }
@@ -28,9 +25,6 @@ pub fn claim(name: impl Into<Bson>, lock_id: impl Into<Bson>, lasts: i64) -> Doc
 }
 
 /// Changes the document of a lock, which must exist.
-///
-/// # Panics
-/// When the server does not reply, or has no such document.
 pub async fn change_lock(database: &Database, name: &str, update: Document) {
     let changed = must(
         locks(database)
@@ -42,9 +36,6 @@ pub async fn change_lock(database: &Database, name: &str, update: Document) {
 
 /// An open transaction of another client that has changed the documents of these locks. Until it ends, every other
 /// write to them waits in the server.
-///
-/// # Panics
-/// When the server refuses it, or when a document is missing.
 pub async fn transaction_on(database: &Database, names: &[impl AsRef<str>]) -> ClientSession {
     let mut session = must(database.client().start_session().await);
     must(session.start_transaction().await);

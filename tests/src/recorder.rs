@@ -68,9 +68,6 @@ impl Commands {
     }
 
     /// Waits until a command of this name or of this purpose is recorded.
-    ///
-    /// # Panics
-    /// When that does not happen within [`AMPLE`].
     pub async fn until_sent(&self, meant: impl Into<Meant>) {
         let meant = meant.into();
         let sent = || async { (self.count(meant.clone()) > 0).then_some(()) };
@@ -91,9 +88,6 @@ pub fn names(commands: &[Document]) -> Vec<&str> {
 
 /// The test's database through a new client whose commands are recorded. Each parameter (`w=1`) is added to the
 /// connection string.
-///
-/// # Panics
-/// When the driver refuses the connection string.
 pub async fn recorded(db: &TestDb, parameters: &[&str]) -> (Database, Commands) {
     let uri = parameters.iter().fold(db.uri().to_owned(), |uri, parameter| {
         with_parameter(&uri, parameter)
