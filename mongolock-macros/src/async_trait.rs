@@ -169,21 +169,21 @@ mod tests {
     #[test]
     fn other_bodies_and_return_types_are_not_recognised() {
         let pinned = "Pin<Box<dyn Future<Output = T>>>";
-        for body in [
-            "Box::pin(async { body })",
-            "Box::pin(inner())",
-            "let x = 1; Box::pin(async move { body })",
-            "if x { return y; } Box::pin(async move { body })",
-            "{} Box::pin(async move { body })",
-            "return Box::pin(async move { body })",
-            "other::Box::pin(async move { body })",
-            "Rc::pin(async move { body })",
-            "Box::new(async move { body })",
-            "pin(async move { body })",
-            "Box::pin(async move { body }, 1)",
-            "Box::pin(async move { body });",
-            "",
-        ] {
+        let bodies = "
+            Box::pin(async { body })
+            Box::pin(inner())
+            let x = 1; Box::pin(async move { body })
+            if x { return y; } Box::pin(async move { body })
+            {} Box::pin(async move { body })
+            return Box::pin(async move { body })
+            other::Box::pin(async move { body })
+            Rc::pin(async move { body })
+            Box::new(async move { body })
+            pin(async move { body })
+            Box::pin(async move { body }, 1)
+            Box::pin(async move { body });
+        ";
+        for body in bodies.lines() {
             assert!(with(pinned, body).is_none(), "{body}");
         }
         for returned in [

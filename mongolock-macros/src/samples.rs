@@ -14,6 +14,15 @@ pub(crate) fn tokens(code: &str) -> TokenStream {
     tokens.unwrap_or_else(|error| panic!("{code}: {error}"))
 }
 
+/// The rows of a table, each with what is written before `=>` and what is expected.
+pub(crate) fn rows(table: &str) -> impl Iterator<Item = (&str, &str)> {
+    let rows = table.lines().map(str::trim).filter(|row| !row.is_empty());
+    rows.map(|row| {
+        row.split_once(" => ")
+            .unwrap_or_else(|| panic!("no `=>` in {row}"))
+    })
+}
+
 /// This code in an invisible group, as `macro_rules!` passes it on.
 pub(crate) fn group(code: &str) -> Group {
     Group::new(Delimiter::None, tokens(code))

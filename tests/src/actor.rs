@@ -89,13 +89,11 @@ impl Actor {
     }
 
     /// The id of the process, unless it is known to have ended.
-    #[must_use]
     pub fn id(&self) -> Option<u32> {
         self.child.id()
     }
 
     /// The time of the last step with which a task of the process has acquired the lock; zero before the first one.
-    #[must_use]
     pub fn acquired(&self) -> watch::Receiver<Duration> {
         self.acquired.clone()
     }

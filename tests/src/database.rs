@@ -45,20 +45,17 @@ pub async fn test_db() -> TestDb {
 
 impl TestDb {
     /// The database.
-    #[must_use]
     pub fn database(&self) -> &Database {
         &self.database
     }
 
     /// Its name; also the application name of the clients, so that a [`FailPoint`](crate::FailPoint) can be
     /// restricted to this test with [`app_name`](crate::FailPoint::app_name).
-    #[must_use]
     pub fn name(&self) -> &str {
         self.database.name()
     }
 
     /// The server, for child processes.
-    #[must_use]
     pub fn uri(&self) -> &'static str {
         self.deployment.uri()
     }

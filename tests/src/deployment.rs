@@ -34,13 +34,11 @@ impl Deployment {
     }
 
     /// The connection string, for clients and child processes.
-    #[must_use]
     pub fn uri(&self) -> &str {
         &self.uri
     }
 
     /// The server that belongs to this value; `None` if `MONGODB_URI` names a running server.
-    #[must_use]
     pub fn server(&self) -> Option<&Server> {
         self.server.as_ref()
     }

@@ -23,7 +23,8 @@
 #![allow(
     clippy::missing_errors_doc,
     clippy::missing_panics_doc,
-    reason = "an error or a panic fails the test with a message that says what was tried"
+    clippy::must_use_candidate,
+    reason = "an error or a panic fails the test with a message that says what was tried, and a result that is not used is seen in it"
 )]
 
 mod actor;

@@ -6,7 +6,6 @@ use mongodb::{ClientSession, Collection, Database};
 use crate::error::must;
 
 /// The default collection of locks.
-#[must_use]
 pub fn locks(database: &Database) -> Collection<Document> {
     database.collection("distributed_locks")
 }
@@ -17,7 +16,6 @@ pub async fn lock_document(database: &Database, name: &str) -> Option<Document> 
 }
 
 /// A lease of this claim with token 17, which ends so many milliseconds from now.
-#[must_use]
 pub fn claim(name: impl Into<Bson>, lock_id: impl Into<Bson>, lasts: i64) -> Document {
     let now = DateTime::now();
     let end = DateTime::from_millis(now.timestamp_millis() + lasts);

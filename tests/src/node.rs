@@ -63,19 +63,16 @@ impl Node {
     }
 
     /// Host and port.
-    #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
     /// The directory of its data and its log, which is removed when the [`Server`](crate::Server) is dropped.
-    #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// A connection string for this node alone, whatever its role in a set.
-    #[must_use]
     pub fn uri(&self) -> String {
         let (address, options) = (
             &self.address,
@@ -98,7 +95,6 @@ impl Node {
     }
 
     /// The process id while the process runs. A stopped process runs.
-    #[must_use]
     pub fn pid(&self) -> Option<u32> {
         match self.watchdog.state() {
             State::Running(pid) => Some(pid),

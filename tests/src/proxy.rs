@@ -79,23 +79,17 @@ impl Proxy {
     }
 
     /// Host and port.
-    #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
     /// A connection string for the node behind it.
-    #[must_use]
     pub fn uri(&self) -> String {
         format!("mongodb://{}/?directConnection=true", self.address)
     }
 
     /// Applies a fault to the next message of its kind. Several faults for the same kind of message are applied one
     /// after the other, in the order of the calls.
-    #[expect(
-        clippy::must_use_candidate,
-        reason = "many tests only check the effect of the fault"
-    )]
     pub fn inject(&self, fault: Fault) -> Injected {
         lock(&self.shared.armed).add(fault)
     }
@@ -106,7 +100,6 @@ impl Proxy {
     }
 
     /// The number of commands of this name or of this purpose that have arrived, including those that a fault has hit.
-    #[must_use]
     pub fn seen(&self, meant: impl Into<Meant>) -> u64 {
         let meant = meant.into();
         let seen = lock(&self.shared.seen);
@@ -146,7 +139,6 @@ impl Proxy {
     }
 
     /// The number of connections that were refused or swallowed so far.
-    #[must_use]
     pub fn kept_out(&self) -> u64 {
         self.shared.kept_out.load(Ordering::Relaxed)
     }

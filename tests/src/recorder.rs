@@ -36,7 +36,6 @@ impl Commands {
     }
 
     /// The commands that failed so far: the name of each one, and its error.
-    #[must_use]
     pub fn failed(&self) -> Vec<String> {
         locked(&self.failed).clone()
     }
@@ -53,13 +52,11 @@ impl Commands {
     }
 
     /// The commands so far, which stay recorded.
-    #[must_use]
     pub fn all(&self) -> Vec<Document> {
         locked(&self.sent).clone()
     }
 
     /// The number of recorded commands of this name or of this purpose.
-    #[must_use]
     pub fn count(&self, meant: impl Into<Meant>) -> usize {
         let meant = meant.into();
         let sent = locked(&self.sent);
@@ -80,7 +77,6 @@ fn locked<T>(values: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The names of commands: the first key of each document.
-#[must_use]
 pub fn names(commands: &[Document]) -> Vec<&str> {
     let keys = commands.iter().filter_map(|command| command.keys().next());
     keys.map(String::as_str).collect()
@@ -102,7 +98,6 @@ pub async fn recorded(db: &TestDb, parameters: &[&str]) -> (Database, Commands) 
 }
 
 /// A connection string with one more parameter.
-#[must_use]
 pub fn with_parameter(uri: &str, parameter: &str) -> String {
     let separator = if uri.contains('?') { '&' } else { '?' };
     format!("{uri}{separator}{parameter}")

@@ -96,7 +96,6 @@ impl Server {
     }
 
     /// A connection string for the whole deployment, with the user of a server that has access control.
-    #[must_use]
     pub fn uri(&self) -> String {
         let hosts = self.nodes.iter().map(Node::address).collect::<Vec<_>>().join(",");
         let set = format!("replicaSet={SET_NAME}");
@@ -113,13 +112,11 @@ impl Server {
     }
 
     /// All members.
-    #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
     /// The first member: the only one of a standalone server and of a replica set of one member.
-    #[must_use]
     pub fn node(&self) -> &Node {
         &self.nodes[0]
     }

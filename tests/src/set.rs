@@ -32,7 +32,6 @@ impl Set {
     }
 
     /// A configuration. The first member is always the primary: no other one has a priority.
-    #[must_use]
     pub fn config(&self, version: i32, members: &[Document]) -> Document {
         let with_priority = members.iter().enumerate().map(|(id, fields)| {
             let mut member = doc! { "priority": i32::from(id == 0) };
@@ -46,13 +45,11 @@ impl Set {
     }
 
     /// The member with this number, from 0.
-    #[must_use]
     pub fn node(&self, member: usize) -> &Node {
         &self.server.nodes()[member]
     }
 
     /// The address of the member with this number.
-    #[must_use]
     pub fn address(&self, member: usize) -> &str {
         self.node(member).address()
     }

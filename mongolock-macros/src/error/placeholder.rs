@@ -80,21 +80,3 @@ pub(crate) fn consumes(written: &str, method: &str) -> String {
          name a field, or a method that takes `&self`"
     )
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The suite `ui` has the others.
-    #[test]
-    fn a_suggestion_keeps_the_path_behind_the_name() {
-        let arguments = vec!["id".to_owned()];
-        let nameable = Nameable {
-            function: "f",
-            receiver: false,
-            arguments,
-        };
-        let message = nameable.unknown("<idd.x>", "idd");
-        assert_eq!(message, "`f` has no argument `idd`: did you mean `<id.x>`?");
-    }
-}

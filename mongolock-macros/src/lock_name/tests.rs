@@ -1,7 +1,7 @@
 mod proof;
 
 use super::*;
-use crate::samples::tokens;
+use crate::samples::{rows, tokens};
 
 /// The messages for an item, without the generated code.
 fn messages(item: &str) -> Vec<String> {
@@ -73,17 +73,12 @@ fn mistakes_of_placeholders_are_reported() {
             "enum L {{ #[lock({template:?})] Report {{ tenant: u8, id: u8 }} }}"
         ))
     };
-    for (template, message) in [
-        (
-            "<number>",
-            "`Report` has no field `number`: it has `tenant` and `id`",
-        ),
-        ("<0>", "`Report` has no field `0`: it has `tenant` and `id`"),
-        (
-            "{id}",
-            "`{id}` is not a placeholder, so all values would share one lock: write `<id>`",
-        ),
-    ] {
+    let table = "
+        <number> => `Report` has no field `number`: it has `tenant` and `id`
+        <0> => `Report` has no field `0`: it has `tenant` and `id`
+        {id} => `{id}` is not a placeholder, so all values would share one lock: write `<id>`
+    ";
+    for (template, message) in rows(table) {
         assert_eq!(report(template), message);
     }
     assert!(report("<N>").starts_with("`Report` has no field `N`"));

@@ -1,6 +1,6 @@
 use super::*;
 use crate::bind::Part;
-use crate::samples::tokens;
+use crate::samples::{rows, tokens};
 
 /// The result for these arguments on a function, and the messages.
 fn on(item: &str, args: &str) -> (Lock, String) {
@@ -67,17 +67,12 @@ fn choices_are_read() {
 /// The suite `ui` has the usual ones.
 #[test]
 fn values_that_an_option_does_not_have_are_refused() {
-    for (args, message) in [
-        (r#"acquire_timeout = "never""#, "`never` is not a duration"),
-        (
-            r#"on_busy = "not a path""#,
-            "`on_busy` cannot be `not a path`: write `wait`, `skip` or `fail`\"",
-        ),
-        (
-            r#"release = "detached""#,
-            "`release` cannot be `detached`: write `awaited` or `background`",
-        ),
-    ] {
+    let table = r#"
+        acquire_timeout = "never" => `never` is not a duration
+        on_busy = "not a path" => `on_busy` cannot be `not a path`: write `wait`, `skip` or `fail`"
+        release = "detached" => `release` cannot be `detached`: write `awaited` or `background`
+    "#;
+    for (args, message) in rows(table) {
         assert_one(&on(JOB, &format!(r#"name = "x", {args}"#)).1, message);
     }
 }
@@ -100,9 +95,14 @@ fn every_placeholder_must_name_an_argument() {
     for name in ["<id>", "<self.a.0.b()>", "<type>", "<id>:<id>", "<__arg1>"] {
         assert_eq!(named(&format!("{name:?}")), "");
     }
-    let errors = named(r#""<tenant.x>""#);
-    let message = "it takes `self`, `id`, `type`; for a field of `self` write `<self.tenant.x>`";
-    assert!(errors.contains(message), "{errors}");
+    let table = "
+        <tenant.x> => it takes `self`, `id`, `type`; for a field of `self` write `<self.tenant.x>`
+        <idd.x> => `job` has no argument `idd`: did you mean `<id.x>`?
+    ";
+    for (name, message) in rows(table) {
+        let errors = named(&format!("{name:?}"));
+        assert!(errors.contains(message), "{errors}");
+    }
 }
 
 #[test]
@@ -119,16 +119,13 @@ fn the_message_about_a_missing_name_suggests_one() {
 /// The suite `ui` has the forms that users write; behind an alias only the body shows that it is a future.
 #[test]
 fn the_function_must_be_async() {
-    let future = "the return type written out";
-    for (item, message) in [
-        ("fn f() -> Boxed { Box::pin(async { 1 }) }", future),
-        ("fn f() -> Boxed { async move { 1 }.boxed() }", future),
-        ("fn f() -> Boxed { f().boxed_local() }", future),
-        (
-            "fn f() -> X { runtime.block_on(async { 1 }) }",
-            "blocking code calls",
-        ),
-    ] {
+    let table = "
+        fn f() -> Boxed { Box::pin(async { 1 }) } => the return type written out
+        fn f() -> Boxed { async move { 1 }.boxed() } => the return type written out
+        fn f() -> Boxed { f().boxed_local() } => the return type written out
+        fn f() -> X { runtime.block_on(async { 1 }) } => blocking code calls
+    ";
+    for (item, message) in rows(table) {
         assert_one(&on(item, r#"name = "x""#).1, message);
     }
 }
@@ -164,12 +161,13 @@ fn declared_names_and_constants_are_found() {
     for name in ["<n>", "<N>", "<SHARD_2>", "<T::KIND>", "<Self::KIND.id()>"] {
         assert_eq!(in_name(name), "", "{name}");
     }
-    for (name, message) in [
-        ("<MAX>", "`job` has no argument `MAX`: did you mean `<max>`?"),
-        ("<Shard>", "`job` has no argument `Shard`"),
-        ("<shard>", "`job` has no argument `shard`"),
-        ("<0>", "`<0>` must name an argument"),
-    ] {
+    let table = "
+        <MAX> => `job` has no argument `MAX`: did you mean `<max>`?
+        <Shard> => `job` has no argument `Shard`
+        <shard> => `job` has no argument `shard`
+        <0> => `<0>` must name an argument
+    ";
+    for (name, message) in rows(table) {
         let errors = in_name(name);
         assert!(errors.contains(message), "{errors}");
     }

@@ -46,7 +46,6 @@ pub struct Hold {
 
 impl Hold {
     /// Until when the lock was held: the lease of a stopped holder can end before its section.
-    #[must_use]
     pub fn held_until(&self) -> Duration {
         match self.end {
             End::Lost => self.ended.min(self.lease_ends.max(self.begun)),
@@ -56,14 +55,12 @@ impl Hold {
 
     /// Whether its process was stopped over the end of the lease that it knew of at the beginning. Renewals may have moved
     /// the end since, so this alone excuses no overlap.
-    #[must_use]
     pub fn was_stopped_over_the_end(&self) -> bool {
         self.stops.iter().any(|(_, until)| *until >= self.lease_ends)
     }
 
     /// Whether the later hold began while this one's process was stopped: no lock can prevent that. A stop before the end
     /// of the first lease cannot be the cause, and neither can one that was over well before the later hold.
-    #[must_use]
     pub fn was_stopped_at_the_beginning_of(&self, later: &Self) -> bool {
         self.stops.iter().any(|(from, until)| {
             *until >= self.lease_ends && *from <= later.begun && later.begun <= *until + NOTICED_WITHIN
@@ -71,7 +68,6 @@ impl Hold {
     }
 
     /// Whether the holder was told that the lock is no longer its own.
-    #[must_use]
     pub fn is_lost(&self) -> bool {
         self.end == End::Lost || matches!(self.release, Some(Outcome::Failed(_)))
     }

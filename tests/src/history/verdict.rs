@@ -70,7 +70,6 @@ impl Verdict {
     }
 
     /// What must not be, one line each.
-    #[must_use]
     pub fn breaches(&self) -> Vec<String> {
         let mut breaches = Vec::new();
         breaches.extend(pairs("two holders at the same time", &self.overlaps));

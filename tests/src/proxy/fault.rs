@@ -122,7 +122,6 @@ pub struct Injected {
 
 impl Injected {
     /// The number of messages that it has hit so far.
-    #[must_use]
     pub fn hits(&self) -> u32 {
         *self.hits.borrow()
     }
