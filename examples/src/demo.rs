@@ -5,7 +5,7 @@ use std::process::{self, ExitCode};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mongodb::Database;
-use mongolock_tests::{Deployment, MongodSource};
+use mongolock_tests::{Deployment, find_mongod};
 
 use crate::summary::Summary;
 use crate::{print, show};
@@ -113,7 +113,7 @@ async fn start_server() -> anyhow::Result<Deployment> {
     if env::var_os("MONGODB_URI").is_some_and(|uri| !uri.is_empty()) {
         eprintln!("Using the MongoDB server of MONGODB_URI ...");
     } else {
-        let search = MongodSource::from_env().find();
+        let search = find_mongod();
         tokio::pin!(search);
         if let Ok(found) = tokio::time::timeout(SEARCH_LIMIT, &mut search).await {
             found?;

@@ -168,11 +168,12 @@ fn rest(input: ParseStream<'_>) -> syn::Result<TokenStream> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples::tokens;
     use crate::written::written;
 
     /// The arguments, each as written and, if it is still being typed, with what could be read of it.
-    fn arguments(inputs: TokenStream) -> Vec<String> {
-        let arguments = split(inputs).into_iter().map(|argument| {
+    fn arguments(inputs: &str) -> String {
+        let arguments = split(tokens(inputs)).into_iter().map(|argument| {
             let tokens = written(argument.tokens.clone());
             match &argument.read {
                 _ if !argument.is_half_typed() => tokens,
@@ -180,55 +181,42 @@ mod tests {
                 _ => format!("{tokens} -> nothing"),
             }
         });
-        arguments.collect()
+        arguments.collect::<Vec<_>>().join(" | ")
     }
 
+    /// Of a half-typed argument the pattern is read.
     #[test]
     fn arguments_are_split_at_their_commas() {
-        let list = quote!(&mut self, #[a] mut x: HashMap<A, B>, f: impl Fn(u8, u8) -> u8,);
-        assert_eq!(
-            arguments(list),
-            [
-                "&mut self,",
-                "#[a] mut x: HashMap<A, B>,",
-                "f: impl Fn(u8, u8) -> u8,"
-            ]
-        );
-        assert_eq!(arguments(quote!()), [""; 0]);
-    }
-
-    #[test]
-    fn of_a_half_typed_argument_the_pattern_is_read() {
-        for (typed, expected) in [
-            (quote!(id: , x: u8), ["id:, -> id", "x: u8"]),
-            (quote!(x: u8, id), ["x: u8,", "id -> id"]),
-            (quote!(id: &, x: u8), ["id: &, -> id", "x: u8"]),
-            (quote!(x: u8, id: Vec<), ["x: u8,", "id: Vec< -> id"]),
-            (quote!(x: u8, id: (u8 u16)), ["x: u8,", "id: (u8 u16) -> id"]),
-            (quote!(x: u8, mut), ["x: u8,", "mut -> nothing"]),
-            (quote!(x: u8, #[lock]), ["x: u8,", "#[lock] -> nothing"]),
-            (quote!(x: u8 y: u8), ["x: u8", "y: u8"]),
-            (quote!(, x: u8), [", -> nothing", "x: u8"]),
+        for (inputs, expected) in [
+            ("", ""),
+            (
+                "&mut self, #[a] mut x: HashMap<A, B>, f: impl Fn(u8, u8) -> u8,",
+                "&mut self, | #[a] mut x: HashMap<A, B>, | f: impl Fn(u8, u8) -> u8,",
+            ),
+            ("id: , x: u8", "id:, -> id | x: u8"),
+            ("x: u8, id", "x: u8, | id -> id"),
+            ("id: &, x: u8", "id: &, -> id | x: u8"),
+            ("x: u8, id: Vec<", "x: u8, | id: Vec< -> id"),
+            ("x: u8, id: (u8 u16)", "x: u8, | id: (u8 u16) -> id"),
+            ("x: u8, mut", "x: u8, | mut -> nothing"),
+            ("x: u8, #[lock]", "x: u8, | #[lock] -> nothing"),
+            ("x: u8 y: u8", "x: u8 | y: u8"),
+            (", x: u8", ", -> nothing | x: u8"),
         ] {
-            assert_eq!(arguments(typed), expected);
+            assert_eq!(arguments(inputs), expected);
         }
     }
 
     #[test]
     fn the_list_of_arguments_is_found_behind_generics() {
         for (head, at) in [
-            (quote!(async fn f()), Some(3)),
-            (quote!(pub(crate) async fn f(x: u8) -> (u8, u8)), Some(5)),
-            (quote!(fn f<F: Fn(u8) -> Vec<u8>>(x: F) -> (u8, u8)), Some(14)),
-            (quote!(impl X), None),
-            (
-                quote!(
-                    const F: fn(u8) = f;
-                ),
-                None,
-            ),
+            ("async fn f()", Some(3)),
+            ("pub(crate) async fn f(x: u8) -> (u8, u8)", Some(5)),
+            ("fn f<F: Fn(u8) -> Vec<u8>>(x: F) -> (u8, u8)", Some(14)),
+            ("impl X", None),
+            ("const F: fn(u8) = f;", None),
         ] {
-            let head: Vec<TokenTree> = head.into_iter().collect();
+            let head: Vec<TokenTree> = tokens(head).into_iter().collect();
             assert_eq!(position(&head), at);
         }
     }

@@ -137,84 +137,68 @@ fn argument<'a>(of: &'a Type, outer: &str) -> Option<&'a Type> {
 
 #[cfg(test)]
 mod tests {
-    use quote::{ToTokens, quote};
+    use quote::ToTokens;
 
     use super::*;
     use crate::error::Errors;
+    use crate::samples::tokens;
 
-    fn recognise(item: TokenStream) -> Option<BoxedFuture> {
-        BoxedFuture::recognise(&Function::parse(item, &mut Errors::default()).ok().unwrap())
+    fn recognise(item: &str) -> Option<BoxedFuture> {
+        BoxedFuture::recognise(
+            &Function::parse(tokens(item), &mut Errors::default())
+                .ok()
+                .unwrap(),
+        )
     }
 
-    fn with(returned: &TokenStream, body: &TokenStream) -> Option<BoxedFuture> {
-        recognise(quote!(fn f<'a>(&'a self) -> #returned { #body }))
+    fn with(returned: &str, body: &str) -> Option<BoxedFuture> {
+        recognise(&format!("fn f<'a>(&'a self) -> {returned} {{ {body} }}"))
     }
 
     #[test]
     fn a_boxed_async_move_block_is_recognised() {
-        let returned = quote!(
-            ::core::pin::Pin<
-                Box<dyn ::core::future::Future<Output = Result<(), E>> + ::core::marker::Send + 'a>,
-            >
-        );
-        let boxed = with(&returned, &quote!(#![allow(x)] Box::pin(async move { body }))).unwrap();
-        assert_eq!(
-            boxed.output.to_token_stream().to_string(),
-            quote!(Result<(), E>).to_string()
-        );
-        assert_eq!(
-            boxed.before.to_string(),
-            quote!(#![allow(x)] Box::pin).to_string()
-        );
+        let returned = "::core::pin::Pin<Box<dyn ::core::future::Future<Output = Result<(), E>> + ::core::marker::Send + 'a>>";
+        let boxed = with(returned, "#![allow(x)] Box::pin(async move { body })").unwrap();
+        assert_eq!(boxed.output.to_token_stream().to_string(), "Result < () , E >");
+        assert_eq!(boxed.before.to_string().replace(' ', ""), "#![allow(x)]Box::pin");
         assert_eq!(boxed.keywords.to_string(), "async move");
         assert_eq!(boxed.block.stream().to_string(), "body");
-        assert!(with(&returned, &quote!(::std::boxed::Box::pin(async move { body },))).is_some());
+        assert!(with(returned, "::std::boxed::Box::pin(async move { body },)").is_some());
     }
 
     #[test]
     fn other_bodies_and_return_types_are_not_recognised() {
-        let pinned = quote!(Pin<Box<dyn Future<Output = T>>>);
-        for body in [
-            quote!(Box::pin(async { body })),
-            quote!(Box::pin(inner())),
-            quote!(let x = 1; Box::pin(async move { body })),
-            quote!(if x { return y; } Box::pin(async move { body })),
-            quote!({} Box::pin(async move { body })),
-            quote!(return Box::pin(async move { body })),
-            quote!(other::Box::pin(async move { body })),
-            quote!(Rc::pin(async move { body })),
-            quote!(Box::new(async move { body })),
-            quote!(pin(async move { body })),
-            quote!(Box::pin(async move { body }, 1)),
-            quote!(Box::pin(async move { body });),
-            quote!(),
-        ] {
-            assert!(with(&pinned, &body).is_none(), "{body}");
+        let pinned = "Pin<Box<dyn Future<Output = T>>>";
+        let bodies = "
+            Box::pin(async { body })
+            Box::pin(inner())
+            let x = 1; Box::pin(async move { body })
+            if x { return y; } Box::pin(async move { body })
+            {} Box::pin(async move { body })
+            return Box::pin(async move { body })
+            other::Box::pin(async move { body })
+            Rc::pin(async move { body })
+            Box::new(async move { body })
+            pin(async move { body })
+            Box::pin(async move { body }, 1)
+            Box::pin(async move { body });
+        ";
+        for body in bodies.lines() {
+            assert!(with(pinned, body).is_none(), "{body}");
         }
-        let body = quote!(Box::pin(async move { body }));
         for returned in [
-            quote!(Box<dyn Future<Output = T>>),
-            quote!(Pin<Box<dyn Future>>),
-            quote!(Pin<Box<T>>),
-            quote!(T),
+            "Box<dyn Future<Output = T>>",
+            "Pin<Box<dyn Future>>",
+            "Pin<Box<T>>",
+            "T",
         ] {
-            assert!(with(&returned, &body).is_none(), "{returned}");
+            assert!(
+                with(returned, "Box::pin(async move { body })").is_none(),
+                "{returned}"
+            );
         }
-        assert!(
-            recognise(quote!(
-                async fn f() -> Pin<Box<dyn Future<Output = T>>> {
-                    Box::pin(async move {})
-                }
-            ))
-            .is_none()
-        );
-        assert!(
-            recognise(quote!(
-                fn f() {
-                    Box::pin(async move {})
-                }
-            ))
-            .is_none()
-        );
+        for item in ["async fn f() -> Pin<Box<dyn Future<Output = T>>>", "fn f()"] {
+            assert!(recognise(&format!("{item} {{ Box::pin(async move {{}}) }}")).is_none());
+        }
     }
 }

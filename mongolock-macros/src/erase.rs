@@ -57,37 +57,27 @@ fn erase_in_bounds(bounds: &mut Punctuated<TypeParamBound, Token![+]>) {
 
 #[cfg(test)]
 mod tests {
-    use quote::{ToTokens, quote};
+    use quote::ToTokens;
 
     use super::*;
-
-    fn erased(ty: proc_macro2::TokenStream) -> String {
-        erase_opaque_types(&syn::parse2(ty).unwrap())
-            .to_token_stream()
-            .to_string()
-    }
 
     #[test]
     fn erases_opaque_types_at_any_depth() {
         for (before, after) in [
-            (quote!(impl A), quote!(_)),
-            (quote!(Result<impl A + 'a, E>), quote!(Result<_, E>)),
+            ("impl A", "_"),
+            ("Result<impl A + 'a, E>", "Result<_, E>"),
+            ("Result<(impl A, [impl B; 2]), E>", "Result<(_, [_; 2]), E>"),
             (
-                quote!(Result<(impl A, [impl B; 2]), E>),
-                quote!(Result<(_, [_; 2]), E>),
+                "r::Result<Vec<&'a mut impl A>, E>",
+                "r::Result<Vec<&'a mut _>, E>",
             ),
-            (
-                quote!(r::Result<Vec<&'a mut impl A>, E>),
-                quote!(r::Result<Vec<&'a mut _>, E>),
-            ),
-            (
-                quote!(Box<dyn I<Item = impl A> + 'a>),
-                quote!(Box<dyn I<Item = _> + 'a>),
-            ),
-            (quote!(Result<Box<[impl A]>, (E)>), quote!(Result<Box<[_]>, (E)>)),
-            (quote!(<T as X>::Y), quote!(<T as X>::Y)),
+            ("Box<dyn I<Item = impl A> + 'a>", "Box<dyn I<Item = _> + 'a>"),
+            ("Result<Box<[impl A]>, (E)>", "Result<Box<[_]>, (E)>"),
+            ("<T as X>::Y", "<T as X>::Y"),
         ] {
-            assert_eq!(erased(before), after.to_string());
+            let erased = erase_opaque_types(&syn::parse_str(before).unwrap());
+            let erased = erased.to_token_stream().to_string();
+            assert_eq!(erased.replace(' ', ""), after.replace(' ', ""));
         }
     }
 }

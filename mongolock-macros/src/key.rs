@@ -124,16 +124,3 @@ impl Key {
         similar::nearest(word, Self::ALL.map(Self::as_str)).and_then(Self::find)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_key_is_found_by_its_name() {
-        for key in Key::ALL {
-            assert_eq!(Key::find(key.as_str()), Some(key));
-            assert_eq!(Key::nearest(key.as_str()), Some(key));
-        }
-    }
-}

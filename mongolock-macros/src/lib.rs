@@ -9,8 +9,6 @@ mod argument_list;
 mod async_trait;
 mod bind;
 mod busy_function;
-#[cfg(test)]
-mod corpus;
 mod duration;
 mod erase;
 mod error;
@@ -23,6 +21,8 @@ mod lock_argument;
 mod lock_name;
 mod mark;
 mod outcome;
+#[cfg(test)]
+mod samples;
 mod scope;
 mod shape;
 mod similar;

@@ -115,104 +115,56 @@ impl<'a> Visit<'a> for Search<'a> {
 
 #[cfg(test)]
 mod tests {
-    use quote::quote;
-
     use super::*;
 
-    fn uses(expr: proc_macro2::TokenStream) -> bool {
-        let expr: Expr = syn::parse2(expr).unwrap();
+    fn uses(code: &str) -> bool {
+        let expr: Expr = syn::parse_str(code).unwrap();
         first_use(&expr, &quote::format_ident!("lock")).is_some()
     }
 
     #[test]
     fn a_variable_of_the_surroundings_is_found() {
         for expr in [
-            quote!(lock),
-            quote!(r#lock),
-            quote!(provider_of(&lock)),
-            quote!(lock.provider()),
-            quote!(Job { lock }),
-            quote!(Job { token: lock.token() }),
-            quote!({
-                let lock = lock.provider();
-                lock
-            }),
-            quote!({
-                {
-                    let lock = 1;
-                }
-                lock
-            }),
-            quote!({
-                let Some(lock) = a else { return lock };
-                lock
-            }),
-            quote!(if let Some(lock) = a { lock } else { lock }),
-            quote!(match lock {
-                lock => lock,
-            }),
-            quote!(f(|other| lock.get(other))),
-            quote!(f(|lock| 1, lock)),
-            quote!({ for lock in lock {} }),
-            quote!({
-                while let Some(lock) = a {}
-                lock
-            }),
-            quote!((lock.f)()),
+            "lock",
+            "r#lock",
+            "provider_of(&lock)",
+            "lock.provider()",
+            "Job { lock }",
+            "Job { token: lock.token() }",
+            "{ let lock = lock.provider(); lock }",
+            "{ { let lock = 1; } lock }",
+            "{ let Some(lock) = a else { return lock }; lock }",
+            "if let Some(lock) = a { lock } else { lock }",
+            "match lock { lock => lock }",
+            "f(|other| lock.get(other))",
+            "f(|lock| 1, lock)",
+            "{ for lock in lock {} }",
+            "{ while let Some(lock) = a {} lock }",
+            "(lock.f)()",
         ] {
-            assert!(uses(expr.clone()), "{expr}");
+            assert!(uses(expr), "{expr}");
         }
     }
 
     #[test]
     fn a_variable_of_the_expression_is_another_one() {
         for expr in [
-            quote!({
-                let lock = provider();
-                lock
-            }),
-            quote!({
-                let (lock, _) = provider();
-                async { lock.clone() }
-            }),
-            quote!({
-                let Some(lock) = a else { return };
-                lock
-            }),
-            quote!(locks.find(|lock| lock.is_free())),
-            quote!(match a {
-                Some(lock) if lock.is_free() => lock,
-                lock => lock,
-            }),
-            quote!(if let Some(lock) = a
-                && lock.is_free()
-            {
-                lock
-            } else {
-                other
-            }),
-            quote!({
-                while let Some(lock) = a {
-                    lock;
-                }
-                for lock in locks {
-                    lock;
-                }
-            }),
-            quote!(lock(&provider)),
-            quote!(self.lock),
-            quote!(self.lock()),
-            quote!(lock::provider()),
-            quote!(Job { lock: other }),
-            quote!({
-                fn f(lock: u8) -> u8 {
-                    lock
-                }
-                provider
-            }),
-            quote!(matches!(a, Some(lock))),
+            "{ let lock = provider(); lock }",
+            "{ let (lock, _) = provider(); async { lock.clone() } }",
+            "{ let Some(lock) = a else { return }; lock }",
+            "locks.find(|lock| lock.is_free())",
+            "match a { Some(lock) if lock.is_free() => lock, lock => lock }",
+            "if let Some(lock) = a && lock.is_free() { lock } else { other }",
+            "{ while let Some(lock) = a { lock; } for lock in locks { lock; } }",
+            "lock(&provider)",
+            "self.lock",
+            "self.lock()",
+            "lock::provider()",
+            "Job { lock: other }",
+            "{ fn f(lock: u8) -> u8 { lock } provider }",
+            "matches!(a, Some(lock))",
         ] {
-            assert!(!uses(expr.clone()), "{expr}");
+            assert!(!uses(expr), "{expr}");
         }
     }
 }

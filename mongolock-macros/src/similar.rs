@@ -53,44 +53,47 @@ fn distance(from: &[char], to: &[char]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use crate::samples::{each_seed, text};
 
     #[test]
-    fn suggests_the_most_similar_word() {
+    fn suggests_the_most_similar_word_if_it_is_similar() {
         let known = ["name", "expiry", "max_hold", "on_busy"];
-        assert_eq!(nearest("nam", known), Some("name"));
-        assert_eq!(nearest("nmae", known), Some("name"));
-        assert_eq!(nearest("expire", known), Some("expiry"));
-        assert_eq!(nearest("maxHold", known), Some("max_hold"));
-        assert_eq!(nearest("on-busy", known), Some("on_busy"));
-    }
-
-    #[test]
-    fn suggests_nothing_if_no_word_is_similar() {
-        assert_eq!(nearest("ttl", ["name", "expiry"]), None);
-        assert_eq!(nearest("x", ["y"]), None);
+        for (word, meant) in [
+            ("nam", Some("name")),
+            ("nmae", Some("name")),
+            ("expire", Some("expiry")),
+            ("maxHold", Some("max_hold")),
+            ("on-busy", Some("on_busy")),
+            ("ttl", None),
+            ("x", None),
+        ] {
+            assert_eq!(nearest(word, known), meant);
+        }
         assert_eq!(nearest("", ["y", ""]), Some(""));
         assert_eq!(nearest("name", []), None);
     }
 
     #[test]
     fn only_texts_of_four_letters_differ_by_one() {
-        assert!(differ_by_one("report:", "reports:"));
-        assert!(differ_by_one("user:", "User:"));
-        assert!(!differ_by_one("user:", "user:"));
-        assert!(!differ_by_one("a:", "x:"));
-        assert!(!differ_by_one("job:", "jobs:"));
+        for (one, other, expected) in [
+            ("report:", "reports:", true),
+            ("user:", "User:", true),
+            ("user:", "user:", false),
+            ("a:", "x:", false),
+            ("job:", "jobs:", false),
+        ] {
+            assert_eq!(differ_by_one(one, other), expected);
+        }
     }
 
-    proptest! {
-        #[test]
-        fn a_distance_is_symmetric_and_bounded(a in "[a-c]{0,8}", b in "[a-c]{0,8}") {
-            let (a, b) = (fold(&a), fold(&b));
-            prop_assert_eq!(distance(&a, &b), distance(&b, &a));
-            prop_assert!(distance(&a, &b) <= a.len().max(b.len()));
-            prop_assert_eq!(distance(&a, &b) == 0, a == b);
-        }
+    #[test]
+    fn a_distance_is_symmetric_and_bounded() {
+        each_seed(|random| {
+            let [one, other] = [(); 2].map(|()| fold(&text(random, "abc", 0..=8)));
+            assert_eq!(distance(&one, &other), distance(&other, &one));
+            assert!(distance(&one, &other) <= one.len().max(other.len()));
+            assert_eq!(distance(&one, &other) == 0, one == other);
+        });
     }
 }

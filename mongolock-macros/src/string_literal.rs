@@ -54,21 +54,19 @@ fn verbatim_offset(source: &str, value: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn offset(source: &str) -> Option<usize> {
-        StringLiteral::new(&syn::parse_str(source).unwrap()).offset
-    }
-
+    /// An escape leaves no offset.
     #[test]
     fn finds_the_value_inside_the_literal() {
-        assert_eq!(offset(r#""report:<id>""#), Some(1));
-        assert_eq!(offset(r#"r"report""#), Some(2));
-        assert_eq!(offset(r##"r#"a"b"#"##), Some(3));
-        assert_eq!(offset(r#""""#), Some(1));
-    }
-
-    #[test]
-    fn an_escape_leaves_no_offset() {
-        assert_eq!(offset(r#""a\tb""#), None);
-        assert_eq!(offset(r#""\u{e9}""#), None);
+        for (source, offset) in [
+            (r#""report:<id>""#, Some(1)),
+            (r#"r"report""#, Some(2)),
+            (r##"r#"a"b"#"##, Some(3)),
+            (r#""""#, Some(1)),
+            (r#""a\tb""#, None),
+            (r#""\u{e9}""#, None),
+        ] {
+            let literal = StringLiteral::new(&syn::parse_str(source).unwrap());
+            assert_eq!(literal.offset, offset, "{source}");
+        }
     }
 }

@@ -40,9 +40,6 @@ pub struct Actor {
 
 impl Actor {
     /// Starts the process of this command.
-    ///
-    /// # Panics
-    /// When the process cannot be started.
     pub fn start(mut command: Command) -> Self {
         static STARTED: AtomicUsize = AtomicUsize::new(1);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -70,18 +67,12 @@ impl Actor {
     }
 
     /// The first word of the next line that the process prints, and the rest of the line.
-    ///
-    /// # Panics
-    /// When the process has ended, or prints nothing for 5 min.
     pub async fn next(&mut self) -> (String, String) {
         let next = self.next_unless_ended().await;
         next.expect("the process has not ended")
     }
 
     /// [`next`](Self::next) for a process that may end; `None` after its last line.
-    ///
-    /// # Panics
-    /// When the process prints nothing for 5 min.
     pub async fn next_unless_ended(&mut self) -> Option<(String, String)> {
         let next = timeout(LIMIT, self.lines.recv()).await;
         next.expect("the process prints a line")
@@ -98,21 +89,16 @@ impl Actor {
     }
 
     /// The id of the process, unless it is known to have ended.
-    #[must_use]
     pub fn id(&self) -> Option<u32> {
         self.child.id()
     }
 
     /// The time of the last step with which a task of the process has acquired the lock; zero before the first one.
-    #[must_use]
     pub fn acquired(&self) -> watch::Receiver<Duration> {
         self.acquired.clone()
     }
 
     /// Sends a signal to the process.
-    ///
-    /// # Panics
-    /// When the process has ended.
     pub fn signal(&self, signal: Signal) {
         let note = |step| push(&self.events, Event::now(0, step));
         match signal {

@@ -20,44 +20,30 @@ pub struct Deployment {
 
 impl Deployment {
     /// The server of `MONGODB_URI` if that is set, or else a new replica set of one member.
-    ///
-    /// # Errors
-    /// Those of [`Server::start`].
     pub async fn from_env_or_start() -> Result<Self, SupportError> {
         match env::var("MONGODB_URI") {
             Ok(uri) if !uri.is_empty() => Ok(Self { uri, server: None }),
-            _ => Self::start(ServerOptions::single()).await,
+            _ => {
+                let server = Server::start(ServerOptions::single()).await?;
+                Ok(Self {
+                    uri: server.uri(),
+                    server: Some(server),
+                })
+            }
         }
     }
 
-    /// A new server, even if `MONGODB_URI` is set.
-    ///
-    /// # Errors
-    /// Those of [`Server::start`].
-    pub async fn start(options: ServerOptions) -> Result<Self, SupportError> {
-        let server = Server::start(options).await?;
-        Ok(Self {
-            uri: server.uri(),
-            server: Some(server),
-        })
-    }
-
     /// The connection string, for clients and child processes.
-    #[must_use]
     pub fn uri(&self) -> &str {
         &self.uri
     }
 
     /// The server that belongs to this value; `None` if `MONGODB_URI` names a running server.
-    #[must_use]
     pub fn server(&self) -> Option<&Server> {
         self.server.as_ref()
     }
 
     /// A new client, for the calling runtime.
-    ///
-    /// # Errors
-    /// When the driver refuses the connection string.
     pub async fn client(&self) -> Result<Client, SupportError> {
         connect(&self.uri).await
     }
@@ -69,10 +55,7 @@ impl Deployment {
 const SERVERS: usize = 5;
 
 /// The shared MongoDB server of this test process. The first test that calls this function starts it; it ends with the
-/// process.
-///
-/// # Errors
-/// Those of [`Server::start`]; the next test tries again.
+/// process. After a failure the next test tries again.
 pub async fn shared() -> Result<&'static Deployment, SupportError> {
     in_turn(0).await
 }

@@ -20,7 +20,6 @@ pub use self::verdict::{Late, Verdict};
 /// `CLOCK_MONOTONIC` counts from the start of the machine for every process, is never set, and does not go backwards from
 /// one core to another: a process that another one wakes reads no earlier time than that one did. `std::time::Instant` is
 /// the same clock, but does not show its value.
-#[must_use]
 pub fn monotonic_now() -> Duration {
     let time = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
@@ -97,13 +96,11 @@ pub struct Event {
 
 impl Event {
     /// A step that happens now, of a process that does not know its number: the test sets it.
-    #[must_use]
     pub fn now(task: usize, step: Step) -> Self {
         Self::at(task, monotonic_now(), step)
     }
 
     /// The same for a step with this time.
-    #[must_use]
     pub fn at(task: usize, at: Duration, step: Step) -> Self {
         Self {
             process: 0,
@@ -113,8 +110,12 @@ impl Event {
         }
     }
 
+    /// Whether it has happened to the process, and not to one of its tasks.
+    fn is_of_process(&self) -> bool {
+        matches!(self.step, Step::Killed | Step::Stopped | Step::Continued)
+    }
+
     /// The step as one of the process with this number.
-    #[must_use]
     pub fn of(self, process: usize) -> Self {
         Self { process, ..self }
     }
@@ -138,18 +139,15 @@ impl History {
     }
 
     /// The steps of these tasks, with what has happened to their processes.
-    #[must_use]
     pub fn of_tasks(&self, is_meant: impl Fn(usize) -> bool) -> Self {
-        let of_process = |step: &Step| matches!(step, Step::Killed | Step::Stopped | Step::Continued);
         let events = self.events.iter().cloned();
-        let events = events.filter(|event| of_process(&event.step) || is_meant(event.task));
+        let events = events.filter(|event| event.is_of_process() || is_meant(event.task));
         Self {
             events: events.collect(),
         }
     }
 
     /// The steps in the order of their times. Steps of one time stay in the order in which they were added.
-    #[must_use]
     pub fn events(&self) -> Vec<Event> {
         let mut events = self.events.clone();
         events.sort_by_key(|event| event.at);
@@ -157,9 +155,8 @@ impl History {
     }
 
     /// All holds in the order of their beginnings.
-    #[must_use]
     pub fn holds(&self) -> Vec<Hold> {
-        hold::holds(&self.events())
+        hold::holds(&self.events()).0
     }
 
     /// What callers were told by the calls that have failed, in the order of time.

@@ -1,21 +1,9 @@
 //! Real MongoDB servers for the tests and the example programs.
 //!
-//! - [`test_db`]: a fresh database on one of the servers that the tests of a process share. `MONGODB_URI` names
-//!   another server instead.
-//! - [`Server`]: a server or a replica set for one test, which can be killed, stopped and stepped down. A [`Set`] has a
-//!   configuration of its own.
-//! - [`LentServer`]: a server for one test, which earlier tests have used, for tests that do not break it.
-//! - [`Proxy`] and [`FailPoint`]: network faults, and a server that answers with errors.
-//! - [`stable_options`] and [`stable_client`]: the ordinary client, with which the server accepts only commands that it
-//!   promises to keep.
-//! - [`wrong_clock`], [`three_members_with_one_clock_ahead`] and [`one_member_with_its_clock_ahead`]: processes whose wall
-//!   clock is wrong.
-//! - [`recorded`] and [`Commands`]: a client whose commands are recorded. A [`Purpose`] says what a command does with claims.
-//! - [`locks`], [`lock_document`] and [`transaction_on`]: the documents of locks, as another program sees them.
-//! - [`eventually`], [`AMPLE`] and [`BEFORE_EXPIRY`]: waiting, and the limits of waits.
-//! - [`Actor`]: a process of a test, which can be killed, stopped and continued.
-//! - [`History`]: what processes did with a lock, which one checker judges.
-//! - [`Deployment::from_env_or_start`]: the server of an example program.
+//! Most tests begin with [`test_db`], a fresh database on one of the servers that the tests of a process share. What breaks a
+//! server has one of its own ([`Server`], [`LentServer`], [`Set`]); the network and the server fail on demand ([`Proxy`],
+//! [`FailPoint`]); processes are killed and paused ([`Actor`]), and one checker judges their [`History`]. Functions return an
+//! error for [`must`], or panic themselves.
 //!
 //! A server ends with the process that started it, also when that process is killed. The `mongod` binary is the one of
 //! `MONGOD`, else the one on `PATH`, else one that is downloaded into cargo's target directory.
@@ -32,20 +20,25 @@
 //! # }
 //! ```
 
+#![allow(
+    clippy::missing_errors_doc,
+    clippy::missing_panics_doc,
+    clippy::must_use_candidate,
+    reason = "an error or a panic fails the test with a message that says what was tried, and a result that is not used is seen in it"
+)]
+
 mod actor;
 mod apart;
 mod database;
 mod deployment;
 mod error;
 mod fail_point;
-mod fetch;
 mod history;
 mod lent;
 mod lock_documents;
 mod mongod;
 mod node;
 mod options;
-mod place;
 mod proxy;
 mod purpose;
 mod recorder;
@@ -75,7 +68,7 @@ pub use crate::fail_point::{FailPoint, FailPointGuard};
 pub use crate::history::{End, Event, History, Hold, Late, Outcome, Step, Verdict, monotonic_now};
 pub use crate::lent::LentServer;
 pub use crate::lock_documents::{change_lock, claim, lock_document, locks, transaction_on};
-pub use crate::mongod::MongodSource;
+pub use crate::mongod::find_mongod;
 pub use crate::node::Node;
 pub use crate::options::ServerOptions;
 pub use crate::proxy::{Direction, Fault, Injected, Proxy};

@@ -6,21 +6,16 @@ use mongodb::{ClientSession, Collection, Database};
 use crate::error::must;
 
 /// The default collection of locks.
-#[must_use]
 pub fn locks(database: &Database) -> Collection<Document> {
     database.collection("distributed_locks")
 }
 
 /// The document of a lock, if there is one.
-///
-/// # Panics
-/// When the server does not reply.
 pub async fn lock_document(database: &Database, name: &str) -> Option<Document> {
     must(locks(database).find_one(doc! { "_id": name }).await)
 }
 
 /// A lease of this claim with token 17, which ends so many milliseconds from now.
-#[must_use]
 pub fn claim(name: impl Into<Bson>, lock_id: impl Into<Bson>, lasts: i64) -> Document {
     let now = DateTime::now();
     let end = DateTime::from_millis(now.timestamp_millis() + lasts);
@@ -28,9 +23,6 @@ pub fn claim(name: impl Into<Bson>, lock_id: impl Into<Bson>, lasts: i64) -> Doc
 }
 
 /// Changes the document of a lock, which must exist.
-///
-/// # Panics
-/// When the server does not reply, or has no such document.
 pub async fn change_lock(database: &Database, name: &str, update: Document) {
     let changed = must(
         locks(database)
@@ -42,9 +34,6 @@ pub async fn change_lock(database: &Database, name: &str, update: Document) {
 
 /// An open transaction of another client that has changed the documents of these locks. Until it ends, every other
 /// write to them waits in the server.
-///
-/// # Panics
-/// When the server refuses it, or when a document is missing.
 pub async fn transaction_on(database: &Database, names: &[impl AsRef<str>]) -> ClientSession {
     let mut session = must(database.client().start_session().await);
     must(session.start_transaction().await);

@@ -2,6 +2,8 @@
 
 use std::env;
 use std::fs;
+use std::io;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +14,6 @@ use tokio::time::timeout;
 
 use crate::error::SupportError;
 use crate::options::{PASSWORD, ServerOptions, USER};
-use crate::place::{free_port, random, tail};
 use crate::wait::{AMPLE, eventually};
 use crate::watchdog::{State, Watchdog};
 
@@ -20,6 +21,8 @@ use crate::watchdog::{State, Watchdog};
 const PORT_ATTEMPTS: usize = 10;
 /// The time after which a client that does not end is left to itself.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+/// The number of lines of a server's log that an error shows.
+const LOG_TAIL: usize = 20;
 /// What `mongod` says when its port is taken. Its exit status differs: of two servers that bind the same port at the same time,
 /// the one that listens later ends with an assertion.
 const PORT_IS_TAKEN: &str = "Address already in use";
@@ -36,24 +39,19 @@ pub struct Node {
 impl Node {
     /// Starts a node. If another process takes its port first, another port is tried.
     pub(crate) async fn start(binary: &Path, options: &ServerOptions) -> Result<Self, SupportError> {
-        let mut attempt = 1;
+        let mut attempts = 1..PORT_ATTEMPTS;
         loop {
             let node = Self::spawn(binary, options)?;
             match node.ready(0).await {
-                Ok(()) => return Ok(node),
-                Err(SupportError::Start {
-                    port_is_taken: true, ..
-                }) if attempt < PORT_ATTEMPTS => {
-                    attempt += 1;
-                }
-                Err(error) => return Err(error),
+                Err(_) if node.has_said(PORT_IS_TAKEN, 0) && attempts.next().is_some() => {}
+                ready => return ready.map(|()| node),
             }
         }
     }
 
     fn spawn(binary: &Path, options: &ServerOptions) -> Result<Self, SupportError> {
-        let directory = env::temp_dir().join(format!("mongolock-{:016x}", random()));
-        let port = free_port().map_err(SupportError::io("no free port on 127.0.0.1"))?;
+        let directory = env::temp_dir().join(format!("mongolock-{:016x}", fastrand::u64(..)));
+        let port = free_port().map_err(SupportError::at("no free port on 127.0.0.1"))?;
         let command = options.command(binary, &directory, port);
         let watchdog = Watchdog::start(&directory, options.key(), command)?;
         Ok(Self {
@@ -65,28 +63,25 @@ impl Node {
     }
 
     /// Host and port.
-    #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
     /// The directory of its data and its log, which is removed when the [`Server`](crate::Server) is dropped.
-    #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// A connection string for this node alone, whatever its role in a set.
-    #[must_use]
     pub fn uri(&self) -> String {
-        let options = "directConnection=true&serverSelectionTimeoutMS=5000";
+        let (address, options) = (
+            &self.address,
+            "directConnection=true&serverSelectionTimeoutMS=5000",
+        );
         if self.auth {
-            return format!(
-                "mongodb://{USER}:{PASSWORD}@{}/?authSource=admin&{options}",
-                self.address
-            );
+            return format!("mongodb://{USER}:{PASSWORD}@{address}/?authSource=admin&{options}");
         }
-        format!("mongodb://{}/?{options}", self.address)
+        format!("mongodb://{address}/?{options}")
     }
 
     /// A connection string without a user, for commands that a server with access control accepts from anyone.
@@ -95,15 +90,11 @@ impl Node {
     }
 
     /// A new client for this node alone.
-    ///
-    /// # Errors
-    /// When the driver refuses the connection string.
     pub async fn client(&self) -> Result<Client, SupportError> {
         connect(&self.uri()).await
     }
 
     /// The process id while the process runs. A stopped process runs.
-    #[must_use]
     pub fn pid(&self) -> Option<u32> {
         match self.watchdog.state() {
             State::Running(pid) => Some(pid),
@@ -112,56 +103,38 @@ impl Node {
     }
 
     /// Kills the process (SIGKILL) and waits for its end. Does nothing if it has already ended.
-    ///
-    /// # Errors
-    /// When the system refuses the signal.
     pub async fn kill(&self) -> Result<(), SupportError> {
         if self.pid().is_some() {
             self.signal(Signal::KILL)?;
-            self.watchdog
-                .reaches(|state| matches!(state, State::Exited(_)))
-                .await;
+            let is_over = |state: &State| matches!(state, State::Exited(_));
+            self.watchdog.reaches(is_over).await;
         }
         Ok(())
     }
 
     /// Stops the process (SIGSTOP): its connections stay open and silent.
-    ///
-    /// # Errors
-    /// [`SupportError::NotRunning`] after [`kill`](Self::kill).
     pub fn stop(&self) -> Result<(), SupportError> {
         self.signal(Signal::STOP)
     }
 
     /// Continues the process after [`stop`](Self::stop) (SIGCONT).
-    ///
-    /// # Errors
-    /// [`SupportError::NotRunning`] after [`kill`](Self::kill).
     pub fn resume(&self) -> Result<(), SupportError> {
         self.signal(Signal::CONT)
     }
 
     /// Starts it again with the same data and port, after a [`kill`](Self::kill) if it still runs, and waits until it
     /// accepts connections. A member of a set may need longer to become primary or secondary again.
-    ///
-    /// # Errors
-    /// [`SupportError::Start`] when it does not start.
     pub async fn restart(&self) -> Result<(), SupportError> {
         self.kill().await?;
-        let mut attempt = 1;
+        let mut attempts = 1..PORT_ATTEMPTS;
         loop {
             let log_start = fs::metadata(self.directory.join("log")).map_or(0, |file| file.len());
             self.watchdog.start_again()?;
-            self.watchdog
-                .reaches(|state| matches!(state, State::Running(_)))
-                .await;
+            let is_started = |state: &State| matches!(state, State::Running(_));
+            self.watchdog.reaches(is_started).await;
             match self.ready(log_start).await {
-                Err(SupportError::Start {
-                    port_is_taken: true, ..
-                }) if attempt < PORT_ATTEMPTS => {
-                    attempt += 1;
-                }
-                result => return result,
+                Err(_) if self.has_said(PORT_IS_TAKEN, log_start) && attempts.next().is_some() => {}
+                ready => return ready,
             }
         }
     }
@@ -172,15 +145,10 @@ impl Node {
     }
 
     fn signal(&self, signal: Signal) -> Result<(), SupportError> {
-        let pid = self
-            .pid()
-            .and_then(|pid| i32::try_from(pid).ok())
-            .and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| SupportError::NotRunning {
-            address: self.address.clone(),
-        })?;
-        let sent = kill_process(pid, signal);
-        sent.map_err(|error| SupportError::io(format!("signal to mongod at {}", self.address))(error.into()))
+        let pid = self.pid().and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        let not_running = || SupportError(format!("mongod at {} is not running", self.address));
+        let sent = kill_process(pid.ok_or_else(not_running)?, signal);
+        sent.map_err(SupportError::at(format!("signal to mongod at {}", self.address)))
     }
 
     /// Waits until the process listens or has ended. The log shows when it listens, because a reply on the port could
@@ -188,25 +156,22 @@ impl Node {
     async fn ready(&self, log_start: u64) -> Result<(), SupportError> {
         let probe = || async {
             match self.watchdog.state() {
-                State::Exited(status) => {
-                    let is_taken = self.has_said(PORT_IS_TAKEN, log_start);
-                    Some(Err((format!("it ended with status {status}"), is_taken)))
-                }
-                State::Gone(said) => Some(Err((format!("its watchdog ended: {said}"), false))),
+                State::Exited(status) => Some(Err(format!("it ended with status {status}"))),
+                State::Gone(said) => Some(Err(format!("its watchdog ended: {said}"))),
                 State::Starting | State::Running(_) => self
                     .has_said("Waiting for connections", log_start)
                     .then_some(Ok(())),
             }
         };
-        let answer = eventually(AMPLE, "start", probe).await;
-        let answer = answer.unwrap_or_else(|_| Err((format!("not ready within {AMPLE:?}"), false)));
-        answer.map_err(|(reason, is_taken)| self.start_error(reason, is_taken))?;
+        let answer = eventually(AMPLE, "the first connection", probe).await;
+        let answer = answer.map_err(|late| late.to_string()).flatten();
+        answer.map_err(|reason| self.start_error(&reason))?;
         // A member closes its connections while it takes over the configuration of its set.
         let ping = || async { run_admin(&self.anonymous_uri(), doc! { "ping": 1 }).await.ok() };
         let replied = eventually(AMPLE, "the reply to a ping", ping).await;
         replied
             .map(drop)
-            .map_err(|_| self.start_error("no reply to a ping".to_owned(), false))
+            .map_err(|late| self.start_error(&late.to_string()))
     }
 
     /// Whether its log has this text from this byte on.
@@ -216,24 +181,37 @@ impl Node {
         String::from_utf8_lossy(&log[start..]).contains(text)
     }
 
-    fn start_error(&self, reason: String, port_is_taken: bool) -> SupportError {
-        let log = ["log", "console"]
-            .map(|name| tail(&self.directory.join(name)))
-            .concat();
-        SupportError::Start {
-            address: self.address.clone(),
-            reason,
-            log,
-            port_is_taken,
-        }
+    fn start_error(&self, reason: &str) -> SupportError {
+        let logs = ["log", "console"].map(|name| tail(&self.directory.join(name)));
+        SupportError(format!(
+            "mongod at {} did not start: {reason}. Look at the end of its log:\n{}",
+            self.address,
+            logs.concat()
+        ))
     }
+}
+
+/// The last lines of a file, or nothing if there is none.
+fn tail(file: &Path) -> String {
+    let text = fs::read(file).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<_> = text.lines().collect();
+    let last = &lines[lines.len().saturating_sub(LOG_TAIL)..];
+    last.iter().flat_map(|line| [*line, "\n"]).collect()
+}
+
+/// A free port outside the range that the system uses for outgoing connections. One of those could take the port while
+/// a killed server is down.
+fn free_port() -> io::Result<u16> {
+    let mut ports = (0..100).map(|_| fastrand::u16(12_000..30_000));
+    let free = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    free.ok_or_else(|| io::ErrorKind::AddrInUse.into())
 }
 
 /// A new client, for the calling runtime.
 pub(crate) async fn connect(uri: &str) -> Result<Client, SupportError> {
-    Client::with_uri_str(uri)
-        .await
-        .map_err(SupportError::mongo("connection string"))
+    let client = Client::with_uri_str(uri).await;
+    client.map_err(SupportError::at("connection string"))
 }
 
 /// Ends a client and its connections. The driver (3.9.1) waits for its own tasks without a limit, and one of them may not end:
@@ -248,5 +226,5 @@ pub(crate) async fn run_admin(uri: &str, command: Document) -> Result<Document, 
     let client = connect(uri).await?;
     let answer = client.database("admin").run_command(command).await;
     close(client).await;
-    answer.map_err(SupportError::mongo(name))
+    answer.map_err(SupportError::at(name))
 }

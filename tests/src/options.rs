@@ -1,11 +1,8 @@
 //! The options of a server.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-use crate::mongod::MongodSource;
 
 /// The replica set's name.
 pub(crate) const SET_NAME: &str = "mongolock";
@@ -17,6 +14,16 @@ pub(crate) const PASSWORD: &str = "secret";
 /// The common key of the members of a replica set: any base64 text.
 const KEY: &str = "bW9uZ29sb2NrIHRlc3RzOiBtZW1iZXJzIG9mIG9uZSBzZXQ=";
 
+/// The parameters of every server.
+const PARAMETERS: [&str; 4] = [
+    "diagnosticDataCollectionEnabled=false",
+    "enableTestCommands=1",
+    // In milliseconds. A build of an index locks its collection for a moment, which is longer than the server's default of 5 ms on
+    // a busy machine; the transaction of a test would fail for that alone.
+    "maxTransactionLockRequestTimeoutMillis=5000",
+    "ttlMonitorSleepSecs=1",
+];
+
 /// The options of a server: begin with [`standalone`](Self::standalone), [`single`](Self::single) or
 /// [`three_members`](Self::three_members), end with [`Server::start`](crate::Server::start).
 #[derive(Clone, Debug)]
@@ -26,10 +33,10 @@ pub struct ServerOptions {
     pub(crate) replica_set: bool,
     pub(crate) auth: bool,
     pub(crate) election_timeout: Duration,
-    pub(crate) source: MongodSource,
+    /// Another `mongod` than that of the other servers.
+    pub(crate) binary: Option<PathBuf>,
     /// The size of the oplog, in megabytes.
     oplog: u32,
-    parameters: BTreeMap<String, String>,
     arguments: Vec<OsString>,
 }
 
@@ -49,63 +56,40 @@ impl ServerOptions {
         Self::new(3, true)
     }
 
-    fn new(members: usize, replica_set: bool) -> Self {
-        let parameters = [
-            ("diagnosticDataCollectionEnabled", "false"),
-            ("enableTestCommands", "1"),
-            // In milliseconds. A build of an index locks its collection for a moment, which is longer than the server's
-            // default of 5 ms on a busy machine; the transaction of a test would fail for that alone.
-            ("maxTransactionLockRequestTimeoutMillis", "5000"),
-            ("ttlMonitorSleepSecs", "1"),
-        ];
+    pub(crate) fn new(members: usize, replica_set: bool) -> Self {
         Self {
             members,
             replica_set,
             auth: false,
             election_timeout: Duration::from_secs(2),
-            source: MongodSource::from_env(),
+            binary: None,
             oplog: 64,
-            parameters: parameters
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .into(),
             arguments: Vec::new(),
         }
     }
 
     /// Access control, and one user who may do everything; [`Server::uri`](crate::Server::uri) names that user.
-    pub fn auth(mut self) -> Self {
-        self.auth = true;
-        self
+    pub fn auth(self) -> Self {
+        Self { auth: true, ..self }
     }
 
     /// How long a set waits for a silent primary before it elects another; two seconds if not set.
-    pub fn election_timeout(mut self, timeout: Duration) -> Self {
-        self.election_timeout = timeout;
-        self
+    pub fn election_timeout(self, election_timeout: Duration) -> Self {
+        Self {
+            election_timeout,
+            ..self
+        }
     }
 
     /// The size of the oplog in megabytes, for tests that fill it; 64 if not set. The server removes nothing that came after
     /// its last checkpoint, so it makes one a second.
-    pub fn oplog(mut self, megabytes: u32) -> Self {
-        self.oplog = megabytes;
-        self.argument("--syncdelay").argument("1")
-    }
-
-    /// A server parameter, which replaces a default of this crate of the same name.
-    pub fn parameter(mut self, name: &str, value: &str) -> Self {
-        self.parameters.insert(name.to_owned(), value.to_owned());
-        self
+    pub fn oplog(self, oplog: u32) -> Self {
+        Self { oplog, ..self }.argument("--syncdelay").argument("1")
     }
 
     /// One more argument of `mongod`.
     pub fn argument(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
-        self
-    }
-
-    /// The places in which `mongod` is searched, instead of those of the environment.
-    pub fn source(mut self, source: MongodSource) -> Self {
-        self.source = source;
         self
     }
 
@@ -117,17 +101,12 @@ impl ServerOptions {
     /// The whole command line.
     pub(crate) fn command(&self, binary: &Path, directory: &Path, port: u16) -> Vec<OsString> {
         let mut command: Vec<OsString> = vec![binary.into(), "--port".into(), port.to_string().into()];
-        let paths = [("--dbpath", "data"), ("--logpath", "log"), ("--keyFile", "key")];
-        let paths = if self.key().is_empty() {
-            &paths[..2]
-        } else {
-            &paths[..]
-        };
-        command.extend(
-            paths
-                .iter()
-                .flat_map(|(name, file)| [(*name).into(), directory.join(file).into()]),
-        );
+        let mut path = |name: &str, file| command.extend([name.into(), directory.join(file).into()]);
+        path("--dbpath", "data");
+        path("--logpath", "log");
+        if !self.key().is_empty() {
+            path("--keyFile", "key");
+        }
         // The log is read from where the last start ended, hence --logappend.
         let fixed = "--logappend --bind_ip 127.0.0.1 --nounixsocket --wiredTigerCacheSizeGB 0.25";
         command.extend(fixed.split(' ').map(OsString::from));
@@ -138,8 +117,8 @@ impl ServerOptions {
         if self.auth {
             command.push("--auth".into());
         }
-        for (name, value) in &self.parameters {
-            command.extend(["--setParameter".into(), OsString::from(format!("{name}={value}"))]);
+        for parameter in PARAMETERS {
+            command.extend(["--setParameter", parameter].map(OsString::from));
         }
         command.extend(self.arguments.iter().cloned());
         command

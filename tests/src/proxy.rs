@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::error::SupportError;
+use crate::error::{SupportError, must};
 use crate::purpose::{Meant, Seen};
 use fault::{Armed, Hit};
 pub use fault::{Fault, Injected};
@@ -37,13 +37,13 @@ pub struct Proxy {
     accepting: JoinHandle<()>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared {
     target: String,
     armed: Mutex<Armed>,
     seen: Mutex<HashMap<Seen, u64>>,
     /// The delay of requests, and the delay of replies.
-    delays: Mutex<(Duration, Duration)>,
+    delays: Mutex<[Duration; 2]>,
     frozen: watch::Sender<bool>,
     resets: watch::Sender<()>,
     new_connections: Mutex<NewConnections>,
@@ -62,22 +62,13 @@ enum NewConnections {
 
 impl Proxy {
     /// A proxy on a free port of its own, in front of `target` (host and port).
-    ///
-    /// # Errors
-    /// When there is no free port.
     pub async fn start(target: &str) -> Result<Self, SupportError> {
-        let what = || SupportError::io("cannot listen on 127.0.0.1");
-        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(what())?;
-        let address = listener.local_addr().map_err(what())?.to_string();
+        let listener = TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.map_err(SupportError::at("cannot listen on 127.0.0.1"))?;
+        let address = must(listener.local_addr()).to_string();
         let shared = Arc::new(Shared {
             target: target.to_owned(),
-            armed: Mutex::default(),
-            seen: Mutex::default(),
-            delays: Mutex::default(),
-            frozen: watch::Sender::new(false),
-            resets: watch::Sender::new(()),
-            new_connections: Mutex::default(),
-            kept_out: AtomicU64::new(0),
+            ..Shared::default()
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
         Ok(Self {
@@ -88,23 +79,17 @@ impl Proxy {
     }
 
     /// Host and port.
-    #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
     /// A connection string for the node behind it.
-    #[must_use]
     pub fn uri(&self) -> String {
         format!("mongodb://{}/?directConnection=true", self.address)
     }
 
     /// Applies a fault to the next message of its kind. Several faults for the same kind of message are applied one
     /// after the other, in the order of the calls.
-    #[expect(
-        clippy::must_use_candidate,
-        reason = "many tests only check the effect of the fault"
-    )]
     pub fn inject(&self, fault: Fault) -> Injected {
         lock(&self.shared.armed).add(fault)
     }
@@ -115,7 +100,6 @@ impl Proxy {
     }
 
     /// The number of commands of this name or of this purpose that have arrived, including those that a fault has hit.
-    #[must_use]
     pub fn seen(&self, meant: impl Into<Meant>) -> u64 {
         let meant = meant.into();
         let seen = lock(&self.shared.seen);
@@ -125,11 +109,7 @@ impl Proxy {
 
     /// Delays every message in one direction from now on; zero ends it.
     pub fn set_delay(&self, direction: Direction, delay: Duration) {
-        let mut delays = lock(&self.shared.delays);
-        match direction {
-            Direction::ToServer => delays.0 = delay,
-            Direction::ToClient => delays.1 = delay,
-        }
+        lock(&self.shared.delays)[direction as usize] = delay;
     }
 
     /// Holds back all messages, in both directions. Connections stay open, and new ones seem to succeed.
@@ -149,24 +129,23 @@ impl Proxy {
 
     /// Resets new connections at once from now on; those that exist stay.
     pub fn refuse_connections(&self) {
-        self.shared.set_new_connections(NewConnections::Refused);
+        *lock(&self.shared.new_connections) = NewConnections::Refused;
     }
 
     /// Accepts new connections from now on, but forwards nothing on them, in either direction, until they are reset. Those
     /// that exist stay.
     pub fn swallow_connections(&self) {
-        self.shared.set_new_connections(NewConnections::Swallowed);
+        *lock(&self.shared.new_connections) = NewConnections::Swallowed;
     }
 
     /// The number of connections that were refused or swallowed so far.
-    #[must_use]
     pub fn kept_out(&self) -> u64 {
         self.shared.kept_out.load(Ordering::Relaxed)
     }
 
     /// Relays new connections again. Those that were swallowed before stay silent.
     pub fn accept_connections(&self) {
-        self.shared.set_new_connections(NewConnections::Relayed);
+        *lock(&self.shared.new_connections) = NewConnections::Relayed;
     }
 }
 
@@ -185,15 +164,7 @@ impl Shared {
     }
 
     fn delay(&self, direction: Direction) -> Duration {
-        let delays = lock(&self.delays);
-        match direction {
-            Direction::ToServer => delays.0,
-            Direction::ToClient => delays.1,
-        }
-    }
-
-    fn set_new_connections(&self, new: NewConnections) {
-        *lock(&self.new_connections) = new;
+        lock(&self.delays)[direction as usize]
     }
 
     async fn thawed(&self) {
@@ -218,7 +189,10 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
                 match new {
                     NewConnections::Relayed => connections.spawn(async move { relay(client, &shared).await.ok() }),
                     NewConnections::Refused => connections.spawn(async move { client.set_zero_linger().ok() }),
-                    NewConnections::Swallowed => connections.spawn(async move { swallow(client, &shared).await.ok() }),
+                    NewConnections::Swallowed => {
+                        let resets = shared.resets.subscribe();
+                        connections.spawn(async move { swallow(client, resets).await.ok() })
+                    }
                 };
             }
             Some(_) = connections.join_next() => {}

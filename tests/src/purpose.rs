@@ -21,7 +21,6 @@ pub enum Purpose {
 
 impl Purpose {
     /// The purpose of a command; `None` if it changes no claim, or guards a commit.
-    #[must_use]
     pub fn of(command: &Document) -> Option<Self> {
         let pipeline = match &**command.keys().next()? {
             "findAndModify" => command.get_array("update"),

@@ -36,7 +36,6 @@ impl Commands {
     }
 
     /// The commands that failed so far: the name of each one, and its error.
-    #[must_use]
     pub fn failed(&self) -> Vec<String> {
         locked(&self.failed).clone()
     }
@@ -53,13 +52,11 @@ impl Commands {
     }
 
     /// The commands so far, which stay recorded.
-    #[must_use]
     pub fn all(&self) -> Vec<Document> {
         locked(&self.sent).clone()
     }
 
     /// The number of recorded commands of this name or of this purpose.
-    #[must_use]
     pub fn count(&self, meant: impl Into<Meant>) -> usize {
         let meant = meant.into();
         let sent = locked(&self.sent);
@@ -68,9 +65,6 @@ impl Commands {
     }
 
     /// Waits until a command of this name or of this purpose is recorded.
-    ///
-    /// # Panics
-    /// When that does not happen within [`AMPLE`].
     pub async fn until_sent(&self, meant: impl Into<Meant>) {
         let meant = meant.into();
         let sent = || async { (self.count(meant.clone()) > 0).then_some(()) };
@@ -83,7 +77,6 @@ fn locked<T>(values: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The names of commands: the first key of each document.
-#[must_use]
 pub fn names(commands: &[Document]) -> Vec<&str> {
     let keys = commands.iter().filter_map(|command| command.keys().next());
     keys.map(String::as_str).collect()
@@ -91,9 +84,6 @@ pub fn names(commands: &[Document]) -> Vec<&str> {
 
 /// The test's database through a new client whose commands are recorded. Each parameter (`w=1`) is added to the
 /// connection string.
-///
-/// # Panics
-/// When the driver refuses the connection string.
 pub async fn recorded(db: &TestDb, parameters: &[&str]) -> (Database, Commands) {
     let uri = parameters.iter().fold(db.uri().to_owned(), |uri, parameter| {
         with_parameter(&uri, parameter)
@@ -108,7 +98,6 @@ pub async fn recorded(db: &TestDb, parameters: &[&str]) -> (Database, Commands) 
 }
 
 /// A connection string with one more parameter.
-#[must_use]
 pub fn with_parameter(uri: &str, parameter: &str) -> String {
     let separator = if uri.contains('?') { '&' } else { '?' };
     format!("{uri}{separator}{parameter}")

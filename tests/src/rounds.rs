@@ -1,10 +1,6 @@
 //! How often a test repeats what is random.
 
 /// The number of rounds that `MONGOLOCK_ROUNDS` asks for, or this one, which fits into a full run.
-///
-/// # Panics
-/// When the variable is not a number.
-#[must_use]
 pub fn rounds(otherwise: usize) -> usize {
     let rounds = std::env::var("MONGOLOCK_ROUNDS").ok();
     rounds.map_or(otherwise, |rounds| {

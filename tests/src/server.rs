@@ -1,20 +1,21 @@
 //! A running MongoDB: one server, or a replica set.
 
-mod replica_set;
+use std::time::Duration;
 
-use std::path::Path;
-
+use futures_util::future::{join_all, try_join_all};
 use mongodb::Client;
-use mongodb::bson::doc;
-use tokio::task::JoinSet;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Document, doc};
+use tokio::time::timeout;
 
 use crate::error::SupportError;
+use crate::mongod::find_mongod;
 use crate::node::{Node, connect, run_admin};
 use crate::options::{PASSWORD, SET_NAME, ServerOptions, USER};
 use crate::wait::{AMPLE, eventually};
 
-/// The time in which a former primary cannot become primary again, in seconds.
-const STEP_DOWN_SECONDS: i32 = 5;
+/// The time after which a member counts as hanging and has no role.
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// A MongoDB that belongs to this value: its processes and directories are removed when it is dropped, and also when
 /// this process ends in any other way. Dropping blocks for some milliseconds.
@@ -23,25 +24,27 @@ const STEP_DOWN_SECONDS: i32 = 5;
 #[derive(Debug)]
 pub struct Server {
     nodes: Vec<Node>,
-    replica_set: bool,
-    auth: bool,
+    pub(crate) replica_set: bool,
+    pub(crate) auth: bool,
 }
 
 impl Server {
     /// Starts a server and waits until it accepts writes and all members of a replica set are primary or secondary.
-    ///
-    /// # Errors
-    /// [`SupportError::NoMongod`] without a binary, [`SupportError::Start`] with the log's end when it does not run.
     pub async fn start(options: ServerOptions) -> Result<Self, SupportError> {
-        let binary = options.source.clone().find().await?;
-        let nodes = start_nodes(&binary, &options).await?;
+        let binary = match &options.binary {
+            Some(binary) => binary.clone(),
+            None => find_mongod().await?,
+        };
+        let starting = (0..options.members).map(|_| Node::start(&binary, &options));
         let server = Self {
-            nodes,
+            nodes: try_join_all(starting).await?,
             replica_set: options.replica_set,
             auth: options.auth,
         };
         if server.replica_set {
-            server.initiate(options.election_timeout).await?;
+            let members = vec![doc! {}; options.members];
+            let config = server.config(SET_NAME, &members, options.election_timeout);
+            server.initiate(config).await?;
         }
         if server.auth {
             server.create_user().await?;
@@ -52,76 +55,114 @@ impl Server {
         Ok(server)
     }
 
+    /// The configuration of a set whose members have these fields, besides their addresses.
+    pub(crate) fn config(&self, name: &str, members: &[Document], election_timeout: Duration) -> Document {
+        let members = (0_i32..).zip(&self.nodes).zip(members);
+        let members = members.map(|((id, node), fields)| {
+            let mut member = doc! { "_id": id, "host": node.address() };
+            member.extend(fields.clone());
+            member
+        });
+        let timeout = i64::try_from(election_timeout.as_millis()).unwrap_or(i64::MAX);
+        let settings = doc! { "electionTimeoutMillis": timeout, "heartbeatIntervalMillis": 500_i64 };
+        doc! { "_id": name, "version": 1, "members": members.collect::<Vec<_>>(), "settings": settings }
+    }
+
+    /// Makes a replica set, and waits for its primary.
+    pub(crate) async fn initiate(&self, config: Document) -> Result<(), SupportError> {
+        // Before the first user exists, the server accepts exactly this command from its own machine.
+        run_admin(&self.node().anonymous_uri(), doc! { "replSetInitiate": config }).await?;
+        self.primary().await.map(drop)
+    }
+
+    async fn create_user(&self) -> Result<(), SupportError> {
+        let uri = self.primary().await?.anonymous_uri();
+        let command = doc! { "createUser": USER, "pwd": PASSWORD, "roles": ["root"] };
+        run_admin(&uri, command).await.map(drop)
+    }
+
+    pub(crate) async fn wait_for_members(&self) -> Result<(), SupportError> {
+        let settled = || async {
+            let primary = self.find_primary().await?;
+            let status = run_admin(&primary.uri(), doc! { "replSetGetStatus": 1 }).await;
+            let status = status.ok()?;
+            let members = status.get_array("members").ok()?.iter();
+            let roles = members.filter_map(|member| member.as_document()?.get_i32("state").ok());
+            // 1 is primary, 2 is secondary, 7 is arbiter.
+            let settled = roles.filter(|state| matches!(state, 1 | 2 | 7));
+            (settled.count() == self.nodes.len()).then_some(())
+        };
+        eventually(AMPLE, "all members of the replica set ready", settled).await
+    }
+
     /// A connection string for the whole deployment, with the user of a server that has access control.
-    #[must_use]
     pub fn uri(&self) -> String {
         let hosts = self.nodes.iter().map(Node::address).collect::<Vec<_>>().join(",");
-        let user = if self.auth {
-            format!("{USER}:{PASSWORD}@")
-        } else {
-            String::new()
-        };
-        let mut options = Vec::new();
-        if self.replica_set {
-            options.push(format!("replicaSet={SET_NAME}"));
-        }
+        let set = format!("replicaSet={SET_NAME}");
+        let set = if self.replica_set { &*set } else { "" };
         if self.auth {
-            options.push("authSource=admin".to_owned());
+            return format!("mongodb://{USER}:{PASSWORD}@{hosts}/?authSource=admin&{set}");
         }
-        format!("mongodb://{user}{hosts}/?{}", options.join("&"))
+        format!("mongodb://{hosts}/?{set}")
     }
 
     /// A new client, for the calling runtime: clients must not be shared between runtimes.
-    ///
-    /// # Errors
-    /// When the driver refuses the connection string.
     pub async fn client(&self) -> Result<Client, SupportError> {
         connect(&self.uri()).await
     }
 
     /// All members.
-    #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
     /// The first member: the only one of a standalone server and of a replica set of one member.
-    ///
-    /// # Panics
-    /// Never: a server has at least one member.
-    #[must_use]
     pub fn node(&self) -> &Node {
         &self.nodes[0]
     }
 
     /// The current primary. The call waits for a running election.
-    ///
-    /// # Errors
-    /// [`SupportError::Deadline`] if there is none for a minute.
     pub async fn primary(&self) -> Result<&Node, SupportError> {
         eventually(AMPLE, "a primary of the replica set", || self.find_primary()).await
     }
 
+    /// The primary. For a while two members may report that role: the one with the later election counts.
+    async fn find_primary(&self) -> Option<&Node> {
+        let of_role = self.members_that_are("isWritablePrimary").await.into_iter();
+        let election = |hello: &Document| {
+            hello
+                .get_object_id("electionId")
+                .as_ref()
+                .map(ObjectId::bytes)
+                .ok()
+        };
+        let last = of_role.max_by_key(|(_, hello)| election(hello));
+        last.map(|(node, _)| node)
+    }
+
     /// The members that are secondaries now.
     pub async fn secondaries(&self) -> Vec<&Node> {
-        let answers = self.roles().await;
-        let secondaries = answers
-            .into_iter()
-            .filter(|(_, hello)| hello.get_bool("secondary").unwrap_or_default());
-        secondaries.map(|(node, _)| node).collect()
+        let of_role = self.members_that_are("secondary").await.into_iter();
+        of_role.map(|(node, _)| node).collect()
+    }
+
+    /// The members whose reply to `hello` has this field, with the reply.
+    async fn members_that_are(&self, role: &str) -> Vec<(&Node, Document)> {
+        let running = self.nodes.iter().filter(|node| node.pid().is_some());
+        let replies = running.map(|node| async move {
+            let uri = node.anonymous_uri();
+            let hello = timeout(ANSWER_LIMIT, run_admin(&uri, doc! { "hello": 1 }));
+            let hello = hello.await.ok()?.ok()?;
+            hello.get_bool(role).unwrap_or_default().then_some((node, hello))
+        });
+        join_all(replies).await.into_iter().flatten().collect()
     }
 
     /// Steps the primary down and waits for the next one: another member, or the same one in a set of one member.
-    ///
-    /// # Errors
-    /// When the server refuses, or no primary follows.
     pub async fn step_down(&self) -> Result<&Node, SupportError> {
         let primary = self.primary().await?;
-        let seconds = if self.nodes.len() == 1 {
-            1
-        } else {
-            STEP_DOWN_SECONDS
-        };
+        // The time in which the former primary cannot become primary again.
+        let seconds = if self.nodes.len() == 1 { 1 } else { 5 };
         let command = doc! { "replSetStepDown": seconds, "secondaryCatchUpPeriodSecs": 0, "force": true };
         run_admin(&primary.uri(), command).await?;
         self.primary().await
@@ -133,21 +174,4 @@ impl Drop for Server {
         // All nodes begin to end at the same time; their own drops then wait.
         self.nodes.iter().for_each(Node::dismiss);
     }
-}
-
-async fn start_nodes(binary: &Path, options: &ServerOptions) -> Result<Vec<Node>, SupportError> {
-    let mut starting = JoinSet::new();
-    for _ in 0..options.members {
-        let (binary, options) = (binary.to_owned(), options.clone());
-        starting.spawn(async move { Node::start(&binary, &options).await });
-    }
-    let mut nodes = Vec::new();
-    while let Some(started) = starting.join_next().await {
-        nodes.push(
-            started
-                .map_err(std::io::Error::other)
-                .map_err(SupportError::io("start of mongod"))??,
-        );
-    }
-    Ok(nodes)
 }

@@ -17,12 +17,9 @@ const BEFORE_5_0: &str = "MONGOLOCK_TESTS_BEFORE_5_0";
 ///
 /// What the API does not have needs a client of its own: see
 /// [`TestDb::without_stable_api`](crate::TestDb::without_stable_api) and [`Server::client`](crate::Server::client).
-///
-/// # Errors
-/// When the driver refuses the connection string.
 pub async fn stable_options(uri: impl AsRef<str>) -> Result<ClientOptions, SupportError> {
     let parsed = ClientOptions::parse(uri.as_ref()).await;
-    let mut options = parsed.map_err(SupportError::mongo("connection string"))?;
+    let mut options = parsed.map_err(SupportError::at("connection string"))?;
     let api = ServerApi::builder()
         .version(ServerApiVersion::V1)
         .strict(true)
@@ -37,10 +34,7 @@ pub async fn stable_options(uri: impl AsRef<str>) -> Result<ClientOptions, Suppo
 }
 
 /// A client with the [`stable_options`].
-///
-/// # Errors
-/// When the driver refuses the connection string.
 pub async fn stable_client(uri: impl AsRef<str>) -> Result<Client, SupportError> {
     let options = stable_options(uri).await?;
-    Client::with_options(options).map_err(SupportError::mongo("connection string"))
+    Client::with_options(options).map_err(SupportError::at("connection string"))
 }

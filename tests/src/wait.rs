@@ -20,9 +20,6 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Calls `probe` every 10 ms until it returns a value. A probe that is still running when `limit` ends is dropped.
 ///
 /// This is the only function of this crate that polls and sleeps: everything else waits for events.
-///
-/// # Errors
-/// [`SupportError::Deadline`] with `what` when `probe` returned no value within `limit`.
 pub async fn eventually<T, F>(
     limit: Duration,
     what: &str,
@@ -40,8 +37,6 @@ where
             sleep(PAUSE).await;
         }
     };
-    timeout(limit, polling).await.map_err(|_| SupportError::Deadline {
-        what: what.to_owned(),
-        limit,
-    })
+    let late = |_| SupportError(format!("{what}: this did not happen within {limit:?}"));
+    timeout(limit, polling).await.map_err(late)
 }

@@ -52,7 +52,7 @@ impl Watchdog {
             // Ctrl-C goes to the whole group of the test process; the watchdog must outlive that.
             .process_group(0)
             .spawn()
-            .map_err(SupportError::io("cannot run sh, which supervises mongod"))?;
+            .map_err(SupportError::at("cannot run sh, which supervises mongod"))?;
         let (sender, state) = watch::channel(State::Starting);
         let commands = Mutex::new(child.stdin.take());
         if let Some(output) = child.stdout.take() {
@@ -85,7 +85,7 @@ impl Watchdog {
             .as_mut()
             .ok_or_else(|| std::io::Error::other("the watchdog was dismissed"));
         pipe.and_then(|pipe| pipe.write_all(b"start\n"))
-            .map_err(SupportError::io("restart of mongod"))
+            .map_err(SupportError::at("restart of mongod"))
     }
 
     /// Makes the watchdog begin to clean up; dropping waits for the end.

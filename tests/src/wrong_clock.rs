@@ -9,14 +9,10 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 
 use crate::wait::{AMPLE, eventually};
-use crate::{MongodSource, Server, ServerOptions, must};
+use crate::{Server, ServerOptions, find_mongod, must};
 
 /// Compiles a library that shifts the wall clock of a process by the seconds of `MONGOLOCK_CLOCK_SHIFT`, and leaves its
 /// monotonic clock alone, if `LD_PRELOAD` names it.
-///
-/// # Panics
-///
-/// Without a C compiler.
 pub async fn wrong_clock(directory: &Path) -> PathBuf {
     let library = directory.join("wrong_clock.so");
     let mut compiler = Command::new("cc");
@@ -34,28 +30,20 @@ pub async fn wrong_clock(directory: &Path) -> PathBuf {
 }
 
 /// Starts a replica set of three members, of which one has a clock that is ahead by this time, in full seconds.
-///
-/// # Panics
-///
-/// Without a C compiler, or if the servers do not start.
 pub async fn three_members_with_one_clock_ahead(directory: &Path, ahead: Duration) -> Server {
     first_clock_ahead(ServerOptions::three_members(), directory, ahead).await
 }
 
 /// Starts a replica set of one member whose clock is ahead by this time, in full seconds. It is right after a
 /// [restart](crate::Node::restart).
-///
-/// # Panics
-///
-/// Without a C compiler, or if the server does not start.
 pub async fn one_member_with_its_clock_ahead(directory: &Path, ahead: Duration) -> Server {
     first_clock_ahead(ServerOptions::single(), directory, ahead).await
 }
 
 /// Starts a replica set of which the process that starts first has a clock that is ahead.
-async fn first_clock_ahead(options: ServerOptions, directory: &Path, ahead: Duration) -> Server {
+async fn first_clock_ahead(mut options: ServerOptions, directory: &Path, ahead: Duration) -> Server {
     let shim = wrong_clock(directory).await;
-    let mongod = must(MongodSource::from_env().find().await);
+    let mongod = must(find_mongod().await);
     // Only one process can create the directory.
     let script = format!(
         "#!/bin/sh\nif [ \"$1\" != --version ] && mkdir '{first}' 2>/dev/null; then\n  export LD_PRELOAD='{shim}' \
@@ -71,9 +59,6 @@ async fn first_clock_ahead(options: ServerOptions, directory: &Path, ahead: Dura
     // A child that another test starts at this moment may have the file open for writing until it runs its program.
     let runs = || async { Command::new(&wrapper).arg("--version").output().ok() };
     must(eventually(AMPLE, "the program with the wrong clock", runs).await);
-    let source = MongodSource {
-        explicit: Some(wrapper),
-        ..MongodSource::from_env()
-    };
-    must(Server::start(options.source(source)).await)
+    options.binary = Some(wrapper);
+    must(Server::start(options).await)
 }

@@ -1,7 +1,6 @@
 //! The imports between the modules of a crate form no cycle, and the layers of the runtime import only from the top down. The
 //! sources of the two crates are parsed for that. Rooms, files and functions keep the bounds of their sizes. The core
-//! reads no clock. The links in the guide and in the alerts lead to pages and items that exist. The workflows
-//! can be read.
+//! reads no clock. The links in the guide and in the alerts lead to pages and items that exist.
 
 #[path = "structure/alerts.rs"]
 mod alerts;
@@ -13,16 +12,14 @@ mod graph;
 mod links;
 #[path = "structure/module_tree.rs"]
 mod module_tree;
-#[path = "structure/names.rs"]
-mod names;
 #[path = "structure/packages.rs"]
 mod packages;
 #[path = "structure/purity.rs"]
 mod purity;
+#[path = "structure/rules.rs"]
+mod rules;
 #[path = "structure/sizes.rs"]
 mod sizes;
-#[path = "structure/workflows.rs"]
-mod workflows;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! The messages of the compiler about the attribute: one file for each family of mistakes, because the compiler reports all
 //! mistakes of a file in one run. A file of its own have those that hide others: half-typed functions, and lints, which the
 //! compiler checks only in a file without other errors. `everything_at_once` has the mistakes of all stages of the attribute on
-//! one function, and a message for each. The suite `attribute_forms` and the packages in `editions` have the uses that must
-//! compile.
+//! one function, and a message for each. The suite `attribute_forms`, which the packages in `editions` compile as well,
+//! has the uses that must compile.
 //!
 //! The files are compiled with the crates that cargo has built for this suite, so that nothing is built for them.
 //!

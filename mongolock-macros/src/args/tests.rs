@@ -1,48 +1,60 @@
-mod mistakes;
-
 use quote::{ToTokens, quote};
 
 use super::*;
 use crate::key::DurationKey;
+use crate::samples::{group, rows, tokens};
 
-fn parse(tokens: TokenStream) -> (Args, String) {
+fn parse(code: &str) -> (Args, String) {
+    read(tokens(code))
+}
+
+fn read(tokens: TokenStream) -> (Args, String) {
     let mut errors = Errors::default();
     let args = Args::parse(tokens, &mut errors);
     (args, errors.into_tokens().to_string())
 }
 
-fn accepted(tokens: TokenStream) -> Args {
-    let (args, errors) = parse(tokens);
-    assert_eq!(errors, "");
+fn accepted(code: &str) -> Args {
+    let (args, errors) = parse(code);
+    assert_eq!(errors, "", "{code}");
     args
 }
 
 /// The messages, one for each `compile_error!`.
-fn refused(tokens: TokenStream) -> Vec<String> {
-    let (_, errors) = parse(tokens);
-    let errors: TokenStream = errors.parse().unwrap();
-    let file: syn::File = syn::parse2(errors).unwrap();
-    file.items
-        .into_iter()
-        .map(|item| match item {
-            syn::Item::Macro(call) => call.mac.parse_body::<LitStr>().unwrap().value(),
-            other => panic!("{}", other.to_token_stream()),
-        })
-        .collect()
+fn refused(code: &str) -> Vec<String> {
+    let file: syn::File = syn::parse_str(&parse(code).1).unwrap();
+    let messages = file.items.into_iter().map(|item| match item {
+        syn::Item::Macro(call) => call.mac.parse_body::<LitStr>().unwrap().value(),
+        other => panic!("{}", other.to_token_stream()),
+    });
+    messages.collect()
 }
 
-fn one(tokens: TokenStream) -> String {
-    let mut messages = refused(tokens);
-    assert_eq!(messages.len(), 1, "{messages:?}");
+#[track_caller]
+fn one(code: &str) -> String {
+    let mut messages = refused(code);
+    assert_eq!(messages.len(), 1, "{code}: {messages:?}");
     messages.remove(0)
+}
+
+/// Each argument is refused with the message of its row.
+#[track_caller]
+fn assert_refused(table: &str) {
+    for (code, message) in rows(table) {
+        assert_eq!(one(code), message, "{code}");
+    }
+}
+
+fn code(value: impl ToTokens) -> String {
+    value.to_token_stream().to_string().replace(' ', "")
 }
 
 #[test]
 fn reads_every_argument() {
-    let args = accepted(quote! {
-        name = "a", expiry = r"1s", acquire_timeout = "none", min_hold = r#"3s"#,
-        max_hold = "4s", on_busy = "skip", on_lost = "continue", provider = f::<A, B>(x, y).z, crate = ::b::c,
-    });
+    let args = accepted(
+        r##"name = "a", expiry = r"1s", acquire_timeout = "none", min_hold = r#"3s"#, max_hold = "4s", on_busy = "skip",
+            on_lost = "continue", provider = f::<A, B>(x, y).z, crate = ::b::c,"##,
+    );
     let texts = [
         (Key::Name, "a"),
         (Key::Duration(DurationKey::Expiry), "1s"),
@@ -55,234 +67,188 @@ fn reads_every_argument() {
     for (key, value) in texts {
         assert_eq!(args.literal(key).unwrap().1.value(), value);
     }
-    assert_eq!(
-        args.provider.unwrap().to_token_stream().to_string(),
-        quote!(f::<A, B>(x, y).z).to_string()
-    );
-    assert_eq!(
-        args.crate_path.unwrap().to_token_stream().to_string(),
-        quote!(::b::c).to_string()
-    );
+    assert_eq!(code(args.provider), "f::<A,B>(x,y).z");
+    assert_eq!(code(args.crate_path), "::b::c");
+    assert!(!accepted("").mentions(Key::Name));
+    let of_macro = group(r#""x:<id>""#);
+    let (args, _) = read(quote!(name = #of_macro, expiry = "1s"));
+    assert_eq!(args.literal(Key::Name).unwrap().1.value(), "x:<id>");
 }
 
 #[test]
 fn every_key_has_its_own_example() {
     for key in Key::ALL {
         assert_eq!(Key::find(key.as_str()), Some(key));
-        accepted(key.example().parse().unwrap());
+        assert_eq!(Key::nearest(key.as_str()), Some(key));
+        accepted(key.example());
     }
 }
 
+/// The suite `ui` has the words of other libraries.
 #[test]
-fn an_empty_argument_list_is_read() {
-    assert!(!accepted(quote!()).mentions(Key::Name));
-}
-
-#[test]
-fn refuses_unknown_keys() {
-    assert_eq!(
-        one(quote!(nam = "x")),
-        "unknown argument `nam`: did you mean `name`?"
+fn a_misspelt_key_is_meant() {
+    assert_refused(
+        r#"
+        nam = "x" => unknown argument `nam`: did you mean `name`?
+        acquireTimeout = 1 => unknown argument `acquireTimeout`: did you mean `acquire_timeout`?
+        nam = "x", name = "y" => unknown argument `nam`: did you mean `name`?
+        hourly = true => unknown argument `hourly`: it is called `once_per` here: write `once_per = "1h"`
+        "#,
     );
-    assert_eq!(
-        one(quote!(acquireTimeout = "x")),
-        "unknown argument `acquireTimeout`: did you mean `acquire_timeout`?"
-    );
-    assert!(
-        one(quote!(colour = "30s")).starts_with("unknown argument `colour`: expected `name`, `expiry`, ")
-    );
-    assert!(one(quote!(colour = "30s")).ends_with("`provider` or `crate`"));
-    assert!(parse(quote!(nam = "x")).0.mentions(Key::Name));
-}
-
-#[test]
-fn the_words_of_other_libraries_are_known() {
-    assert_eq!(
-        one(quote!(ttl = "30s")),
-        r#"unknown argument `ttl`: it is called `expiry` here: write `expiry = "30s"`"#
-    );
-    for (word, key) in [
-        (quote!(lease), "expiry"),
-        (quote!(lock_at_most_for), "expiry"),
-        (quote!(lockAtLeastFor), "min_hold"),
-        (quote!(timeout), "acquire_timeout"),
-        (quote!(wait), "acquire_timeout"),
-        (quote!(key), "name"),
-        (quote!(limit), "permits"),
-        (quote!(max_concurrent), "permits"),
-        (quote!(daily), "once_per"),
-    ] {
-        let message = one(quote!(#word = "30s"));
-        assert!(
-            message.contains(&format!("it is called `{key}` here")),
-            "{message}"
-        );
+    let unknown = one(r#"colour = "30s""#);
+    let is_listed = unknown.contains("`colour`: expected `name`, `expiry`, ")
+        && unknown.ends_with("`provider` or `crate`");
+    assert!(is_listed, "{unknown}");
+    assert!(one("skip = false").starts_with("unknown argument `skip`"));
+    for presumed in ["nam = \"x\"", "key = \"x\""] {
+        assert!(parse(presumed).0.mentions(Key::Name), "{presumed}");
     }
-    assert!(parse(quote!(key = "x")).0.mentions(Key::Name));
-    assert!(one(quote!(daily)).ends_with(r#"write `once_per = "1d"`"#));
-    assert!(one(quote!(hourly = true)).ends_with(r#"write `once_per = "1h"`"#));
-    assert_eq!(
-        one(quote!(skip = true)),
-        r#"`skip` is a value and not an argument: write `on_busy = "skip"`"#
-    );
-    assert!(one(quote!(skip = false)).starts_with("unknown argument `skip`"));
-}
-
-#[test]
-fn refuses_attributes_of_arguments() {
-    let (args, errors) = parse(quote!(
-        #[cfg(x)]
-        name = "x",
-        #[a]
-        #[b]
-        expiry = "1s"
-    ));
-    assert!(args.literal(Key::Name).is_some(), "{errors:?}");
-    assert_eq!(errors.matches("compile_error").count(), 3, "{errors}");
 }
 
 #[test]
 fn a_path_is_the_function_of_on_busy() {
     for path in [
-        quote!(busy),
-        quote!(Self::busy),
-        quote!(crate::answers::busy),
-        quote!(busy::<String>),
-        quote!(Self::busy::<_, 5>),
-        quote!(<T as Answers<A, B>>::busy),
+        "busy",
+        "Self::busy",
+        "crate::answers::busy",
+        "busy::<String>",
+        "Self::busy::<_,5>",
+        "<T as Answers<A,B>>::busy",
     ] {
-        let (args, errors) = parse(quote!(name = "x", on_busy = #path, expiry = "1s"));
-        assert!(errors.is_empty(), "{errors:?}");
+        let args = accepted(&format!(r#"name = "x", on_busy = {path}, expiry = "1s""#));
         assert!(args.literal(Key::OnBusy).is_none());
-        let read = args.on_busy.unwrap().to_token_stream();
-        assert_eq!(
-            read.to_string().replace(' ', ""),
-            path.to_string().replace(' ', "")
-        );
-        let group = proc_macro2::Group::new(proc_macro2::Delimiter::None, path);
-        assert!(
-            accepted(quote!(on_busy = #group, expiry = "1s"))
-                .on_busy
-                .is_some()
-        );
+        assert_eq!(code(args.on_busy), path.replace(' ', ""));
+        let of_macro = group(path);
+        assert!(read(quote!(on_busy = #of_macro)).0.on_busy.is_some());
     }
-}
-
-#[test]
-fn refuses_functions_of_on_busy_that_are_no_paths() {
-    for (value, write) in [
-        (quote!(busy(id, other)), "busy"),
-        (quote!(&Self::busy), "Self::busy"),
-        (quote!(self.busy), "Self::busy"),
-        (quote!(busy<A, B>), "busy::<A, B>"),
-    ] {
-        assert_eq!(
-            one(quote!(name = "x", on_busy = #value, expiry = "1s")),
-            format!("`on_busy` takes the path of a function: write `on_busy = {write}`")
-        );
-    }
-    for closure in [
-        quote!(|id, busy| Ok(*id)),
-        quote!(move |_, busy: &Busy| -> R { Ok(()) }),
-        quote!(|| ()),
-    ] {
-        let message = one(quote!(on_busy = #closure, name = "x"));
+    assert_refused(
+        "
+        on_busy = busy(id, other) => `on_busy` takes the path of a function: write `on_busy = busy`
+        on_busy = &Self::busy => `on_busy` takes the path of a function: write `on_busy = Self::busy`
+        on_busy = self.busy, expiry = \"1s\" => `on_busy` takes the path of a function: write `on_busy = Self::busy`
+        ",
+    );
+    for closure in ["move |_, busy: &Busy| -> R { Ok(()) }", "|| ()"] {
+        let message = one(&format!(r#"on_busy = {closure}, name = "x""#));
         assert!(
             message.starts_with("`on_busy` takes the path of a function and not a closure"),
             "{message}"
         );
     }
-    assert!(one(quote!(on_busy = 3)).ends_with("or `on_busy = my_function`"));
-}
-
-#[test]
-fn constants_cannot_be_read() {
-    assert_eq!(
-        one(quote!(permits = limits::MAX)),
-        "`permits` must be a number, because an attribute cannot read the constant `limits::MAX`: write `permits = 5`, or \
-         acquire a permit of `provider.semaphore(name, limits::MAX)` in the function"
-    );
-    assert_eq!(
-        one(quote!(permits = "7")),
-        "`permits` must be a number: write `permits = 7`"
-    );
-    assert_eq!(
-        one(quote!(permits = 7u32)),
-        "`permits` must be a number: write `permits = 7`"
-    );
-    assert_eq!(
-        one(quote!(permits = max(3, 4))),
-        "`permits` must be a number: write `permits = 5`"
-    );
-    assert_eq!(
-        one(quote!(expiry = EXPIRY)),
-        "`expiry` must be a string literal, because an attribute cannot read the constant `EXPIRY`: write `expiry = \"30s\"`"
-    );
 }
 
 #[test]
 fn reads_names_that_are_declared_elsewhere() {
     for value in [
-        quote!(Lock::Nightly),
-        quote!(NIGHTLY),
-        quote!(Lock::Report {
-            tenant,
-            id: order.id()?
-        }),
-        quote!(locks::Lock::<'_>::Invoice(number)),
-        quote!(Self::LOCK),
+        "Lock::Nightly",
+        "NIGHTLY",
+        "Lock::Report { tenant, id: order.id()? }",
+        "locks::Lock::<'_>::Invoice(number)",
+        "Self::LOCK",
     ] {
-        let name = accepted(quote!(name = #value, expiry = "1s")).name;
-        assert_eq!(name.to_token_stream().to_string(), value.to_string());
-        let group = proc_macro2::Group::new(proc_macro2::Delimiter::None, value);
-        assert!(accepted(quote!(name = #group)).name.is_some());
+        let name = accepted(&format!(r#"name = {value}, expiry = "1s""#)).name;
+        assert_eq!(code(name), value.replace(' ', ""));
+        let of_macro = group(value);
+        assert!(read(quote!(name = #of_macro)).0.name.is_some());
     }
-    let (args, errors) = parse(quote!(name = Lock::A expiry = "1s"));
-    assert!(args.name.is_some() && errors.contains("expected `,`"));
 }
 
 #[test]
-fn arguments_after_a_missing_comma_are_read() {
-    let (args, errors) = parse(quote!(name = "a" expiry = "1s" provider = p crate = c on_busy = "skip"));
+fn what_follows_a_mistake_is_read() {
+    let (args, errors) = parse(r#"name = Lock::A expiry = "1s" provider = p crate = c on_busy = "skip""#);
     assert_eq!(errors.matches("expected `,` between two arguments").count(), 4);
+    let expiry = Key::Duration(DurationKey::Expiry);
+    for key in [Key::Name, expiry, Key::Provider, Key::Crate, Key::OnBusy] {
+        assert!(args.mentions(key));
+    }
+    let (args, errors) = parse(r#"#[cfg(x)] name = "x", #[a] #[b] expiry = "1s""#);
+    assert!(args.literal(Key::Name).is_some(), "{errors:?}");
+    assert_eq!(errors.matches("compile_error").count(), 3, "{errors}");
+    let all = r#"nam = "x", expiry = 3, expiry = "3s", skip, ttl = "x", crate = 5"#;
+    assert_eq!(refused(all).len(), 6);
+}
+
+#[test]
+fn refuses_values_without_a_key() {
+    for value in [
+        r#""report" expiry = "1s""#,
+        "Lock::Report { tenant, id: order.id() }",
+        "NIGHTLY",
+        r#"["a", Lock::A]"#,
+    ] {
+        let (args, errors) = parse(&format!(r#"{value}, expiry = "1s""#));
+        let message = "this value has no argument name: write `name = ";
+        assert!(errors.contains(message) && args.mentions(Key::Name), "{errors}");
+    }
+    for other in ["Skip", "Expiry", r#"EXPIRY("3s")"#, "f(x)", "[]"] {
+        assert!(!one(other).contains("this value has no argument name"), "{other}");
+    }
+    for other in ["30", r#", name = "x""#] {
+        assert!(
+            one(other).starts_with("expected an argument such as `name = "),
+            "{other}"
+        );
+    }
+}
+
+/// The suite `ui` has the usual ones.
+#[test]
+fn refuses_values_that_are_written_in_another_way() {
+    assert_refused(
+        r#"
+        provider = a, provider = a + b, name = "x" => `provider` is given twice: keep one `provider`
+        (Lock::B(number)) => this value has no argument name: write `name = Lock::B(number)`
+        continue => `continue` is a value and not an argument: write `on_lost = "continue"`
+        name => `name` needs a value: write `name = "report:<id>"`
+        name = => `name` needs a value: write `name = "report:<id>"`
+        name = , => `name` needs a value: write `name = "report:<id>"`
+        name: Lock::Invoice(number) => `name` takes its value after `=`: write `name = Lock::Invoice(number)`
+        name("x", "y") => `name` takes its value after `=`: write `name = ["x", "y"]`
+        expiry: 3 => `expiry` takes its value after `=`: write `expiry = "3s"`
+        expiry(Duration::from_secs(3)) => `expiry` takes its value after `=`: write `expiry = "3s"`
+        on_busy(skip) => `on_busy` takes its value after `=`: write `on_busy = "skip"`
+        permits(5) => `permits` takes its value after `=`: write `permits = 5`
+        once() => `once` takes its value after `=`: write `once = true`
+        provider: self.locks => `provider` takes its value after `=`: write `provider = self.locks`
+        name = (["a", "b"]) => `name` takes its value without parentheses: write `name = ["a", "b"]`
+        name = ("a", Lock::A), expiry = "1s" => `name` takes its value without parentheses: write `name = ["a", Lock::A]`
+        name = ("a") => `name` takes its value without parentheses: write `name = "a"`
+        name = () => `name` takes its value without parentheses: write `name = "report:<id>"`
+        expiry = (30) => `expiry` takes its value without parentheses: write `expiry = "30s"`
+        expiry = (a b) => `expiry` takes its value without parentheses: write `expiry = a b`
+        on_busy = (in_progress) => `on_busy` takes its value without parentheses: write `on_busy = in_progress`
+        crate = (a::b) => `crate` takes its value without parentheses: write `crate = a::b`
+        "#,
+    );
+    accepted("provider = (a)");
+}
+
+#[test]
+fn refuses_values_of_the_wrong_kind() {
+    assert_refused(
+        r#"
+        expiry = 500ms => `expiry` must be a string literal: write `expiry = "500ms"`
+        expiry = 1.5 => `expiry` must be a string literal: write `expiry = "30s"`
+        on_busy = fail => `on_busy` must be a string literal: write `on_busy = "fail"`
+        permits = 7u32 => `permits` must be a number: write `permits = 7`
+        permits = max(3, 4) => `permits` must be a number: write `permits = 5`
+        name = "a"x => `name` must be a plain string literal: remove the suffix `x`
+        crate = a<B> => `crate` must be a path: write `crate = my_crate::mongolock`
+        "#,
+    );
+    let name = one("name = 3");
+    let others = r#"&Lock::A | self.lock | Lock::A.name() | concat!("a", "b") | "a" + "b" | 'a' | format!("{}", x + 1) | c"a""#;
+    for value in others.split(" | ") {
+        assert_eq!(one(&format!("name = {value}")), name);
+    }
+    let constant = one("expiry = EXPIRY");
     assert!(
-        [
-            Key::Name,
-            Key::Duration(DurationKey::Expiry),
-            Key::Provider,
-            Key::Crate,
-            Key::OnBusy
-        ]
-        .into_iter()
-        .all(|key| args.mentions(key))
+        constant.contains("because an attribute cannot read the constant `EXPIRY`"),
+        "{constant}"
     );
-}
-
-#[test]
-fn reports_all_mistakes_at_once() {
-    assert_eq!(
-        refused(quote!(
-            nam = "x",
-            expiry = 3,
-            expiry = "3s",
-            skip,
-            ttl = "x",
-            crate = 5
-        ))
-        .len(),
-        6
-    );
-}
-
-#[test]
-fn reads_literals_that_macro_rules_passes_on() {
-    let literal = proc_macro2::Group::new(proc_macro2::Delimiter::None, quote!("x:<id>"));
-    assert_eq!(
-        accepted(quote!(name = #literal, expiry = "1s"))
-            .literal(Key::Name)
-            .unwrap()
-            .1
-            .value(),
-        "x:<id>"
-    );
+    for (code, begin) in
+        rows("provider = => `provider` needs a value\nprovider = = => `provider` must be an expression")
+    {
+        assert!(one(code).starts_with(begin), "{code}");
+    }
 }

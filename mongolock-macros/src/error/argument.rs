@@ -214,16 +214,3 @@ pub(crate) fn unknown_value(key: Key, written: &str, known: &[&str]) -> String {
 pub(crate) fn missing_name(example: &str) -> String {
     format!("`name` is missing: write `#[distributed_lock(name = \"{example}\")]`")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_read_like_sentences() {
-        assert_eq!(list(["a"], "or"), "`a`");
-        assert_eq!(list(["a", "b"], "or"), "`a` or `b`");
-        assert_eq!(list(["a", "b", "c"], "and"), "`a`, `b` and `c`");
-        assert_eq!(list([], "or"), "");
-    }
-}

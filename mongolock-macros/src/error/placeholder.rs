@@ -80,35 +80,3 @@ pub(crate) fn consumes(written: &str, method: &str) -> String {
          name a field, or a method that takes `&self`"
     )
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_message_about_an_unknown_placeholder_lists_the_known_names() {
-        let nameable = |receiver, arguments: &[&str]| Nameable {
-            function: "f",
-            receiver,
-            arguments: arguments.iter().map(|name| (*name).to_owned()).collect(),
-        };
-        let unknown = |nameable: Nameable<'_>| nameable.unknown("<idd.x>", "idd");
-        assert_eq!(
-            unknown(nameable(false, &["id"])),
-            "`f` has no argument `idd`: did you mean `<id.x>`?"
-        );
-        assert_eq!(
-            unknown(nameable(false, &["a", "b"])),
-            "`f` has no argument `idd`: it takes `a`, `b`"
-        );
-        assert_eq!(
-            unknown(nameable(true, &["a"])),
-            "`f` has no argument `idd`: it takes `self`, `a`; for a field of `self` write `<self.idd.x>`"
-        );
-        assert_eq!(
-            unknown(nameable(false, &[])),
-            "`f` has no argument that a placeholder can name: add the argument `idd`, remove `<idd.x>`, or put \
-             `#[distributed_lock]` above the attribute that took the arguments away"
-        );
-    }
-}

@@ -76,23 +76,6 @@ pub(crate) fn escaped(character: char, separator: Option<char>) -> String {
 mod tests {
     use super::*;
 
-    /// The suite `attribute_forms` compares it with `mongolock::escape` for random values.
-    #[test]
-    fn characters_are_escaped_as_the_runtime_does() {
-        for (character, separator, expected) in [
-            (':', ':', "%3A"),
-            ('%', ':', "%25"),
-            ('-', '-', "%2D"),
-            ('ä', 'ä', "%C3%A4"),
-            ('😀', '😀', "%F0%9F%98%80"),
-        ] {
-            assert_eq!(escaped(character, Some(separator)), expected);
-            assert_eq!(escaped('a', Some(separator)), "a");
-            assert_eq!(escaped('é', Some(separator)), "é");
-            assert_eq!(escaped(character, None), character.to_string());
-        }
-    }
-
     #[test]
     fn the_bounds_of_integers_are_known() {
         for (word, inside, outside) in [

@@ -1,13 +1,12 @@
-use proc_macro2::TokenStream;
-use quote::quote;
-
 use super::*;
 use crate::bind::Part;
+use crate::samples::{rows, tokens};
 
-fn validate(args: TokenStream, item: TokenStream) -> (Lock, String) {
+/// The result for these arguments on a function, and the messages.
+fn on(item: &str, args: &str) -> (Lock, String) {
     let mut errors = Errors::default();
-    let args = Args::parse(args, &mut errors);
-    let function = Function::parse(item, &mut errors).ok();
+    let args = Args::parse(tokens(args), &mut errors);
+    let function = Function::parse(tokens(item), &mut errors).ok();
     if let Some(function) = &function {
         crate::shape::of(function, &mut errors);
     }
@@ -15,312 +14,161 @@ fn validate(args: TokenStream, item: TokenStream) -> (Lock, String) {
     (lock, errors.into_tokens().to_string().replace("\\\"", "\""))
 }
 
-fn item() -> TokenStream {
-    quote!(
-        async fn job(&self, id: u8, r#type: u8, __arg1: u8) -> Result<(), E> {}
-    )
-}
+const JOB: &str = "async fn job(&self, id: u8, r#type: u8, __arg1: u8) -> Result<(), E> {}";
 
-fn accepted(args: &TokenStream) -> Lock {
-    let (lock, errors) = validate(quote!(name = "x", #args), item());
+fn accepted(args: &str) -> Lock {
+    let (lock, errors) = on(JOB, &format!(r#"name = "x", {args}"#));
     assert_eq!(errors, "");
     lock
 }
 
-fn refused(args: &TokenStream, message: &str) {
-    let (_, errors) = validate(quote!(name = "x", #args), item());
-    assert!(errors.contains(message), "{errors}");
-    assert_eq!(errors.matches("compile_error").count(), 1, "{errors}");
+/// The messages about a name that is written so.
+fn named(name: &str) -> String {
+    on(JOB, &format!("name = {name}")).1
 }
 
-fn refused_item(item: TokenStream, message: &str) {
-    let (_, errors) = validate(quote!(name = "x"), item);
+#[track_caller]
+fn assert_one(errors: &str, message: &str) {
     assert!(errors.contains(message), "{errors}");
     assert_eq!(errors.matches("compile_error").count(), 1, "{errors}");
-}
-
-fn refused_name(name: &str, message: &str) {
-    let (_, errors) = validate(quote!(name = #name), item());
-    assert!(errors.contains(message), "{errors}");
 }
 
 #[test]
 fn durations_at_the_bounds_are_accepted() {
+    let durations = |args| accepted(args).durations;
+    assert_eq!(durations(r#"expiry = "100ms""#), [(DurationKey::Expiry, 100)]);
     assert_eq!(
-        accepted(&quote!(expiry = "100ms")).durations,
-        [(DurationKey::Expiry, 100)]
-    );
-    assert_eq!(
-        accepted(&quote!(expiry = "7d")).durations,
+        durations(r#"expiry = "7d""#),
         [(DurationKey::Expiry, MAX_DURATION)]
     );
-    assert_eq!(
-        accepted(&quote!(min_hold = "0s", max_hold = "7d")).durations,
-        [(DurationKey::MinHold, 0), (DurationKey::MaxHold, MAX_DURATION)]
-    );
-    assert_eq!(
-        accepted(&quote!(acquire_timeout = "0s")).acquire_timeout,
-        Some(Timeout::After(0))
-    );
-    assert_eq!(
-        accepted(&quote!(acquire_timeout = "none")).acquire_timeout,
-        Some(Timeout::Unlimited)
-    );
-    assert_eq!(accepted(&quote!()).acquire_timeout, None);
+    let both = [(DurationKey::MinHold, 0), (DurationKey::MaxHold, MAX_DURATION)];
+    assert_eq!(durations(r#"min_hold = "0s", max_hold = "7d""#), both);
+    let timeout = |args| accepted(args).acquire_timeout;
+    assert_eq!(timeout(r#"acquire_timeout = "0s""#), Some(Timeout::After(0)));
+    assert_eq!(timeout(r#"acquire_timeout = "none""#), Some(Timeout::Unlimited));
+    assert_eq!(timeout(""), None);
 }
 
 #[test]
-fn durations_outside_the_bounds_are_refused() {
-    refused(
-        &quote!(expiry = "99ms"),
-        "`expiry` must be between `100ms` and `7d`, not `99ms`",
-    );
-    refused(
-        &quote!(expiry = "169h"),
-        "`expiry` must be between `100ms` and `7d`, not `169h`",
-    );
-    refused(&quote!(expiry = "30"), "`30` has no unit: write `30s`");
-    refused(
-        &quote!(min_hold = "8d"),
-        "`min_hold` must be between `0s` and `7d`, not `8d`",
-    );
-    refused(&quote!(max_hold = "8d"), "`max_hold` must be between");
-    refused(
-        &quote!(acquire_timeout = "8d"),
-        "or `none` to wait without a limit",
-    );
-    refused(&quote!(acquire_timeout = "never"), "`never` is not a duration");
+fn choices_are_read() {
+    assert!(matches!(accepted(r#"on_busy = "fail""#).on_busy, OnBusy::Fail));
+    assert!(matches!(accepted(r#"on_busy = "wait""#).on_busy, OnBusy::Wait));
+    assert_eq!(accepted(r#"on_lost = "continue""#).on_lost, OnLost::Continue);
+    for (args, await_release) in [
+        ("", None),
+        (r#"release = "awaited""#, Some(true)),
+        (r#"release = "background""#, Some(false)),
+    ] {
+        assert_eq!(accepted(args).await_release, await_release);
+    }
+    accepted(r#"on_busy = "skip", acquire_timeout = "1s""#);
+}
+
+/// The suite `ui` has the usual ones.
+#[test]
+fn values_that_an_option_does_not_have_are_refused() {
+    let table = r#"
+        acquire_timeout = "never" => `never` is not a duration
+        on_busy = "not a path" => `on_busy` cannot be `not a path`: write `wait`, `skip` or `fail`"
+        release = "detached" => `release` cannot be `detached`: write `awaited` or `background`
+    "#;
+    for (args, message) in rows(table) {
+        assert_one(&on(JOB, &format!(r#"name = "x", {args}"#)).1, message);
+    }
 }
 
 #[test]
 fn a_list_has_at_most_as_many_names_as_the_runtime_accepts() {
     let list = |count: usize| {
-        let names = (0..count).map(|index| format!("name {index}"));
-        validate(quote!(name = [#(#names),*]), item()).1
+        let names: Vec<String> = (0..count).map(|index| format!("\"name {index}\"")).collect();
+        named(&format!("[{}]", names.join(", ")))
     };
     assert_eq!(list(500), "");
-    let errors = list(502);
-    assert!(
-        errors.contains("the list has 502 names, and one call locks at most 500"),
-        "{errors}"
-    );
-    assert_eq!(errors.matches("compile_error").count(), 1);
-}
-
-#[test]
-fn choices_are_read() {
-    assert!(matches!(
-        accepted(&quote!(on_busy = "fail")).on_busy,
-        OnBusy::Fail
-    ));
-    assert!(matches!(
-        accepted(&quote!(on_busy = "wait")).on_busy,
-        OnBusy::Wait
-    ));
-    assert!(accepted(&quote!(on_lost = "continue")).continues_when_lost);
-    assert_eq!(accepted(&quote!()).await_release, None);
-    assert_eq!(accepted(&quote!(release = "awaited")).await_release, Some(true));
-    assert_eq!(
-        accepted(&quote!(release = "background")).await_release,
-        Some(false)
-    );
-    refused(
-        &quote!(on_busy = "skp"),
-        "`on_busy` cannot be `skp`: did you mean `skip`?",
-    );
-    refused(
-        &quote!(on_busy = "in_progress"),
-        "`on_busy` cannot be `in_progress`: write `wait`, `skip` or `fail`, or `on_busy = in_progress` without quotes for a function",
-    );
-    refused(
-        &quote!(on_busy = "not a path"),
-        "`on_busy` cannot be `not a path`: write `wait`, `skip` or `fail`\"",
-    );
-    refused(
-        &quote!(on_lost = "abort"),
-        "`on_lost` cannot be `abort`: write `cancel` or `continue`",
-    );
-    refused(
-        &quote!(release = "detached"),
-        "`release` cannot be `detached`: write `awaited` or `background`",
-    );
-}
-
-#[test]
-fn a_timeout_is_refused_where_it_has_no_effect() {
-    accepted(&quote!(on_busy = "skip", acquire_timeout = "1s"));
-    refused(
-        &quote!(on_busy = "fail", acquire_timeout = "1s"),
-        "`acquire_timeout` has no effect with `on_busy = \"fail\"`",
-    );
-    refused(
-        &quote!(on_busy = "skip", acquire_timeout = "none"),
-        "`on_busy` would have no effect",
+    assert_one(
+        &list(502),
+        "the list has 502 names, and one call locks at most 500",
     );
 }
 
 #[test]
 fn every_placeholder_must_name_an_argument() {
     for name in ["<id>", "<self.a.0.b()>", "<type>", "<id>:<id>", "<__arg1>"] {
-        assert_eq!(validate(quote!(name = #name), item()).1, "");
+        assert_eq!(named(&format!("{name:?}")), "");
     }
-    refused_name("<idd>", "`job` has no argument `idd`: did you mean `<id>`?");
-    refused_name(
-        "<tenant.x>",
-        "it takes `self`, `id`, `type`; for a field of `self` write `<self.tenant.x>`",
-    );
-    let (_, errors) = validate(
-        quote!(name = "<self.a>"),
-        quote!(
-            async fn f(id: u8) -> Result<(), E> {}
-        ),
-    );
-    assert!(
-        errors.contains("`f` has no `self` to fill in `<self.a>`"),
-        "{errors}"
-    );
+    let table = "
+        <tenant.x> => it takes `self`, `id`, `type`; for a field of `self` write `<self.tenant.x>`
+        <idd.x> => `job` has no argument `idd`: did you mean `<id.x>`?
+    ";
+    for (name, message) in rows(table) {
+        let errors = named(&format!("{name:?}"));
+        assert!(errors.contains(message), "{errors}");
+    }
 }
 
 #[test]
 fn the_message_about_a_missing_name_suggests_one() {
-    let missing = |item| validate(quote!(), item).1;
-    assert!(missing(item()).contains("`name` is missing: write `#[distributed_lock(name = \"job:<id>\")]`"));
-    assert!(
-        missing(quote!(
-            async fn job(_: u8) -> T {}
-        ))
-        .contains("name = \"job\"")
+    let of_job = on(JOB, "").1;
+    assert_one(
+        &of_job,
+        "`name` is missing: write `#[distributed_lock(name = \"job:<id>\")]`",
     );
-    assert_eq!(
-        validate(quote!(nam = "x"), item())
-            .1
-            .matches("compile_error")
-            .count(),
-        1
-    );
+    assert_one(&on("async fn job(_: u8) -> T {}", "").1, "name = \"job\"");
+    assert_one(&on(JOB, r#"nam = "x""#).1, "did you mean `name`");
 }
 
+/// The suite `ui` has the forms that users write; behind an alias only the body shows that it is a future.
 #[test]
-fn the_function_must_be_async_and_able_to_fail() {
-    refused_item(
-        quote!(
-            fn f() -> Result<(), E> {}
-        ),
-        "needs an `async fn`: if another attribute took the `async` away",
-    );
-    refused_item(
-        quote!(
-            fn f() -> impl Future<Output = Result<(), E>> {}
-        ),
-        "the return type written out",
-    );
-    // Behind an alias only the body shows that it is a future.
-    for body in [
-        quote!(Box::pin(async { 1 })),
-        quote!(async move { 1 }.boxed()),
-        quote!(f().boxed_local()),
-    ] {
-        refused_item(quote!(fn f() -> Boxed { #body }), "the return type written out");
+fn the_function_must_be_async() {
+    let table = "
+        fn f() -> Boxed { Box::pin(async { 1 }) } => the return type written out
+        fn f() -> Boxed { async move { 1 }.boxed() } => the return type written out
+        fn f() -> Boxed { f().boxed_local() } => the return type written out
+        fn f() -> X { runtime.block_on(async { 1 }) } => blocking code calls
+    ";
+    for (item, message) in rows(table) {
+        assert_one(&on(item, r#"name = "x""#).1, message);
     }
-    refused_item(
-        quote!(
-            fn f() -> X {
-                runtime.block_on(async { 1 })
-            }
-        ),
-        "blocking code calls",
-    );
-    refused_item(
-        quote!(
-            async fn f() {}
-        ),
-        "`f` returns nothing, so it cannot report",
-    );
-    refused_item(
-        quote!(
-            async fn f() -> () {}
-        ),
-        "`f` returns nothing, so it cannot report",
-    );
-    refused_item(
-        quote!(
-            async fn f() -> ! {}
-        ),
-        "`f` returns `!`, so it cannot report",
-    );
 }
 
 #[test]
 fn all_mistakes_are_reported_at_once() {
-    let (_, errors) = validate(
-        quote!(
-            name = " {id}<idd>",
-            expiry = "1",
-            on_busy = "fail",
-            acquire_timeout = "x",
-            on_lost = "y"
-        ),
-        quote!(
-            #[distributed_lock(name = "y")]
-            fn f(id: u8) {}
-        ),
-    );
+    let args = r#"name = " {id}<idd>", expiry = "1", on_busy = "fail", acquire_timeout = "x", on_lost = "y""#;
+    let errors = on(r#"#[distributed_lock(name = "y")] fn f(id: u8) {}"#, args).1;
     assert_eq!(errors.matches("compile_error").count(), 9, "{errors}");
 }
 
 #[test]
 fn the_separators_of_a_name_are_escaped() {
-    let separators = |args: TokenStream| {
-        let (lock, errors) = validate(args, item());
-        assert_eq!(errors, "");
-        match lock.names {
-            LockNames::One(LockName::Template { parts, .. }) => parts
-                .into_iter()
-                .filter_map(|part| match part {
-                    Part::Value(value) => Some(value.separator),
-                    Part::Text(_) => None,
-                })
-                .collect::<Vec<_>>(),
-            _ => panic!("a template was given"),
-        }
+    let (lock, errors) = on(JOB, r#"name = "<id>:<type>/x""#);
+    assert_eq!(errors, "");
+    let LockNames::One(LockName::Template { parts, .. }) = lock.names else {
+        panic!("a template was given")
     };
-    assert_eq!(separators(quote!(name = "<id>:<type>/x")), [Some(':'), None]);
-    refused_name(
-        "<id>%<type>",
-        "begin the text with another separator, such as `<id>:%`",
-    );
+    let separators = parts.into_iter().filter_map(|part| match part {
+        Part::Value(value) => Some(value.separator),
+        Part::Text(_) => None,
+    });
+    assert_eq!(separators.collect::<Vec<_>>(), [Some(':'), None]);
 }
 
 #[test]
-fn a_name_without_quotes_is_refused() {
-    let name = |name: TokenStream| validate(quote!(name = #name), item()).1;
-    assert!(name(quote!(nightly)).contains("write `name = \"nightly\"`"));
-    for declared in [
-        quote!(id),
-        quote!(self),
-        quote!(r#type),
-        quote!(NIGHTLY),
-        quote!(a::b),
-    ] {
-        assert_eq!(name(declared), "");
+fn declared_names_and_constants_are_found() {
+    for declared in ["id", "self", "r#type", "NIGHTLY", "a::b"] {
+        assert_eq!(named(declared), "");
     }
-}
-
-#[test]
-fn constants_are_found() {
-    let generic = quote!(
-        async fn job<const n: usize>(id: u8, max: u8) -> Result<(), E> {}
-    );
+    let generic = "async fn job<const n: usize>(id: u8, max: u8) -> Result<(), E> {}";
+    let in_name = |name: &str| on(generic, &format!("name = {name:?}")).1;
     for name in ["<n>", "<N>", "<SHARD_2>", "<T::KIND>", "<Self::KIND.id()>"] {
-        assert_eq!(validate(quote!(name = #name), generic.clone()).1, "", "{name}");
+        assert_eq!(in_name(name), "", "{name}");
     }
-    for (name, message) in [
-        ("<MAX>", "`job` has no argument `MAX`: did you mean `<max>`?"),
-        ("<Shard>", "`job` has no argument `Shard`"),
-        ("<shard>", "`job` has no argument `shard`"),
-        ("<0>", "`<0>` must name an argument"),
-    ] {
-        let (_, errors) = validate(quote!(name = #name), generic.clone());
+    let table = "
+        <MAX> => `job` has no argument `MAX`: did you mean `<max>`?
+        <Shard> => `job` has no argument `Shard`
+        <shard> => `job` has no argument `shard`
+        <0> => `<0>` must name an argument
+    ";
+    for (name, message) in rows(table) {
+        let errors = in_name(name);
         assert!(errors.contains(message), "{errors}");
     }
 }

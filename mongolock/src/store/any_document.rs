@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, doc, oid::ObjectId};
-use proptest::collection::vec;
-use proptest::prelude::*;
 
 use super::info::info;
 use super::mongo::fields::sight;
@@ -124,17 +122,18 @@ fn every_field_of_a_document_may_have_any_value() {
     assert!(info("n", &sight(&sound()), Duration::ZERO).is_ok());
 }
 
-proptest! {
-    /// A claim refuses its own document without a token of the right type, and that of another holder without an end.
-    #[test]
-    fn any_document_can_be_read(
-        changes in vec((0..FIELDS.len(), 0..28_usize, any::<bool>()), 0..6),
-    ) {
+/// A claim refuses its own document without a token of the right type, and that of another holder without an end.
+#[test]
+fn any_document_can_be_read() {
+    for seed in 0..256 {
+        let mut random = fastrand::Rng::with_seed(seed);
         let mut document = sound();
-        for (field, value, is_removed) in changes {
-            document.remove(FIELDS[field]);
-            if !is_removed {
-                document.insert(FIELDS[field], corpus()[value].clone());
+        for _ in 0..random.usize(0..6) {
+            let field = FIELDS[random.usize(..FIELDS.len())];
+            document.remove(field);
+            if random.bool() {
+                let value = random.choice(corpus());
+                document.insert(field, value.expect("the corpus is not empty"));
             }
         }
         read_document(&document);
@@ -144,8 +143,8 @@ proptest! {
             _ => document.get_datetime("expiresAt").is_err(),
         };
         let found = damage(&claim(), &sight(&document));
-        prop_assert_eq!(found.is_some(), is_damaged);
+        assert_eq!(found.is_some(), is_damaged, "{document}");
         let is_corrupt = |error| matches!(error, LockError::CorruptDocument { .. });
-        prop_assert!(found.is_none_or(is_corrupt));
+        assert!(found.is_none_or(is_corrupt), "{document}");
     }
 }

@@ -1,6 +1,6 @@
 //! Who held the lock when.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Event, Outcome, Step};
@@ -46,7 +46,6 @@ pub struct Hold {
 
 impl Hold {
     /// Until when the lock was held: the lease of a stopped holder can end before its section.
-    #[must_use]
     pub fn held_until(&self) -> Duration {
         match self.end {
             End::Lost => self.ended.min(self.lease_ends.max(self.begun)),
@@ -56,14 +55,12 @@ impl Hold {
 
     /// Whether its process was stopped over the end of the lease that it knew of at the beginning. Renewals may have moved
     /// the end since, so this alone excuses no overlap.
-    #[must_use]
     pub fn was_stopped_over_the_end(&self) -> bool {
         self.stops.iter().any(|(_, until)| *until >= self.lease_ends)
     }
 
     /// Whether the later hold began while this one's process was stopped: no lock can prevent that. A stop before the end
     /// of the first lease cannot be the cause, and neither can one that was over well before the later hold.
-    #[must_use]
     pub fn was_stopped_at_the_beginning_of(&self, later: &Self) -> bool {
         self.stops.iter().any(|(from, until)| {
             *until >= self.lease_ends && *from <= later.begun && later.begun <= *until + NOTICED_WITHIN
@@ -71,50 +68,67 @@ impl Hold {
     }
 
     /// Whether the holder was told that the lock is no longer its own.
-    #[must_use]
     pub fn is_lost(&self) -> bool {
         self.end == End::Lost || matches!(self.release, Some(Outcome::Failed(_)))
     }
 }
 
-/// The tasks while the history is read.
+/// A task while its steps are read.
 #[derive(Default)]
 struct Reading {
-    asked: HashMap<(usize, usize), Duration>,
-    open: HashMap<(usize, usize), Hold>,
-    /// The processes that are stopped, and since when.
-    stopped: HashMap<usize, Duration>,
-    /// The processes that were killed. Their last steps may come a little later, because the kill is noted before it.
-    killed: HashSet<usize>,
+    asked: Option<Duration>,
+    open: Option<Hold>,
     ended: Vec<Hold>,
+    /// Since when its process is stopped.
+    stopped: Option<Duration>,
+    /// Whether its process was killed. Its last steps may come a little later, because the kill is noted before it.
+    is_killed: bool,
+    /// The last call, until it has an answer.
+    call: Option<Event>,
+    unanswered: Vec<Event>,
 }
 
-/// All sections of these steps, which are in the order of their times, in the order of their beginnings.
-pub(super) fn holds(events: &[Event]) -> Vec<Hold> {
-    let mut reading = Reading::default();
-    for event in events {
-        reading.read(event);
-    }
+/// All sections of these steps, in the order of their beginnings, and the calls that have no answer although their processes
+/// were not killed. The steps are in the order of their times.
+pub(super) fn holds(events: &[Event]) -> (Vec<Hold>, Vec<Event>) {
+    let tasks: BTreeSet<(usize, usize)> = events.iter().map(|event| (event.process, event.task)).collect();
     let last = events.last().map(|event| event.at).unwrap_or_default();
-    reading.end_open(|_| true, last);
-    let mut holds = reading.ended;
+    let (mut holds, mut unanswered) = (Vec::new(), Vec::new());
+    for (process, task) in tasks {
+        let mut reading = Reading::default();
+        for event in events.iter().filter(|event| event.process == process) {
+            if event.is_of_process() {
+                reading.process_step(event);
+            } else if event.task == task {
+                reading.task_step(event);
+            }
+        }
+        reading.end_open(last);
+        holds.extend(reading.ended);
+        unanswered.extend(reading.unanswered.into_iter().chain(reading.call));
+    }
     holds.sort_by_key(|hold| hold.begun);
-    holds
+    unanswered.sort_by_key(|call| call.at);
+    (holds, unanswered)
 }
 
 impl Reading {
-    fn read(&mut self, event: &Event) {
-        let task = (event.process, event.task);
+    fn task_step(&mut self, event: &Event) {
         match &event.step {
             Step::Invoke => {
-                self.end_open(|hold| (hold.process, hold.task) == task, event.at);
-                self.asked.entry(task).or_insert(event.at);
+                self.end_open(event.at);
+                self.asked.get_or_insert(event.at);
+                if !self.is_killed {
+                    // The task asks again, so the earlier call has no answer any more, whatever happens to its process later.
+                    self.unanswered.extend(self.call.replace(event.clone()));
+                }
             }
             Step::Acquired { token, lease } => {
-                let hold = Hold {
+                self.call = None;
+                self.open = Some(Hold {
                     process: event.process,
                     task: event.task,
-                    asked: self.asked.remove(&task).unwrap_or(event.at),
+                    asked: self.asked.take().unwrap_or(event.at),
                     begun: event.at,
                     ended: event.at,
                     token: *token,
@@ -122,56 +136,52 @@ impl Reading {
                     end: End::Open,
                     release: None,
                     stops: Vec::new(),
-                };
-                if self.killed.contains(&event.process) {
-                    self.ended.push(hold);
-                } else {
-                    self.open.insert(task, hold);
+                });
+                if self.is_killed {
+                    self.end_open(event.at);
                 }
             }
+            Step::NotAcquired { .. } => self.call = None,
             Step::Ended { is_lost } => {
-                if let Some(mut hold) = self.open.remove(&task) {
+                if let Some(mut hold) = self.open.take() {
                     hold.ended = event.at;
                     hold.end = if *is_lost { End::Lost } else { End::Held };
                     self.ended.push(hold);
                 }
             }
             Step::Released(outcome) => {
-                let of_task = |hold: &&mut Hold| (hold.process, hold.task) == task;
-                if let Some(hold) = self.ended.iter_mut().rev().find(of_task) {
+                if let Some(hold) = self.ended.last_mut() {
                     hold.release = Some(outcome.clone());
                 }
             }
-            Step::Stopped => drop(self.stopped.insert(event.process, event.at)),
-            Step::Continued => self.go_on(event.process, event.at),
-            Step::Killed => {
-                let last_step = self.stopped.remove(&event.process).unwrap_or(event.at);
-                self.end_open(|hold| hold.process == event.process, last_step);
-                self.killed.insert(event.process);
+            _ => {}
+        }
+    }
+
+    fn process_step(&mut self, event: &Event) {
+        let stopped = self.stopped.take();
+        match event.step {
+            Step::Stopped => self.stopped = Some(event.at),
+            Step::Continued => {
+                let Some(from) = stopped else { return };
+                // The signal is sent before its time is noted: a section can end in between.
+                let just_ended = self.ended.iter_mut();
+                let just_ended = just_ended.filter(|hold| hold.begun < event.at && hold.ended > from);
+                for hold in just_ended.chain(&mut self.open) {
+                    hold.stops.push((from.max(hold.begun), event.at));
+                }
             }
-            Step::NotAcquired { .. } | Step::Written { .. } => {}
+            _ => {
+                self.end_open(stopped.unwrap_or(event.at));
+                self.is_killed = true;
+                self.call = None;
+            }
         }
     }
 
-    /// A process continues: it was stopped in the sections that are open.
-    fn go_on(&mut self, process: usize, at: Duration) {
-        let Some(from) = self.stopped.remove(&process) else {
-            return;
-        };
-        for hold in self.open.values_mut().filter(|hold| hold.process == process) {
-            hold.stops.push((from.max(hold.begun), at));
-        }
-        // The signal is sent before its time is noted: a section can end in between.
-        let just_ended = |hold: &&mut Hold| hold.process == process && hold.begun < at && hold.ended > from;
-        for hold in self.ended.iter_mut().filter(just_ended) {
-            hold.stops.push((from.max(hold.begun), at));
-        }
-    }
-
-    /// Ends these open sections.
-    fn end_open(&mut self, is_meant: impl Fn(&Hold) -> bool, at: Duration) {
-        let ended = self.open.extract_if(|_, hold| is_meant(hold));
-        let ended = ended.map(|(_, hold)| Hold {
+    /// Ends the open section without a word about its end.
+    fn end_open(&mut self, at: Duration) {
+        let ended = self.open.take().map(|hold| Hold {
             ended: at.max(hold.begun),
             ..hold
         });

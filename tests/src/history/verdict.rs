@@ -3,7 +3,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Display};
 use std::time::Duration;
 
@@ -53,14 +52,15 @@ pub struct Late {
 
 impl Verdict {
     pub(super) fn of(history: &History) -> Self {
-        let (events, holds) = (history.events(), history.holds());
+        let events = history.events();
+        let (holds, unanswered) = super::hold::holds(&events);
         let (overlaps, late_sections) = overlaps(&holds);
         Self {
             overlaps,
             falling_tokens: falling_tokens(&holds),
             stale_writes: stale_writes(&events),
             false_releases: false_releases(&holds),
-            unanswered: unanswered(&events),
+            unanswered,
             lost: holds.iter().filter(|hold| hold.is_lost()).cloned().collect(),
             late_sections,
             late_writes: late_writes(&events, &holds),
@@ -70,7 +70,6 @@ impl Verdict {
     }
 
     /// What must not be, one line each.
-    #[must_use]
     pub fn breaches(&self) -> Vec<String> {
         let mut breaches = Vec::new();
         breaches.extend(pairs("two holders at the same time", &self.overlaps));
@@ -86,9 +85,6 @@ impl Verdict {
     }
 
     /// Asserts that there is no breach, and prints the figures.
-    ///
-    /// # Panics
-    /// If there is one.
     #[track_caller]
     pub fn assert_sound(&self) {
         println!("{self}");
@@ -190,34 +186,6 @@ fn false_releases(holds: &[Hold]) -> Vec<(Hold, Hold)> {
     wrong
 }
 
-fn unanswered(events: &[Event]) -> Vec<Event> {
-    let mut open: HashMap<(usize, usize), &Event> = HashMap::new();
-    // A kill is noted before it, so the last steps of its process may come a little later.
-    let mut killed = HashSet::new();
-    let mut unanswered: Vec<Event> = Vec::new();
-    for event in events {
-        match event.step {
-            Step::Invoke if killed.contains(&event.process) => {}
-            Step::Invoke => {
-                // The task asks again, so the earlier call has no answer any more, whatever happens to its process later.
-                let earlier = open.insert((event.process, event.task), event);
-                unanswered.extend(earlier.cloned());
-            }
-            Step::Acquired { .. } | Step::NotAcquired { .. } => {
-                open.remove(&(event.process, event.task));
-            }
-            Step::Killed => {
-                killed.insert(event.process);
-                open.retain(|(process, _), _| *process != event.process);
-            }
-            _ => {}
-        }
-    }
-    unanswered.extend(open.into_values().cloned());
-    unanswered.sort_by_key(|call| call.at);
-    unanswered
-}
-
 fn late_writes(events: &[Event], holds: &[Hold]) -> Vec<Late> {
     let mut late = Vec::new();
     for event in events {
@@ -241,14 +209,13 @@ fn late_writes(events: &[Event], holds: &[Hold]) -> Vec<Late> {
     late
 }
 
+/// The calls that have failed, and those of them whose claims may have been made.
 fn failed(events: &[Event]) -> (usize, usize) {
     let failed = events.iter().filter_map(|event| match event.step {
-        Step::NotAcquired { is_unknown, .. } => Some(is_unknown),
+        Step::NotAcquired { is_unknown, .. } => Some(usize::from(is_unknown)),
         _ => None,
     });
-    let failed: Vec<bool> = failed.collect();
-    (
-        failed.len(),
-        failed.iter().filter(|is_unknown| **is_unknown).count(),
-    )
+    failed.fold((0, 0), |(all, unknown), is_unknown| {
+        (all + 1, unknown + is_unknown)
+    })
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::Direction;
 use crate::error::SupportError;
 use crate::purpose::{Meant, Seen};
 
@@ -24,63 +25,68 @@ const BACKGROUND: [&str; 7] = [
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Fault {
-    action: Action,
+    /// Whether it hits requests or replies.
+    direction: Direction,
+    effect: Effect,
     meant: Option<Meant>,
     times: u32,
 }
 
+/// What happens to a message, and to its connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Action {
-    DropReply,
-    DropRequest,
-    DelayReply(Duration),
-    DelayRequest(Duration),
-    LateRequest(Duration),
-    SwallowReply,
-    SwallowRequest,
+pub(super) enum Effect {
+    /// The message never arrives, and the connection is closed.
+    Close,
+    /// The message arrives later.
+    Delay(Duration),
+    /// The connection of the client is closed, and the message arrives later.
+    CloseAndDelay(Duration),
+    /// Neither this message nor a later one of the connection arrives.
+    Silence,
 }
 
 impl Fault {
     /// The server executes the command, but its reply never arrives: the connection is closed instead.
     pub fn drop_reply() -> Self {
-        Self::new(Action::DropReply)
+        Self::new(Direction::ToClient, Effect::Close)
     }
 
     /// The server never receives the command: the connection is closed.
     pub fn drop_request() -> Self {
-        Self::new(Action::DropRequest)
+        Self::new(Direction::ToServer, Effect::Close)
     }
 
     /// The reply arrives later.
     pub fn delay_reply(delay: Duration) -> Self {
-        Self::new(Action::DelayReply(delay))
+        Self::new(Direction::ToClient, Effect::Delay(delay))
     }
 
     /// The server receives the command later.
     pub fn delay_request(delay: Duration) -> Self {
-        Self::new(Action::DelayRequest(delay))
+        Self::new(Direction::ToServer, Effect::Delay(delay))
     }
 
     /// The client's connection is closed at once, but the server still receives the command later.
     pub fn late_request(delay: Duration) -> Self {
-        Self::new(Action::LateRequest(delay))
+        Self::new(Direction::ToServer, Effect::CloseAndDelay(delay))
     }
 
     /// The server executes the command, but its reply never arrives. The connection stays open and forwards nothing any
     /// more, in either direction, as after a router has dropped its state.
     pub fn swallow_reply() -> Self {
-        Self::new(Action::SwallowReply)
+        Self::new(Direction::ToClient, Effect::Silence)
     }
 
     /// The server never receives the command. The connection stays open and forwards nothing any more, in either
     /// direction.
     pub fn swallow_request() -> Self {
-        Self::new(Action::SwallowRequest)
+        Self::new(Direction::ToServer, Effect::Silence)
     }
 
-    fn new(action: Action) -> Self {
+    fn new(direction: Direction, effect: Effect) -> Self {
         Self {
-            action,
+            direction,
+            effect,
             meant: None,
             times: 1,
         }
@@ -116,41 +122,31 @@ pub struct Injected {
 
 impl Injected {
     /// The number of messages that it has hit so far.
-    #[must_use]
     pub fn hits(&self) -> u32 {
         *self.hits.borrow()
     }
 
     /// Waits until it has hit all its messages.
-    ///
-    /// # Errors
-    /// [`SupportError::Deadline`] after `limit`.
     pub async fn happened(&self, limit: Duration) -> Result<(), SupportError> {
         let mut hits = self.hits.clone();
         let waiting = hits.wait_for(|hits| *hits >= self.times);
         // Without its sender the fault cannot hit any more, which is the same as a missed deadline.
         let happened = timeout(limit, waiting).await.is_ok_and(|hits| hits.is_ok());
-        let late = || SupportError::Deadline {
-            what: "a message for the injected fault".to_owned(),
-            limit,
-        };
+        let late = || SupportError(format!("the injected fault has not hit all within {limit:?}"));
         happened.then_some(()).ok_or_else(late)
     }
 }
 
-/// The faults that wait for their messages.
+/// The faults that wait for their messages, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Armed(Vec<(Fault, Arc<watch::Sender<u32>>)>);
 
 impl Armed {
     pub(super) fn add(&mut self, fault: Fault) -> Injected {
         let (sender, hits) = watch::channel(0);
-        let injected = Injected {
-            hits,
-            times: fault.times,
-        };
+        let times = fault.times;
         self.0.push((fault, Arc::new(sender)));
-        injected
+        Injected { hits, times }
     }
 
     pub(super) fn clear(&mut self) {
@@ -159,14 +155,12 @@ impl Armed {
 
     /// The fault for this request or its reply: the oldest one that applies, whose count is reduced by one.
     pub(super) fn take(&mut self, command: &Seen) -> Option<Hit> {
-        let index = self
-            .0
-            .iter()
-            .position(|(fault, _)| fault.times > 0 && fault.applies_to(command))?;
+        let index = self.0.iter().position(|(fault, _)| fault.applies_to(command))?;
         let (fault, counter) = &mut self.0[index];
         fault.times -= 1;
         let hit = Hit {
-            action: fault.action,
+            direction: fault.direction,
+            effect: fault.effect,
             counter: Arc::clone(counter),
         };
         // The last sender of the counter may be dropped: receivers can still read the count.
@@ -180,7 +174,8 @@ impl Armed {
 /// A fault that applies to one message.
 #[derive(Debug)]
 pub(super) struct Hit {
-    pub(super) action: Action,
+    pub(super) direction: Direction,
+    pub(super) effect: Effect,
     counter: Arc<watch::Sender<u32>>,
 }
 

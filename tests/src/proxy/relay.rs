@@ -8,9 +8,10 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::fault::{Action, Hit};
+use super::fault::{Effect, Hit};
 use super::frame::Frame;
 use super::{Direction, Shared, lock};
 
@@ -38,8 +39,8 @@ pub(super) async fn relay(mut client: TcpStream, shared: &Shared) -> io::Result<
         let (from_client, to_client) = client.split();
         let (from_server, to_server) = server.split();
         tokio::select! {
-            end = requests(from_client, to_server, shared, &pending) => end?,
-            end = replies(from_server, to_client, shared, &pending) => end?,
+            end = forward(from_client, to_server, shared, Direction::ToServer, &pending) => end?,
+            end = forward(from_server, to_client, shared, Direction::ToClient, &pending) => end?,
             _ = resets.changed() => End::Reset,
         }
     };
@@ -53,97 +54,58 @@ pub(super) async fn relay(mut client: TcpStream, shared: &Shared) -> io::Result<
             // Closing before the server has answered could make it drop the message.
             Frame::read(&mut server).await?;
         }
-        End::Silent => {
-            // This fails only without a sender, and then the proxy has ended as well.
-            let _ = resets.changed().await;
-            client.set_zero_linger()?;
-        }
+        End::Silent => swallow(client, resets).await?,
     }
     Ok(())
 }
 
 /// Keeps a connection open until a reset, and forwards nothing.
-pub(super) async fn swallow(client: TcpStream, shared: &Shared) -> io::Result<()> {
+pub(super) async fn swallow(client: TcpStream, mut resets: watch::Receiver<()>) -> io::Result<()> {
     // This fails only without a sender, and then the proxy has ended as well.
-    let _ = shared.resets.subscribe().changed().await;
+    let _ = resets.changed().await;
     client.set_zero_linger()
 }
 
-async fn requests(
+async fn forward(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
-    shared: &Shared,
-    pending: &Pending,
-) -> io::Result<End> {
-    while let Some(frame) = Frame::read(&mut from).await? {
-        if let Some(hit) = frame.command().and_then(|command| shared.observe(command)) {
-            match hit.action {
-                Action::DropReply | Action::DelayReply(_) | Action::SwallowReply => {
-                    remember(pending, &frame, hit);
-                }
-                Action::DropRequest => {
-                    hit.count();
-                    return Ok(End::Closed);
-                }
-                Action::DelayRequest(delay) => {
-                    hit.count();
-                    sleep(delay).await;
-                }
-                Action::LateRequest(delay) => {
-                    hit.count();
-                    return Ok(End::Late(frame, delay));
-                }
-                Action::SwallowRequest => {
-                    hit.count();
-                    return Ok(End::Silent);
-                }
-            }
-        }
-        pass(&frame, &mut to, shared, Direction::ToServer).await?;
-    }
-    Ok(End::Closed)
-}
-
-async fn replies(
-    mut from: ReadHalf<'_>,
-    mut to: WriteHalf<'_>,
-    shared: &Shared,
-    pending: &Pending,
-) -> io::Result<End> {
-    while let Some(frame) = Frame::read(&mut from).await? {
-        if let Some(hit) = recall(pending, &frame) {
-            hit.count();
-            match hit.action {
-                Action::DelayReply(delay) => sleep(delay).await,
-                Action::SwallowReply => return Ok(End::Silent),
-                _ => return Ok(End::Closed),
-            }
-        }
-        pass(&frame, &mut to, shared, Direction::ToClient).await?;
-    }
-    Ok(End::Closed)
-}
-
-async fn pass(
-    frame: &Frame,
-    to: &mut WriteHalf<'_>,
     shared: &Shared,
     direction: Direction,
-) -> io::Result<()> {
-    let delay = shared.delay(direction);
-    if !delay.is_zero() {
-        sleep(delay).await;
+    pending: &Pending,
+) -> io::Result<End> {
+    while let Some(frame) = Frame::read(&mut from).await? {
+        let hit = match direction {
+            Direction::ToServer => request(&frame, shared, pending),
+            Direction::ToClient => frame.response_to().and_then(|id| lock(pending).remove(&id)),
+        };
+        if let Some(hit) = hit {
+            hit.count();
+            match hit.effect {
+                Effect::Close => return Ok(End::Closed),
+                Effect::Delay(delay) => sleep(delay).await,
+                Effect::CloseAndDelay(delay) => return Ok(End::Late(frame, delay)),
+                Effect::Silence => return Ok(End::Silent),
+            }
+        }
+        let delay = shared.delay(direction);
+        if !delay.is_zero() {
+            sleep(delay).await;
+        }
+        shared.thawed().await;
+        to.write_all(frame.bytes()).await?;
     }
-    shared.thawed().await;
-    to.write_all(frame.bytes()).await
+    Ok(End::Closed)
 }
 
-fn remember(pending: &Pending, request: &Frame, hit: Hit) {
-    if let Some(id) = request.request_id() {
-        lock(pending).insert(id, hit);
+/// The fault that hits a request; one that hits its reply waits for that.
+fn request(frame: &Frame, shared: &Shared, pending: &Pending) -> Option<Hit> {
+    let hit = shared.observe(frame.command()?)?;
+    match (hit.direction, frame.request_id()) {
+        (Direction::ToServer, _) => Some(hit),
+        (Direction::ToClient, Some(id)) => {
+            lock(pending).insert(id, hit);
+            None
+        }
+        (Direction::ToClient, None) => None,
     }
-}
-
-fn recall(pending: &Pending, reply: &Frame) -> Option<Hit> {
-    lock(pending).remove(&reply.response_to()?)
 }

@@ -13,7 +13,7 @@ struct Point {
 
 struct Pair(u8, String);
 
-#[distributed_lock(name = "<x>:<z>:<a>:<b>:<first>:<last>:<q>:<r>:<inner>")]
+#[distributed_lock(name = "<x>:<z>:<a>:<b>:<first>:<last>:<q>:<r>:<inner>:<_id>")]
 async fn patterns(
     Point { x, y: z }: Point,
     (a, b): (u8, u8),
@@ -21,6 +21,7 @@ async fn patterns(
     &(q, ref r): &(u8, u8),
     pair @ Pair(inner, _): Pair,
     _: u8,
+    _id: u8,
 ) -> Result<String, LockError> {
     println!("{z} {b} {}", pair.1);
     locked()
@@ -34,11 +35,6 @@ async fn provider_from_a_pattern(
     State(locks): State<LockProvider>,
     (id, _): (u8, u8),
 ) -> Result<String, LockError> {
-    locked()
-}
-
-#[distributed_lock(name = "e:<_id>")]
-async fn underscored(_id: u8) -> Result<String, LockError> {
     locked()
 }
 
@@ -87,9 +83,8 @@ async fn every_pattern_and_name() -> Result<(), LockError> {
             let pair = Pair(9, String::new());
             let locks = State(LockProvider::in_memory());
             assert_eq!(provider_from_a_pattern(locks, (1, 2)).await?, "state:1");
-            let name = patterns(point, (3, 4), [5, 0, 6], &(7, 8), pair, 0).await?;
-            assert_eq!(name, "1:2:3:4:5:6:7:8:9");
-            assert_eq!(underscored(1).await?, "e:1");
+            let name = patterns(point, (3, 4), [5, 0, 6], &(7, 8), pair, 0, 10).await?;
+            assert_eq!(name, "1:2:3:4:5:6:7:8:9:10");
             assert_eq!(names_of_the_expansion(1, 2, 3, 4, 5).await?, 15);
             assert_eq!(configured("x").await?, "x");
             assert_eq!(attributes(1, 2).await?, 2);

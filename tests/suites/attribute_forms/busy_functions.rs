@@ -14,11 +14,8 @@ mod answers {
     use super::{Busy, LockError};
 
     pub(super) fn somebody(text: &str, busy: &Busy) -> Result<String, LockError> {
-        Ok(format!(
-            "{} has {} for {text}",
-            busy.holder.as_deref().unwrap_or("?"),
-            busy.name
-        ))
+        let holder = busy.holder.as_deref().unwrap_or("?");
+        Ok(format!("{holder} has {} for {text}", busy.name))
     }
 }
 
@@ -34,8 +31,7 @@ async fn owns(id: u16, names: Vec<String>, #[lock] lock: LockContext) -> Respons
 }
 
 fn owned_answer(id: &u16, names: &[String], busy: &Busy) -> Response {
-    assert_eq!(names.len(), 2);
-    assert_eq!(busy.name, "busy");
+    assert_eq!((names.len(), &*busy.name), (2, "busy"));
     Response(*id)
 }
 
@@ -48,13 +44,9 @@ fn generic_answer<T: Clone>(value: &T, _: &Busy) -> anyhow::Result<T> {
     Ok(value.clone())
 }
 
-#[distributed_lock(name = "busy", on_busy = answer_as::<String, _>)]
-async fn with_turbofish(id: u64) -> Result<String, LockError> {
+#[distributed_lock(name = "busy", on_busy = <T as Answers>::answer)]
+async fn of_a_trait<T: Answers>(id: u64) -> Result<String, LockError> {
     Ok(id.to_string())
-}
-
-fn answer_as<T: From<&'static str>, U>(_: &U, _: &Busy) -> Result<T, LockError> {
-    Ok("busy".into())
 }
 
 trait Answers {
@@ -67,11 +59,6 @@ impl Answers for Service {
     }
 }
 
-#[distributed_lock(name = "busy", on_busy = <T as Answers>::answer)]
-async fn of_a_trait<T: Answers>(id: u64) -> Result<String, LockError> {
-    Ok(id.to_string())
-}
-
 macro_rules! busy {
     ($function:ident, $answer:path) => {
         #[distributed_lock(name = "busy", on_busy = $answer, expiry = "30s")]
@@ -81,18 +68,17 @@ macro_rules! busy {
     };
 }
 
-busy!(generated, answer_as::<String, u64>);
+busy!(with_turbofish, answer_as::<String, u64>);
+
+fn answer_as<T: From<&'static str>, U>(_: &U, _: &Busy) -> Result<T, LockError> {
+    Ok("busy".into())
+}
 
 struct Service {
     name: String,
 }
 
 impl Service {
-    #[distributed_lock(name = "busy", on_busy = Self::busy)]
-    async fn by_reference(&self, id: u64) -> Result<String, LockError> {
-        Ok(format!("{} {id}", self.name))
-    }
-
     #[distributed_lock(name = "busy", on_busy = Self::busy)]
     async fn by_mutable_reference(&mut self, id: u64) -> Result<String, LockError> {
         self.name.push('!');
@@ -127,34 +113,26 @@ impl Boxed for Service {
     }
 }
 
-fn service() -> Service {
-    Service { name: "s".to_owned() }
-}
-
 #[tokio::test]
 async fn the_function_makes_the_return_value() -> anyhow::Result<()> {
+    let service = || Service { name: "s".to_owned() };
     let provider = LockProvider::in_memory().to_builder().owner("o").build()?;
-    let busy = provider.lock("busy").await?;
-    let busy_too = provider.lock("3").await?;
+    let held = [provider.lock("busy").await?, provider.lock("3").await?];
     let inside = async {
         assert_eq!(send(borrows("x")).await?, "o has busy for x");
-        let names = || vec![String::new(), String::new()];
-        assert_eq!(owns(409, names()).await, Response(409));
+        assert_eq!(owns(409, vec![String::new(); 2]).await, Response(409));
         assert_eq!(generic(3).await?, 3);
-        assert_eq!(with_turbofish(3).await?, "busy");
         assert_eq!(of_a_trait::<Service>(3).await?, "busy is busy for 3");
-        assert_eq!(generated(3).await?, "busy");
-        let mut service = service();
-        assert_eq!(service.by_reference(1).await?, "busy is busy for s 1");
-        assert_eq!(service.by_mutable_reference(2).await?, "busy is busy for s 2");
-        assert_eq!(Boxed::run(&service, 5).await?, "busy is busy for s 5");
-        assert_eq!(service.by_value(3).await?, "busy is busy for s 3");
-        assert_eq!(Arc::new(self::service()).by_arc(4).await?, "busy is busy for s 4");
+        assert_eq!(with_turbofish(3).await?, "busy");
+        let mut mutable = service();
+        assert_eq!(mutable.by_mutable_reference(2).await?, "busy is busy for s 2");
+        assert_eq!(Boxed::run(&mutable, 5).await?, "busy is busy for s 5");
+        assert_eq!(service().by_value(3).await?, "busy is busy for s 3");
+        assert_eq!(Arc::new(service()).by_arc(4).await?, "busy is busy for s 4");
         anyhow::Ok(())
     };
     provider.scope(inside).await?;
-    busy.release().await?;
-    busy_too.release().await?;
+    drop(held);
     let inside = async {
         assert_eq!(borrows("x").await?, "x");
         assert_eq!(owns(409, Vec::new()).await, Response(200));
@@ -170,7 +148,7 @@ async fn other_errors_do_not_reach_the_function() -> anyhow::Result<()> {
     let provider = LockProvider::in_memory();
     let outcome = provider.scope(generic("")).await;
     let error = outcome.expect_err("an empty name").downcast::<LockError>()?;
-    assert!(matches!(error, LockError::InvalidName { .. }), "{error}");
+    assert!(matches!(error, LockError::InvalidName { .. }), "{}", error);
     provider.shutdown().await;
     assert_eq!(provider.scope(owns(1, Vec::new())).await, Response(503));
     Ok(())

@@ -1,5 +1,4 @@
-//! Lifetimes, closures, trait objects, generic associated types and parameters that no value has. The fixture has the other
-//! parameters.
+//! Lifetimes, closures, bounds, trait objects, generic associated types and parameters that no value has.
 
 #![deny(warnings)]
 
@@ -65,6 +64,26 @@ async fn unused_parameter<T>(x: (u8, Option<T>)) -> Result<Option<T>, LockError>
     Ok(x.1)
 }
 
+#[distributed_lock(name = "n")]
+async fn async_closure(call: impl AsyncFn(u8) -> u8) -> Result<u8, LockError> {
+    Ok(call(1).await + call(2).await)
+}
+
+#[distributed_lock(name = "o:<text>")]
+async fn precise<'t>(text: &'t str, other: &str) -> Result<impl Iterator<Item = char> + use<'t>, LockError> {
+    println!("{}", other);
+    Ok(text.chars())
+}
+
+#[distributed_lock(name = "p:<id>:<gen>")]
+async fn bounds<T, F>(id: T, r#gen: u8, make: F) -> Result<T, LockError>
+where
+    T: Display,
+    F: FnOnce(T) -> T,
+{
+    Ok(make(id))
+}
+
 #[tokio::test]
 async fn every_kind_of_parameter() -> Result<(), LockError> {
     LockProvider::in_memory()
@@ -72,6 +91,9 @@ async fn every_kind_of_parameter() -> Result<(), LockError> {
             assert_eq!(named("a", "b").await?, "a");
             assert_eq!(Reader("r").read().await?, "r");
             assert_eq!(Reader("r").again().await?.0, "r");
+            assert_eq!(async_closure(async |x| x + 1).await?, 5);
+            assert_eq!(precise("abc", "d").await?.count(), 3);
+            assert_eq!(bounds(1, 2, |x| x + 1).await?, 2);
             assert_eq!(higher_ranked(|text| &text[1..]).await?, 2);
             assert_eq!(trait_object(&5).await?.to_string(), "5");
             assert_eq!(generic_associated(&mut vec![1]).await?, [1]);

@@ -18,14 +18,14 @@ async fn first(#[lock] context: LockContext, id: u64) -> Result<String, LockErro
 }
 
 #[distributed_lock(name = "c")]
-async fn only(#[lock] lock: mongolock::LockContext) -> Result<bool, LockError> {
+async fn in_another_task(#[lock] lock: mongolock::LockContext) -> Result<bool, LockError> {
     let task = tokio::spawn(lock.clone().scope(async { LockContext::current().is_some() }));
     lock.ensure_held()?;
     task.await.map_err(|_| LockError::NoProvider)
 }
 
 #[distributed_lock(name = "d:<id>")]
-async fn unnamed<T: Fn(u64) -> u64>(id: u64, #[lock] _: LockContext, map: T) -> Result<u64, LockError>
+async fn between<T: Fn(u64) -> u64>(id: u64, #[lock] _: LockContext, map: T) -> Result<u64, LockError>
 where
     T: Send,
 {
@@ -53,29 +53,15 @@ async fn beside_a_function(provider: LockProvider, #[lock] lock: LockContext) ->
 }
 
 /// The provider and the name have variables of their own with the name of the argument.
-#[distributed_lock(name = Fixed { text: { let lock = "own"; lock } }, provider = { let lock = own_provider(); lock })]
+#[distributed_lock(name = Fixed { text: { let lock = "own"; lock } }, provider = { let lock = LockProvider::in_memory(); lock })]
 async fn beside_variables(#[lock] lock: LockContext) -> Result<String, LockError> {
     Ok(lock.name().to_owned())
-}
-
-#[distributed_lock(name = "closure", provider = [own_provider()].into_iter().find(|lock| !lock.held().is_empty()).unwrap_or_else(own_provider))]
-async fn beside_a_closure(#[lock] lock: LockContext) -> Result<String, LockError> {
-    Ok(lock.name().to_owned())
-}
-
-fn own_provider() -> LockProvider {
-    LockProvider::in_memory()
 }
 
 #[derive(LockName)]
 #[lock("fixed:<text>")]
 struct Fixed<'a> {
     text: &'a str,
-}
-
-#[distributed_lock(name = "e", on_busy = "skip")]
-async fn skips(#[lock] lock: LockContext) -> Result<Option<String>, LockError> {
-    Ok(Some(lock.name().to_owned()))
 }
 
 struct AppError(LockError);
@@ -128,17 +114,6 @@ impl Service {
     }
 }
 
-trait Plain {
-    async fn run(&self, id: u64) -> Result<String, LockError>;
-}
-
-impl Plain for Service {
-    #[distributed_lock(name = "i:<id>")]
-    async fn run(&self, id: u64, #[lock] lock: LockContext) -> Result<String, LockError> {
-        Ok(lock.name().to_owned())
-    }
-}
-
 #[async_trait]
 trait Boxed {
     async fn run(&self, id: u64) -> Result<String, LockError>;
@@ -160,59 +135,38 @@ impl Boxed for Service {
     }
 }
 
-macro_rules! job {
-    ($name:ident, $lock:ident) => {
-        #[distributed_lock(name = "k")]
-        async fn $name(#[lock] $lock: LockContext) -> Result<i64, LockError> {
-            Ok($lock.fencing_token().get())
-        }
-    };
-}
-
-job!(generated, held);
-
 macro_rules! typed {
-    ($first:ident, $second:ident, $ty:ty, $returned:ty, #[$lock:meta]) => {
+    ($name:ident, $lock:ident, $ty:ty, $returned:ty, #[$attribute:meta]) => {
         #[distributed_lock(name = "typed")]
-        async fn $first(#[$lock] lock: $ty) -> $returned {
-            Ok(lock.name().to_owned())
-        }
-
-        #[distributed_lock(name = "typed")]
-        async fn $second(#[lock] lock: ($ty), id: u64) -> $returned {
-            Ok(format!("{} {id}", lock.name()))
+        async fn $name(#[$attribute] $lock: ($ty), id: u64) -> $returned {
+            Ok(format!("{} {id}", $lock.name()))
         }
     };
 }
 
-typed!(with_path, with_path_in_parentheses, (mongolock::LockContext), Result<String, LockError>, #[lock]);
+typed!(of_a_macro, held, (mongolock::LockContext), Result<String, LockError>, #[lock]);
 
 #[tokio::test]
 async fn the_lock_is_an_argument() -> Result<(), LockError> {
     LockProvider::in_memory()
         .scope(async {
             assert_eq!(first(1).await?, "b:1 2");
-            assert!(only().await?);
+            assert!(in_another_task().await?);
             with_attributes().await?;
             let provider = LockProvider::in_memory();
             assert_eq!(beside_a_function(provider).await?, "function");
-            assert_eq!(unnamed(1, |id| id + 1).await?, 2);
-            assert_eq!(skips().await?.as_deref(), Some("e"));
+            assert_eq!(between(1, |id| id + 1).await?, 2);
             let mut service = Service {
                 region: "eu".to_owned(),
             };
             assert_eq!(service.borrowed("x").await?, ("x", "f:eu".to_owned()));
             assert_eq!(service.below_a_span(1).await?, "g:eu");
-            assert_eq!(Plain::run(&service, 1).await?, "i:1");
             assert_eq!(send(Boxed::run(&service, 1)).await?, "j:eu!:1 eu!");
             assert_eq!(Boxed::run(&service, 0).await?, "nothing");
             assert_eq!(service.with_default().await?, "default");
             assert_eq!(service.above_a_span(1).await?, "h:eu!");
-            assert!(generated().await? > 0);
             assert_eq!(beside_variables().await?, "fixed:own");
-            assert_eq!(beside_a_closure().await?, "closure");
-            assert_eq!(with_path().await?, "typed");
-            assert_eq!(with_path_in_parentheses(1).await?, "typed 1");
+            assert_eq!(of_a_macro(1).await?, "typed 1");
             let _: axum::Router = axum::Router::new().route("/{id}", post(above_debug_handler));
             let answer = above_debug_handler(Path(7)).await.map_err(|error| error.0)?;
             assert_eq!(answer, "handler:7 7");

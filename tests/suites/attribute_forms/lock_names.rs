@@ -38,13 +38,13 @@ impl Order {
     }
 }
 
-#[derive(LockName)]
-#[lock("<T::KIND>:<shard>:<N>:<Self::SUFFIX>")]
+#[derive(Debug, Clone, LockName)]
+#[lock("<T::KIND>:<number>:<N>:<Self::SUFFIX>")]
 struct Shard<T: Kind, const N: usize>
 where
-    T: Sync,
+    T: Clone,
 {
-    shard: u8,
+    number: u8,
     of: PhantomData<T>,
 }
 
@@ -52,32 +52,28 @@ trait Kind {
     const KIND: &'static str;
 }
 
-struct User;
+impl<T: Kind + Clone, const N: usize> Shard<T, N> {
+    const SUFFIX: char = 'z';
+}
 
-impl Kind for User {
+struct Repository<T>(T);
+
+impl Kind for () {
     const KIND: &'static str = "us:er";
 }
 
-impl<T: Kind + Sync, const N: usize> Shard<T, N> {
-    const SUFFIX: char = 'z';
-
-    fn new(shard: u8) -> Self {
-        Self {
-            shard,
-            of: PhantomData,
-        }
+impl<T: Kind + Clone> Repository<T> {
+    #[distributed_lock(name = Shard::<T, 4> { number, of: PhantomData })]
+    async fn scan(&self, number: u8, #[lock] lock: LockContext) -> Result<String, LockError> {
+        Ok(lock.name().to_owned())
     }
 }
 
-/// The name and the template of the lock that the caller runs under.
-fn locked() -> Result<(String, &'static str), LockError> {
-    let context = LockContext::current().expect("the body runs under the lock");
-    let template = context.template().expect("the lock has a template");
-    Ok((context.name().to_owned(), template))
-}
-
-fn found(name: &str, template: &'static str) -> (String, &'static str) {
-    (name.to_owned(), template)
+#[tokio::test]
+async fn a_generic_declaration_has_constants() -> Result<(), LockError> {
+    let scan = async { Repository(()).scan(1).await };
+    assert_eq!(LockProvider::in_memory().scope(scan).await?, "us%3Aer:1:4:z");
+    Ok(())
 }
 
 #[test]
@@ -86,27 +82,23 @@ fn a_value_knows_its_name_and_its_template() {
         number: 7,
         region: "e:u".to_owned(),
     };
-    let names = [
-        (
-            Lock::Report {
-                tenant: "a:b%",
-                id: 3,
-            },
-            "report:a%3Ab%25:3",
-        ),
+    let report = Lock::Report {
+        tenant: "a:b%",
+        id: 3,
+    };
+    assert_eq!(report.template(), "report:<tenant>:<id>");
+    let raw = Lock::Raw { r#type: "t".into() };
+    assert_eq!(raw.template(), "raw <<<type>>>");
+    for (lock, name) in [
+        (report, "report:a%3Ab%25:3"),
         (Lock::Invoice(4), "invoice:4"),
         (Lock::Order { order: &order }, "order:e%3Au:7"),
         (Lock::Pair((-1, 2), "x/y".to_owned()), "pair:x%2Fy/-1"),
-        (Lock::Raw { r#type: "t".into() }, "raw <t>"),
+        (raw, "raw <t>"),
         (Lock::Nightly, "nightly"),
-    ];
-    for (lock, name) in &names {
-        assert_eq!(lock.name(), *name);
+    ] {
+        assert_eq!(lock.name(), name);
     }
-    assert_eq!(names[0].0.template(), "report:<tenant>:<id>");
-    assert_eq!(names[4].0.template(), "raw <<<type>>>");
-    let shard = Shard::<User, 3>::new(1);
-    assert_eq!(shard.name(), "us%3Aer:1:3:z");
 }
 
 #[test]
@@ -114,44 +106,16 @@ fn a_value_and_its_references_name_the_same_lock() {
     fn name_of(name: impl IntoLockName) -> String {
         LockProvider::in_memory().lock(name).name().to_owned()
     }
+    fn any(name: &(impl Display + ?Sized)) -> String {
+        name_of(name)
+    }
     let lock = Lock::Invoice(1);
     assert_eq!(name_of(&&lock), "invoice:1");
     assert_eq!(name_of(&lock), "invoice:1");
     assert_eq!(name_of(lock), "invoice:1");
     assert_eq!(name_of(&&&"text"), "text");
     assert_eq!(name_of(format_args!("{}", 1)), "1");
-    fn any(name: &(impl Display + ?Sized)) -> String {
-        name_of(name)
-    }
     assert_eq!(any("text"), "text");
-}
-
-#[distributed_lock(name = Lock::Report { tenant, id: order.number.into() })]
-async fn rebuild(tenant: &str, order: Order) -> Result<(String, &'static str), LockError> {
-    drop(order);
-    locked()
-}
-
-#[distributed_lock(name = lock)]
-async fn given(lock: &Lock<'_>) -> Result<(String, &'static str), LockError> {
-    locked()
-}
-
-#[tokio::test]
-async fn functions_run_under_declared_names() -> Result<(), LockError> {
-    let order = Order {
-        number: 7,
-        region: String::new(),
-    };
-    let all = async {
-        assert_eq!(
-            rebuild("a:b", order).await?,
-            found("report:a%3Ab:7", "report:<tenant>:<id>")
-        );
-        assert_eq!(given(&Lock::Invoice(5)).await?, found("invoice:5", "invoice:<0>"));
-        Ok(())
-    };
-    LockProvider::in_memory().scope(all).await
 }
 
 /// The steps of a call, in their order.
@@ -164,10 +128,8 @@ fn step<T>(name: &'static str, value: T) -> T {
 
 async fn later(number: u32) -> Result<u32, LockError> {
     tokio::task::yield_now().await;
-    assert!(
-        LockContext::current().is_none(),
-        "fields are evaluated before the lock is acquired"
-    );
+    let is_held = LockContext::current().is_some();
+    assert!(!is_held, "fields are evaluated before the lock is acquired");
     if number == 0 {
         return Err(LockError::NoProvider);
     }
@@ -225,10 +187,8 @@ async fn an_empty_field_is_refused() {
     let provider = LockProvider::in_memory();
     let empty = Lock::Report { tenant: "", id: 1 };
     let error = provider.lock(&empty).acquire().await.unwrap_err();
-    assert!(
-        matches!(&error, LockError::InvalidName { .. }) && error.to_string().contains("<tenant>"),
-        "{error}"
-    );
+    let is_meant = matches!(&error, LockError::InvalidName { .. }) && error.to_string().contains("<tenant>");
+    assert!(is_meant, "{}", error);
     assert_eq!(empty.name(), "report::1");
     assert!(provider.lock(empty.name()).acquire().await.is_ok());
 }
@@ -240,6 +200,7 @@ async fn operators_use_declared_names() -> Result<(), LockError> {
     let _guard = provider.lock(&report).acquire().await?;
     let info = provider.admin().get(&report).await?;
     assert_eq!(info.expect("it is held").name, "report:a%3Ab:1");
+    assert!(provider.admin().force_release(&report).await?);
     Ok(())
 }
 
@@ -251,9 +212,10 @@ mod framework {
 #[lock("elsewhere", crate = framework::locks)]
 struct Elsewhere;
 
-/// A declaration that `macro_rules!` makes, whose types are in invisible groups.
+/// A declaration that `macro_rules!` makes, whose types are in invisible groups, and a function whose lock name comes from the
+/// caller.
 macro_rules! declare {
-    ($name:ident, $template:literal, $field:ident: $ty:ty, $other:literal) => {
+    ($name:ident, $template:literal, $field:ident: $ty:ty, $other:literal, $function:ident, $lock:expr) => {
         #[derive(LockName)]
         enum $name {
             #[lock($template)]
@@ -261,50 +223,24 @@ macro_rules! declare {
             #[lock($other)]
             Other,
         }
-    };
-}
 
-declare!(Declared, "declared:<id>", id: u64, "declared:all");
-
-/// A function whose lock name comes from the caller.
-macro_rules! locked_as {
-    ($function:ident, $argument:ident, $lock:expr) => {
         #[distributed_lock(name = $lock)]
-        async fn $function($argument: u64) -> Result<(String, &'static str), LockError> {
-            locked()
+        async fn $function($field: u64, #[lock] lock: LockContext) -> Result<[String; 2], LockError> {
+            let template = lock.template().expect("the lock has a template");
+            Ok([lock.name(), template].map(str::to_owned))
         }
     };
 }
 
-locked_as!(by_macro, id, Declared::One { id });
+declare!(Declared, "declared:<id>", id: u64, "declared:all", by_macro, Declared::One { id });
 
 #[tokio::test]
 async fn declarations_by_other_means_compile() -> Result<(), LockError> {
     assert_eq!(Elsewhere.name(), "elsewhere");
-    assert_eq!(Declared::One { id: 1 }.name(), "declared:1");
     assert_eq!(Declared::Other.template(), "declared:all");
-    let name = LockProvider::in_memory().scope(by_macro(2)).await?;
-    assert_eq!(name, found("declared:2", "declared:<id>"));
+    let found = LockProvider::in_memory().scope(by_macro(2)).await?;
+    assert_eq!(found, ["declared:2", "declared:<id>"]);
     Ok(())
-}
-
-/// A name whose field is called like the `#[lock]` argument below.
-#[derive(LockName)]
-#[lock("hold:<lock>")]
-struct Hold {
-    lock: u64,
-}
-
-#[distributed_lock(name = Hold { lock: id })]
-async fn with_its_context(id: u64, #[lock] lock: LockContext) -> Result<(String, &'static str), LockError> {
-    Ok((lock.name().to_owned(), lock.template().unwrap_or("none")))
-}
-
-#[tokio::test]
-async fn a_function_with_a_declared_name_gets_its_lock_as_an_argument() {
-    let provider = LockProvider::in_memory();
-    let seen = provider.scope(with_its_context(7)).await.unwrap();
-    assert_eq!(seen, ("hold:7".to_owned(), "hold:<lock>"));
 }
 
 #[distributed_lock(name = Lock::Report { tenant, id: order.into() }, on_busy = already_running)]
@@ -317,16 +253,13 @@ fn already_running(tenant: &str, order: &u32, busy: &Busy) -> Result<String, Loc
 }
 
 #[tokio::test]
-async fn a_busy_function_answers_for_a_declared_name() {
+async fn a_busy_function_answers_for_a_declared_name() -> Result<(), LockError> {
     let provider = LockProvider::in_memory();
     let run = || provider.scope(reports_once("a:b", 7));
-    assert_eq!(run().await.unwrap(), "report:a%3Ab:7 7");
-    let guard = provider
-        .lock(Lock::Report { tenant: "a:b", id: 7 })
-        .acquire()
-        .await
-        .unwrap();
-    assert_eq!(run().await.unwrap(), "report:a%3Ab:7 is busy for a:b 7");
-    guard.release().await.unwrap();
-    assert_eq!(run().await.unwrap(), "report:a%3Ab:7 7");
+    assert_eq!(run().await?, "report:a%3Ab:7 7");
+    let guard = provider.lock(Lock::Report { tenant: "a:b", id: 7 }).await?;
+    assert_eq!(run().await?, "report:a%3Ab:7 is busy for a:b 7");
+    guard.release().await?;
+    assert_eq!(run().await?, "report:a%3Ab:7 7");
+    Ok(())
 }

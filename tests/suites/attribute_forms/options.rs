@@ -1,4 +1,4 @@
-//! Every argument of the attribute, in forms that the fixture does not have.
+//! Every argument of the attribute.
 
 #![deny(warnings)]
 
@@ -17,6 +17,16 @@ use mongolock::{LockError, LockProvider, distributed_lock};
 )]
 async fn all(id: u8) -> Result<u8, LockError> {
     Ok(id)
+}
+
+#[distributed_lock(
+    name = "b",
+    acquire_timeout = "none",
+    on_lost = "continue",
+    release = "background"
+)]
+async fn endless() -> Result<(), LockError> {
+    Ok(())
 }
 
 #[distributed_lock(name = "i", provider = if first { &pair.0 } else { &pair.1 })]
@@ -58,6 +68,7 @@ async fn find() -> Result<LockProvider, LockError> {
 async fn every_argument_in_other_forms() -> Result<(), LockError> {
     let provider = LockProvider::in_memory();
     assert_eq!(provider.scope(all(1)).await?, 1);
+    provider.scope(endless()).await?;
     by_expression(true, (provider.clone(), provider)).await?;
     by_failing_expression().await
 }
@@ -80,7 +91,8 @@ async fn a_tick_is_an_expression() -> Result<(), LockError> {
                 ..
             })
         ),
-        "{refused:?}"
+        "{:?}",
+        refused
     );
     let tick = with_its_tick(&locks, Tick(UNIX_EPOCH)).await?;
     assert!(matches!(

@@ -2,6 +2,8 @@
 
 #![deny(warnings)]
 
+use std::future::Future;
+
 use mongolock::{LockError, LockProvider, distributed_lock};
 
 use super::send;

@@ -34,6 +34,13 @@ impl Source {
         Self { lines, is_code }
     }
 
+    /// The lines of code.
+    pub(crate) fn code(&self) -> String {
+        let lines = self.lines.iter().zip(&self.is_code);
+        let code = lines.filter_map(|(line, is_code)| is_code.then_some(&**line));
+        code.collect::<Vec<_>>().join("\n")
+    }
+
     /// The number of lines of code.
     pub(crate) fn size(&self) -> usize {
         self.size_of(0, self.lines.len())
@@ -44,7 +51,7 @@ impl Source {
         let begins = (0..self.lines.len()).filter(|at| self.is_code[*at]);
         let named = begins.filter_map(|at| Some((at, function_at(&self.lines[at])?)));
         named
-            .map(|(at, name)| (name, self.size_of(at, self.end_of_function(at))))
+            .map(|(at, name)| (name, self.size_of(at, end_of_item(&self.lines, at))))
             .collect()
     }
 
@@ -54,18 +61,6 @@ impl Source {
             .iter()
             .filter(|is_code| **is_code)
             .count()
-    }
-
-    /// The line behind the function that begins in this line. Its last line is as far from the margin as its first one.
-    fn end_of_function(&self, begin: usize) -> usize {
-        let first = &self.lines[begin];
-        if first.ends_with(['}', ';']) {
-            return begin + 1;
-        }
-        let margin = margin(first);
-        let is_last = |line: &String| self::margin(line) == margin && line.ends_with(['}', ';']);
-        let last = self.lines[begin + 1..].iter().position(is_last);
-        last.map_or(self.lines.len(), |last| begin + last + 2)
     }
 }
 
@@ -93,55 +88,14 @@ fn function_at(line: &str) -> Option<&str> {
     after.split(['(', '<']).next()
 }
 
-/// The line behind the item that begins in this line with an attribute.
+/// The line behind the item that begins in this line, maybe with attributes. Its last line is as far from the margin as its first
+/// one, as rustfmt writes it.
 fn end_of_item(lines: &[String], begin: usize) -> usize {
     let is_before = |line: &&String| line.trim_start().starts_with("#[") || !is_code(line);
-    let mut at = begin + lines[begin..].iter().take_while(is_before).count();
-    let mut depth = 0;
-    while at < lines.len() {
-        let code = without_literals(&lines[at]);
-        for c in code.chars() {
-            depth += match c {
-                '{' | '(' | '[' => 1,
-                '}' | ')' | ']' => -1,
-                _ => 0,
-            };
-        }
-        at += 1;
-        if depth <= 0 && code.trim_end().ends_with(['}', ';', ',', ')']) {
-            break;
-        }
-    }
-    at
-}
-
-/// A line without the text of its strings, its characters and its comment, in which brackets are no brackets.
-fn without_literals(line: &str) -> String {
-    let (mut code, mut rest) = (String::new(), line);
-    while let Some(c) = rest.chars().next() {
-        let literal = match c {
-            '"' => string(rest),
-            '\'' if rest.chars().nth(2) == Some('\'') => rest.chars().take(3).map(char::len_utf8).sum(),
-            '/' if rest.starts_with("//") => return code,
-            _ => 0,
-        };
-        if literal == 0 {
-            code.push(c);
-        }
-        rest = &rest[literal.max(c.len_utf8())..];
-    }
-    code
-}
-
-/// The length of the string at the beginning of a text. One that goes on in the next line is not looked at.
-fn string(text: &str) -> usize {
-    let mut is_escaped = false;
-    let end = text.char_indices().skip(1).find(|(_, c)| {
-        let is_end = *c == '"' && !is_escaped;
-        is_escaped = *c == '\\' && !is_escaped;
-        is_end
-    });
-    end.map_or(0, |(end, _)| end + 1)
+    let first = begin + lines[begin..].iter().take_while(is_before).count();
+    let is_last = |line: &String| margin(line) == margin(&lines[first]) && line.ends_with(['}', ';', ',']);
+    let last = lines[first..].iter().position(is_last);
+    last.map_or(lines.len(), |last| first + last + 1)
 }
 
 /// All Rust files in the folders `src` of the workspace.

@@ -1,62 +1,72 @@
 //! No server and no directory is left behind, however the process ends.
 
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::env;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must};
-use rustix::process::{Pid, test_kill_process};
+use mongolock_tests::{AMPLE, Actor, Server, ServerOptions, eventually, must, order, say};
+use rustix::process::{Pid, Signal, test_kill_process};
+use tokio::process::Command;
+
+/// The variable with the number of members that [`holder`] starts.
+const MEMBERS: &str = "MONGOLOCK_TESTS_MEMBERS";
+
+#[tokio::test]
+#[ignore = "the process that other tests kill"]
+async fn holder() {
+    let options = match env::var(MEMBERS).as_deref() {
+        Ok("3") => ServerOptions::three_members(),
+        _ => ServerOptions::single(),
+    };
+    let server = must(Server::start(options).await);
+    for node in server.nodes() {
+        say(format_args!(
+            "{} {}",
+            node.pid().unwrap_or_default(),
+            node.directory().display()
+        ));
+    }
+    say("ready");
+    order().await;
+}
+
+fn start_holder(members: usize, temporary: &Path) -> Actor {
+    let mut command = Command::new(must(env::current_exe()));
+    command.args(["leftovers::holder", "--exact", "--ignored", "--nocapture"]);
+    command.env(MEMBERS, members.to_string()).env("TMPDIR", temporary);
+    Actor::start(command)
+}
 
 fn exists(pid: u32) -> bool {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = Pid::from_raw(pid.cast_signed());
     pid.is_some_and(|pid| test_kill_process(pid).is_ok())
-}
-
-async fn gone(pid: u32, directory: PathBuf) {
-    let what = format!("process {pid} and {} gone", directory.display());
-    let gone = || async { (!exists(pid) && !directory.exists()).then_some(()) };
-    must(eventually(AMPLE, &what, gone).await);
-}
-
-/// Runs `holder` until it is ready and kills it with SIGKILL. Returns the process ids and directories of its servers.
-fn kill_a_holder(kind: &str) -> Vec<(u32, PathBuf)> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holder"));
-    command
-        .arg(kind)
-        .env_remove("MONGODB_URI")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    let mut holder = must(command.spawn());
-    let output = BufReader::new(holder.stdout.take().expect("the output is piped"));
-    let lines = output
-        .lines()
-        .map_while(Result::ok)
-        .take_while(|line| line != "ready");
-    let nodes: Vec<_> = lines
-        .filter_map(|line| {
-            let (pid, directory) = line.split_once(' ')?;
-            Some((pid.parse().ok()?, PathBuf::from(directory)))
-        })
-        .collect();
-    assert!(
-        nodes
-            .iter()
-            .all(|(pid, directory)| exists(*pid) && directory.is_dir())
-    );
-    must(holder.kill());
-    must(holder.wait());
-    nodes
 }
 
 #[tokio::test]
 async fn a_killed_process_leaves_nothing() {
-    for (kind, expected) in [("single", 1), ("three", 3)] {
-        let nodes = kill_a_holder(kind);
-        assert_eq!(nodes.len(), expected);
-        for (pid, directory) in nodes {
-            gone(pid, directory).await;
+    for members in [1, 3] {
+        let mut holder = start_holder(members, &env::temp_dir());
+        let mut nodes = Vec::new();
+        loop {
+            let (pid, directory) = holder.next().await;
+            if pid == "ready" {
+                break;
+            }
+            nodes.push((must(pid.parse()), PathBuf::from(directory)));
         }
+        assert_eq!(nodes.len(), members);
+        assert!(
+            nodes
+                .iter()
+                .all(|(pid, directory)| exists(*pid) && directory.is_dir())
+        );
+        holder.signal(Signal::KILL);
+        holder.end().await;
+        let are_gone = || async {
+            let is_gone = |(pid, directory): &(u32, PathBuf)| !exists(*pid) && !directory.exists();
+            nodes.iter().all(is_gone).then_some(())
+        };
+        must(eventually(AMPLE, "all servers and directories gone", are_gone).await);
     }
 }
 
@@ -77,41 +87,25 @@ async fn dropping_waits_until_everything_is_gone_also_of_a_stopped_or_killed_ser
     }
 }
 
-/// Waits until no process has `text` on its command line.
-async fn no_process_names(text: &str) {
-    let processes = || async {
-        let listing = must(Command::new("ps").args(["-A", "-ww", "-o", "args"]).output());
-        (!String::from_utf8_lossy(&listing.stdout).contains(text)).then_some(())
-    };
-    must(eventually(AMPLE, "all processes of the server gone", processes).await);
-}
-
 #[tokio::test]
 async fn a_process_killed_while_it_starts_a_server_leaves_nothing() {
     for milliseconds in [5, 15, 30, 60, 120, 200] {
         let place = must(tempfile::tempdir());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_holder"));
-        command
-            .arg("three")
-            .env("TMPDIR", place.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null());
-        let mut holder = must(command.spawn());
+        let mut holder = start_holder(3, place.path());
         tokio::time::sleep(Duration::from_millis(milliseconds)).await;
-        must(holder.kill());
-        must(holder.wait());
-        no_process_names(&place.path().to_string_lossy()).await;
+        holder.signal(Signal::KILL);
+        holder.end().await;
+        let named = place.path().to_string_lossy();
+        let processes = || async {
+            let listing = must(
+                Command::new("ps")
+                    .args(["-A", "-ww", "-o", "args"])
+                    .output()
+                    .await,
+            );
+            (!String::from_utf8_lossy(&listing.stdout).contains(&*named)).then_some(())
+        };
+        must(eventually(AMPLE, "all processes of the server gone", processes).await);
         assert_eq!(must(place.path().read_dir()).count(), 0);
     }
-}
-
-#[tokio::test]
-async fn a_start_that_is_given_up_leaves_nothing() {
-    let starting = Server::start(ServerOptions::single().parameter("ttlMonitorSleepSecs", "77"));
-    assert!(
-        tokio::time::timeout(Duration::from_millis(60), starting)
-            .await
-            .is_err()
-    );
-    no_process_names("ttlMonitorSleepSecs=77").await;
 }

@@ -1,9 +1,8 @@
-//! Tests of the test support itself: the other suites rely on its servers, its proxy and its fail points.
+//! Tests of the test support itself: the other suites rely on its servers, its proxy and its fail points. That servers of each kind
+//! start, stop and answer is shown by the suites that use them.
 
 mod behaviours_table;
-mod binary;
 mod fail_points;
-mod foreign;
 mod leftovers;
 mod proxy;
 mod servers;

@@ -49,14 +49,8 @@ async fn text_alone() -> Result<(), LockError> { Ok(()) }
 #[distributed_lock(name = "job", skip)]
 async fn value_alone() -> Result<(), LockError> { Ok(()) }
 
-#[distributed_lock(Lock::A)]
-async fn variant_alone() -> Result<(), LockError> { Ok(()) }
-
 #[distributed_lock(Lock::B(id), expiry = "30s")]
 async fn tuple_alone(id: u64) -> Result<(), LockError> { Ok(()) }
-
-#[distributed_lock(["a", "b"])]
-async fn list_alone() -> Result<(), LockError> { Ok(()) }
 
 // The name of an argument without its value.
 #[distributed_lock(name = "job", expiry)]
@@ -68,15 +62,6 @@ async fn listed() -> Result<(), LockError> { Ok(()) }
 
 #[distributed_lock(name = (Nightly))]
 async fn declared_name_in_parentheses() -> Result<(), LockError> { Ok(()) }
-
-#[distributed_lock(name = (["a", "b"]))]
-async fn list_in_parentheses() -> Result<(), LockError> { Ok(()) }
-
-#[distributed_lock(name = "job", expiry("3s"))]
-async fn called() -> Result<(), LockError> { Ok(()) }
-
-#[distributed_lock(name = "job", expiry: Duration::from_secs(3))]
-async fn colon_before_an_expression() -> Result<(), LockError> { Ok(()) }
 
 // Values of another kind than a string literal.
 #[distributed_lock(name = "job", expiry = 30, on_busy = skip, acquire_timeout = None, min_hold = Duration::from_secs(1))]
@@ -90,9 +75,5 @@ async fn crate_as_a_text() -> Result<(), LockError> { Ok(()) }
 
 #[distributed_lock(name = "job", provider = ?)]
 async fn provider_is_no_expression() -> Result<(), LockError> { Ok(()) }
-
-// Many mistakes in one attribute are all reported.
-#[distributed_lock(name = " {id}<idd>", expiry = "1", ttl = "x", on_busy = "fail", acquire_timeout = "x", on_lost = "y")]
-fn everything_at_once(id: u64) -> Result<(), LockError> { Ok(()) }
 
 fn main() {}

@@ -32,30 +32,7 @@ fn boxed_after_an_early_return(id: u64) -> Pin<Box<dyn Future<Output = Result<u6
     Box::pin(async move { Ok(id) })
 }
 
-#[distributed_lock(name = "job:<id>")]
-fn boxed_after_a_statement(id: u64) -> Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send>> {
-    let id = id + 1;
-    Box::pin(async move { Ok(id) })
-}
-
 type Boxed = Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send>>;
-
-#[distributed_lock(name = "job:<id>")]
-fn boxed_behind_an_alias(id: u64) -> Boxed {
-    Box::pin(async move { Ok(id) })
-}
-
-type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-#[distributed_lock(name = "job:<id>")]
-fn box_future(id: &u64) -> BoxFuture<'_, Result<u64, LockError>> {
-    Box::pin(async move { Ok(*id) })
-}
-
-#[distributed_lock(name = "job")]
-fn boxed_without_move() -> Pin<Box<dyn Future<Output = Result<u64, LockError>> + Send>> {
-    Box::pin(async { Ok(1) })
-}
 
 // The place is where the caller of the macro has written the type.
 macro_rules! job {
@@ -91,10 +68,6 @@ pub trait Declared {
 #[distributed_lock(name = "first")]
 #[distributed_lock(name = "second")]
 async fn two_locks() -> Result<(), LockError> { Ok(()) }
-
-#[exclusive(name = "first")]
-#[exclusive(name = "second")]
-async fn two_locks_renamed() -> Result<(), LockError> { Ok(()) }
 
 impl Service {
     #[exclusive(name = "first")]

@@ -1,10 +1,9 @@
-//! A locked function below twenty-five plain ones compiles on a task with the default recursion limit,
-//! where each function stands before the one that it calls.
+//! A locked function below twenty-five plain ones compiles on a task with the default recursion limit.
 
 #[macro_use]
 mod nested;
 
-chain!(caller first: plain p1 p2 p3 p4 p5 p6 p7 p8 p9 p10 p11 p12
+chain!(plain p1 p2 p3 p4 p5 p6 p7 p8 p9 p10 p11 p12
     p13 p14 p15 p16 p17 p18 p19 p20 p21 p22 p23 p24 p25 f1);
-chain!(caller first: locked f1 innermost);
+chain!(locked f1 innermost);
 spawn!(p1);

@@ -2,13 +2,12 @@
 
 use std::collections::HashSet;
 
-use proptest::prelude::*;
-
 use super::super::automaton::Automaton;
 use super::super::declaration::Declaration;
 use super::super::language::{Values, escaped};
 use super::super::pattern::{Pattern, Segment};
 use super::*;
+use crate::samples::{each_seed, text};
 
 fn escape(value: &str, separator: char) -> String {
     value.chars().map(|one| escaped(one, Some(separator))).collect()
@@ -19,89 +18,70 @@ const KINDS: [&str; 3] = ["String", "u64", "i64"];
 
 /// Templates with up to two placeholders of every kind, and text of a small alphabet at every place.
 fn small_templates() -> Vec<(String, Vec<&'static str>)> {
+    let fixed = ["1", "a:1", "-1", "%2D1-1", "1%3A:1", "%3%3A3"];
+    let mut all: Vec<_> = fixed.map(|text| (text.to_owned(), vec![])).into();
     let texts = ["", ":", "1", "-", "a", "%", "3"];
-    let mut all = vec![
-        ("1".to_owned(), vec![]),
-        ("a:1".to_owned(), vec![]),
-        ("-1".to_owned(), vec![]),
-        ("%2D1-1".to_owned(), vec![]),
-        ("1%3A:1".to_owned(), vec![]),
-        ("%3%3A3".to_owned(), vec![]),
-    ];
-    for before in texts {
-        for after in texts {
-            for kind in KINDS {
-                all.push((format!("{before}<a>{after}"), vec![kind]));
-            }
-        }
+    for (before, after) in pairs(&texts, &texts) {
+        all.extend(KINDS.map(|kind| (format!("{before}<a>{after}"), vec![kind])));
     }
-    for before in ["", "1", "a:"] {
-        for between in [":", "1", "-", "3", ":%"] {
-            for after in ["", "1", ":a"] {
-                for first in KINDS {
-                    for second in KINDS {
-                        all.push((format!("{before}<a>{between}<b>{after}"), vec![first, second]));
-                    }
-                }
-            }
+    for (before, between) in pairs(&["", "1", "a:"], &[":", "1", "-", "3", ":%"]) {
+        for after in ["", "1", ":a"] {
+            let template = format!("{before}<a>{between}<b>{after}");
+            all.extend(pairs(&KINDS, &KINDS).map(|(one, other)| (template.clone(), vec![one, other])));
         }
     }
     all
 }
 
+fn pairs<'a, T: Copy>(ones: &'a [T], others: &'a [T]) -> impl Iterator<Item = (T, T)> + 'a {
+    ones.iter()
+        .flat_map(move |one| others.iter().map(move |other| (*one, *other)))
+}
+
 /// The values of a kind, as Rust displays them: all texts of up to two characters of a small alphabet, and all integers
 /// of up to two digits of it.
 fn small_values(kind: &str) -> Vec<String> {
+    let texts = [":", "1", "3", "-", "a", "%", "2D"];
     match kind {
-        "u64" => ["0", "1", "3", "10", "11", "13", "31"]
-            .map(str::to_owned)
-            .to_vec(),
+        "u64" => ["0", "1", "3", "10", "11", "13", "31"].map(str::to_owned).into(),
         "i64" => ["0", "1", "3", "-1", "-3", "11", "13", "-11", "-13"]
             .map(str::to_owned)
-            .to_vec(),
+            .into(),
         _ => {
-            let alphabet = [":", "1", "3", "-", "a", "%", "2D"];
-            let pairs = alphabet
-                .iter()
-                .flat_map(|a| alphabet.iter().map(move |b| format!("{a}{b}")));
-            pairs.chain(alphabet.map(str::to_owned)).collect()
+            let two = pairs(&texts, &texts).map(|(one, other)| format!("{one}{other}"));
+            two.chain(texts.map(str::to_owned)).collect()
         }
     }
 }
 
 /// The names that a template of `small_templates` gives, rendered by the runtime's `escape`.
 fn small_names(template: &str, kinds: &[&str]) -> HashSet<String> {
+    let names =
+        |kind: &str, of: &dyn Fn(&str) -> String| small_values(kind).iter().map(|value| of(value)).collect();
     match kinds {
         [] => HashSet::from([template.to_owned()]),
-        [only] => {
-            let values = small_values(only);
-            values
-                .iter()
-                .map(|value| template.replace("<a>", value))
-                .collect()
-        }
+        [only] => names(only, &|value| template.replace("<a>", value)),
         [first, second, ..] => {
-            let separator = template.split("<a>").nth(1).unwrap().chars().next().unwrap();
             let (before, after) = template.split_once("<a>").unwrap();
-            let mut names = HashSet::new();
-            for one in small_values(first) {
-                let one = escape(&one, separator);
-                for other in small_values(second) {
-                    names.insert(format!("{before}{one}{}", after.replace("<b>", &other)));
-                }
-            }
-            names
+            let separator = after.chars().next().unwrap();
+            let ones: Vec<String> = names(first, &|one| format!("{before}{}{after}", escape(one, separator)))
+                .into_iter()
+                .collect();
+            ones.iter()
+                .flat_map(|one| names(second, &|other| one.replace("<b>", other)))
+                .collect()
         }
     }
 }
 
 /// The parts of a template whose fields `a` and `b` have these types.
 fn language(template: &str, kinds: &[&str]) -> Vec<Segment> {
-    let fields = ["a", "b"].iter().zip(kinds).map(|(name, kind)| {
-        let (name, kind) = (quote::format_ident!("{name}"), quote::format_ident!("{kind}"));
-        quote!(#name: #kind)
-    });
-    let item = quote!(#[lock(#template)] struct L { #(#fields),* });
+    let fields = ["a", "b"].iter().zip(kinds);
+    let fields: Vec<String> = fields.map(|(name, kind)| format!("{name}: {kind}")).collect();
+    let item = tokens(&format!(
+        "#[lock({template:?})] struct L {{ {} }}",
+        fields.join(", ")
+    ));
     let mut errors = Errors::default();
     let declaration = Declaration::parse(item, &mut errors).unwrap();
     let pattern = Pattern::bind(&declaration.variants[0], &declaration, &mut errors);
@@ -148,31 +128,43 @@ fn the_proof_agrees_with_all_short_values() {
     );
 }
 
-proptest! {
-    #[test]
-    fn no_item_makes_the_derive_panic(template in "[<>a-c:%0.]{0,16}", other in "[<>a-c:%0.]{0,16}") {
-        derive(quote!(enum L { #[lock(#template)] A { a: u8, b: String }, #[lock(#other)] B(u8) }));
-    }
+#[test]
+fn no_item_makes_the_derive_panic() {
+    each_seed(|random| {
+        let [one, other] = [(); 2].map(|()| text(random, "<>abc:%0.", 0..=16));
+        messages(&format!(
+            "enum L {{ #[lock({one:?})] A {{ a: u8, b: String }}, #[lock({other:?})] B(u8) }}"
+        ));
+    });
+}
 
-    #[test]
-    fn a_name_is_rendered_by_its_template(first in "[%:0-9a-zé]{1,9}", second in "[%:0-9a-zé]{1,9}") {
+#[test]
+fn a_name_is_rendered_by_its_template() {
+    each_seed(|random| {
         let language = language("a:<a>:<b>:z", &["String", "String"]);
+        let [first, second] = [(); 2].map(|()| text(random, "%:0123456789abyzé", 1..=9));
         let name = format!("a:{}:{second}:z", escape(&first, ':'));
-        prop_assert!(witness::is_rendered_by(&language, &name));
-        prop_assert!(!witness::is_rendered_by(&language, &name[..name.len() - 1]));
-    }
+        assert!(witness::is_rendered_by(&language, &name), "{name}");
+        assert!(
+            !witness::is_rendered_by(&language, &name[..name.len() - 1]),
+            "{name}"
+        );
+    });
+}
 
-    #[test]
-    fn every_number_is_a_value_of_its_type(unsigned: u64, signed: i64) {
-        prop_assert!(Values::of_integer("u64").contains(&unsigned.to_string()));
-        prop_assert!(Values::of_integer("i64").contains(&signed.to_string()));
+#[test]
+fn every_number_is_a_value_of_its_type() {
+    each_seed(|random| {
+        let (unsigned, signed) = (random.u64(..), random.i64(..));
+        assert!(Values::of_integer("u64").contains(&unsigned.to_string()));
+        assert!(Values::of_integer("i64").contains(&signed.to_string()));
         let language = [language("<a>-x", &["i64"]), language("<a>-<b>", &["i64", "u64"])];
         let escaped = escape(&signed.to_string(), '-');
         let names = [format!("{signed}-x"), format!("{escaped}-{unsigned}")];
         for (language, name) in language.iter().zip(names) {
-            prop_assert!(witness::is_rendered_by(language, &name));
+            assert!(witness::is_rendered_by(language, &name));
             let word = Automaton::of(&[Segment::Text(name.clone())]);
-            prop_assert_eq!(Automaton::of(language).common_word(&word), Some(name));
+            assert_eq!(Automaton::of(language).common_word(&word), Some(name));
         }
-    }
+    });
 }

@@ -1,8 +1,8 @@
 //! Three instances of a service have the same scheduled job, and `#[distributed_lock]` makes it run once per tick.
 //!
-//! **Scene** (`cargo run --bin nightly_job`). In each instance a scheduler, apalis, calls the job at each tick of a cron
-//! expression, here every second; a job for every night at three o'clock UTC has `0 0 3 * * *` and the same attribute. All
-//! instances are stopped while two ticks pass, and one is killed in the middle of the job.
+//! **Scene** (`cargo run --bin nightly_job`). Each instance calls the job at each tick of a cron expression, here every second; a
+//! job for every night at three o'clock UTC has `0 0 3 * * *` and the same attribute. All instances are stopped while two ticks
+//! pass, and one is killed in the middle of the job. `mongolock/examples/cron.rs` has the same with a scheduler.
 //!
 //! **What it proves.** One instance gets the lock of a tick and runs the job; the others wait for its end, and find it done
 //! (`once`), however late they are. If it dies, another one runs the job when the lease has ended. Ticks that were missed are
@@ -12,14 +12,10 @@
 //! job for every tick. `--without-lock` shows the job as it was with one instance, and fails.
 
 use std::process::ExitCode;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use apalis_core::monitor::Monitor;
-use apalis_core::worker::builder::WorkerBuilder;
-use apalis_core::{error::WorkerError, task::data::Data};
-use apalis_cron::CronScheduler;
 use chrono::{DateTime, Utc};
 use clap::Parser;
 use cron::Schedule;
@@ -30,7 +26,6 @@ use mongolock_examples::demo::{self, AFTER_HELP, Stage};
 use mongolock_examples::turns::{Event, Step, Turns, note, turn};
 use mongolock_examples::worker::{Signal, Worker, go, set_global};
 use mongolock_examples::{all, print, summary::Summary};
-use tokio::sync::{Mutex, Notify};
 use tokio::time::sleep;
 
 /// In UTC: in local time, one night of the year has an hour twice.
@@ -90,48 +85,24 @@ fn after(tick: i64) -> impl Iterator<Item = i64> {
     SCHEDULE.after_owned(time).map(|tick| tick.timestamp())
 }
 
-/// What apalis calls at a tick. It does not wait for the end of an earlier call; this waits, so that an instance has one run at
-/// a time and the one that is killed leaves only one.
-async fn at_tick(tick: apalis_cron::Tick, instance: Data<Arc<Instance>>) {
-    let last = instance.options.first + TICKS - 1;
-    let tick = tick.get_timestamp().cast_signed().min(last);
-    let mut called = instance.called.lock().await;
-    for due in after(*called).take_while(|due| *due <= tick) {
-        let call = instance.call(due).await;
-        *called = due;
-        if call.is_err() || due == last {
-            instance.end.notify_one();
-        }
-    }
-}
-
 /// Runs an instance until it has called the job for the last tick.
 async fn run(worker: &Worker, options: &Options) -> anyhow::Result<()> {
     let database = worker.database().await?;
     let locks = set_global(worker.number, LockProvider::builder(&database))?;
-    let instance = Arc::new(Instance {
+    let instance = Instance {
         number: worker.number,
         go: go(),
         options: options.clone(),
         runs: database.collection("runs"),
-        called: Mutex::new(options.first - 1),
-        end: Notify::new(),
-    });
-    let data = Arc::clone(&instance);
-    let workers = Monitor::new().register(move |_| {
-        let worker = WorkerBuilder::new("nightly_job").backend(CronScheduler::new(SCHEDULE.clone()));
-        worker.data(Arc::clone(&data)).build(at_tick)
-    });
-    // The scheduler fails if a tick has passed while it computes it. The calls of the old worker are cancelled, which releases
-    // their locks, and a new one makes up for the ticks that were left out.
-    let workers = workers.should_restart(|_, error| matches!(error, WorkerError::BackendError(_)));
-    let context = workers.context();
-    tokio::spawn(async move {
-        instance.end.notified().await;
-        // The worker takes no further tick, and ends when the calls have ended that have begun.
-        context.shutdown()
-    });
-    workers.run().await?;
+    };
+    // One run at a time, so that the instance that is killed leaves only one. The ticks that pass meanwhile are made up for.
+    for due in after(options.first - 1).take_while(|due| *due < options.first + TICKS) {
+        let early = due * 1000 - Utc::now().timestamp_millis();
+        sleep(Duration::from_millis(early.try_into().unwrap_or_default())).await;
+        if instance.call(due).await.is_err() {
+            break;
+        }
+    }
     locks.shutdown().await;
     Ok(())
 }
@@ -218,10 +189,6 @@ struct Instance {
     go: Signal,
     options: Options,
     runs: Collection<Document>,
-    /// The last tick for which a call of this instance has ended. A call that was cancelled is made again.
-    called: Mutex<i64>,
-    /// The last call has ended.
-    end: Notify,
 }
 
 /// Three instances have the same scheduled job under a distributed lock. The program checks that the job runs once per tick.
