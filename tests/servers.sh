@@ -21,9 +21,7 @@ END
 left_out() {
     cat <<'END'
 4.4.2 behaviour fenced::driver::options_are_passed_through "BSON field 'update.let' is an unknown field" (40415)
-4.4.2 behaviour stable_api::the_ordinary_client_of_the_tests_cannot_leave_the_api "BSON field 'apiStrict' is an unknown field" (51177)
 4.4.2 behaviour stable_api::the_server_refuses_no_command the same
-4.4.2,5.0.4 behaviour index::locks_of_a_capped_collection_work "Cannot change the size of a document in a capped collection" (10003)
 END
 }
 

@@ -84,3 +84,23 @@ impl From<FencingToken> for Bson {
         Self::Int64(token.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::doc;
+
+    use super::FencingToken;
+
+    #[test]
+    fn a_token_is_a_number_in_every_format() {
+        let json = "1795225770144000";
+        let token: FencingToken = serde_json::from_str(json).expect("a number is a token");
+        assert_eq!(serde_json::to_string(&token).ok().as_deref(), Some(json));
+        assert_eq!(token.to_string(), json);
+        assert_eq!(
+            doc! { "token": token },
+            doc! { "token": 1_795_225_770_144_000_i64 }
+        );
+        assert_eq!(i64::from(token), token.get());
+    }
+}

@@ -26,10 +26,12 @@ fn rival(lock_id: &str) -> Option<(Mark, Span)> {
 impl<C: Clone> Core<C> {
     /// Another claim has the lock, says a reply.
     pub(super) fn missed(&mut self, now: Time, flight: &Flight, key: Key, seen: &Seen) {
-        let is_own = self.is_own(&self.rooms[key], &seen.lock_id);
+        let room = &self.rooms[key];
+        let is_own = self.is_own(room, &seen.lock_id);
+        let comes_back = self.comes_back(room, &seen.lock_id);
         let room = &mut self.rooms[key];
         let before = room.seen.replace((now, seen.clone()));
-        if !is_own && room.permits.is_of_lock() {
+        if !comes_back && room.permits.is_of_lock() {
             self.answer_by_reply(now, flight, key, Some(seen), |_| true);
         }
         self.first_waits(key);

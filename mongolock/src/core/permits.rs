@@ -145,9 +145,8 @@ impl<C: Clone> Core<C> {
 
     /// A single try ends if all of its permits are held. One that is only on its way back to this process is not.
     fn answer_by_look(&mut self, now: Time, flight: &Flight, key: Key, held: &[(u32, Seen)]) {
-        let own = self.rooms[key].claims.iter().map(|key| &self.claims[*key]);
-        let going_back = own.filter(|claim| !claim.is_held());
-        let is_held = |seen: &Seen| !going_back.clone().any(|claim| claim.has_id(&seen.lock_id));
+        let room = &self.rooms[key];
+        let is_held = |seen: &Seen| !self.comes_back(room, &seen.lock_id);
         let held = held.iter().filter(|(_, seen)| is_held(seen));
         let numbers: Vec<u32> = held.map(|(number, _)| *number).collect();
         let is_full = |width: u32| numbers.iter().filter(|number| **number < width).count() >= width as usize;

@@ -402,6 +402,13 @@ impl<C: Clone> Core<C> {
         room.claims.iter().any(|key| self.claims[*key].has_id(id))
     }
 
+    /// Whether a claim of this core that is not held has this id: the lock comes back to this process. What is held without a turn,
+    /// as a resumed lease is, does not.
+    pub(super) fn comes_back(&self, room: &Room, id: &str) -> bool {
+        let mut claims = room.claims.iter().map(|key| &self.claims[*key]);
+        claims.any(|claim| claim.has_id(id) && !claim.is_held())
+    }
+
     /// The claims of a hold.
     pub(super) fn claims_of(&self, hold: Hold) -> Vec<Key> {
         match hold {

@@ -1,40 +1,33 @@
-//! `LockAdmin`: listing the locks of all processes, and releasing them by force.
+//! `LockAdmin`: listing the locks of all processes, and releasing them by force, also only the hold that an operator has looked at.
 
 use std::time::Duration;
 
-use futures_util::{FutureExt, TryStreamExt};
-use mongolock::{LockAdmin, LockError, LockFilter, LockGuard, LockInfo, LockState};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
-use tokio::time::sleep;
+use futures_util::TryStreamExt;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongolock::{FencingToken, LockAdmin, LockError, LockFilter, LockGuard, LockInfo, LockState, LossReason};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, claim};
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, acquire_and_release, renewing};
-use crate::waiting::{acquired, hold_all, seldom_polling, until_lost, waiter};
+use crate::fixture::{
+    Fixture, GUID, acquire_and_release, assert_lost, foreign, renewing, until_expired, until_lost,
+};
 
 conformance!(
+    a_lock_can_be_released_by_force,
     a_list_meets_every_condition_of_its_filter,
     prefixes_and_owners_are_matched_literally,
     a_lock_is_held_expired_or_released,
-    a_lock_is_read_by_any_displayable_name,
-    a_lock_can_be_released_by_force,
-    a_forced_release_wakes_the_waiters,
-    a_holder_in_the_same_process_notices_a_forced_release_at_once,
-    a_minimum_hold_can_be_ended_by_force,
     all_locks_of_one_owner_can_be_released,
-    a_request_whose_future_is_dropped_is_carried_out,
-    admin_requests_work_after_shutdown,
 );
+
+/// How far the begin of a damaged hold lies ahead: no test lasts as long.
+const AHEAD: i64 = 3_600_000;
 
 const SHORT: Duration = Duration::from_millis(200);
 
 async fn hold(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
     fixture.process(owner).lock(name).await.unwrap()
-}
-
-/// A hold that is renewed often, so that its holder soon notices a loss.
-async fn hold_closely(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
-    let holder = renewing(&fixture.process(owner), SHORT);
-    holder.lock(name).await.unwrap()
 }
 
 /// A hold whose lease has expired at the server, as that of a crashed process. The caller keeps the guard, because
@@ -43,8 +36,7 @@ async fn expired(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
     let lock = fixture.process(owner).lock(name);
     let short = lock.expiry(SHORT).max_hold(Duration::ZERO);
     let guard = short.acquire().await.unwrap();
-    let ended = async || (fixture.info(name).await.state == LockState::Expired).then_some(());
-    must(eventually(AMPLE, "the lease has expired", ended).await);
+    until_expired(&fixture.provider, name).await;
     guard
 }
 
@@ -74,11 +66,8 @@ async fn a_list_meets_every_condition_of_its_filter(fixture: Fixture) {
     for (filter, expected) in [
         (all(), "job:a job:b job:c report:a report:b"),
         (all().prefix("job:"), "job:a job:b job:c"),
-        (all().prefix("job:a"), "job:a"),
         (all().prefix("ob:"), ""),
-        (all().prefix(""), "job:a job:b job:c report:a report:b"),
         (all().owner("one"), "job:b job:c report:b"),
-        (all().owner("unknown"), ""),
         (all().state(LockState::Held), "job:a job:c report:b"),
         (all().state(LockState::Expired), "job:b"),
         (all().state(LockState::Released), "report:a"),
@@ -87,7 +76,6 @@ async fn a_list_meets_every_condition_of_its_filter(fixture: Fixture) {
         (all().prefix("job:").owner("one").state(LockState::Held), "job:c"),
         (all().limit(0), ""),
         (all().limit(2), "job:a job:b"),
-        (all().limit(9), "job:a job:b job:c report:a report:b"),
         (all().state(LockState::Held).limit(2), "job:a job:c"),
         (all().prefix("report:").limit(1), "report:a"),
     ] {
@@ -97,10 +85,9 @@ async fn a_list_meets_every_condition_of_its_filter(fixture: Fixture) {
 }
 
 /// Strings that serve as a name, a prefix and an owner. None of them may work as a pattern or an expression.
-const STRINGS: [&str; 41] = [
-    "a", "A", "aa", "ab", "abc", "a.c", "a#", "a#b", "a#b#c", "#", "##", "a b", "_a", "^a", "a$", "$",
-    "$$NOW", ".", ".*", "a|b", "(a)", "[a]", "a{1}", "a+", "a?", "*", "\\", "\\a", "\\d", "\\Qa", "\\E",
-    "(?i)a", "'a'", "\"a\"", "/a/", "é", "éa", "日本", "😀", "a😀", "1",
+const STRINGS: [&str; 26] = [
+    "a", "A", "aa", "ab", "a.c", "a#", "a#b", "a#b#c", "#", "a b", "^a", "a$", "$$NOW", ".*", "a|b", "[a]",
+    "a{1}", "*", "\\", "\\Qa", "(?i)a", "'a'", "\"a\"", "é", "日本", "😀",
 ];
 
 async fn prefixes_and_owners_are_matched_literally(fixture: Fixture) {
@@ -130,27 +117,36 @@ async fn a_lock_is_held_expired_or_released(fixture: Fixture) {
     acquire_and_release(&holder.lock("released")).await;
     acquire_and_release(&holder.lock("closed").min_hold(AMPLE * 10)).await;
 
-    let held = fixture.info("held").await;
-    assert_eq!((&*held.name, held.fencing_token), ("held", guard.fencing_token()));
-    assert_eq!(state_and_owner(&held), (LockState::Held, owner));
-    assert!(held.remaining > Duration::ZERO, "{held:?}");
-    assert!(held.remaining <= lasts(&held), "{held:?}");
-
-    let expired = fixture.info("expired").await;
-    assert_eq!(state_and_owner(&expired), (LockState::Expired, owner));
-    assert_eq!(expired.remaining, Duration::ZERO);
-    assert_eq!(lasts(&expired), SHORT);
-
-    let released = fixture.info("released").await;
-    assert_eq!(state_and_owner(&released), (LockState::Released, None));
-    assert_eq!(released.remaining, Duration::ZERO);
-
-    let closed = fixture.info("closed").await;
-    assert_eq!(state_and_owner(&closed), (LockState::Released, None));
-    assert!(
-        closed.remaining > AMPLE,
-        "the minimum hold is not over: {closed:?}"
-    );
+    // A minimum hold is not over.
+    for (name, state, owner, remaining) in [
+        (
+            "held",
+            LockState::Held,
+            owner,
+            Duration::from_secs(15)..=Duration::from_secs(30),
+        ),
+        (
+            "expired",
+            LockState::Expired,
+            owner,
+            Duration::ZERO..=Duration::ZERO,
+        ),
+        (
+            "released",
+            LockState::Released,
+            None,
+            Duration::ZERO..=Duration::ZERO,
+        ),
+        ("closed", LockState::Released, None, AMPLE..=AMPLE * 10),
+    ] {
+        let info = fixture.info(name).await;
+        assert_eq!((&*info.name, state_and_owner(&info)), (name, (state, owner)));
+        assert!(remaining.contains(&info.remaining), "{info:?}");
+    }
+    assert_eq!(fixture.info("held").await.fencing_token, guard.fencing_token());
+    let lease = fixture.info("expired").await;
+    let lasts = lease.expires_at.timestamp_millis() - lease.acquired_at.timestamp_millis();
+    assert_eq!(u128::try_from(lasts).unwrap(), SHORT.as_millis());
     assert!(!fixture.is_free("closed").await);
 
     // A list returns the same values, except those that change with time.
@@ -168,109 +164,70 @@ fn state_and_owner(info: &LockInfo) -> (LockState, Option<&str>) {
     (info.state, info.owner.as_deref())
 }
 
-/// The time from the acquisition to the end of the lease.
-fn lasts(info: &LockInfo) -> Duration {
-    let millis = info.expires_at.timestamp_millis() - info.acquired_at.timestamp_millis();
-    Duration::from_millis(millis.cast_unsigned())
-}
-
-async fn a_lock_is_read_by_any_displayable_name(fixture: Fixture) {
-    let admin = fixture.provider.admin();
-    for never in ["never", ""] {
-        assert_eq!(admin.get(never).await.unwrap(), None);
-    }
-    acquire_and_release(&fixture.provider.lock(7)).await;
-    let info = admin.get(7).await.unwrap().expect("the document is kept");
-    assert_eq!(info.name, "7");
-}
-
-/// S2.6: the holder notices the loss and cannot release the next holder's lock. The next token is greater.
+/// S2.6: also by its token only, which is not one of a hold before or after it. The holder notices the loss and cannot release the
+/// next holder's lock. The next token is greater.
 async fn a_lock_can_be_released_by_force(fixture: Fixture) {
     let admin = fixture.provider.admin();
-    let forced = async || admin.force_release("forced").await.unwrap();
-    assert!(!forced().await, "the lock does not exist");
-    let victim = hold_closely(&fixture, "victim", "forced").await;
-    let before = fixture.info("forced").await;
-
-    assert!(forced().await);
-    let after = fixture.info("forced").await;
-    assert_eq!(state_and_owner(&after), (LockState::Released, None));
-    assert_eq!(after.remaining, Duration::ZERO);
-    let begun = |info: &LockInfo| (info.fencing_token, info.acquired_at);
-    assert_eq!(begun(&after), begun(&before));
-    assert!(!forced().await, "the lock is already free");
-
-    let next = fixture.rival().lock("forced").acquire().await.unwrap();
-    assert!(next.fencing_token() > victim.fencing_token());
-    until_lost(&victim, BEFORE_EXPIRY).await;
-    assert!(matches!(victim.release().await, Err(LockError::Lost { name, .. }) if name == "forced"));
-    let held = fixture.info("forced").await;
-    let expected = (LockState::Held, next.fencing_token());
-    assert_eq!((held.state, held.fencing_token), expected);
-    next.release().await.expect("the next holder still has the lock");
-    assert!(!forced().await, "a released lock is free");
-
-    let _expired = expired(&fixture, "crashed", "forced").await;
-    assert!(!forced().await, "an expired lock is free");
-}
-
-/// S2.6
-async fn a_forced_release_wakes_the_waiters(fixture: Fixture) {
-    let victim = hold(&fixture, "victim", "awaited").await;
-    // After the first few attempts polling alone would take minutes, and the holder is in another process.
-    let waiter = waiter(fixture.with(seldom_polling).lock("awaited"));
-    sleep(Duration::from_millis(800)).await;
-    assert!(!waiter.is_finished());
-    assert!(fixture.provider.admin().force_release("awaited").await.unwrap());
-    // This is less than the 4 s after which the waiter would poll.
-    let next = acquired(waiter, Duration::from_secs(3)).await;
-    assert!(next.fencing_token() > victim.fencing_token());
-}
-
-/// With this expiry the next renewal would come only after two days.
-async fn a_holder_in_the_same_process_notices_a_forced_release_at_once(fixture: Fixture) {
-    let week = Duration::from_secs(7 * 24 * 60 * 60);
-    let provider = fixture.with(|builder| builder.expiry(week).owner("own"));
-    let held = hold_all(&provider, ["first", "second", "other"]).await;
-    assert!(provider.admin().force_release("first").await.unwrap());
-    until_lost(&held[0], AMPLE).await;
-    assert!(!held[1].is_lost() && !held[2].is_lost());
-
-    let rival = fixture.rival().admin();
-    assert!(rival.force_release("second").await.unwrap());
-    assert_eq!(provider.admin().release_owner("own").await.unwrap(), 1);
-    for guard in &held[1..] {
-        until_lost(guard, AMPLE).await;
+    let release = async |token: Option<FencingToken>| {
+        let request = admin.force_release("stuck");
+        let released = match token {
+            Some(token) => request.only_if(token).await,
+            None => request.await,
+        };
+        released.unwrap()
+    };
+    let lock = renewing(&fixture.rival(), SHORT).lock("stuck");
+    assert!(!release(None).await, "the lock does not exist");
+    acquire_and_release(&lock.clone().min_hold(AMPLE * 10)).await;
+    let earlier = fixture.info("stuck").await.fencing_token;
+    assert!(release(Some(earlier)).await, "its minimum hold is not over");
+    assert!(!release(Some(earlier)).await, "it is free");
+    for by_token in [false, true] {
+        let stuck = lock.acquire().await.unwrap();
+        let (token, before) = (stuck.fencing_token(), fixture.info("stuck").await);
+        for other in [
+            earlier,
+            FencingToken::from(0),
+            FencingToken::from(token.get() + 1),
+        ] {
+            assert!(!release(Some(other)).await, "{other}");
+        }
+        drop(admin.force_release("stuck"));
+        let held = stuck.ensure_held();
+        held.expect("a request that is not awaited sends nothing");
+        assert!(release(by_token.then_some(token)).await);
+        let after = fixture.info("stuck").await;
+        assert_eq!(state_and_owner(&after), (LockState::Released, None));
+        assert!(after.remaining.is_zero() && after.acquired_at == before.acquired_at);
+        assert_eq!((after.fencing_token, before.fencing_token), (token, token));
+        assert!(!release(None).await, "it is free");
+        let next = fixture.provider.lock("stuck").acquire().await.unwrap();
+        assert!(next.fencing_token() > token);
+        until_lost(&stuck, BEFORE_EXPIRY).await;
+        assert_lost(stuck.release().await, LossReason::Gone);
+        assert_eq!(fixture.info("stuck").await.fencing_token, next.fencing_token());
+        next.release().await.expect("the next holder still has the lock");
     }
+    let _expired = expired(&fixture, "crashed", "stuck").await;
+    assert!(!release(None).await, "an expired lock is free");
 }
 
-async fn a_minimum_hold_can_be_ended_by_force(fixture: Fixture) {
-    let lock = fixture.process("early").lock("closed").min_hold(AMPLE * 10);
-    acquire_and_release(&lock).await;
-    assert!(!fixture.is_free("closed").await);
-    let admin = fixture.provider.admin();
-    let no_names: [&str; 0] = [];
-    assert_eq!(list(&admin, LockFilter::new().owner("early")).await, no_names);
-    assert!(admin.force_release("closed").await.unwrap());
-    assert!(!admin.force_release("closed").await.unwrap());
-    assert!(fixture.is_free("closed").await);
-    acquire_and_release(&lock).await;
-    assert_eq!(admin.release_owner("late").await.unwrap(), 0);
-    assert_eq!(admin.release_owner("early").await.unwrap(), 1);
-    assert!(fixture.is_free("closed").await);
-}
-
-/// S2.7
+/// S2.7: an operator can work with a provider that is shut down as well.
 async fn all_locks_of_one_owner_can_be_released(fixture: Fixture) {
     let (mut others, mut gone) = (Vec::new(), Vec::new());
     for owner in ["a#b", "ab", "A", "a#"] {
         others.push(hold(&fixture, owner, &format!("of {owner}")).await);
     }
-    for name in ["1", "2", "3"] {
-        gone.push(hold_closely(&fixture, "a", name).await);
+    let closely = renewing(&fixture.process("a"), SHORT);
+    for name in ["1", "2"] {
+        gone.push(closely.lock(name).await.unwrap());
     }
+    // The operator's own process knows of it before the next renewal, which comes after two days.
+    let week = Duration::from_secs(7 * 24 * 60 * 60);
+    let own = fixture.with(|builder| builder.expiry(week).owner("a"));
+    gone.push(own.lock("3").await.unwrap());
     let _expired = expired(&fixture, "a", "expired").await;
-    let admin = fixture.provider.admin();
+    let admin = own.admin();
     for unknown in ["", "#", ".", ".*", "a|ab", "b", "unknown"] {
         assert_eq!(admin.release_owner(unknown).await.unwrap(), 0, "{unknown:?}");
     }
@@ -282,37 +239,128 @@ async fn all_locks_of_one_owner_can_be_released(fixture: Fixture) {
     for guard in gone {
         assert!(fixture.is_free(guard.name()).await);
         until_lost(&guard, BEFORE_EXPIRY).await;
-        assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));
+        assert_lost(guard.release().await, LossReason::Gone);
     }
-    for guard in others {
+    own.shutdown().await;
+    assert_eq!(admin.release_owner("ab").await.unwrap(), 1);
+    for guard in others.into_iter().filter(|guard| guard.name() != "of ab") {
         assert!(!fixture.is_free(guard.name()).await);
         let released = guard.release().await;
         released.expect("the operator did not release this lock");
     }
 }
 
-/// B15
-async fn a_request_whose_future_is_dropped_is_carried_out(fixture: Fixture) {
+/// A `lockId` that is only a GUID names no owner. Names that mongolock itself refuses can still be read and released.
+#[tokio::test]
+async fn locks_of_another_program_can_be_listed_and_released() {
+    let fixture = Fixture::mongodb().await;
+    let foreign_names = ["", "line\nbreak", "line\nbreak\n", "nul\0byte", "plain"];
+    let documents = foreign_names.map(foreign);
+    fixture.locks().insert_many(&documents).await.unwrap();
     let admin = fixture.provider.admin();
-    let (_first, _second) = (hold(&fixture, "one", "1").await, hold(&fixture, "two", "2").await);
-    // The first poll sends the request, and the future is dropped before the reply.
-    let polled = admin.force_release("1").into_future().now_or_never();
-    assert!(polled.is_none());
-    let polled = admin.release_owner("two").into_future().now_or_never();
-    assert!(polled.is_none());
-    for name in ["1", "2"] {
-        let released = async || (fixture.info(name).await.state == LockState::Released).then_some(());
-        must(eventually(AMPLE, "it is released", released).await);
+    let filter = LockFilter::new;
+    assert_eq!(list(&admin, filter()).await, foreign_names);
+    for (prefix, expected) in [("line\n", 1..3), ("nul\0", 3..4), ("\0", 0..0)] {
+        let found = list(&admin, filter().prefix(prefix)).await;
+        assert_eq!(found, foreign_names[expected], "{prefix:?}");
     }
+    for (name, document) in foreign_names.into_iter().zip(&documents) {
+        let info = fixture.info(name).await;
+        assert_eq!(
+            (&*info.name, info.owner, info.state),
+            (name, None, LockState::Held)
+        );
+        assert_eq!(info.fencing_token.get(), 17);
+        assert_eq!(Some(&info.acquired_at), document.get_datetime("acquiredAt").ok());
+        assert_eq!(Some(&info.expires_at), document.get_datetime("expiresAt").ok());
+        assert_eq!(admin.release_owner("").await.unwrap(), 0);
+        assert!(admin.force_release(name).await.unwrap());
+        assert!(!admin.force_release(name).await.unwrap());
+    }
+    let next = fixture.provider.lock("plain").await.unwrap();
+    assert!(next.fencing_token().get() > 17);
+
+    // A document whose id is not a string is no lock.
+    fixture.locks().delete_many(doc! {}).await.unwrap();
+    for id in [
+        Bson::from(ObjectId::new()),
+        7.into(),
+        doc! { "a": 1 }.into(),
+        Bson::Null,
+    ] {
+        let own = claim(id, format!("me#{GUID}"), 600_000);
+        fixture.locks().insert_one(own).await.unwrap();
+    }
+    let _lock = fixture.provider.lock("lock").await.unwrap();
+    for filter in [filter(), filter().prefix(""), filter().state(LockState::Held)] {
+        assert_eq!(list(&admin, filter).await, ["lock"]);
+    }
+    assert_eq!(admin.get(7).await.unwrap(), None);
+    assert_eq!(admin.release_owner("me").await.unwrap(), 0);
 }
 
-async fn admin_requests_work_after_shutdown(fixture: Fixture) {
-    let _held = hold(&fixture, "other", "held").await;
-    let provider = fixture.with(|builder| builder);
-    provider.shutdown().await;
-    let admin = provider.admin();
-    assert_eq!(list(&admin, LockFilter::new()).await, ["held"]);
-    assert!(admin.get("held").await.unwrap().is_some());
-    assert!(admin.force_release("held").await.unwrap());
-    assert_eq!(admin.release_owner("other").await.unwrap(), 0);
+/// Asserts that the error of a read names the document and the field, that the other locks can be read with a narrower filter, and
+/// that a forced release makes the document that of a released lock.
+async fn assert_named_and_set_right(fixture: &Fixture, damaged: &Document, field: &str) {
+    let (name, admin) = (damaged.get_str("_id").unwrap(), fixture.provider.admin());
+    let read = admin.get(name).await.map(drop);
+    for read in [read, admin.list(LockFilter::new()).await.map(drop)] {
+        match read.unwrap_err() {
+            LockError::CorruptDocument {
+                name: named, problem, ..
+            } => assert!(named == name && problem.contains(field), "{damaged}: {problem}"),
+            other => panic!("{damaged}: {other}"),
+        }
+    }
+    let sound = admin.list(LockFilter::new().prefix("sound")).await.unwrap();
+    assert!(sound.len() == 1 && sound[0].name == "sound");
+
+    assert!(admin.force_release(name).await.unwrap(), "{damaged}");
+    let document = fixture.document(name).await.unwrap();
+    assert_eq!(document.len(), 5, "{damaged}: {document}");
+    assert_eq!(document.get_str("lockId"), Ok(""), "{damaged}: {document}");
+    let at = fixture.millis(name, "acquiredAt").await;
+    assert_eq!(fixture.millis(name, "expiresAt").await, at);
+    let token = document.get_i64("fencingToken").unwrap();
+    let before = damaged.get_i64("fencingToken").unwrap_or_default();
+    assert_eq!(token, before.max(at * 1000), "{damaged}");
+    assert_eq!(fixture.info(name).await.state, LockState::Released);
+    assert!(!admin.force_release(name).await.unwrap(), "{damaged}");
+    fixture.locks().delete_one(doc! { "_id": name }).await.unwrap();
+}
+
+/// A field of another type, or without a value, in a document that begins and ends in the future. The token rises if it can be read.
+#[tokio::test]
+async fn a_damaged_document_is_set_right() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let _sound = fixture.provider.lock("sound").await.unwrap();
+    let wrong = [
+        Bson::Null,
+        1.5.into(),
+        vec!["a"].into(),
+        doc! { "$gt": "" }.into(),
+        Bson::MaxKey,
+    ];
+    let begin = DateTime::from_millis(DateTime::now().timestamp_millis() + AHEAD);
+    for (field, token) in [
+        ("lockId", 17),
+        ("acquiredAt", i64::MAX / 2),
+        ("expiresAt", 17),
+        ("fencingToken", 17),
+    ] {
+        let mut sound = claim("broken $name", "anna#1", 2 * AHEAD);
+        sound.extend(doc! { "acquiredAt": begin, "fencingToken": token });
+        // A text is an id of whatever program.
+        let text = (field != "lockId").then(|| Bson::from("$$NOW"));
+        for value in wrong.iter().cloned().chain(text).map(Some).chain([None]) {
+            let mut damaged = sound.clone();
+            match value {
+                Some(value) => drop(damaged.insert(field, value)),
+                None => drop(damaged.remove(field)),
+            }
+            fixture.locks().insert_one(&damaged).await.unwrap();
+            assert_named_and_set_right(&fixture, &damaged, field).await;
+        }
+    }
 }

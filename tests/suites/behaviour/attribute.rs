@@ -1,146 +1,83 @@
-//! `#[distributed_lock]` releases the lock however the function ends.
+//! What `#[distributed_lock]` makes of its arguments at run time, on both stores.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
-use mongolock_tests::AMPLE;
-use tokio::sync::Notify;
-use tokio::time::timeout;
+use mongolock::{LockContext, LockError, LockProvider, LossReason, distributed_lock};
+use tokio::time::{sleep, timeout};
 
-use crate::fixture::{AppError, Fixture, assert_released};
+use crate::conformance::conformance;
+use crate::fixture::{AppError, Fixture, assert_lost, assert_released, in_time, refused_option, renewing};
 
-/// How the body of `work` ends.
-#[derive(Clone)]
-enum Way {
-    Tail,
-    Return,
-    Question,
-    Error,
-    Panic,
-    /// Notify the test that the body runs, and never end.
-    Stay(Arc<Notify>),
-}
+conformance!(
+    a_panic_continues_after_the_release,
+    a_busy_lock_keeps_the_body_from_running,
+    a_method_takes_its_name_and_its_provider_from_self,
+    calls_of_one_type_are_serialised_and_types_run_in_parallel,
+    work_that_is_done_is_skipped,
+    a_skipped_call_returns_the_skipped_value_of_its_type,
+    a_loss_ends_the_body_as_the_attribute_says,
+);
 
-#[distributed_lock(name = "work:<id>", expiry = "30s")]
-async fn work(id: u32, way: Way) -> Result<i64, AppError> {
-    let token = LockContext::current()
-        .expect("the body runs under the lock")
-        .fencing_token();
-    match way {
-        Way::Tail => {}
-        Way::Return => return Ok(token.get()),
-        Way::Question => Err(AppError::Body)?,
-        Way::Error => return Err(AppError::Body),
-        Way::Panic => panic!("panic of the test"),
-        Way::Stay(inside) => {
-            inside.notify_one();
-            std::future::pending::<()>().await;
+/// S4.6: the lock is released when the call returns or its panic continues.
+async fn a_panic_continues_after_the_release(fixture: Fixture) {
+    #[distributed_lock(name = "work:<id>")]
+    async fn work(id: u32, fails: bool) -> Result<i64, AppError> {
+        assert!(id != 2, "panic of the test");
+        if fails {
+            return Err(AppError::Body);
         }
+        Ok(LockContext::current()
+            .expect("within a hold")
+            .fencing_token()
+            .get())
     }
-    Ok(token.get())
-}
 
-/// Asserts that the call had released the lock at the server when it returned.
-async fn assert_released_now(fixture: &Fixture, name: &str) {
-    assert_eq!(fixture.lock_id(name).await, "", "the call has released the lock");
-}
-
-/// S0.4, S0.6, S4.6: the name comes from the argument.
-#[tokio::test]
-async fn return_and_error_release() {
-    let fixture = Fixture::mongodb().await;
-    for way in [Way::Tail, Way::Return] {
-        let token = fixture.provider.scope(work(1, way)).await.unwrap();
-        let document = fixture.document("work:1").await.unwrap();
-        assert_eq!(document.get_i64("fencingToken").unwrap(), token);
-        assert_released_now(&fixture, "work:1").await;
-    }
-    for way in [Way::Question, Way::Error] {
-        let failed = fixture.provider.scope(work(1, way)).await;
-        assert!(matches!(failed, Err(AppError::Body)), "{failed:?}");
-        assert_released_now(&fixture, "work:1").await;
-    }
-    assert!(LockContext::current().is_none());
-}
-
-/// S4.6
-#[tokio::test]
-async fn a_panic_continues_after_the_release() {
-    let fixture = Fixture::mongodb().await;
     let provider = fixture.provider.clone();
-    let call = tokio::spawn(async move { provider.scope(work(2, Way::Panic)).await });
-    let panicked = call.await.unwrap_err().into_panic();
-    assert_eq!(panicked.downcast_ref(), Some(&"panic of the test"));
-    assert_released_now(&fixture, "work:2").await;
-}
+    let token = provider.scope(work(1, false)).await.unwrap();
+    assert_eq!(fixture.info("work:1").await.fencing_token.get(), token);
+    assert!(fixture.is_free("work:1").await, "the call has released the lock");
+    let failed = provider.scope(work(1, true)).await;
+    assert!(matches!(failed, Err(AppError::Body)), "{failed:?}");
+    assert!(fixture.is_free("work:1").await, "the call has released the lock");
+    assert!(LockContext::current().is_none());
+    drop(provider.scope(work(1, false)));
+    let panicked = tokio::spawn(async move { provider.scope(work(2, false)).await }).await;
+    let panic = panicked.unwrap_err().into_panic();
+    assert_eq!(panic.downcast_ref(), Some(&"panic of the test"));
+    assert!(fixture.is_free("work:2").await, "the call has released the lock");
 
-/// A future that is dropped, and a task that is aborted, in the middle of the body.
-#[tokio::test]
-async fn a_cancelled_call_releases() {
-    let fixture = Fixture::mongodb().await;
-    for (id, is_aborted) in [(3, false), (4, true)] {
-        let inside = Arc::new(Notify::new());
-        let (provider, way) = (fixture.provider.clone(), Way::Stay(inside.clone()));
-        let mut call = Box::pin(async move { provider.scope(work(id, way)).await });
-        if is_aborted {
-            let task = tokio::spawn(call);
-            inside.notified().await;
-            task.abort();
-            assert!(task.await.unwrap_err().is_cancelled());
-        } else {
-            tokio::select! {
-                _ = &mut call => unreachable!("the body never ends"),
-                () = inside.notified() => drop(call),
-            }
-        }
-        assert_released(&fixture.rival().lock(format!("work:{id}"))).await;
-    }
-}
-
-#[tokio::test]
-async fn a_call_that_is_never_polled_acquires_nothing() {
-    let fixture = Fixture::mongodb().await;
-    drop(fixture.provider.scope(work(5, Way::Tail)));
-    assert!(fixture.document("work:5").await.is_none());
+    let refused = work(1, false).await;
+    assert!(matches!(refused, Err(AppError::Lock(LockError::NoProvider))));
 }
 
 /// B16: the body never runs without the lock.
-#[tokio::test]
-async fn a_busy_lock_keeps_the_body_from_running() {
-    #[distributed_lock(name = "busy", acquire_timeout = "2s")]
+async fn a_busy_lock_keeps_the_body_from_running(fixture: Fixture) {
+    #[distributed_lock(name = "busy", acquire_timeout = "1s")]
     async fn never() -> Result<(), LockError> {
         unreachable!("another holder has the lock")
     }
 
-    let fixture = Fixture::mongodb().await;
     let _held = fixture.rival().lock("busy").await.unwrap();
     let refused = fixture.provider.scope(never()).await;
     assert!(matches!(refused, Err(LockError::Timeout { .. })), "{refused:?}");
 }
 
-#[tokio::test]
-async fn a_call_without_a_provider_is_an_error() {
-    let refused = work(6, Way::Tail).await;
-    assert!(matches!(refused, Err(AppError::Lock(LockError::NoProvider))));
-}
-
-struct Reports {
-    tenant: String,
-    provider: LockProvider,
-}
-
-impl Reports {
-    #[distributed_lock(name = "<self.tenant>:<id>", provider = self.provider)]
-    async fn rebuild(&self, id: u32) -> Result<String, LockError> {
-        let lock = LockContext::current().expect("the body runs under the lock");
-        Ok(format!("{}/{id}", lock.name()))
+/// S0.4
+async fn a_method_takes_its_name_and_its_provider_from_self(fixture: Fixture) {
+    struct Reports {
+        tenant: String,
+        provider: LockProvider,
     }
-}
 
-#[tokio::test]
-async fn a_method_takes_its_name_and_its_provider_from_self() {
-    let fixture = Fixture::mongodb().await;
+    impl Reports {
+        #[distributed_lock(name = "<self.tenant>:<id>", provider = self.provider)]
+        async fn rebuild(&self, id: u32) -> Result<String, LockError> {
+            let lock = LockContext::current().expect("the body runs under the lock");
+            Ok(format!("{}/{id}", lock.name()))
+        }
+    }
+
     let reports = Reports {
         tenant: "acme".into(),
         provider: fixture.provider.clone(),
@@ -149,53 +86,23 @@ async fn a_method_takes_its_name_and_its_provider_from_self() {
     assert_released(&fixture.rival().lock("acme:7")).await;
 }
 
-/// S0.1: a body that reads before another body has written would lose an update.
-#[tokio::test]
-async fn annotated_calls_lose_no_update() {
-    static COUNT: std::sync::Mutex<u32> = std::sync::Mutex::new(0);
-
-    #[distributed_lock(name = "counter")]
-    async fn increment() -> Result<(), LockError> {
-        let read = *COUNT.lock().unwrap();
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        *COUNT.lock().unwrap() = read + 1;
-        Ok(())
-    }
-
-    let fixture = Fixture::mongodb().await;
-    let mut tasks = tokio::task::JoinSet::new();
-    for index in 0..24 {
-        let provider = [fixture.provider.clone(), fixture.rival()][index % 2].clone();
-        tasks.spawn(async move { provider.scope(increment()).await });
-    }
-    while let Some(done) = tasks.join_next().await {
-        done.unwrap().unwrap();
-    }
-    assert_eq!(*COUNT.lock().unwrap(), 24);
-}
-
 /// S4.1: each type of data has a lock of its own.
-#[tokio::test]
-async fn calls_of_one_type_are_serialised_and_types_run_in_parallel() {
+async fn calls_of_one_type_are_serialised_and_types_run_in_parallel(fixture: Fixture) {
     #[distributed_lock(name = "import:<kind>")]
     async fn import(kind: &'static str, met: Arc<tokio::sync::Barrier>) -> Result<(), LockError> {
         met.wait().await;
         Ok(())
     }
 
-    let fixture = Fixture::mongodb().await;
     let both = Arc::new(tokio::sync::Barrier::new(2));
-    let (orders, invoices) = (import("orders", both.clone()), import("invoices", both.clone()));
-    let side_by_side = fixture.provider.scope(async { tokio::join!(orders, invoices) });
-    let (orders, invoices) = timeout(AMPLE, side_by_side)
-        .await
-        .expect("calls of both types are inside at the same time");
-    orders.unwrap();
-    invoices.unwrap();
-    let (one, other) = (import("orders", both.clone()), import("orders", both));
-    let serialised = fixture.provider.scope(async { tokio::join!(one, other) });
+    let import = |kind| import(kind, Arc::clone(&both));
+    let side_by_side = async { tokio::join!(import("orders"), import("invoices")) };
+    let (orders, invoices) = in_time(fixture.provider.scope(side_by_side)).await;
+    orders.and(invoices).unwrap();
+    let serialised = async { tokio::join!(import("orders"), import("orders")) };
+    let serialised = timeout(Duration::from_millis(500), fixture.provider.scope(serialised)).await;
     assert!(
-        timeout(Duration::from_millis(500), serialised).await.is_err(),
+        serialised.is_err(),
         "two calls of one type are never inside at the same time"
     );
 }
@@ -216,9 +123,7 @@ async fn skipped_tick(locks: &LockProvider, tick: u32) -> Result<(), AppError> {
 }
 
 /// After a success the body does not run again: the call returns the skipped value, or an error if its type has none.
-#[tokio::test]
-async fn work_that_is_done_is_skipped() {
-    let fixture = Fixture::mongodb().await;
+async fn work_that_is_done_is_skipped(fixture: Fixture) {
     let (ours, theirs) = (fixture.provider.clone(), fixture.rival());
     let failed = once_per_period(&ours, "a", true).await;
     assert!(matches!(failed, Err(AppError::Body)), "{failed:?}");
@@ -236,4 +141,70 @@ async fn work_that_is_done_is_skipped() {
     skipped_tick(&ours, 2).await.unwrap();
     running.done().await.unwrap();
     skipped_tick(&ours, 2).await.unwrap();
+}
+
+#[distributed_lock(name = "tick", on_busy = "skip")]
+async fn unit() -> Result<(), LockError> {
+    unreachable!("the lock is busy")
+}
+
+#[distributed_lock(name = "tick", on_busy = "skip")]
+async fn option() -> Result<Option<u8>, LockError> {
+    Ok(Some(1))
+}
+
+/// A skip with a timeout waits first. A free lock is not skipped.
+async fn a_skipped_call_returns_the_skipped_value_of_its_type(fixture: Fixture) {
+    #[distributed_lock(name = "tick", on_busy = "skip", acquire_timeout = "30s")]
+    async fn patient() -> Result<Option<u8>, LockError> {
+        Ok(Some(2))
+    }
+
+    let provider = &fixture.provider;
+    let busy = fixture.rival().lock("tick").await.unwrap();
+    provider.scope(unit()).await.unwrap();
+    assert_eq!(provider.scope(option()).await.unwrap(), None);
+    let released = async {
+        sleep(Duration::from_millis(50)).await;
+        busy.release().await
+    };
+    let (ticked, released) = tokio::join!(provider.scope(patient()), released);
+    released.unwrap();
+    assert_eq!(ticked.unwrap(), Some(2));
+    assert_eq!(provider.scope(option()).await.unwrap(), Some(1));
+}
+
+/// The lock is lost after 200 ms, as if no renewal had been confirmed. The loss cancels the body, or the body continues and returns
+/// its own result. B10: if the body does not notice the loss, the caller gets the loss if it succeeds, and its error otherwise.
+async fn a_loss_ends_the_body_as_the_attribute_says(fixture: Fixture) {
+    #[distributed_lock(name = "cancelled", expiry = "200ms", max_hold = "0s")]
+    async fn cancelled() -> Result<(), LockError> {
+        std::future::pending().await
+    }
+
+    #[distributed_lock(name = "continues", expiry = "200ms", max_hold = "0s", on_lost = "continue")]
+    async fn continuing() -> Result<bool, LockError> {
+        let context = LockContext::current().expect("within a hold");
+        context.lost().await;
+        Ok(context.is_lost())
+    }
+
+    #[distributed_lock(name = "blocked", expiry = "200ms", max_hold = "0s")]
+    async fn blocked(result: Result<(), AppError>) -> Result<(), AppError> {
+        std::thread::sleep(Duration::from_millis(300));
+        result
+    }
+
+    let provider = &fixture.provider;
+    let (ended, continued) = in_time(provider.scope(async { tokio::join!(cancelled(), continuing()) })).await;
+    assert_lost(ended, LossReason::Expired);
+    assert!(continued.unwrap());
+    let succeeded = provider.scope(blocked(Ok(()))).await;
+    let is_lost = matches!(succeeded, Err(AppError::Lock(LockError::Lost { .. })));
+    assert!(is_lost, "{succeeded:?}");
+    let failed = provider.scope(blocked(Err(AppError::Body))).await;
+    assert!(matches!(failed, Err(AppError::Body)), "{failed:?}");
+    // An expiry that does not fit the provider's renewal interval is refused.
+    let seldom = renewing(provider, Duration::from_secs(5));
+    assert_eq!(refused_option(seldom.scope(cancelled()).await), "renew_interval");
 }

@@ -2,16 +2,15 @@
 //! `with threads` of such a program as well.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use mongolock::blocking::LockProvider;
-use mongolock::{LockContext, LockError, LockFilter, LockName, LossReason};
+use mongolock::{LockError, LockFilter, LossReason};
 use mongolock_tests::AMPLE;
 use tokio::runtime::{Handle, Runtime};
 
-use crate::fixture::{Fixture, assert_lost, refused_option};
+use crate::fixture::{Fixture, assert_lost};
 
 /// Runs a test with a provider in memory, and then with one on MongoDB. The fixture is an async program with the same locks;
 /// the thread of the test is in no runtime.
@@ -48,85 +47,28 @@ fn threads_exclude_each_other() {
         assert_one_at_a_time(|| locks.acquire(&locks.lock("n")));
         assert_one_at_a_time(|| locks.acquire(&locks.lock_all(["a", "b"])));
         assert_one_at_a_time(|| locks.acquire(&locks.semaphore("s", 1)));
-        assert_one_at_a_time(|| {
-            let guard = locks.acquire(&locks.lock("resumed"))?;
-            let handle = locks.wait(guard.detach(AMPLE))?;
-            locks.wait(locks.provider().resume(&handle))
-        });
     });
 }
 
 #[test]
-fn a_shutdown_refuses_waiters_and_lets_bodies_end() {
-    both(|locks, _, _| {
-        let (holds, held) = mpsc::channel();
-        let body = |context: LockContext| {
-            holds.send(()).unwrap();
-            while !locks.wait(locks.provider().health()).is_shut_down {
-                thread::sleep(Duration::from_millis(5));
-            }
-            context.ensure_held()
-        };
-        thread::scope(|scope| {
-            let body = scope.spawn(|| locks.run(&locks.lock("held"), body));
-            held.recv().unwrap();
-            let waiter = scope.spawn(|| locks.acquire(&locks.lock("held")).map(drop));
-            locks.wait(locks.provider().shutdown_after(AMPLE));
-            body.join().unwrap().unwrap();
-            let late = locks.acquire(&locks.lock("late")).map(drop);
-            for refused in [waiter.join().unwrap(), late] {
-                assert!(matches!(refused, Err(LockError::ShutDown { .. })), "{refused:?}");
-            }
-        });
-    });
-}
-
-#[test]
-fn the_options_of_a_lock_are_those_of_async_code() {
+fn threads_have_the_options_and_the_administration_of_async_code() {
     both(|locks, runtime, rivals| {
-        let nightly = locks.lock("nightly").once_per(Duration::from_secs(24 * 60 * 60));
-        locks.run(&nightly, |_| Ok::<_, LockError>(())).unwrap();
-        assert!(matches!(locks.acquire(&nightly), Err(LockError::Done { .. })));
         let tick = locks.lock("tick").once();
         locks.wait(locks.acquire(&tick).unwrap().done()).unwrap();
         assert!(matches!(locks.acquire(&tick), Err(LockError::Done { .. })));
-
         let rare = locks.lock("rare").min_hold(AMPLE);
         locks.wait(locks.acquire(&rare).unwrap().release()).unwrap();
         let is_free = runtime.block_on(rivals.is_free("rare"));
         assert!(!is_free, "the minimum hold is not over");
-    });
-}
 
-#[test]
-fn the_administration_is_that_of_async_code() {
-    both(|locks, _, _| {
         let guard = locks.acquire(&locks.lock("stuck")).unwrap();
         let (provider, admin) = (locks.provider(), locks.provider().admin());
         assert_eq!(provider.held()[0].fencing_token, guard.fencing_token());
         assert!(locks.wait(provider.health()).has_primary);
-        let listed = locks.wait(admin.list(LockFilter::new())).unwrap();
+        let listed = locks.wait(admin.list(LockFilter::new().prefix("stuck"))).unwrap();
         assert_eq!(listed[0].fencing_token, guard.fencing_token());
         assert!(locks.wait(admin.force_release("stuck")).unwrap());
         assert_lost(locks.wait(guard.release()), LossReason::Gone);
-    });
-}
-
-#[derive(LockName)]
-#[lock("report:<id>")]
-struct Report {
-    id: u32,
-}
-
-#[test]
-fn a_declared_name_comes_with_its_template() {
-    both(|locks, runtime, rivals| {
-        let body = |context: LockContext| {
-            assert!(!runtime.block_on(rivals.is_free("report:7")));
-            Ok::<_, LockError>((context.name().to_owned(), context.template()))
-        };
-        let seen = locks.run(&locks.lock(&Report { id: 7 }), body).unwrap();
-        assert_eq!(seen, ("report:7".to_owned(), Some("report:<id>")));
     });
 }
 
@@ -140,12 +82,4 @@ fn dropping_the_provider_releases_everything() {
         drop(guard);
         assert!(runtime.block_on(rivals.is_free("dropped")));
     });
-}
-
-#[test]
-fn mistakes_are_errors_of_the_start() {
-    let refused = LockProvider::connect("mongodb://").unwrap_err();
-    assert!(matches!(refused, LockError::Mongo(_)), "{refused}");
-    let refused = LockProvider::connect_with("mongodb://localhost", |options| options.expiry(Duration::ZERO));
-    assert_eq!(refused_option(refused), "expiry");
 }

@@ -1,17 +1,19 @@
 //! The fixture of this suite: a provider with a database for one test, a rival in another process, and helpers for
 //! locks.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::{Document, doc};
-use mongodb::{Client, Collection, Database};
+use mongodb::bson::{Bson, Document};
+use mongodb::{Collection, Database};
 use mongolock::{
-    DistributedLock, IndexState, LockError, LockInfo, LockProvider, LockState, LossReason, blocking,
+    DistributedLock, IndexState, LockError, LockGuard, LockInfo, LockProvider, LockProviderBuilder,
+    LockState, LossReason, blocking,
 };
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, Commands, Server, TestDb, eventually, lock_document, locks, must, recorded,
-    stable_client, stable_options, test_db,
+    AMPLE, BEFORE_EXPIRY, Commands, TestDb, claim, eventually, lock_document, locks, must, recorded,
+    stable_client, test_db,
 };
 use tokio::time::timeout;
 
@@ -72,11 +74,8 @@ impl Fixture {
         format!("{hosts}/{}?{options}", self.db().name())
     }
 
-    /// Runs this in another process, which then crashes: its runtime ends, and it sends nothing any more.
-    pub(crate) async fn in_crashing_process<F: Future<Output: Send + 'static>>(
-        &self,
-        body: impl FnOnce(LockProvider) -> F + Send + 'static,
-    ) -> F::Output {
+    /// Has another process acquire this lock, which then crashes: its runtime ends, and it sends nothing any more.
+    pub(crate) async fn crash_holding(&self, name: &'static str, expiry: Duration) {
         let memory = self.provider.clone();
         let server = self.db.as_ref().map(|db| (db.uri(), db.name().to_owned()));
         let crashing = tokio::task::spawn_blocking(move || {
@@ -86,11 +85,11 @@ impl Fixture {
                     None => memory,
                     Some((uri, database)) => patient(&must(stable_client(uri).await).database(&database)),
                 };
-                let builder = provider.to_builder().owner("crashed");
-                body(builder.build().unwrap()).await
-            })
+                let provider = provider.to_builder().owner("crashed").build().unwrap();
+                std::mem::forget(provider.lock(name).expiry(expiry).acquire().await.unwrap());
+            });
         });
-        crashing.await.unwrap()
+        crashing.await.unwrap();
     }
 
     /// A provider for the same locks, as another process would have it.
@@ -136,6 +135,56 @@ impl Fixture {
     pub(crate) async fn document(&self, name: &str) -> Option<Document> {
         lock_document(self.database(), name).await
     }
+
+    /// The lock as an operator sees it, who must find a document.
+    pub(crate) async fn info(&self, name: &str) -> LockInfo {
+        info(&self.provider, name).await
+    }
+
+    /// Whether another process can acquire the lock, which releases it at once.
+    pub(crate) async fn is_free(&self, name: &str) -> bool {
+        let acquired = self.rival().lock(name).try_acquire().await.unwrap();
+        let is_free = acquired.is_some();
+        if let Some(guard) = acquired {
+            guard.release().await.unwrap();
+        }
+        is_free
+    }
+
+    /// The `lockId` in the document of the lock.
+    pub(crate) async fn lock_id(&self, name: &str) -> String {
+        let document = self.document(name).await.expect("the lock has a document");
+        document.get_str("lockId").unwrap().to_owned()
+    }
+
+    /// A date in the document of the lock, in milliseconds since the epoch.
+    pub(crate) async fn millis(&self, name: &str, field: &str) -> i64 {
+        millis(&self.document(name).await.unwrap(), field)
+    }
+
+    /// A provider for the same locks, in another process.
+    pub(crate) fn with(
+        &self,
+        options: impl FnOnce(LockProviderBuilder) -> LockProviderBuilder,
+    ) -> LockProvider {
+        options(self.provider.to_builder()).build().unwrap()
+    }
+
+    /// A patient provider whose commands are recorded, and for whose client the fail points of the test are.
+    pub(crate) async fn recorded(
+        &self,
+        options: impl FnOnce(LockProviderBuilder) -> LockProviderBuilder,
+    ) -> (LockProvider, Commands) {
+        let (database, commands) = self.recorded_database().await;
+        let builder = LockProvider::builder(&database).acquire_timeout(AMPLE);
+        (options(builder).build().unwrap(), commands)
+    }
+
+    /// The database with its TTL index, for which nothing is sent any more, through such a client.
+    pub(crate) async fn recorded_database(&self) -> (Database, Commands) {
+        self.until_indexed().await;
+        recorded(self.db(), &[]).await
+    }
 }
 
 /// A provider that waits for locks without a limit that matters to the test.
@@ -157,6 +206,12 @@ pub(crate) async fn acquire_and_release(lock: &DistributedLock) {
 /// What the future returns, which a correct program does long before the limit.
 pub(crate) async fn in_time<T>(future: impl IntoFuture<Output = T>) -> T {
     timeout(AMPLE, future).await.expect("it ends")
+}
+
+/// Waits until this is so.
+pub(crate) async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
+    let reached = || async { is_so().await.then_some(()) };
+    must(eventually(AMPLE, what, reached).await);
 }
 
 /// Asserts that the lock was released: it can be acquired long before a lease of 30 s would end.
@@ -194,27 +249,43 @@ pub(crate) fn refused_option<T>(result: Result<T, LockError>) -> &'static str {
     }
 }
 
-/// The connection string of a user who has only these rights on the collection of the locks in the database `app`.
-pub(crate) async fn restricted(server: &Server, actions: &[&str]) -> String {
-    let app = server.client().await.unwrap().database("app");
-    let privileges = doc! {
-        "resource": { "db": "app", "collection": "distributed_locks" },
-        "actions": actions,
-    };
-    let role = doc! { "createRole": "locks", "privileges": [privileges], "roles": [] };
-    app.run_command(role).await.unwrap();
-    app.run_command(doc! { "createUser": "app", "pwd": "app", "roles": ["locks"] })
-        .await
-        .unwrap();
-    let uri = server.uri().replace("root:secret@", "app:app@");
-    uri.replace("authSource=admin", "authSource=app")
+/// A date of a document, in milliseconds since the epoch.
+pub(crate) fn millis(document: &Document, field: &str) -> i64 {
+    document.get_datetime(field).unwrap().timestamp_millis()
 }
 
-/// The database `app` for the user of this connection string, and the commands that are sent to it.
-pub(crate) async fn recorded_app(uri: &str) -> (Database, Commands) {
-    let commands = Commands::default();
-    let mut options = must(stable_options(uri).await);
-    commands.record(&mut options);
-    let client = Client::with_options(options).unwrap();
-    (client.database("app"), commands)
+/// The fields of the document of each lock.
+pub(crate) const FIELDS: [&str; 5] = ["_id", "acquiredAt", "expiresAt", "fencingToken", "lockId"];
+
+/// The fields of a document, sorted.
+pub(crate) fn fields(document: &Document) -> Vec<&str> {
+    let mut fields: Vec<&str> = document.keys().map(String::as_str).collect();
+    fields.sort_unstable();
+    fields
+}
+
+/// The `lockId` of a claim of DistributedLock.MongoDB, which names no owner.
+pub(crate) const GUID: &str = "0b8e3f3a-6d0c-4a53-a3a4-5f0f6a5c3c11";
+
+/// A lock that DistributedLock.MongoDB holds for ten minutes.
+pub(crate) fn foreign(name: impl Into<Bson>) -> Document {
+    claim(name, GUID, 600_000)
+}
+
+/// Acquires these locks, one after the other.
+pub(crate) async fn hold_all(
+    provider: &LockProvider,
+    names: impl IntoIterator<Item: Display>,
+) -> Vec<LockGuard> {
+    let mut held = Vec::new();
+    for name in names {
+        held.push(provider.lock(name).await.unwrap());
+    }
+    held
+}
+
+/// Expects that the holder of a lock that is gone notices it within this time.
+pub(crate) async fn until_lost(guard: &LockGuard, limit: Duration) {
+    let lost = timeout(limit, guard.lost()).await;
+    lost.expect("the holder notices the loss");
 }

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use mongolock::{Health, IndexState, LockProvider, WakeUp};
+use mongolock::{Health, LockProvider, WakeUp};
 use mongolock_tests::{AMPLE, eventually, must, names};
 
 use crate::conformance::conformance;
 use crate::fixture::{Fixture, acquire_and_release, renewing};
-use crate::servers::{guarded, standalone};
 
 conformance!(
     the_locks_of_this_process_are_listed_and_counted,
@@ -40,9 +39,7 @@ async fn the_locks_of_this_process_are_listed_and_counted(fixture: Fixture) {
     assert!(held[0].held_for <= held[1].held_for);
     assert!(held[0].remaining > Duration::from_secs(15) && held[0].remaining <= Duration::from_secs(30));
 
-    let waiters: Vec<_> = ["c", "c", "a"]
-        .map(|name| tokio::spawn(ours.lock(name).acquire()))
-        .into();
+    let waiters = ["c", "c", "a"].map(|name| tokio::spawn(ours.lock(name).acquire()));
     until(ours, "three waiting calls", |health| health.waiting == 3).await;
     for waiter in waiters {
         waiter.abort();
@@ -108,56 +105,4 @@ async fn a_provider_in_use_is_ready_without_a_command() {
         (commands.count("hello") > 0).then_some(())
     };
     must(eventually(AMPLE, "`hello` after the renewal interval", asks).await);
-}
-
-#[tokio::test]
-async fn waiters_are_woken_by_a_stream() {
-    let fixture = Fixture::mongodb().await;
-    let _held = fixture.rival().lock("held").await.unwrap();
-    let provider = &fixture.provider;
-    assert_eq!(provider.health().await.wake_up, WakeUp::Idle);
-    let waiter = tokio::spawn(provider.lock("held").acquire());
-    until(provider, "stream", |health| health.wake_up == WakeUp::Stream).await;
-    waiter.abort();
-    until(provider, "no waiter", |health| health.wake_up == WakeUp::Idle).await;
-
-    let polling = fixture.with(|builder| builder.wake_up(false));
-    let waiter = tokio::spawn(polling.lock("held").acquire());
-    until(&polling, "polling", |health| health.wake_up == WakeUp::Polling).await;
-    waiter.abort();
-}
-
-#[tokio::test]
-async fn a_standalone_counts_as_a_primary_and_its_waiters_poll() {
-    let (_server, database) = standalone().await;
-    let provider = LockProvider::new(&database);
-    let rival = provider.to_builder().owner("rival").build().unwrap();
-    let _held = rival.lock("held").await.unwrap();
-    assert!(provider.health().await.has_primary);
-    let waiter = tokio::spawn(provider.lock("held").acquire());
-    until(&provider, "a waiter", |health| health.waiting == 1).await;
-    // The server refuses the stream.
-    for _ in 0..10 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        assert_eq!(provider.health().await.wake_up, WakeUp::Polling);
-    }
-    waiter.abort();
-}
-
-/// S1.25: without the right to create the index, locks work, and unused documents are not removed.
-#[tokio::test]
-async fn the_state_of_the_index_is_that_of_its_last_check() {
-    let (_server, database, _) = guarded(&["find", "insert", "update"]).await;
-    let provider = LockProvider::new(&database);
-    assert_eq!(provider.health().await.index, None, "nothing was sent before");
-    acquire_and_release(&provider.lock("used")).await;
-    let is_refused = |health: &Health| matches!(health.index, Some(IndexState::Unauthorized { .. }));
-    until(&provider, "refused index", is_refused).await;
-    let asked = provider.admin().index_state().await;
-    assert!(matches!(asked, IndexState::Unauthorized { .. }), "{asked:?}");
-
-    let fixture = Fixture::mongodb().await;
-    acquire_and_release(&fixture.provider.lock("used")).await;
-    let is_ready = |health: &Health| health.index == Some(IndexState::Ready);
-    until(&fixture.provider, "index", is_ready).await;
 }

@@ -3,15 +3,18 @@
 use mongodb::Database;
 use mongodb::bson::{Bson, Document, doc};
 
+/// What a user types at the prompt for a password.
+pub(crate) const PASSWORD: &str = "typed at the prompt";
+
 /// One call on a page, such as `db.distributed_locks.findOne({ "_id": "report:42" })`.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     /// The database that `getSiblingDB` names; without it the call is for the current database.
     database: Option<String>,
-    /// The collection, unless the method is one of the database.
-    collection: Option<String>,
+    /// The collection, which is empty if the method is one of the database.
+    collection: String,
     method: String,
-    arguments: Vec<Document>,
+    arguments: Vec<Bson>,
 }
 
 /// The calls in the `js` blocks of a page, with the comment above each of them.
@@ -19,6 +22,11 @@ pub(crate) fn calls(page: &str) -> Vec<(String, Call)> {
     let blocks = page.split("```js\n").skip(1);
     let blocks = blocks.map(|rest| rest.split("```").next().unwrap_or_default());
     let statements = blocks.flat_map(|block| block.split("\n\n"));
+    let described = |statement: &str| {
+        let (comment, code): (Vec<&str>, Vec<&str>) =
+            statement.lines().partition(|line| line.starts_with("//"));
+        (comment.join("\n"), parse(&code.join("\n")))
+    };
     statements.map(described).collect()
 }
 
@@ -30,53 +38,30 @@ pub(crate) fn call(page: &str, comment: &str) -> Call {
     found.remove(0).1
 }
 
-fn described(statement: &str) -> (String, Call) {
-    let is_comment = |line: &&str| line.starts_with("//");
-    let comment: Vec<&str> = statement.lines().filter(is_comment).collect();
-    let code: Vec<&str> = statement.lines().filter(|line| !is_comment(line)).collect();
-    (comment.join("\n"), parse(&code.join("\n")))
-}
-
+/// The pages write the arguments as extended JSON.
 fn parse(code: &str) -> Call {
-    let code = code.trim();
-    let rest = code.strip_prefix("db.").expect("a call begins with `db.`");
-    let (database, rest) = match rest.strip_prefix("getSiblingDB(\"") {
-        Some(rest) => {
-            let (name, rest) = rest.split_once("\").").expect("the name of a database");
-            (Some(name.to_owned()), rest)
-        }
-        None => (None, rest),
+    let code = code.trim().strip_prefix("db.").expect("a call begins with `db.`");
+    let sibling = code.strip_prefix("getSiblingDB(\"");
+    let (database, rest) = match sibling.and_then(|rest| rest.split_once("\").")) {
+        Some((name, rest)) => (Some(name.to_owned()), rest),
+        None => (None, code),
     };
     let (target, arguments) = rest.split_once('(').expect("the arguments of a call");
-    let (collection, method) = match target.split_once('.') {
-        Some((collection, method)) => (Some(collection.to_owned()), method),
-        None => (None, target),
-    };
-    Call {
-        database,
-        collection,
-        method: method.to_owned(),
-        arguments: documents(arguments.strip_suffix(')').expect("the end of a call")),
-    }
-}
-
-/// The arguments, which the pages write as extended JSON. A pipeline becomes a document with the pipeline as its only
-/// field.
-fn documents(arguments: &str) -> Vec<Document> {
+    let (collection, method) = target.split_once('.').unwrap_or(("", target));
+    let arguments = arguments.strip_suffix(')').expect("the end of a call");
     let arguments = arguments.replace("passwordPrompt()", &format!("{PASSWORD:?}"));
     let json: Vec<serde_json::Value> = serde_json::from_str(&format!("[{arguments}]"))
         .unwrap_or_else(|error| panic!("{error}: {arguments}"));
-    let document = |value| match Bson::try_from(value).unwrap() {
-        Bson::Document(document) => document,
-        pipeline => doc! { PIPELINE: pipeline },
-    };
-    json.into_iter().map(document).collect()
+    Call {
+        database,
+        collection: collection.to_owned(),
+        method: method.to_owned(),
+        arguments: json
+            .into_iter()
+            .map(|value| Bson::try_from(value).unwrap())
+            .collect(),
+    }
 }
-
-/// What a user types at the prompt for a password.
-pub(crate) const PASSWORD: &str = "typed at the prompt";
-
-const PIPELINE: &str = "pipeline";
 
 impl Call {
     /// Sends the call as `mongosh` does, and returns the server's reply.
@@ -89,51 +74,44 @@ impl Call {
     }
 
     fn command(&self) -> Document {
-        let collection = self.collection.as_deref().unwrap_or_default();
-        let argument = |index: usize| self.arguments.get(index).cloned().unwrap_or_default();
-        let pipeline = |index| argument(index).remove(PIPELINE).expect("a pipeline");
+        let (collection, none) = (&*self.collection, || doc! {}.into());
+        let argument = |index: usize| self.arguments.get(index).cloned().unwrap_or_else(none);
+        let options = |mut command: Document, index: usize| {
+            command.extend(argument(index).as_document().unwrap().clone());
+            command
+        };
         match &*self.method {
-            "find" => doc! { "find": collection, "filter": argument(0), "projection": argument(1) },
-            "findOne" => {
-                doc! { "find": collection, "filter": argument(0), "projection": argument(1), "limit": 1 }
+            "find" | "findOne" => {
+                let limit = i32::from(self.method == "findOne");
+                doc! { "find": collection, "filter": argument(0), "projection": argument(1), "limit": limit }
             }
-            "aggregate" => doc! { "aggregate": collection, "pipeline": pipeline(0), "cursor": {} },
+            "aggregate" => doc! { "aggregate": collection, "pipeline": argument(0), "cursor": {} },
             "updateOne" | "updateMany" => {
                 let multi = self.method == "updateMany";
-                let update = doc! { "q": argument(0), "u": pipeline(1), "multi": multi };
-                let mut command = doc! { "update": collection, "updates": [update] };
-                command.extend(argument(2));
-                command
+                let update = doc! { "q": argument(0), "u": argument(1), "multi": multi };
+                options(doc! { "update": collection, "updates": [update] }, 2)
             }
             "createIndex" => {
-                let mut index = doc! { "key": argument(0) };
-                index.extend(argument(1));
+                let index = options(doc! { "key": argument(0) }, 1);
                 doc! { "createIndexes": collection, "indexes": [index] }
             }
-            "createRole" => renamed(argument(0), "role", "createRole"),
-            "createUser" => renamed(argument(0), "user", "createUser"),
+            "createRole" | "createUser" => {
+                let mut created = options(doc! { &*self.method: "" }, 0);
+                let name = created.remove(self.method["create".len()..].to_lowercase());
+                created.insert(&*self.method, name.expect("a name"));
+                created
+            }
             other => panic!("this suite cannot send `{other}`"),
         }
     }
 }
 
-/// A command whose first field is this field of the document, and that has the other fields as well.
-fn renamed(mut document: Document, field: &str, command: &str) -> Document {
-    let name = document.remove(field).expect("a name");
-    let mut renamed = doc! { command: name };
-    renamed.extend(document);
-    renamed
-}
-
 /// The documents in the reply to a query.
 pub(crate) fn found(reply: &Document) -> Vec<Document> {
-    let batch = reply
-        .get_document("cursor")
+    let batch = reply.get_document("cursor").unwrap().get_array("firstBatch");
+    let documents = batch
         .unwrap()
-        .get_array("firstBatch")
-        .unwrap();
-    batch
         .iter()
-        .map(|found| found.as_document().unwrap().clone())
-        .collect()
+        .map(|found| found.as_document().unwrap().clone());
+    documents.collect()
 }

@@ -1,22 +1,22 @@
-//! Nested calls that lock the same name (B11).
+//! Nested calls that lock the same name (B11), and calls that hold several locks.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mongolock::{FencingToken, LockContext, LockError, LockProvider, distributed_lock};
+use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
+use mongolock_tests::AMPLE;
+use tokio::sync::Barrier;
 use tokio::time::sleep;
 
 use crate::conformance::subject::Subject;
 use crate::conformance::target::Target;
 use crate::conformance::{conformance, conformance_of_kinds};
-use crate::fixture::{Fixture, in_time};
+use crate::fixture::{Fixture, assert_released, hold_all, in_time};
 
 conformance!(
-    a_nested_call_joins_the_hold,
     siblings_are_busy_to_each_other,
-    another_provider_is_another_lock,
-    a_lost_hold_cannot_be_joined,
-    a_sibling_does_not_begin_under_a_lost_hold,
+    a_deadlock_ends_at_the_inner_timeout,
+    locks_in_one_order_do_not_deadlock,
 );
 
 conformance_of_kinds!(
@@ -27,35 +27,18 @@ conformance_of_kinds!(
     a_guard_is_joined_only_in_its_scope: CALLS,
 );
 
+/// The timeout of calls that end by it: long enough for the reply of a busy server.
+const SHORT: Duration = Duration::from_secs(2);
+
 /// The context of the hold that encloses the caller.
 fn current() -> LockContext {
     LockContext::current().expect("within a hold")
 }
 
-async fn a_nested_call_joins_the_hold(fixture: Fixture) {
-    #[distributed_lock(name = "joined:<id>")]
-    async fn outer(id: u32) -> Result<(FencingToken, FencingToken), LockError> {
-        let inner = inner(id).await?;
-        // The end of the inner call has not released the lock of the outer one.
-        current().ensure_held()?;
-        Ok((current().fencing_token(), inner))
-    }
-
-    // The options of the inner call do not apply, because it joins the hold of the outer one.
-    #[distributed_lock(name = "joined:<id>", on_busy = "fail", min_hold = "1h")]
-    async fn inner(id: u32) -> Result<FencingToken, LockError> {
-        assert_eq!(current().name(), format!("joined:{id}"));
-        Ok(current().fencing_token())
-    }
-
-    let (outer, inner) = in_time(fixture.provider.scope(outer(1))).await.unwrap();
-    assert_eq!(outer, inner);
-    // The outer call releases the lock, without the minimum hold of the inner one.
-    assert!(fixture.is_free("joined:1").await);
-}
-
 async fn a_nested_call_joins_across_other_locks_and_levels(subject: Subject) {
     let (whole, between) = (subject.ours(), subject.named("between"));
+    // The options of an inner call do not apply.
+    let inner = subject.ours().min_hold(AMPLE);
     let joins = async |inner: &Target, outer: &LockContext| {
         inner
             .run(async |joined| {
@@ -68,18 +51,18 @@ async fn a_nested_call_joins_across_other_locks_and_levels(subject: Subject) {
             .await
     };
     let body = whole.run(async |outer| {
-        joins(&whole, &outer).await?;
+        joins(&inner, &outer).await?;
         // A call of another name of a set within a call of one of its names joins as well, and does not wait for that call.
         let parts = subject.our_parts();
         for part in &parts {
             let deeper = part.run(async |_| {
-                let inner = between.run(async |_| {
+                let deepest = between.run(async |_| {
                     for other in &parts {
                         joins(other, &outer).await?;
                     }
-                    joins(&whole, &outer).await
+                    joins(&inner, &outer).await
                 });
-                inner.await
+                deepest.await
             });
             deeper.await?;
         }
@@ -123,30 +106,19 @@ async fn siblings_are_busy_to_each_other(fixture: Fixture) {
         Ok(())
     }
 
-    #[distributed_lock(name = "pair", on_busy = "skip")]
-    async fn skipping() -> Result<Option<()>, LockError> {
-        Ok(Some(()))
-    }
-
     let provider = fixture.process("siblings");
     let pair = provider.lock("pair").run(async |_| {
-        let both = tokio::join!(failing(), failing(), skipping());
+        let both = tokio::join!(failing(), failing());
         Ok::<_, LockError>(both)
     });
-    let (first, second, third) = provider.scope(pair).await.unwrap();
+    let (first, second) = provider.scope(pair).await.unwrap();
     first.unwrap();
-    let Err(LockError::Busy {
-        name,
-        holder,
-        remaining,
-        ..
-    }) = second
-    else {
-        panic!("{second:?}");
-    };
-    assert_eq!((&*name, holder.as_deref()), ("pair", Some("siblings")));
-    assert!(remaining.is_some_and(|remaining| !remaining.is_zero()));
-    assert_eq!(third.unwrap(), None);
+    let is_sibling = |holder: &str| holder == "siblings";
+    assert!(
+        matches!(&second, Err(LockError::Busy { name, holder, .. })
+            if name == "pair" && holder.as_deref().is_some_and(is_sibling)),
+        "{second:?}"
+    );
 }
 
 async fn an_explicit_acquire_within_the_own_hold_is_refused(subject: Subject) {
@@ -168,24 +140,6 @@ async fn an_explicit_acquire_within_the_own_hold_is_refused(subject: Subject) {
     in_time(refused).await.unwrap();
 }
 
-async fn another_provider_is_another_lock(fixture: Fixture) {
-    let rival = fixture
-        .rival()
-        .lock("theirs")
-        .acquire_timeout(Duration::from_millis(500));
-    let own = fixture.provider.lock("theirs").run(async |_| {
-        let theirs = rival.run(async |_| Ok::<_, LockError>(())).await;
-        Ok::<_, LockError>(theirs)
-    });
-    assert!(matches!(own.await.unwrap(), Err(LockError::Timeout { .. })));
-    let elsewhere = LockProvider::in_memory().lock("theirs");
-    let apart = fixture
-        .provider
-        .lock("theirs")
-        .run(async |_| elsewhere.run(async |_| Ok::<_, LockError>(())).await);
-    apart.await.unwrap();
-}
-
 async fn a_context_can_be_carried_into_a_task(subject: Subject) {
     let target = subject.ours();
     let inner = target.clone();
@@ -200,53 +154,16 @@ async fn a_context_can_be_carried_into_a_task(subject: Subject) {
     assert!(LockContext::current().is_none());
 }
 
-async fn a_lost_hold_cannot_be_joined(fixture: Fixture) {
-    #[distributed_lock(name = "lost", expiry = "200ms", max_hold = "0s", on_lost = "continue")]
-    async fn outer() -> Result<Result<(), LockError>, LockError> {
-        current().lost().await;
-        Ok(inner().await)
-    }
-
-    #[distributed_lock(name = "lost")]
-    async fn inner() -> Result<(), LockError> {
-        unreachable!("the hold is lost")
-    }
-
-    let joined = in_time(fixture.provider.scope(outer())).await.unwrap();
-    assert!(matches!(joined, Err(LockError::Lost { name, .. }) if name == "lost"));
-}
-
-/// B16: the lock is lost while the second call waits for its sibling.
-async fn a_sibling_does_not_begin_under_a_lost_hold(fixture: Fixture) {
-    #[distributed_lock(name = "family", expiry = "200ms", max_hold = "0s", on_lost = "continue")]
-    async fn family() -> Result<(Result<(), LockError>, Result<(), LockError>), LockError> {
-        Ok(tokio::join!(first(), second()))
-    }
-
-    #[distributed_lock(name = "family")]
-    async fn first() -> Result<(), LockError> {
-        std::future::pending().await
-    }
-
-    #[distributed_lock(name = "family", on_lost = "continue")]
-    async fn second() -> Result<(), LockError> {
-        unreachable!("the hold is lost before this call begins")
-    }
-
-    let (first, second) = in_time(fixture.provider.scope(family())).await.unwrap();
-    assert!(matches!(first, Err(LockError::Lost { .. })));
-    assert!(matches!(second, Err(LockError::Lost { .. })));
-}
-
 /// A guard alone encloses no call: calls of its name wait for it. Within its scope they join it.
 async fn a_guard_is_joined_only_in_its_scope(subject: Subject) {
     let whole = subject.ours();
     let hold = whole.acquire().await.unwrap();
-    let target = whole.acquire_timeout(Some(Duration::from_secs(2)));
+    let target = whole.acquire_timeout(Some(SHORT));
     let body = async |context: LockContext| Ok::<_, LockError>(context.fencing_token());
     let token = || target.run(body);
-    assert!(matches!(token().await, Err(LockError::Timeout { .. })));
-    assert!(matches!(target.acquire().await, Err(LockError::Timeout { .. })));
+    let (ran, acquired) = tokio::join!(token(), target.acquire());
+    assert!(matches!(ran, Err(LockError::Timeout { .. })));
+    assert!(matches!(acquired.map(drop), Err(LockError::Timeout { .. })));
     assert!(!target.is_free().await);
 
     let context = hold.context();
@@ -255,4 +172,39 @@ async fn a_guard_is_joined_only_in_its_scope(subject: Subject) {
     let refused = context.scope(target.acquire()).await;
     assert!(matches!(refused, Err(LockError::Reentrant { .. })));
     hold.release().await.unwrap();
+}
+
+/// Each of two calls holds one lock and waits for the other one. Both locks are free after that.
+async fn a_deadlock_ends_at_the_inner_timeout(fixture: Fixture) {
+    let both_hold = Barrier::new(2);
+    let call = async |provider: LockProvider, outer: &str, inner: &str| {
+        let inner = provider.lock(inner).acquire_timeout(SHORT);
+        let body = provider.lock(outer).run(async |_| {
+            both_hold.wait().await;
+            inner.run(async |_| Ok::<_, LockError>(())).await
+        });
+        body.await
+    };
+    let (ours, theirs) = (fixture.provider.clone(), fixture.rival());
+    let (one, other) = in_time(async { tokio::join!(call(ours, "a", "b"), call(theirs, "b", "a")) }).await;
+    let timed_out = |outcome: &Result<(), LockError>| matches!(outcome, Err(LockError::Timeout { .. }));
+    assert!(timed_out(&one) || timed_out(&other), "{one:?}, {other:?}");
+    let ended_well = |outcome: &Result<(), LockError>| outcome.is_ok() || timed_out(outcome);
+    assert!(ended_well(&one) && ended_well(&other), "{one:?}, {other:?}");
+    for name in ["a", "b"] {
+        assert_released(&fixture.provider.lock(name)).await;
+    }
+}
+
+/// Calls of two processes acquire the same two locks, in the order of their names, many times.
+async fn locks_in_one_order_do_not_deadlock(fixture: Fixture) {
+    let calls = async |provider: LockProvider| {
+        for _ in 0..10 {
+            for guard in hold_all(&provider, ["a", "b"]).await {
+                guard.release().await.unwrap();
+            }
+        }
+    };
+    let all = async { tokio::join!(calls(fixture.provider.clone()), calls(fixture.rival())) };
+    in_time(all).await;
 }

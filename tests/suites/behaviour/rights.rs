@@ -2,61 +2,23 @@
 
 use std::time::Duration;
 
-use mongodb::Database;
-use mongodb::bson::{DateTime, doc};
-use mongolock::{IndexState, LockError, LockEventKind, LockFilter, LockGuard, LockProvider, LockState};
-use mongolock_tests::{AMPLE, Commands, LentServer, Server, ServerOptions, locks, must, stable_client};
-use tokio::time::timeout;
+use mongodb::bson::doc;
+use mongolock::{IndexState, LockError, LockFilter, LockGuard, LockProvider, LockState};
+use mongolock_tests::{Commands, LentServer, Server, ServerOptions, locks, must, stable_client};
 
-use crate::fixture::{acquire_and_release, patient, recorded_app, restricted};
+use crate::fixture::acquire_and_release;
 use crate::mongosh::{PASSWORD, call};
-use crate::servers::{RIGHTS, guarded};
+use crate::servers::{guarded, recorded_app, restricted};
+use crate::stable_api::use_everything;
 
 const PAGE: &str = include_str!("../../../mongolock/src/guide/production.md");
+
+/// All rights that waiters, holders and operators need.
+const RIGHTS: [&str; 5] = ["find", "insert", "update", "createIndex", "changeStream"];
 
 /// A server whose past has no events.
 async fn fresh() -> Server {
     must(Server::start(ServerOptions::single().auth()).await)
-}
-
-/// Uses all that a provider offers, and waits for a change stream; the commands are those of the database's client.
-async fn use_everything(database: &Database, commands: &Commands) {
-    let provider = patient(database);
-    let begun = DateTime::from_millis(DateTime::now().timestamp_millis() - 1_000);
-    let admin = provider.admin();
-    // A build beside documents may take longer than the library allows.
-    assert_eq!(admin.index_state().await, IndexState::Ready);
-    let guard = provider.lock("works").await.unwrap();
-    let rival = provider.to_builder().build().unwrap();
-    let awaited = rival.lock("works");
-    let waiting = tokio::spawn(async move { awaited.acquire().await });
-    // The waiter opens its change stream after a few attempts.
-    commands.until_sent("aggregate").await;
-    let mut events = admin.events(LockFilter::new().name("works")).since(begun);
-    let event = timeout(AMPLE, events.next()).await.expect("an event").unwrap();
-    assert!(event.unwrap().kind.is_held());
-    guard.release().await.unwrap();
-    let guard = waiting.await.unwrap().unwrap();
-    let mut kinds = Vec::new();
-    while !kinds.contains(&LockEventKind::Released) {
-        let event = timeout(AMPLE, events.next()).await.expect("an event").unwrap();
-        kinds.push(event.unwrap().kind);
-    }
-
-    let mut session = database.client().start_session().await.unwrap();
-    session.start_transaction().await.unwrap();
-    guard.context().commit(&mut session).await.unwrap();
-
-    let handle = guard.detach(Duration::from_secs(60)).await.unwrap();
-    provider.extend(&handle, Duration::from_secs(90)).await.unwrap();
-    let _held = provider.resume(&handle).await.unwrap();
-
-    assert_eq!(admin.list(LockFilter::new()).await.unwrap().len(), 1);
-    assert!(admin.get("works").await.unwrap().is_some());
-    assert!(admin.force_release("works").await.unwrap());
-    assert_eq!(admin.release_owner("unknown").await.unwrap(), 0);
-    rival.shutdown().await;
-    provider.shutdown().await;
 }
 
 /// The names of the commands that the server has refused for a missing right.
@@ -149,15 +111,18 @@ async fn look(operator: &LockProvider, held: &LockGuard) {
     assert_eq!(found.fencing_token, held.fencing_token());
 }
 
-/// It is an error, and not "the lock was free".
+/// It is an error, and not "the lock was free". An index that an administrator has created is found without the right to create
+/// one.
 #[tokio::test]
 async fn a_forced_release_without_the_right_to_update_is_an_error() {
-    let (server, database, _) = guarded(&["find"]).await;
+    let (server, database, _) = guarded(&["find", "listIndexes"]).await;
     let locks = server.client().await.unwrap().database("app");
+    call(PAGE, "The index").run(&locks).await;
     let gone = LockProvider::builder(&locks).owner("gone").build().unwrap();
     let (held, operator) = (gone.lock("forced").await.unwrap(), LockProvider::new(&database));
     look(&operator, &held).await;
     let admin = operator.admin();
+    assert_eq!(admin.index_state().await, IndexState::Ready);
     for error in [
         admin.force_release("forced").await.unwrap_err(),
         admin.release_owner("gone").await.unwrap_err(),
@@ -165,14 +130,4 @@ async fn a_forced_release_without_the_right_to_update_is_an_error() {
         assert!(matches!(&error, LockError::Mongo(_)), "{error}");
         assert!(error.to_string().contains("Unauthorized"), "{error}");
     }
-}
-
-/// An index that an administrator has created is found without the right to create one.
-#[tokio::test]
-async fn for_an_index_made_by_hand_the_right_to_list_is_enough() {
-    let (server, database, _) = guarded(&["find", "insert", "update", "listIndexes"]).await;
-    let owner = server.client().await.unwrap().database("app");
-    call(PAGE, "The index").run(&owner).await;
-    let state = LockProvider::new(&database).admin().index_state().await;
-    assert_eq!(state, IndexState::Ready);
 }

@@ -1,20 +1,16 @@
 //! Calls that return before the server has confirmed their release: `await_release(false)`, `release = "background"`.
 
-use std::future::Future;
 use std::time::Duration;
 
 use mongolock::{DistributedLock, FencingToken, LockContext, LockError, LockProvider, distributed_lock};
-use mongolock_tests::{AMPLE, FailPoint, FailPointGuard, TestDb, eventually, must};
-use tokio::task::JoinSet;
+use mongolock_tests::{FailPoint, FailPointGuard, TestDb, must};
 use tokio::time::{Instant, sleep};
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, assert_released, in_time};
+use crate::fixture::{Fixture, assert_released};
 
 conformance!(
     a_try_after_the_call_is_never_busy,
-    calls_in_a_row_have_greater_tokens,
-    a_shutdown_waits_for_the_release,
     the_lock_overrides_its_provider,
 );
 
@@ -26,20 +22,6 @@ fn unawaited(provider: &LockProvider, name: &str) -> DistributedLock {
     provider.lock(name).await_release(false)
 }
 
-/// A body without work.
-async fn token(context: LockContext) -> Result<FencingToken, LockError> {
-    Ok(context.fencing_token())
-}
-
-/// Runs a body without work under the lock.
-fn run_once(lock: &DistributedLock) -> impl Future<Output = Result<FencingToken, LockError>> + use<> {
-    lock.run(token)
-}
-
-async fn fail(db: &TestDb, point: FailPoint) -> FailPointGuard {
-    must(point.enable_for(db).await)
-}
-
 /// A fault of the next commands for single claims, so many of them.
 fn next(commands: u32) -> FailPoint {
     FailPoint::on(&["findAndModify"]).times(commands)
@@ -47,7 +29,7 @@ fn next(commands: u32) -> FailPoint {
 
 /// Runs a body under the lock that sets a fail point: it hits the release, and not the acquisition. Returns when the body ended.
 async fn run_before(lock: &DistributedLock, db: &TestDb, point: FailPoint) -> (FailPointGuard, Instant) {
-    let body = async |_| Ok::<_, LockError>((fail(db, point).await, Instant::now()));
+    let body = async |_| Ok::<_, LockError>((must(point.enable_for(db).await), Instant::now()));
     lock.run(body).await.unwrap()
 }
 
@@ -76,48 +58,13 @@ async fn a_try_after_the_call_is_never_busy(fixture: Fixture) {
     }
 }
 
-async fn calls_in_a_row_have_greater_tokens(fixture: Fixture) {
-    let lock = unawaited(&fixture.provider, "row");
-    let mut tasks = JoinSet::new();
-    for _ in 0..4 {
-        let lock = lock.clone();
-        tasks.spawn(async move {
-            let mut tokens = Vec::new();
-            for _ in 0..50 {
-                tokens.push(run_once(&lock).await.unwrap());
-            }
-            tokens
-        });
-    }
-    let tokens = in_time(tasks.join_all()).await;
-    let rises = |row: &Vec<FencingToken>| row.is_sorted_by(|one, next| one < next);
-    assert!(tokens.iter().all(rises), "{tokens:?}");
-    let mut all = tokens.concat();
-    all.sort_unstable();
-    all.dedup();
-    assert_eq!(all.len(), 200, "each hold has a token of its own");
-    let later = fixture.rival().lock("row").await.unwrap();
-    assert!(later.fencing_token() > all[199]);
-}
-
-async fn a_shutdown_waits_for_the_release(fixture: Fixture) {
-    for name in 0..20 {
-        let lock = unawaited(&fixture.provider, &format!("n{name}"));
-        run_once(&lock).await.unwrap();
-    }
-    fixture.provider.shutdown().await;
-    for name in 0..20 {
-        let is_free = fixture.is_free(&format!("n{name}")).await;
-        assert!(is_free, "n{name} is released when the shutdown has returned");
-    }
-}
-
 async fn the_lock_overrides_its_provider(fixture: Fixture) {
     let provider = fixture.with(|options| options.await_release(false));
-    run_once(&provider.lock("n")).await.unwrap();
+    let run = async |lock: DistributedLock| lock.run(async |_| Ok::<_, LockError>(())).await.unwrap();
+    run(provider.lock("n")).await;
     assert_released(&fixture.rival().lock("n")).await;
     for _ in 0..20 {
-        run_once(&provider.lock("n").await_release(true)).await.unwrap();
+        run(provider.lock("n").await_release(true)).await;
         assert!(fixture.is_free("n").await, "the call has waited for the release");
     }
 }
@@ -128,10 +75,16 @@ async fn the_call_does_not_wait_for_the_reply() {
     let fixture = Fixture::mongodb().await;
     fixture.until_indexed().await;
     let lock = unawaited(&fixture.provider, "slow").min_hold(Duration::from_millis(1));
-    let (_point, begun) = run_before(&lock, fixture.db(), next(1).block(DELAY)).await;
+    let (point, begun) = run_before(&lock, fixture.db(), next(1).block(DELAY)).await;
     assert!(begun.elapsed() < DELAY, "{:?}", begun.elapsed());
     let tried = lock.try_acquire().await.unwrap();
-    assert!(tried.is_some(), "a try waits for the release");
+    let guard = tried.expect("a try waits for the release");
+    assert!(begun.elapsed() >= DELAY);
+    // A guard waits for its release, whatever the option says.
+    must(point.clear().await);
+    let _point = must(next(1).block(DELAY).enable_for(fixture.db()).await);
+    let begun = Instant::now();
+    guard.release().await.unwrap();
     assert!(begun.elapsed() >= DELAY);
 }
 
@@ -151,50 +104,4 @@ async fn a_release_without_a_reply_is_an_error_of_the_next_try() {
     assert!(matches!(tried, Err(LockError::Mongo(_))), "{tried:?}");
     let waited = lock.acquire_timeout(limit).acquire().await;
     assert!(matches!(waited, Err(LockError::Mongo(_))), "{waited:?}");
-}
-
-/// A release that fails is repeated like any other.
-#[tokio::test]
-async fn a_failed_release_is_repeated() {
-    let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let lock = unawaited(&fixture.provider, "failing");
-    let (_point, _) = run_before(&lock, fixture.db(), next(3).error_code(189)).await;
-    assert_released(&fixture.rival().lock("failing")).await;
-}
-
-/// The call reports a loss that is known when its body ends, and `mongolock.lost` reports one that the release finds.
-#[tokio::test]
-async fn a_loss_before_the_end_of_the_body_is_an_error_of_the_call() {
-    let fixture = Fixture::mongodb().await;
-    let lock = unawaited(&fixture.provider, "lost")
-        .expiry(Duration::from_millis(300))
-        .max_hold(Duration::ZERO);
-    let lost = lock.run(|context| async move {
-        context.lost().await;
-        Ok::<_, LockError>(())
-    });
-    assert!(matches!(lost.await, Err(LockError::Lost { .. })));
-    let removed = unawaited(&fixture.provider, "removed").run(|context| {
-        let admin = fixture.rival().admin();
-        async move {
-            assert!(admin.force_release(context.name()).await?);
-            Ok::<_, LockError>(())
-        }
-    });
-    removed.await.unwrap();
-    let free = async || fixture.provider.lock("removed").try_acquire().await.unwrap();
-    drop(must(eventually(AMPLE, "the lock is free", free).await));
-}
-
-/// A guard waits for its release, whatever the option says.
-#[tokio::test]
-async fn a_guard_always_waits() {
-    let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let guard = unawaited(&fixture.provider, "guard").acquire().await.unwrap();
-    let _point = fail(fixture.db(), next(1).block(DELAY)).await;
-    let begun = Instant::now();
-    guard.release().await.unwrap();
-    assert!(begun.elapsed() >= DELAY);
 }

@@ -2,10 +2,8 @@
 
 mod done;
 mod guard;
-mod no_transaction;
 mod repetition;
 mod slow_commit;
-mod takeover;
 
 use std::time::Duration;
 
@@ -122,17 +120,4 @@ async fn take_over(fixture: &Fixture, name: &str) -> LockGuard {
     let freed = doc! { "$set": { "lockId": "", "expiresAt": DateTime::from_millis(0) } };
     change_lock(fixture.database(), name, freed).await;
     fixture.rival().lock(name).acquire().await.unwrap()
-}
-
-/// Asserts that the commit is refused because the lock is lost, and that nothing is committed.
-async fn refused_as_lost(way: Way, fixture: &Fixture, guard: &LockGuard, session: &mut ClientSession) {
-    let refused = way.commit(&guard.context(), session).await;
-    assert!(
-        matches!(refused, Err(LockError::Lost { .. })),
-        "{way:?}: {refused:?}"
-    );
-    assert!(guard.is_lost());
-    assert!(!is_committed(fixture).await);
-    // The commit has ended the transaction, so that another one can begin.
-    session.start_transaction().await.unwrap();
 }

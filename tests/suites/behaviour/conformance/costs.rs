@@ -3,7 +3,8 @@
 use futures_util::future::try_join_all;
 use mongolock_tests::names;
 
-use super::kind::HOLDS;
+use super::detached::HOUR;
+use super::kind::CALLS;
 use crate::fixture::Fixture;
 
 #[tokio::test]
@@ -11,16 +12,42 @@ async fn each_kind_costs_as_many_commands_as_its_table_says() {
     let fixture = Fixture::mongodb().await;
     let (provider, commands) = fixture.recorded_patient().await;
     let rival = fixture.rival();
-    for kind in HOLDS {
+    for kind in CALLS {
         let (target, expected) = (kind.of(&provider, None), kind.expects());
         let hold = target.acquire().await.unwrap();
-        assert_eq!(names(&commands.take()), expected.acquire, "{kind:?}");
+        assert_eq!(names(&commands.take()), expected.asks, "{kind:?}");
         hold.release().await.unwrap();
-        assert_eq!(names(&commands.take()), expected.release, "{kind:?}");
+        assert_eq!(names(&commands.take()), expected.ends, "{kind:?}");
         let busy = kind.of(&rival, None).acquire().await.unwrap();
         assert!(target.try_acquire().await.unwrap().is_none());
-        assert_eq!(names(&commands.take()), expected.busy, "{kind:?}");
+        assert_eq!(names(&commands.take()), expected.asks, "{kind:?}");
         busy.release().await.unwrap();
+    }
+}
+
+/// A detached lease costs one command for each step; the resumption and the extension of a set also a query.
+#[tokio::test]
+async fn each_change_of_hands_is_one_command() {
+    let fixture = Fixture::mongodb().await;
+    let (provider, commands) = fixture.recorded_patient().await;
+    for kind in CALLS {
+        let (target, expected) = (kind.of(&provider, None), kind.expects());
+        let sent = |step: &[&str]| assert_eq!(names(&commands.take()), step, "{kind:?}");
+        let hold = target.acquire().await.unwrap();
+        sent(expected.asks);
+        let handle = hold.detach(HOUR).await.unwrap();
+        sent(expected.ends);
+        target.extend(&handle, HOUR).await.unwrap();
+        sent(expected.asks);
+        let hold = target.resume(&handle).await.unwrap();
+        sent(expected.asks);
+        let handle = hold.detach(HOUR).await.unwrap();
+        sent(expected.ends);
+        assert!(target.release(&handle).await.unwrap());
+        sent(expected.ends);
+        // A loser sends nothing more.
+        assert!(target.resume(&handle).await.is_err());
+        sent(expected.asks);
     }
 }
 
@@ -37,20 +64,4 @@ async fn a_free_permit_costs_one_command_and_a_full_semaphore_two() {
     assert!(full.try_acquire().await.unwrap().is_none());
     assert_eq!(names(&commands.take()), ["findAndModify", "find"]);
     drop(held);
-}
-
-/// The number of commands does not depend on the number of locks.
-#[tokio::test]
-async fn a_set_costs_three_commands() {
-    let fixture = Fixture::mongodb().await;
-    let (provider, commands) = fixture.recorded_patient().await;
-    for count in [2, 10, 50] {
-        let set = provider.lock_all((0..count).map(|number| format!("{count}:{number}")));
-        set.acquire().await.unwrap().release().await.unwrap();
-        assert_eq!(
-            names(&commands.take()),
-            ["update", "find", "update"],
-            "{count} names"
-        );
-    }
 }

@@ -25,14 +25,10 @@ pub(crate) const CALLS: &[Kind] = &[Kind::Lock, Kind::SetOfOne, Kind::Set, Kind:
 pub(crate) struct Expectation {
     pub(crate) names: &'static [&'static str],
     pub(crate) has_token: bool,
-    /// The commands of an acquisition without competitors.
-    pub(crate) acquire: &'static [&'static str],
-    /// The commands of a try that finds it held.
-    pub(crate) busy: &'static [&'static str],
-    pub(crate) release: &'static [&'static str],
-    pub(crate) detach: &'static [&'static str],
-    /// The commands of a resumption or an extension.
-    pub(crate) resume: &'static [&'static str],
+    /// The commands of an acquisition without competitors, of a try that finds it held, and of a resumption or an extension.
+    pub(crate) asks: &'static [&'static str],
+    /// The commands of a release or a detachment.
+    pub(crate) ends: &'static [&'static str],
 }
 
 impl Kind {
@@ -40,20 +36,8 @@ impl Kind {
         let lock = Expectation {
             names: &["lock"],
             has_token: true,
-            acquire: &["findAndModify"],
-            busy: &["findAndModify"],
-            release: &["findAndModify"],
-            detach: &["findAndModify"],
-            resume: &["findAndModify"],
-        };
-        let set = Expectation {
-            names: &["a", "b", "c"],
-            acquire: &["update", "find"],
-            busy: &["update", "find"],
-            release: &["update"],
-            detach: &["update"],
-            resume: &["update", "find"],
-            ..lock
+            asks: &["findAndModify"],
+            ends: &["findAndModify"],
         };
         match self {
             Self::Lock => lock,
@@ -61,17 +45,20 @@ impl Kind {
                 names: &["one"],
                 ..lock
             },
-            Self::Set => set,
+            Self::Set => Expectation {
+                names: &["a", "b", "c"],
+                asks: &["update", "find"],
+                ends: &["update"],
+                ..lock
+            },
+            // A miss says all of a semaphore that has one permit.
             Self::Permit => Expectation {
                 names: &["permit"],
                 has_token: false,
-                // A miss says all of a semaphore that has one permit.
                 ..lock
             },
-            // It is acquired, detached and resumed.
             Self::Resumed => Expectation {
                 names: &["resumed"],
-                acquire: &["findAndModify"; 3],
                 ..lock
             },
         }

@@ -10,7 +10,7 @@ pub(crate) mod kind;
 mod leader;
 mod names_and_options;
 mod once;
-mod order;
+pub(crate) mod order;
 pub(crate) mod subject;
 mod takeover;
 pub(crate) mod target;
@@ -37,15 +37,13 @@ macro_rules! conformance {
 macro_rules! conformance_of_kinds {
     ($($name:ident: $kinds:ident $(with $threads:ident)?),* $(,)?) => {
         mod kinds_in_memory {
-            use $crate::conformance::{kind, subject::of_each};
-            use $crate::fixture::Fixture;
+            use $crate::{conformance::{kind, subject::of_each}, fixture::Fixture};
             $(#[tokio::test] async fn $name() {
                 of_each(Fixture::memory(), kind::$kinds, super::$name).await;
             })*
         }
         mod kinds_on_mongodb {
-            use $crate::conformance::{kind, subject::of_each};
-            use $crate::fixture::Fixture;
+            use $crate::{conformance::{kind, subject::of_each}, fixture::Fixture};
             $(#[tokio::test] async fn $name() {
                 of_each(Fixture::mongodb().await, kind::$kinds, super::$name).await;
             })*

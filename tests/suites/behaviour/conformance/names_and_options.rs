@@ -53,6 +53,18 @@ async fn a_name_is_any_displayable_value(fixture: Fixture) {
 }
 
 async fn invalid_names_and_options_are_refused_before_any_command(subject: Subject) {
+    for permits in [0, 1001] {
+        let refused = subject.provider().semaphore("s", permits).try_acquire().await;
+        assert_eq!(refused_option(refused), "permits");
+    }
+    let too_many = (0..501).map(|number| number.to_string());
+    for names in [vec![], vec!["a".to_owned(), String::new()], too_many.collect()] {
+        let refused = subject.provider().lock_all(names).try_acquire().await;
+        assert!(
+            matches!(refused, Err(LockError::InvalidName { .. })),
+            "{refused:?}"
+        );
+    }
     for name in ["", "a\nb", " a", "a\u{3000}", "a\u{1f}", &"n".repeat(1025)] {
         for refused in refusals(&subject.named(name)).await {
             assert!(matches!(refused, LockError::InvalidName { .. }), "{refused:?}");

@@ -1,11 +1,9 @@
 //! A test of one kind: what it acquires, its rivals, and what they find.
 
-use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::Pin;
-use std::task::Poll;
-use std::time::Duration;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 
+use futures_util::FutureExt;
+use futures_util::future::join_all;
 use mongolock::{LockContext, LockFilter, LockInfo, LockProvider, blocking};
 use mongolock_tests::BEFORE_EXPIRY;
 use tokio::task::block_in_place;
@@ -13,14 +11,14 @@ use tokio::time::timeout;
 
 use super::kind::Kind;
 use super::target::{Target, Threads};
-use crate::fixture::{Fixture, renewing};
+use crate::fixture::Fixture;
 
 /// A kind of holds, with providers that no other test uses.
 pub(crate) struct Subject {
     pub(crate) fixture: Fixture,
     pub(crate) kind: Kind,
     /// The provider of the program under test if it has no async code. Its rivals always have.
-    threads: Threads,
+    pub(crate) threads: Threads,
     rival: LockProvider,
 }
 
@@ -48,12 +46,6 @@ impl Subject {
     /// What the program under test acquires.
     pub(crate) fn ours(&self) -> Target {
         self.kind.of(self.provider(), self.threads.clone())
-    }
-
-    /// The same with a lease that is renewed so often.
-    pub(crate) fn ours_renewed_each(&self, interval: Duration) -> Target {
-        let provider = renewing(self.provider(), interval);
-        self.kind.of(&provider, self.threads.clone())
     }
 
     /// The same in another process.
@@ -144,7 +136,7 @@ impl Subject {
     }
 
     /// Has an operator who uses this provider release one of its locks.
-    pub(crate) async fn force_release(&self, provider: &LockProvider) {
+    pub(crate) async fn force_release_one(&self, provider: &LockProvider) {
         let name = fastrand::choice(self.kind.expects().names).expect("it has a name");
         let release = provider.admin().force_release(*name);
         let released = match self.kind {
@@ -188,23 +180,13 @@ pub(crate) async fn of_each_with_threads<T: Future<Output = ()>>(
 }
 
 async fn run_all<T: Future<Output = ()>>(subjects: Vec<Subject>, test: impl Fn(Subject) -> T) {
-    let started = subjects
-        .into_iter()
-        .map(|subject| (subject.kind, Box::pin(test(subject))));
-    let mut running: Vec<(Kind, Pin<Box<T>>)> = started.collect();
-    let all = poll_fn(|cx| {
-        running.retain_mut(|(kind, test)| {
-            let polled = catch_unwind(AssertUnwindSafe(|| test.as_mut().poll(cx).is_pending()));
-            polled.unwrap_or_else(|panic| {
-                eprintln!("the kind is {kind:?}");
-                resume_unwind(panic)
-            })
+    let tests = subjects.into_iter().map(async |subject| {
+        let kind = subject.kind;
+        let ended = AssertUnwindSafe(test(subject)).catch_unwind().await;
+        ended.unwrap_or_else(|panic| {
+            eprintln!("the kind is {kind:?}");
+            resume_unwind(panic)
         });
-        if running.is_empty() {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
     });
-    all.await;
+    join_all(tests).await;
 }

@@ -43,31 +43,14 @@ enum Guard {
     Permit(Permit),
 }
 
-impl From<LockGuard> for Guard {
-    fn from(guard: LockGuard) -> Self {
-        Self::Lock(guard)
-    }
-}
-
-impl From<Permit> for Guard {
-    fn from(permit: Permit) -> Self {
-        Self::Permit(permit)
-    }
-}
-
-/// Calls a method of a lock, a set or a semaphore, in async code or on a thread.
-macro_rules! call {
-    ($target:ident.$method:ident, $held:expr, $resumed:expr) => {
-        match (&$target.handle, &$target.threads) {
-            (Handle::Lock(lock), None) => lock.$method().await.map($held),
-            (Handle::Set(set), None) => set.$method().await.map($held),
-            (Handle::Permit(semaphore), None) => semaphore.$method().await.map($held),
-            (Handle::Lock(lock), Some(locks)) => block_in_place(|| locks.$method(lock)).map($held),
-            (Handle::Set(set), Some(locks)) => block_in_place(|| locks.$method(set)).map($held),
-            (Handle::Permit(semaphore), Some(locks)) => {
-                block_in_place(|| locks.$method(semaphore)).map($held)
-            }
-            (Handle::Resumed(name), _) => $resumed($target.provider.lock(name)).await,
+/// Evaluates this for a lock, a set or a semaphore, or the other expression for the name of a lock that is resumed.
+macro_rules! of_handle {
+    ($handle:expr, $lock:ident => $value:expr, $name:ident => $resumed:expr $(,)?) => {
+        match $handle {
+            Handle::Lock($lock) => $value,
+            Handle::Set($lock) => $value,
+            Handle::Permit($lock) => $value,
+            Handle::Resumed($name) => $resumed,
         }
     };
 }
@@ -88,6 +71,18 @@ macro_rules! options {
             self
         }
     )*};
+}
+
+impl From<LockGuard> for Guard {
+    fn from(guard: LockGuard) -> Self {
+        Self::Lock(guard)
+    }
+}
+
+impl From<Permit> for Guard {
+    fn from(permit: Permit) -> Self {
+        Self::Permit(permit)
+    }
 }
 
 /// Calls a method that guards and permits have.
@@ -130,24 +125,33 @@ impl Target {
     }
 
     pub(crate) async fn acquire(&self) -> Result<Hold, LockError> {
-        call!(
-            self.acquire,
-            |guard| self.hold(guard),
-            async |lock: DistributedLock| {
-                let guard = wait(&self.threads, lock.acquire()).await?;
+        of_handle!(
+            &self.handle,
+            lock => match &self.threads {
+                None => lock.acquire().await.map(|guard| self.hold(guard)),
+                Some(locks) => block_in_place(|| locks.acquire(lock)).map(|guard| self.hold(guard)),
+            },
+            name => {
+                let guard = wait(&self.threads, self.provider.lock(name).acquire()).await?;
                 self.detach_and_resume(guard).await
-            }
+            },
         )
     }
 
     pub(crate) async fn try_acquire(&self) -> Result<Option<Hold>, LockError> {
-        call!(
-            self.try_acquire,
-            |guard| guard.map(|guard| self.hold(guard)),
-            async |lock: DistributedLock| match wait(&self.threads, lock.try_acquire()).await? {
+        of_handle!(
+            &self.handle,
+            lock => {
+                let tried = match &self.threads {
+                    None => lock.try_acquire().await,
+                    Some(locks) => block_in_place(|| locks.try_acquire(lock)),
+                };
+                Ok(tried?.map(|guard| self.hold(guard)))
+            },
+            name => match wait(&self.threads, self.provider.lock(name).try_acquire()).await? {
                 Some(guard) => self.detach_and_resume(guard).await.map(Some),
                 None => Ok(None),
-            }
+            },
         )
     }
 
@@ -185,21 +189,14 @@ impl Target {
         &self,
         body: impl FnOnce(LockContext) -> B,
     ) -> B::Output {
-        let Some(locks) = &self.threads else {
-            return match &self.handle {
-                Handle::Lock(lock) => lock.run(body).await,
-                Handle::Set(set) => set.run(body).await,
-                Handle::Permit(semaphore) => semaphore.run(body).await,
-                Handle::Resumed(..) => unreachable!("no call resumes a lease and runs a body"),
-            };
-        };
-        let body = |context| locks.wait(body(context));
-        block_in_place(|| match &self.handle {
-            Handle::Lock(lock) => locks.run(lock, body),
-            Handle::Set(set) => locks.run(set, body),
-            Handle::Permit(semaphore) => locks.run(semaphore, body),
-            Handle::Resumed(..) => unreachable!("no call resumes a lease and runs a body"),
-        })
+        of_handle!(
+            &self.handle,
+            lock => match &self.threads {
+                None => lock.run(body).await,
+                Some(locks) => block_in_place(|| locks.run(lock, |context| locks.wait(body(context)))),
+            },
+            _name => unreachable!("no call resumes a lease and runs a body"),
+        )
     }
 
     pub(crate) fn spawn_acquire(&self) -> JoinHandle<Result<Hold, LockError>> {

@@ -2,9 +2,7 @@
 
 mod collisions;
 mod driver;
-mod fence_field;
 mod model;
-mod transactions;
 mod writes;
 
 use std::fmt::Debug;
@@ -41,11 +39,6 @@ impl Scene {
             all.push(found.deserialize_current().unwrap());
         }
         all
-    }
-
-    /// Asserts that the first document is this one.
-    async fn expect_first(&self, expected: Document) {
-        assert_eq!(self.all().await[0], expected);
     }
 
     /// Asserts that a write with token 9 is rejected as stale and changes nothing.

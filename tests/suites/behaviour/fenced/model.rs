@@ -37,21 +37,22 @@ impl Write {
     /// Sends the write. The result is whether it found or inserted a document.
     async fn send(self, scene: &Scene) -> Result<bool, LockError> {
         let (holder, query) = (scene.holder(self.token), doc! { "_id": self.id });
-        let value = doc! { "value": self.value };
-        let set = doc! { "$set": value.clone() };
-        match self.kind {
-            Kind::Insert => {
-                let inserted = doc! { "_id": self.id, "value": self.value };
-                holder.insert_one(inserted).await.map(|_| true)
-            }
-            Kind::Update => {
-                let updated = holder.update_one(query, set).await;
-                updated.map(|done| done.matched_count > 0)
-            }
-            Kind::UpdateUpsert => holder.update_one(query, set).upsert(true).await.map(|_| true),
-            Kind::ReplaceUpsert => holder.replace_one(query, value).upsert(true).await.map(|_| true),
-            Kind::Delete => holder.delete_one(query).await.map(|done| done.deleted_count > 0),
-        }
+        let (new, value) = (
+            doc! { "_id": self.id, "value": self.value },
+            doc! { "value": self.value },
+        );
+        let set = doc! { "$set": &value };
+        Ok(match self.kind {
+            Kind::Insert => holder.insert_one(new).await.map(|_| true)?,
+            Kind::Update => holder.update_one(query, set).await?.matched_count > 0,
+            Kind::UpdateUpsert => holder.update_one(query, set).upsert(true).await.map(|_| true)?,
+            Kind::ReplaceUpsert => holder
+                .replace_one(query, value)
+                .upsert(true)
+                .await
+                .map(|_| true)?,
+            Kind::Delete => holder.delete_one(query).await?.deleted_count > 0,
+        })
     }
 
     /// Applies the write to the model, and checks that the outcome of the real write is the same.
