@@ -2,10 +2,8 @@
 //! it runs.
 
 use std::path::Path;
-use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::try_join_all;
 use mongodb::Database;
 use mongolock::{LockContext, LockError, LockProvider};
 use mongolock_tests::{Actor, Event, Step, TestDb, end_with_parent, say, tell};
@@ -32,26 +30,6 @@ pub(crate) const TURNS: &str = "MONGOLOCK_ACTOR_TURNS";
 /// The name of what the processes acquire.
 pub(crate) const NAME: &str = "actor";
 
-/// Starts a process that holds a lock. It prints `clock <seconds>`, `held`, then `step` every 20 ms, then how its call ended.
-pub(crate) fn holder(db: &TestDb, expiry: Duration, environment: &[(&str, String)]) -> Actor {
-    start("actor::hold", db, expiry, environment)
-}
-
-/// Starts a process that takes turns. It prints `turn` with its tokens after each, and `done` after the last one.
-pub(crate) fn turns(act: Act, db: &TestDb, expiry: Duration, environment: &[(&str, String)]) -> Actor {
-    start(
-        "actor::take_turns",
-        db,
-        expiry,
-        &[environment, &[of(act)]].concat(),
-    )
-}
-
-/// The environment of a process that acquires this.
-pub(crate) fn of(act: Act) -> (&'static str, String) {
-    (ACT, serde_json::to_string(&act).unwrap())
-}
-
 /// The environment of a process whose clock is wrong by so many seconds.
 pub(crate) fn wrong(shim: &Path, seconds: i64) -> [(&'static str, String); 2] {
     [
@@ -61,9 +39,10 @@ pub(crate) fn wrong(shim: &Path, seconds: i64) -> [(&'static str, String); 2] {
 }
 
 /// Starts a process that runs the part of this name, which is a test function of this binary.
-pub(crate) fn start(part: &str, db: &TestDb, expiry: Duration, environment: &[(&str, String)]) -> Actor {
+pub(crate) fn start(part: &str, act: Act, db: &TestDb, expiry: Duration, more: &[(&str, String)]) -> Actor {
     let mut command = command(part, db.uri(), db.name(), expiry);
-    command.envs(environment.iter().map(|(key, value)| (*key, value)));
+    command.env(ACT, serde_json::to_string(&act).unwrap());
+    command.envs(more.iter().map(|(key, value)| (*key, value)));
     Actor::start(command)
 }
 
@@ -79,17 +58,15 @@ pub(crate) fn command(part: &str, uri: &str, database: &str, expiry: Duration) -
 }
 
 /// A number in the environment, or else this one.
-pub(crate) fn number<T: FromStr>(variable: &str, otherwise: T) -> T {
-    let value = std::env::var(variable).ok();
-    let number = value.map(|value| value.parse().ok().expect("it is a number"));
-    number.unwrap_or(otherwise)
+fn number(variable: &str, otherwise: usize) -> usize {
+    std::env::var(variable).map_or(otherwise, |number| number.parse().unwrap())
 }
 
 /// What a process gets from the test.
 pub(crate) struct Part {
     pub(crate) database: Database,
     pub(crate) expiry: Duration,
-    pub(crate) act: Act,
+    act: Act,
 }
 
 impl Part {
@@ -100,7 +77,7 @@ impl Part {
         let act = std::env::var(ACT).ok();
         Some(Self {
             database: connect(&uri, &std::env::var(DATABASE).unwrap()).await,
-            expiry: Duration::from_millis(number(EXPIRY, 0)),
+            expiry: Duration::from_millis(std::env::var(EXPIRY).unwrap().parse().unwrap()),
             act: act.map_or(Act::Lock, |act| serde_json::from_str(&act).unwrap()),
         })
     }
@@ -119,13 +96,13 @@ impl Part {
     }
 }
 
-/// The section of the process below: it ends when the body is dropped.
+/// The section of a process: it ends when the body is dropped.
 pub(crate) struct Section(LockContext);
 
 impl Section {
-    pub(crate) fn begin(context: LockContext) -> Option<Self> {
-        tell(&acquired(&context).ok()?);
-        Some(Self(context))
+    pub(crate) fn begin(context: LockContext) -> Result<Self, LockError> {
+        tell(&acquired(&context)?);
+        Ok(Self(context))
     }
 }
 
@@ -135,7 +112,8 @@ impl Drop for Section {
     }
 }
 
-/// A part, and not a test: in the test process it returns at once. It holds all permits of a semaphore.
+/// A part, and not a test: in the test process it returns at once. It prints `clock <seconds>`, `held`, then `step` every 20
+/// ms, then how its call ended.
 #[tokio::test]
 async fn hold() {
     let Some(part) = Part::given().await else {
@@ -146,7 +124,7 @@ async fn hold() {
     let provider = part.provider();
     tell(&Event::now(0, Step::Invoke));
     let body = async |context: LockContext| -> Result<(), LockError> {
-        let _section = Section::begin(context.clone());
+        let _section = Section::begin(context.clone())?;
         say(format_args!("held {}", context.fencing_token()));
         loop {
             sleep(Duration::from_millis(20)).await;
@@ -156,12 +134,7 @@ async fn hold() {
     let ended = match part.act {
         Act::Lock => provider.lock(NAME).run(body).await,
         Act::Set => provider.lock_all(Act::set(NAME)).run(body).await,
-        Act::Permit(permits) => {
-            let semaphore = provider.semaphore(NAME, permits);
-            let others = try_join_all((1..permits).map(|_| semaphore.acquire())).await;
-            let _others = others.unwrap();
-            semaphore.run(body).await
-        }
+        Act::Permit(permits) => provider.semaphore(NAME, permits).run(body).await,
     };
     match ended {
         Err(LockError::Lost { token, .. }) => say(format_args!("lost {token}")),
@@ -169,7 +142,8 @@ async fn hold() {
     }
 }
 
-/// A part: a turn that was lost, or whose call has failed, does not count.
+/// A part: it prints `turn` with its tokens after each turn, and `done` after the last one. A turn that was lost, or whose call
+/// has failed, does not count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn take_turns() {
     let Some(part) = Part::given().await else {

@@ -1,17 +1,18 @@
-//! B2, B15: a wait that is cancelled at any point leaves nothing behind.
+//! B2, B15: a call that is cancelled at any point leaves nothing behind.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use mongodb::Database;
-use mongolock::{LockGuard, LockProvider};
-use mongolock_tests::test_db;
+use futures_util::future::join_all;
+use mongolock::LockProvider;
+use mongolock_tests::{AMPLE, test_db};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use crate::{assert_free, document, patient, until_none_is_held};
+use crate::act::Act;
+use crate::{assert_free, patient, until_none_is_held};
 
 /// Polls a future this many times and then drops it, so that a test can cancel it at each of its await points.
 struct PollTimes<F>(F, usize);
@@ -28,41 +29,59 @@ impl<F: Future + Unpin> Future for PollTimes<F> {
     }
 }
 
-/// Asserts that the document stores the token, or the last one of the block that the claim has reserved for the calls that
-/// may get the lock from this one.
-async fn assert_stores_its_token(database: &Database, guard: &LockGuard) {
-    let stored = document(database, guard.name()).await;
-    let ahead = stored.get_i64("fencingToken").unwrap() - guard.fencing_token().get();
-    assert!([0, 999].contains(&ahead), "{}: {ahead}", guard.name());
+/// Acquires and releases so many times.
+pub(crate) async fn take_turns(act: Act, provider: LockProvider, name: String, times: usize) {
+    for _ in 0..times {
+        let held = act.acquire(&provider, &name).await.unwrap();
+        sleep(Duration::from_millis(3)).await;
+        held.release().await.unwrap();
+    }
 }
 
+/// Beside calls of two processes that work: they all have their turns, and no caller or claim is forgotten.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_cancelled_waits_leave_no_claim() {
+    join_all([(Act::Lock, 1000), (Act::Set, 300), (Act::Permit(2), 300)].map(cancel)).await;
+}
+
+async fn cancel((act, waits): (Act, u64)) {
     let db = test_db().await;
-    let provider = patient(db.database());
-    let mut tasks = JoinSet::new();
-    for index in 0..1000_u64 {
-        let lock = provider.lock(format!("cancelled:{}", index % 50));
-        tasks.spawn(async move {
-            if index % 2 == 0 {
-                let polls = usize::try_from(index % 14).unwrap();
-                drop(PollTimes(Box::pin(lock.acquire()), polls).await);
-            } else {
-                let micros = index * 7919 % 12_000;
-                let _ = timeout(Duration::from_micros(micros), lock.acquire()).await;
-            }
-        });
-        if index % 25 == 0 {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+    let processes = [
+        patient(db.database()),
+        patient(&db.connect_again().await.unwrap()),
+    ];
+    let (mut working, mut cancelled) = (JoinSet::new(), JoinSet::new());
+    for provider in &processes {
+        for name in 0..3 {
+            working.spawn(take_turns(act, provider.clone(), name.to_string(), 30));
         }
     }
-    tasks.join_all().await;
-    until_none_is_held(db.database(), Duration::from_secs(5)).await;
-    for index in 0..50 {
-        let guard = provider.lock(format!("cancelled:{index}")).await.unwrap();
-        assert_stores_its_token(db.database(), &guard).await;
-        guard.release().await.unwrap();
+    for number in 0..waits {
+        let provider = processes[usize::from(number % 2 == 0)].clone();
+        cancelled.spawn(async move {
+            // Some are among the working calls, the others alone.
+            let name = (number % 20).to_string();
+            let acquiring = act.acquire(&provider, &name);
+            if number % 3 == 0 {
+                let polls = usize::try_from(number % 14).unwrap();
+                drop(PollTimes(Box::pin(acquiring), polls).await);
+            } else {
+                // Up to 80 ms: before the first request, while it waits, and with the lock.
+                let limit = Duration::from_micros(number * 7919 % 80_000);
+                drop(timeout(limit, acquiring).await);
+            }
+        });
+        if number % 20 == 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
     }
+    cancelled.join_all().await;
+    let ended = timeout(AMPLE, working.join_all()).await;
+    ended.expect("nobody is forgotten");
+    for provider in &processes {
+        assert_eq!(provider.health().await.waiting, 0);
+    }
+    until_none_is_held(db.database(), Duration::from_secs(5)).await;
 }
 
 /// A release whose future is dropped still reaches the server.

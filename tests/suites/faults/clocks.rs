@@ -1,5 +1,5 @@
-//! A failover to a member whose clock is ahead: leases end early there, unless a takeover margin covers the difference. And a
-//! clock that was ahead and goes back: what it has left is free if it was released, and can be released by force.
+//! A failover to a member whose clock is ahead: leases end early there, unless a takeover margin covers the difference. What a
+//! clock that was ahead leaves: `behaviour/forced_release.rs`.
 
 use std::time::{Duration, SystemTime};
 

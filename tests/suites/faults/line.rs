@@ -3,19 +3,18 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use mongodb::Database;
-use mongodb::bson::doc;
-use mongolock::{DistributedLock, LockGuard};
+use mongolock::LockGuard;
 use mongolock_tests::{
-    AMPLE, Actor, BEFORE_EXPIRY, FailPoint, Fault, History, Proxy, TestDb, eventually, must, test_db,
+    AMPLE, Actor, BEFORE_EXPIRY, Fault, History, Proxy, TestDb, eventually, must, test_db,
 };
 use rustix::process::Signal;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::act::Act;
-use crate::actor::{self, NAME};
-use crate::{acquire_soon, fail, patient, through_proxy};
+use crate::actor::{NAME, command, start};
+use crate::cancellation::take_turns;
+use crate::{acquire_soon, patient, through_proxy};
 
 /// The number of turns in which the tests look at the time between a release and the next acquisition.
 const TURNS: usize = 20;
@@ -24,23 +23,10 @@ const TURNS: usize = 20;
 /// heard of it, and 1 s if it has not. The rest is for a slow machine; a lease would last a minute.
 const TAKEN: Duration = Duration::from_secs(4);
 
-fn process(db: &TestDb, expiry: Duration) -> Actor {
-    actor::turns(Act::Lock, db, expiry, &[])
-}
-
-/// Ends the processes, and asserts that they kept to the lock.
-async fn assert_sound(processes: Vec<Actor>) {
-    let mut history = History::default();
-    for process in processes {
-        process.tell(&mut history).await;
-    }
-    history.judge().assert_sound();
-}
-
 /// A process that waits for its first turn. It is behind a proxy of its own, which has seen its change stream.
 async fn waiting_process(db: &TestDb) -> (Actor, Proxy) {
     let proxy = must(db.proxy().await);
-    let command = actor::command("actor::take_turns", &proxy.uri(), db.name(), AMPLE);
+    let command = command("actor::take_turns", &proxy.uri(), db.name(), AMPLE);
     let process = Actor::start(command);
     until_listening(&proxy, [0, 0]).await;
     (process, proxy)
@@ -89,7 +75,9 @@ async fn turns(processes: &mut [Actor], each: usize, after: &mut i64) -> Vec<usi
 #[tokio::test]
 async fn processes_take_turns_in_rotation() {
     let db = test_db().await;
-    let mut processes: Vec<Actor> = (0..3).map(|_| process(&db, AMPLE)).collect();
+    let mut processes: Vec<Actor> = (0..3)
+        .map(|_| start("actor::take_turns", Act::Lock, &db, AMPLE, &[]))
+        .collect();
     let mut after = 0;
     for process in &mut processes {
         after = after.max(token_of_next_turn(process).await);
@@ -102,19 +90,15 @@ async fn processes_take_turns_in_rotation() {
             |three: &&[usize]| three[0] != three[1] && three[1] != three[2] && three[0] != three[2];
         let in_turn = turns.windows(3).filter(all_differ).count();
         if in_turn * 2 > turns.len() {
-            return assert_sound(processes).await;
+            break;
         }
         assert!(begun.elapsed() < AMPLE, "{in_turn} in rotation of {turns:?}");
     }
-}
-
-/// Acquires and releases a lock so many times.
-async fn take_turns(lock: DistributedLock, count: usize) {
-    for _ in 0..count {
-        let guard = lock.acquire().await.unwrap();
-        sleep(Duration::from_millis(3)).await;
-        guard.release().await.unwrap();
+    let mut history = History::default();
+    for process in processes {
+        process.tell(&mut history).await;
     }
+    history.judge().assert_sound();
 }
 
 /// Two processes go on at once whatever stands before them, and nobody waits for an expiry.
@@ -125,7 +109,7 @@ async fn goes_on(db: &TestDb, held: LockGuard) {
     ];
     let mut working = JoinSet::new();
     for provider in &living {
-        working.spawn(take_turns(provider.lock(NAME), TURNS));
+        working.spawn(take_turns(Act::Lock, provider.clone(), NAME.to_owned(), TURNS));
         let waits = || async { (provider.health().await.waiting > 0).then_some(()) };
         must(eventually(AMPLE, "a call that waits", waits).await);
     }
@@ -137,25 +121,18 @@ async fn goes_on(db: &TestDb, held: LockGuard) {
     assert!(begun.elapsed() < BEFORE_EXPIRY, "{:?}", begun.elapsed());
 }
 
-/// The others leave waiters that were killed their time slots for a while.
-#[tokio::test]
-async fn killed_waiters_in_front_do_not_hold_up_the_lock() {
-    let db = test_db().await;
-    let held = acquire_soon(&patient(db.database()), NAME).await;
-    let expired = join_all((0..3).map(|_| waiting_process(&db))).await;
-    for (waiter, _) in &expired {
-        waiter.signal(Signal::KILL);
-    }
-    goes_on(&db, held).await;
-}
-
-/// A stopped waiter holds nobody up, and has its turn when it goes on.
+/// Killed and stopped waiters hold nobody up: the others leave them their time slots for a while. The stopped one has its turn
+/// when it goes on.
 #[tokio::test]
 async fn a_stopped_waiter_in_front_holds_nobody_up_and_is_not_forgotten() {
     let db = test_db().await;
     let held = acquire_soon(&patient(db.database()), NAME).await;
-    let (mut stopped, _proxy) = waiting_process(&db).await;
+    let mut waiters = join_all((0..3).map(|_| waiting_process(&db))).await;
+    let (mut stopped, _proxy) = waiters.pop().unwrap();
     stopped.signal(Signal::STOP);
+    for (waiter, _) in &waiters {
+        waiter.signal(Signal::KILL);
+    }
     goes_on(&db, held).await;
     let last = acquire_soon(&patient(db.database()), NAME).await;
     let token = last.fencing_token().get();
@@ -166,117 +143,33 @@ async fn a_stopped_waiter_in_front_holds_nobody_up_and_is_not_forgotten() {
     assert!(next.expect("it is not forgotten") > token);
 }
 
-/// A process is killed in its turn: the others wait for the end of its lease, and then go on in their order.
-#[tokio::test]
-async fn the_lock_of_a_killed_holder_goes_to_those_in_line() {
-    let db = test_db().await;
-    let expiry = Duration::from_secs(3);
-    let mut processes: Vec<Actor> = (0..3).map(|_| process(&db, expiry)).collect();
-    turns(&mut processes, 5, &mut 0).await;
-    let killed = processes.pop().unwrap();
-    killed.signal(Signal::KILL);
-    let served = timeout(expiry + TAKEN * 2, turns(&mut processes, 20, &mut 0)).await;
-    served.expect("the others go on after its lease");
-    processes.push(killed);
-    assert_sound(processes).await;
-}
-
-/// A waiter behind a proxy, whose provider has a change stream.
-async fn waiting_with_stream(database: &Database, proxy: &Proxy) -> JoinHandle<LockGuard> {
-    let (lock, before) = (patient(database).lock(NAME), of_streams(proxy));
-    let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
-    until_listening(proxy, before).await;
-    waiting
-}
-
-/// An event that is late or lost costs a second: the waiter looks by itself.
+/// An event that is late or lost, and a stream that breaks, cost a second: the waiter looks by itself. A broken stream is
+/// opened again, and nobody is forgotten meanwhile.
 #[tokio::test]
 async fn a_stream_that_lags_costs_a_second() {
     let db = test_db().await;
     let holder = patient(db.database());
-    let held = acquire_soon(&holder, NAME).await;
     let (proxy, database) = through_proxy(&db).await;
-    let waiting = waiting_with_stream(&database, &proxy).await;
-    // No reply of the stream comes any more, for longer than the test waits.
-    let lag = proxy.inject(Fault::delay_reply(AMPLE).command("getMore").times(100));
-    sleep(Duration::from_millis(1500)).await;
-    held.release().await.unwrap();
-    let begun = Instant::now();
-    let guard = timeout(AMPLE, waiting).await.unwrap().unwrap();
-    // Without a look of its own it would wait for 5 s and longer.
-    assert!(begun.elapsed() < TAKEN, "{:?}", begun.elapsed());
-    assert!(lag.hits() > 0 || proxy.seen("getMore") > 1);
-    guard.release().await.unwrap();
-}
-
-/// A stream that breaks is opened again, and nobody is forgotten meanwhile.
-#[tokio::test]
-async fn a_stream_that_breaks_costs_a_second() {
-    let db = test_db().await;
-    let holder = patient(db.database());
-    let (proxy, database) = through_proxy(&db).await;
-    for _ in 0..3 {
+    for breaks in [true, true, false] {
         let held = acquire_soon(&holder, NAME).await;
-        let waiting = waiting_with_stream(&database, &proxy).await;
-        proxy.inject(Fault::drop_reply().command("getMore"));
-        proxy.inject(Fault::drop_request().command("aggregate"));
-        sleep(Duration::from_millis(300)).await;
+        let before = of_streams(&proxy);
+        let lock = patient(&database).lock(NAME);
+        let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
+        until_listening(&proxy, before).await;
+        if breaks {
+            proxy.inject(Fault::drop_reply().command("getMore"));
+            proxy.inject(Fault::drop_request().command("aggregate"));
+        } else {
+            // No reply of the stream comes any more, for longer than the test waits.
+            proxy.inject(Fault::delay_reply(AMPLE).command("getMore").times(100));
+        }
+        sleep(Duration::from_millis(1500)).await;
         held.release().await.unwrap();
         let begun = Instant::now();
         let guard = timeout(AMPLE, waiting).await.unwrap().unwrap();
+        // Without a look of its own it would wait for 5 s and longer.
         assert!(begun.elapsed() < TAKEN, "{:?}", begun.elapsed());
         guard.release().await.unwrap();
         proxy.clear_faults();
-    }
-}
-
-/// The streams of two of three processes break again and again, with those of the others.
-#[tokio::test]
-async fn processes_go_on_while_their_streams_break() {
-    let db = test_db().await;
-    let mut processes: Vec<Actor> = (0..3).map(|_| process(&db, AMPLE)).collect();
-    turns(&mut processes, 3, &mut 0).await;
-    // 280: the stream cannot be resumed.
-    let broken = FailPoint::on(&["getMore", "aggregate"]).times(12).error_code(280);
-    let point = fail(&db, broken).await;
-    let served = timeout(AMPLE, turns(&mut processes, 20, &mut 0)).await;
-    served.expect("all have their turns");
-    must(point.clear().await);
-    assert_sound(processes).await;
-}
-
-/// Waits that are cancelled at random moments, beside two processes that work, leave no waiter that is forgotten.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_cancelled_waiters_leave_the_line() {
-    const CANCELLED: u64 = 1000;
-    let db = test_db().await;
-    let processes = [
-        patient(db.database()),
-        patient(&db.connect_again().await.unwrap()),
-    ];
-    let mut working = JoinSet::new();
-    for provider in &processes {
-        for name in 0..3 {
-            working.spawn(take_turns(provider.lock(name), 30));
-        }
-    }
-    let mut cancelled = JoinSet::new();
-    for number in 0..CANCELLED {
-        let provider = &processes[usize::from(number % 2 == 0)];
-        let lock = provider.lock(number % 3);
-        // Up to 80 ms: before the first request, while it waits, and with the lock.
-        let limit = Duration::from_micros(number * 7919 % 80_000);
-        cancelled.spawn(async move {
-            let _ = timeout(limit, lock.acquire()).await;
-        });
-        if number % 20 == 0 {
-            sleep(Duration::from_millis(20)).await;
-        }
-    }
-    cancelled.join_all().await;
-    let ended = timeout(AMPLE, working.join_all()).await;
-    ended.expect("nobody is forgotten");
-    for provider in &processes {
-        assert_eq!(provider.health().await.waiting, 0);
     }
 }

@@ -1,49 +1,36 @@
 //! Faults: a bad network, failing commands, lost members of a replica set, killed and stopped processes.
 
+mod access;
 mod act;
 mod actor;
 mod blocked_documents;
 mod callers;
 mod cancellation;
 mod clocks;
-mod commands;
-mod detached;
+mod commits;
 mod ends;
-mod error_reports;
-mod exempt_client;
-mod failover;
-mod full_disk;
 mod gathered;
 mod handed_over;
 mod health;
 mod index_build;
-mod late_commands;
-mod late_replies;
+mod late;
 mod leader;
 mod line;
-mod lock_sets;
-mod log_in;
-mod lost_messages;
 mod many_leases;
 mod marks;
-mod network;
 mod new_connections;
-mod noted;
 mod orderly_end;
 mod outage;
-mod overload;
-mod paused;
-mod permits;
 mod processes;
+mod refusals;
+mod renewals;
 mod replica_set;
 mod runtimes;
-mod silent_commits;
 mod silent_connections;
+mod steps;
 mod ticks;
 mod two_sets;
 mod unreachable;
-mod write_concern;
-mod wrong_password;
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -53,9 +40,8 @@ use mongodb::{Client, ClientSession, Database};
 use mongolock::{IndexState, LockContext, LockGuard, LockProvider};
 use mongolock_tests::{
     AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, LentServer, Proxy, TestDb, eventually, lock_document,
-    locks, must, stable_options, test_db, transaction_on,
+    locks, must, stable_options, test_db, transaction_on, with_parameter,
 };
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// The default `expiry` of a lock.
@@ -64,16 +50,19 @@ const DEFAULT_EXPIRY: Duration = Duration::from_secs(30);
 /// The `expiry` of locks whose release a test must observe: 60 s, longer than the test waits for them.
 const LONG_EXPIRY: Duration = Duration::from_secs(60);
 
+/// The time within which a request on another connection must have replaced a silent one: 6 s, which is one repetition after 2 s
+/// and 4 s for a slow machine.
+const ONE_REPEAT: Duration = Duration::from_secs(6);
+
 /// The error code of a primary that steps down (`PrimarySteppedDown`): the library repeats such a command.
 const STEPPED_DOWN: i32 = 189;
 
-/// The error code of a command that the server has ended at its time limit (`MaxTimeMSExpired`).
-const MAX_TIME_EXPIRED: i32 = 50;
-
-/// A proxy in front of the server, and the test's database through it.
+/// A proxy in front of the server, and the test's database through it. After an error of a server that steps down the driver
+/// waits for the next heartbeat, by default for up to 10 s.
 async fn through_proxy(db: &TestDb) -> (Proxy, Database) {
     let proxy = must(db.proxy().await);
-    let database = connect(&proxy.uri(), db.name()).await;
+    let uri = with_parameter(&proxy.uri(), "heartbeatFrequencyMS=500");
+    let database = connect(&uri, db.name()).await;
     (proxy, database)
 }
 
@@ -137,11 +126,6 @@ impl Standalone {
         warm_up(&provider).await;
         (server, provider)
     }
-
-    /// The connection string without the proxy.
-    fn uri(&self) -> String {
-        self.server.uri()
-    }
 }
 
 /// An address of this machine at which nothing listens.
@@ -163,11 +147,6 @@ fn patient(database: &Database) -> LockProvider {
     builder.build().unwrap()
 }
 
-/// A provider for the same locks that renews its leases so often.
-fn renewing(provider: &LockProvider, interval: Duration) -> LockProvider {
-    provider.to_builder().renew_interval(interval).build().unwrap()
-}
-
 /// A provider whose locks have this expiry.
 fn with_expiry(database: &Database, expiry: Duration) -> LockProvider {
     LockProvider::builder(database).expiry(expiry).build().unwrap()
@@ -181,36 +160,6 @@ async fn fail(db: &TestDb, point: FailPoint) -> FailPointGuard {
 /// A transaction of another process that has changed the documents of these locks.
 async fn foreign_transaction(db: &TestDb, names: &[impl AsRef<str>]) -> ClientSession {
     transaction_on(&db.connect_again().await.unwrap(), names).await
-}
-
-/// A transaction that has written one document in the collection `documents`, which must exist.
-async fn transaction(database: &Database) -> ClientSession {
-    let mut session = database.client().start_session().await.unwrap();
-    session.start_transaction().await.unwrap();
-    let documents = database.collection("documents");
-    let insert = documents.insert_one(doc! {});
-    insert.session(&mut session).await.unwrap();
-    session
-}
-
-/// The number of documents that transactions have committed.
-async fn committed_documents(database: &Database) -> u64 {
-    let documents = database.collection::<Document>("documents");
-    documents.count_documents(doc! {}).await.unwrap()
-}
-
-/// Has a rival acquire a lock, whose holder notices its loss before.
-fn take_over(rival: &LockProvider, guard: &LockGuard) -> JoinHandle<LockGuard> {
-    let lock = rival.lock(guard.name()).acquire_timeout(AMPLE);
-    let context = guard.context();
-    tokio::spawn(async move {
-        let next = lock.acquire().await.unwrap();
-        assert!(
-            context.is_lost(),
-            "the holder does not know that its lock is lost"
-        );
-        next
-    })
 }
 
 /// The document of a lock, which must exist.

@@ -17,7 +17,7 @@ use crate::{DEFAULT_EXPIRY, Standalone};
 const PARTS: [&str; 3] = ["with_a_client_of_its_own", "connected", "blocking"];
 
 /// The number of processes. The driver printed a panic in one of twelve before the library ended its stream itself.
-const PROCESSES: usize = 200;
+const PROCESSES: usize = 60;
 
 /// How long a body takes.
 const BODY: Duration = Duration::from_millis(3);

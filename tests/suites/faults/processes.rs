@@ -1,192 +1,184 @@
-//! Real processes that are killed, stopped, or have a wrong clock.
+//! Real processes that are killed or stopped, and whose clocks are wrong. One checker judges what they did.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use mongolock_tests::{AMPLE, Actor, History, Step, eventually, must, test_db, wrong_clock};
+use mongolock_tests::{AMPLE, Actor, FailPoint, History, eventually, must, test_db, wrong_clock};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::act::{Act, acquired};
-use crate::actor::{self, NAME, holder, of};
-use crate::noted::{acquire, release};
-use crate::{assert_stores_its_tokens, patient};
+use crate::act::{Act, TASKS_OF_PERMIT};
+use crate::actor::{NAME, TASKS, TURNS, start, wrong};
+use crate::{claims, document, fail, patient, until_none_is_held};
 
-/// The number of the test process in histories.
-const RIVAL: usize = 0;
+/// A lease that ends in the test.
+const EXPIRY: Duration = Duration::from_secs(3);
 
-/// S0.13, S0.14, S1.26: what a killed process held becomes free without the TTL index and without an operator, for a caller
-/// that waits already.
+/// What is held, the number of its claims, and by how many seconds the clocks of its holders are wrong.
+const SCENES: [(Act, u64, [i64; 3]); 3] = [
+    (Act::Lock, 1, [-3600, 0, 3600]),
+    (Act::Set, 3, [3600, -3600, 0]),
+    (Act::Permit(1), 1, [0, 3600, -3600]),
+];
+
+/// B8, S0.13, S0.14, S1.26, S3.3, S4.9: one of three processes works at a time, by the server's clock alone. What it holds is
+/// free after its expiry if it is stopped or killed, without the TTL index and without an operator, for those that wait
+/// already.
 #[tokio::test]
-async fn what_a_killed_holder_held_is_free_after_its_expiry() {
-    join_all([Act::Lock, Act::Set, Act::Permit(3)].map(kill_the_holder)).await;
+async fn what_a_stopped_or_killed_holder_held_is_free_after_its_expiry() {
+    join_all(SCENES.map(|(act, count, clocks)| hold_in_turn(act, count, clocks))).await;
 }
 
-async fn kill_the_holder(act: Act) {
+async fn hold_in_turn(act: Act, count: u64, clocks: [i64; 3]) {
     let db = test_db().await;
-    let expiry = Duration::from_secs(4);
-    let mut holder = holder(&db, expiry, &[of(act)]);
-    holder.until("held").await;
-    let mut history = History::default();
-    history.note(RIVAL, Step::Invoke);
-    let provider = patient(db.database());
-    let waiter = provider.clone();
-    let waiting = tokio::spawn(async move { act.acquire(&waiter, NAME).await.unwrap() });
-    sleep(expiry * 2).await;
-    assert!(!waiting.is_finished(), "the process renews its lease");
-    holder.signal(Signal::KILL);
-    let killed = Instant::now();
-    let next = timeout(AMPLE, waiting).await.unwrap().unwrap();
-    // A waiter that did not know the end of the lease would look again up to 30 s later.
-    assert!(
-        killed.elapsed() <= expiry + Duration::from_secs(3),
-        "{act:?}: {:?}",
-        killed.elapsed()
-    );
-    history.add(acquired(&next.context()).unwrap().of(RIVAL));
-    if let Act::Permit(permits) = act {
-        let semaphore = provider.semaphore(NAME, permits);
-        let are_free = async || (semaphore.available().await.unwrap() == permits - 1).then_some(());
-        must(eventually(AMPLE, "its other permits are free", are_free).await);
-    }
-    next.release().await.unwrap();
-    holder.tell(&mut history).await;
-    let verdict = history.judge();
-    verdict.assert_sound();
-    assert_eq!((verdict.holds, verdict.lost.len()), (2, 0));
-}
-
-/// A holder that was stopped beyond its lease loses the lock before its body runs another step, and does not touch the
-/// next holder's claim.
-#[tokio::test]
-async fn a_stopped_holder_notices_its_loss_before_its_next_step() {
-    let db = test_db().await;
-    let mut holder = holder(&db, Duration::from_secs(4), &[]);
-    let old: i64 = holder.until("held").await.parse().unwrap();
-    holder.until("step").await;
-    holder.signal(Signal::STOP);
-    let mut history = History::default();
-    let next = acquire(&mut history, RIVAL, patient(db.database()).lock(NAME)).await;
-    // The lines that the holder printed before it was stopped.
-    while let Ok((word, _)) = timeout(Duration::from_millis(100), holder.next()).await {
-        assert_eq!(word, "step");
-    }
-    holder.signal(Signal::CONT);
-    let (word, token) = holder.next().await;
-    assert_eq!(
-        (word.as_str(), token.parse()),
-        ("lost", Ok(old)),
-        "the body runs no further step"
-    );
-    assert!(next.fencing_token().get() > old);
-    sleep(Duration::from_millis(300)).await;
-    assert!(!next.is_lost());
-    assert_stores_its_tokens(db.database(), &next.context()).await;
-    release(&mut history, RIVAL, next)
-        .await
-        .expect("late commands of the stopped holder change nothing");
-    holder.tell(&mut history).await;
-    let verdict = history.judge();
-    verdict.assert_sound();
-    // No lock can end a section while its process is stopped.
-    assert_eq!((verdict.lost.len(), verdict.late_sections.len()), (1, 1));
-}
-
-/// S4.9: of several workers one works at a time. When it is killed, another one takes over, until none is left.
-#[tokio::test]
-async fn workers_take_over_in_turn() {
-    let db = test_db().await;
-    let expiry = Duration::from_secs(4);
-    let mut workers: Vec<Actor> = (0..3).map(|_| holder(&db, expiry, &[])).collect();
-    for worker in &mut workers {
-        worker.until("clock").await;
-    }
-    let (mut last, mut history) = (0, History::default());
-    while !workers.is_empty() {
-        let (first, token) = first_to_hold(&mut workers).await;
-        assert!(token > last);
-        last = token;
-        let mut holder = workers.swap_remove(first);
-        for _ in 0..5 {
-            holder.until("step").await;
-        }
-        for waiting in &mut workers {
-            assert!(
-                timeout(Duration::from_millis(50), waiting.next()).await.is_err(),
-                "only one worker works at a time"
-            );
-        }
-        holder.signal(Signal::KILL);
-        holder.tell(&mut history).await;
-    }
-    let verdict = history.judge();
-    verdict.assert_sound();
-    assert_eq!((verdict.holds, verdict.lost.len()), (3, 0));
-}
-
-async fn first_to_hold(workers: &mut [Actor]) -> (usize, i64) {
-    let begun = Instant::now();
-    while begun.elapsed() < AMPLE {
-        for (index, worker) in workers.iter_mut().enumerate() {
-            if let Ok((word, token)) = timeout(Duration::from_millis(20), worker.next()).await {
-                assert_eq!(word, "held");
-                return (index, token.parse().unwrap());
-            }
-        }
-    }
-    panic!("no worker takes over");
-}
-
-/// S3.3: only the server's clock counts.
-#[tokio::test]
-async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let shim = wrong_clock(directory.path()).await;
-    for shift in [-3600_i64, 3600] {
-        let db = test_db().await;
-        let environment = actor::wrong(&shim, shift);
-        let expiry = Duration::from_secs(4);
-        let mut wrong = holder(&db, expiry, &environment);
-        let clock: i64 = wrong.until("clock").await.parse().unwrap();
-        let true_clock = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap()
-            .as_secs();
-        let off = clock - i64::try_from(true_clock).unwrap();
+    let mut waiting = Vec::new();
+    for shift in clocks {
+        let mut process = start("actor::hold", act, &db, EXPIRY, &wrong(&shim, shift));
+        let clock: i64 = process.until("clock").await.parse().unwrap();
+        let here = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+        let off = clock - here.cast_signed();
         assert!(
             (off - shift).abs() < 60,
             "the clock of the process is {off} s off"
         );
+        waiting.push(process);
+    }
+    let (mut stopped, first) = next_to_hold(&mut waiting).await;
+    let renewed = timeout(EXPIRY * 2, waiting[0].next()).await;
+    assert!(
+        renewed.is_err(),
+        "only one works at a time, as long as it renews its lease: {renewed:?}"
+    );
+    stopped.signal(Signal::STOP);
+    let (killed, second) = in_time(&mut waiting).await;
+    killed.signal(Signal::KILL);
+    let (mut last, third) = in_time(&mut waiting).await;
+    assert!(matches!(act, Act::Permit(_)) || first < second && second < third);
 
-        let mut history = History::default();
-
-        // The process holds and renews the lock for several expiries.
-        let held: i64 = wrong.until("held").await.parse().unwrap();
-        let rival = patient(db.database()).lock(NAME);
-        let end = Instant::now() + expiry * 2;
-        while Instant::now() < end {
-            assert!(rival.try_acquire().await.unwrap().is_none());
-            sleep(Duration::from_millis(50)).await;
-        }
-        wrong.signal(Signal::KILL);
-        let next = acquire(&mut history, RIVAL, rival).await;
-        assert!(next.fencing_token().get() > held);
-
-        // A process with a wrong clock also waits for a held lock.
-        let mut waiting = holder(&db, expiry, &environment);
-        waiting.until("clock").await;
-        assert!(
-            timeout(Duration::from_millis(1500), waiting.until("held"))
-                .await
-                .is_err()
+    // The lines that the stopped process printed before.
+    while let Ok((word, _)) = timeout(Duration::from_millis(100), stopped.next()).await {
+        assert_eq!(word, "step");
+    }
+    stopped.signal(Signal::CONT);
+    let said = stopped.next().await;
+    assert_eq!(
+        said,
+        ("lost".to_owned(), first.to_string()),
+        "the body runs no further step"
+    );
+    sleep(Duration::from_millis(300)).await;
+    last.until("step").await;
+    assert_eq!(
+        claims(db.database()).await,
+        count,
+        "its late commands change nothing"
+    );
+    if let Act::Lock = act {
+        assert_eq!(
+            document(db.database(), NAME).await.get_i64("fencingToken"),
+            Ok(third)
         );
-        let token = next.fencing_token().get();
-        release(&mut history, RIVAL, next).await.unwrap();
-        assert!(waiting.until("held").await.parse::<i64>().unwrap() > token);
-        wrong.tell(&mut history).await;
-        waiting.tell(&mut history).await;
-        let verdict = history.judge();
-        verdict.assert_sound();
-        assert_eq!((verdict.holds, verdict.lost.len()), (3, 0));
+    }
+    let mut history = History::default();
+    for process in [stopped, killed, last] {
+        process.tell(&mut history).await;
+    }
+    let verdict = history.judge();
+    verdict.assert_sound();
+    // No lock can end a section while its process is stopped: here until two others have begun.
+    assert_eq!(
+        (verdict.holds, verdict.lost.len(), verdict.late_sections.len()),
+        (3, 1, 2)
+    );
+}
+
+/// The process that holds next, with its token.
+async fn next_to_hold(waiting: &mut Vec<Actor>) -> (Actor, i64) {
+    let begun = Instant::now();
+    while begun.elapsed() < AMPLE {
+        for index in 0..waiting.len() {
+            if let Ok((word, token)) = timeout(Duration::from_millis(20), waiting[index].next()).await {
+                assert_eq!(word, "held");
+                return (waiting.swap_remove(index), token.parse().unwrap());
+            }
+        }
+    }
+    panic!("no process takes over");
+}
+
+async fn in_time(waiting: &mut Vec<Actor>) -> (Actor, i64) {
+    let begun = Instant::now();
+    let next = next_to_hold(waiting).await;
+    // A waiter that did not know the end of the lease would look again up to 30 s later.
+    assert!(
+        begun.elapsed() <= EXPIRY + Duration::from_secs(3),
+        "{:?}",
+        begun.elapsed()
+    );
+    next
+}
+
+/// Processes with several callers each, of which one is killed and one is stopped for longer than its leases, while change
+/// streams break: no two callers ever hold the same lock, set or permit, all others have their turns, and nothing is left. The
+/// sets are named in either order.
+#[tokio::test]
+async fn nothing_is_held_twice_while_processes_are_killed_and_stopped() {
+    join_all([Act::Lock, Act::Set, Act::Permit(3)].map(take_turns_in_trouble)).await;
+}
+
+async fn take_turns_in_trouble(act: Act) {
+    let db = test_db().await;
+    let environment = [(TASKS, "4".to_owned()), (TURNS, "10".to_owned())];
+    let process = || start("actor::take_turns", act, &db, EXPIRY, &environment);
+    let (mut steady, mut stopped, mut killed) = (process(), process(), process());
+    for process in [&mut stopped, &mut killed] {
+        process.until("turn").await;
+    }
+    // 280: the stream cannot be resumed.
+    let broken = FailPoint::on(&["getMore", "aggregate"]).times(12).error_code(280);
+    let broken = fail(&db, broken).await;
+    stopped.signal(Signal::STOP);
+    killed.signal(Signal::KILL);
+    steady.until("done").await;
+    must(broken.clear().await);
+    // By now the leases of the stopped process have expired, and others had what it held.
+    sleep(EXPIRY * 2).await;
+    stopped.signal(Signal::CONT);
+    stopped.until("done").await;
+    let mut history = History::default();
+    for process in [steady, stopped, killed] {
+        process.tell(&mut history).await;
+    }
+    let numbers: BTreeSet<usize> = history
+        .holds()
+        .iter()
+        .map(|hold| hold.task / TASKS_OF_PERMIT)
+        .collect();
+    let expected: &[usize] = if let Act::Permit(_) = act {
+        &[1, 2, 3]
+    } else {
+        &[0]
+    };
+    assert!(numbers.iter().eq(expected), "{numbers:?}");
+    for number in numbers {
+        let of_one = history.of_tasks(|task| task / TASKS_OF_PERMIT == number);
+        of_one.judge().assert_sound();
+    }
+    if let Act::Permit(permits) = act {
+        let semaphore = patient(db.database()).semaphore(NAME, permits);
+        let all_free = async || (semaphore.available().await.unwrap() == permits).then_some(());
+        must(eventually(AMPLE, "all permits are free", all_free).await);
+    } else {
+        // What the killed process held has not been taken over if nobody wanted it any more.
+        act.acquire(&patient(db.database()), NAME)
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        until_none_is_held(db.database(), AMPLE).await;
     }
 }

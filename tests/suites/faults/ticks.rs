@@ -4,25 +4,23 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
 use futures_util::TryStreamExt;
+use futures_util::future::join_all;
 use mongodb::bson::{Document, doc, oid::ObjectId};
 use mongodb::{ClientSession, Collection, Database};
 use mongolock::{LockContext, LockError, LockProvider};
-use mongolock_tests::{AMPLE, Actor, Server, ServerOptions, order, say, test_db, wrong_clock};
+use mongolock_tests::{AMPLE, Actor, Server, ServerOptions, must, order, say, wrong_clock};
 use rustix::process::{Signal, getpid, kill_process};
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::actor::{Part, command, number, wrong};
+use crate::actor::{Part, command, wrong};
 use crate::{connect, until_indexed};
 
-/// The time between two ticks.
-const INTERVAL: Duration = Duration::from_millis(20);
+/// The number of the ticks, and the milliseconds between two of them.
+const TICKS: i64 = 200;
+const INTERVAL: i64 = 20;
 
-/// The environment variable with the number of the ticks; 200 if it is not set.
-const TICKS: &str = "MONGOLOCK_TEST_TICKS";
-
-/// The environment variable with the number of seconds by which the first clock is behind, and the last one ahead.
-const SHIFT: &str = "MONGOLOCK_TEST_CLOCK_SHIFT";
+/// The number of seconds by which the first clock is behind, and the last one ahead.
+const SHIFT: i64 = 2;
 
 /// One of this number of runs ends with SIGKILL: before the end of the body, after it, or while the mark is on its way.
 const KILLED: u32 = 20;
@@ -31,9 +29,9 @@ fn runs(database: &Database) -> Collection<Document> {
     database.collection("runs")
 }
 
+/// Milliseconds since 1970 by the clock of this process.
 fn clock() -> i64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    i64::try_from(now.as_millis()).unwrap()
+    i64::try_from(SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap()
 }
 
 fn die() -> ! {
@@ -88,11 +86,10 @@ async fn commit(
         .and_run2(async move |session: &mut ClientSession| {
             let run = doc! { "tick": tick, "ended": true };
             runs(database).insert_one(run).session(&mut *session).await?;
-            if fate == Some(0) {
-                die();
-            }
-            if fate == Some(1) {
-                die_soon();
+            match fate {
+                Some(0) => die(),
+                Some(1) => die_soon(),
+                _ => {}
             }
             Ok(lock.commit_done(session).await?)
         })
@@ -104,53 +101,49 @@ async fn commit(
     Ok(())
 }
 
-/// A process that does each tick when its own clock says so. Its first line says the first tick, and the time of that.
-async fn keep_schedule(part: Part, commits: bool) {
+/// Waits until this time by the clock of this process. The test waits for each line for a limited time.
+async fn until(time: i64) {
+    while let Ok(left @ 1..) = u64::try_from(time - clock()) {
+        say("goes on");
+        sleep(Duration::from_millis(left.min(10_000))).await;
+    }
+}
+
+/// A part: it does each tick when its own clock says so, every second one in a transaction, and those at full seconds under the
+/// name of their time. Its first line says the time of the first tick.
+#[tokio::test]
+async fn keep_schedule() {
+    let Some(part) = Part::given().await else {
+        return;
+    };
     let provider = LockProvider::new(&part.database);
-    let mut plan = order().await.unwrap();
-    plan.push(' ');
-    let mut plan = plan
-        .split(' ')
-        .map(|value| value.parse::<i64>().unwrap_or_default());
-    let (begin, ticks) = (plan.next().unwrap(), plan.next().unwrap());
+    let begin: i64 = order().await.unwrap().parse().unwrap();
     let database = &part.database;
-    for tick in 0..ticks {
-        let due = begin + tick * i64::try_from(INTERVAL.as_millis()).unwrap();
-        // The test waits for each line for a limited time.
-        if tick % 20 == 0 {
-            say("goes on");
-        }
-        while let Ok(left @ 1..) = u64::try_from(due - clock()) {
-            sleep(Duration::from_millis(left.min(10_000))).await;
-            if left > 10_000 {
-                say("goes on");
-            }
-        }
-        let lock = provider.lock(format!("job:{tick}")).expiry(part.expiry).once();
-        let fate = fate();
+    for tick in 0..TICKS {
+        until(begin + tick * INTERVAL).await;
+        let lock = if tick % 50 == 0 {
+            let time = Duration::from_millis((begin + tick * INTERVAL).unsigned_abs());
+            provider.lock("job").once_at(SystemTime::UNIX_EPOCH + time)
+        } else {
+            provider.lock(format!("job:{tick}")).once()
+        };
+        let (lock, fate) = (lock.expiry(part.expiry), fate());
         let running = async {
-            if commits {
-                lock.run(async |context| commit(database, context, tick, fate).await)
-                    .await
-            } else {
-                let id = lock
-                    .run(async |_| work(&runs(database), tick, fate).await)
-                    .await?;
-                let confirmed = doc! { "$set": { "confirmed": true } };
-                let runs = runs(database);
-                let confirming = runs.update_one(doc! { "_id": id }, confirmed);
-                confirming.await.unwrap();
-                if fate.is_some() {
-                    die();
-                }
-                Ok(())
+            if commits(tick) {
+                let body = async |context| commit(database, context, tick, fate).await;
+                return lock.run(body).await;
             }
+            let body = async |_| work(&runs(database), tick, fate).await;
+            let id = lock.run(body).await?;
+            let confirmed = doc! { "$set": { "confirmed": true } };
+            let confirming = runs(database).update_one(doc! { "_id": id }, confirmed).await;
+            confirming.unwrap();
+            if fate.is_some() {
+                die();
+            }
+            Ok(())
         };
-        let Ok(outcome) = timeout(AMPLE / 2, running).await else {
-            let info = provider.admin().get(lock.name()).await;
-            return say(format_args!("stuck {tick} {info:?}"));
-        };
-        match outcome {
+        match timeout(AMPLE / 2, running).await.expect("no tick is stuck") {
             Ok(()) | Err(LockError::Done { .. }) => {}
             Err(LockError::Lost { .. }) => say(format_args!("lost {tick}")),
             // The next round finds the tick again.
@@ -161,85 +154,9 @@ async fn keep_schedule(part: Part, commits: bool) {
     order().await;
 }
 
-#[tokio::test]
-async fn mark_ticks() {
-    if let Some(part) = Part::given().await {
-        keep_schedule(part, false).await;
-    }
-}
-
-#[tokio::test]
-async fn commit_ticks() {
-    if let Some(part) = Part::given().await {
-        keep_schedule(part, true).await;
-    }
-}
-
-/// A part: a job of 10 ms at each full second of the clock of this process.
-#[tokio::test]
-async fn run_at_ticks() {
-    let Some(part) = Part::given().await else {
-        return;
-    };
-    let provider = LockProvider::new(&part.database);
-    let ticks: i64 = order().await.unwrap().parse().unwrap();
-    for tick in (clock() / 1000 + 1..).take(usize::try_from(ticks).unwrap()) {
-        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(tick.unsigned_abs());
-        sleep(time.duration_since(SystemTime::now()).unwrap_or_default()).await;
-        let job = provider.lock("job").once_at(time).run(async |_| {
-            sleep(Duration::from_millis(10)).await;
-            let run = doc! { "tick": tick, "pid": getpid().as_raw_pid(), "ended": true };
-            runs(&part.database).insert_one(run).await?;
-            Ok(())
-        });
-        match timeout(AMPLE, job).await.unwrap() {
-            Ok(()) | Err(LockError::Done { .. }) => say(format_args!("tick {tick}")),
-            Err(error) => panic!("{error:?}"),
-        }
-    }
-    say("finished");
-    order().await;
-}
-
-/// A job that is shorter than the difference of the clocks runs once for each tick, because its name has the scheduled time.
-#[tokio::test]
-async fn each_tick_of_wrong_clocks_is_done_once() {
-    const TICKS: usize = 6;
-    let db = test_db().await;
-    until_indexed(&LockProvider::new(db.database())).await;
-    let directory = tempfile::tempdir().unwrap();
-    let shim = wrong_clock(directory.path()).await;
-    let mut processes = [-2, 0, 2].map(|shift| {
-        let mut command = command(
-            "ticks::run_at_ticks",
-            db.uri(),
-            db.name(),
-            Duration::from_secs(30),
-        );
-        command.envs(wrong(&shim, shift));
-        Actor::start(command)
-    });
-    for process in &mut processes {
-        process.send(&TICKS.to_string()).await;
-    }
-    let mut by: HashMap<i64, usize> = HashMap::new();
-    for process in &mut processes {
-        loop {
-            match process.next().await {
-                (word, tick) if word == "tick" => *by.entry(tick.parse().unwrap()).or_default() += 1,
-                (word, rest) => break assert_eq!(word, "finished", "{rest}"),
-            }
-        }
-    }
-    let history = history(db.database()).await;
-    assert!(
-        by.values().any(|processes| *processes == 3),
-        "no tick is common to all: {by:?}"
-    );
-    for tick in by.keys() {
-        assert_eq!(history.get(tick).map(Vec::len), Some(1), "tick {tick}");
-    }
-    assert_eq!(history.len(), by.len());
+/// Whether the mark of a tick is in the transaction of its work.
+fn commits(tick: i64) -> bool {
+    tick % 2 == 1
 }
 
 /// What has happened to the processes of a schedule.
@@ -251,48 +168,39 @@ struct Events {
     lost: Vec<i64>,
 }
 
-/// Runs five processes until each of them has come to the end of the schedule; a process that is killed is started again.
-/// It returns what has happened.
-async fn run_schedule(uri: &str, database: &Database, part: &'static str) -> Events {
+/// Runs five processes with wrong clocks until each of them has come to the end of the schedule; a process that is killed is
+/// started again.
+async fn run_schedule(uri: &str, database: &Database) -> Events {
     let directory = tempfile::tempdir().unwrap();
     let shim = wrong_clock(directory.path()).await;
-    let (ticks, shift) = (number(TICKS, 200), number(SHIFT, 2));
-    let begin = clock() + shift * 1000 + 500;
-    let mut processes = JoinSet::new();
-    for index in 0..5 {
-        let environment = wrong(&shim, shift * (index - 2) / 2);
-        let start = {
-            let (uri, name) = (uri.to_owned(), database.name().to_owned());
-            move || {
-                let mut command = command(part, &uri, &name, Duration::from_secs(2));
-                command.envs(environment.iter().map(|(key, value)| (*key, value)));
-                Actor::start(command)
-            }
-        };
-        processes.spawn(async move {
-            let mut events = Events::default();
-            loop {
-                let mut process = start();
-                let id = process.id().unwrap();
-                process.send(&format!("{begin} {ticks}")).await;
-                loop {
-                    match process.next_unless_ended().await {
-                        Some((word, _)) if word == "finished" => return events,
-                        Some((word, _)) if word == "goes" => {}
-                        Some((word, rest)) if word == "lost" => events.lost.push(rest.parse().unwrap()),
-                        Some((word, rest)) => panic!("{word} {rest}"),
-                        None => break,
-                    }
+    let begin = ((clock() / 1000 + SHIFT + 1) * 1000).to_string();
+    let run = async |shift: i64| {
+        let mut events = Events::default();
+        loop {
+            let mut command = command(
+                "ticks::keep_schedule",
+                uri,
+                database.name(),
+                Duration::from_secs(2),
+            );
+            command.envs(wrong(&shim, shift));
+            let mut process = Actor::start(command);
+            let id = process.id().unwrap();
+            process.send(&begin).await;
+            while let Some((word, rest)) = process.next_unless_ended().await {
+                match &*word {
+                    "finished" => return events,
+                    "goes" => {}
+                    "lost" => events.lost.push(rest.parse().unwrap()),
+                    _ => panic!("{word} {rest}"),
                 }
-                events.killed.insert(id);
             }
-        });
-    }
-    let all = timeout(AMPLE * 6, processes.join_all())
-        .await
-        .expect("the schedule ends");
+            events.killed.insert(id);
+        }
+    };
+    let all = timeout(AMPLE * 6, join_all([-SHIFT, -1, 0, 1, SHIFT].map(run))).await;
     let mut sum = Events::default();
-    for events in all {
+    for events in all.expect("the schedule ends") {
         sum.killed.extend(events.killed);
         sum.lost.extend(events.lost);
     }
@@ -321,18 +229,29 @@ async fn history(database: &Database) -> HashMap<i64, Vec<Run>> {
 }
 
 /// Each tick is completed at least once. It is completed again only where its process was killed, or its lease was lost,
-/// between the end of the body and the confirmed mark.
+/// between the end of the body and the confirmed mark, although it is shorter than the differences of the clocks. With the mark
+/// in the transaction of the work it takes effect exactly once.
 #[tokio::test]
 async fn each_tick_is_done_and_again_only_after_a_kill() {
-    let db = test_db().await;
-    until_indexed(&LockProvider::new(db.database())).await;
-    let events = run_schedule(db.uri(), db.database(), "ticks::mark_ticks").await;
-    let (history, ticks) = (history(db.database()).await, number(TICKS, 200));
-    let mut again = 0;
-    for tick in 0..ticks {
+    // A process that is killed between the guarding statement and the commit leaves a transaction, which blocks the lock until
+    // the server ends it: sooner here.
+    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let sooner = doc! { "setParameter": 1, "transactionLifetimeLimitSeconds": 2 };
+    // The Stable API has no `setParameter`.
+    let admin = server.client().await.unwrap().database("admin");
+    must(admin.run_command(sooner).await);
+    let database = connect(&server.uri(), "app").await;
+    until_indexed(&LockProvider::new(&database)).await;
+    database.create_collection("runs").await.unwrap();
+    let events = run_schedule(&server.uri(), &database).await;
+    let history = history(&database).await;
+    for tick in 0..TICKS {
         let runs = history.get(&tick).map_or(&[][..], Vec::as_slice);
         assert!(!runs.is_empty(), "tick {tick} was not done");
-        again += runs.len() - 1;
+        if commits(tick) {
+            assert_eq!(runs.len(), 1, "tick {tick}");
+            continue;
+        }
         let (confirmed, others): (Vec<&Run>, Vec<&Run>) = runs.iter().partition(|run| run.confirmed);
         assert!(confirmed.len() <= 1, "tick {tick} was done again after its mark");
         for run in others {
@@ -344,29 +263,5 @@ async fn each_tick_is_done_and_again_only_after_a_kill() {
             );
         }
     }
-    let (killed, lost) = (events.killed.len(), events.lost.len());
-    println!("{ticks} ticks, {killed} processes killed, {lost} leases lost, {again} runs again");
-    assert!(killed > 0, "no process was killed");
-}
-
-/// With the mark in the transaction of the work each tick takes effect exactly once. A process that is killed between the
-/// guarding statement and the commit leaves a transaction, which blocks the lock until the server ends it: sooner here.
-#[tokio::test]
-async fn each_committed_tick_takes_effect_exactly_once() {
-    let server = Server::start(ServerOptions::single()).await.unwrap();
-    let database = connect(&server.uri(), "app").await;
-    let sooner = doc! { "setParameter": 1, "transactionLifetimeLimitSeconds": 2 };
-    // The Stable API has no `setParameter`.
-    let admin = server.client().await.unwrap().database("admin");
-    admin.run_command(sooner).await.unwrap();
-    until_indexed(&LockProvider::new(&database)).await;
-    database.create_collection("runs").await.unwrap();
-    let events = run_schedule(&server.uri(), &database, "ticks::commit_ticks").await;
-    let (history, ticks) = (history(&database).await, number(TICKS, 200));
-    for tick in 0..ticks {
-        assert_eq!(history.get(&tick).map(Vec::len), Some(1), "tick {tick}");
-    }
-    let (killed, lost) = (events.killed.len(), events.lost.len());
-    println!("{ticks} ticks, {killed} processes killed, {lost} leases lost, each once");
-    assert!(killed > 0, "no process was killed");
+    assert!(!events.killed.is_empty(), "no process was killed");
 }

@@ -18,15 +18,8 @@ pub(super) const LEASE: &str = "lease:";
 pub(super) enum Kind {
     /// Acquire requests.
     Claim,
-    Renewal,
     /// The renewal of one lease alone, of those that last.
     LoneRenewal,
-    Release,
-    /// Queries about locks.
-    Query,
-    /// The statements and the ends of transactions.
-    Transaction,
-    /// The index.
     Other,
 }
 
@@ -72,15 +65,9 @@ impl Traffic {
 }
 
 fn kind(command: &Document) -> Kind {
-    match Purpose::of(command) {
-        _ if command.contains_key("autocommit") => Kind::Transaction,
-        _ if command.contains_key("find") => Kind::Query,
-        Some(Purpose::Acquire) => Kind::Claim,
-        Some(Purpose::Renew) => match renewed(command)[..] {
-            [name] if name.as_str().is_some_and(|name| name.starts_with(LEASE)) => Kind::LoneRenewal,
-            _ => Kind::Renewal,
-        },
-        Some(Purpose::Release) => Kind::Release,
+    match (Purpose::of(command), &renewed(command)[..]) {
+        (Some(Purpose::Acquire), _) => Kind::Claim,
+        (_, [name]) if name.as_str().is_some_and(|name| name.starts_with(LEASE)) => Kind::LoneRenewal,
         _ => Kind::Other,
     }
 }

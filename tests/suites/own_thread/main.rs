@@ -45,32 +45,30 @@ fn database() -> TestDb {
     elsewhere(test_db())
 }
 
+/// A thread that is blocked, and the end of the runtime that has connected, lose no lease. The guard outlives both, and its
+/// drop releases the lock without a runtime.
 #[test]
-fn a_thread_that_is_blocked_loses_no_lease() {
-    let db = database();
-    runtime().block_on(async {
-        let provider = connect(db.uri(), db.name()).await;
-        let guard = hold(&provider).await;
-        thread::sleep(LONG);
-        has_lasted(guard).await;
-    });
-}
-
-#[test]
-fn the_end_of_the_runtime_that_has_connected_loses_no_lease() {
+fn a_blocked_thread_and_the_end_of_a_runtime_lose_no_lease() {
     let db = database();
     let first = runtime();
     let (provider, guard) = first.block_on(async {
         let provider = connect(db.uri(), db.name()).await;
         let guard = hold(&provider).await;
+        thread::sleep(LONG);
+        guard.ensure_held().unwrap();
         (provider, guard)
     });
     drop(first);
     thread::sleep(LONG);
-    runtime().block_on(async {
+    let again = runtime().block_on(async {
         has_lasted(guard).await;
-        let again = timeout(AMPLE, hold(&provider)).await.unwrap();
-        again.release().await.unwrap();
+        timeout(AMPLE, hold(&provider)).await.unwrap()
+    });
+    drop((provider, again));
+    runtime().block_on(async {
+        let other = connect(db.uri(), db.name()).await;
+        let next = timeout(EXPIRY * 5, other.lock("held").acquire()).await;
+        must(next).unwrap().release().await.unwrap();
     });
 }
 
@@ -118,21 +116,5 @@ fn one_connection_loses_no_lease() {
             has_lasted(guard).await;
         }
         waiting.await.unwrap().unwrap().release().await.unwrap();
-    });
-}
-
-/// A guard that outlives its provider and its runtime is released by its drop.
-#[test]
-fn a_guard_that_is_dropped_without_a_runtime_releases_its_lock() {
-    let db = database();
-    let guard = runtime().block_on(async {
-        let provider = connect(db.uri(), db.name()).await;
-        provider.lock("held").acquire().await.unwrap()
-    });
-    drop(guard);
-    runtime().block_on(async {
-        let provider = connect(db.uri(), db.name()).await;
-        let next = timeout(EXPIRY * 5, provider.lock("held").acquire()).await;
-        must(next).unwrap().release().await.unwrap();
     });
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use mongolock_tests::{AMPLE, must};
 use tokio::time::{sleep, timeout};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 use crate::{connect, database, runtime};
 
@@ -21,7 +21,7 @@ const IN_PROCESS: &str = "MONGOLOCK_SUBSCRIBER_MODE";
 
 /// A lease that is over for long when the subscriber has slept once.
 const EXPIRY: Duration = Duration::from_secs(3);
-const SLEEP: Duration = Duration::from_secs(10);
+const SLEEP: Duration = Duration::from_secs(5);
 
 const QUIET: u8 = 0;
 const PANICS: u8 = 1;
@@ -36,37 +36,23 @@ struct Disturbing {
     panicked: Mutex<HashSet<&'static str>>,
 }
 
-impl Subscriber for Disturbing {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "mongolock"
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
+impl<S: Subscriber> Layer<S> for Disturbing {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let metadata = event.metadata();
+        if metadata.target() != "mongolock" {
+            return;
+        }
         EVENTS.fetch_add(1, Ordering::Relaxed);
         match MODE.load(Ordering::Relaxed) {
             SLEEPS => std::thread::sleep(SLEEP),
             PANICS => {
-                let is_first = match self.panicked.lock() {
-                    Ok(mut panicked) => panicked.insert(event.metadata().name()),
-                    Err(_) => false,
-                };
-                assert!(!is_first, "the subscriber panics at {}", event.metadata().name());
+                let panicked = self.panicked.lock();
+                let is_first = panicked.is_ok_and(|mut panicked| panicked.insert(metadata.name()));
+                assert!(!is_first, "the subscriber panics at {}", metadata.name());
             }
             _ => {}
         }
     }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
 }
 
 /// Runs the part below in a process of its own.
@@ -100,7 +86,8 @@ fn holds_beside_a_subscriber() {
         return;
     };
     let [uri, name] = [URI, DATABASE].map(|key| std::env::var(key).unwrap());
-    must(tracing::subscriber::set_global_default(Disturbing::default()));
+    let subscriber = tracing_subscriber::registry().with(Disturbing::default());
+    must(tracing::subscriber::set_global_default(subscriber));
     runtime().block_on(async {
         let provider = connect(&uri, &name).await;
         let guard = provider.lock("held").expiry(EXPIRY).acquire().await.unwrap();
