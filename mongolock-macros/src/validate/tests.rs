@@ -53,7 +53,7 @@ fn durations_at_the_bounds_are_accepted() {
 fn choices_are_read() {
     assert!(matches!(accepted(r#"on_busy = "fail""#).on_busy, OnBusy::Fail));
     assert!(matches!(accepted(r#"on_busy = "wait""#).on_busy, OnBusy::Wait));
-    assert_eq!(accepted(r#"on_lost = "continue""#).on_lost, OnLost::Continue);
+    assert!(accepted(r#"on_lost = "continue""#).continues_when_lost);
     for (args, await_release) in [
         ("", None),
         (r#"release = "awaited""#, Some(true)),
