@@ -4,43 +4,38 @@ use super::event::{Cause, Failure, Fault, Join, Notice, Seen, Waiter, Wanted};
 use super::lanes::Flight;
 use super::limits::UNANSWERED;
 use super::slab::Key;
-use super::state::{Call, Caller, Claim, Core, Due, Room, Stage};
+use super::state::{Call, Caller, Claim, Core, Due, Phase, Room, Stage};
 use super::time::{Span, Time};
 use crate::protocol::Ms;
 
 impl<C: Clone> Core<C> {
-    /// A call begins. One that begins too late fails.
-    pub(super) fn join(&mut self, now: Time, wanted: Wanted, join: Join<C>) -> Option<Waiter> {
-        if self.refuses(join.is_inside_hold) {
-            let failure = Failure {
-                cause: Cause::ShutDown,
-                silent_for: 0,
-                name: None,
-                seen: None,
-                fault: None,
-            };
-            self.notify(join.cell, Notice::Failed(Box::new(failure)));
-            return None;
-        }
-        let caller = Caller {
-            cell: join.cell,
-            rules: join.rules,
-            begun: now,
-            deadline: join.limit.map(|limit| now + limit),
-            is_try: join.is_try,
-            is_inside_hold: join.is_inside_hold,
-        };
+    /// A call begins.
+    pub(super) fn join(&mut self, now: Time, wanted: Wanted, join: Join<C>) -> Waiter {
+        let caller = Caller { join, begun: now };
         let (name, width) = match wanted {
             Wanted::Lock(name) => (name, 0),
             Wanted::Permit(name, width) => (name, width),
-            Wanted::All(names) => return Some(self.join_all(now, names, caller)),
-            Wanted::Leases(leases, rest) => return Some(self.resume(leases, rest, caller)),
+            Wanted::All(names) => return self.join_all(now, names, caller),
+            Wanted::Leases(leases, rest) => return self.resume(leases, rest, caller),
         };
         let room = self.room_of(name);
         self.rooms[room].permits.widen(width);
         let call = self.enter(now, Call::new(caller, room, width, None));
         self.touch(now, room);
-        Some(Waiter::One(call))
+        Waiter::One(call)
+    }
+
+    /// The calls that a shutdown does not let wait.
+    pub(super) fn refuse_calls(&mut self, now: Time) {
+        if self.phase == Phase::Open {
+            return;
+        }
+        for key in self.calls.keys() {
+            let call = self.calls.get(key);
+            if call.is_some_and(|call| self.refuses(call.caller.join.is_inside_hold)) {
+                self.fail_call(now, key, Cause::ShutDown);
+            }
+        }
     }
 
     /// The call goes to the end of the queue. `touch` follows.
@@ -101,7 +96,7 @@ impl<C: Clone> Core<C> {
         if let Some(set) = call.set {
             self.leave_set(now, set);
         }
-        self.notify(call.caller.cell, Notice::Failed(Box::new(failure)));
+        self.notify(call.caller.join.cell, Notice::Failed(Box::new(failure)));
     }
 
     /// Why a call for a lock fails, with what is known of the lock.
@@ -167,7 +162,7 @@ impl<C: Clone> Core<C> {
         for key in self.rooms[room].queue.clone() {
             let call = &mut self.calls[key];
             let waited = (flight.sent - call.caller.begun).max(0);
-            if let (None, Some(once)) = (call.period, call.caller.rules.once)
+            if let (None, Some(once)) = (call.period, call.caller.join.rules.once)
                 && let Some(period) = once.period(now, server, waited)
             {
                 call.period = Some(period);
@@ -186,7 +181,7 @@ impl<C: Clone> Core<C> {
                 0 => room.turn.is_some_and(is_held),
                 _ => owners.is_some_and(|mut owners| owners.all(is_held)),
             };
-            (call.caller.is_try && is_busy).then_some(Cause::Busy)
+            (call.caller.join.is_try && is_busy).then_some(Cause::Busy)
         });
     }
 
@@ -203,9 +198,9 @@ impl<C: Clone> Core<C> {
         let is_mark = seen.is_some_and(Seen::is_mark);
         self.fail_calls(now, key, |_, call| {
             let is_new = call.asked == Some(flight.key) || call.caller.begun < flight.sent;
-            let cause = match call.caller.rules.once {
+            let cause = match call.caller.join.rules.once {
                 Some(_) if is_mark => Cause::Done,
-                _ if call.caller.is_try => Cause::Busy,
+                _ if call.caller.join.is_try => Cause::Busy,
                 _ => return None,
             };
             (is_new && is_full(call.width)).then_some(cause)
@@ -231,14 +226,14 @@ impl<C: Clone> Core<C> {
 
     /// Whether a single try waits.
     pub(super) fn has_tries(&self, room: &Room) -> bool {
-        let is_try = |call: &Key| self.calls[*call].caller.is_try;
+        let is_try = |call: &Key| self.calls[*call].caller.join.is_try;
         self.asking > 0 && room.queue.iter().any(is_try)
     }
 
     /// A single try leaves out the pause once, whichever call is before it: it waits for what one command says that is sent after its
     /// beginning.
     pub(super) fn asks_at_once(&self, room: &Room) -> bool {
-        let is_new = |call: &Call<C>| call.caller.is_try && call.asked.is_none();
+        let is_new = |call: &Call<C>| call.caller.join.is_try && call.asked.is_none();
         self.asking > 0 && room.queue.iter().any(|call| is_new(&self.calls[*call]))
     }
 
@@ -261,9 +256,13 @@ impl<C: Clone> Core<C> {
 }
 
 impl<C> Caller<C> {
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.join.limit.map(|limit| self.begun + limit)
+    }
+
     /// When its call fails, and why, if its lock had its last reply then.
     pub(super) fn limit(&self, replied: Time) -> (Time, Cause) {
-        match self.deadline {
+        match self.deadline() {
             Some(deadline) => (deadline, Cause::Timeout),
             None => (replied.max(self.begun) + UNANSWERED, Cause::Unanswered),
         }

@@ -160,7 +160,7 @@ impl<C: Clone> Core<C> {
     pub(super) fn fits(&self, key: Key) -> bool {
         let claim = &self.claims[key];
         self.first(&self.rooms[claim.room]).is_some_and(|call| {
-            call.caller.rules == claim.rules && claim.permit.is_none_or(|number| number < call.width)
+            call.caller.join.rules == claim.rules && claim.permit.is_none_or(|number| number < call.width)
         })
     }
 

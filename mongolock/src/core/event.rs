@@ -26,7 +26,7 @@ pub(crate) struct Rules {
 }
 
 /// A call.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct Join<C> {
     pub(crate) rules: Rules,
     /// The time after which the call fails; `None` is no limit.

@@ -16,10 +16,8 @@ pub(super) const LANES: [Lane; 4] = [Lane::Renewals, Lane::Ends, Lane::Claims, L
 pub(super) struct Queue {
     /// Those that may go together.
     pub(super) waiting: VecDeque<Key>,
-    /// Those that were in a command that has failed; each goes alone.
-    pub(super) apart: VecDeque<Vec<Key>>,
-    /// Those of sets; each set has a command of its own.
-    pub(super) sets: VecDeque<Vec<Key>>,
+    /// Those with a command of their own: what was in one that has failed, and sets, whose commands stop at a miss.
+    pub(super) apart: VecDeque<(Order, Vec<Key>)>,
     /// No look is sent before this time.
     pub(super) ready_at: Time,
     /// The server rejects commands: nothing is sent before this time, and then one command at a time.
@@ -66,6 +64,6 @@ impl Flight {
 
 impl Queue {
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.apart.is_empty() && self.sets.is_empty()
+        self.waiting.is_empty() && self.apart.is_empty()
     }
 }

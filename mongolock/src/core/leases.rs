@@ -17,7 +17,7 @@ impl<C: Clone> Core<C> {
         let Some(call) = self.remove_call(first) else {
             return;
         };
-        self.hold(now, key, call.caller.cell.clone(), lease);
+        self.hold(now, key, call.caller.join.cell.clone(), lease);
         let claim = &mut self.claims[key];
         claim.set = call.set;
         let grant = claim.grant(call.has_waited);
@@ -28,7 +28,7 @@ impl<C: Clone> Core<C> {
             self.set_won(now, set, key, first);
         } else {
             let hold = Hold::One(key, grant.token);
-            self.notify(call.caller.cell, Notice::Held(hold, grant, lease.until));
+            self.notify(call.caller.join.cell, Notice::Held(hold, grant, lease.until));
         }
     }
 
@@ -95,7 +95,7 @@ impl<C: Clone> Core<C> {
     /// Whether the next call gets the claim as it is: it has the same options, and the turn of this process is not over.
     fn may_hand_over(&self, now: Time, key: Key, with: &[Key]) -> bool {
         let claim = &self.claims[key];
-        let Stage::Held(_, lease) = claim.stage else {
+        let Some((_, lease)) = claim.held() else {
             return false;
         };
         let has_time = lease.until - now > claim.rules.expiry * MS / 2;
@@ -162,10 +162,9 @@ impl<C: Clone> Core<C> {
     /// The holder learns of the later end; of a set that of its first lease.
     pub(super) fn notify_extended(&mut self, key: Key) {
         let claim = &self.claims[key];
-        if let Stage::Held(cell, lease) = &claim.stage {
-            let (cell, own) = (cell.clone(), lease.until);
-            let until = claim.set.and_then(|set| self.until(set)).unwrap_or(own);
-            self.notify(cell, Notice::Extended(until));
+        if let Some((cell, lease)) = claim.held() {
+            let until = claim.set.and_then(|set| self.until(set)).unwrap_or(lease.until);
+            self.notify(cell.clone(), Notice::Extended(until));
         }
     }
 
@@ -260,11 +259,10 @@ impl<C: Clone> Core<C> {
             lease.may_last = true;
         }
         claim.renews = true;
-        let queue = &mut self.lanes[Lane::Renewals as usize];
         if is_alone {
-            queue.apart.push_back(vec![key]);
+            self.go_apart(Lane::Renewals, key);
         } else {
-            queue.waiting.push_back(key);
+            self.lane(Lane::Renewals).waiting.push_back(key);
         }
     }
 
@@ -282,7 +280,7 @@ impl<C: Clone> Core<C> {
     /// Renews with it what would be due soon. While the server rejects commands, all go with one that could.
     fn renew_others(&mut self, now: Time, key: Key) {
         let expiry = self.claims[key].rules.expiry;
-        let part = match self.lanes[Lane::Renewals as usize].pause {
+        let part = match self.lane(Lane::Renewals).pause {
             0 => limits::RENEWAL_TOGETHER,
             _ => limits::RENEWAL_TOGETHER_OVERLOADED,
         };
@@ -309,7 +307,7 @@ impl<C: Clone> Core<C> {
 impl<C> Claim<C> {
     /// Whether its renewal waits in the server for the end of a transaction, or for another operation that blocks its document.
     pub(super) fn is_renewed_alone(&self) -> bool {
-        let is_blocked = matches!(self.stage, Stage::Held(_, lease) if lease.is_blocked);
+        let is_blocked = self.held().is_some_and(|(_, lease)| lease.is_blocked);
         is_blocked || self.commits.open > 0 || self.commits.unknown.is_some()
     }
 

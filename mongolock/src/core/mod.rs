@@ -76,7 +76,11 @@ impl<C: Clone> Core<C> {
 
     fn take(&mut self, now: Time, event: Event<C>) -> Option<Waiter> {
         match event {
-            Event::Join(wanted, join) => return self.join(now, wanted, join),
+            Event::Join(wanted, join) => {
+                let waiter = self.join(now, wanted, join);
+                self.refuse_calls(now);
+                return Some(waiter);
+            }
             Event::Leave(Waiter::One(call)) => self.leave(now, call),
             Event::Leave(Waiter::Set(set)) => self.leave_set(now, set),
             Event::End(hold, how, awaited) => self.end_hold(now, hold, how, awaited),
@@ -120,12 +124,7 @@ impl<C: Clone> Core<C> {
 
     fn shut_down(&mut self, now: Time, is_closed: bool) {
         self.phase = if is_closed { Phase::Closed } else { Phase::Draining };
-        for call in self.calls.keys() {
-            let caller = self.calls.get(call).map(|call| &call.caller);
-            if caller.is_some_and(|caller| is_closed || !caller.is_inside_hold) {
-                self.fail_call(now, call, Cause::ShutDown);
-            }
-        }
+        self.refuse_calls(now);
         if !is_closed {
             return;
         }
@@ -139,19 +138,15 @@ impl<C: Clone> Core<C> {
 impl<C: Clone> Core<C> {
     /// The cells of the present holds; that of a set for each of its locks.
     pub(crate) fn holders(&self) -> impl Iterator<Item = &C> {
-        self.claims.iter().filter_map(|(_, claim)| match &claim.stage {
-            Stage::Held(cell, _) => Some(cell),
-            _ => None,
-        })
+        self.claims.iter().filter_map(|(_, claim)| Some(claim.held()?.0))
     }
 
     /// The cell of this process's hold of a lock, or of a permit of a semaphore.
     pub(crate) fn holder_of(&self, name: &str) -> Option<&C> {
         let room = &self.rooms[*self.names.get(name)?];
-        room.claims.iter().find_map(|key| match &self.claims[*key].stage {
-            Stage::Held(cell, _) => Some(cell),
-            _ => None,
-        })
+        room.claims
+            .iter()
+            .find_map(|key| Some(self.claims[*key].held()?.0))
     }
 
     /// Whether a change stream is open.

@@ -70,7 +70,7 @@ impl<C: Clone> Core<C> {
         }
         let room = &self.rooms[key];
         if let Some(first) = self.first(room) {
-            let (cell, name) = (first.caller.cell.clone(), room.name.clone());
+            let (cell, name) = (first.caller.join.cell.clone(), room.name.clone());
             self.tell(Report::Waiting(cell, name, seen.left, room.pause_until - now));
         }
         let room = &self.rooms[key];
@@ -125,7 +125,9 @@ impl<C: Clone> Core<C> {
         (room.pause_until, room.looks) = (rests_until.max(now + pause), false);
         let first = room.queue.front().copied();
         if let FaultKind::Unreachable { .. } = fault.kind {
-            self.fail_calls(now, key, |_, call| call.caller.is_try.then_some(Cause::Refused));
+            self.fail_calls(now, key, |_, call| {
+                call.caller.join.is_try.then_some(Cause::Refused)
+            });
         } else if let Some(first) = first.filter(|_| fault.kind.is_lasting()) {
             self.fail(now, first, Cause::Refused);
         }

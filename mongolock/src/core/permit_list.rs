@@ -4,13 +4,7 @@ use super::slab::Key;
 
 /// The permits of a semaphore by their numbers; a lock has none.
 #[derive(Debug, Clone, Default, Hash)]
-pub(super) struct PermitList {
-    list: Vec<Permit>,
-    /// The number of permits that may be free.
-    free: usize,
-    /// The number of permits that claims of this process have or may get.
-    own: usize,
-}
+pub(super) struct PermitList(Vec<Permit>);
 
 /// What is known of one permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,34 +27,37 @@ impl Permit {
 }
 
 impl PermitList {
+    fn count(&self, is_counted: fn(Permit) -> bool) -> usize {
+        self.0.iter().filter(|permit| is_counted(**permit)).count()
+    }
+
     pub(super) fn is_of_lock(&self) -> bool {
-        self.list.is_empty()
+        self.0.is_empty()
     }
 
     pub(super) fn get(&self, number: u32) -> Option<Permit> {
-        self.list.get(number as usize).copied()
+        self.0.get(number as usize).copied()
     }
 
     /// A caller knows of this number of permits.
     pub(super) fn widen(&mut self, width: u32) {
-        let more = (width as usize).saturating_sub(self.list.len());
-        self.list.extend(std::iter::repeat_n(Permit::Unknown, more));
-        self.free += more;
+        let more = (width as usize).saturating_sub(self.0.len());
+        self.0.extend(std::iter::repeat_n(Permit::Unknown, more));
     }
 
     /// The number of calls that need not wait for others; one for a lock.
     pub(super) fn free(&self) -> usize {
-        self.free.max(1)
+        self.count(Permit::may_be_free).max(1)
     }
 
     /// Whether none of them may be free.
     pub(super) fn is_full(&self) -> bool {
-        self.free == 0
+        self.count(Permit::may_be_free) == 0
     }
 
     /// Whether this process has or may get all others.
     pub(super) fn are_others_own(&self) -> bool {
-        self.own + 1 >= self.list.len()
+        self.count(Permit::is_own) + 1 >= self.0.len()
     }
 
     /// The claims that have or may get each of the first permits, if all of those are this process's own.
@@ -69,20 +66,15 @@ impl PermitList {
             Permit::Own(key) => Some(*key),
             _ => None,
         };
-        let first = &self.list[..self.list.len().min(width as usize)];
-        let are_own = self.own >= first.len() && first.iter().all(|permit| permit.is_own());
+        let first = &self.0[..self.0.len().min(width as usize)];
+        let are_own = first.iter().all(|permit| permit.is_own());
         are_own.then(|| first.iter().filter_map(owner))
     }
 
     pub(super) fn set(&mut self, number: u32, permit: Permit) {
-        let Some(before) = self.list.get_mut(number as usize) else {
-            return;
-        };
-        self.free -= usize::from(before.may_be_free());
-        self.own -= usize::from(before.is_own());
-        *before = permit;
-        self.free += usize::from(permit.may_be_free());
-        self.own += usize::from(permit.is_own());
+        if let Some(before) = self.0.get_mut(number as usize) {
+            *before = permit;
+        }
     }
 
     /// The same unless a claim of this process has or may get it.
@@ -101,15 +93,14 @@ impl PermitList {
 
     /// Those of others may be free by now: the end of a lease or of a minimum hold is no news.
     pub(super) fn doubt_taken(&mut self) {
-        for permit in self.list.iter_mut().filter(|permit| **permit == Permit::Taken) {
+        for permit in self.0.iter_mut().filter(|permit| **permit == Permit::Taken) {
             *permit = Permit::Unknown;
-            self.free += 1;
         }
     }
 
     /// All permits that are not this process's own are free, but for these.
     pub(super) fn set_taken(&mut self, taken: impl Iterator<Item = u32>) {
-        for number in 0..u32::try_from(self.list.len()).unwrap_or(u32::MAX) {
+        for number in 0..u32::try_from(self.0.len()).unwrap_or(u32::MAX) {
             self.set_unless_own(number, Permit::Free);
         }
         for number in taken {
@@ -119,15 +110,12 @@ impl PermitList {
 
     /// A permit that is free or, before anything else is known, may be, from this place on.
     pub(super) fn choose(&self, width: u32, is_first: bool, start: u32) -> Option<u32> {
-        let width = width.min(u32::try_from(self.list.len()).unwrap_or(u32::MAX));
-        let may_be_free = |number: &u32| match self.list[*number as usize] {
+        let width = width.min(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
+        let may_be_free = |number: &u32| match self.0[*number as usize] {
             Permit::Free => true,
             Permit::Unknown => is_first || width == 1,
             _ => false,
         };
-        if self.free == 0 {
-            return None;
-        }
         (start..width).chain(0..start.min(width)).find(may_be_free)
     }
 }

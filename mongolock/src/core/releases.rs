@@ -62,8 +62,8 @@ impl<C: Clone> Core<C> {
             self.arm_lease(*key);
         }
         match hold {
-            Hold::One(claim, _) => self.lanes[Lane::Ends as usize].waiting.push_back(claim),
-            Hold::Set(_) => self.lanes[Lane::Ends as usize].sets.push_back(claims),
+            Hold::One(claim, _) => self.lane(Lane::Ends).waiting.push_back(claim),
+            Hold::Set(_) => self.go_together(Lane::Ends, claims),
         }
     }
 

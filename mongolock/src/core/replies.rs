@@ -19,7 +19,7 @@ impl<C: Clone> Core<C> {
                 self.ends_pause(flight.lane);
                 let wins = |core: &Self, key: Key, reply: &Reply| {
                     let claim = core.claims.get(key);
-                    claim.is_some_and(|claim| claim.own_sight(reply).is_some())
+                    flight.order == Order::Each || claim.is_some_and(|own| own.own_sight(reply).is_some())
                 };
                 // What a set has missed is not under way any more when another part of it is.
                 for (claim, reply) in flight.claims.iter().zip(&replies) {
@@ -60,8 +60,8 @@ impl<C: Clone> Core<C> {
     /// A reply leaves a quarter of the pause that rejections have brought.
     fn ends_pause(&mut self, lane: Lane) {
         let (least, _) = OVERLOAD_PAUSE[lane as usize];
-        let pause = self.lanes[lane as usize].pause / 4;
-        self.lanes[lane as usize].pause = if pause < least { 0 } else { pause };
+        let pause = self.lane(lane).pause / 4;
+        self.lane(lane).pause = if pause < least { 0 } else { pause };
     }
 
     fn failed(&mut self, now: Time, flight: &Flight, mut fault: Fault) {
@@ -78,7 +78,7 @@ impl<C: Clone> Core<C> {
             _ => {}
         }
         if is_together && may_be_of_one && flight.order == Order::Each {
-            return self.go_apart(now, flight, &fault);
+            return self.split(now, flight, &fault);
         }
         let first = flight.claims.iter().find_map(|key| self.claims.get(*key));
         let holder = first.and_then(Claim::holder).cloned();
@@ -102,7 +102,7 @@ impl<C: Clone> Core<C> {
         };
         let repeated_at = repeated_at.filter(|_| flight.lane == Lane::Renewals || !fault.kind.is_lasting());
         let of_call = || match flight.lane {
-            Lane::Claims | Lane::Looks => Some(self.first(room)?.caller.cell.clone()),
+            Lane::Claims | Lane::Looks => Some(self.first(room)?.caller.join.cell.clone()),
             Lane::Renewals | Lane::Ends => None,
         };
         let failed = Failed {
@@ -117,15 +117,18 @@ impl<C: Clone> Core<C> {
     }
 
     /// Each row of a command that has failed goes alone; of renewals a few together.
-    fn go_apart(&mut self, now: Time, flight: &Flight, fault: &Fault) {
+    fn split(&mut self, now: Time, flight: &Flight, fault: &Fault) {
         if flight.lane == Lane::Renewals {
             self.report(now, flight, fault, None);
         }
         self.wait_again(now, flight, fault);
         let are_many = flight.lane == Lane::Renewals && flight.claims.len() > RENEWALS_APART;
         let number = if are_many { RENEWALS_APART } else { 1 };
-        let parts = flight.claims.chunks(number).map(<[Key]>::to_vec);
-        self.lanes[flight.lane as usize].apart.extend(parts);
+        let parts = flight
+            .claims
+            .chunks(number)
+            .map(|part| (Order::Each, part.to_vec()));
+        self.lane(flight.lane).apart.extend(parts);
     }
 
     /// The claims of a command that has failed wait for another one.
@@ -150,7 +153,7 @@ impl<C: Clone> Core<C> {
     fn rejected(&mut self, now: Time, flight: &Flight, fault: &Fault) {
         for lane in &LANES[flight.lane as usize..] {
             let luck = self.draw();
-            let queue = &mut self.lanes[*lane as usize];
+            let queue = self.lane(*lane);
             // Those that were in flight together are rejected together.
             if queue.resumes_at <= now {
                 let (least, most) = OVERLOAD_PAUSE[*lane as usize];
@@ -159,10 +162,10 @@ impl<C: Clone> Core<C> {
                 queue.resumes_at = now + part_of((queue.pause / 2, queue.pause), luck);
             }
         }
-        let queue = &mut self.lanes[flight.lane as usize];
+        let queue = self.lane(flight.lane);
         let claims = flight.claims.iter().rev();
         match flight.order {
-            Order::StopAtMiss => queue.sets.push_front(flight.claims.clone()),
+            Order::StopAtMiss => queue.apart.push_front((flight.order, flight.claims.clone())),
             Order::Each => claims.for_each(|key| queue.waiting.push_front(*key)),
         }
         self.wait_again(now, flight, fault);

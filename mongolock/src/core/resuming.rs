@@ -12,7 +12,7 @@ use crate::protocol::{LockId, Ms, Name, Reply};
 impl<C: Clone> Core<C> {
     /// A call for the leases with these ids, all or none.
     pub(super) fn resume(&mut self, leases: Vec<(Name, LockId)>, rest: Ms, caller: Caller<C>) -> Waiter {
-        let (now, rules) = (caller.begun, caller.rules);
+        let (now, rules) = (caller.begun, caller.join.rules);
         let names = leases.iter().map(|(name, _)| name.clone()).collect();
         let set = self.sets.insert(Set::new(names, caller.clone()));
         for (name, id) in leases {
@@ -32,13 +32,13 @@ impl<C: Clone> Core<C> {
             // It waits for its claim, and not in the queue of the lock.
             let call = self.add_call(now, Call::new(caller.clone(), room, 0, Some(set)));
             let set = &mut self.sets[set];
-            set.parts.push(key);
+            set.won.push(key);
             set.calls.push(call);
         }
-        match &self.sets[set].parts[..] {
+        match &self.sets[set].won[..] {
             // It goes alone, because the reply to several rows may not tell of each.
-            [part] => self.lanes[Lane::Claims as usize].apart.push_back(vec![*part]),
-            parts => self.lanes[Lane::Claims as usize].sets.push_back(parts.to_vec()),
+            [part] => self.go_apart(Lane::Claims, *part),
+            parts => self.go_together(Lane::Claims, parts.to_vec()),
         }
         Waiter::Set(set)
     }
@@ -46,12 +46,12 @@ impl<C: Clone> Core<C> {
     /// A claim has its lease. The caller gets all of them together.
     pub(super) fn resumed(&mut self, now: Time, key: Key, lease: Lease) {
         let Some(set) = self.claims[key].set else { return };
-        let cell = self.sets[set].caller.cell.clone();
+        let cell = self.sets[set].caller.join.cell.clone();
         self.hold(now, key, cell.clone(), lease);
         if lease.until <= now {
             return self.fail_resumption(now, key, Cause::Gone);
         }
-        let parts = &self.sets[set].parts;
+        let parts = &self.sets[set].won;
         if !parts.iter().all(|part| self.claims[*part].is_held()) {
             return;
         }
@@ -61,15 +61,13 @@ impl<C: Clone> Core<C> {
         for call in std::mem::take(&mut self.sets[set].calls) {
             self.remove_call(call);
         }
-        if self.sets[set].parts.len() == 1 {
+        if self.sets[set].won.len() == 1 {
             self.sets.remove(set);
             let claim = &mut self.claims[key];
             claim.set = None;
             let held = Notice::Held(Hold::One(key, claim.token), claim.grant(false), lease.until);
             return self.notify(cell, held);
         }
-        let own = &mut self.sets[set];
-        own.won = std::mem::take(&mut own.parts);
         self.notify_held_all(set);
     }
 
@@ -129,9 +127,14 @@ impl<C: Clone> Core<C> {
         }
     }
 
+    pub(super) fn is_resuming(&self, set: Key) -> bool {
+        let resumes = |claim: &Key| self.claims.get(*claim).is_some_and(|own| own.resumes.is_some());
+        self.sets[set].won.iter().any(resumes)
+    }
+
     /// The resumption is given up: the leases get their ids back.
     pub(super) fn give_back(&mut self, now: Time, key: Key) {
-        for part in self.sets.remove(key).map(|set| set.parts).unwrap_or_default() {
+        for part in self.sets.remove(key).map(|set| set.won).unwrap_or_default() {
             let Some(claim) = self.claims.get_mut(part) else {
                 continue;
             };

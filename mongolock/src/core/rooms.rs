@@ -1,11 +1,12 @@
 //! A lock in this process: when the first call asks, and for how long what is known is kept.
 
 use super::event::{Lane, Rules};
+use super::lanes::Queue;
 use super::limits::{COPIES, COPY, LINGER, LINGER_LISTENING};
 use super::slab::Key;
 use super::state::{Claim, Commits, Core, Due, Room, Stage};
 use super::time::{Span, Time};
-use crate::protocol::Name;
+use crate::protocol::{Name, Order};
 
 impl<C: Clone> Core<C> {
     pub(super) fn room_of(&mut self, name: Name) -> Key {
@@ -94,7 +95,7 @@ impl<C: Clone> Core<C> {
         }
         // Looks because of silence wait for others; this one is for a call that may have a permit now.
         self.claims[turn].in_lane = Some(Lane::Looks);
-        self.lanes[Lane::Looks as usize].apart.push_back(vec![turn]);
+        self.go_apart(Lane::Looks, turn);
     }
 
     /// A claim in flight may need a copy, or one that resumes a lease asks again.
@@ -115,19 +116,28 @@ impl<C: Clone> Core<C> {
         let may_be_sent = claim.flights < COPIES && claim.in_lane.is_none() && !claim.is_later;
         if may_be_sent && (claim.flights == 0 || claim.copy_at() <= now) {
             claim.in_lane = Some(Lane::Claims);
-            self.lanes[Lane::Claims as usize].apart.push_back(vec![key]);
+            self.go_apart(Lane::Claims, key);
         }
     }
 
     /// The claim waits in this lane.
     pub(super) fn push(&mut self, key: Key, lane: Lane) {
         self.claims[key].in_lane = Some(lane);
-        self.lanes[lane as usize].waiting.push_back(key);
+        self.lane(lane).waiting.push_back(key);
+    }
+
+    /// It has a command of its own.
+    pub(super) fn go_apart(&mut self, lane: Lane, key: Key) {
+        self.lane(lane).apart.push_back((Order::Each, vec![key]));
+    }
+
+    pub(super) fn lane(&mut self, lane: Lane) -> &mut Queue {
+        &mut self.lanes[lane as usize]
     }
 
     /// A claim for the first call. Its id is drawn when it is sent.
     pub(super) fn new_claim(&mut self, now: Time, key: Key) -> Key {
-        let rules = self.calls[self.rooms[key].queue[0]].caller.rules;
+        let rules = self.calls[self.rooms[key].queue[0]].caller.join.rules;
         self.add_claim(Claim::new(now, key, rules))
     }
 

@@ -23,24 +23,22 @@ impl<C: Clone> Core<C> {
     }
 
     fn pump_lane(&mut self, now: Time, luck: &mut dyn Luck, lane: Lane) {
-        while !self.lanes[lane as usize].apart.is_empty()
-            && self.has_room(now, lane, true)
-            && let Some(claims) = self.lanes[lane as usize].apart.pop_front()
-        {
-            self.send(luck, Flight::new(now, lane, claims, Order::Each, true));
+        for order in [Order::Each, Order::StopAtMiss] {
+            let is_alone = order == Order::Each;
+            let is_next = |(own, _): &(Order, _)| *own == order;
+            while let Some(place) = self.lane(lane).apart.iter().position(is_next)
+                && self.has_room(now, lane, is_alone)
+                && let Some((_, claims)) = self.lane(lane).apart.remove(place)
+            {
+                self.send(luck, Flight::new(now, lane, claims, order, is_alone));
+            }
         }
-        while !self.lanes[lane as usize].sets.is_empty()
-            && self.has_room(now, lane, false)
-            && let Some(claims) = self.lanes[lane as usize].sets.pop_front()
-        {
-            self.send(luck, Flight::new(now, lane, claims, Order::StopAtMiss, false));
-        }
-        while !self.lanes[lane as usize].waiting.is_empty() && self.has_room(now, lane, false) {
-            let ready_at = self.lanes[lane as usize].ready_at;
+        while !self.lane(lane).waiting.is_empty() && self.has_room(now, lane, false) {
+            let ready_at = self.lane(lane).ready_at;
             if ready_at > now {
                 return self.arm(Due::Lanes, ready_at);
             }
-            let queue = &mut self.lanes[lane as usize];
+            let queue = self.lane(lane);
             if lane == Lane::Looks {
                 queue.ready_at = now + limits::LOOK_EVERY;
             }
@@ -193,8 +191,8 @@ impl<C: Clone> Core<C> {
         let call = room.queue.front().map(|call| &self.calls[*call]);
         let resumption = claim.set.filter(|_| claim.resumes.is_some());
         let deadline = match resumption {
-            Some(set) => self.sets[set].caller.deadline,
-            None => call?.caller.deadline,
+            Some(set) => self.sets[set].caller.deadline(),
+            None => call?.caller.deadline(),
         };
         if let Some(deadline) = deadline {
             *limit = (*limit).min(((deadline - now) * 4 / 5).max(limits::LIMIT_LEAST));

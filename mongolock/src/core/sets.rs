@@ -3,9 +3,9 @@
 
 use super::event::{Cause, Ended, Hold, Lane, Notice, Outcome, Waiter};
 use super::slab::Key;
-use super::state::{Awaits, Call, Caller, Core, Set, Stage};
+use super::state::{Awaits, Call, Caller, Core, Set};
 use super::time::Time;
-use crate::protocol::Name;
+use crate::protocol::{Name, Order};
 
 impl<C> Set<C> {
     pub(super) fn new(names: Vec<Name>, caller: Caller<C>) -> Self {
@@ -14,7 +14,6 @@ impl<C> Set<C> {
             names,
             won: Vec::new(),
             calls: Vec::new(),
-            parts: Vec::new(),
             waiter: None,
             left: 0,
             has_waited: false,
@@ -24,10 +23,6 @@ impl<C> Set<C> {
 
     pub(super) fn has_some(&self) -> bool {
         !self.won.is_empty()
-    }
-
-    pub(super) fn is_resuming(&self) -> bool {
-        !self.parts.is_empty()
     }
 
     /// Its holder is done. Its claims end one by one.
@@ -70,9 +65,14 @@ impl<C: Clone> Core<C> {
             claims.push(claim_key);
         }
         match claims[..] {
-            [claim] => self.lanes[Lane::Claims as usize].waiting.push_back(claim),
-            _ => self.lanes[Lane::Claims as usize].sets.push_back(claims),
+            [claim] => self.lane(Lane::Claims).waiting.push_back(claim),
+            _ => self.go_together(Lane::Claims, claims),
         }
+    }
+
+    /// The claims of a set have a command of their own, which stops at a miss.
+    pub(super) fn go_together(&mut self, lane: Lane, claims: Vec<Key>) {
+        self.lane(lane).apart.push_back((Order::StopAtMiss, claims));
     }
 
     /// Whether no call of this process waits for it, and it is not left to another process.
@@ -134,7 +134,7 @@ impl<C: Clone> Core<C> {
             .iter()
             .map(|claim| self.claims[*claim].grant(set.has_waited));
         let held = Notice::HeldAll(Hold::Set(key), grants.collect(), until);
-        self.notify(set.caller.cell.clone(), held);
+        self.notify(set.caller.join.cell.clone(), held);
     }
 
     /// A lock behind the one that was missed is left to others: the set may have it only in its order.
@@ -164,21 +164,17 @@ impl<C: Clone> Core<C> {
 
     /// When the first lease of a set ends.
     pub(super) fn until(&self, key: Key) -> Option<Time> {
-        let until = |claim: &Key| match self.claims.get(*claim)?.stage {
-            Stage::Held(_, lease) => Some(lease.until),
-            _ => None,
-        };
+        let until = |claim: &Key| Some(self.claims.get(*claim)?.held()?.1.until);
         self.sets.get(key)?.won.iter().filter_map(until).min()
     }
 
     /// The caller of a set waits no longer.
     pub(super) fn leave_set(&mut self, now: Time, key: Key) {
         let Some(set) = self.sets.get_mut(key) else { return };
-        let is_resuming = set.is_resuming();
         for call in std::mem::take(&mut set.calls) {
             self.leave(now, call);
         }
-        if is_resuming {
+        if self.is_resuming(key) {
             return self.give_back(now, key);
         }
         self.untaken(Hold::Set(key));

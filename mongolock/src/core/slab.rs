@@ -58,9 +58,7 @@ impl<T> Slab<T> {
     /// Adds a slot, and returns its index.
     fn grow(&mut self) -> u32 {
         if self.parts.last().is_none_or(|part| part.len() == PART) {
-            // Most providers have few locks.
-            let size = if self.parts.is_empty() { 0 } else { PART };
-            self.parts.push(Vec::with_capacity(size));
+            self.parts.push(Vec::new());
         }
         let before = (self.parts.len() - 1) * PART;
         let part = &mut self.parts[before / PART];

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::event::{Effect, Fault, Hold, Lane, Loss, Notice, Outcome, Report, Rules, Seen};
+use super::event::{Effect, Fault, Hold, Join, Lane, Loss, Notice, Outcome, Report, Rules, Seen};
 use super::lanes::{Flight, Queue};
 use super::once::Period;
 use super::order::{Order, part_of};
@@ -87,12 +87,8 @@ pub(super) enum Phase {
 /// A caller that waits.
 #[derive(Debug, Clone, Hash)]
 pub(super) struct Caller<C> {
-    pub(super) cell: C,
-    pub(super) rules: Rules,
+    pub(super) join: Join<C>,
     pub(super) begun: Time,
-    pub(super) deadline: Option<Time>,
-    pub(super) is_try: bool,
-    pub(super) is_inside_hold: bool,
 }
 
 /// A caller that waits for a lock or for a permit.
@@ -294,14 +290,12 @@ pub(super) enum Postponed<C> {
 pub(super) struct Set<C> {
     pub(super) caller: Caller<C>,
     pub(super) names: Vec<Name>,
-    /// The claims that it has, of the first names.
+    /// The claims that it has, of the first names; those that resume its leases from the beginning.
     pub(super) won: Vec<Key>,
     /// The calls that wait for the next ones.
     pub(super) calls: Vec<Key>,
     /// Whether one of its calls has waited for another holder.
     pub(super) has_waited: bool,
-    /// The claims that resume its leases, in the order of the names.
-    pub(super) parts: Vec<Key>,
     /// Once its holder is done: who waits for its end, the number of its claims that have not ended yet, and how the others have.
     pub(super) waiter: Option<Awaits<C>>,
     pub(super) left: usize,
@@ -446,13 +440,20 @@ impl<C> Claim<C> {
     }
 
     pub(super) fn is_held(&self) -> bool {
-        matches!(self.stage, Stage::Held(..))
+        self.held().is_some()
     }
 
     pub(super) fn lease_mut(&mut self) -> Option<&mut Lease> {
         match &mut self.stage {
             Stage::Held(_, lease) => Some(lease),
             Stage::Ending(closing) => closing.lease.as_mut(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn held(&self) -> Option<(&C, &Lease)> {
+        match &self.stage {
+            Stage::Held(cell, lease) => Some((cell, lease)),
             _ => None,
         }
     }
@@ -480,7 +481,7 @@ impl<C> Claim<C> {
 impl<C> Call<C> {
     /// Whether a reply can end it.
     pub(super) fn can_end_by_reply(&self) -> bool {
-        self.caller.is_try || self.caller.rules.once.is_some()
+        self.caller.join.is_try || self.caller.join.rules.once.is_some()
     }
 }
 

@@ -306,6 +306,8 @@ fn most_free(processes: &[Vec<Caller>], faults: &Faults) -> Span {
         }
         // A call asks after a second of silence in any case.
         Faults { lost: 0, slow: 0, .. } => 1000,
+        // A release and a claim, or a claim and both of its copies, may be late by two seconds each.
+        Faults { slow: 3.., .. } => 6500,
         // What is lost is repeated after two seconds, and a release is so once more.
         _ => 5100,
     };

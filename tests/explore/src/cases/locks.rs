@@ -27,8 +27,6 @@ impl List {
         for processes in ["lock", "lock lock"] {
             for is_in_limit in [false, true] {
                 let case = self.add(processes, "late*8 cancel");
-                // A claim and both of its copies may be late.
-                case.setup.most_free = case.setup.most_free.max(6500 * MS);
                 case.setup.has_ghosts = !is_in_limit;
                 // One that arrives within the server's limit after its end in the process is released after that.
                 if is_in_limit {
