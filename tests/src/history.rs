@@ -116,6 +116,7 @@ impl Event {
     }
 
     /// The step as one of the process with this number.
+    #[must_use]
     pub fn of(self, process: usize) -> Self {
         Self { process, ..self }
     }
@@ -139,6 +140,7 @@ impl History {
     }
 
     /// The steps of these tasks, with what has happened to their processes.
+    #[must_use]
     pub fn of_tasks(&self, is_meant: impl Fn(usize) -> bool) -> Self {
         let events = self.events.iter().cloned();
         let events = events.filter(|event| event.is_of_process() || is_meant(event.task));

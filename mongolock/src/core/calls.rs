@@ -16,7 +16,7 @@ impl<C: Clone> Core<C> {
             Wanted::Lock(name) => (name, 0),
             Wanted::Permit(name, width) => (name, width),
             Wanted::All(names) => return self.join_all(now, names, caller),
-            Wanted::Leases(leases, rest) => return self.resume(leases, rest, caller),
+            Wanted::Leases(leases, rest) => return self.resume(leases, rest, &caller),
         };
         let room = self.room_of(name);
         self.rooms[room].permits.widen(width);

@@ -6,7 +6,7 @@ use super::lanes::Flight;
 use super::limits::FIRST_PAUSE;
 use super::permit_list::Permit;
 use super::slab::Key;
-use super::state::{Claim, Core, Due};
+use super::state::{Claim, Core};
 use super::time::Time;
 use crate::protocol::Name;
 

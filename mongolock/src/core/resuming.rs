@@ -11,7 +11,7 @@ use crate::protocol::{LockId, Ms, Name, Reply};
 
 impl<C: Clone> Core<C> {
     /// A call for the leases with these ids, all or none.
-    pub(super) fn resume(&mut self, leases: Vec<(Name, LockId)>, rest: Ms, caller: Caller<C>) -> Waiter {
+    pub(super) fn resume(&mut self, leases: Vec<(Name, LockId)>, rest: Ms, caller: &Caller<C>) -> Waiter {
         let (now, rules) = (caller.begun, caller.join.rules);
         let names = leases.iter().map(|(name, _)| name.clone()).collect();
         let set = self.sets.insert(Set::new(names, caller.clone()));

@@ -461,8 +461,8 @@ impl<C> Claim<C> {
     /// Who holds it, or waits for the end of its hold.
     pub(super) fn holder(&self) -> Option<&C> {
         match &self.stage {
-            Stage::Held(cell, _) => Some(cell),
-            Stage::Ending(Closing {
+            Stage::Held(cell, _)
+            | Stage::Ending(Closing {
                 waiter: Some(Awaits::Caller(cell)),
                 ..
             }) => Some(cell),

@@ -73,7 +73,7 @@ impl Hold {
             self.lease.report(|hold| trace::released(hold, "detached", owner));
         } else {
             // A part of it may be detached, or may be yet, and nobody will have the handle.
-            self.engine.apply(self.lease.discard(handle.lock_id()));
+            self.lease.engine.apply(self.lease.discard(handle.lock_id()));
         }
         ended
     }

@@ -11,7 +11,7 @@ use super::handles::Detached;
 use super::ledger::Ledger;
 use super::plan::Plan;
 use crate::lock_id;
-use crate::protocol::{Ms, Name, Order, Reply, Row, Sight, Then};
+use crate::protocol::{Ms, Name, Order, Reply, Row, Sight};
 use crate::store::{Looked, MemoryStore, Part};
 use crate::sync::lock;
 

@@ -70,7 +70,7 @@ impl Shape {
             for (number, (access, client, wants)) in self.processes.iter().enumerate() {
                 let (client, wants) = (*client, wants.clone());
                 let late = self.late(number == last);
-                let time = Some(WARM_UP - late + counted(setting));
+                let time = Some(WARM_UP.saturating_sub(late) + counted(setting));
                 contest.start(access, Queueing { client, wants, time }).await?;
             }
             let begun = monotonic_now();
@@ -181,7 +181,9 @@ impl Contest {
         let mut all = Vec::new();
         for (number, process) in self.0.into_iter().enumerate() {
             let mut sections: Vec<Section> = child::last_result(process).await?;
-            sections.iter_mut().for_each(|section| section.process = number);
+            for section in &mut sections {
+                section.process = number;
+            }
             all.extend(sections);
         }
         Ok(Run::of(all))

@@ -20,7 +20,8 @@ use crate::setting::Setting;
 
 /// The numbers of tasks with the least cycles near the server, divided by those of the library's own commands and by those of
 /// another build, and those far from the server, divided by those of another build.
-const TASKS: [(usize, Option<f64>, Option<f64>, Option<f64>); 8] = [
+type TaskRow = (usize, Option<f64>, Option<f64>, Option<f64>);
+const TASKS: [TaskRow; 8] = [
     (1, Some(0.98), None, None),
     (2, None, None, None),
     (4, Some(0.92), None, None),

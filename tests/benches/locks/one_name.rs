@@ -126,8 +126,8 @@ pub(crate) async fn far(setting: &Setting, report: &mut Report) -> anyhow::Resul
     shape.is_last_late = true;
     shape.processes[3].0 = setting.access().at(proxy.uri());
     let outcomes = shape.measure("sections", setting, report).await?;
-    let share = turns(&outcomes, |run| run.share_of(3)).min();
-    report.figure("its least share of the runs", share, "x", AtLeast(0.2));
+    let least = turns(&outcomes, |run| run.share_of(3)).min();
+    report.figure("its least share of the runs", least, "x", AtLeast(0.2));
     let (mut waits, mut firsts) = (Samples::default(), Samples::default());
     for Outcome { all, .. } in &outcomes {
         if let Some(first) = all.of_process(3).sections.first() {

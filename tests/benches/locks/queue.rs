@@ -105,7 +105,9 @@ pub(crate) async fn queue(access: &Access, queueing: Queueing) -> anyhow::Result
                 (Client::Dotnet, _) => bail!("its commands are those of a lock"),
                 _ => want.sections(&provider, goes_on).await?,
             };
-            sections.iter_mut().for_each(|section| section.task = task);
+            for section in &mut sections {
+                section.task = task;
+            }
             Ok(sections)
         });
     }

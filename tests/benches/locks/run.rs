@@ -53,7 +53,10 @@ impl Run {
     pub(crate) fn over_ideal(&self) -> f64 {
         let asked = self.sections.iter().map(|section| section.asked).min();
         let ended = self.sections.iter().map(|section| section.ended).max();
-        let lengths = self.sections.iter().map(|section| section.ended - section.begun);
+        let lengths = self
+            .sections
+            .iter()
+            .map(|section| section.ended.saturating_sub(section.begun));
         let whole = ended
             .unwrap_or_default()
             .saturating_sub(asked.unwrap_or_default());

@@ -56,7 +56,7 @@ where
     let seconds = begun.elapsed().as_secs_f64();
     let mut report = format!("{name:<72} {states:>10} {depth:>6} {seconds:>8.1}  {verdict}\n");
     for line in shown {
-        report += &format!("      {line}\n");
+        report.extend(["      ", &line, "\n"]);
     }
     print!("{report}");
     is_expected

@@ -64,7 +64,11 @@ fn the_alerts_know_the_metrics() {
     for rule in rules::rules() {
         let (alert, expr) = (&rule["alert"], &rule["expr"]);
         assert!(expr.contains("mongolock_"), "{alert} asks for no metric");
-        let problems = problems(&PRINTED, expr, &["summary", "description"].map(|text| &*rule[text]));
+        let problems = problems(
+            &PRINTED,
+            expr,
+            &["summary", "description"].map(|text| &*rule[text]),
+        );
         assert!(problems.is_empty(), "{alert}: {problems:#?}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 
 use super::{Granted, How, Lease, Outcome, State, Step};
-use crate::core::{self, Ended, Ending, Event, Failure, Fault, Time};
+use crate::core::{self, Ending, Event, Failure, Fault, Time};
 use crate::engine::after::After;
 use crate::engine::clock::duration;
 use crate::protocol::Until;

@@ -55,10 +55,10 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
         Err(_) => fastrand::u64(..),
     };
     println!("soak          the seed of the faults is {seed} (MONGOLOCK_SOAK_SEED repeats it)");
-    let seen = soak(setting, seed).await?;
-    safety(&seen, report);
-    liveness(&seen, setting, report);
-    happened(&seen, report);
+    let outcome = soak(setting, seed).await?;
+    safety(&outcome, report);
+    liveness(&outcome, setting, report);
+    happened(&outcome, report);
     Ok(())
 }
 
@@ -151,7 +151,10 @@ fn safety(seen: &Seen, report: &mut Report) {
 
 fn liveness(seen: &Seen, setting: &Setting, report: &mut Report) {
     let free = seen.free();
-    let times: Samples = free.iter().map(|gap| millis(gap.to - gap.from)).collect();
+    let times: Samples = free
+        .iter()
+        .map(|gap| millis(gap.to.saturating_sub(gap.from)))
+        .collect();
     report.figure("the lock is free: longest time", times.max(), "ms", None);
     for gap in free.iter().filter(|gap| gap.unexplained > FREE).take(EXAMPLES) {
         println!("soak          free without a reason: {gap:?}");

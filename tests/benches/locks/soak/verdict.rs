@@ -58,7 +58,7 @@ impl Seen {
         for hold in &self.holds {
             let to = hold.begun;
             if let Some(from) = ended.filter(|from| *from < to) {
-                let unexplained = (to - from).saturating_sub(self.explained(from, to));
+                let unexplained = to.saturating_sub(from).saturating_sub(self.explained(from, to));
                 gaps.push(Gap {
                     from,
                     to,

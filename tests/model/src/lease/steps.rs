@@ -119,7 +119,7 @@ impl Model for Lease {
                 );
             }
             Action::Acquire(_) | Action::GiveUp(_) | Action::Renew(_) | Action::Release(_) => {
-                state.send_next(action)?
+                state.send_next(action)?;
             }
             Action::WriteArrives(write) => {
                 let arrived = |process: &&mut Process| process.write == Some(write);

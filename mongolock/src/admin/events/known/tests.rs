@@ -1,6 +1,4 @@
-use super::LockEventKind::{
-    Acquired, Damaged, Deleted, Detached, Done, Expired, Released, Resumed, TakenOver,
-};
+use super::LockEventKind::{Acquired, Damaged, Released};
 use super::*;
 use crate::protocol::Document;
 
