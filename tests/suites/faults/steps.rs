@@ -154,7 +154,8 @@ impl<'a> Scene<'a> {
     }
 
     /// Waits until a command in trouble has been sent once more: until it is confirmed.
-    async fn until_repeated(&self, purpose: Purpose, before: u64) {
+    async fn until_repeated(&self, purpose: Purpose) {
+        let before = self.proxy.seen(purpose);
         let hit = match self.trouble {
             Message(..) => 1,
             Refusal((_, times, _)) | Unconfirmed((_, times, _)) => u64::from(times),
@@ -189,7 +190,7 @@ impl<'a> Scene<'a> {
             let took = begun.elapsed();
             // A query without a reply is given up after 7 s, and a claim after 2 s.
             let is_swift = number == 0 && matches!(self.trouble, Message(..));
-            assert!(!is_swift || took < ONE_REPEAT, "{took:?}");
+            assert!(!is_swift || took < ONE_REPEAT, "{act:?}: {took:?}");
             assert_eq!(claims(direct).await, count);
             assert_stores_its_tokens(direct, &held.context()).await;
             self.under(Purpose::Release, held.release()).await;
@@ -208,13 +209,10 @@ impl<'a> Scene<'a> {
         let handle = detach(held).await.unwrap();
         let released = self.under(Purpose::Release, provider.release(&handle)).await;
         assert!(released && claims(direct).await == 0);
-        let (dropped, before) = (
-            act.acquire(provider, "n").await.unwrap(),
-            self.proxy.seen(Purpose::Release),
-        );
+        let dropped = act.acquire(provider, "n").await.unwrap();
         let dropping = async {
             drop(dropped);
-            self.until_repeated(Purpose::Release, before).await;
+            self.until_repeated(Purpose::Release).await;
             until_none_is_held(direct, ONE_REPEAT).await;
             Ok(())
         };
@@ -237,9 +235,8 @@ impl<'a> Scene<'a> {
         let names = ["lock", "set", "permit"];
         let acts = ACTS.into_iter().zip(names);
         let held = join_all(acts.map(|((act, _), name)| act.acquire(&provider, name))).await;
-        let before = self.proxy.seen(Purpose::Renew);
         let renewing = async {
-            self.until_repeated(Purpose::Renew, before).await;
+            self.until_repeated(Purpose::Renew).await;
             Ok(())
         };
         self.under(Purpose::Renew, renewing).await;
