@@ -72,6 +72,7 @@ async fn a_try_lets_waiters_of_its_process_go_first(fixture: Fixture) {
                 "after {tries} tries"
             );
             tries += 1;
+            tokio::task::yield_now().await;
         }
         waiting.await.unwrap().unwrap().release().await.unwrap();
         release.await.unwrap();

@@ -7,7 +7,7 @@ use mongodb::Database;
 use mongodb::bson::{DateTime, Document, doc};
 use mongodb::error::TRANSIENT_TRANSACTION_ERROR;
 use mongolock::{FencedExt, IndexState, LockError, LockEventKind, LockFilter, LockProvider};
-use mongolock_tests::{Commands, Purpose, names, recorded, test_db};
+use mongolock_tests::{Commands, Purpose, locks, names, recorded, test_db};
 
 use crate::conformance::kind::CALLS;
 use crate::fixture::in_time;
@@ -28,9 +28,9 @@ pub(crate) async fn use_everything(database: &Database, commands: &Commands) {
         .unwrap();
     let begun = DateTime::from_millis(DateTime::now().timestamp_millis() - 1_000);
     let admin = provider.admin();
-    assert!(provider.is_ready().await);
     // A build beside documents may take longer than the library allows.
     assert_eq!(admin.index_state().await, IndexState::Ready);
+    assert!(provider.is_ready().await);
     let guard = provider.lock("works").await.unwrap();
     commands.until_sent(Purpose::Renew).await;
     let rival = provider.to_builder().build().unwrap();
@@ -47,17 +47,14 @@ pub(crate) async fn use_everything(database: &Database, commands: &Commands) {
     for name in ["guarded", "marked", "lost"] {
         let guard = provider.lock(name).once().await.unwrap();
         if name == "lost" {
-            assert!(
-                admin
-                    .force_release(name)
-                    .only_if(guard.fencing_token())
-                    .await
-                    .unwrap()
-            );
+            let forced = admin.force_release(name).only_if(guard.fencing_token());
+            assert!(forced.await.unwrap());
         }
         // A transaction that meets a renewal is to be repeated.
         let committed = loop {
             session.start_transaction().await.unwrap();
+            let begins = locks(database).find_one(doc! {});
+            begins.session(&mut session).await.unwrap();
             let committed = match name {
                 "marked" => guard.context().commit_done(&mut session).await,
                 _ => guard.context().commit(&mut session).await,
@@ -108,11 +105,8 @@ async fn the_server_refuses_no_command() {
     // Also a command that the API does not have would be among them.
     let distinct = doc! { "distinct": "reports", "key": "_id" };
     database.run_command(distinct).await.unwrap_err();
-    assert!(
-        commands.failed().iter().any(is_refused),
-        "{:?}",
-        commands.failed()
-    );
+    let failed = commands.failed();
+    assert!(failed.iter().any(is_refused), "{failed:?}");
     let all = commands.all();
     let sent: BTreeSet<&str> = names(&all).into_iter().collect();
     let missing: Vec<_> = SENT.split(' ').filter(|name| !sent.contains(name)).collect();
