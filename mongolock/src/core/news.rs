@@ -29,6 +29,9 @@ impl<C: Clone> Core<C> {
         let room = &self.rooms[key];
         let is_own = self.is_own(room, &seen.lock_id);
         let comes_back = self.comes_back(room, &seen.lock_id);
+        if comes_back {
+            self.release_again(key, &seen.lock_id);
+        }
         let room = &mut self.rooms[key];
         let before = room.seen.replace((now, seen.clone()));
         if !comes_back && room.permits.is_of_lock() {

@@ -92,12 +92,40 @@ impl<C: Clone> Core<C> {
         };
         let pause = pause * Span::from(closing.tries.clamp(1, limits::PAUSES));
         if fault.kind.is_lasting() || now + pause >= closing.stop {
-            return self.end_in_vain(now, key);
+            return self.end_refused(now, key, fault);
         }
         closing.in_turn = false;
         self.end_at(key, now + pause);
         // The next call asks for itself, and finds out whether the server works.
         self.pass_turn(now, room, key);
+    }
+
+    /// The server refuses the command, or the lease ends before the next one. A lock whose release is refused is taken until its lease
+    /// ends: its calls learn why, and have the release sent once more.
+    fn end_refused(&mut self, now: Time, key: Key, fault: &Fault) {
+        let claim = &mut self.claims[key];
+        let (room, is_of_lock) = (claim.room, claim.permit.is_none() && claim.resumes.is_none());
+        let closing = claim
+            .closing_mut()
+            .filter(|closing| is_of_lock && closing.is_release() && closing.stop > now);
+        let Some(closing) = closing else {
+            return self.end_in_vain(now, key);
+        };
+        closing.in_turn = false;
+        let (waiter, stop) = (closing.waiter.take(), closing.stop);
+        self.notify_ended(now, waiter, Err(Some(fault.clone())));
+        self.end_at(key, stop);
+        self.pass_turn(now, room, key);
+        self.note_fault(now, room, fault);
+    }
+
+    /// A call has found the lock held by a claim of this process: a release that was refused is sent once more.
+    pub(super) fn release_again(&mut self, room: Key, id: &str) {
+        let mut claims = self.rooms[room].claims.iter();
+        let refused = claims.find(|key| self.claims[**key].has_id(id) && self.claims[**key].is_refused());
+        if let Some(key) = refused.copied() {
+            self.push(key, Lane::Ends);
+        }
     }
 
     /// The command that ends a claim has failed for good, or has no reply for too long.
@@ -278,6 +306,14 @@ impl<C: Clone> Core<C> {
 }
 
 impl<C> Claim<C> {
+    /// Whether the server has refused its release, which waits for a call or for the end of the lease.
+    pub(super) fn is_refused(&self) -> bool {
+        let is_lasting = |fault: &Fault| fault.kind.is_lasting();
+        matches!(&self.stage, Stage::Ending(closing) if closing.is_release()
+            && closing.due == closing.stop
+            && closing.fault.as_ref().is_some_and(is_lasting))
+    }
+
     /// Whether it is released once more after the time for which a command may stay in the server: a late one could take a lock for
     /// long, or a detached lease from its handle.
     fn is_long(&self) -> bool {

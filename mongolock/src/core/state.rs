@@ -340,7 +340,7 @@ impl<C: Clone> Core<C> {
         // A claim in flight may come after its release.
         let is_gone = |claim: &Claim<C>| matches!(claim.stage, Stage::Released) && claim.flights == 0;
         let mut claims = self.claims.iter();
-        self.calls.is_empty() && claims.all(|(_, claim)| is_gone(claim))
+        self.calls.is_empty() && claims.all(|(_, claim)| is_gone(claim) || claim.is_refused())
     }
 
     /// Whether nothing is left but what is known of locks.
