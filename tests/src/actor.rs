@@ -113,18 +113,13 @@ impl Actor {
         }
     }
 
-    /// Adds what the process has done so far to a history, as far as its lines were read.
-    pub fn tell_so_far(&self, history: &mut History) {
-        self.tell_as(self.number, history);
-    }
-
     /// Kills the process if it runs, and adds all that it has done to a history.
     pub async fn tell(mut self, history: &mut History) {
         if matches!(self.child.try_wait(), Ok(None)) {
             self.signal(Signal::KILL);
         }
         self.end().await;
-        self.tell_so_far(history);
+        self.tell_as(self.number, history);
     }
 
     /// Waits for the end of the process, which was killed or ends in its own way.

@@ -46,15 +46,6 @@ pub enum Step {
         /// Whether a request may still have made a claim, as after a lost reply.
         is_unknown: bool,
     },
-    /// A write of the holder was confirmed at this time.
-    Written {
-        /// The token of the hold.
-        token: i64,
-        /// Whether the write was refused if the document had seen a greater token.
-        is_fenced: bool,
-        /// The time before it was sent.
-        sent: Duration,
-    },
     /// The section is over. If it is not marked as lost, the holder still relied on the lock at this time.
     Ended {
         /// Whether the holder has found that the lock was lost.

@@ -53,12 +53,6 @@ impl Hold {
         }
     }
 
-    /// Whether its process was stopped over the end of the lease that it knew of at the beginning. Renewals may have moved
-    /// the end since, so this alone excuses no overlap.
-    pub fn was_stopped_over_the_end(&self) -> bool {
-        self.stops.iter().any(|(_, until)| *until >= self.lease_ends)
-    }
-
     /// Whether the later hold began while this one's process was stopped: no lock can prevent that. A stop before the end
     /// of the first lease cannot be the cause, and neither can one that was over well before the later hold.
     pub fn was_stopped_at_the_beginning_of(&self, later: &Self) -> bool {

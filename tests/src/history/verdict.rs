@@ -10,7 +10,7 @@ use super::{End, Event, History, Hold, Outcome, Step};
 
 /// What a history says about its lock.
 ///
-/// Five of its lists must be empty, whatever has happened to the processes: [`breaches`](Self::breaches). The others say what
+/// Four of its lists must be empty, whatever has happened to the processes: [`breaches`](Self::breaches). The others say what
 /// a lock cannot prevent, and how often it has happened.
 #[derive(Clone, Debug, Default)]
 #[must_use]
@@ -19,8 +19,6 @@ pub struct Verdict {
     pub overlaps: Vec<(Hold, Hold)>,
     /// A hold, and a later one whose token is not greater.
     pub falling_tokens: Vec<(Hold, Hold)>,
-    /// Fenced writes that were accepted although one with a greater token was confirmed before they were sent.
-    pub stale_writes: Vec<(Event, Event)>,
     /// Releases that were confirmed although another holder had begun before the section ended.
     pub false_releases: Vec<(Hold, Hold)>,
     /// Calls of processes that were not killed, which have neither succeeded nor failed.
@@ -30,23 +28,20 @@ pub struct Verdict {
     /// Sections that went on while another process held the lock: it began while their holders were stopped, and they have
     /// found their loss afterwards.
     pub late_sections: Vec<Late>,
-    /// Writes without a fence that were sent or confirmed when a later holder had begun.
-    pub late_writes: Vec<Late>,
     /// The number of holds.
     pub holds: usize,
     /// The calls that have failed, and those of them whose claims may have been made.
     pub failed: (usize, usize),
 }
 
-/// An unfenced effect beside a later hold.
+/// A section beside a later hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Late {
     /// The process that had lost the lock.
     pub process: usize,
     /// The process that held it then.
     pub beside: usize,
-    /// For how long the two were there together; of a write, how long after the beginning of the later hold it was
-    /// confirmed.
+    /// For how long the two were there together.
     pub time: Duration,
 }
 
@@ -58,12 +53,10 @@ impl Verdict {
         Self {
             overlaps,
             falling_tokens: falling_tokens(&holds),
-            stale_writes: stale_writes(&events),
             false_releases: false_releases(&holds),
             unanswered,
             lost: holds.iter().filter(|hold| hold.is_lost()).cloned().collect(),
             late_sections,
-            late_writes: late_writes(&events, &holds),
             holds: holds.len(),
             failed: failed(&events),
         }
@@ -74,7 +67,6 @@ impl Verdict {
         let mut breaches = Vec::new();
         breaches.extend(pairs("two holders at the same time", &self.overlaps));
         breaches.extend(pairs("a token that does not rise", &self.falling_tokens));
-        breaches.extend(pairs("a stale fenced write was accepted", &self.stale_writes));
         breaches.extend(pairs(
             "a release after a takeover was confirmed",
             &self.false_releases,
@@ -96,18 +88,16 @@ impl Verdict {
 impl Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (failed, unknown) = self.failed;
-        let longest = |late: &[Late]| late.iter().map(|late| late.time).max().unwrap_or_default();
+        let longest = self.late_sections.iter().map(|late| late.time).max();
         write!(
             f,
             "history: {} holds, {} lost, {} breaches; {failed} calls failed, {unknown} of them with unknown outcome; \
-             unfenced: {} sections beside a later holder (longest {:?}), {} writes after it had begun (latest {:?})",
+             {} sections beside a later holder (longest {:?})",
             self.holds,
             self.lost.len(),
             self.breaches().len(),
             self.late_sections.len(),
-            longest(&self.late_sections),
-            self.late_writes.len(),
-            longest(&self.late_writes),
+            longest.unwrap_or_default(),
         )
     }
 }
@@ -154,25 +144,6 @@ fn falling_tokens(holds: &[Hold]) -> Vec<(Hold, Hold)> {
     falling
 }
 
-fn stale_writes(events: &[Event]) -> Vec<(Event, Event)> {
-    let fenced = || {
-        events.iter().filter_map(|event| match event.step {
-            Step::Written {
-                token,
-                is_fenced: true,
-                sent,
-            } => Some((event, token, sent)),
-            _ => None,
-        })
-    };
-    let mut stale = Vec::new();
-    for (late, token, sent) in fenced() {
-        let before = fenced().find(|(earlier, greater, _)| *greater > token && earlier.at < sent);
-        stale.extend(before.map(|(earlier, ..)| (earlier.clone(), late.clone())));
-    }
-    stale
-}
-
 fn false_releases(holds: &[Hold]) -> Vec<(Hold, Hold)> {
     let mut wrong = Vec::new();
     for (index, hold) in holds.iter().enumerate() {
@@ -184,29 +155,6 @@ fn false_releases(holds: &[Hold]) -> Vec<(Hold, Hold)> {
         wrong.extend(taken.next().map(|taken| (hold.clone(), taken.clone())));
     }
     wrong
-}
-
-fn late_writes(events: &[Event], holds: &[Hold]) -> Vec<Late> {
-    let mut late = Vec::new();
-    for event in events {
-        let Step::Written {
-            token,
-            is_fenced: false,
-            ..
-        } = event.step
-        else {
-            continue;
-        };
-        let later = holds
-            .iter()
-            .find(|hold| hold.token > Some(token) && hold.begun < event.at);
-        late.extend(later.map(|later| Late {
-            process: event.process,
-            beside: later.process,
-            time: event.at.saturating_sub(later.begun),
-        }));
-    }
-    late
 }
 
 /// The calls that have failed, and those of them whose claims may have been made.

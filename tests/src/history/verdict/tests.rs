@@ -67,16 +67,6 @@ fn renewed_with_a_stop(stop: (u64, u64), later: u64) -> Vec<Event> {
     [stopped(stop, later + 40, true), hold(2, later, later + 50, 2)].concat()
 }
 
-fn write(process: usize, token: i64, is_fenced: bool, sent: u64, confirmed: u64) -> Event {
-    let sent = millis(sent);
-    let step = Step::Written {
-        token,
-        is_fenced,
-        sent,
-    };
-    event(process, confirmed, step)
-}
-
 fn not_acquired(is_unknown: bool) -> Step {
     let error = "timeout".to_owned();
     Step::NotAcquired { error, is_unknown }
@@ -95,32 +85,22 @@ fn judge(events: &[Event]) -> Verdict {
     history.judge()
 }
 
-/// The numbers of the breaches (overlaps, tokens that do not rise, stale writes, false releases, unanswered calls), and of the
-/// rest (losses, late sections, late writes).
+/// The numbers of the breaches (overlaps, tokens that do not rise, false releases, unanswered calls), and of the rest (losses, late
+/// sections).
 #[track_caller]
-fn assert_found(events: &[Event], breaches: [usize; 5], rest: [usize; 3]) {
+fn assert_found(events: &[Event], breaches: [usize; 4], rest: [usize; 2]) {
     let it = judge(events);
-    let of_pairs = [&it.overlaps, &it.falling_tokens, &it.false_releases].map(Vec::len);
-    let [overlaps, tokens, releases] = of_pairs;
-    let found = [
-        overlaps,
-        tokens,
-        it.stale_writes.len(),
-        releases,
-        it.unanswered.len(),
-    ];
-    let others = [it.lost.len(), it.late_sections.len(), it.late_writes.len()];
+    let [overlaps, tokens, releases] = [&it.overlaps, &it.falling_tokens, &it.false_releases].map(Vec::len);
+    let found = [overlaps, tokens, releases, it.unanswered.len()];
+    let others = [it.lost.len(), it.late_sections.len()];
     assert_eq!((found, others), (breaches, rest), "{it}");
     assert_eq!(it.breaches().len(), breaches.iter().sum::<usize>());
 }
 
 #[test]
 fn a_sound_history_has_no_breach() {
-    let mut events = [hold(1, 10, 20, 1), hold(2, 21, 30, 2), hold(1, 40, 50, 3)].concat();
-    events.push(write(1, 1, true, 11, 12));
-    events.push(write(2, 2, true, 22, 23));
-    events.push(write(1, 3, false, 41, 42));
-    assert_found(&events, [0; 5], [0; 3]);
+    let events = [hold(1, 10, 20, 1), hold(2, 21, 30, 2), hold(1, 40, 50, 3)].concat();
+    assert_found(&events, [0; 4], [0; 2]);
     assert_eq!(judge(&events).holds, 3);
     judge(&events).assert_sound();
 }
@@ -134,9 +114,9 @@ fn a_breach_fails_a_test() {
 #[test]
 fn overlaps_and_tokens_that_do_not_rise_are_found() {
     let overlap = [hold(1, 10, 20, 1), hold(2, 19, 30, 2)].concat();
-    assert_found(&overlap, [1, 0, 0, 1, 0], [0; 3]);
+    assert_found(&overlap, [1, 0, 1, 0], [0; 2]);
     let touching = [hold(1, 10, 20, 1), hold(2, 20, 30, 2)].concat();
-    assert_found(&touching, [0; 5], [0; 3]);
+    assert_found(&touching, [0; 4], [0; 2]);
     // After a token that has fallen the next one is compared with the greatest as well.
     for (second, found) in [(1, 2), (5, 1), (6, 0)] {
         let third = second.max(4) + 1;
@@ -145,7 +125,7 @@ fn overlaps_and_tokens_that_do_not_rise_are_found() {
             hold(2, 21, 30, second),
             hold(1, 31, 40, third),
         ];
-        assert_found(&holds.concat(), [0, found, 0, 0, 0], [0; 3]);
+        assert_found(&holds.concat(), [0, found, 0, 0], [0; 2]);
     }
 }
 
@@ -154,16 +134,16 @@ fn overlaps_and_tokens_that_do_not_rise_are_found() {
 #[test]
 fn the_late_section_of_a_stopped_holder_is_measured() {
     let events = beside_a_stopped_one(Vec::new());
-    assert_found(&events, [0; 5], [1, 1, 0]);
+    assert_found(&events, [0; 4], [1, 1]);
     let late = &judge(&events).late_sections[0];
     assert_eq!((late.process, late.beside, late.time), (1, 2, millis(21)));
     let too_early = [stopped((20, 100), 141, true), hold(2, 120, 150, 2)].concat();
-    assert_found(&too_early, [1, 0, 0, 0, 0], [1, 0, 0]);
+    assert_found(&too_early, [1, 0, 0, 0], [1, 0]);
     let not_lost = [stopped((20, 140), 141, false), hold(2, 120, 150, 2)].concat();
-    assert_found(&not_lost, [1, 0, 0, 0, 0], [0; 3]);
+    assert_found(&not_lost, [1, 0, 0, 0], [0; 2]);
     // It hides no overlap of those after it.
     let two_later = beside_a_stopped_one(hold(3, 130, 139, 3));
-    assert_found(&two_later, [1, 0, 0, 1, 0], [1, 2, 0]);
+    assert_found(&two_later, [1, 0, 1, 0], [1, 2]);
 }
 
 /// A short stop of a renewed hold excuses no overlap before it or well after it.
@@ -171,30 +151,30 @@ fn the_late_section_of_a_stopped_holder_is_measured() {
 fn a_stop_at_another_time_excuses_no_overlap() {
     for later in [119_000, 119_999, 120_200, 180_000] {
         let events = renewed_with_a_stop((120_000, 120_010), later);
-        assert_found(&events, [1, 0, 0, 0, 0], [1, 0, 0]);
+        assert_found(&events, [1, 0, 0, 0], [1, 0]);
     }
     let during = renewed_with_a_stop((120_000, 121_000), 120_500);
-    assert_found(&during, [0; 5], [1, 1, 0]);
+    assert_found(&during, [0; 4], [1, 1]);
 }
 
 #[test]
 fn a_hold_that_its_release_did_not_find_is_lost() {
     let failed = released(1, (10, 20), 1, Outcome::Failed("gone".to_owned()));
-    assert_found(&failed, [0; 5], [1, 0, 0]);
+    assert_found(&failed, [0; 4], [1, 0]);
     let unknown = released(1, (10, 20), 1, Outcome::Unknown("no reply".to_owned()));
-    assert_found(&unknown, [0; 5], [0; 3]);
+    assert_found(&unknown, [0; 4], [0; 2]);
 }
 
 /// A killed holder held the lock until then; if it was stopped, until that. The kill is noted before it is sent.
 #[test]
 fn a_killed_holder_held_the_lock_until_its_last_step() {
     let kill = |at| event(1, at, Step::Killed);
-    let overlap = [1, 0, 0, 0, 0];
-    assert_found(&killed(&[kill(119)]), [0; 5], [0; 3]);
-    assert_found(&killed(&[kill(121)]), overlap, [0; 3]);
+    let overlap = [1, 0, 0, 0];
+    assert_found(&killed(&[kill(119)]), [0; 4], [0; 2]);
+    assert_found(&killed(&[kill(121)]), overlap, [0; 2]);
     let stop = event(1, 20, Step::Stopped);
-    assert_found(&killed(&[stop, kill(121)]), [0; 5], [0; 3]);
-    assert_found(&killed(&[]), overlap, [0; 3]);
+    assert_found(&killed(&[stop, kill(121)]), [0; 4], [0; 2]);
+    assert_found(&killed(&[]), overlap, [0; 2]);
     let last_steps = vec![
         kill(10),
         event(1, 11, Step::Invoke),
@@ -203,7 +183,7 @@ fn a_killed_holder_held_the_lock_until_its_last_step() {
         event(1, 14, Step::Invoke),
     ];
     let events = [last_steps, hold(2, 120, 130, 2)].concat();
-    assert_found(&events, [0; 5], [0; 3]);
+    assert_found(&events, [0; 4], [0; 2]);
     assert_eq!(judge(&events).holds, 2);
 }
 
@@ -211,21 +191,7 @@ fn a_killed_holder_held_the_lock_until_its_last_step() {
 fn a_section_without_an_end_lasts_until_the_next_call() {
     let twice = [begin(1, 10, 1), hold(1, 40, 50, 3)].concat();
     assert_eq!(judge(&twice).holds, 2);
-    assert_found(&[twice, hold(2, 37, 39, 2)].concat(), [1, 0, 0, 0, 0], [0; 3]);
-}
-
-#[test]
-fn a_write_after_a_later_hold_has_begun_is_found() {
-    let fenced = |sent| vec![write(2, 2, true, 121, 122), write(1, 1, true, sent, 142)];
-    let late = beside_a_stopped_one(fenced(141));
-    assert_found(&late, [0, 0, 1, 0, 0], [1, 1, 0]);
-    // They were on their way together.
-    let together = beside_a_stopped_one(fenced(121));
-    assert_found(&together, [0; 5], [1, 1, 0]);
-    // Without a fence it is measured.
-    let unfenced = beside_a_stopped_one(vec![write(1, 1, false, 19, 143)]);
-    assert_found(&unfenced, [0; 5], [1, 1, 1]);
-    assert_eq!(judge(&unfenced).late_writes[0].time, millis(23));
+    assert_found(&[twice, hold(2, 37, 39, 2)].concat(), [1, 0, 0, 0], [0; 2]);
 }
 
 /// Neither the answer to a later call of the task nor a kill answers an earlier call.
@@ -243,7 +209,7 @@ fn a_call_without_an_answer_is_found() {
     ];
     for (events, unanswered) in cases {
         assert_eq!(judge(&events).unanswered, unanswered, "{events:?}");
-        assert_found(&events, [0, 0, 0, 0, unanswered.len()], [0; 3]);
+        assert_found(&events, [0, 0, 0, unanswered.len()], [0; 2]);
     }
     let failed = [call(2), event(1, 3, not_acquired(true))];
     assert_eq!(judge(&failed).failed, (1, 1));
