@@ -1,9 +1,9 @@
-//! What the engine may ask the core.
+//! Queries of the engine, which do not change the core.
 
 use super::state::{Change, Core, Phase, Stage};
 
 impl<C: Clone> Core<C> {
-    /// The cells of the present holds; that of a set for each of its locks.
+    /// The cells of the present holds; a set is repeated for each of its locks.
     pub(crate) fn holders(&self) -> impl Iterator<Item = &C> {
         self.claims.iter().filter_map(|(_, claim)| match &claim.stage {
             Stage::Held(cell, _) => Some(cell),
@@ -25,7 +25,7 @@ impl<C: Clone> Core<C> {
         self.stream.is_open()
     }
 
-    /// Whether a call fails because the provider shuts down.
+    /// Whether a call fails because of a shutdown.
     pub(crate) fn refuses(&self, is_inside_hold: bool) -> bool {
         match self.phase {
             Phase::Open => false,
@@ -34,13 +34,13 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// Whether a resumption of the lease with this id has been given up, and the lease may not have its id back yet.
+    /// Whether a resumption of the lease with this id was given up, and the lease may not have its id back yet.
     pub(crate) fn gives_back(&self, lease_id: &str) -> bool {
         self.claims.iter().any(|(_, claim)| {
             let resumes = claim.resumes.as_ref().is_some_and(|(id, _)| &**id == lease_id);
             let may_come = match claim.stage {
                 Stage::Releasing(_) => true,
-                // It was given back before its last command has arrived.
+                // The lease was given back, but the last command of the claim is still in flight.
                 Stage::Released => claim.flights > 0,
                 _ => false,
             };
@@ -48,7 +48,7 @@ impl<C: Clone> Core<C> {
         })
     }
 
-    /// Whether the mark of a work that is done is not confirmed yet.
+    /// Whether a mark is being sent and not confirmed yet.
     pub(crate) fn has_marks(&self) -> bool {
         self.claims
             .iter()
