@@ -7,7 +7,7 @@ use super::state::{Core, Due};
 use super::time::Time;
 
 impl<C: Clone> Core<C> {
-    /// The change stream shall report this lock.
+    /// Makes the change stream report this lock.
     pub(super) fn listen(&mut self, now: Time, key: Key) {
         let (room, stream) = (&mut self.rooms[key], &mut self.stream);
         if room.filter.is_some() || !stream.is_possible && stream.retry_at > now {
@@ -15,7 +15,7 @@ impl<C: Clone> Core<C> {
         }
         stream.listening += 1;
         stream.listeners.push(key);
-        // The next filter has it, unless the present one has all locks.
+        // The next filter will have the lock, unless the present filter has all locks.
         room.filter = Some(stream.all_from.unwrap_or(stream.number + 1));
         if !stream.reports(room.filter) {
             stream.is_wanting = true;
@@ -41,7 +41,7 @@ impl<C: Clone> Core<C> {
         self.effects.push(Effect::Watch(number, names));
     }
 
-    /// A room whose command was in flight asks once more, by its own pause.
+    /// A room whose command was in flight asks once more after its own pause.
     pub(super) fn opened(&mut self, now: Time, number: u32) {
         let stream = &mut self.stream;
         if stream.opening == Some(number) {
@@ -62,7 +62,7 @@ impl<C: Clone> Core<C> {
         (stream.open, stream.opening, stream.all_from) = (None, None, None);
         (stream.is_wanting, stream.retry_at) = (stream.listening > 0, now + pause);
         self.arm(Due::Stream, now + pause);
-        // Many do not ask now: each does in any case when its pause is over.
+        // If there are many rooms, they do not ask now: each one asks anyway when its pause is over.
         if self.stream.listening > limits::FILTER_MOST {
             return;
         }
@@ -74,7 +74,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// A room is gone that has listened. A stream that reports all locks costs the server more than one for those that are left.
+    /// A room that has listened was removed. A stream of all locks costs the server more than one of the remaining
+    /// locks.
     pub(super) fn listens_no_longer(&mut self, now: Time) {
         let stream = &mut self.stream;
         stream.listening -= 1;

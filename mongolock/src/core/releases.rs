@@ -1,4 +1,4 @@
-//! Releases: they are repeated while the lease lasts, and once more when no late claim can take effect any more.
+//! Releases: they are repeated while the lease lasts, and sent once more when a late claim can no longer take effect.
 
 use super::event::{Ended, Fault, Lane, Outcome, Rules};
 use super::limits;
@@ -17,7 +17,7 @@ const OF_DETACHED: Rules = Rules {
 };
 
 impl<C: Clone> Core<C> {
-    /// Sends a release. In its turn the next call waits for the reply or for the first failure.
+    /// Sends a release. If it is `in_turn`, the next call waits for its reply or its first failure.
     pub(super) fn release(&mut self, now: Time, key: Key, awaited: Option<Awaits<C>>, in_turn: bool) {
         self.leave_commits(now, key, Ended::Lost);
         let claim = &mut self.claims[key];
@@ -44,7 +44,7 @@ impl<C: Clone> Core<C> {
         closing.in_turn &= !is_repeated;
         if is_repeated {
             self.end_at(key, now + pause);
-            // The next call asks for itself, and finds out whether the server works.
+            // The next call sends its own claim, which shows whether the server replies.
             self.pass_turn(now, room, key);
         } else {
             match claim.stage {
@@ -54,7 +54,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The command that ends a hold has failed for good, or has no reply for too long.
+    /// The command that ends a hold has failed finally, or has had no reply for too long.
     pub(super) fn end_in_vain(&mut self, now: Time, key: Key) {
         let claim = &mut self.claims[key];
         let Some(closing) = claim.closing_mut() else {
@@ -67,8 +67,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The server refuses the release, or its lease is over. The lock is taken until then: its calls learn why, and have the release
-    /// sent once more.
+    /// The server refuses the release, or the lease is over. The lock stays taken until the lease ends. Its calls fail
+    /// with this fault, and the release is sent once more for them.
     fn release_refused(&mut self, now: Time, key: Key, fault: &Fault) {
         let claim = &mut self.claims[key];
         let (room, is_of_lock) = (claim.room, claim.permit.is_none() && claim.resumes.is_none());
@@ -95,7 +95,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// What a command says that ends a hold.
+    /// Applies the reply to a command that ends a hold.
     pub(super) fn end_replied(&mut self, now: Time, sent: Time, key: Key, reply: &Reply) {
         let claim = &self.claims[key];
         match claim.stage {
@@ -129,8 +129,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The claim has left the lock. It is released once more if a late one of its commands may have acquired it again since the release
-    /// was sent, or may do so yet.
+    /// The claim is released. It is released once more if one of its commands may arrive late and acquire the lock
+    /// again.
     pub(super) fn end_released(&mut self, now: Time, sent: Time, key: Key) {
         let claim = &mut self.claims[key];
         if claim.is_unclear && claim.dead_at <= sent && claim.is_long() {
@@ -140,7 +140,7 @@ impl<C: Clone> Core<C> {
             return self.remove_claim(key);
         }
         claim.stage = Stage::Released;
-        // The end of its last claim says when.
+        // The time is known when the last claim in flight has ended.
         if claim.flights == 0 {
             let at = claim.dead_at.max(now);
             self.arm(Due::Claim(key), at);
@@ -156,7 +156,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// No call waits for this claim any longer. Without a reply by now it may have its lock.
+    /// No call waits for this claim any more. If it has no reply yet, it may have acquired the lock.
     pub(super) fn give_up(&mut self, now: Time, key: Key) {
         self.stops_asking(key);
         let claim = &mut self.claims[key];
@@ -168,7 +168,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The lock was released here: other processes may go first.
+    /// This process has released the lock: other processes may go first.
     pub(super) fn released(&mut self, now: Time, key: Key, claim: Key) {
         let luck = self.draw();
         let room = &mut self.rooms[key];
@@ -182,11 +182,11 @@ impl<C: Clone> Core<C> {
         self.pass_turn(now, key, claim);
     }
 
-    /// A claim is released that kept the lock from the calls of this process.
+    /// The released claim had kept the lock from the calls of this process.
     fn was_in_the_way(&mut self, now: Time, key: Key) {
         let room = &mut self.rooms[key];
         if !room.order.yields {
-            // What is on its way may have found it there.
+            // A command in flight may have found that claim.
             room.is_outdated |= room.turn.is_some_and(|turn| self.claims[turn].flights > 0);
             self.ask_now(now, key);
         }
@@ -221,7 +221,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// Who waits for a release learns that it has no reply. A mark and a detachment end by their lease.
+    /// Notifies the caller that its release has no reply. A mark and a detachment end with their lease.
     fn answer_in_time(&mut self, now: Time, key: Key) {
         let Stage::Releasing(closing) = &mut self.claims[key].stage else {
             return;
@@ -238,21 +238,21 @@ impl<C: Clone> Core<C> {
         let claim = &mut self.claims[key];
         let at = claim.dead_at;
         if claim.flights == 0 && at <= now {
-            // An earlier release may still get its reply. Only one that was sent since then ends the claim.
+            // An earlier release may still get its reply. Only a release that was sent since then ends the claim.
             self.release(now, key, None, false);
         } else if claim.flights == 0 {
             self.arm(Due::Claim(key), at);
         }
     }
 
-    /// Releases detached leases whose handle nobody has.
+    /// Releases detached leases for which no caller has a handle.
     pub(super) fn discard(&mut self, now: Time, leases: Vec<(Name, LockId)>) {
         for (name, id) in leases {
             let (room, permit) = self.room_of_document(&name);
             let claim = self.add_claim(Claim {
                 id: Some(id),
                 permit,
-                // A late command may make the lease once more.
+                // A late command may write the lease once more.
                 is_unclear: true,
                 dead_at: now + (limits::LIMIT + limits::NO_REPLY),
                 ..Claim::new(now, room, OF_DETACHED)
@@ -270,7 +270,7 @@ impl<C> Claim<C> {
             if closing.due == closing.stop && closing.fault.as_ref().is_some_and(is_lasting))
     }
 
-    /// Whether it is released once more after the time for which a command may stay in the server: a late one could take a lock for
+    /// Whether the claim is released once more after the longest time of a late command, which could take a lock for
     /// long, or a detached lease from its handle.
     fn is_long(&self) -> bool {
         self.rules.expiry > limits::LONG || self.resumes.is_some()
@@ -289,7 +289,7 @@ impl<C> Claim<C> {
         }
     }
 
-    /// Whether the lock was released until this reply, or the lease given back that the claim resumes.
+    /// Whether the reply shows that the lock is released, or that the lease that the claim resumes has its id back.
     fn is_released_by(&self, took: Span, reply: &Reply) -> bool {
         let (Stage::Releasing(closing), Some(id)) = (&self.stage, &self.id) else {
             return false;
@@ -302,15 +302,15 @@ impl<C> Claim<C> {
         }
         let is_ended = sight.has("") || sight.is_kept_by(id);
         let token = sight.document.token.long();
-        // An operator may have released it earlier, and left the same token.
+        // An operator may have released the lock earlier, with the same token.
         let is_recent = || {
             sight
                 .left()
                 .is_some_and(|left| left.saturating_mul(MS) + took + MS >= 0)
         };
         let is_own = reply.is_applied.unwrap_or_else(is_recent);
-        // A repetition finds another document where an earlier command has released, but not the last token of the claim: an
-        // operator leaves that. A late claim has left others.
+        // If an earlier command has released the lock, a repetition finds another document. The last token of the claim
+        // shows a release by an operator. After a late claim the document has other tokens.
         match closing.tries {
             _ if self.last == 0 => reply.is_applied == Some(true),
             0 | 1 => is_ended && token == Some(self.token) && is_own,

@@ -1,7 +1,7 @@
-//! The claim of a hold gets another id: it becomes the mark that its work is done, or a detached lease.
+//! Gives the claim of a hold another id: the claim becomes the mark that its work is done, or a detached lease.
 //!
-//! The command is repeated while the lease lasts, which is renewed meanwhile. It decides alone: a renewal that does not find the claim
-//! says nothing.
+//! The command is repeated while the lease lasts, and the lease is renewed meanwhile. Only this command shows whether
+//! the claim has its new id: a renewal that does not find the claim proves nothing.
 
 use super::event::{Ended, Ending, Hold, Lane, Outcome};
 use super::limits::KEPT_LEAST;
@@ -11,7 +11,7 @@ use super::time::{MS, Time};
 use crate::protocol::{LockId, Name, Reply, Until};
 
 impl<C: Clone> Core<C> {
-    /// The holder is done, and its work is marked or its lease is detached.
+    /// The holder ends its hold, and its work is marked or its lease is detached.
     pub(super) fn rename(&mut self, now: Time, hold: Hold, how: &Ending, awaited: Option<Awaits<C>>) {
         let claims = self.claims_of(hold);
         let change = |(place, key): (usize, &Key)| self.change(now, place, *key, how);
@@ -40,7 +40,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// What becomes of the claim in this place; `None` if it has no lease any more.
+    /// The other id for the claim at this index; `None` if the claim has no lease any more.
     fn change(&self, now: Time, place: usize, key: Key, how: &Ending) -> Option<(Change, Lease)> {
         let claim = self.claims.get(key)?;
         let Stage::Held(_, mut lease) = claim.stage else {
@@ -55,7 +55,8 @@ impl<C: Clone> Core<C> {
         (lease.until > now).then_some((change, lease))
     }
 
-    /// The claim has left the lock by a command that ends its hold, or the command was in vain: then it is released under both ids.
+    /// The command that ends the hold has taken effect, or it has failed finally. After a failure the claim is released
+    /// under both ids.
     pub(super) fn finish(&mut self, now: Time, key: Key, ended: Outcome) {
         let lease = self.detached_lease(key);
         let claim = &mut self.claims[key];
@@ -102,20 +103,20 @@ impl<C: Clone> Core<C> {
 }
 
 impl<C> Claim<C> {
-    /// What the command, or an earlier one, has done to the document.
+    /// The change that the command, or an earlier one, has made to the document.
     pub(super) fn renamed_by(&self, reply: &Reply) -> Ended {
         let (Stage::Renaming(change, _, closing), Some(id)) = (&self.stage, &self.id) else {
             return Ended::Lost;
         };
         let Some(sight) = &reply.sight else {
-            // Of several rows the reply may tell only that all of them have changed their documents.
+            // The reply to several rows may say only that all rows have changed their documents.
             return match change {
                 _ if reply.is_applied != Some(true) => Ended::Lost,
                 Change::Detach(..) => Ended::Detached,
                 Change::Mark(_) => Ended::Marked,
             };
         };
-        // An operator leaves the same document, also before the period is over.
+        // A release by an operator leaves the same document, also before the period is over.
         let is_released = sight.has("") && sight.document.token.long() == Some(self.last);
         let by_mark = is_released && (reply.is_applied != Some(false) || closing.tries > 1);
         match change {

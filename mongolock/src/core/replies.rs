@@ -1,4 +1,4 @@
-//! The end of a command: its replies go to their claims, and what has failed together goes apart.
+//! The end of a command: its replies are given to their claims, and rows that have failed together are sent separately.
 
 use super::event::{Failed, Fault, FaultKind, Lane, Report, Saw};
 use super::lanes::{Flight, LANES};
@@ -23,7 +23,8 @@ impl<C: Clone> Core<C> {
                 self.ends_pause(flight.lane);
                 let mut landed = Vec::new();
                 if flight.order == Order::StopAtMiss {
-                    // What a resumption has missed is not under way any more when another part of it is: it need not be given back.
+                    // First the claims that a resumption did not get: they are then no longer in flight, and need not
+                    // be given back with the others.
                     let replies = flight.claims.iter().zip(&replies);
                     landed.extend(replies.map(|(key, reply)| self.lands_missed(now, &flight, *key, reply)));
                 }
@@ -55,7 +56,7 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// A reply leaves a quarter of the pause that rejections have brought.
+    /// A reply reduces the lane's pause after rejections to a quarter.
     fn ends_pause(&mut self, lane: Lane) {
         let (least, _) = OVERLOAD_PAUSE[lane as usize];
         let pause = self.lanes[lane as usize].pause / 4;
@@ -64,7 +65,7 @@ impl<C: Clone> Core<C> {
 
     fn failed(&mut self, now: Time, flight: &Flight, mut fault: Fault) {
         let is_together = flight.claims.len() > 1 && flight.lane != Lane::Looks;
-        // It may be the document of one of them. Renewals that were cut off go together again.
+        // The fault may be that of one row. Renewals whose connection was cut are sent together again.
         let may_be_of_one = match flight.lane {
             Lane::Renewals => matches!(fault.kind, FaultKind::Blocked | FaultKind::Damaged),
             _ => fault.kind != FaultKind::Lasting,
@@ -87,7 +88,7 @@ impl<C: Clone> Core<C> {
         self.report(now, flight, &fault, holder);
     }
 
-    /// Tells of a command that has failed, after what follows from it. It may have ended this hold.
+    /// Reports a failed command, after its consequences were applied. It may have ended the hold of this cell.
     fn report(&mut self, now: Time, flight: &Flight, fault: &Fault, holder: Option<C>) {
         let first = flight.claims.iter().find_map(|key| self.claims.get(*key));
         let Some(first) = first else { return };
@@ -114,12 +115,12 @@ impl<C: Clone> Core<C> {
         self.tell(Report::Failed(failed));
     }
 
-    /// Each row of a command that has failed goes alone; of renewals a few together.
+    /// After a failure each row of the command is sent alone; renewals are sent in small groups.
     fn go_apart(&mut self, now: Time, flight: &Flight, fault: &Fault) {
         if flight.lane == Lane::Renewals {
             self.report(now, flight, fault, None);
         }
-        // Also after the limit at the server: those before the blocked document are applied.
+        // This is also true after the time limit at the server: the rows before the blocked document are applied.
         self.wait_again(now, flight, fault, !fault.kind.was_not_applied());
         let are_many = flight.lane == Lane::Renewals && flight.claims.len() > RENEWALS_APART;
         let number = if are_many { RENEWALS_APART } else { 1 };
@@ -141,8 +142,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The server rejects a command because of its load: what was in it goes with the next one of its lane, before all others. The lanes
-    /// that matter less wait as well.
+    /// The server rejects a command because of its load: its claims are sent with the next command of the lane, before
+    /// all others. The lanes of lower priority wait as well.
     fn rejected(&mut self, now: Time, flight: &Flight, fault: &Fault) {
         for lane in &LANES[flight.lane as usize..] {
             let luck = self.draw();
@@ -167,7 +168,7 @@ impl<C: Clone> Core<C> {
 }
 
 impl<C> Claim<C> {
-    /// It waits in this lane again, unless it has another stage by now.
+    /// The claim waits in this lane again, unless its stage has changed.
     fn waits_again(&mut self, lane: Lane) {
         let fits = match lane {
             Lane::Claims | Lane::Looks => self.is_asking(),

@@ -1,5 +1,5 @@
-//! Resuming a detached lease: each of its claims replaces the id that the lease has. A resumption that is given up gives the lease
-//! back, because it is still that of its handle.
+//! Resumes detached leases: each claim replaces the id of a lease. If a resumption is given up, it restores the id, so
+//! that the handle stays valid.
 
 use super::event::{Cause, Fault, Hold, Lane, Notice, Waiter};
 use super::limits::PAUSE;
@@ -34,14 +34,14 @@ impl<C: Clone> Core<C> {
             self.sets[set].parts.push(key);
         }
         match &self.sets[set].parts[..] {
-            // It goes alone, because the reply to several rows may not tell of each.
+            // Each part is sent alone, because the reply to several rows may not have a result for each.
             [part] => self.lanes[Lane::Claims as usize].apart.push_back(vec![*part]),
             parts => self.lanes[Lane::Claims as usize].sets.push_back(parts.to_vec()),
         }
         Waiter::Set(set)
     }
 
-    /// A claim has its lease. The caller gets all of them together.
+    /// A claim has its lease. The caller gets all leases together.
     pub(super) fn resumed(&mut self, now: Time, key: Key, lease: Lease) {
         let Some(set) = self.claims[key].set else { return };
         let cell = self.sets[set].caller.cell.clone();
@@ -68,8 +68,9 @@ impl<C: Clone> Core<C> {
         self.notify_held_all(set);
     }
 
-    /// The document has another id. It may be the lease, which another call has given back since, or a claim of this process that is
-    /// giving it back. Of a command that stops at a miss, what comes after that is not known.
+    /// The document has another id. That id may be the one of the lease, which another call has restored since, or the
+    /// one of a claim of this process that is restoring it. If a command has stopped at a row, the results of later
+    /// rows are unknown.
     pub(super) fn resumption_missed(&mut self, now: Time, key: Key, reply: &Reply) {
         let claim = &self.claims[key];
         let Some((lease, _)) = &claim.resumes else { return };
@@ -111,7 +112,7 @@ impl<C: Clone> Core<C> {
         self.arm(Due::Claim(key), now + pause);
     }
 
-    /// It asks again, or sends a copy of what has no reply, until its call fails.
+    /// The claim asks again, or sends a copy of a command without a reply, until its call fails.
     pub(super) fn resumption_due(&mut self, now: Time, key: Key) {
         let claim = &self.claims[key];
         let Some(set) = claim.set else { return };
@@ -123,7 +124,7 @@ impl<C: Clone> Core<C> {
         self.arm(Due::Claim(key), limit);
     }
 
-    /// The call for the lease that this claim resumes, and for all leases with it, ends without them.
+    /// The call for the lease that this claim resumes, and for all leases with it, fails.
     pub(super) fn fail_resumption(&mut self, now: Time, part: Key, cause: Cause) {
         let claim = self.claims.get(part).filter(|claim| claim.resumes.is_some());
         let Some((room, set)) = claim.and_then(|claim| Some((claim.room, claim.set?))) else {

@@ -1,4 +1,4 @@
-//! A lock in this process: when the first call asks, and for how long what is known is kept.
+//! A lock in this process: when its first call asks, and for how long the knowledge about it is kept.
 
 use super::event::{Lane, Rules};
 use super::limits::{COPIES, COPY, LINGER, LINGER_LISTENING};
@@ -20,7 +20,7 @@ impl<C: Clone> Core<C> {
         key
     }
 
-    /// Does what follows for a lock from what has happened.
+    /// Applies the rules to a lock after an event.
     pub(super) fn touch(&mut self, now: Time, key: Key) {
         if self.rooms.get(key).is_none() {
             return;
@@ -34,13 +34,13 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The claim that has the turn asks if it is time to, or is given up if no call waits for it.
+    /// The claim that has the turn asks when its time has come, or is given up if no call waits for it.
     fn touch_turn(&mut self, now: Time, key: Key, turn: Key) {
         let (room, claim) = (&mut self.rooms[key], &mut self.claims[turn]);
         if !claim.is_asking() {
             return;
         }
-        // Whether no call waits for it, and whether it is in flight.
+        // Whether no call waits for the claim, and whether it is in flight.
         match (room.queue.is_empty(), claim.flights > 0) {
             (false, true) => return self.send_copy(now, turn),
             (false, false) => return self.ask_in_time(now, key, turn),
@@ -110,13 +110,13 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The claim waits in this lane.
+    /// Puts the claim into this lane.
     pub(super) fn push(&mut self, key: Key, lane: Lane) {
         self.claims[key].in_lane = Some(lane);
         self.lanes[lane as usize].waiting.push_back(key);
     }
 
-    /// A claim for the first call. Its id is drawn when it is sent.
+    /// A claim for the first call. Its random id is made when it is sent.
     pub(super) fn new_claim(&mut self, now: Time, key: Key) -> Key {
         let rules = self.calls[self.rooms[key].queue[0]].caller.rules;
         self.add_claim(Claim::new(now, key, rules))
@@ -134,14 +134,14 @@ impl<C: Clone> Core<C> {
         (room.turn, room.is_outdated, room.looks) = (Some(claim), false, false);
     }
 
-    /// The claim does not keep the next call from asking.
+    /// The claim has no turn any more, so the next call may ask.
     pub(super) fn pass_turn(&mut self, now: Time, key: Key, claim: Key) {
         let room = &mut self.rooms[key];
         room.turn.take_if(|turn| *turn == claim);
         room.used = now;
     }
 
-    /// No call waits, and nothing is held: what is known is kept for a while.
+    /// No call waits, and nothing is held: the room is kept for some time.
     pub(super) fn linger(&mut self, now: Time, key: Key) {
         let room = &self.rooms[key];
         let listens = room.filter.is_some();
@@ -159,14 +159,14 @@ impl<C: Clone> Core<C> {
 }
 
 impl Room {
-    /// For how long this process leaves it to others when it becomes free.
+    /// The time for which this process waits for the time slots of others when the lock becomes free.
     pub(super) fn time_slot(&self, luck: f64) -> Span {
         self.order.time_slot(luck, self.permits.free())
     }
 }
 
 impl<C> Claim<C> {
-    /// When it is sent once more if it has no reply.
+    /// The time at which a copy of the claim is sent if it has no reply.
     pub(super) fn copy_at(&self) -> Time {
         self.sent + COPY
     }

@@ -1,4 +1,4 @@
-//! The change stream: for which locks it is open, and which it reports.
+//! The state of the change stream: the locks for which it is open, and those that it reports.
 
 use super::slab::Key;
 use super::time::Time;
@@ -6,7 +6,7 @@ use super::time::Time;
 /// The filters of the change stream have numbers. A lock has the number of the first filter that reports it.
 #[derive(Debug, Clone, Default, Hash)]
 pub(super) struct Stream {
-    /// Whether there may be one.
+    /// Whether a change stream is possible.
     pub(super) is_possible: bool,
     /// It is not opened before this time.
     pub(super) retry_at: Time,
@@ -15,9 +15,9 @@ pub(super) struct Stream {
     pub(super) opening: Option<u32>,
     pub(super) open: Option<u32>,
     pub(super) opened_at: Time,
-    /// From this filter on all locks are reported.
+    /// From this filter number on all locks are reported.
     pub(super) all_from: Option<u32>,
-    /// The rooms that listen, with some that are gone; and how many there are.
+    /// The rooms that listen, including some that were removed, and the number of those that exist.
     pub(super) listeners: Vec<Key>,
     pub(super) listening: usize,
     /// Whether a new filter is to be opened.
@@ -44,7 +44,8 @@ impl Stream {
         filter.is_some_and(|filter| self.open.is_some_and(|open| open >= filter))
     }
 
-    /// Whether it has done so since then. What was asked before it was open does not say what it has reported.
+    /// Whether the open stream has reported such a lock since this time. The reply to a command that was sent before
+    /// the stream was open does not include what the stream has reported.
     pub(super) fn reports_since(&self, filter: Option<u32>, since: Time) -> bool {
         self.reports(filter) && since > self.opened_at
     }
