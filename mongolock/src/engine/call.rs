@@ -23,14 +23,14 @@ use crate::options::{OnBusy, Options};
 use crate::store::millis;
 use crate::{LeaseHandle, LockError, permit_id, trace};
 
-/// What a call has found: a hold, or the error for a lock that another holder has.
+/// The result of a call: a hold, or the error for a lock that has another holder.
 pub(crate) type Tried = Result<Hold, LockError>;
 
-/// What a call asks for, and how.
+/// The locks that a call asks for, and its options.
 pub(crate) struct Wish<'a> {
-    /// The names of its locks, in their order; that of a semaphore.
+    /// The names of its locks, in their order; for permits the name of the semaphore.
     pub(crate) names: &'a [RenderedName],
-    /// The place of the name that stands for a set.
+    /// The index of the name that represents a set.
     pub(crate) title: usize,
     /// The number of permits of a semaphore.
     pub(crate) permits: Option<u32>,
@@ -39,7 +39,7 @@ pub(crate) struct Wish<'a> {
     pub(crate) on_busy: OnBusy,
 }
 
-/// A call, from its beginning on. Dropped, it leaves; a hold that it was given meanwhile ends.
+/// A call that has begun. If it is dropped, it leaves its queue, and a hold that it was given meanwhile ends.
 pub(crate) struct Call {
     engine: Arc<Engine>,
     lease: Arc<Lease>,
@@ -194,12 +194,12 @@ impl Call {
         }
     }
 
-    /// The caller has gone.
+    /// The caller was dropped.
     fn leave(&self, waiter: Option<Waiter>) {
         if self.engine.is_forked() {
             return;
         }
-        // The core takes the mutex of the lease under its own, so this one is not held then.
+        // The core locks the mutex of the lease while it holds its own, so this mutex must not be held then.
         let event = match self.lease.leave() {
             Ok(()) => waiter.map(Event::Leave),
             Err(hold) => hold.map(|hold| Event::End(hold, Ending::Untaken, None)),
@@ -236,7 +236,7 @@ impl Drop for Call {
     }
 }
 
-/// The options as the core has them.
+/// The options in the form of the core.
 fn rules(options: &Options) -> Rules {
     Rules {
         expiry: millis(options.expiry),

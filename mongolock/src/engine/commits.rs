@@ -44,8 +44,8 @@ impl Engine {
         }
     }
 
-    /// A commit that marks the work has ended. Returns whether it was made although its outcome was unknown: that is found out while the
-    /// hold lasts.
+    /// A commit that marks the work has ended. Returns whether it was made if its outcome was unknown; the core finds
+    /// this out while the hold lasts.
     pub(crate) async fn commit_ended(
         &self,
         lease: &Arc<Lease>,

@@ -1,4 +1,4 @@
-//! The commands that are to be sent, in the order in which they were decided, and the change stream that is wanted.
+//! The queue of commands that are to be sent, in the order of the decisions, and the change stream that is to be open.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,17 +7,17 @@ use std::sync::atomic::AtomicBool;
 use super::lease::Lease;
 use crate::core::Effect;
 
-/// What is to be sent, and whether a thread sends.
+/// The commands that are to be sent, and whether a thread is sending them.
 #[derive(Default)]
 pub(super) struct Commands {
     pub(super) waiting: VecDeque<Command>,
     pub(super) are_sent: bool,
 }
 
-/// What the core wants to have done for no caller.
+/// An effect of the core that is a command, and not a notification of a caller.
 pub(super) type Command = Effect<Arc<Lease>>;
 
-/// The change stream that is wanted, and what ends the one that is read.
+/// The change stream that is to be open, and the flag that ends the present one.
 #[derive(Default)]
 pub(super) struct Watched {
     pub(super) number: Option<u32>,

@@ -10,7 +10,8 @@ use crate::store::refusals::Refusals;
 use crate::timing::{MARK_OVERDUE, RELEASE_REPLY_LIMIT};
 use crate::{LockError, task};
 
-/// Sends a command until it has a reply, for [`RELEASE_REPLY_LIMIT`] at most; and whether a copy before it may have taken effect.
+/// Sends a command until it has a reply, for [`RELEASE_REPLY_LIMIT`] at most. Also returns whether an earlier copy may
+/// have taken effect.
 pub(crate) async fn reply<T, F>(
     store: &Store,
     send: impl Fn() -> F,
@@ -24,7 +25,7 @@ where
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
     let (mut refusals, mut is_repetition) = (Refusals::default(), false);
     loop {
-        // Its task goes on without the caller.
+        // The task continues without the caller.
         let error = match timeout(MARK_OVERDUE, task::start(send())).await {
             Ok(Ok(reply)) => return Ok((reply, is_repetition)),
             Ok(Err(error)) => error,

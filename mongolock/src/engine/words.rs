@@ -1,4 +1,4 @@
-//! The errors for what the core says.
+//! The errors for the failures of the core.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::options::OnBusy;
 use crate::protocol::Id;
 use crate::{Busy, FencingToken, LockError, LossReason, lock_id};
 
-/// Why a call has not got what it wanted: the error for a lock that is busy, or another one.
+/// The error of a failed call: the error for a busy lock, or another one.
 pub(super) fn failed(
     engine: &Engine,
     lease: &Lease,
@@ -44,7 +44,7 @@ pub(super) fn failed(
         OnBusy::TryOnce => LockError::busy(busy()),
     };
     let cause = match failure.cause {
-        // Only its own lease matters to a resumption, and no reply has said what has become of it.
+        // A resumption depends only on its own lease, and no reply has shown the state of that lease.
         Cause::Busy | Cause::Timeout if resumed != FencingToken::NONE => Cause::Unanswered,
         cause => cause,
     };
@@ -69,7 +69,7 @@ pub(super) fn failed(
     }
 }
 
-/// What a caller learns of a lock that is held.
+/// The data of a held lock for its caller.
 fn busy(engine: &Engine, name: &str, own: Option<&Lease>, seen: Option<&(Span, Seen)>) -> Busy {
     let mut busy = Busy::new(name);
     if let Some(own) = own {
@@ -99,7 +99,7 @@ fn done(name: &str, seen: Option<&(Span, Seen)>) -> LockError {
     LockError::done(name, by, DateTime::from_millis(until))
 }
 
-/// The error of a hold whose end its holder has asked for at this time; `None` if it has ended well.
+/// The error for a hold that its holder began to end at this time; `None` if it has ended without an error.
 pub(super) fn unended(
     engine: &Engine,
     lease: &Arc<Lease>,

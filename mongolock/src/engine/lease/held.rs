@@ -1,4 +1,4 @@
-//! What a guard and a context ask of a hold.
+//! The queries of a guard and a context about a hold.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::trace::HoldFields;
 use crate::{FencingToken, LockError, LossReason, lock_id, permit_id, task};
 
 impl Step {
-    /// Until when the hold is relied on.
+    /// The time until which the holder relies on the lease.
     fn until(&self) -> Option<Time> {
         match self {
             Self::Held {
@@ -56,7 +56,7 @@ impl Lease {
         self.granted.get().is_some()
     }
 
-    /// The hold as the core knows it.
+    /// The hold for events of the core.
     pub(in crate::engine) fn hold(&self) -> core::Hold {
         self.granted().hold
     }
@@ -66,12 +66,12 @@ impl Lease {
         &self.granted().keys
     }
 
-    /// The place of the name that stands for a set.
+    /// The index of the name that represents a set.
     pub(crate) fn title(&self) -> usize {
         self.about.title
     }
 
-    /// The claim of the only lock; of a set that of the name which stands for it.
+    /// The claim of the lock; for a set, the claim of the name that represents it.
     pub(crate) fn key(&self) -> &LeaseId {
         &self.keys()[self.about.title]
     }
@@ -157,7 +157,7 @@ impl Lease {
         duration(self.left(&mut lock(&self.state)))
     }
 
-    /// The clock is read under the mutex, so that a hold that was over stays over.
+    /// The clock is read under the mutex, so that a hold that was over never becomes valid again.
     fn left(&self, state: &mut State) -> i64 {
         let Some(until) = state.step.until() else { return 0 };
         let left = (until - self.now()).max(0);
@@ -175,7 +175,7 @@ impl Lease {
         }
     }
 
-    /// The same for a commit under way. The mark that it may make ends the lease earlier only for others.
+    /// The same for a commit in progress. A mark that the commit may make ends the lease earlier only for other uses.
     pub(crate) fn ensure_may_commit(&self) -> Result<(), LockError> {
         let lasts = match &lock(&self.state).step {
             Step::Held { lasts, .. } => *lasts > self.now(),
@@ -189,7 +189,7 @@ impl Lease {
         let reason = match lock(&self.state).step {
             Step::Lost(reason) => reason,
             Step::Held { .. } => LossReason::Expired,
-            // After its end the server no longer has the claim.
+            // After the end of the hold the server no longer has the claim.
             _ => LossReason::Gone,
         };
         LockError::lost(self.name(), self.token(), reason)
@@ -236,7 +236,7 @@ impl Lease {
         self.until(|state| self.has_to_cancel(state).then_some(())).await;
     }
 
-    /// Resolves when this finds in the state what it looks for.
+    /// Resolves when `find` returns a value for the state.
     async fn until<T>(&self, find: impl Fn(&mut State) -> Option<T>) -> T {
         poll_fn(|cx| self.poll(cx, &find)).await
     }
@@ -247,7 +247,7 @@ impl Lease {
             return Poll::Ready(found);
         }
         if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-            // Mostly there is one.
+            // Usually there is one waker.
             state.wakers.reserve_exact(1);
             state.wakers.push(cx.waker().clone());
         }
@@ -277,7 +277,8 @@ impl Lease {
         self.until(|state| state.committed.take()).await
     }
 
-    /// A guarding statement did not find the claim. Another commit under way may have ended it: its outcome decides.
+    /// A guarding statement did not find the claim. Another commit in progress may have ended the claim: then the
+    /// result of that commit counts.
     pub(in crate::engine) fn claim_is_gone(self: &Arc<Self>, after: &mut After) {
         let state = &mut *lock(&self.state);
         if matches!(state.step, Step::Held { .. }) && state.commits <= 1 {
@@ -302,7 +303,7 @@ impl Lease {
         }
     }
 
-    /// Tells something in the span of its caller.
+    /// Reports something in the span of the caller.
     pub(in crate::engine) fn in_span(&self, tell: impl FnOnce()) {
         self.about.span.in_scope(tell);
     }
@@ -316,7 +317,7 @@ impl Lease {
     }
 }
 
-// What a call and a guard do.
+// The steps of a call and a guard.
 impl Lease {
     /// The token of the detached lease that the call resumes.
     pub(in crate::engine) fn resumes(&self) -> Option<FencingToken> {
@@ -332,7 +333,7 @@ impl Lease {
         })
     }
 
-    /// The caller has gone. Returns whether it waited, and otherwise the hold that it has got.
+    /// The caller was dropped. Returns `Ok` if it was waiting, and otherwise the hold that it has got.
     pub(in crate::engine) fn leave(&self) -> Result<(), Option<core::Hold>> {
         let state = &mut *lock(&self.state);
         match std::mem::replace(&mut state.step, Step::Left) {
@@ -353,7 +354,7 @@ impl Lease {
         }
     }
 
-    /// How its holder ends it, until that is known.
+    /// How the holder is ending the hold, while the result is unknown.
     pub(in crate::engine) fn how_it_ends(&self) -> Option<How> {
         match lock(&self.state).step {
             Step::Ending(how, _) => Some(how),
@@ -375,7 +376,8 @@ impl Lease {
         self.until(|state| state.ended.clone()).await
     }
 
-    /// The caller of a detachment to this id has gone. Returns what ends the lease if it is detached already.
+    /// The caller of a detachment to this id was dropped. Returns the event that ends the lease, if it is detached
+    /// already.
     pub(in crate::engine) fn discard_detached(&self, id: &Arc<str>) -> Option<Event<Arc<Self>>> {
         let state = &mut *lock(&self.state);
         if let Step::Ending(How::Detach, _) = state.step {

@@ -1,4 +1,4 @@
-//! What the core notifies a call of.
+//! Applies the notifications of the core to a call and its hold.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::store::{LeaseId, millis};
 use crate::sync::lock;
 
 impl Lease {
-    /// Notes what the core says. Returns what ends a hold that nobody is there to take.
+    /// Applies a notification. If the caller of a new hold was dropped, returns the event that ends the hold.
     pub(in crate::engine) fn note(
         self: &Arc<Self>,
         now: Moment,
@@ -27,7 +27,7 @@ impl Lease {
                 self.held(state, now, hold, &Few::collected(grants), until)
             }
             Notice::Extended(end) => return self.extended(state, now.time, end, after),
-            // A set that waits loses a lock that it had, and begins anew.
+            // A waiting set has lost a lock that it had, and starts again.
             Notice::Lost(_) if !matches!(state.step, Step::Held { .. }) => None,
             Notice::Lost(loss) => self.lose(state, reason(loss), after),
             Notice::Ended(ended) => self.ended(state, ended, after),
@@ -83,7 +83,7 @@ impl Lease {
         after: &mut After,
     ) -> Option<Event<Arc<Self>>> {
         match &mut state.step {
-            // Its holder has seen the end before the core.
+            // The holder has noticed the end before the core.
             Step::Held { is_over: true, .. } => {
                 after.wake(&mut state.wakers);
                 self.lose(state, LossReason::Expired, after)
@@ -112,7 +112,7 @@ impl Lease {
         None
     }
 
-    /// The command that ends the hold has an end; or a transaction has ended the hold with its mark.
+    /// The command that ends the hold has ended, or a transaction has ended the hold with its mark.
     fn ended(
         self: &Arc<Self>,
         state: &mut State,
@@ -141,7 +141,7 @@ impl Lease {
         Some(self.discard(&id))
     }
 
-    /// Nobody has the handle of the lease with this id.
+    /// No caller has the handle of the lease with this id.
     pub(in crate::engine) fn discard(&self, id: &Arc<str>) -> Event<Arc<Self>> {
         let lease = |key: &LeaseId| (Arc::clone(&key.name), Arc::clone(id));
         Event::Discard(self.keys().iter().map(lease).collect())
