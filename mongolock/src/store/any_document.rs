@@ -19,7 +19,7 @@ const MARGINS: [Duration; 2] = [Duration::ZERO, Duration::from_secs(86_400)];
 /// The id of the claim that reads the document.
 const OWN: &str = "owner#1";
 
-/// Reads a document as every kind of reply that it can be.
+/// Reads a document as every kind of reply.
 pub(crate) fn read_document(document: &Document) {
     let sight = sight(document);
     if let Some(error) = damage(&claim(), &sight) {
@@ -29,7 +29,7 @@ pub(crate) fn read_document(document: &Document) {
         sight.is_free(millis(margin));
         sight.until_free(millis(margin));
         if let Ok(info) = info("n", &sight, margin) {
-            // Everything that is shown of a lock.
+            // Everything that is shown about a lock.
             drop(format!("{info:?}"));
         }
     }

@@ -31,7 +31,7 @@ impl StreamFilter {
     }
 }
 
-/// A stream of what happens to locks.
+/// A stream of the changes of locks.
 pub(crate) struct LockStream {
     source: Source,
     /// The locks that the stream reports.
@@ -39,11 +39,11 @@ pub(crate) struct LockStream {
 }
 
 enum Source {
-    /// A change stream of the server, which filters it: a process that waits for few locks costs little then, however many
-    /// others are released.
+    /// A change stream that the server filters: a process that waits for few locks then costs little, however many
+    /// other locks are released.
     Mongo(Box<StreamReader>),
     Memory(Receiver<News>),
-    /// What the network of the simulation delivers; it ends with the stream.
+    /// The events that the network of the simulation delivers; it ends with the stream.
     #[cfg(test)]
     Simulated(tokio::sync::mpsc::UnboundedReceiver<Result<News, LockError>>),
 }
@@ -69,7 +69,7 @@ impl LockStream {
     }
 }
 
-/// What an event of the server says of a lock.
+/// The change of a lock in an event of the server.
 fn news(event: &Document) -> Option<News> {
     let name = event.get_document("documentKey").ok()?.get_str("_id").ok()?;
     let is_deleted = event.get_str("operationType").ok()? == "delete";
@@ -102,7 +102,8 @@ fn pipeline(filter: &StreamFilter) -> [Document; 2] {
             _ => drop(matching.insert("$and", vec![doc! { "$or": ids }])),
         }
     }
-    // MongoDB 4.4 knows only two values. It has no time of an event by the clock; only the second of `clusterTime` is known there.
+    // MongoDB 4.4 supports only two operands here. Its events have no wall-clock time; only the second of `clusterTime`
+    // is known.
     let either = |field: &str| doc! { "$ifNull": [format!("$fullDocument.{field}"), format!("$updateDescription.updatedFields.{field}")] };
     let kept = doc! {
         "operationType": 1, "documentKey": 1, "clusterTime": 1, "fullDocument": {

@@ -1,4 +1,4 @@
-//! The changes of documents in the order in which the server has made them, for operators: live, or from a time on.
+//! The changes of documents in the order of the server, for operators: live, or from a time on.
 
 use std::pin::pin;
 
@@ -39,7 +39,7 @@ pub(crate) enum ChangeKind {
     },
     /// The collection was dropped or renamed.
     AllDeleted,
-    /// Nothing that concerns a lock.
+    /// An event that does not concern a lock.
     Other,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct DocumentStream {
     reader: StreamReader,
     /// The time of the last write before the stream, if it ends there.
     end: Option<Timestamp>,
-    /// Whether the server has sent a change after the end, and so all before it.
+    /// Whether the server has sent a change after the end, and therefore all changes before it.
     is_passed: bool,
 }
 
@@ -83,8 +83,8 @@ impl MongoStore {
         })
     }
 
-    /// The time of the server's last write. A router does not say it: there it is the end of the present second, which a stream
-    /// reaches within 10 s, because each shard writes something as often.
+    /// The time of the server's last write. A router does not report it: there the end of the present second is used,
+    /// which a stream reaches within 10 s, because each shard writes something at least that often.
     async fn last_write(&self) -> Result<Timestamp, LockError> {
         let hello = run(&self.locks, doc! { "hello": 1 }).await?;
         let last = hello
@@ -101,9 +101,9 @@ impl MongoStore {
 }
 
 impl DocumentStream {
-    /// The next change, or `None` if the server had none up to the present time or the end. Each call sends at most one request,
-    /// unless the stream is resumed, and must not be dropped, which would close the connection. The call after an error goes on
-    /// after the last change.
+    /// The next change, or `None` if the server had none up to the present time or the end. Each call sends at most one
+    /// request, unless the stream is resumed. The future must not be dropped, which would close the connection. After
+    /// an error the next call continues after the last change.
     pub(crate) async fn next(&mut self) -> Result<Option<DocumentChange>, LockError> {
         let event = self.reader.next().await?;
         let is_after = |event: &Document| {
@@ -114,8 +114,8 @@ impl DocumentStream {
         Ok(event.filter(|_| !self.is_passed).map(change))
     }
 
-    /// Whether the stream has read up to its end, after a reply without a change. A router replies so as well while its shards
-    /// still read; the position says up to when they have.
+    /// Whether the stream has reached its end, after a reply without a change. A router sends such a reply also while
+    /// its shards are still reading; the position shows how far they are.
     pub(crate) fn is_over(&self) -> bool {
         let has_read = |end| self.reader.position().and_then(time_of) >= Some(end);
         self.is_passed || self.end.is_some_and(has_read)
@@ -123,13 +123,14 @@ impl DocumentStream {
 }
 
 impl Begin {
-    /// At the second of this time.
+    /// Starts at the second of this time.
     pub(crate) fn at(time: DateTime) -> Self {
         Self::At(timestamp(time, 1))
     }
 }
 
-/// The time up to which a stream has read: the server's position begins with it, as `82` and eight bytes in hexadecimal digits.
+/// The time up to which a stream has read. The server's position begins with it: `82` and eight bytes, in hexadecimal
+/// digits.
 fn time_of(position: &Document) -> Option<Timestamp> {
     let time = position.get_str("_data").ok()?.strip_prefix("82")?;
     let number = |digits: Option<&str>| u32::from_str_radix(digits?, 16).ok();
@@ -153,8 +154,9 @@ fn wanted(filter: &LockFilter) -> Document {
         names.push(doc! { id: { "$regex": format!("^{}", literally(prefix)) } });
     }
     if !names.is_empty() {
-        // The end of the collection has no name. A condition that says so would keep the server from reading the oplog with the
-        // names: it would make an event of each entry first, which takes more than twice as long.
+        // The event for the end of the collection has no lock name. A condition on that would prevent the server from
+        // filtering the oplog by names: it would first convert each entry into an event, which takes more than twice as
+        // long.
         let ends = ["drop", "rename", "dropDatabase", "invalidate"];
         let nameless = doc! { "operationType": { "$in": ends.to_vec() } };
         wanted.push(doc! { "$or": [nameless, { "$and": names }] });

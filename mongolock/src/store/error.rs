@@ -42,7 +42,7 @@ pub(super) fn corrupt(name: &str, problem: String) -> LockError {
     }
 }
 
-/// The names of locks for an error that is the error of one of them, which the server does not name.
+/// The names of locks for an error that concerns one of them, if the server does not say which.
 pub(super) fn any_of<'a>(names: impl ExactSizeIterator<Item = &'a Name>) -> String {
     const SHOWN: usize = 3;
     let number = names.len();

@@ -48,7 +48,8 @@ impl Gate {
         }
     }
 
-    /// [`Self::check`] before a command. What renews or ends the present holds goes on if the hosts belong to two replica sets.
+    /// [`Self::check`] before a command. Commands that renew or end the present holds continue even if the hosts belong
+    /// to two replica sets.
     fn admits(&self, is_of_hold: bool) -> Result<(), LockError> {
         match &self.refusal {
             None if is_of_hold => Ok(()),
@@ -73,7 +74,7 @@ impl Gate {
         *self.is_closed.borrow()
     }
 
-    /// Begins to count something that ends when the gate is closed.
+    /// Counts a stream, which ends when the gate is closed.
     pub(super) fn enter(&self) -> Result<Passage, LockError> {
         let passage = Passage(self.is_closed.subscribe());
         if self.is_closed() {
@@ -82,9 +83,9 @@ impl Gate {
         Ok(passage)
     }
 
-    /// Runs a command until its reply, or until the gate is closed; those for which an operator or a health check waits may begin
-    /// after that. The command is pinned by the caller, because each function that took it by value would double the size of its
-    /// future.
+    /// Runs a command until its reply, or until the gate is closed. Commands of an operator or a health check may begin
+    /// after that. The caller pins the command, because each function that takes it by value would double the size of
+    /// its future.
     pub(super) async fn run<T>(
         &self,
         kind: CommandKind,
@@ -103,8 +104,8 @@ impl Gate {
         counted.end(self.trusted(is_of_hold, reply).await)
     }
 
-    /// Waits for the reply to a command. Callers learn soon that it cannot be sent. The commands of the engine and of streams have
-    /// limits of their own.
+    /// Waits for the reply to a command. Callers soon get an error if it cannot be sent. The commands of the engine and
+    /// of streams have limits of their own.
     async fn send<T>(
         &self,
         kind: CommandKind,
@@ -119,7 +120,7 @@ impl Gate {
         }
     }
 
-    /// Counts a command in a session of the caller. It runs to its end, because the session is the caller's.
+    /// Counts a command in a session of the caller. It is not cancelled, because the session belongs to the caller.
     pub(super) async fn count<T>(
         &self,
         kind: CommandKind,
@@ -132,7 +133,7 @@ impl Gate {
     /// Ends all commands and streams, and waits until they are dropped: each is dropped by the task that waits for it.
     pub(super) async fn close(&self) {
         self.is_closed.send_replace(true);
-        // A task can be late only on a runtime that is blocked.
+        // A task can be late only if its runtime is blocked.
         let _ = timeout(CLOSE_LIMIT, self.is_closed.closed()).await;
     }
 }
@@ -174,7 +175,7 @@ impl Passage {
         tokio::select! {
             biased;
             reply = command => reply,
-            // It fails only without a gate, and the gate lives as long as its store.
+            // It fails only without a gate, and the gate exists as long as its store.
             _ = self.0.wait_for(|closed| *closed) => Err(Meaning::Closed.error()),
         }
     }

@@ -61,7 +61,7 @@ pub struct LockInfo {
     /// one waiter to the next without another command. The document then has the last token of the block, and the token
     /// of the present holder can be smaller.
     ///
-    /// In the document of a permit it is only a number that rises: it tells one hold from the next for
+    /// In the document of a permit it is only a number that increases: it distinguishes one hold from the next for
     /// [`only_if`](crate::ForceRelease::only_if), and protects no data.
     pub fencing_token: FencingToken,
     /// The time at which the lock was last acquired from the server.
@@ -112,7 +112,7 @@ pub(crate) fn as_rfc3339<S: Serializer>(date: &DateTime, serializer: S) -> Resul
 pub(crate) struct Page {
     /// The locks; an error stands for one whose document cannot be read.
     pub(crate) locks: Vec<Result<LockInfo, LockError>>,
-    /// The last name of the page; `None` if no lock follows it.
+    /// The last name of the page; `None` if it is the last page.
     pub(crate) last_name: Option<String>,
 }
 
@@ -125,7 +125,7 @@ pub(super) struct Seen<'a> {
     pub(super) now: DateTime,
 }
 
-/// What a document says; an error if one of its fields has the wrong type.
+/// The fields of a document; an error if one of them has the wrong type.
 pub(super) fn seen<'a>(name: &str, sight: &'a Sight) -> Result<Seen<'a>, LockError> {
     let document = &sight.document;
     let date = |field, value: &Value| {
@@ -144,7 +144,7 @@ pub(super) fn seen<'a>(name: &str, sight: &'a Sight) -> Result<Seen<'a>, LockErr
     })
 }
 
-/// What an operator sees of a lock, to a provider with this margin.
+/// The state of a lock for operators, by a provider with this margin.
 pub(super) fn info(name: &str, sight: &Sight, takeover_margin: Duration) -> Result<LockInfo, LockError> {
     let seen = seen(name, sight)?;
     let taken_by = lock_id::taken_by(seen.lock_id);

@@ -1,4 +1,4 @@
-//! Looking which locks are held, without a claim.
+//! Reads which locks are held, without a claim.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const MOST_FOUND: usize = 2000;
 #[derive(Clone, Copy)]
 pub(crate) enum Looked<'a> {
     Names(&'a [Name]),
-    /// All permits of a semaphore, also those beyond the number that this caller knows.
+    /// All permits of a semaphore, also those beyond the number that this caller uses.
     Permits(&'a str),
 }
 
@@ -36,8 +36,8 @@ impl Looked<'_> {
 }
 
 impl MongoStore {
-    /// Reads the documents of these locks with one query. The documents decide nothing here: what looks free is acquired
-    /// by a request of its own. So the query reads what the primary has, without waiting for a majority.
+    /// Reads the documents of these locks with one query. They are only a hint: a lock that seems free is acquired by a
+    /// request of its own. So the query reads the primary's present state, without waiting for a majority.
     pub(super) async fn look(
         &self,
         looked: Looked<'_>,
@@ -60,7 +60,7 @@ pub(super) fn number_of(id: &str, semaphore: &str) -> Option<u32> {
         .map(|(_, number)| number)
 }
 
-/// A length of time; nothing if it is less than nothing.
+/// A length of time; zero if it is negative.
 pub(crate) fn duration(millis: Ms) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or_default())
 }

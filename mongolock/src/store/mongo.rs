@@ -43,7 +43,7 @@ pub(crate) struct MongoStore {
     refusal: std::sync::Mutex<Option<LockError>>,
     /// Why the last release was refused for good; `None` after one that has ended a claim.
     refused_release: std::sync::Mutex<Option<LockError>>,
-    /// What ends the commands at the end of a shutdown.
+    /// The gate that ends the commands at the end of a shutdown.
     pub(super) gate: Arc<Gate>,
     /// How often a stream has ended with the collection of the locks, which was dropped or renamed.
     pub(super) ends: watch::Sender<u64>,
@@ -84,15 +84,15 @@ impl MongoStore {
         }
     }
 
-    /// Gives the client up, and returns it if no other provider uses it.
+    /// Stops using the client, and returns it if no other provider uses it.
     fn leave(&self) -> Option<&Connection> {
         let connection = self.connection.as_deref()?;
         let is_last = !self.has_left.swap(true, Ordering::AcqRel) && connection.leave();
         is_last.then_some(connection)
     }
 
-    /// Whether a primary replies. If none does for a while, any other member may reply: a client that is new knows only
-    /// some members, so it must not ask them first.
+    /// Whether a primary replies. If none replies for some time, any other member may reply: a new client knows only
+    /// some members, so it must not ask the others first.
     pub(super) async fn hello(&self) -> Result<bool, LockError> {
         let primary = self.hello_from(ReadPreference::Primary);
         match timeout(PROBE_PRIMARY, primary).await {
@@ -111,7 +111,7 @@ impl MongoStore {
         Ok(reply.get_datetime("localTime").copied().map_err(Error::custom)?)
     }
 
-    /// Whether the server of this kind that replies is a primary.
+    /// Whether the replying server of this kind is a primary.
     async fn hello_from(&self, server: ReadPreference) -> Result<bool, LockError> {
         let database = self.locks.client().database(&self.locks.namespace().db);
         let hello = database
@@ -145,7 +145,7 @@ impl MongoStore {
         lock(&self.refused_release).clone()
     }
 
-    /// Notes the outcome of a release: one that has ended claims is not refused any more.
+    /// Notes the result of a release: after one that has ended claims, releases are no longer refused.
     fn note_release(&self, outcome: &Result<Replies, LockError>) {
         let has_ended = |reply: &Result<Reply, LockError>| {
             reply.as_ref().is_ok_and(|reply| reply.is_applied != Some(false))
@@ -153,7 +153,7 @@ impl MongoStore {
         match outcome {
             Ok(Ok(replies)) if !replies.iter().any(has_ended) => {}
             Ok(_) => *lock(&self.refused_release) = None,
-            // A refusal of the user is that of acquires and renewals, too.
+            // A refusal of the user also concerns acquires and renewals.
             Err(error) if error.meaning().is_final() => {
                 *lock(&self.refused_release) = Some(error.clone());
             }
@@ -216,9 +216,9 @@ fn collection_of(database: &Database, name: &str) -> Collection<Document> {
     database.collection_with_options(name, options)
 }
 
-/// Runs one write command, whose reply with `ok: 1` may have errors. `run_command` takes no settings from the collection,
-/// hence the concern and the limit at the server are set here; without a transaction number the server writes one record
-/// less, and a repetition is this library's own.
+/// Runs one write command, whose reply with `ok: 1` may have errors. `run_command` takes no settings from the
+/// collection, so the concern and the time limit are set here. Without a transaction number the server writes one
+/// record less; this library itself repeats commands.
 pub(super) fn run_write(
     collection: &Collection<Document>,
     mut command: Document,
@@ -240,7 +240,7 @@ pub(super) async fn run(
     driver_call(sending.into_future()).await
 }
 
-/// The server of a command, whatever the connection string says.
+/// The primary, whatever the connection string says.
 pub(super) fn primary() -> SelectionCriteria {
     SelectionCriteria::ReadPreference(ReadPreference::Primary)
 }
@@ -251,13 +251,13 @@ pub(super) struct Query {
     pub(super) filter: Document,
     /// The largest number of documents that it returns.
     pub(super) most: usize,
-    /// The read concern: `"local"` where the documents decide nothing, and `"majority"` where a failover could take back what
-    /// they say.
+    /// The read concern: `"local"` if the documents are only a hint, and `"majority"` if a roll-back of what was read
+    /// would matter.
     pub(super) level: &'static str,
 }
 
 impl Query {
-    /// Runs the query on the primary, and returns what it finds.
+    /// Runs the query on the primary, and returns the documents.
     pub(super) async fn run(
         self,
         collection: &Collection<Document>,

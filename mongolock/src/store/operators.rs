@@ -1,4 +1,4 @@
-//! What operators read, and what they end by force.
+//! The reads and forced releases of operators.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::{LockError, lock_id, permit_id};
 /// The documents that an operator's read returns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Selected<'a> {
-    /// That of one lock or permit.
+    /// The document of one lock or permit.
     Name(&'a str),
-    /// Those of the locks that meet the filter.
+    /// The documents of the locks that meet the filter.
     Filter(&'a LockFilter),
-    /// Those that meet the name and the prefix of a filter, and name a holder or have a mark; or only those of them with these
-    /// `_id`s.
+    /// The documents that meet the name and the prefix of a filter, and have a holder or a mark; or only those of them
+    /// with these `_id`s.
     Taken(&'a LockFilter, Option<&'a [String]>),
-    /// Those of an owner's claims, also during their minimum holds; marks are none of them.
+    /// The documents of an owner's claims, also during their minimum holds; marks do not count as claims.
     Owner(&'a str),
 }
 
-/// What is ended by force: the document of a lock that is taken or damaged, as it was read. The fields may have any type, and
-/// may be missing.
+/// A lock that can be released by force: its document, as it was read, is taken or damaged. The fields may have any
+/// type, and may be missing.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SeenHold {
     pub(crate) name: Name,
@@ -35,7 +35,7 @@ pub(crate) struct SeenHold {
     pub(crate) token: Value,
 }
 
-/// A document that names a holder or has a mark, at the time of a read.
+/// A document that has a holder or a mark, at the time of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TakenLock {
     pub(crate) id: String,
@@ -47,11 +47,11 @@ pub(crate) struct TakenLock {
     pub(crate) read_at: DateTime,
 }
 
-/// What a read has found: a taken lock, or the `_id` of a document that cannot be read as a lock.
+/// The result of a read: a taken lock, or the `_id` of a document that cannot be read as a lock.
 pub(crate) type TakenOrDamaged = Result<TakenLock, String>;
 
 impl Selected<'_> {
-    /// Whether a document is one of these, by the rules of the queries in `admin.rs`.
+    /// Whether a document belongs to the selection, by the rules of the queries in `admin.rs`.
     pub(super) fn admits(self, name: &str, sight: &Sight) -> bool {
         match self {
             Self::Name(wanted) => name == wanted,
@@ -124,13 +124,14 @@ impl Store {
         let margin = millis(takeover_margin);
         let is_stuck = |sight: &Sight| !sight.document.is_sound() || !sight.is_free(margin);
         let found = self.select_all(selected).await?.into_iter();
-        // An owner that begins like a mark is none, though the query may find what looks like it.
+        // The query may also find documents whose ids only look like the selected ones, such as an owner that begins
+        // like a mark.
         let stuck = found.filter(|(name, sight)| selected.admits(name, sight) && is_stuck(sight));
         Ok(stuck.map(SeenHold::from).collect())
     }
 
-    /// Releases what was read, and nothing that has begun since, and returns whether it was as it was read. No date says which
-    /// that is: the clock of the server that has set it may have been wrong.
+    /// Releases the hold that was read, and no later one. Returns whether the document was unchanged. Dates are not
+    /// compared, because the clock of the server that set them may have been wrong.
     pub(crate) async fn force_release(&self, hold: &SeenHold) -> Result<bool, LockError> {
         let rows = [hold.row()];
         match self.run(&rows, Order::Each, COMMAND_LIMIT).await {

@@ -1,4 +1,4 @@
-//! What the outcomes of a provider's commands say about its server: whether it rejects commands for overload.
+//! Finds out from the results of a provider's commands whether its server rejects commands for overload.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Overload {
         }
     }
 
-    /// For how long the server has rejected commands; `None` if it has rejected none in the last [`OVERLOAD_MEMORY`].
+    /// The time since the first rejection; `None` if there was no rejection in the last [`OVERLOAD_MEMORY`].
     pub(crate) fn duration(&self) -> Option<Duration> {
         let now = Instant::now();
         lock(&self.state).since(now).map(|since| now - since)
@@ -50,8 +50,8 @@ impl Overload {
 }
 
 impl State {
-    /// Notes a rejection. Returns the number of those that an event shall report now, and the time of the first one: the first
-    /// rejection is reported at once, and later ones together.
+    /// Notes a rejection. Returns the number of rejections that an event is to report now, and the time since the first
+    /// one. The first rejection is reported at once, and later ones together.
     fn rejected(&mut self, now: Instant) -> Option<(u64, Instant)> {
         let since = self.since(now);
         let first = since.unwrap_or(now);

@@ -1,4 +1,4 @@
-//! For how long the server has refused the user of a provider.
+//! The time for which the server has refused the user of a provider.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::LockError;
 use crate::timing::REFUSAL_LIMIT;
 
-/// The first and the last refusal of the user by the server, with no other reply and no long pause in between.
+/// The first and the last refusal of the user by the server, without another reply or a long pause between them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Refusals(Option<(Instant, Instant)>);
 
@@ -25,7 +25,7 @@ impl Refusals {
         self.0 = is_refused.then(|| (now.checked_sub(self.last_for(now)).unwrap_or(now), now));
     }
 
-    /// For how long the server has refused the user. After a pause as long as [`REFUSAL_LIMIT`] the time begins anew.
+    /// The time for which the server has refused the user. After a pause of [`REFUSAL_LIMIT`] the time starts again.
     pub(crate) fn last_for(self, now: Instant) -> Duration {
         let goes_on = |(_, last): &(Instant, Instant)| now.saturating_duration_since(*last) < REFUSAL_LIMIT;
         let first = self.0.filter(goes_on).map(|(first, _)| first);

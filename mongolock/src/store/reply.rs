@@ -1,4 +1,4 @@
-//! The outcome of a write command by the server's reply.
+//! The result of a write command by the server's reply.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::{Error, ErrorKind, Result, WriteFailure};
@@ -9,10 +9,10 @@ use serde::forward_to_deserialize_any;
 use crate::error::driver_text::coded;
 use crate::error::meaning::Meaning;
 
-/// "Waiting for replication timed out": the outcome of the write is not known.
+/// "Waiting for replication timed out": it is unknown whether a majority has the write.
 const WRITE_CONCERN_TIMEOUT: i32 = 64;
 
-/// The outcome of a write command that was run as a plain command: the same as the driver's own write methods have.
+/// The result of a write command that was run as a plain command: the same as that of the driver's own write methods.
 ///
 /// `run_command` answers `Ok` for every reply with `ok: 1`, also if the write itself failed or was not confirmed by a
 /// majority. Only a reply without `writeErrors` and without `writeConcernError` is a confirmed write.
@@ -24,12 +24,12 @@ pub(super) fn outcome(ran: Result<Document>) -> Result<Document> {
     }
 }
 
-/// The outcome of a command with several upserts, each of one document: the errors of single ones, by their places. A
-/// duplicate key is no failure: another client has inserted the document of that upsert, and the others go on.
+/// The result of a command with several upserts, each of one document: the errors of single upserts, by their indexes.
+/// A duplicate key is not a failure: another client has inserted the document of that upsert, and the others continue.
 pub(super) fn outcome_of_upserts(ran: Result<Document>) -> Result<Vec<(usize, Error)>> {
     let mut reply = ran?;
     let errors = reply.remove("writeErrors");
-    // What was written is not confirmed.
+    // The writes are not confirmed.
     outcome(Ok(reply))?;
     let errors = errors.as_ref().and_then(Bson::as_array).into_iter().flatten();
     let of_upsert = |error: &Document| {
@@ -54,7 +54,7 @@ fn failure_in(reply: &Document) -> Option<WriteFailure> {
     Some(WriteFailure::WriteConcernError(read(&concern)))
 }
 
-/// The error with the rule of the validator that has refused the document, which the server has beside its message.
+/// The error with the rule of the validator that has refused the document, which the server sends beside its message.
 fn with_details(mut error: Document) -> Document {
     if let (Ok(message), Ok(details)) = (error.get_str("errmsg"), error.get_document("errInfo")) {
         let rule = details
@@ -66,7 +66,7 @@ fn with_details(mut error: Document) -> Document {
     error
 }
 
-/// The error of a command with the rule of the validator, as that of a statement has it.
+/// The error of a command with the rule of the validator, like the error of a statement.
 pub(super) fn with_rule(mut error: Error) -> Error {
     let reply = error.server_response().map(|reply| Document::try_from(&**reply));
     if let (ErrorKind::Command(command), Some(Ok(reply))) = (&mut *error.kind, reply)
@@ -201,7 +201,7 @@ mod tests {
                 doc! { "ok": 1.0, "value": mine, "writeConcernError": concern(64) },
                 Seen::Repeated,
             ),
-            // "Held" that a majority has not confirmed is not held.
+            // A reply "held" that a majority has not confirmed is not reliable.
             (
                 doc! { "ok": 1.0, "value": held, "writeConcernError": concern(64) },
                 Seen::Repeated,
@@ -246,7 +246,7 @@ mod tests {
                 doc! { "ok": 1.0, "n": 0, "writeErrors": [{ "index": 0, "code": 121, "errmsg": "validation" }] },
                 Seen::Refused,
             ),
-            // The write error decides: nothing was written.
+            // The write error counts: nothing was written.
             (
                 doc! {
                     "ok": 1.0, "n": 0, "writeErrors": [{ "index": 0, "code": 121, "errmsg": "validation" }],

@@ -1,8 +1,8 @@
-//! What reads a change stream of the server: it opens the stream, keeps the position of each reply, and goes on there after
-//! an error.
+//! Reads a change stream of the server: it opens the stream, keeps the position of each reply, and continues there
+//! after an error.
 //!
-//! The driver has streams of its own. When the connection is cut while one is resumed, the driver repeats the request without
-//! the position, so that the stream begins anew at the present time, without an error.
+//! The driver's own streams are not used: if the connection breaks while a stream is being resumed, the driver repeats
+//! the request without the position, so that the stream starts again at the present time, without an error.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -29,18 +29,19 @@ use crate::meter::CommandKind;
 use crate::task::{driver_call, within};
 use crate::timing::{DEAD_CONNECTION, HISTORY_LIMIT};
 
-/// The most events of a reply. It bounds the memory, and the number of events after its end that a stream reads.
+/// The greatest number of events in a reply. It limits the memory, and the number of events that a stream reads after
+/// its end.
 const BATCH: u32 = 500;
 
-/// The label of an error after which a change stream goes on if it is opened again.
+/// The label of an error after which a change stream can be resumed.
 const RESUMABLE: &str = "ResumableChangeStreamError";
 
-/// Where a stream begins or goes on.
+/// The point at which a stream begins or continues.
 #[derive(Debug, Clone)]
 pub(crate) enum Begin {
     Now,
     At(Timestamp),
-    /// After the event or the reply with this position, also if that has ended the stream.
+    /// After the event or the reply with this position, even if that event has ended the stream.
     After(Document),
 }
 
@@ -50,7 +51,7 @@ pub(super) struct Wanted {
     pub(super) reply_await: Duration,
 }
 
-/// A change stream, which outlives its cursors.
+/// A change stream, which opens a new cursor when one is lost.
 pub(super) struct StreamReader {
     // The cursor is dropped before the passage, because a shutdown waits until it is.
     cursor: Option<Box<RawBatchCursor>>,
@@ -58,20 +59,20 @@ pub(super) struct StreamReader {
     pub(super) gate: Arc<Gate>,
     pub(super) collection: Collection<Document>,
     wanted: Wanted,
-    /// Where the stream goes on after the last reply.
+    /// The point at which the stream continues after the last reply.
     position: Begin,
     /// The events of the last reply that were not returned yet.
     events: VecDeque<Document>,
     /// Whether the server has closed the stream with the last reply: the collection was dropped or renamed.
     has_ended: bool,
-    /// Counts these ends.
+    /// The number of ends of the collection.
     ends: watch::Sender<u64>,
-    /// Whether the server has only the present to read for the next reply.
+    /// Whether the stream has reached the present.
     is_live: bool,
 }
 
 impl MongoStore {
-    /// Opens a stream of the events of a collection, which counts its ends there.
+    /// Opens a stream of the events of a collection. It counts the ends of the collection in `ends`.
     pub(super) async fn read_stream(
         &self,
         collection: &Collection<Document>,
@@ -97,9 +98,9 @@ impl MongoStore {
 }
 
 impl StreamReader {
-    /// The next event, or `None` if the server had none up to the present time. Each call sends at most one request, unless
-    /// the stream is resumed, and must not be dropped, which would close the connection. The call after an error goes on where
-    /// the stream was.
+    /// The next event, or `None` if the server had none up to the present time. Each call sends at most one request,
+    /// unless the stream is resumed. The future must not be dropped, which would close the connection. After an error
+    /// the next call continues where the stream was.
     pub(super) async fn next(&mut self) -> Result<Option<Document>, LockError> {
         if self.events.is_empty() && !self.has_ended {
             self.receive().await?;
@@ -112,7 +113,7 @@ impl StreamReader {
         Ok(event)
     }
 
-    /// The server's position after the last reply, if it has told one.
+    /// The server's position after the last reply, if the reply has one.
     pub(super) fn position(&self) -> Option<&Document> {
         match &self.position {
             Begin::After(position) => Some(position),
@@ -150,7 +151,7 @@ impl StreamReader {
         if matches!(cursor.get_i64("id"), Ok(0)) {
             self.cursor = None;
             self.has_ended = true;
-            // What the past has ended says nothing of the present collection.
+            // An end that is read from the past does not concern the present collection.
             if self.is_live {
                 self.ends.send_modify(|ends| *ends += 1);
             }
@@ -168,7 +169,7 @@ impl StreamReader {
             return Err(Meaning::StreamEnded.error());
         };
         let next = poll_fn(|cx| Pin::new(&mut **cursor).poll_next(cx));
-        // It is on the heap, because each function around it would contain it otherwise.
+        // The future is on the heap, because otherwise each calling function would contain it.
         let next = Box::pin(timeout(limit, next));
         let reply = self.passage.run(async {
             match next.await {
@@ -232,8 +233,8 @@ impl StreamReader {
     }
 }
 
-/// Whether a stream goes on if it is opened again at once: its connection or its cursor was lost, or the member is no
-/// primary any more. A server that cannot be reached, or that rejects commands for overload, needs a pause.
+/// Whether a stream can be resumed at once: its connection or its cursor was lost, or the member is no primary any
+/// more. A server that cannot be reached, or that rejects commands for overload, needs a pause.
 fn is_resumable(error: &LockError) -> bool {
     let LockError::Mongo(error) = error else {
         return false;

@@ -32,7 +32,7 @@ impl MongoStore {
             _ if collection == Some(IndexState::Capped) => return Ok(IndexState::Capped),
             Ok(IndexState::Missing) if creates => self.build_alone(retention).await?,
             Ok(IndexState::NoCollection) if creates => self.build(retention).await?,
-            // Who may not list the indexes finds out in this way.
+            // A user without the right to list the indexes tries to create the index.
             Err(error) if creates && Meaning::of(error) == Meaning::Right => self.build(retention).await?,
             _ => listed?,
         };
@@ -42,8 +42,9 @@ impl MongoStore {
         }
     }
 
-    /// Builds the index on a collection, of a filled one in one process at a time: without a document there is no lock that a build
-    /// could delay. After a failed build the internal lock is left to expire, so that no process builds again soon.
+    /// Builds the index. On a filled collection only one process at a time builds; an empty collection has no lock that
+    /// a build could delay. After a failed build the internal lock is left to expire, so that no process builds again
+    /// soon.
     async fn build_alone(&self, retention: Duration) -> Result<IndexState, LockError> {
         let locks = self.locks.find_one(doc! { "_id": { "$ne": BUILD_LOCK } });
         if locks.max_time(COMMAND_LIMIT).await?.is_none() {
@@ -55,7 +56,7 @@ impl MongoStore {
         };
         let state = self.build(retention).await?;
         if state == IndexState::Ready {
-            // A failed release does no harm: the lease expires, and the index need not be built again.
+            // A failed release is harmless: the lease expires, and the index need not be built again.
             let _ = self.release_internal(&id).await;
         }
         Ok(state)
@@ -66,7 +67,8 @@ impl MongoStore {
         let seconds = millis(retention) / 1000;
         let index = doc! { "key": { "expiresAt": 1 }, "name": INDEX_NAME, "expireAfterSeconds": seconds };
         let mut command = doc! { "createIndexes": self.locks.name(), "indexes": [index] };
-        // The default waits for every voting member, even while one is down. A standalone server refuses the option.
+        // By default a build waits for every voting member, even while one is down. A standalone server refuses the
+        // option.
         command.insert("commitQuorum", "majority");
         let mut built = self.write(&self.locks, command.clone(), INDEX_BUILD_LIMIT).await;
         if matches!(&built, Err(error) if Meaning::of(error) == Meaning::Unsupported) {
@@ -80,7 +82,7 @@ impl MongoStore {
         }
     }
 
-    /// The state after a build that has had its time, with the same text in the process that builds and in those that do not.
+    /// The state after a build that was aborted at its time limit, with the same text in all processes.
     async fn built(&self, retention: Duration) -> IndexState {
         if let Ok(IndexState::Ready) = self.listed(retention).await {
             return IndexState::Ready;
@@ -107,8 +109,8 @@ impl MongoStore {
         Ok(proved.unwrap_or(IndexState::Missing))
     }
 
-    /// What is wrong with the collection by its options: an index on a capped one removes nothing, and a collation changes which
-    /// names are the same. Without the right to list collections it counts as an ordinary one.
+    /// A problem with the options of the collection: an index on a capped collection removes nothing, and a collation
+    /// changes which names are the same. Without the right to list collections it counts as an ordinary collection.
     async fn collection_state(&self) -> Option<IndexState> {
         let command = doc! { "listCollections": 1, "filter": { "name": self.locks.name() } };
         let listed = self.first_batch(command).await.ok()?;
@@ -116,7 +118,7 @@ impl MongoStore {
         if options.get_bool("capped").is_ok_and(|is_capped| is_capped) {
             return Some(IndexState::Capped);
         }
-        // The server leaves out the collation that compares texts as they are.
+        // The server does not list the default collation.
         let locale = options
             .get_document("collation")
             .ok()?
@@ -173,7 +175,7 @@ fn proved_by(index: &Document, collection: &str, retention: Duration) -> Option<
         return None;
     }
     let kept = number(index.get("expireAfterSeconds"));
-    // The build has whole seconds.
+    // The index has whole seconds.
     let seconds = Duration::from_secs(retention.as_secs()).as_secs_f64();
     if name == INDEX_NAME && is_alike && kept == Some(seconds) {
         return Some(IndexState::Ready);
@@ -187,7 +189,7 @@ fn proved_by(index: &Document, collection: &str, retention: Duration) -> Option<
     Some(IndexState::Conflict { index, reason })
 }
 
-/// The value of a number that the server may have kept as any of its types.
+/// The value of a number, which may have any of the server's number types.
 fn number(value: Option<&Bson>) -> Option<f64> {
     match *value? {
         Bson::Int32(number) => Some(number.into()),

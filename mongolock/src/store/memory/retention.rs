@@ -18,11 +18,11 @@ const SMALL: usize = 1024;
 pub(super) struct Retention {
     /// The time for which a document is kept after the end of its lease.
     period: Ms,
-    /// One entry for each document, the earliest first: a time on the store's clock before which its lease did not end,
-    /// and its name. Renewals and releases need not change it, because they never end a lease in the past.
+    /// One element for each document, the earliest first: a time on the store's clock before which its lease did not
+    /// end, and its name. Renewals and releases need not change it, because they never end a lease in the past.
     queue: BinaryHeap<Reverse<(Ms, Name)>>,
-    /// The greatest fencing token of all deleted documents. Under contention tokens are reserved in blocks and can run
-    /// ahead of the clock, so that the clock alone would not keep them rising after a deletion.
+    /// The greatest fencing token of all deleted documents. Under contention tokens are reserved in blocks and can be
+    /// ahead of the clock, so the clock alone would not let them increase after a deletion.
     greatest_deleted_token: i64,
 }
 
@@ -104,7 +104,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Runs a row, and returns the token that the document has then.
+    /// Runs a row, and returns the token of the document after it.
     fn run(store: &MemoryStore, name: &str, when: When, then: Then) -> i64 {
         let name = Arc::from(name);
         let replies = store.run_at_once(&Few::one(Row { name, when, then }), Order::Each);
@@ -174,8 +174,8 @@ mod tests {
         assert!(claim(&store, "n", 1) > before);
     }
 
-    /// A release gives back what was not handed out of its block, and still each hold has a greater token than the one before
-    /// it: the clock stands still, and is behind the tokens when the document is deleted.
+    /// A release returns the unused tokens of its block, and still each hold has a greater token than the one before:
+    /// the clock stands still, and is behind the tokens when the document is deleted.
     #[tokio::test(start_paused = true)]
     async fn tokens_rise_over_releases_that_give_back_the_rest_of_their_blocks() {
         const BLOCK: i64 = 1000;
