@@ -1,4 +1,4 @@
-//! Commits that are made only if the lock is still held.
+//! Commits that take effect only if the lock is still held.
 
 mod session;
 
@@ -61,7 +61,8 @@ async fn guard_all(
     Ok(())
 }
 
-/// What the guarding statement of a commit does that keeps the lock: it renews the lease, unless that is at its maximum.
+/// The change of the guarding statement for a commit that keeps the lock: it renews the lease, unless `max_hold` is
+/// reached.
 pub(crate) fn keeping(lease: &Lease) -> GuardChange {
     if lease.is_renewable_now() {
         GuardChange::Renew(lease.options().expiry)
@@ -72,9 +73,9 @@ pub(crate) fn keeping(lease: &Lease) -> GuardChange {
 
 /// Commits the session's transaction as [`guarded`] does, and marks the work as done in the same transaction.
 ///
-/// From before the guarding statement on, a renewal that does not find the claim says nothing: the transaction may have
-/// ended it. If the outcome of the commit is not known, that stays so until the hold ends: by its release, at its deadline
-/// or by a shutdown.
+/// From before the guarding statement on, a renewal that does not find the claim proves nothing: the transaction may
+/// have ended the claim. If the outcome of the commit is unknown, it stays unknown until the hold ends: by its release,
+/// at its deadline or by a shutdown.
 pub(crate) async fn guarded_done(
     lease: &Arc<Lease>,
     engine: &Arc<Engine>,
@@ -100,7 +101,7 @@ pub(crate) async fn guarded_done(
 /// Sends the last statement of the transaction, which changes the documents of the lease: no other client can acquire a lock
 /// between the statement and the commit, and none has acquired it since the transaction began.
 ///
-/// The statement renews the lease at the server, but the holder does not count on that renewal: with a write concern
+/// The statement renews the lease at the server, but the holder does not rely on that renewal: with a write concern
 /// weaker than majority the commit can be rolled back.
 async fn guard(
     lease: &Arc<Lease>,

@@ -16,8 +16,8 @@ use crate::{FencingToken, LeaseHandle, LockError};
 ///
 /// [`release`](Self::release) waits for the server's confirmation and returns an error if the lock was not held to the
 /// end. Dropping the guard also releases the lock, in the background; it may be dropped on any thread, inside or
-/// outside a runtime. If the runtime ends before the release is sent, the lease expires on its own. What is said of the lock
-/// is true of all locks of a set: it is lost with the first of them, and one command releases all.
+/// outside a runtime. If the runtime ends before the release is sent, the lease expires on its own. All of this also
+/// applies to the locks of a set: they are lost together with the first one, and one command releases all.
 ///
 /// Bind the guard to a named variable such as `_guard`. `let _ = …` drops it, and releases the lock, at once.
 ///
@@ -156,7 +156,7 @@ impl LockGuard {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: once the future was polled, the release goes on even if the future is dropped. Before that,
+    /// Cancel safe: once the future was polled, the release is completed even if the future is dropped. Before that,
     /// dropping the future drops the guard, which releases the lock in the background.
     ///
     /// # Panics
@@ -196,11 +196,11 @@ impl LockGuard {
     /// # Errors
     ///
     /// - [`LockError::InvalidOption`] if the lock has neither `once_per` nor `once`: it is released.
-    /// - [`LockError::Lost`] if the lock was lost before, or if the server cannot tell that this hold had it until the end
-    ///   of the period: another holder may do the work again.
-    /// - [`LockError::Mongo`] if MongoDB did not confirm the mark while the lease lasted: the work will run again, and the error says
-    ///   for how long the lock stays taken. If the mark was refused for good, by a validator, a unique index, or for 10 s for a
-    ///   missing right or a refused log-in, the lock is released.
+    /// - [`LockError::Lost`] if the lock was lost before, or if the server cannot confirm that this hold had it until
+    ///   the end of the period: another holder may do the work again.
+    /// - [`LockError::Mongo`] if MongoDB did not confirm the mark while the lease lasted: the work may run again, and
+    ///   the error says for how long the lock stays taken. If the mark was refused for good, by a validator, a unique
+    ///   index, or for 10 s for a missing right or a refused log-in, the lock is released.
     ///
     /// # Cancel safety
     ///
@@ -221,15 +221,15 @@ impl LockGuard {
     /// a program that has the [handle](crate::LeaseHandle) can [resume](crate::LockProvider::resume),
     /// [extend](crate::LockProvider::extend) or [release](crate::LockProvider::release) it in any process. Await the result.
     ///
-    /// Use it where one piece of work spans several requests or programs, such as a document that a user edits in a browser. The
-    /// guide's page on [web services](crate::guide::web_service#editing-sessions) shows it.
+    /// Use it if one piece of work spans several requests or programs, such as a document that a user edits in a
+    /// browser. The guide's page on [web services](crate::guide::web_service#editing-sessions) shows it.
     ///
-    /// The time counts from the server's clock at the request. It may be shorter than the rest of the present lease, and longer
-    /// than `max_hold`; a [`min_hold`](crate::DistributedLock::min_hold) is kept. For this process the hold ends as at a release:
-    /// its contexts report the loss, and the next caller of this process that waits for the lock asks the server. Nothing is
-    /// handed over.
+    /// The time counts from the server's clock at the request. It may be shorter than the rest of the present lease,
+    /// and longer than `max_hold`; a [`min_hold`](crate::DistributedLock::min_hold) is kept. For this process the hold
+    /// ends as at a release: its contexts report the loss, and the next caller of this process that waits for the lock
+    /// asks the server. The lock is not handed over.
     ///
-    /// It is one command. For a set a query follows if not all locks were found as they should be.
+    /// It is one command. For a set a query follows if not all locks had the expected documents.
     ///
     /// ```
     /// use std::time::Duration;
@@ -257,9 +257,9 @@ impl LockGuard {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future releases the lock: before it was polled as dropping the guard does, and after that under the id of the
-    /// handle as well, also if the handle was stored before. A handler of requests that can be cancelled detaches in a task of
-    /// its own.
+    /// Dropping the future releases the lock: before it was polled as dropping the guard does, and after that under the
+    /// id of the handle as well, also if the handle was stored before. If the handler of a request can be cancelled,
+    /// detach in a task of its own.
     ///
     /// # Panics
     ///
@@ -297,7 +297,7 @@ impl LockGuard {
     }
 }
 
-/// The context of a guard, made when it is first used. The call of the context ends with the guard.
+/// The context of a guard, created when it is first used. The call of the context ends with the guard.
 struct GuardContext(OnceLock<LockContext>);
 
 impl Drop for GuardContext {

@@ -17,8 +17,8 @@
 //! } // all locks are released, and the thread ends
 //! ```
 //!
-//! What has no method here is a future of the async interface, for which [`LockProvider::wait`] waits: to release a guard,
-//! to mark its work as done, a query of the administration, a shutdown.
+//! For everything else pass a future of the async interface to [`LockProvider::wait`]: to release a guard, to mark its
+//! work as done, for a query of the administration, for a shutdown.
 //!
 //! ```
 //! use std::time::Duration;
@@ -57,7 +57,7 @@ use crate::{
 /// A factory for locks whose calls block the calling thread.
 ///
 /// Cloning is cheap, and all clones are the same provider. When the last clone and the last guard are dropped, the
-/// provider is shut down and its thread ends; the drop waits for that, for 22 s at most if MongoDB does not answer.
+/// provider is shut down and its thread ends; the drop waits for that, for 22 s at most if MongoDB does not reply.
 ///
 /// ```
 /// use mongolock::LockError;
@@ -84,8 +84,9 @@ impl LockProvider {
     ///
     /// # Errors
     ///
-    /// [`LockError::Mongo`] if the URI is not valid, or if the system gives no thread. [`LockError::InvalidOption`] if it names a
-    /// database that cannot have locks. No server is awaited: the first lock shows whether one answers.
+    /// [`LockError::Mongo`] if the URI is not valid, or if the thread cannot be started. [`LockError::InvalidOption`]
+    /// if it names a database that cannot have locks. The call does not wait for a server: the first lock shows whether
+    /// one replies.
     pub fn connect(uri: impl AsRef<str>) -> Result<Self, LockError> {
         Self::connect_with(uri, |builder| builder)
     }
@@ -119,7 +120,7 @@ impl LockProvider {
     ///
     /// # Errors
     ///
-    /// [`LockError::Mongo`] if the system gives no thread.
+    /// [`LockError::Mongo`] if the thread cannot be started.
     pub fn in_memory() -> Result<Self, LockError> {
         Self::start(async { Ok(crate::LockProvider::in_memory()) })
     }
@@ -129,7 +130,7 @@ impl LockProvider {
         Ok(Self { worker })
     }
 
-    /// The provider that the thread runs, for what this type has no method for. Pass its futures to [`wait`](Self::wait).
+    /// The async provider on the thread, for calls that have no method here. Pass its futures to [`wait`](Self::wait).
     #[must_use]
     pub fn provider(&self) -> &crate::LockProvider {
         self.worker.provider()

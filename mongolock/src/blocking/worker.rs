@@ -33,7 +33,7 @@ impl Worker {
         let run = move || {
             runtime.block_on(async {
                 if let Ok(provider) = ended.await {
-                    // A mark must not keep the thread that drops the last provider for as long as its lease lasts.
+                    // The thread that drops the last provider must not wait for a mark as long as its lease lasts.
                     provider.shutdown_after(Duration::ZERO).await;
                 }
             });
@@ -77,7 +77,8 @@ fn wait_on<T>(handle: &Handle, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Wakes one waiting call. Each call has its own: a call inside a body must not use up the signal of the call around it.
+/// Wakes one waiting call. Each call has its own signal: a call inside a body must not use up the signal of the call
+/// around it.
 #[derive(Default)]
 struct Signal {
     is_set: Mutex<bool>,
@@ -102,10 +103,10 @@ impl Wake for Signal {
 impl Drop for Worker {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {
-            // An error gives the provider back: the thread has ended.
+            // An error returns the provider: the thread has ended.
             let _ = running.send(self.provider.clone());
         }
-        // A task of this runtime may drop the last guard: its thread cannot wait for itself.
+        // A task of this runtime may drop the last guard, and its thread cannot wait for itself.
         let thread = self.thread.take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
             // An error is a panic of the thread, which was printed.

@@ -20,8 +20,8 @@ fn assert_lost(guard: &LockGuard, expected: LossReason) {
     );
 }
 
-/// The deadline passes before the commit has failed, or before its outcome has become unknown. The guard lives on, and does not
-/// keep the turn.
+/// The deadline passes before the commit has failed, or before its outcome has become unknown. The guard still exists,
+/// and does not keep the turn.
 #[tokio::test(start_paused = true)]
 async fn a_lease_ends_after_a_failed_commit_that_took_too_long() {
     for is_known in [true, false] {

@@ -16,7 +16,7 @@ impl LockContext {
     /// since the transaction began, and no other client can acquire it before the commit. The document is blocked only
     /// for the duration of the commit.
     ///
-    /// Of a [set](crate::LockSet) it guards all locks, with one statement.
+    /// For a [set](crate::LockSet) one statement guards all locks.
     ///
     /// Begin the transaction under the lock, on a client of the same deployment, and with majority write concern. When
     /// the method returns, the transaction has ended: committed, aborted, or with an unknown outcome (see Errors). Make
@@ -70,15 +70,16 @@ impl LockContext {
     ///   transaction began before the lock was acquired (this is not detected after a hand-over within the process); or
     ///   the lock is kept in memory.
     ///
-    /// Converted to errors of the driver (`?` in a callback of `and_run2`), the errors keep their labels. Where the
-    /// caller's error type is not made from `LockError` alone, convert them back: `.await.map_err(LockError::from)?`.
+    /// Converted to errors of the driver (`?` in a callback of `and_run2`), the errors keep their labels. If the
+    /// caller's error type has other conversions than the one from `LockError`, convert them back:
+    /// `.await.map_err(LockError::from)?`.
     ///
     /// # Cancel safety
     ///
     /// Not cancel safe: if the future is dropped, the transaction may be committed, aborted or still open. Drop or
     /// abort the session then. An open transaction whose last statement was sent blocks the lock for all clients until
     /// MongoDB ends it after `transactionLifetimeLimitSeconds` (60 s by default). The same happens if the process
-    /// crashes in that moment. The attribute and `run` never drop the future because of a lost lock.
+    /// crashes at that time. The attribute and `run` never drop the future because of a lost lock.
     ///
     /// # Panics
     ///
@@ -94,9 +95,9 @@ impl LockContext {
     /// transaction: either both happen or none, so that the work takes effect exactly once.
     ///
     /// The lock must have [`once_per`](crate::DistributedLock::once_per) or [`once`](crate::DistributedLock::once). If
-    /// its period is over, the transaction is committed, and the lock is released instead of marked. After it the hold has
-    /// ended well: the lease is no longer renewed, the body is not cancelled, and a call that ends successfully writes no
-    /// second mark. Make it the last step of the body.
+    /// its period is over, the transaction is committed, and the lock is released instead of marked. After it the hold
+    /// has ended successfully: the lease is no longer renewed, the body is not cancelled, and a call that ends
+    /// successfully writes no second mark. Make it the last step of the body.
     ///
     /// ```no_run
     /// use mongodb::bson::{Document, doc};
@@ -128,9 +129,9 @@ impl LockContext {
     ///
     /// # Cancel safety
     ///
-    /// As that of [`commit`](Self::commit). After an error that leaves the outcome unknown, or a dropped future, the mark may stand:
-    /// others can then acquire the lock when the mark ends, also before the lease does. End the body, and do nothing more under the
-    /// lock.
+    /// As that of [`commit`](Self::commit). After an error that leaves the outcome unknown, or a dropped future, the
+    /// mark may exist: other processes can then acquire the lock when the mark ends, even before the lease does. End
+    /// the body, and do nothing more under the lock.
     ///
     /// # Panics
     ///

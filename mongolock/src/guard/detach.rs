@@ -29,7 +29,7 @@ use crate::{LeaseHandle, LockError, LockGuard};
 pub struct Detach {
     guard: LockGuard,
     ttl: Duration,
-    /// The owner of the detached lease; `None` is the present one.
+    /// The owner of the detached lease; `None` keeps the present owner.
     owner: Option<String>,
     handle: OnceLock<LeaseHandle>,
 }
@@ -48,16 +48,16 @@ impl Detach {
     /// [`release_owner`](crate::LockAdmin::release_owner): 1 to 256 bytes without control characters, which do not begin with
     /// `done:`. By default it is the present owner of the lease.
     ///
-    /// It stays the owner when another process resumes the lease and detaches it again: a session that ends can release all that
-    /// it has, also what is being saved at that moment. Another owner makes another [`handle`](Self::handle).
+    /// It stays the owner when another process resumes the lease and detaches it again: a session that ends can release
+    /// all its locks, also those of a save in progress. Setting another owner changes the [`handle`](Self::handle).
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.owner = Some(owner.into());
         self.handle = OnceLock::new();
         self
     }
 
-    /// The handle that awaiting this returns, to be stored before. Until then it is that of a lease which does not exist:
-    /// [`resume`](crate::LockProvider::resume) returns [`LockError::Lost`].
+    /// The handle that awaiting this value returns. Store it before you await. Until the lease is detached,
+    /// [`resume`](crate::LockProvider::resume) with this handle returns [`LockError::Lost`].
     #[must_use]
     pub fn handle(&self) -> LeaseHandle {
         self.handle.get_or_init(|| self.new_handle()).clone()

@@ -10,18 +10,18 @@ use crate::options::OnBusy;
 use crate::run::{OnLost, RunningHold};
 use crate::{LockError, LockGuard, Permit};
 
-/// What a [`Lock`] is about: [one](super::One) lock, [several](super::Several) ones, or [permits](super::Permits). No other
-/// crate can implement it.
+/// The kind of a [`Lock`]: [one](super::One) lock, [several](super::Several) locks, or [permits](super::Permits). No
+/// other crate can implement it.
 #[expect(
     private_bounds,
     reason = "what the kinds do is not public: no other type can be one"
 )]
 pub trait LockKind: Kind {
-    /// What a caller holds: a [`LockGuard`], or a [`Permit`] of a semaphore.
+    /// The type of a hold for its caller: a [`LockGuard`], or a [`Permit`] of a semaphore.
     type Guard: HeldAs + Send + 'static;
 }
 
-/// What is held, in the type that callers get.
+/// A hold as the type that callers get.
 pub(crate) trait HeldAs {
     fn new(guard: LockGuard) -> Self;
 }
@@ -38,15 +38,15 @@ impl HeldAs for Permit {
     }
 }
 
-/// What one kind has of its own.
+/// The parts in which the kinds differ.
 pub(crate) trait Kind: Clone + Send + Sync + Unpin + Sized + 'static {
     /// The name of the type that users write.
     const NAME: &'static str;
 
-    /// The names, each of which is checked.
+    /// The names of the locks.
     fn names(&self) -> &[RenderedName];
 
-    /// Writes what tells it from others of its kind.
+    /// Writes the fields that distinguish it from others of its kind.
     fn debug(&self, debug: &mut DebugStruct<'_, '_>);
 
     /// Returns an error for a number that is out of its bounds.
@@ -54,7 +54,7 @@ pub(crate) trait Kind: Clone + Send + Sync + Unpin + Sized + 'static {
         Ok(())
     }
 
-    /// The place of the name that stands for it in errors, metrics and spans.
+    /// The index of the name that represents it in errors, metrics and spans.
     fn title(&self) -> usize {
         0
     }
@@ -69,7 +69,7 @@ pub(crate) trait Kind: Clone + Send + Sync + Unpin + Sized + 'static {
         LockContext::enclosing(engine, name)
     }
 
-    /// Acquires it for a body, or joins the holds that the caller already runs under.
+    /// Acquires the lock for a body, or joins the holds that the caller already runs under.
     fn hold(
         lock: &Lock<Self>,
         on_busy: OnBusy,

@@ -39,7 +39,8 @@ pub struct Health {
     #[serde(serialize_with = "as_text")]
     pub error: Option<LockError>,
     /// For how long MongoDB has rejected commands of this provider for overload (error code 462, or the label
-    /// `SystemOverloadedError`); `None` if it has rejected none in the last 10 s. Leases are renewed before anything else then.
+    /// `SystemOverloadedError`); `None` if it has rejected none in the last 10 s. Renewals are then sent before all
+    /// other commands.
     #[serde(serialize_with = "as_optional_seconds")]
     pub overloaded_since: Option<Duration>,
     /// How long ago a renewal was last confirmed; `None` if this provider has not renewed a lease yet. A lease is first
@@ -52,9 +53,9 @@ pub struct Health {
     pub smallest_remaining: Option<Duration>,
     /// How waiters learn of releases in other processes.
     pub wake_up: WakeUp,
-    /// The state of the TTL index at its last check; `None` before the first one, and while the next one is due because the
-    /// collection was dropped or renamed. An index that exists is checked once an hour, and after each such end of the
-    /// collection that a change stream tells: that of a waiter, or of [`LockAdmin::events`](crate::LockAdmin::events).
+    /// The state of the TTL index at its last check; `None` before the first one, and while the next one is due because
+    /// the collection was dropped or renamed. An index that exists is checked once an hour, and after each drop or
+    /// rename that a change stream reports: that of a waiter, or of [`LockAdmin::events`](crate::LockAdmin::events).
     pub index: Option<IndexState>,
     /// The number of locks that this provider holds.
     pub held: usize,
@@ -91,7 +92,7 @@ pub struct HeldInfo {
     /// The number of the permit, if this is a permit of a [`Semaphore`](crate::Semaphore).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permit: Option<u32>,
-    /// The fencing token of this hold; that of a permit says nothing about other permits.
+    /// The fencing token of this hold; the token of a permit cannot be compared with those of other permits.
     pub fencing_token: FencingToken,
     /// The time since the lock was acquired.
     #[serde(serialize_with = "as_seconds")]

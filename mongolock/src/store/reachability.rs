@@ -159,7 +159,7 @@ impl Reachability {
                 Some((end, _)) => end,
                 None => None,
             };
-            // It fails only without a sender, which lives as long as `self`.
+            // It fails only without a sender, and the sender exists as long as `self`.
             match end {
                 Some(end) => drop(timeout_at(end, known.changed()).await),
                 None => drop(known.changed().await),
@@ -197,7 +197,7 @@ impl Reachability {
     async fn ask(self: Arc<Self>, host: ServerAddress, options: ClientOptions) {
         let hello = hello(host.clone(), options).await.unwrap_or_default();
         let mut known = self.known.subscribe();
-        // It fails only without a sender, which lives as long as `self`.
+        // It fails only without a sender, and the sender exists as long as `self`.
         let _ = known
             .wait_for(|known| known.compared(&host, &hello).is_some())
             .await;

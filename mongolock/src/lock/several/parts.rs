@@ -6,7 +6,7 @@ use crate::engine::{Engine, Lease};
 use crate::name::RenderedName;
 use crate::{FencingToken, LockError};
 
-/// What a call of a set joins, and what it has to acquire.
+/// The holds that a call of a set joins, and the names that it has to acquire.
 pub(super) struct Parts {
     /// The enclosing calls that hold names of the set, each once, in one order for all callers.
     pub(super) outer: Vec<LockContext>,
