@@ -1,5 +1,5 @@
-//! The items that the expansions of `#[distributed_lock]` and `#[derive(LockName)]` name. They are not part of the public
-//! interface: any release may change them.
+//! The items that the expansions of `#[distributed_lock]` and `#[derive(LockName)]` use. They are not part of the
+//! public interface: any release may change them.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,8 +17,8 @@ pub use crate::run::{Acquired, Acquiring, Body};
 use crate::{LockError, LockProvider};
 pub use crate::{LockOutput, Skipped};
 
-// The return type is the only generic argument of the functions that make a value of it. The compiler then reports a return type that cannot
-// carry an error once, at the place where the type is written.
+// The return type is the only generic argument of the functions that make a value of it. The compiler then reports a
+// return type that cannot carry an error once, at the position of the type.
 
 /// A return type of an annotated function.
 #[diagnostic::on_unimplemented(
@@ -33,7 +33,7 @@ pub trait CallOutput: LockOutput {}
 #[diagnostic::do_not_recommend]
 impl<T: LockOutput> CallOutput for T {}
 
-/// How a return type carries an error.
+/// The function that puts an error into a return type.
 #[must_use]
 pub fn output<T: CallOutput>() -> Output<T> {
     output::output()

@@ -12,8 +12,8 @@ pub use self::lock_name::{IntoLockName, LockName, declared_lock_name};
 pub use self::rendering::{Name, NameValue};
 use crate::LockError;
 
-/// The greatest length of a name in bytes: the name is an `_id` and stands in an index, and a longer one is almost
-/// certainly a mistake.
+/// The greatest length of a name in bytes: the name is an `_id` and is indexed, and a longer one is almost certainly a
+/// mistake.
 pub(crate) const MAX_BYTES: usize = 1024;
 
 /// A lock's name as it was rendered, and why it could not be rendered as a whole. It is checked when the lock is
@@ -107,7 +107,7 @@ impl Flaw {
     }
 }
 
-/// A name while it is rendered: at its limit it stops the rendering.
+/// A name that is being rendered: at its limit it stops the rendering.
 #[derive(Debug)]
 pub(crate) struct Renderer {
     text: String,

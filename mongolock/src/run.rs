@@ -26,7 +26,7 @@ use crate::opaque::boxed;
 use crate::output::{self, Output};
 use crate::{LockContext, LockError, LockOutput};
 
-/// A body as the call sees it.
+/// A body, as seen by the call, without its type.
 trait AnyBody {
     /// Polls the body. When it has returned, it is dropped with its captured values; the result is whether it succeeded.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool>;
@@ -41,8 +41,7 @@ trait LockedCall: Send + Sync {
     /// Acquires the lock, or joins the hold of the enclosing call.
     fn poll_acquired(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), LockError>>;
 
-    /// Runs the body under the lock, and then releases the lock; an error is what the call returns instead of the value
-    /// of the body.
+    /// Runs the body under the lock, and then releases the lock; an error replaces the value of the body.
     fn poll_body(
         self: Pin<&mut Self>,
         body: &mut dyn AnyBody,
@@ -56,7 +55,7 @@ trait LockedCall: Send + Sync {
     fn context(self: Pin<&Self>) -> LockContext;
 }
 
-/// The future of the lock of a call.
+/// The future that acquires the lock of a call.
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquiring(Option<Pin<Box<dyn LockedCall>>>);
 
@@ -64,7 +63,7 @@ pub struct Acquiring(Option<Pin<Box<dyn LockedCall>>>);
 pub struct Acquired(Pin<Box<dyn LockedCall>>);
 
 impl Acquiring {
-    /// A call that gets its lock by this future.
+    /// A call that acquires its lock with this future.
     pub(crate) fn new(
         acquiring: impl Future<Output = Result<RunningHold, LockError>> + Send + Sync + 'static,
     ) -> Self {
@@ -111,7 +110,7 @@ impl Acquired {
     }
 }
 
-/// Runs the body that this function makes under the lock that this future acquires.
+/// Runs the body that this function creates, under the lock that this future acquires.
 pub(crate) async fn run<B: Future<Output: LockOutput>>(
     acquiring: Acquiring,
     body: impl FnOnce(LockContext) -> B,
@@ -136,8 +135,8 @@ async fn until_cancelled(context: LockContext) {
 }
 
 pin_project! {
-    /// A call that gets its lock by the future `A`, learns by the future `C` that the body may be cancelled, and releases
-    /// the lock by the future `R`.
+    /// A call that acquires its lock with the future `A`, waits with the future `C` until its body may be cancelled,
+    /// and releases the lock with the future `R`.
     struct StagedCall<A, C, R> {
         #[pin]
         stage: Stage<A, C, R>,
@@ -146,14 +145,14 @@ pin_project! {
     }
 }
 
-/// The functions that begin the later stages of a call.
+/// The functions that start the later stages of a call.
 struct Stages<C, R> {
     until_cancelled: fn(LockContext) -> C,
     release: fn(RunningHold, BodyEnd) -> R,
 }
 
 pin_project! {
-    /// How far a call has come. The stages share one place in memory.
+    /// The stage of a call. The stages share their memory.
     #[project = StageProjection]
     #[project_ref = StageRef]
     enum Stage<A, C, R> {
@@ -200,7 +199,7 @@ impl Outcome {
     }
 }
 
-/// Lets the body take a step under the lock. The result is how the body has ended.
+/// Polls the body under the lock. Returns how the body has ended.
 fn poll_outcome(
     hold: &RunningHold,
     cx: &mut Context<'_>,

@@ -70,7 +70,7 @@ impl ReleaseOwner {
     }
 }
 
-/// Begins to end this hold.
+/// Starts the release of this hold.
 fn end(engine: &Engine, hold: SeenHold) -> impl Future<Output = Result<bool, LockError>> + use<> {
     let store = Arc::clone(&engine.store);
     task::start(async move { store.force_release(&hold).await })

@@ -157,7 +157,7 @@ impl Meaning {
         }
     }
 
-    /// The kind of the I/O error in which a failure that this library has found itself travels.
+    /// The kind of the I/O error that wraps a failure that this library has found itself.
     pub(super) fn io(self) -> io::ErrorKind {
         match self {
             Self::NoReply | Self::Overloaded => io::ErrorKind::TimedOut,

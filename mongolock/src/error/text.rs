@@ -1,4 +1,4 @@
-//! What the errors say: `Display` is one short fact, and the advice is in [`help`](LockError::help).
+//! The texts of the errors: `Display` is one short fact, and the advice is in [`help`](LockError::help).
 
 use std::error::Error as StdError;
 use std::fmt::{self, Display, Formatter};
@@ -72,7 +72,7 @@ impl Display for LockError {
 }
 
 impl LockError {
-    /// The text with the words of the driver's error behind it, for events: they have no other place for the source.
+    /// The text followed by the text of the driver's error, for events, which have no other field for the source.
     pub(crate) fn with_cause(&self) -> impl Display {
         let cause = self.source().and_then(|cause| cause.downcast_ref::<Error>());
         match cause {
@@ -83,9 +83,9 @@ impl LockError {
 }
 
 impl StdError for LockError {
-    /// The driver's error behind [`Mongo`](Self::Mongo). Where the driver finds no server, `Display` has what it knows of the servers,
-    /// and there is no source. For a failure that mongolock has found itself, `Display` is complete as well, and the source is the
-    /// cause of that failure, if there is one.
+    /// The driver's error in [`Mongo`](Self::Mongo). If the driver finds no server, `Display` has what the driver knows
+    /// about the servers, and there is no source. For a failure that mongolock has found itself, `Display` is complete
+    /// as well, and the source is the cause of that failure, if there is one.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         let Self::Mongo(error) = self else { return None };
         match Failure::of(error) {
@@ -106,7 +106,7 @@ impl Display for LossReason {
     }
 }
 
-/// Writes who has the lock and what is known of the hold: `held by web-1:2283 (for 12 s, 4.9 s left of its lease)`.
+/// Writes the holder and what is known about its hold: `held by web-1:2283 (for 12 s, 4.9 s left of its lease)`.
 fn write_held(f: &mut Formatter<'_>, error: &LockError) -> fmt::Result {
     let Some(lock) = Busy::of(error) else {
         return Ok(());
@@ -146,7 +146,7 @@ fn write_mongo(f: &mut Formatter<'_>, error: &Error) -> fmt::Result {
 }
 
 impl Meaning {
-    /// The fact where no error has another one.
+    /// The fact for this kind, if the error has no other one.
     pub(super) fn fact(self) -> &'static str {
         match self {
             Self::LogIn => "MongoDB refused the login",

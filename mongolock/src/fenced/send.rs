@@ -1,4 +1,4 @@
-//! One fenced write is sent, and diagnosed if it matched no document.
+//! Sends one fenced write, and finds the reason if it matched no document.
 
 use mongodb::ClientSession;
 use mongodb::bson::{Bson, Document, doc};
@@ -129,9 +129,9 @@ impl<O: Modify> PreparedWrite<O> {
         Ok(O::send(&self, upserts, session).await?)
     }
 
-    /// Makes one upsert. If it collides, the server says with which values. If the query asks for just these, it is the
-    /// document of the query: a later holder has written it, or it does not match the other conditions, or another
-    /// client has just inserted it. Any other collision has nothing to do with the fence.
+    /// Makes one upsert. If it collides, the server says with which values. If the query has exactly these values, it
+    /// is the document of the query: a later holder has written it, or it does not match the other conditions, or
+    /// another client has just inserted it. Any other collision has nothing to do with the fence.
     async fn upsert(
         &self,
         mut session: Option<&mut ClientSession>,

@@ -1,4 +1,4 @@
-//! The hold of a call: its own or that of the enclosing call, from the first step of the body to the release.
+//! The hold of a call: its own or that of the enclosing call, from the first poll of the body to the release.
 
 use std::any::Any;
 use std::future::Future;
@@ -31,7 +31,7 @@ pub(crate) struct RunningHold {
 pub enum OnLost {
     /// It is cancelled at its next await point.
     Cancel,
-    /// It goes on, although another holder may have the lock.
+    /// It continues, although another holder may have the lock.
     Continue,
 }
 
@@ -41,7 +41,7 @@ struct Source {
     joined: Option<Box<Joined>>,
 }
 
-/// What a call has acquired itself.
+/// The hold that a call has acquired itself.
 struct Own {
     guard: LockGuard,
     /// Whether the call waits until the server has confirmed the release.
@@ -51,7 +51,7 @@ struct Own {
 /// A call within enclosing holds of its names. It is on the heap to keep other calls small.
 struct Joined {
     context: LockContext,
-    /// The inner turns of the enclosing holds, under each of which only one joined call runs at a time.
+    /// The permits of the joined calls of the enclosing holds: under each hold only one joined call runs at a time.
     _turns: Vec<OwnedSemaphorePermit>,
 }
 
@@ -61,7 +61,7 @@ impl Drop for Joined {
     }
 }
 
-/// How one step of a body has ended.
+/// The result of one poll of a body.
 pub(super) enum BodyPoll {
     Pending,
     Returned { is_success: bool },
@@ -91,7 +91,7 @@ impl BodyEnd {
     }
 }
 
-/// What the end of the hold means for the call.
+/// The consequences of the end of the hold for the call.
 pub(crate) struct EndedHold {
     /// The loss of the lock, for a call whose body was cancelled.
     pub(super) lost: Option<LockError>,
@@ -147,7 +147,7 @@ impl RunningHold {
         let joined = std::iter::once(&lease);
         let turns = inner_turns(std::slice::from_ref(outer), joined, on_busy).await?;
         let context = match lease.token_of(name.text()) {
-            // The hold has other names as well.
+            // The hold has more names.
             Some(token) if lease.keys().len() > 1 => {
                 let view = View {
                     tokens: vec![(Arc::clone(name.text()), token)],
@@ -172,7 +172,7 @@ impl RunningHold {
         &self.context
     }
 
-    /// Lets the body take a step under the lock.
+    /// Polls the body under the lock.
     pub(super) fn step(
         &self,
         cx: &mut Context<'_>,
@@ -181,8 +181,8 @@ impl RunningHold {
     ) -> BodyPoll {
         let _entered = self.span.enter();
         let cancel = self.on_lost == OnLost::Cancel;
-        // The lock is checked before the body goes on: after a pause of the process the body must not take another step
-        // without the lock.
+        // The lock is checked before the body continues: after a pause of the process the body must not run another
+        // step without the lock.
         if cancel && self.context.leases().any(|lease| lease.should_cancel()) {
             return BodyPoll::Lost;
         }
@@ -197,7 +197,7 @@ impl RunningHold {
         }
     }
 
-    /// Drops the body, whose values still see the context of the call.
+    /// Drops the body. The drops of its values still see the context of the call.
     pub(super) fn drop_body(&self, body: &mut dyn AnyBody) {
         let _entered = self.span.enter();
         let mut is_dropped = false;
@@ -228,7 +228,7 @@ impl RunningHold {
         // After a guarded commit the work was done under the lock, even if the lock was lost later.
         let is_uncommitted = context.leases().any(|lease| !lease.has_committed());
         let reports_loss = on_lost == OnLost::Cancel && is_uncommitted;
-        // After the release the call's own lease is over as well.
+        // The check is made before the release, because after it the call's own lease is over, too.
         let lost = context.leases().find(|lease| lease.is_over()).map(Arc::clone);
         let needs_mark = source.needs_mark(end);
         let ended = source.finish(end).await;
@@ -238,7 +238,7 @@ impl RunningHold {
             // Without the mark the work runs again, whatever happened to the lock.
             Err(error) if needs_mark => Some(error),
             Err(error @ LockError::Lost { .. }) if reports_loss => Some(error),
-            // A release that is not confirmed does not change the outcome: the work was done under the lock.
+            // A release that is not confirmed does not change the result: the work was done under the lock.
             _ => None,
         };
         EndedHold {
@@ -274,8 +274,8 @@ impl Source {
     }
 }
 
-/// The inner turns of enclosing calls, of which these leases are joined: calls that join one of them run one at a time,
-/// whichever of its names they need. Without waiting, an occupied turn is an error.
+/// Waits for the permits of the joined calls of these leases: calls that join one hold run one at a time, whichever of
+/// its names they need. Without waiting, a taken permit is an error.
 pub(crate) async fn inner_turns(
     outer: &[LockContext],
     joined: impl Iterator<Item = &Arc<Lease>> + Clone,

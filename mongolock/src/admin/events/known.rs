@@ -1,4 +1,4 @@
-//! What the changes of documents mean, by what is known of the locks before. No input or output.
+//! Converts changes of documents into events, with what is known about the locks. It has no input or output.
 
 #[cfg(test)]
 mod tests;
@@ -13,12 +13,13 @@ use super::event::{LockEvent, LockEventKind};
 use crate::store::{ChangeKind, DocumentChange, TakenLock, TakenOrDamaged};
 use crate::{FencingToken, lock_id, permit_id};
 
-/// The locks that are taken, as far as changes and reads have told.
+/// The locks that are taken, according to the changes and reads so far.
 pub(super) struct Known {
     taken: HashMap<String, Taken>,
-    /// A time before which no lease ends by what is known.
+    /// A time before which no known lease ends.
     next_end: Option<Instant>,
-    /// Whether the stream may still tell changes that the last read of all locks has told: it was opened before.
+    /// Whether the stream may still report changes that the last read of all locks already contained, because it was
+    /// opened before that read.
     is_behind: bool,
 }
 
@@ -26,7 +27,7 @@ struct Taken {
     lock_id: String,
     token: Option<i64>,
     acquired_at: Option<DateTime>,
-    /// When the lease ends, unless it was renewed; `None` if that need not be looked at (any more).
+    /// When the lease ends, unless it was renewed; `None` if its end need not be checked (any more).
     ends: Option<Instant>,
 }
 
@@ -83,7 +84,7 @@ impl Known {
         }
     }
 
-    /// Takes over a change that was received at this time.
+    /// Applies a change that was received at this time.
     pub(super) fn change(&mut self, change: DocumentChange, now: Instant) -> Vec<LockEvent> {
         let at = change.at;
         let event = match change.kind {
@@ -102,13 +103,13 @@ impl Known {
         event.into_iter().collect()
     }
 
-    /// Takes over an insertion or a replacement.
+    /// Applies an insertion or a replacement.
     fn written(&mut self, id: &str, document: &Document, at: DateTime, now: Instant) -> Option<LockEvent> {
         let fields = Fields::of(document);
         if fields.lock_id.is_some() && fields.expires_at.is_some() {
             return self.set(id, &fields, at, now);
         }
-        // Another document that was no lock before is not damaged.
+        // A document that was never a lock does not count as damaged.
         self.taken
             .contains_key(id)
             .then(|| self.end(LockEventKind::Damaged, id, at))?
@@ -126,14 +127,14 @@ impl Known {
         let before = self.taken.get_mut(id);
         match (&fields.lock_id, before) {
             (None, before) => {
-                // An update of other fields, by hand, is no renewal.
+                // An update of other fields by hand is not a renewal.
                 if let Some(before) = before.filter(|_| fields.expires_at.is_some()) {
                     before.ends = ends;
                 }
                 None
             }
             (Some(lock_id), _) if lock_id.is_empty() => self.end(LockEventKind::Released, id, at),
-            // A read has told it before.
+            // A read has already reported it.
             (Some(lock_id), Some(before)) if *lock_id == before.lock_id => {
                 before.ends = ends;
                 None
@@ -162,12 +163,12 @@ impl Known {
         }
     }
 
-    /// Notes that the stream has told all changes up to the last read.
+    /// Notes that the stream has reported all changes up to the last read.
     pub(super) fn caught_up(&mut self) {
         self.is_behind = false;
     }
 
-    /// Takes over a read of all taken locks. Without a stream it is not known how a hold has ended that is no longer there.
+    /// Applies a read of all taken locks. Without a stream it is unknown how a missing hold has ended.
     pub(super) fn read(
         &mut self,
         found: Vec<TakenOrDamaged>,
@@ -208,7 +209,7 @@ impl Known {
         events
     }
 
-    /// Takes over a read of the locks whose leases may have ended. The stream tells all other changes.
+    /// Applies a read of the locks whose leases may have ended. The stream reports all other changes.
     pub(super) fn read_due(
         &mut self,
         due: &[String],
@@ -236,7 +237,7 @@ impl Known {
         events
     }
 
-    /// Takes over a read of a hold that is known.
+    /// Applies a read of a known hold.
     fn read_known(&mut self, lock: &TakenLock, now: Instant) -> Option<LockEvent> {
         let known = self.taken.get_mut(&lock.id)?;
         if !lock.is_over() {
@@ -285,14 +286,14 @@ impl Known {
         })
     }
 
-    /// Notes the end of a hold, which may be one that is not known.
+    /// Notes the end of a hold, which may be unknown.
     fn end(&mut self, kind: LockEventKind, id: &str, at: DateTime) -> Option<LockEvent> {
         let event = self.event(kind, id, at);
         self.taken.remove(id);
         event
     }
 
-    /// The ends of all holds that are known, and an event without a name for all others.
+    /// The ends of all known holds, and an event without a name for all others.
     fn all_deleted(&mut self, at: DateTime) -> Vec<LockEvent> {
         let mut ids: Vec<String> = self.taken.keys().cloned().collect();
         ids.sort_unstable();
@@ -329,7 +330,7 @@ impl Known {
         self.next_end = self.next_end.into_iter().chain(ends).min();
     }
 
-    /// The locks whose leases have ended by what is known; they must be read, because renewals are not told.
+    /// The locks whose known leases have ended; they must be read, because renewals are not reported.
     pub(super) fn due(&mut self, now: Instant) -> Vec<String> {
         self.next_end = self.taken.values().filter_map(|taken| taken.ends).min();
         let is_due = |taken: &Taken| taken.ends.is_some_and(|ends| ends <= now);
@@ -343,7 +344,7 @@ impl Known {
     }
 }
 
-/// The time of an event. Before MongoDB 6.0 it is the second in which the event was, and the hold may have begun within that.
+/// The time of an event. Before MongoDB 6.0 it is a whole second, in which the hold may have begun as well.
 fn within_second(at: DateTime, acquired_at: Option<DateTime>) -> DateTime {
     let is_second = at.timestamp_millis().rem_euclid(1000) == 0;
     let is_within = |begun: &DateTime| {
@@ -354,7 +355,7 @@ fn within_second(at: DateTime, acquired_at: Option<DateTime>) -> DateTime {
         .unwrap_or(at)
 }
 
-/// What an event says of a claim with this id, if it was not there before.
+/// The kind of the event for a new claim with this id.
 fn kind(lock_id: &str) -> LockEventKind {
     if lock_id::is_mark(lock_id) {
         LockEventKind::Done

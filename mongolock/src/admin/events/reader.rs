@@ -1,4 +1,4 @@
-//! The task that reads the changes of documents, and sends what they mean.
+//! The task that reads the changes of documents, and sends them as events.
 
 use std::future::pending;
 use std::pin::pin;
@@ -16,12 +16,12 @@ use crate::store::{Begin, DocumentStream, Store, StreamFilter, TakenOrDamaged};
 use crate::timing::{EVENTS_LOOK, EVENTS_REOPEN, EVENTS_TOGETHER, HISTORY_PAUSE};
 use crate::{LockError, LockFilter, task};
 
-/// What a stream of events returns.
+/// The selection of a stream of events.
 pub(super) struct Plan {
     pub(super) filter: LockFilter,
     /// The time at which it begins; `None` for now.
     pub(super) since: Option<DateTime>,
-    /// Whether it ends when it has read what there is at its beginning.
+    /// Whether it ends when it has read the events up to its beginning.
     pub(super) ends_at_present: bool,
 }
 
@@ -34,12 +34,12 @@ impl Plan {
         }
     }
 
-    /// Where the first stream begins.
+    /// The point at which the first stream begins.
     fn begin(&self) -> Begin {
         self.since.map_or(Begin::Now, Begin::at)
     }
 
-    /// Whether looks at the locks are not enough.
+    /// Whether reads of the locks are not enough.
     fn needs_stream(&self) -> bool {
         self.since.is_some() || self.ends_at_present
     }
@@ -58,10 +58,11 @@ impl Plan {
     }
 }
 
-/// Where events go. An error ends them: `None` is an end without a reason.
+/// The channel of the events. An error ends the stream; `None` ends it without a reason.
 pub(super) type Events = Sender<Result<LockEvent, Option<LockError>>>;
 
-/// Starts the task that sends the events: a request of the driver must not be dropped half way.
+/// Starts the task that sends the events. A task is needed because a request of the driver must not be dropped before
+/// its end.
 pub(super) fn start(plan: Plan, engine: &Weak<Engine>, store: Arc<Store>, events: Events) {
     let reader = Reader {
         known: Known::new(),
@@ -78,19 +79,19 @@ pub(super) fn start(plan: Plan, engine: &Weak<Engine>, store: Arc<Store>, events
     task::spawn(report(events, reader.read()));
 }
 
-/// Sends why a task has ended.
+/// Sends the reason for which a task has ended.
 async fn report(events: Events, task: impl Future<Output = Result<(), LockError>>) {
     let end = task.await.err().filter(|error| !error.is_closed());
-    // It fails if nobody reads any more.
+    // It fails if the reader was dropped.
     let _ = events.send(Err(end)).await;
 }
 
-/// Whether opening a stream again is of no use.
+/// Whether opening the stream again is useless.
 fn is_final(error: &LockError) -> bool {
     error.is_closed() || error.is_without_streams()
 }
 
-/// The task that sends what happens to locks.
+/// The task that sends the events of locks.
 struct Reader {
     plan: Plan,
     engine: Weak<Engine>,
@@ -99,11 +100,12 @@ struct Reader {
     known: Known,
     /// Whether the server has sent a reply of the stream.
     has_begun: bool,
-    /// Whether the stream has read up to the present: the past is told before what a query finds.
+    /// Whether the stream has reached the present: past events are sent before the results of a query.
     is_live: bool,
-    /// When the stream had last read up to the present, and so missed nothing; `None` if it has not yet.
+    /// The last time at which the stream had reached the present, so that no event was missed; `None` before the first
+    /// time.
     complete: Option<Instant>,
-    /// The time of the last change, which may be long past: the reader of the events may be slow.
+    /// The time of the last change. It may be long ago, because the reader of the events may be slow.
     last: Option<DateTime>,
     /// No query for ended leases is sent before this time.
     no_look_before: Instant,
@@ -131,14 +133,14 @@ impl Reader {
             if is_final(&error) || is_lost && !self.has_begun {
                 return Err(error);
             }
-            // The past may have many collections that were dropped.
+            // In the past the collection may have been dropped several times.
             let is_ended = error.meaning() == Meaning::StreamEnded;
             sleep(if is_ended { HISTORY_PAUSE } else { EVENTS_REOPEN }).await;
             if is_lost {
                 match self.bridge().await {
                     Ok(next) => stream = next,
                     Err(error) if is_final(&error) => return Err(error),
-                    // The stream finds again that its past is lost.
+                    // The stream will report again that its history is lost.
                     Err(_) => {}
                 }
             }
@@ -152,7 +154,7 @@ impl Reader {
             .await
     }
 
-    /// Sends the events of a stream up to its end, or until nobody reads them.
+    /// Sends the events of a stream up to its end, or until the reader is dropped.
     async fn follow(&mut self, stream: &mut DocumentStream) -> Result<(), LockError> {
         while !self.events.is_closed() {
             let change = {
@@ -186,7 +188,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Opens a stream that begins now, because events were missed, and tells what has changed meanwhile.
+    /// Opens a stream that begins now, because events were missed, and sends the changes in between.
     async fn bridge(&mut self) -> Result<DocumentStream, LockError> {
         let stream = self.open(Begin::Now).await?;
         let (found, at) = self.taken(None).await?;
@@ -226,31 +228,31 @@ impl Reader {
         Ok((found, at))
     }
 
-    /// When the next lease ends by what is known.
+    /// The time at which the next known lease ends.
     fn next_look(&self) -> Option<Instant> {
         let next = self.is_live.then(|| self.known.next_end())??;
         Some(next.max(self.no_look_before))
     }
 
-    /// Reads the locks whose leases have ended by what is known.
+    /// Reads the locks whose known leases have ended.
     async fn look_at_ends(&mut self) {
         let due = self.known.due(Instant::now());
         if due.is_empty() {
             return;
         }
-        // Leases that end soon after these are read together with each other.
+        // Leases that end soon after these are read with one query.
         self.no_look_before = Instant::now() + EVENTS_TOGETHER;
         match self.taken(Some(&due)).await {
             Ok((found, at)) => {
                 let events = self.known.read_due(&due, found, at, Instant::now());
                 self.send(events).await;
             }
-            // The stream survives an election, in which this fails.
+            // This query fails during an election; the stream must survive that.
             Err(_) => self.no_look_before = Instant::now() + EVENTS_LOOK,
         }
     }
 
-    /// Reads the locks again and again, where there are no change streams.
+    /// Reads the locks repeatedly if there are no change streams.
     async fn look(mut self) -> Result<(), LockError> {
         let mut hints = if self.store.never_waits() {
             Some(self.store.watch(StreamFilter::All).await?)
@@ -275,12 +277,12 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether the provider is shut down. The events outlive one that is dropped.
+    /// Whether the provider is shut down. After the provider was dropped, the events continue.
     fn is_shut_down(&self) -> bool {
         self.engine.upgrade().is_some_and(|engine| engine.is_closed())
     }
 
-    /// Sends those of these events that the filter admits. A reader that has gone is noticed by the caller.
+    /// Sends the events that match the filter. The caller notices if the reader was dropped.
     async fn send(&self, events: Vec<LockEvent>) {
         for event in events {
             if admits(&self.plan.filter, &event) && self.events.send(Ok(event)).await.is_err() {
@@ -290,7 +292,7 @@ impl Reader {
     }
 }
 
-/// Whether an event is one of a holder or a former holder that the filter admits.
+/// Whether the holder or the former holder in an event matches the filter.
 fn admits(filter: &LockFilter, event: &LockEvent) -> bool {
     let is_owner = |owner: &Option<String>| *owner == filter.owner;
     filter.owner.is_none()
