@@ -29,7 +29,7 @@ pub use crate::{LockOutput, Skipped};
 )]
 pub trait CallOutput: LockOutput {}
 
-// The error is about this trait, and not about the one that it is made of.
+// The error names this trait, and not the trait behind it.
 #[diagnostic::do_not_recommend]
 impl<T: LockOutput> CallOutput for T {}
 
@@ -131,7 +131,7 @@ impl<T> FailsWhenDone for &NotRun<T> {
 )]
 pub trait ProviderValue: AsRef<LockProvider> {}
 
-// The error is about this trait, and not about the one that it is made of.
+// The error names this trait, and not the trait behind it.
 #[diagnostic::do_not_recommend]
 impl<T: AsRef<LockProvider> + ?Sized> ProviderValue for T {}
 
@@ -143,7 +143,7 @@ impl<T: AsRef<LockProvider> + ?Sized> ProviderValue for T {}
 )]
 pub trait TickValue: Clone + Into<SystemTime> {}
 
-// The error is about this trait, and not about the one that it is made of.
+// The error names this trait, and not the trait behind it.
 #[diagnostic::do_not_recommend]
 impl<T: Clone + Into<SystemTime>> TickValue for T {}
 

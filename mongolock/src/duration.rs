@@ -1,4 +1,4 @@
-//! Durations as messages and reports show them.
+//! Durations in messages and reports.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,8 +21,8 @@ pub(crate) fn as_optional_seconds<S: Serializer>(
         .serialize(serializer)
 }
 
-/// The units from the smallest to the largest: the seconds of one of them, its symbol, and the seconds from which on the
-/// next unit is used.
+/// The units from the smallest to the largest: the seconds of one unit, its symbol, and the seconds from which the next
+/// unit is used.
 const UNITS: [(f64, &str, f64); 5] = [
     (0.001, "ms", 0.9995),
     (1.0, "s", 119.5),

@@ -14,7 +14,7 @@ impl<T> Few<T> {
         Self::One([value])
     }
 
-    /// What this returns for each value.
+    /// The results of this function for each value.
     pub(crate) fn map<U>(&self, mut of: impl FnMut(&T) -> U) -> Few<U> {
         match self {
             Self::One([value]) => Few::one(of(value)),

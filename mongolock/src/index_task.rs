@@ -11,11 +11,11 @@ use crate::sync::lock;
 use crate::timing::{INDEX_AFTER_END, INDEX_RECHECK, INDEX_RETRY};
 use crate::{LockError, task, trace};
 
-/// What a check has found, and how often the collection had been dropped or renamed before it.
+/// The result of a check, and how often the collection had been dropped or renamed before it.
 type Checked = Option<(IndexState, u64)>;
 
-/// The background task that checks the TTL index: once an hour, and when a stream has told that the collection was dropped or
-/// renamed.
+/// The background task that checks the TTL index: once an hour, and when a stream has reported that the collection was
+/// dropped or renamed.
 pub(crate) struct IndexTask {
     store: Arc<Store>,
     retention: Duration,
@@ -36,7 +36,7 @@ impl IndexTask {
         }
     }
 
-    /// Starts the task on the caller's runtime, unless it is running: it ends with the runtime that it was started on.
+    /// Starts the task on the caller's runtime, unless it is running: it ends with the runtime on which it was started.
     pub(crate) fn ensure_running(&self) {
         let mut task = lock(&self.task);
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -56,11 +56,12 @@ impl IndexTask {
         current.map(|(state, _)| state.clone())
     }
 
-    /// Waits until the first check has ended, if one is under way: a process that ends soon after its start makes the index as well.
+    /// Waits until the first check has ended, if one is in progress, so that even a process that ends soon after its
+    /// start creates the index.
     pub(crate) async fn until_checked(&self) {
         if lock(&self.task).as_ref().is_some_and(|task| !task.is_finished()) {
             let mut last = self.last.subscribe();
-            // The sender lives as long as this.
+            // The sender exists as long as this.
             let _ = last.wait_for(Option::is_some).await;
         }
     }
@@ -72,7 +73,7 @@ impl IndexTask {
     }
 }
 
-/// Checks the index again and again, and reports each new state once, so that a missing index does not fill the log.
+/// Checks the index repeatedly, and reports each new state once, so that a missing index does not fill the log.
 async fn check_again<F: Future<Output = Result<IndexState, LockError>>>(
     check: impl Fn() -> F,
     ends: &watch::Sender<u64>,
@@ -95,7 +96,7 @@ async fn check_again<F: Future<Output = Result<IndexState, LockError>>>(
                 state => trace::index(*state == IndexState::Ready, state),
             }
         }
-        // The sender lives as long as this.
+        // The sender exists as long as this.
         if timeout(pause, ended.changed()).await.is_ok() {
             sleep(INDEX_AFTER_END).await;
         }
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!(checks(&plan, &[]).await, [0, 60, 125]);
     }
 
-    /// Also after a build that ran out of time: the command that mends it is told.
+    /// Also after a build that reached its time limit: the report has the command that creates the index.
     #[tokio::test(start_paused = true)]
     async fn what_a_check_has_found_is_checked_once_an_hour() {
         let (locale, reason) = ("en".to_owned(), "a transaction is open".to_owned());
@@ -170,7 +171,7 @@ mod tests {
         }
     }
 
-    /// The second drop comes while a check runs, whose result counts no more.
+    /// The second drop comes while a check runs, whose result is then outdated.
     #[tokio::test(start_paused = true)]
     async fn the_index_is_checked_when_its_collection_was_dropped() {
         let plan = [

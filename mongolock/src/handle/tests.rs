@@ -56,7 +56,7 @@ fn a_handle_names_its_lease() {
     assert_eq!(permit.fencing_token(), FencingToken::NONE);
 }
 
-/// Whoever changes a character gets no handle, or that of a lease which does not exist.
+/// A text with a changed character is no handle, or the handle of a lease that does not exist.
 #[test]
 fn every_changed_character_makes_another_lease() {
     let alphabet: Vec<char> = ('a'..='z')

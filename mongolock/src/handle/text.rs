@@ -12,19 +12,19 @@ use crate::once::Once;
 use crate::options::{self, MOST_NAMES};
 use crate::{FencingToken, LockError};
 
-/// The beginning of every text; another form of the document gets another number.
+/// The beginning of every text. If the form of the document changes, the number changes.
 const PREFIX: &str = "mlh1.";
 
 /// The longest time in a handle, in milliseconds: that of the longest retention. A much longer one could not be added to a date.
 const LONGEST: u64 = i32::MAX as u64 * 1000;
 
-/// The longest text of a handle in bytes: that of a set of the longest names has less.
+/// The longest text of a handle in bytes: a set with the longest names needs less.
 const MAX_TEXT: usize = 2 * 1024 * 1024;
 
 /// The longest name of a collection with its database in bytes: MongoDB allows 255.
 const MAX_HOME: usize = 512;
 
-/// What a handle says of a lease. The names of the fields are short, because a cookie has little room.
+/// The content of a handle. The names of the fields are short, because a cookie has little space.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Content {
@@ -44,7 +44,7 @@ pub(super) struct Content {
     /// The fencing token of the hold for each name.
     #[serde(rename = "t")]
     pub(super) tokens: Vec<FencingToken>,
-    /// For how long the lease lasts after it was detached, in milliseconds.
+    /// The time for which the lease lasts after it was detached, in milliseconds.
     #[serde(rename = "l")]
     pub(super) ttl: u64,
     /// The minimum hold in milliseconds.
@@ -52,7 +52,7 @@ pub(super) struct Content {
     pub(super) min_hold: u64,
     #[serde(rename = "d", default, skip_serializing_if = "Option::is_none")]
     pub(super) once: Option<StoredOnce>,
-    /// 128 random bits: the id of the lease cannot be guessed, and from the id the handle cannot.
+    /// 128 random bits, so that the id of the lease cannot be guessed, and the handle cannot be computed from the id.
     #[serde(rename = "s")]
     pub(super) secret: [u64; 2],
 }
@@ -120,7 +120,7 @@ impl Content {
         if !are_as_many || !are_ordered || !is_complete {
             return Err("its names are not those of a lease".to_owned());
         }
-        // It is a part of errors.
+        // The text is a part of errors, so it must not have control characters.
         if self.home.len() > MAX_HOME || self.home.chars().any(char::is_control) {
             return Err("its collection cannot exist".to_owned());
         }
@@ -137,7 +137,7 @@ impl Content {
     }
 }
 
-/// What an error says of a handle.
+/// The text of an error about a handle.
 fn said(error: &LockError) -> String {
     error.to_string()
 }
@@ -172,7 +172,8 @@ pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// 128 random bits. A random UUID has six fixed bits; of two of them, one turned by half its length, no bit is fixed in both.
+/// 128 random bits. A random UUID has six fixed bits. Two UUIDs are combined, one of them rotated by half its length,
+/// so that no fixed bits coincide.
 pub(super) fn secret() -> [u64; 2] {
     let [one, other] = [Uuid::new_v4(), Uuid::new_v4()];
     let bits = one.as_u128() ^ other.as_u128().rotate_left(64);

@@ -56,7 +56,7 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// Escapes what is written to it.
+/// A writer that escapes its input.
 struct Escaper<'a, 'b> {
     to: &'a mut Formatter<'b>,
     separator: char,

@@ -9,7 +9,7 @@ use super::{RenderedName, Renderer};
 #[derive(Debug)]
 pub struct Name(Renderer);
 
-/// A value that a placeholder in a lock name can stand for.
+/// A value of a placeholder in a lock name.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be used in a lock name",
     label = "it does not implement `std::fmt::Display`",
@@ -18,7 +18,7 @@ pub struct Name(Renderer);
 )]
 pub trait NameValue: Display {}
 
-// The error is about this trait, and not about the one that it is made of.
+// The error names this trait, and not the trait behind it.
 #[diagnostic::do_not_recommend]
 impl<T: Display + ?Sized> NameValue for T {}
 
