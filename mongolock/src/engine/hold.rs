@@ -51,8 +51,9 @@ impl Hold {
         self.end(How::Release, Ending::Release, Duty::Nothing).await
     }
 
-    /// Ends a hold whose work has succeeded, and waits for the server's reply: the lock is marked as done if the work may
-    /// succeed only once, and otherwise released. Cancel safe: once polled, the completion goes on.
+    /// Ends a hold whose work has succeeded, and waits for the server's reply: the lock is marked as done if the work
+    /// may succeed only once, and otherwise released. Cancel safe: once polled, the completion continues in the
+    /// background.
     pub(crate) async fn complete(&mut self) -> Result<(), LockError> {
         if self.lease.is_once() {
             self.end(How::Mark, Ending::Done, Duty::Nothing).await

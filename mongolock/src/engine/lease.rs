@@ -60,7 +60,7 @@ struct State {
     step: Step,
     /// The result, after its holder has ended the hold.
     ended: Option<Result<Ended, Option<Fault>>>,
-    /// The number of commits on their way to the server, under this hold or a nested one: bodies are not cancelled until it is zero.
+    /// The number of commits in flight, under this hold or a nested one: bodies are not cancelled until it is zero.
     shields: u32,
     /// The number of commits that have begun under this hold and not ended.
     commits: u32,

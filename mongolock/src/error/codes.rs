@@ -17,7 +17,7 @@ const MEANINGS: [(i32, Meaning); 36] = [
     (9, Meaning::Unsupported),
     // UserNotFound: the user does not exist.
     (11, Meaning::LogIn),
-    // Unauthorized: the user lacks a right, or nobody has logged in.
+    // Unauthorized: the user lacks a right, or there was no log-in.
     (UNAUTHORIZED, Meaning::Right),
     // TypeMismatch: a field of the document is damaged.
     (14, Meaning::WrongType),
@@ -49,7 +49,7 @@ const MEANINGS: [(i32, Meaning); 36] = [
     (168, Meaning::Unsupported),
     // InvalidResumeToken: the server cannot find the beginning of the change stream.
     (260, Meaning::HistoryLost),
-    // ChangeStreamFatalError: the server cannot go on with the change stream.
+    // ChangeStreamFatalError: the server cannot continue the change stream.
     (280, Meaning::HistoryLost),
     // ChangeStreamHistoryLost: the server no longer has the beginning of the change stream.
     (286, Meaning::HistoryLost),

@@ -270,7 +270,7 @@ mod tests {
 
     use super::*;
 
-    /// The server sends such a reply for a batch that ran out of time: five of its ten updates were applied.
+    /// The server sends such a reply for a batch that reached its time limit: five of its ten updates were applied.
     #[test]
     fn a_write_concern_error_beside_an_error_may_be_applied() {
         let reply = |reply| RawDocumentBuf::try_from(&reply).unwrap();

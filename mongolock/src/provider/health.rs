@@ -51,7 +51,7 @@ pub struct Health {
     /// Below two thirds of the `expiry`, a renewal is overdue.
     #[serde(serialize_with = "as_optional_seconds")]
     pub smallest_remaining: Option<Duration>,
-    /// How waiters learn of releases in other processes.
+    /// How waiters are notified of releases in other processes.
     pub wake_up: WakeUp,
     /// The state of the TTL index at its last check; `None` before the first one, and while the next one is due because
     /// the collection was dropped or renamed. An index that exists is checked once an hour, and after each drop or
@@ -65,7 +65,7 @@ pub struct Health {
     pub is_shut_down: bool,
 }
 
-/// How the waiters of a provider learn of releases in other processes; see
+/// How the waiters of a provider are notified of releases in other processes; see
 /// [`LockProviderBuilder::wake_up`](crate::LockProviderBuilder::wake_up).
 ///
 /// It implements [`Serialize`] as `"idle"`, `"stream"` or `"polling"`.

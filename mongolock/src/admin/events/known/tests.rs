@@ -158,7 +158,7 @@ fn a_life_of_a_lock() {
     assert_eq!(scene.next_end(), None);
 }
 
-/// A history does not begin with the holds of its first moment.
+/// A history does not begin with the holds at its start.
 #[test]
 fn the_end_of_an_unknown_hold_has_no_owner() {
     let mut scene = Scene::new();
