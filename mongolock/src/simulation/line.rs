@@ -1,4 +1,4 @@
-//! The way of one process to the server, and what happens to a command on it.
+//! The network between one process and the server, and what happens to a command in it.
 
 use std::fmt;
 use std::future::pending;

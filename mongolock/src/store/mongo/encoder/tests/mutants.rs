@@ -1,4 +1,4 @@
-//! Mistakes of the encoder: the comparison sees each of them.
+//! Mistakes of the encoder: the comparison detects each of them.
 
 use fastrand::Rng;
 use mongodb::bson::Bson;
@@ -201,7 +201,7 @@ fn changed_cases(kind: &'static str, below: &[&str], change: Change, rng: &mut R
     (0..60).map(draw).filter_map(change).collect()
 }
 
-/// The comparison sees each mistake.
+/// The comparison detects each mistake.
 #[tokio::test]
 async fn each_mutant_of_the_encoder_differs() {
     let db = test_db().await;
