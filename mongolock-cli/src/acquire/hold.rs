@@ -1,4 +1,4 @@
-//! What a command holds: one lock, several, or a permit.
+//! The hold of a command: one lock, several locks, or a permit.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use mongolock::{Detach, FencingToken, LockError, LockGuard, LockProvider, Permit
 
 use crate::cli::Wanted;
 
-/// How long the one attempt of `--no-wait` may take, with the connection to the server. The library waits 2 s more for a reply that
-/// is under way.
+/// The time limit of the single attempt of `--no-wait`, with the connection to the server. The library waits 2 s more
+/// for a reply in flight.
 const ATTEMPT: Duration = Duration::from_secs(3);
 
 /// A hold of this process.
@@ -18,8 +18,8 @@ pub(crate) enum Hold {
 }
 
 impl Hold {
-    /// Acquires what is wanted, for work that may be done once in each period; `None` if others hold it and nothing was to be
-    /// waited for.
+    /// Acquires the locks, for work that may be done once in each period; `None` if others hold them and the call must
+    /// not wait.
     pub(super) async fn acquire(
         provider: &LockProvider,
         wanted: &Wanted,
@@ -63,7 +63,7 @@ impl Hold {
         }
     }
 
-    /// The fencing token of a lock; `None` for a permit, whose token says nothing.
+    /// The fencing token of a lock; `None` for a permit, which has none.
     pub(crate) fn token(&self, name: &str) -> Option<FencingToken> {
         match self {
             Self::Locks(guard, _) => guard.fencing_token_of(name),

@@ -1,4 +1,4 @@
-//! What is shown during a wait: at a terminal all the time, and elsewhere one line, for a log.
+//! The progress of a wait: shown continuously at a terminal, and as one line in a log.
 
 use std::future::pending;
 use std::io::{self, IsTerminal, Write};
@@ -14,13 +14,13 @@ use crate::text::{escaped, short};
 /// A shorter wait is not worth a line.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// A wait that is shown in a log: a shorter one is no news for whoever reads it.
+/// The shortest wait that is reported in a log.
 const LOGGED: Duration = Duration::from_secs(5);
 
 /// Returns the cursor to the beginning of the line, and clears it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// Waits for a result, and shows whom this program waits for.
+/// Waits for a result, and shows the holder for which this program waits.
 pub(super) async fn shown<T>(
     provider: &LockProvider,
     wanted: &Wanted,

@@ -1,4 +1,4 @@
-//! What `run` and its guardian tell each other, in messages of one size on a socket.
+//! The messages between `run` and its guardian, all of one size, on a socket.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -6,22 +6,22 @@ use std::os::unix::net::UnixStream;
 use super::deadline::Limits;
 use crate::clock::Moment;
 
-/// A kind, and two moments.
+/// A kind, and two times.
 const SIZE: usize = 17;
 
 /// The bytes that are read with one call.
 const READ: usize = 64 * SIZE;
 
-/// What `run` tells the guardian.
+/// A message from `run` to the guardian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// The lease was renewed: the command may live until these limits.
+    /// The lease was renewed: the command may run until these limits.
     Until(Limits),
     /// The lock is lost.
     Kill,
 }
 
-/// What the guardian tells `run`.
+/// A message from the guardian to `run`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Report {
     /// It kills the command at these limits.
@@ -83,7 +83,7 @@ pub(super) struct Channel {
     unsent: Vec<u8>,
 }
 
-/// What has arrived on a [`Channel`].
+/// The messages that have arrived on a [`Channel`].
 pub(super) struct Received<M> {
     pub(super) messages: Vec<M>,
     /// Whether the other end is closed: its process has ended.
@@ -128,7 +128,7 @@ impl Channel {
         }
     }
 
-    /// Reads what has arrived, and returns whether nothing will arrive any more.
+    /// Reads the bytes that have arrived, and returns whether no more will arrive.
     fn read_all(&mut self) -> bool {
         let mut buffer = [0; READ];
         loop {
