@@ -52,7 +52,7 @@ const SIGNS: [&str; 10] = ["::", "->", "=>", "..", "..=", "...", "&&", "||", "==
 /// The words that stand before a type or an expression, with a space between the two.
 const KEYWORDS: [&str; 7] = ["as", "const", "dyn", "impl", "move", "mut", "ref"];
 
-/// What stands before a token, which decides about the white space between them.
+/// The kind of the token before a token, which determines the white space between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
     /// A name, a number or a closing bracket: a word after it needs a space, and a sign after it is a binary operator.

@@ -20,7 +20,7 @@ const SEARCHES: usize = 3;
 /// The earliest second of all; the server refuses 0.
 const FIRST_SECOND: u32 = 1;
 
-/// The seconds by which the first attempt goes back.
+/// The seconds by which the first attempt goes back, and the factor for each further attempt.
 const FIRST: u32 = 60;
 const FARTHER: u32 = 8;
 

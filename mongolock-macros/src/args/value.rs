@@ -1,4 +1,4 @@
-//! Where a value begins and ends among the arguments.
+//! Finds the beginning and the end of a value among the arguments.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
