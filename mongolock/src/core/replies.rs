@@ -148,7 +148,7 @@ impl<C: Clone> Core<C> {
         for lane in &LANES[flight.lane as usize..] {
             let luck = self.draw();
             let queue = &mut self.lanes[*lane as usize];
-            // Those that were in flight together are rejected together.
+            // Commands that were in flight at the same time are rejected together.
             if queue.resumes_at <= now {
                 let (least, most) = OVERLOAD_PAUSE[*lane as usize];
                 let times = if *lane == flight.lane { 2 } else { 1 };

@@ -53,8 +53,8 @@ pub(crate) fn words(error: &Error) -> String {
     }
 }
 
-/// Of a command that is quoted as a whole, the name and the collection stand for all of it. Other quotations, such as
-/// that of an index, are the cause.
+/// If a message quotes a whole command, only its name and the collection are kept. Other quotations, such as that of an
+/// index, are the cause.
 fn without_command(message: &str) -> String {
     let quoted = message.split_once("execute command { ");
     match quoted.and_then(|(before, command)| Some((before, command.split_once(", ")?.0))) {
