@@ -176,8 +176,8 @@ impl<C: Clone> Core<C> {
         })
     }
 
-    /// Slow replies are ignored if they are rare, and so are the first ones, which include the time to open a
-    /// connection.
+    /// Updates the estimated time of a command. A single slow reply changes it little. Of the first replies the fastest
+    /// counts, because the first ones include the time to open a connection.
     fn note_trip(&mut self, took: Span) {
         match self.trips {
             0 => self.trip = took,

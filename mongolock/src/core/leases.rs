@@ -283,8 +283,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// Renews other leases with it if they are due soon. While the server rejects commands, all leases that can be
-    /// renewed go with it.
+    /// Renews other leases with it if they are due soon: within the part [`limits::RENEWAL_TOGETHER`] of a lease, or a
+    /// greater part while the server rejects commands.
     fn renew_others(&mut self, now: Time, key: Key) {
         let expiry = self.claims[key].rules.expiry;
         let part = match self.lanes[Lane::Renewals as usize].pause {

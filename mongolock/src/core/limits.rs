@@ -123,7 +123,7 @@ pub(super) const TURN_OPEN: Span = 5 * MS;
 /// The time for which a claim is handed over while no other process is known.
 pub(super) const TURN_ALONE: Span = 160 * MS;
 
-/// A turn lasts at least as long as this number of commands, up to [`TURN_MOST`].
+/// The limit of a turn is at least the time of this number of commands, up to [`TURN_MOST`].
 pub(super) const TURN_TRIPS: Span = 3;
 
 /// The longest turn of a process that is far from the server.

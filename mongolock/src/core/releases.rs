@@ -67,8 +67,8 @@ impl<C: Clone> Core<C> {
         }
     }
 
-    /// The server refuses the release, or the lease is over. The lock stays taken until the lease ends. Its calls fail
-    /// with this fault, and the release is sent once more for them.
+    /// The server refuses the release. If the lease is not over, the lock stays taken until its end: the release is
+    /// sent once more then, and the calls of the lock get this fault as their reason.
     fn release_refused(&mut self, now: Time, key: Key, fault: &Fault) {
         let claim = &mut self.claims[key];
         let (room, is_of_lock) = (claim.room, claim.permit.is_none() && claim.resumes.is_none());
