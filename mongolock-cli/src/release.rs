@@ -300,7 +300,7 @@ fn nothing(reason: impl Display) -> Failure {
     Failure::new(format!("{NOTHING}{reason}")).code(exit::NO)
 }
 
-/// Prints what was done. If the output cannot be written, the work was done all the same, and a line on standard error
+/// Prints what was done. If the output cannot be written, the work was done anyway, and a line on standard error
 /// reports the failure.
 fn say(line: &str) {
     let mut output = Output::new();

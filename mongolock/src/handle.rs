@@ -59,7 +59,7 @@ pub(crate) struct Detached<'a> {
     pub(crate) home: String,
     /// The ids of their documents, in their order.
     pub(crate) ids: Vec<&'a str>,
-    /// The place of the name that stands for a set.
+    /// The index of the name that represents a set.
     pub(crate) title: usize,
     pub(crate) owner: &'a str,
     pub(crate) tokens: Vec<FencingToken>,
@@ -159,7 +159,7 @@ impl LeaseHandle {
         &self.0.ids
     }
 
-    /// The place of the name that stands for a set.
+    /// The index of the name that represents a set.
     pub(crate) fn title(&self) -> usize {
         self.0.content.title
     }

@@ -31,7 +31,8 @@ const SECONDARY: i64 = 2;
 const ARBITER: i64 = 7;
 const DOWN: i64 = 8;
 
-/// The server that answers; and whether the library accepts it, which knows whether the string names another set as well.
+/// The server that replies, and whether the library accepts it: the library also detects a string that names another
+/// set.
 pub(super) async fn connection(collections: &Collections, hello: &Document) -> Finding {
     if let Some(error) = collections.provider.health().await.error {
         return Finding::refused("connection", "", error);
@@ -105,7 +106,7 @@ pub(super) async fn write_concern(collections: &Collections, hello: &Document) -
     }
 }
 
-/// The state of the replica set as the connected member sees it.
+/// The state of the replica set according to the connected member.
 async fn status(collections: &Collections) -> Result<Document, Finding> {
     let check = "write concern";
     let status = collections.admin.run_command(doc! { "replSetGetStatus": 1 });

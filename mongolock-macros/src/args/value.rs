@@ -30,7 +30,7 @@ pub(super) fn whole<T: Parse>(input: ParseStream<'_>, is_accepted: impl FnOnce(&
     Some(value)
 }
 
-/// Whether the value stands in parentheses.
+/// Whether the value is in parentheses.
 pub(super) fn is_parenthesised(input: ParseStream<'_>) -> bool {
     input.peek(token::Paren) && whole::<TokenTree>(&input.fork(), |_| true).is_some()
 }

@@ -222,8 +222,8 @@ impl LockProvider {
     /// [`done`](crate::LockGuard::done), a query of its [administration](crate::LockProvider::admin), its
     /// [health](crate::LockProvider::health), its [shutdown](crate::LockProvider::shutdown).
     ///
-    /// The calling thread polls the future, so that it may borrow; timers and connections are served by the thread of the
-    /// provider. The future sees the locks of a [`run`](Self::run) around the call.
+    /// The calling thread polls the future, so that it may borrow; timers and connections are served by the thread of
+    /// the provider. The future runs in the context of a [`run`](Self::run) around the call.
     ///
     /// ```
     /// use mongolock::LockError;

@@ -124,7 +124,7 @@ impl<C: Clone> Core<C> {
         self.renew(key);
     }
 
-    /// Ends the hold in the way that was postponed while a commit was in progress.
+    /// Does what was postponed while a commit was in progress: ends or loses the hold.
     fn end_postponed(&mut self, now: Time, key: Key) {
         let Some(claim) = self.claims.get_mut(key) else {
             return;

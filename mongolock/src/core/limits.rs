@@ -80,7 +80,8 @@ pub(super) const KEPT_LEAST: Ms = 60_000;
 /// slower; with five or six, many near ones.
 pub(super) const PLACES: [usize; 4] = [2, 4, 4, 1];
 
-/// The same for the driver's default pool of 10: two ends were as good as a bound for claims and ends together, and are simpler.
+/// The same for the driver's default pool of 10: a limit of two ends was as fast as a common limit for claims and ends,
+/// and is simpler.
 pub(super) const PLACES_OF_SMALL_POOL: [usize; 4] = [2, 2, 4, 1];
 
 /// The connections of the pool that are left for a change stream and an operator's query.

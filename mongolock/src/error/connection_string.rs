@@ -35,7 +35,8 @@ fn may_quote_a_secret(message: &str, uri: &str) -> bool {
     let quoted: HashSet<String> = words(message).collect();
     let is_quoted = |word: String| quoted.contains(&word);
     let (_, rest) = uri.split_once("://").unwrap_or(("", uri));
-    // Without `@` the user name and the password may stand in the place of the host; a number there is a part of an address.
+    // Without `@` the user name and the password may be in the position of the host; a number there is a part of an
+    // address.
     let has_user = rest.contains('@');
     let (user, rest) = rest
         .rsplit_once('@')

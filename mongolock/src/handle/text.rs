@@ -36,7 +36,7 @@ pub(super) struct Content {
     /// The names of the locks in their order, or that of the semaphore.
     #[serde(rename = "n")]
     pub(super) names: Vec<String>,
-    /// The place of the name that stands for a set.
+    /// The index of the name that represents a set.
     #[serde(rename = "i")]
     pub(super) title: usize,
     #[serde(rename = "o")]

@@ -53,7 +53,7 @@ enum Fate {
     Reply,
     /// It was applied, and there is no reply.
     Silent,
-    /// It was applied, and ends with an error all the same.
+    /// It was applied, and still ends with an error.
     Failed(Error),
     /// It was not applied, and there is no reply.
     Lost,

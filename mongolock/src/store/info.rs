@@ -110,7 +110,7 @@ pub(crate) fn as_rfc3339<S: Serializer>(date: &DateTime, serializer: S) -> Resul
 /// A part of the locks that meet a filter, in the order of their names.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
-    /// The locks; an error stands for one whose document cannot be read.
+    /// The locks; an error for each one whose document cannot be read.
     pub(crate) locks: Vec<Result<LockInfo, LockError>>,
     /// The last name of the page; `None` if it is the last page.
     pub(crate) last_name: Option<String>,

@@ -131,7 +131,7 @@ impl Lease {
         self.about.options.min_hold
     }
 
-    /// Until when the mark of the work stands, if it may succeed only once.
+    /// The end of the mark of the work, if the work may succeed only once.
     pub(crate) fn mark_end(&self) -> Option<Until> {
         self.granted().mark
     }
